@@ -15,19 +15,13 @@ def problems() -> dict[str, ModuleType]:
     others = {name: plugins.load("problems", name) for name in plugins.plugins("problems") if name not in own}
     for name, module in others.items():
         if not (hasattr(module, "ENVIRONMENTS") and hasattr(module, "POLICIES")):
-            raise ValueError(
-                f"entry point {name!r} in jaxroute.problems must be a module with tuples ENVIRONMENTS and POLICIES, got {module!r}"
-            )
+            wanted = "a module with tuples ENVIRONMENTS and POLICIES"
+            raise ValueError(f"entry point {name!r} in jaxroute.problems must be {wanted}, got {module!r}")
     return own | others
 
 
 def policies_of(name: str, problem: ModuleType) -> dict[str, Any]:
-    """Returns the constructors of a problem's policies by name, those of other packages last.
-
-    Args:
-      name: name of the problem.
-      problem: the problem.
-    """
+    """Returns the constructors of the policies of a problem by name, those of other packages last."""
     own = {made.__name__: made for made in problem.POLICIES}
     found = (one for one in plugins.plugins("policies") if one.rpartition(".")[0] == name)
     return own | {
@@ -36,5 +30,5 @@ def policies_of(name: str, problem: ModuleType) -> dict[str, Any]:
 
 
 def default_policies(problem: ModuleType) -> dict[str, Any]:
-    """Returns each policy of a problem with default settings by name; a function `environment -> policy` where it needs one."""
+    """Returns the policies of a problem with default settings by name, as functions `environment -> policy` if they need the environment."""
     return {made.__name__: made.of if hasattr(made, "of") else made() for made in problem.POLICIES}

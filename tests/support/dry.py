@@ -34,7 +34,7 @@ from jaxroute.experiments.queueing import prompts
 from jaxroute.problems import cascade, service
 from jaxroute.problems.cascade.sources import rows
 from jaxroute.problems.combinatorial import instances
-from jaxroute.problems.service.sources import source
+from jaxroute.problems.service import sources as service_sources
 
 # Experiments that play a user's own table.
 NEEDS_TABLE = ("staged/table", "combinatorial/table", "service/table", "queueing/table")
@@ -174,7 +174,7 @@ def cheap_training() -> Iterator[None]:
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(service.RouterDC, "of", classmethod(_untrained_router))
-        patch.setattr(source, "_SAMPLE", 1 << 10)
+        patch.setattr(service_sources, "_SAMPLE", 1 << 10)
         patch.setattr(cascade.Frugal, "tuned", classmethod(lambda cls, env: cls.of(env, 0.5)))
         patch.setattr(instances, "best_set", _any_set)
         patch.setattr(

@@ -14,7 +14,7 @@ from jaxroute.data import RoutingTable
 from jaxroute.engine.grid import canonical
 from jaxroute.engine.rounds import draws_key, run_streams
 from jaxroute.problems import service as sv
-from jaxroute.problems.service.parts.virtual_queue import VirtualQueue
+from jaxroute.problems.service.types import VirtualQueue
 
 WINOGRANDE = (ref.CELLS["winogrande"], *ref.ENERGY["winogrande"])
 

@@ -1,34 +1,26 @@
-"""C2MAB-V: optimistic rewards, lower bounds of costs, a relaxed selection and its rounding."""
+"""C2MAB-V: solves a relaxed selection for upper bounds of rewards and lower bounds of costs, and rounds it."""
 
 from collections.abc import Sequence
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, draws
 from jaxroute.core.types import Leaf, Metric
 from jaxroute.estimators.confidence import hoeffding_radius, union_log_term
 from jaxroute.estimators.running import RunningMean
-from jaxroute.problems.combinatorial.parts.batches import Hold, HoldAction
-from jaxroute.problems.combinatorial.parts.cascade_order import ByPrice, Order, action_of
-from jaxroute.problems.combinatorial.parts.relaxation import (
-    Solver,
-    conditioned,
-    info_of,
-    metrics_of,
-    solve_by_group,
-)
+from jaxroute.problems.combinatorial.parts import relaxation
+from jaxroute.problems.combinatorial.parts.beliefs import Statistics
 from jaxroute.problems.combinatorial.parts.rounding import Rounding, round_by_group
-from jaxroute.problems.combinatorial.parts.starts import Optimistic, Start
-from jaxroute.problems.combinatorial.parts.statistics import Statistics
+from jaxroute.problems.combinatorial.parts.rounds import ByPrice, Hold, HoldAction, Optimistic, Order, Start, action_of
 from jaxroute.problems.combinatorial.types import Action, CombinatorialSpec, Feedback, Info, Observation
 
 
 @struct.dataclass
 class C2MABVState(Statistics):
-    """Means of `Statistics`, and the selection between two batches.
+    """State of C2MAB-V: `Statistics`, and the last decision, which holds until the next batch.
 
     Attributes:
       held: `[K]` bool, last set.
@@ -36,9 +28,9 @@ class C2MABVState(Statistics):
       arrived: `[]` int32 number of rounds with feedback since the last decision.
     """
 
-    held: jax.Array
-    held_relaxed: jax.Array
-    arrived: jax.Array
+    held: Array
+    held_relaxed: Array
+    arrived: Array
 
 
 @struct.dataclass
@@ -47,28 +39,29 @@ class C2MABV:
 
     Source: C2MAB-V, Algorithm 1 with Algorithms 2 and 3, eqs. (3) to (6).
 
-    Differs from the paper: only where the paper is silent. Models without observations have reward bound 1 and cost bound 0. Bounds of 1, which tie for
-    hundreds of rounds, are separated by `noise`. A cascade asks cheap models first. If no set is within the budget by the cost bounds, the cheapest
-    set is selected. `delta` of the experiments is 1/T. A held model that is not available is dropped, so that the set may be too small for an
-    exact size.
+    Differs from the paper: only where the paper is silent. Models without observations have reward bound 1 and cost bound 0. Bounds of 1, which tie
+    for hundreds of rounds, are separated by `noise`. A cascade asks cheap models first. If no set is within the budget by the cost bounds, the
+    cheapest set is selected. `delta` of the experiments is 1/T. Between two batches, unavailable models are dropped from the set, which may then be
+    smaller than an exact size.
 
     Attributes:
       reward_width: `[]` multiplier of the rewards' radius, the paper's alpha_mu.
-      cost_width: `[]` multiplier of the costs' radius, the paper's alpha_c. Settings (a) to (d) of both are (.3, .05), (1, .05), (.3, .01), (1, .01).
+      cost_width: `[]` multiplier of the costs' radius, the paper's alpha_c. Its settings (a) to (d) of both are (.3, .05), (1, .05), (.3, .01), (1,
+        .01).
       delta: `[]` confidence level, 1/T in the theorems (default for T = 10,000).
       batch: `[]` number of rounds with feedback between decisions (appendix E.3).
       allowed: `[K]` bool, models that may be selected (default: all); two models give the two-tier variant of Fig. 12.
       prior_pulls: `[K]` or `[]` number of observations of each model before the first round.
-      prior_outcome: `[K]` or `[]` their mean outcome.
-      prior_cost: `[K]` or `[]` their mean cost.
-      budget_share: `[]` share of the budget in the relaxed problem (ours; 1 in the paper).
-      hold: `HoldAction` or `HoldRelaxed`, the selection between decisions.
-      start: `Optimistic` or `RoundRobin`.
-      order: order of a cascade, an object of `parts.cascade_order`.
+      prior_outcome: `[K]` or `[]` mean outcome of these observations.
+      prior_cost: `[K]` or `[]` mean cost of these observations.
+      budget_share: `[]` share of the budget that the relaxed problem may spend (1 in the paper).
+      hold: rule for the rounds between two decisions, `HoldAction` or `HoldRelaxed`.
+      start: rule for the first rounds, `Optimistic` or `RoundRobin`.
+      order: order of a cascade, an object of `parts.rounds`.
       solver: an object of `parts.relaxation` (default: exact if that is cheap).
       rounding: `Pairwise` or `Swap` (default: the paper's for the reward).
       cap: `[]` largest probability for the solver.
-      noise: `[]` magnitude of random tie-breaks. With `cap=1` and `noise=0` bounds are unchanged, and ties go to the lower index.
+      noise: `[]` largest random number that breaks ties. With `cap=1` and `noise=0` bounds are unchanged, and ties go to the lower index.
     """
 
     reward_width: Leaf = 0.3
@@ -83,7 +76,7 @@ class C2MABV:
     hold: Hold = struct.field(default_factory=HoldAction, kw_only=True)
     start: Start = struct.field(default_factory=Optimistic, kw_only=True)
     order: Order = struct.field(default_factory=ByPrice, kw_only=True)
-    solver: Solver | None = struct.field(default=None, kw_only=True)
+    solver: relaxation.Solver | None = struct.field(default=None, kw_only=True)
     rounding: Rounding | None = struct.field(default=None, kw_only=True)
     cap: Leaf = struct.field(default=0.999, kw_only=True)
     noise: Leaf = struct.field(default=1e-4, kw_only=True)
@@ -92,16 +85,11 @@ class C2MABV:
     def metrics(self) -> tuple[Metric, ...]:
         label = "mean upper bound of the set's reward"
         optimism = Metric("optimistic_reward", label, "reward per round", "average", default=False)
-        return (*metrics_of(self.solver), optimism)
+        return (*relaxation.metrics_of(self.solver), optimism)
 
     def check(self) -> None:
         checks.part("order", self.order, "order", "ByPrice()")
-        if self.solver is not None:
-            checks.part("solver", self.solver, "solve", "BestOf()")
-        if self.rounding is not None:
-            checks.part("rounding", self.rounding, "round", "Swap()")
-        checks.share("cap", self.cap, ())
-        checks.probability("noise", self.noise, ())
+        relaxation.check(self.solver, self.rounding, self.cap, self.noise)
         checks.non_negative("reward_width", self.reward_width, ())
         checks.non_negative("cost_width", self.cost_width, ())
         checks.share("delta", self.delta, ())
@@ -118,17 +106,14 @@ class C2MABV:
             raise ValueError(f"batch must be a whole number of at least 1, got {checks.show(self.batch)}")
 
     def check_spec(self, spec: CombinatorialSpec) -> None:
-        if self.allowed is None or spec.any_size or not spec.reward.exact_size:
-            return
-        number = int(np.sum(np.asarray(self.allowed) > 0))
-        if np.shape(self.allowed) == (spec.num_models,) and number < spec.min_size:
-            raise ValueError(
-                f"allowed must leave at least {spec.min_size} models, for a set of {type(spec.reward).__name__} has exactly so many, "
-                f"got {number}"
-            )
+        allowed = np.asarray(True if self.allowed is None else self.allowed)
+        number = int(np.sum(allowed > 0))
+        if not spec.any_size and spec.reward.exact_size and allowed.shape == (spec.num_models,) and number < spec.min_size:
+            why = f"for a set of {type(spec.reward).__name__} has exactly so many"
+            raise ValueError(f"allowed must leave at least {spec.min_size} models, {why}, got {number}")
 
-    def init(self, key: jax.Array, spec: CombinatorialSpec) -> C2MABVState:
-        """Returns the initial state, Algorithm 1, line 2, with a warm start by earlier observations, if any."""
+    def init(self, key: Array, spec: CombinatorialSpec) -> C2MABVState:
+        """Returns the initial state, Algorithm 1, line 2, with the prior observations, if any."""
         del key
         size = spec.num_models
         for name in ("prior_pulls", "prior_outcome", "prior_cost"):
@@ -146,11 +131,8 @@ class C2MABV:
             spec=spec,
         )
 
-    def bounds(self, state: C2MABVState, t: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Returns upper bounds of the mean outcomes and lower bounds of the mean costs, `[K]` each, before round `t`.
-
-        Source: C2MAB-V, section 4.1, before eq. (3), with the radius of Lemma 1.
-        """
+    def bounds(self, state: C2MABVState, t: Array) -> tuple[Array, Array]:
+        """Returns upper bounds of the mean outcomes and lower bounds of the mean costs, `[K]` each. Source: C2MAB-V, section 4.1, Lemma 1."""
         models = state.spec.num_models if self.allowed is None else jnp.sum(jnp.asarray(self.allowed, jnp.float32))
         log_term = union_log_term(models, t + 1, self.delta)
         # Without observations the radius is infinite; it is masked first, or derivatives in the widths would be 0 times infinity.
@@ -161,15 +143,15 @@ class C2MABV:
         cost = jnp.maximum(state.cost.mean - self.cost_width * cost_radius, 0.0)
         return jnp.where(seen, value, 1.0), jnp.where(cost_seen, cost, 0.0)
 
-    def act(self, key: jax.Array, state: C2MABVState, obs: Observation, t: jax.Array) -> tuple[Action, Info]:
-        """Returns the action, Algorithm 1, lines 4 to 7; with a batch, only in rounds with a new decision."""
+    def act(self, key: Array, state: C2MABVState, obs: Observation, t: Array) -> tuple[Action, Info]:
+        """Returns the action: Algorithm 1, lines 4 to 7, or the last decision between two batches."""
         k_tie, k_round, k_order = draws.split(key, 3)
         value, cost = self.bounds(state, t)  # lines 4 and 5
         # Line 6: the relaxed problem, eqs. (3) to (5).
         allowed = self._allowed(obs)
-        w = conditioned(k_tie, value, self.cap, self.noise)
+        w = relaxation.conditioned(k_tie, value, self.cap, self.noise)
         planned = obs.replace(budget=self.budget_share * obs.budget)
-        found = solve_by_group(self.solver, state.spec, w, cost, planned, allowed)
+        found = relaxation.solve_by_group(self.solver, state.spec, w, cost, planned, allowed)
         # Line 7: rounding, Algorithm 2 or 3; a held selection does not change (appendix E.3).
         fresh = self._fresh(state, t)
         z = self.hold.relaxed(fresh, found.z, state.held_relaxed)
@@ -178,7 +160,7 @@ class C2MABV:
         selected = self.start.choose(state, obs, allowed, selected)
         action = action_of(self.order, k_order, obs, selected, z, value, cost)
         info = {
-            **info_of(found),
+            **relaxation.info_of(found),
             "optimistic_reward": state.spec.reward.value(action.selected, value),
             "reward_ucb": value,
             "cost_lcb": cost,
@@ -186,38 +168,27 @@ class C2MABV:
         return action, info
 
     def update(
-        self, key: jax.Array, state: C2MABVState, obs: Observation, action: Action, feedback: Feedback, t: jax.Array
+        self, key: Array, state: C2MABVState, obs: Observation, action: Action, feedback: Feedback, t: Array
     ) -> C2MABVState:
         """Returns the next state, Algorithm 1, line 9: eq. (6) for the observed models (line 8)."""
         del key
         arrived = jnp.where(self._fresh(state, t), 0, state.arrived) + feedback.arrived.astype(jnp.int32)
         # The bounds decide after the start.
         arrived = jnp.where(self.start.active(state, self._allowed(obs)), jnp.asarray(self.batch, jnp.int32), arrived)
-        return state.add(feedback).replace(
-            held=action.held,
-            held_relaxed=action.relaxed.astype(state.held_relaxed.dtype),
-            arrived=arrived,
-        )
+        held_relaxed = action.relaxed.astype(state.held_relaxed.dtype)
+        return state.add(feedback).replace(held=action.held, held_relaxed=held_relaxed, arrived=arrived)
 
-    def _allowed(self, obs: Observation) -> jax.Array:
+    def _allowed(self, obs: Observation) -> Array:
         """Returns the mask `[K]` of models that may be selected in this round."""
         return obs.available if self.allowed is None else obs.available & jnp.asarray(self.allowed, bool)
 
-    def _fresh(self, state: C2MABVState, t: jax.Array) -> jax.Array:
+    def _fresh(self, state: C2MABVState, t: Array) -> Array:
         """Whether a new decision is due: in the first round, and after enough feedback."""
         return (t == 0) | (state.arrived >= self.batch)
 
 
 def two_tier(names: Sequence[str], small: str = "Llama 2-7B", large: str = "ChatGPT-4") -> np.ndarray:
-    """Returns a mask `[K]` for `C2MABV(allowed=...)` with one small and one large model.
-
-    Source: C2MAB-V, Fig. 12; the pair is ours.
-
-    Args:
-      names: names of all models.
-      small: name of the small model.
-      large: name of the large model.
-    """
+    """Returns a mask `[K]` of two of the models `names`, for `C2MABV(allowed=...)`. Source: C2MAB-V, Fig. 12; the pair is ours."""
     for model in (small, large):
         checks.one_of("model", model, names)
     return np.asarray([name in (small, large) for name in names])

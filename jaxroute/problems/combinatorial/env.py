@@ -1,14 +1,15 @@
-"""Cloud of models: each round the policy selects a set under a budget and observes part of its outcomes and costs."""
+"""Environment of the combinatorial problem: in each round a set of models is selected from a cloud, under a budget."""
 
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, draws, numerics, xla
+from jaxroute.core.protocols import Transition
 from jaxroute.core.types import Leaf, priced
 from jaxroute.problems.combinatorial.sources import Source
 from jaxroute.problems.combinatorial.types import METRICS, Action, CombinatorialSpec, Feedback, Observation, Reward
@@ -20,49 +21,40 @@ class CloudState:
     """State of the cloud: running means over the rounds so far (float32), and the state of the source.
 
     Attributes:
-      spent: `[]` cost of the asked models; `[M]` with a budget for each group.
-      reward: `[]` expected reward.
-      violation: `[]` cost above the budget of a round.
-      violation_eq1: `[]` mean of `max(spent - budget, 0)`.
+      spent: `[]` mean cost of the asked models; `[M]` with a budget for each group.
+      reward: `[]` mean expected reward.
+      violation: `[]` mean over rounds of the cost above the budget.
+      violation_eq1: `[]` mean over rounds of `max(spent - budget, 0)`, the violation of eq. (1).
       errors: rounding errors of the means, see `numerics.accumulate`.
       source: state of the source of outcomes.
     """
 
-    spent: jax.Array
-    reward: jax.Array
-    violation: jax.Array
-    violation_eq1: jax.Array
-    errors: dict[str, jax.Array]
+    spent: Array
+    reward: Array
+    violation: Array
+    violation_eq1: Array
+    errors: dict[str, Array]
     source: Any
 
 
 @struct.dataclass
 class CloudEnv:
-    """Pool of `K` models, from which a set of `N` is selected per round; build one with `cloud` or another function of `instances`.
+    """Cloud of `K` models, from which a set of `N` is selected per round; build one with `cloud` or another function of `instances`.
 
-    Outcomes and costs of all models are realised in every round. With `AnyWin` the selected models are asked in the order of the action until the first
-    success, and only asked models are observed and paid; otherwise all selected models are.
+    In every round outcomes and costs of all models are drawn. With `AnyWin` the selected models are asked in the order of the action until the first
+    success; otherwise all selected models are asked. Only asked models are observed and paid.
 
     Source: C2MAB-V, section 3, with the rewards of eqs. (3) to (5) and the violation of eq. (1).
 
     Attributes:
-      outcomes: source of outcomes and costs.
-      price: `[K]` known price of each model.
+      outcomes, price, arrival, reward, sizes, groups, sees_all_costs, any_size, names, currency: as for `cloud`.
       budget: `[]` cost per round, or `[M]` that of each group.
       size: `[]` float32 `N`, or `[M]` that of each group.
       availability: `[K]` probability that a model is available in a round; None for always.
-      arrival: `[]` probability that the feedback of a round arrives; None for always.
-      best: `[G, A]` reward of the best set, per segment of drift and, with availability, per set of available models (`A = 2 ** K`, otherwise 1).
+      best: `[G, A]` reward of the best set, per segment of drift and per set of available models (`A = 2 ** K`; 1 without availability).
       best_relaxed: `[G, A]` reward of the best relaxed selection, likewise.
       best_selection: `[G, K]` best set with all models available.
       best_relaxed_selection: `[G, K]` best relaxed selection with all models available.
-      reward: `AnyWin`, `SumUp` or `AllIn` (static).
-      sizes: smallest and largest `N` over all settings (static).
-      groups: group of each model, from 0 (static).
-      sees_all_costs: whether the costs of all selected models are observed, also of models that were not asked (static).
-      any_size: whether sets of another size are allowed (static).
-      names: names of the models (static).
-      currency: currency of the costs (static).
     """
 
     outcomes: Source
@@ -109,34 +101,28 @@ class CloudEnv:
         if self.arrival is not None:
             checks.share("arrival", self.arrival, ())
 
-    def init(self, key: jax.Array) -> CloudState:
+    def init(self, key: Array) -> CloudState:
         zero = jnp.zeros((), jnp.float32)
         spent = jnp.zeros(jnp.shape(self.budget), jnp.float32)
         means = {"spent": spent, "reward": zero, "violation": zero, "violation_eq1": zero}
         return CloudState(**means, errors=numerics.no_errors(**means), source=self.outcomes.init(key))
 
-    def _available(self, key: jax.Array) -> jax.Array:
+    def _available(self, key: Array) -> Array:
         """Draws the available models `[K]` of a round."""
         shape = jnp.shape(self.price)
         if self.availability is None:
             return jnp.ones(shape, bool)
         return draws.uniform(draws.fold_in(key, 1), shape) < self.availability
 
-    def _place(self, available: jax.Array) -> jax.Array | int:
-        """Returns the column of the tables of optima for a set `[K]` of available models."""
-        if self.availability is None:
-            return 0
-        return jnp.sum(jnp.where(available, 2 ** np.arange(available.shape[-1]), 0))
-
-    def _per_budget(self, cost: jax.Array) -> jax.Array:
+    def _per_budget(self, cost: Array) -> Array:
         """Sums costs `[K]` over the models of each budget: `[]` or `[M]`."""
         return group_sums(self.groups if jnp.ndim(self.budget) else None, cost)
 
-    def _above(self, spent: jax.Array) -> jax.Array:
-        """Returns the spend above the budgets, `[]`."""
+    def _above(self, spent: Array) -> Array:
+        """Returns the sum of the spend above each budget, `[]`."""
         return jnp.sum(jnp.maximum(spent - self.budget, 0.0))
 
-    def observe(self, key: jax.Array, state: CloudState, t: jax.Array) -> Observation:
+    def observe(self, key: Array, state: CloudState, t: Array) -> Observation:
         del state, t
         return Observation(
             price=jnp.asarray(self.price),
@@ -145,9 +131,7 @@ class CloudEnv:
             size=jnp.asarray(self.size),
         )
 
-    def step(
-        self, key: jax.Array, state: CloudState, action: Action, t: jax.Array
-    ) -> tuple[CloudState, Feedback, dict[str, jax.Array]]:
+    def step(self, key: Array, state: CloudState, action: Action, t: Array) -> Transition[CloudState, Feedback]:
         available = self._available(key)
         outcome, success, cost = self.outcomes.draw(draws.fold_in(key, 0), state.source, t)
         segment = self.outcomes.segment(t)
@@ -160,7 +144,8 @@ class CloudEnv:
         spent, selected_cost = (self._per_budget(jnp.where(who, cost, 0.0)) for who in (asked, selected))
         reward = self.reward.value(selected, mean)
         count = jnp.sum(selected.astype(jnp.float32))
-        place = self._place(available)
+        # Column of the tables of optima for these available models.
+        place = 0 if self.availability is None else jnp.sum(jnp.where(available, 2 ** np.arange(available.shape[-1]), 0))
         best, best_relaxed = (jnp.asarray(table)[segment][place] for table in (self.best, self.best_relaxed))
         illegal = jnp.any(selected & ~available)
         if not self.any_size:
@@ -168,8 +153,8 @@ class CloudEnv:
             room = jnp.minimum(self.size, room)
             illegal |= jnp.any((numbers != room) if self.reward.exact_size else (numbers > room))
 
-        def running(state: CloudState, **values: jax.Array) -> CloudState:
-            """Returns the state with one more round in the named means."""
+        def running(state: CloudState, **values: Array) -> CloudState:
+            """Returns the state with the values of this round added to the named means."""
             played = (t + 1).astype(jnp.float32)
             return numerics.accumulate(state, **{name: (x - getattr(state, name)) / played for name, x in values.items()})
 
@@ -207,7 +192,7 @@ class CloudEnv:
         )
         return state, feedback, flows
 
-    def gauges(self, state: CloudState) -> dict[str, jax.Array]:
+    def gauges(self, state: CloudState) -> dict[str, Array]:
         return {
             "violation_eq1": self._above(state.spent),
             "ratio": state.reward / state.violation,
@@ -215,16 +200,13 @@ class CloudEnv:
         }
 
 
-def relaxed_objective(price: float) -> Callable[[CloudEnv, CloudState, Action, jax.Array], jax.Array]:
-    """Returns a differentiable objective: the relaxed reward of a round minus `price` times the relaxed cost above the budget.
+def relaxed_objective(price: float) -> Callable[[CloudEnv, CloudState, Action, Array], Array]:
+    """Returns a differentiable objective: the expected reward of a round minus `price` times the expected cost above the budget.
 
-    Both use the selection before rounding, with the true means.
-
-    Args:
-      price: price of a unit of cost above the budget, in reward.
+    Both are those of the relaxed selection, before rounding.
     """
 
-    def objective(env: CloudEnv, state: CloudState, action: Action, t: jax.Array) -> jax.Array:
+    def objective(env: CloudEnv, state: CloudState, action: Action, t: Array) -> Array:
         del state
         z, segment = action.relaxed, env.outcomes.segment(t)
         mean, cost = (jnp.asarray(x)[segment] for x in (env.outcomes.outcome_mean, env.outcomes.cost_mean))

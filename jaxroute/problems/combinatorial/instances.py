@@ -1,4 +1,4 @@
-"""Constructors of clouds: with given means, with the paper's, random, and from tables."""
+"""Functions that build clouds: with given means, with those of the paper, with random ones, and from tables."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,39 +8,20 @@ import numpy as np
 from jaxroute.core import checks
 from jaxroute.core.types import Leaf
 from jaxroute.data import C2MABV_TABLE_3, RoutingTable
+from jaxroute.problems.combinatorial import sources
 from jaxroute.problems.combinatorial.env import CloudEnv
-from jaxroute.problems.combinatorial.optimum import best_by_availability, best_relaxed, best_set
+from jaxroute.problems.combinatorial.optimum import best_relaxed, best_set
 from jaxroute.problems.combinatorial.parts.rewards import REWARDS
-from jaxroute.problems.combinatorial.sources import (
-    BernoulliOutcomes,
-    CopulaOutcomes,
-    Costs,
-    GradedOutcomes,
-    ParametricOutcomes,
-    ScaledCosts,
-    Source,
-    Successes,
-    TableOutcomes,
-)
 from jaxroute.problems.combinatorial.types import Reward
 
 # Largest number of models for which optima of every set of available models are tabulated.
 _MOST_MODELS_WITH_AVAILABILITY = 12
 
 # Probabilities of the graded levels of each model of Table 3: correct, formatted, empty. The paper publishes none; these are ours.
-SCIQ_LEVELS = np.array(
-    [
-        (0.02, 0.03, 0.05),
-        (0.60, 0.08, 0.02),
-        (0.68, 0.08, 0.02),
-        (0.52, 0.10, 0.04),
-        (0.26, 0.12, 0.04),
-        (0.34, 0.12, 0.04),
-        (0.50, 0.10, 0.02),
-        (0.62, 0.08, 0.02),
-        (0.732, 0.10, 0.02),
-    ]
-)
+SCIQ_LEVELS = np.array([
+    (0.02, 0.03, 0.05), (0.60, 0.08, 0.02), (0.68, 0.08, 0.02), (0.52, 0.10, 0.04), (0.26, 0.12, 0.04), (0.34, 0.12, 0.04),
+    (0.50, 0.10, 0.02), (0.62, 0.08, 0.02), (0.732, 0.10, 0.02),
+])  # fmt: skip
 SCIQ_SUCCESS = SCIQ_LEVELS @ np.array([0.5, 0.3, 0.1])
 BUDGETS = {"awc": 0.45, "suc": 0.5, "aic": 0.3}
 
@@ -48,74 +29,25 @@ BUDGETS = {"awc": 0.45, "suc": 0.5, "aic": 0.3}
 def _grouped(
     groups: Sequence[int], size: Any, budget: Any, sizes: tuple[int, int] | None, count: int
 ) -> tuple[tuple[int, ...], np.ndarray, Any]:
-    """Validates groups (as a tuple), sizes `[M]` and the budget `[]` or `[M]`."""
+    """Validates groups, sizes and budget; returns them as a tuple, as an array `[M]`, and as a number or an array `[M]`."""
     labels = np.asarray(groups)
     if labels.shape != (count,) or labels.dtype.kind not in "iu" or set(labels.tolist()) != set(range(labels.max() + 1)):
-        raise ValueError(
-            f"groups must be {count} whole numbers, the group of each model from 0 on, got {checks.show(groups)}"
-        )
+        wanted = f"{count} whole numbers, the group of each model from 0 on"
+        raise ValueError(f"groups must be {wanted}, got {checks.show(groups)}")
     if sizes is not None:
         raise ValueError(f"sizes must be None with groups, got {checks.show(sizes)}")
     number = int(labels.max()) + 1
     members = np.bincount(labels)
     size = checks.numbers("size", size, (number,))
     if (size != np.round(size)).any() or (size < 1).any() or (size > members).any():
-        raise ValueError(
-            f"size must be whole numbers from 1 to the size of each group {members.tolist()}, got {size.tolist()}"
-        )
+        largest = f"the size of each group {members.tolist()}"
+        raise ValueError(f"size must be whole numbers from 1 to {largest}, got {size.tolist()}")
     budget = checks.positive("budget", budget, (number,) if np.ndim(budget) else ())
     return tuple(labels.tolist()), size.astype(int), budget if np.ndim(budget) else float(budget)
 
 
-def _checked_reward(reward: Reward | str) -> Reward:
-    """Validates a reward, given as a name or an object."""
-    if isinstance(reward, str):
-        return REWARDS[checks.one_of("reward", reward, REWARDS)]
-    if not hasattr(reward, "relaxed"):
-        raise ValueError(
-            f"reward must be AnyWin(), SumUp(), AllIn() or one of {', '.join(REWARDS)}, got {checks.show(reward)}"
-        )
-    return reward
-
-
-def _checked_availability(availability: Leaf | None, count: int) -> np.ndarray | None:
-    """Validates probabilities `[K]` of availability; None for always."""
-    if availability is None:
-        return None
-    shape = (count,) if np.ndim(availability) else ()
-    probabilities = np.broadcast_to(checks.share("availability", availability, shape), (count,)).astype(np.float32)
-    if count > _MOST_MODELS_WITH_AVAILABILITY:
-        raise ValueError(
-            f"availability needs at most {_MOST_MODELS_WITH_AVAILABILITY} models, for the optimum of every set of "
-            f"available models is tabulated, got {count}"
-        )
-    return probabilities
-
-
-def _optima(
-    find: Callable,
-    reward: Reward,
-    mean: np.ndarray,
-    cost: np.ndarray,
-    budget: Any,
-    size: Any,
-    groups: Sequence[int] | None,
-    by_availability: bool,
-) -> tuple[np.ndarray, np.ndarray]:
-    """Returns values `[G, A]` and selections `[G, K]` of `best_set` or `best_relaxed` in each segment of drift."""
-    found = [find(reward, m, c, budget, size, groups=groups) for m, c in zip(mean, cost, strict=True)]
-    selections, values = (np.asarray(x, np.float32) for x in zip(*found, strict=True))
-    if not by_availability:
-        return values[:, None], selections
-    rows = [
-        best_by_availability(lambda allowed, m=m, c=c: find(reward, m, c, budget, size, allowed, groups)[1], mean.shape[-1])
-        for m, c in zip(mean, cost, strict=True)
-    ]
-    return np.asarray(rows, np.float32), selections
-
-
 def cloud(
-    outcomes: Source,
+    outcomes: sources.Source,
     *,
     reward: Reward | str,
     budget: Any,
@@ -130,16 +62,16 @@ def cloud(
     names: Sequence[str] = (),
     currency: str = "cost",
 ) -> CloudEnv:
-    """Returns a cloud of models with its optima.
+    """Builds a cloud of models and computes its optima.
 
     Args:
       outcomes: `ParametricOutcomes` or `TableOutcomes` of `K` models.
       reward: `AnyWin()`, `SumUp()` or `AllIn()`, or "awc", "suc" or "aic".
       budget: mean cost per round; with groups optionally one number for each group.
-      size: models per set, `N`: at most (any win) or exactly; with groups one number for each group.
+      size: number `N` of models in a set: at most (any win) or exactly; with groups one number for each group.
       price: `[K]` known prices, for the order of a cascade (default: the mean costs of the first segment).
-      groups: group of each model, from 0: a set takes `size[g]` models from group `g` (appendix C.1, a partition matroid), for example one tutor
-        for each subject (default: one group).
+      groups: group of each model, from 0 (default: one group). A set takes `size[g]` models from group `g`, for example one tutor for each subject
+        (appendix C.1, a partition matroid).
       availability: probability that a model is available in a round; one number or `[K]` (default: 1).
       arrival: probability that the feedback of a round arrives (default: 1).
       sizes: smallest and largest `size` of a grid over sizes (default: `size`).
@@ -147,14 +79,15 @@ def cloud(
       any_size: whether sets of another size are allowed.
       names: names of the models.
       currency: currency of the costs.
-
-    Raises:
-      ValueError: an argument is out of range.
     """
     if not (hasattr(outcomes, "draw") and hasattr(outcomes, "outcome_mean")):
         raise ValueError(f"outcomes must be ParametricOutcomes or TableOutcomes, got {checks.show(outcomes)}")
     outcomes.check()
-    reward = _checked_reward(reward)
+    if isinstance(reward, str):
+        reward = REWARDS[checks.one_of("reward", reward, REWARDS)]
+    if not hasattr(reward, "relaxed"):
+        allowed = f"AnyWin(), SumUp(), AllIn() or one of {', '.join(REWARDS)}"
+        raise ValueError(f"reward must be {allowed}, got {checks.show(reward)}")
     mean, cost = (np.asarray(x, np.float64) for x in (outcomes.outcome_mean, outcomes.cost_mean))
     count = mean.shape[-1]
     labels = None
@@ -170,10 +103,27 @@ def cloud(
     prices = cost[0] if price is None else checks.non_negative("price", price, (count,))
     if names and len(names) != count:
         raise ValueError(f"names must have one name per model ({count}), got {len(names)}")
-    availability = _checked_availability(availability, count)
-    task = (reward, mean, cost, budget, size, labels, availability is not None)
-    best, best_selection = _optima(best_set, *task)
-    relaxed, relaxed_selection = _optima(best_relaxed, *task)
+    if availability is not None:
+        shape = (count,) if np.ndim(availability) else ()
+        availability = np.broadcast_to(checks.share("availability", availability, shape), (count,)).astype(np.float32)
+        if count > _MOST_MODELS_WITH_AVAILABILITY:
+            why = "for the optimum of every set of available models is tabulated"
+            raise ValueError(f"availability needs at most {_MOST_MODELS_WITH_AVAILABILITY} models, {why}, got {count}")
+
+    def optima(find: Callable) -> tuple[np.ndarray, np.ndarray]:
+        """Returns values `[G, A]` and selections `[G, K]` of `best_set` or `best_relaxed` in each segment of drift."""
+        segments = list(zip(mean, cost, strict=True))
+        found = [find(reward, m, c, budget, size, groups=labels) for m, c in segments]
+        selections, values = (np.asarray(x, np.float32) for x in zip(*found, strict=True))
+        if availability is None:
+            return values[:, None], selections
+        # The index of a set of available models is the sum of `2 ** k` over its models `k`.
+        sets = ((np.arange(2**count)[:, None] >> np.arange(count)) & 1).astype(bool)
+        rows = [[find(reward, m, c, budget, size, allowed, labels)[1] for allowed in sets] for m, c in segments]
+        return np.asarray(rows, np.float32), selections
+
+    best, best_selection = optima(best_set)
+    relaxed, relaxed_selection = optima(best_relaxed)
     return CloudEnv(
         outcomes=outcomes,
         price=prices.astype(np.float32),
@@ -195,22 +145,6 @@ def cloud(
     )
 
 
-def _segments(success: Leaf, cost: Leaf, switch: Leaf | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the means `[G, K]` of each segment of drift, and their first rounds."""
-    success = np.atleast_2d(checks.probability("success", success))
-    cost = np.atleast_2d(checks.non_negative("cost", cost))
-    rows = max(len(success), len(cost))
-    if success.shape[1] != cost.shape[1] or {len(success), len(cost)} - {1, rows}:
-        raise ValueError(f"cost must have one column per model and one row or {len(success)}, got shape {cost.shape}")
-    first = np.zeros(rows if rows == 1 else 0) if switch is None else checks.non_negative("switch", switch)
-    if first.shape != (rows,) or (first != np.round(first)).any():
-        raise ValueError(
-            f"switch must give the first round of each of the {rows} rows of means, whole numbers, got {checks.show(switch)}"
-        )
-    success, cost = (np.broadcast_to(a, (rows, a.shape[1])).astype(np.float32) for a in (success, cost))
-    return success, cost, first.astype(np.int32)
-
-
 def parametric_cloud(
     success: Leaf,
     cost: Leaf,
@@ -220,22 +154,33 @@ def parametric_cloud(
     size: Any,
     switch: Leaf | None = None,
     correlation: float | None = None,
-    costs: Costs = ScaledCosts(),
+    costs: sources.Costs = sources.ScaledCosts(),
     **options: Any,
 ) -> CloudEnv:
-    """Returns a cloud with given means.
+    """Builds a cloud with given means.
 
     Args:
       success: success probabilities `[K]`, or `[G, K]` for `G` segments of drift.
       cost: mean costs, likewise.
-      switch: `[G]` first rounds (from 0) of the segments.
+      switch: `[G]` first round (from 0) of each segment.
       correlation: weight of a shared difficulty in [0, 1) (`CopulaOutcomes`); by default successes are independent.
       costs: `FixedCosts()`, `ScaledCosts()` or `TokenCosts()`.
       reward, budget, size, options: as for `cloud`.
     """
-    success, cost, switch = _segments(success, cost, switch)
-    successes = BernoulliOutcomes(success) if correlation is None else CopulaOutcomes(success, np.float32(correlation))
-    outcomes = ParametricOutcomes(successes=successes, costs=costs, cost_mean=cost, switch=switch)
+    success = np.atleast_2d(checks.probability("success", success))
+    cost = np.atleast_2d(checks.non_negative("cost", cost))
+    rows = max(len(success), len(cost))
+    if success.shape[1] != cost.shape[1] or {len(success), len(cost)} - {1, rows}:
+        raise ValueError(f"cost must have one column per model and one row or {len(success)}, got shape {cost.shape}")
+    first = np.zeros(rows if rows == 1 else 0) if switch is None else checks.non_negative("switch", switch)
+    if first.shape != (rows,) or (first != np.round(first)).any():
+        wanted = f"the first round of each of the {rows} rows of means, whole numbers"
+        raise ValueError(f"switch must give {wanted}, got {checks.show(switch)}")
+    success, cost = (np.broadcast_to(a, (rows, a.shape[1])).astype(np.float32) for a in (success, cost))
+    successes: sources.Successes = sources.BernoulliOutcomes(success)
+    if correlation is not None:
+        successes = sources.CopulaOutcomes(success, np.float32(correlation))
+    outcomes = sources.ParametricOutcomes(successes=successes, costs=costs, cost_mean=cost, switch=first.astype(np.int32))
     return cloud(outcomes, reward=reward, budget=budget, size=size, **options)
 
 
@@ -244,14 +189,14 @@ def sciq_cloud(
     reward: str = "suc",
     budget: Any = None,
     size: Any = 4,
-    costs: Costs = ScaledCosts(),
+    costs: sources.Costs = sources.ScaledCosts(),
     graded: bool = False,
     **options: Any,
 ) -> CloudEnv:
-    """Returns the paper's nine models with list prices, a stand-in for its SciQ runs.
+    """Builds a substitute for the paper's runs on SciQ, from its nine models with list prices.
 
-    Costs are prices relative to the most expensive model. The paper publishes no success rates; ours follow its graded scale (0.5 for a correct answer
-    in the right format), and GPT-4 has the published accuracy of 73.2 %.
+    Costs are prices relative to the most expensive model. The paper publishes no success rates; ours follow its graded scale (0.5 for a correct
+    answer in the right format), and GPT-4 has the published accuracy of 73.2 %.
 
     Source: C2MAB-V, section 6 and appendix E, Table 3; sets of 4, budgets .45, .5 and .3.
 
@@ -259,29 +204,27 @@ def sciq_cloud(
       reward: "awc" (any win), "suc" (sum up) or "aic" (all in).
       budget: cost per round (default: the paper's for the reward).
       graded: whether outcomes have four levels (`GradedOutcomes`) instead of 0 and 1 with the same mean.
-      costs: as for `parametric_cloud`.
-      size, options: as for `cloud`.
+      costs, size, options: as for `parametric_cloud`.
     """
     if budget is None:
         budget = BUDGETS[checks.one_of("reward", reward, BUDGETS)]
     price = (C2MABV_TABLE_3.prices / C2MABV_TABLE_3.prices.max()).astype(np.float32)
-    successes: Successes = BernoulliOutcomes(SCIQ_SUCCESS[None].astype(np.float32))
+    successes: sources.Successes = sources.BernoulliOutcomes(SCIQ_SUCCESS[None].astype(np.float32))
     if graded:
-        successes = GradedOutcomes(*(SCIQ_LEVELS[None, :, level].astype(np.float32) for level in range(3)))
-    outcomes = ParametricOutcomes(successes=successes, costs=costs, cost_mean=price[None], switch=np.zeros(1, np.int32))
+        successes = sources.GradedOutcomes(*(SCIQ_LEVELS[None, :, level].astype(np.float32) for level in range(3)))
+    outcomes = sources.ParametricOutcomes(successes, costs, cost_mean=price[None], switch=np.zeros(1, np.int32))
     return cloud(outcomes, reward=reward, budget=budget, size=size, **{"names": C2MABV_TABLE_3.names, **options})
 
 
 def uniform_cloud(
     *, num_models: int = 25, reward: str = "suc", budget: float = 1.4, size: int = 8, instance: int = 0, **options: Any
 ) -> CloudEnv:
-    """Returns a cloud with success probabilities and mean costs drawn uniformly on [0, 1]. Source: C2MAB-V, appendix E.3, Table 4.
+    """Builds a cloud with success probabilities and mean costs drawn uniformly on [0, 1]. Source: C2MAB-V, appendix E.3, Table 4.
 
     Args:
       num_models: number of models, `K`.
-      reward, budget, size: as for `parametric_cloud`.
-      instance: number of the random instance.
-      options: as for `parametric_cloud`.
+      reward, budget, size, options: as for `parametric_cloud`.
+      instance: seed of the draws.
     """
     rng = np.random.default_rng(checks.count("instance", instance, minimum=0))
     success, cost = rng.random((2, checks.count("num_models", num_models, minimum=2)))
@@ -291,22 +234,20 @@ def uniform_cloud(
 def table_cloud(
     table: RoutingTable, *, reward: str = "suc", budget: float, size: int, threshold: float = 0.5, **options: Any
 ) -> CloudEnv:
-    """Returns a cloud that replays the rows of a table, in a random order per run, each once before any is repeated.
+    """Builds a cloud that replays the rows of a table, in a random order per run, each once before any is repeated.
 
-    Rewards and optima use the column means of the table. The models of a row are dependent: the expected reward of a set is that of independent models
-    with these means, and `realised_reward` is that of the rows.
+    The outcomes of a row may be dependent. Expected rewards and optima are those of independent models with the column means of the table;
+    `realised_reward` is that of the rows.
 
     Args:
       table: scores in [0, 1] and costs `[Q, K]`.
-      reward: as for `cloud`.
+      reward, size, options: as for `cloud`.
       budget: budget in the unit of the table's costs.
-      size: as for `cloud`.
       threshold: smallest score that counts as a success.
-      options: as for `cloud`.
     """
     if not isinstance(table, RoutingTable):
         raise ValueError(f"table must be a RoutingTable, got {checks.show(table)}")
-    outcomes = TableOutcomes(
+    outcomes = sources.TableOutcomes(
         outcomes=table.scores.astype(np.float32),
         cost_table=table.costs.astype(np.float32),
         outcome_mean=table.mean_scores()[None].astype(np.float32),
@@ -320,8 +261,8 @@ def table_cloud(
 def copies_of(env: CloudEnv, model: int | str, copies: int | None = None) -> CloudEnv:
     """Returns the cloud in which every model is an independent copy of one model.
 
-    With the policy `Everything` this is the paper's "Always ChatGPT-4": `N` copies, asked in sequence for any win. Regret and LP regret are relative to the
-    best sets of the original cloud, for comparison with its policies; oracles of the copies choose the best sets of copies.
+    With the policy `Everything` this is the paper's "Always ChatGPT-4": `N` copies, asked in sequence for any win. Regret and LP regret are relative
+    to the optima of the original cloud, for comparison with its policies; oracles choose among the copies.
 
     Differs from the paper: it does not specify the number of calls of the model; only `N` independent calls agree with its figures.
 

@@ -1,8 +1,8 @@
-"""Best set and best relaxed selection for known means; on the host, in float64."""
+"""Best set and best relaxed selection for known means; in float64 on the host."""
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import numpy as np
@@ -14,7 +14,7 @@ from jaxroute.solvers.selection import num_vertices, subsets
 
 # Relative tolerance of budgets, because costs and budgets are rounded to float32.
 _ROUNDING = 1.0 + 1e-6
-# Largest number of sets, and of vertices of the any-win problem, for enumeration; HiGHS is faster for more.
+# Largest number of sets, and of vertices of the any-win problem, that are enumerated; HiGHS is faster for more.
 _MOST_SETS, _MOST_CELLS = 200_000, 2_000_000
 # Largest number of mixed-integer programs for one any-win problem; random problems of 40 models took 5, at most 26.
 _MOST_ROUNDS = 200
@@ -23,7 +23,7 @@ _SCALE = 1e4
 
 
 def _limits(usable: np.ndarray, size: Any, groups: Sequence[int] | None) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the group membership of usable models, bool `[M, U]`, and the size of each group `[M]`."""
+    """Returns which of the `U` usable models each group has, bool `[M, U]`, and how many models a set takes from each group, `[M]`."""
     kinds = np.ones((1, len(usable)), bool) if groups is None else numerics.members(groups)[:, usable]
     return kinds, np.minimum(np.atleast_1d(np.asarray(size, int)), kinds.sum(1))
 
@@ -38,18 +38,12 @@ def _cheapest(weight: np.ndarray, cost: np.ndarray, kinds: np.ndarray, sizes: np
 
 
 def best_set(
-    reward: Reward,
-    mean: Leaf,
-    cost: Leaf,
-    budget: Any,
-    size: Any,
-    allowed: Leaf | None = None,
-    groups: Sequence[int] | None = None,
+    reward: Reward, mean: Leaf, cost: Leaf, budget: Any, size: Any, allowed: Leaf = None, groups: Sequence[int] | None = None
 ) -> tuple[np.ndarray, float]:
-    """Returns the best set within the budget, mask `[K]`, and its reward.
+    """Returns the best set within the budget as a mask `[K]`, and its reward.
 
-    The set has exactly `size` models, or at most that many if the reward allows it. If no set is within the budget, it is the cheapest set. If fewer than
-    `size` models are allowed, all of them count as the only set of exact size.
+    The set has exactly `size` models, or at most that many if the reward allows it. If no set is within the budget, the cheapest set is returned. If
+    fewer than `size` models are allowed, all of them are the only set of exact size.
 
     Source: C2MAB-V, section 3, the optimal action; the budget constraint is our interpretation (otherwise regret is linear).
 
@@ -84,7 +78,7 @@ def best_set(
 def _compared(
     weight: np.ndarray, cost: np.ndarray, budget: float, kinds: np.ndarray, sizes: np.ndarray, exact_size: bool
 ) -> np.ndarray | None:
-    """Returns the set `[U]` bool of largest weight by enumeration; None if none is within the budget."""
+    """Returns the set of largest weight by enumeration, `[U]` bool; None if no set is within the budget."""
     sets = subsets(len(weight), int(sizes.sum()), int(sizes.sum()) if exact_size else 0)
     if len(kinds) > 1:
         numbers = sets.astype(int) @ kinds.T
@@ -96,7 +90,7 @@ def _compared(
 def _searched(
     weight: np.ndarray, cost: np.ndarray, budget: float, kinds: np.ndarray, sizes: np.ndarray, exact_size: bool
 ) -> np.ndarray | None:
-    """Returns the set of largest weight by HiGHS; None if none is within the budget."""
+    """Returns the result of `_compared` by a mixed-integer program in HiGHS."""
     from scipy import optimize
 
     ones, limit = np.ones(len(weight)), cast(Any, sizes)
@@ -111,17 +105,11 @@ def _searched(
 
 
 def best_relaxed(
-    reward: Reward,
-    mean: Leaf,
-    cost: Leaf,
-    budget: Any,
-    size: Any,
-    allowed: Leaf | None = None,
-    groups: Sequence[int] | None = None,
+    reward: Reward, mean: Leaf, cost: Leaf, budget: Any, size: Any, allowed: Leaf = None, groups: Sequence[int] | None = None
 ) -> tuple[np.ndarray, float]:
-    """Returns the best relaxed selection `[K]` and its relaxed reward: by HiGHS, or over all vertices for any win.
+    """Returns the best relaxed selection `[K]` and its expected reward; arguments as for `best_set`.
 
-    Arguments as in `best_set`. Source: C2MAB-V, eqs. (3) to (5) with the true means.
+    Source: C2MAB-V, eqs. (3) to (5) with the true means.
     """
     from scipy import optimize
 
@@ -140,23 +128,16 @@ def best_relaxed(
         z[usable] = _any_win_vertex(mean[usable], cost[usable], float(budgets[0]), sizes, kinds)
     else:
         weight = reward.weight(np.clip(mean, 1e-12, 1.0 - 1e-12), np)[usable]
-        found = optimize.linprog(
-            -weight,
-            A_ub=cost[usable][None],
-            b_ub=budgets,
-            A_eq=kinds.astype(float),
-            b_eq=sizes,
-            bounds=(0, 1),
-            method="highs",
-        )
+        limits = {"A_ub": cost[usable][None], "b_ub": budgets, "A_eq": kinds.astype(float), "b_eq": sizes}
+        found = optimize.linprog(-weight, **limits, bounds=(0, 1), method="highs")
         z[usable] = np.clip(found.x, 0, 1) if found.status == 0 else _cheapest(weight, cost[usable], kinds, sizes)
     return z, float(reward.relaxed(z, mean, np))
 
 
 def _any_win_vertex(w: np.ndarray, cost: np.ndarray, budget: float, sizes: np.ndarray, kinds: np.ndarray) -> np.ndarray:
-    """Returns the best vertex for any win: a set, and two fractions of one group (one may be slack) that exhaust the budget.
+    """Returns the best vertex for any win, `[U]`: a set, and fractions of at most two models of one group that exhaust the budget.
 
-    It is `exact_any_win` in NumPy and float64, so that constructors do not wait for a compiler.
+    It is `exact_any_win` in NumPy and float64, so that building a cloud does not wait for a compiler.
     """
     count = len(w)
     if num_vertices(count, int(sizes.sum())) > _MOST_CELLS:
@@ -187,10 +168,10 @@ def _any_win_vertex(w: np.ndarray, cost: np.ndarray, budget: float, sizes: np.nd
 
 
 def _any_win_by_chords(w: np.ndarray, cost: np.ndarray, budget: float, sizes: np.ndarray, kinds: np.ndarray) -> np.ndarray:
-    """Returns the best vertex for many vertices, by mixed-integer programs with converging upper bounds of the objective.
+    """Returns the result of `_any_win_vertex` for many vertices, by mixed-integer programs with converging upper bounds of the objective.
 
-    `-log(1 - w z)` is convex in `z` and thus below its chords between some points. Each program maximises the chords; its solution is added to the points
-    until the chords equal the function there.
+    `-log(1 - w z)` is convex in `z` and thus below its chords between chosen points. Each program maximises the chords instead of the function; its
+    solution joins the points, until both agree there.
     """
     count = len(w)
     w = np.minimum(w, 1 - 1e-15)
@@ -216,7 +197,8 @@ def _best_of_chords(
 ) -> tuple[np.ndarray, float]:
     """Returns the selection `[U]` that maximises the chords between the points of each model, and its value.
 
-    The program has a variable for each piece between two points, and a binary variable between two pieces: the later one is used only if the earlier one is full.
+    The program has a variable for the part used of each piece between two points, and binary variables that forbid a piece before the earlier one is
+    used up.
     """
     from scipy import optimize
 
@@ -244,7 +226,7 @@ def _best_of_chords(
 
 
 def _vertex_near(z: np.ndarray, cost: np.ndarray, budget: float, kinds: np.ndarray) -> np.ndarray:
-    """Removes a solver's tolerances from `z` `[U]`: integers, and fractions that exhaust the budget."""
+    """Returns the vertex that a solver's solution `z` `[U]` approximates: integers, and fractions that exhaust the budget."""
     z = np.where(z > 1.0 - 1e-6, 1.0, np.where(z < 1e-6, 0.0, z))
     free = np.flatnonzero((z > 0.0) & (z < 1.0))
     left = budget - cost[z == 1.0].sum()
@@ -255,9 +237,3 @@ def _vertex_near(z: np.ndarray, cost: np.ndarray, budget: float, kinds: np.ndarr
         part = (left - second) / (first - second) if first != second else z[free[0]]
         z[free] = np.clip([part, 1.0 - part], 0.0, 1.0)
     return z
-
-
-def best_by_availability(find: Callable[[np.ndarray], float], num_models: int) -> np.ndarray:
-    """Evaluates `find(allowed)` for every set of available models: `[2 ** K]`, indexed by `sum over available k of 2 ** k`."""
-    masks = (np.arange(2**num_models)[:, None] >> np.arange(num_models)) & 1
-    return np.asarray([find(mask.astype(bool)) for mask in masks])

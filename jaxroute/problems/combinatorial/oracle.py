@@ -1,38 +1,36 @@
-"""Oracles with known means: the relaxed optimum, rounded in each round, and the best set."""
+"""Oracles, which know the true means: one rounds the relaxed optimum in each round, one selects the best set."""
 
-import abc
-
-import jax
 import jax.numpy as jnp
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, draws
 from jaxroute.core.types import Leaf
 from jaxroute.problems.combinatorial.env import CloudEnv
-from jaxroute.problems.combinatorial.parts.cascade_order import ByPrice, Order, action_of
 from jaxroute.problems.combinatorial.parts.rounding import Rounding, round_by_group
+from jaxroute.problems.combinatorial.parts.rounds import ByPrice, Order, action_of
 from jaxroute.problems.combinatorial.types import Action, CombinatorialSpec, Feedback, Info, Observation
 
 
 @struct.dataclass
 class OracleState:
-    """State of an oracle.
+    """State of an oracle: only what `init` learns about the environment.
 
     Attributes:
-      spec: information about the environment (static).
+      spec: properties of the environment (static).
     """
 
     spec: CombinatorialSpec = struct.field(pytree_node=False)
 
 
 @struct.dataclass
-class _Oracle(abc.ABC):
-    """Abstract base of the oracles.
+class _Oracle:
+    """Policy that rounds a fixed selection.
 
     Attributes:
-      relaxed: `[G, K]` selection for each segment of drift.
+      relaxed: `[G, K]` relaxed selection, or set, for each segment of drift.
       switch: `[G]` first rounds of the segments.
-      order: order of a cascade, an object of `parts.cascade_order`.
+      order: order of a cascade, an object of `parts.rounds`.
       rounding: `Pairwise` or `Swap` (default: the paper's for the reward).
     """
 
@@ -41,19 +39,14 @@ class _Oracle(abc.ABC):
     order: Order = struct.field(default_factory=ByPrice, kw_only=True)
     rounding: Rounding | None = struct.field(default=None, kw_only=True)
 
-    @classmethod
-    @abc.abstractmethod
-    def of(cls, env: CloudEnv) -> "_Oracle":
-        """Returns the oracle of an environment."""
-
     def check(self) -> None:
         checks.part("order", self.order, "order", "ByPrice()")
 
-    def init(self, key: jax.Array, spec: CombinatorialSpec) -> OracleState:
+    def init(self, key: Array, spec: CombinatorialSpec) -> OracleState:
         del key
         return OracleState(spec=spec)
 
-    def act(self, key: jax.Array, state: OracleState, obs: Observation, t: jax.Array) -> tuple[Action, Info]:
+    def act(self, key: Array, state: OracleState, obs: Observation, t: Array) -> tuple[Action, Info]:
         k_round, k_order = draws.split(key)
         segment = jnp.sum((jnp.asarray(self.switch) <= t).astype(jnp.int32)) - 1
         z = jnp.asarray(self.relaxed, jnp.float32)[segment]
@@ -61,13 +54,14 @@ class _Oracle(abc.ABC):
         return action_of(self.order, k_order, obs, selected, z, z, obs.price), {}
 
     def update(
-        self, key: jax.Array, state: OracleState, obs: Observation, action: Action, feedback: Feedback, t: jax.Array
+        self, key: Array, state: OracleState, obs: Observation, action: Action, feedback: Feedback, t: Array
     ) -> OracleState:
         del key, obs, action, feedback, t
         return state
 
 
 def _require_all(env: CloudEnv) -> CloudEnv:
+    """Returns the environment; `ValueError` unless all models are always available."""
     if env.availability is not None:
         raise ValueError("availability must be None for an oracle: it does not select again from what is available")
     return env

@@ -1,6 +1,7 @@
-"""Sources of outcomes and costs: parametric distributions, or the rows of a log.
+"""Sources of the outcomes and costs of all models: parametric distributions, or the rows of a table.
 
-Means may drift: every mean is `[G, K]`, with one row per segment of time.
+Means may drift: every mean is `[G, K]`, with one row for each of `G` segments of rounds. A success is a bool, from which a cascade stops; an outcome
+in [0, 1] is the reward.
 """
 
 import math
@@ -10,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax import Array
 from jax.scipy.special import ndtr
 
 from jaxroute.core import checks, draws
@@ -18,72 +20,60 @@ from jaxroute.sources.rows import random_order, row_in_order
 
 
 class Successes(Protocol):
-    """Distribution of outcomes in [0, 1] and of successes."""
+    """Distribution of outcomes and successes; a pytree, whose two-dimensional arrays are `[G, K]`."""
 
     @property
     def mean(self) -> Leaf:
         """Returns the mean outcomes `[G, K]`."""
-        ...
 
     def check(self) -> None: ...
 
-    def draw(self, key: jax.Array, segment: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Draws outcomes `[K]` in [0, 1] and successes `[K]` bool of a round in a segment of drift."""
-        ...
-
-    def copies(self, model: int, number: int) -> Self:
-        """Returns the distribution of independent copies of one model."""
+    def draw(self, key: Array, segment: Array) -> tuple[Array, Array]:
+        """Draws outcomes `[K]` and successes `[K]` of a round in a segment."""
         ...
 
 
 class Costs(Protocol):
-    """Distribution of costs."""
+    """Distribution of costs around their means."""
 
-    def draw(self, key: jax.Array, mean: jax.Array) -> jax.Array:
+    def draw(self, key: Array, mean: Array) -> Array:
         """Draws costs `[K]` of a round with means `mean` `[K]`."""
         ...
 
 
 class Source(Protocol):
-    """Source of outcomes and costs."""
+    """Source of outcomes, successes and costs."""
 
     @property
     def outcome_mean(self) -> Leaf:
         """Returns the mean outcomes `[G, K]`."""
-        ...
 
     @property
     def cost_mean(self) -> Leaf:
         """Returns the mean costs `[G, K]`."""
-        ...
 
     @property
     def switch(self) -> Leaf:
-        """Returns the first round of each segment of drift, int32 `[G]`; the first one is 0."""
-        ...
+        """Returns the first round of each segment, int32 `[G]`; that of the first segment is 0."""
 
     def check(self) -> None: ...
 
-    def init(self, key: jax.Array) -> Any:
-        """Returns the initial state of the source in a run."""
-        ...
+    def init(self, key: Array) -> Any:
+        """Returns the initial state of the source in a run; empty by default."""
+        del key
+        return ()
 
-    def segment(self, t: jax.Array) -> jax.Array | int:
+    def segment(self, t: Array) -> Array | int:
         """Returns the segment of round `t`."""
         ...
 
-    def draw(self, key: jax.Array, state: Any, t: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Draws outcomes `[K]` in [0, 1], successes `[K]` bool, and costs `[K]` of round `t`."""
+    def draw(self, key: Array, state: Any, t: Array) -> tuple[Array, Array, Array]:
+        """Draws outcomes `[K]`, successes `[K]` and costs `[K]` of round `t`."""
         ...
 
     def copies(self, model: int, number: int) -> Self:
         """Returns the source of independent copies of one model."""
         ...
-
-
-def _copies(values: Leaf, model: int, number: int) -> np.ndarray:
-    """Repeats the column of one model in `[G, K]`: `[G, number]`."""
-    return np.repeat(np.asarray(values)[:, [model]], number, axis=1)
 
 
 @struct.dataclass
@@ -99,20 +89,16 @@ class BernoulliOutcomes:
     def check(self) -> None:
         checks.probability("success", self.mean)
 
-    def draw(self, key: jax.Array, segment: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Draws outcomes `[K]` in [0, 1] and successes `[K]` bool."""
+    def draw(self, key: Array, segment: Array) -> tuple[Array, Array]:
         success = draws.uniform(key, self.mean.shape[-1:]) < jnp.asarray(self.mean)[segment]
         return success.astype(jnp.float32), success
-
-    def copies(self, model: int, number: int) -> "BernoulliOutcomes":
-        return BernoulliOutcomes(_copies(self.mean, model, number))
 
 
 @struct.dataclass
 class GradedOutcomes:
     """Outcomes on four levels: 0.5 correct and well formatted (a success), 0.3 well formatted, 0.1 empty, 0 wrong.
 
-    For any win the expected reward of a set then differs from the mean realised reward: a set succeeds more often than its mean outcomes imply.
+    For any win the mean realised reward of a set differs from its expected reward, which is computed from mean outcomes.
 
     Source: C2MAB-V, appendix E.1.
 
@@ -128,7 +114,6 @@ class GradedOutcomes:
 
     @property
     def mean(self) -> Leaf:
-        """Returns the mean outcomes `[G, K]`."""
         return 0.5 * self.correct + 0.3 * self.formatted + 0.1 * self.empty
 
     def check(self) -> None:
@@ -138,8 +123,7 @@ class GradedOutcomes:
         if np.max(total) > 1.0 + 1e-6:
             raise ValueError(f"correct + formatted + empty must be at most 1, got {np.max(total):g}")
 
-    def draw(self, key: jax.Array, segment: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Draws outcomes `[K]` in {0, .1, .3, .5} and successes `[K]` bool."""
+    def draw(self, key: Array, segment: Array) -> tuple[Array, Array]:
         u = draws.uniform(key, self.correct.shape[-1:])
         first = jnp.asarray(self.correct)[segment]
         second = first + jnp.asarray(self.formatted)[segment]
@@ -147,13 +131,10 @@ class GradedOutcomes:
         outcome = jnp.where(u < first, 0.5, jnp.where(u < second, 0.3, jnp.where(u < third, 0.1, 0.0)))
         return outcome, u < first
 
-    def copies(self, model: int, number: int) -> "GradedOutcomes":
-        return GradedOutcomes(*(_copies(level, model, number) for level in (self.correct, self.formatted, self.empty)))
-
 
 @struct.dataclass
 class CopulaOutcomes:
-    """Successes correlated by a common difficulty of a round. Not in the paper: they violate the product formulas of the rewards on purpose.
+    """Successes that depend on a common difficulty of the round, which violates the product formulas of the rewards. Not in the paper.
 
     Attributes:
       mean: `[G, K]` mean outcome.
@@ -168,23 +149,18 @@ class CopulaOutcomes:
         if float(checks.non_negative("correlation", self.correlation, ())) >= 1.0:
             raise ValueError(f"correlation must be in [0, 1), got {float(self.correlation):g}")
 
-    def draw(self, key: jax.Array, segment: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Draws outcomes `[K]` in {0, 1} and successes `[K]` bool."""
+    def draw(self, key: Array, segment: Array) -> tuple[Array, Array]:
         z = draws.normal(key, (1 + self.mean.shape[-1],))
         level = jnp.sqrt(self.correlation) * z[0] + jnp.sqrt(1.0 - self.correlation) * z[1:]
         success = ndtr(level) < jnp.asarray(self.mean)[segment]
         return success.astype(jnp.float32), success
-
-    def copies(self, model: int, number: int) -> "CopulaOutcomes":
-        return CopulaOutcomes(_copies(self.mean, model, number), self.correlation)
 
 
 @struct.dataclass
 class FixedCosts:
     """Constant costs: a price list. Source: C2MAB-V, section 6."""
 
-    def draw(self, key: jax.Array, mean: jax.Array) -> jax.Array:
-        """Draws costs `[K]` of a round with means `mean` `[K]`."""
+    def draw(self, key: Array, mean: Array) -> Array:
         del key
         return mean
 
@@ -202,26 +178,25 @@ class ScaledCosts:
     def check(self) -> None:
         checks.probability("spread", self.spread, ())
 
-    def draw(self, key: jax.Array, mean: jax.Array) -> jax.Array:
-        """Draws costs `[K]` of a round with means `mean` `[K]`."""
+    def draw(self, key: Array, mean: Array) -> Array:
         return mean * (1.0 + self.spread * (2.0 * draws.uniform(key, mean.shape) - 1.0))
 
 
 @struct.dataclass
 class TokenCosts:
-    """Cost proportional to tokens: the input of a random query type, common to all models, plus the output of each model.
+    """Costs proportional to tokens: the input tokens of a random type of query, the same for all models, plus the output tokens of each model.
 
-    Output lengths are log-normal with mean `output_mean` and coefficient of variation `output_spread`, clipped to
-    `[output_least, output_most]`; costs are scaled so that their mean is the table's.
+    Output lengths are log-normal with mean `output_mean` and coefficient of variation `output_spread`, clipped to `[output_least, output_most]`.
+    Costs are scaled to the given means.
 
     Source: the cost model of C2MAB-V, section 3; the length distributions are ours.
 
     Attributes:
-      query_tokens: `[Q]` input tokens of each type, equally likely.
-      output_mean: `[]` mean number of output tokens.
-      output_spread: `[]` coefficient of variation.
-      output_least: smallest number of tokens (static).
-      output_most: largest number of tokens (static).
+      query_tokens: `[Q]` input tokens of each type of query; types are equally likely.
+      output_mean: `[]` mean number of output tokens, before clipping.
+      output_spread: `[]` coefficient of variation of the output tokens, before clipping.
+      output_least: smallest number of output tokens (static).
+      output_most: largest number of output tokens (static).
     """
 
     query_tokens: Leaf = (60.0, 90.0, 120.0, 160.0, 220.0)
@@ -235,8 +210,7 @@ class TokenCosts:
         checks.positive("output_mean", self.output_mean, ())
         checks.positive("output_spread", self.output_spread, ())
 
-    def draw(self, key: jax.Array, mean: jax.Array) -> jax.Array:
-        """Draws costs `[K]` of a round with means `mean` `[K]`."""
+    def draw(self, key: Array, mean: Array) -> Array:
         k_query, k_output = draws.split(key)
         tokens = jnp.asarray(self.query_tokens, jnp.float32)
         kind = draws.randint(k_query, tokens.shape[0])
@@ -252,8 +226,8 @@ class TokenCosts:
 
 
 @struct.dataclass
-class ParametricOutcomes:
-    """Outcomes and costs drawn from distributions around means that may drift.
+class ParametricOutcomes(Source):
+    """Source that draws outcomes and costs from distributions, whose means may drift.
 
     Attributes:
       successes: `BernoulliOutcomes`, `GradedOutcomes` or `CopulaOutcomes`.
@@ -269,7 +243,6 @@ class ParametricOutcomes:
 
     @property
     def outcome_mean(self) -> Leaf:
-        """Returns the mean outcomes `[G, K]`."""
         return self.successes.mean
 
     def check(self) -> None:
@@ -283,16 +256,10 @@ class ParametricOutcomes:
         if switch.shape != shape[:1] or switch[0] != 0 or np.any(np.diff(switch) <= 0):
             raise ValueError(f"switch must be {shape[0]} rising rounds that begin with 0, got {switch.tolist()}")
 
-    def init(self, key: jax.Array) -> tuple[()]:
-        del key
-        return ()
-
-    def segment(self, t: jax.Array) -> jax.Array:
-        """Returns the segment of round `t`."""
+    def segment(self, t: Array) -> Array:
         return jnp.sum((jnp.asarray(self.switch) <= t).astype(jnp.int32)) - 1
 
-    def draw(self, key: jax.Array, state: Any, t: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Draws outcomes `[K]` in [0, 1], successes `[K]` bool, and costs `[K]` of round `t`."""
+    def draw(self, key: Array, state: Any, t: Array) -> tuple[Array, Array, Array]:
         del state
         k_outcome, k_cost = draws.split(key)
         segment = self.segment(t)
@@ -300,12 +267,15 @@ class ParametricOutcomes:
         return outcome, success, self.costs.draw(k_cost, jnp.asarray(self.cost_mean)[segment])
 
     def copies(self, model: int, number: int) -> "ParametricOutcomes":
-        return self.replace(successes=self.successes.copies(model, number), cost_mean=_copies(self.cost_mean, model, number))
+        def repeat(means: Leaf) -> Leaf:
+            return np.repeat(np.asarray(means)[:, [model]], number, axis=1) if np.ndim(means) == 2 else means
+
+        return self.replace(successes=jax.tree.map(repeat, self.successes), cost_mean=repeat(self.cost_mean))
 
 
 @struct.dataclass
-class TableOutcomes:
-    """Outcomes and costs of logged queries: one row per round, in a random order, each once before any is repeated.
+class TableOutcomes(Source):
+    """Source that replays recorded queries, one row per round, in a random order, each once before any is repeated.
 
     Attributes:
       outcomes: `[Q, K]` outcomes in [0, 1].
@@ -323,23 +293,20 @@ class TableOutcomes:
 
     @property
     def switch(self) -> np.ndarray:
-        """Returns the start of the only segment."""
         return np.zeros(1, np.int32)
 
     def check(self) -> None:
         checks.probability("outcomes", self.outcomes)
         checks.non_negative("costs", self.cost_table, np.shape(self.outcomes))
 
-    def init(self, key: jax.Array) -> jax.Array:
+    def init(self, key: Array) -> Array:
         return random_order(key, self.outcomes.shape[0])
 
-    def segment(self, t: jax.Array) -> int:
-        """Returns the only segment."""
+    def segment(self, t: Array) -> int:
         del t
         return 0
 
-    def draw(self, key: jax.Array, state: jax.Array, t: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
-        """Draws outcomes `[K]` in [0, 1], successes `[K]` bool, and costs `[K]` of round `t`."""
+    def draw(self, key: Array, state: Array, t: Array) -> tuple[Array, Array, Array]:
         del key
         row = row_in_order(state, t)
         outcome = jnp.asarray(self.outcomes)[row]

@@ -1,4 +1,4 @@
-"""Bounds of the paper for regret and violation, and their constant; on the host."""
+"""Bounds of the paper for regret and violation, with their constant; on the host."""
 
 import math
 
@@ -9,9 +9,9 @@ from jaxroute.core.types import Leaf
 
 
 def least_observed(success: Leaf, order: Leaf, size: int) -> float:
-    """Returns `o` of Theorem 1: the smallest probability that a cascade observes a whole set of `size` models; 1 without a cascade.
+    """Returns `o` of Theorem 1, the smallest probability over all sets that a cascade asks the whole set.
 
-    A whole set is observed if all models except the last one fail.
+    This happens if all models except the last one fail. Without a cascade `o` is 1.
 
     Args:
       success: `[K]` success probabilities.
@@ -41,14 +41,7 @@ def bound_regret(num_models: int, size: int, horizon: int, least_observed: float
 
 
 def bound_violation(num_models: int, size: int, horizon: int, power: int = 1) -> float:
-    """Returns Theorem 2's bound of the violation of eq. (1), if the whole set is paid.
-
-    Args:
-      num_models: number of models, `K`.
-      size: size of a set, `N`.
-      horizon: number of rounds, `T`.
-      power: 1 as published; the proof gives 4.
-    """
+    """Returns Theorem 2's bound of the violation of eq. (1), if the whole set is paid; arguments as for `bound_regret`."""
     share = math.sqrt(size * num_models / horizon)
     log_term = math.log(2.0 * math.pi**2 * num_models * horizon**power / 3.0)
     return share * (2.0 * math.sqrt(2.0 * log_term) + share)

@@ -1,22 +1,22 @@
-"""Interfaces between environment and policies of the combinatorial problem, and its metrics.
+"""Types that environment and policies of the combinatorial problem exchange, and its metrics.
 
 Sizes: `K` models, sets of at most (or exactly) `N`, `M` groups. With a budget for each group, the violation is the sum over the groups.
 """
 
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax import Array
 
 from jaxroute.core.types import Metric, Spec
 
 # An array on the host or a device.
-Array = jax.Array | np.ndarray
+AnyArray = Array | np.ndarray
 # Diagnostics of a decision by name.
-Info = dict[str, jax.Array]
+Info = dict[str, Array]
 
 METRICS = (
     Metric("reward", "mean expected reward of the set", "reward per round", "average"),
@@ -40,9 +40,9 @@ METRICS = (
 
 
 class Reward(Protocol):
-    """Reward of a set of models; see `parts.rewards`.
+    """Reward of a set of models, one of `parts.rewards`.
 
-    Masks and selections are `[..., K]`. With `xp=numpy` each method works in NumPy, for optima in float64.
+    Arguments and weights are `[..., K]`, rewards `[...]`. With `xp=numpy` each method works in NumPy, for optima in float64.
 
     Attributes:
       exact_size: whether a set must have exactly `N` models.
@@ -50,36 +50,28 @@ class Reward(Protocol):
       approximation: approximation ratio of a polynomial algorithm, alpha of the alpha-regret.
     """
 
-    @property
-    def exact_size(self) -> bool: ...
+    exact_size: ClassVar[bool] = True
+    cascade: ClassVar[bool] = False
+    approximation: ClassVar[float] = 1.0
 
-    @property
-    def cascade(self) -> bool: ...
+    def value(self, chosen: AnyArray, mean: AnyArray, xp: Any = jnp) -> Any:
+        """Returns the expected reward of a set, given as a mask, for success probabilities `mean`."""
 
-    @property
-    def approximation(self) -> float: ...
+    def relaxed(self, z: AnyArray, mean: AnyArray, xp: Any = jnp) -> Any:
+        """Returns the expected reward of a relaxed selection `z` in [0, 1]."""
 
-    def value(self, chosen: Array, mean: Array, xp: Any = jnp) -> Any:
-        """Returns the expected reward of the set `chosen`, with success probabilities `mean`."""
-        ...
-
-    def relaxed(self, z: Array, mean: Array, xp: Any = jnp) -> Any:
-        """Returns the reward of a relaxed selection `z` in [0, 1]."""
-        ...
-
-    def weight(self, w: Array, xp: Any = jnp) -> Any:
-        """Returns the weight of each model; their sum orders sets like `value`."""
-        ...
+    def weight(self, w: AnyArray, xp: Any = jnp) -> Any:
+        """Returns the additive weight of each model with success probability `w`; the sum of weights orders sets like `value`."""
 
 
 @dataclass(frozen=True)
 class CombinatorialSpec(Spec):
-    """Information about the environment for policies.
+    """Properties of the environment that a policy knows in advance.
 
     Attributes:
       reward: `AnyWin`, `SumUp` or `AllIn`.
       min_size: smallest `N` (of all groups together) over all settings.
-      max_size: largest `N` over all settings.
+      max_size: largest `N` (of all groups together) over all settings.
       groups: group of each model, from 0; None with one group.
       group_budgets: whether each group has a budget.
       always_available: whether all models are available in every round.
@@ -102,7 +94,7 @@ class CombinatorialSpec(Spec):
 
 @struct.dataclass
 class Observation:
-    """Information before a decision.
+    """Information that a policy has before it selects a set.
 
     Attributes:
       price: `[K]` known price of each model.
@@ -111,32 +103,32 @@ class Observation:
       size: `[]` float32 `N`, or `[M]` that of each group.
     """
 
-    price: jax.Array
-    available: jax.Array
-    budget: jax.Array
-    size: jax.Array
+    price: Array
+    available: Array
+    budget: Array
+    size: Array
 
 
 @struct.dataclass
 class Action:
-    """Selection of a round.
+    """Set that a policy selects for a round.
 
     Attributes:
       selected: `[K]` bool, selected models.
       order: `[K]` numbers; models are asked in ascending order, ties by index (any win only).
       relaxed: `[K]` relaxed selection before rounding; the environment ignores it.
-      held: `[K]` bool, the set with unavailable models; the environment ignores it.
+      held: `[K]` bool, the selected set including unavailable models; the environment ignores it.
     """
 
-    selected: jax.Array
-    order: jax.Array
-    relaxed: jax.Array
-    held: jax.Array
+    selected: Array
+    order: Array
+    relaxed: Array
+    held: Array
 
 
 @struct.dataclass
 class Feedback:
-    """Information after a decision; unobserved values are zero.
+    """Information that a policy gets after its decision; unobserved values are zero.
 
     Attributes:
       arrived: `[]` bool, whether the feedback of the round arrived.
@@ -146,8 +138,8 @@ class Feedback:
       cost: `[K]` costs.
     """
 
-    arrived: jax.Array
-    observed: jax.Array
-    cost_observed: jax.Array
-    outcome: jax.Array
-    cost: jax.Array
+    arrived: Array
+    observed: Array
+    cost_observed: Array
+    outcome: Array
+    cost: Array

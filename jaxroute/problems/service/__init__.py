@@ -1,15 +1,15 @@
 """Service under an agreement on satisfaction (MESS+): explore all models or serve with one.
 
-`messplus` is Algorithm 1 of the paper, composed of `parts` (virtual queue, predictors, cost models, pretraining). `env` is the environment, with
-requests from `sources`. `instances` has the services of the paper's experiments and of users' data, and MESS+ with the settings of the paper, its
-code and its theory. `baselines` has the paper's baselines and ablations of MESS+, `optimum` the cheapest policies for each kind of information,
-`oracle` the policies that apply them, `theory` the bounds, and `types` the interfaces and metrics.
+`messplus` is the paper's Algorithm 1, composed of `parts`; `baselines` and `oracle` are the other policies. `env` is the environment, with requests
+from `sources`; `instances` builds it, and MESS+ with the settings of the paper, its code and its theory. `optimum` has the cheapest policies for each
+kind of information, `theory` the paper's bounds, and `types` the types that environment and policies exchange.
 """
 
 from jaxroute.core.exports import public_names as _public_names
 from jaxroute.estimators.heads import Logistic, Mlp
 from jaxroute.estimators.sgd import SGD, TheorySteps
-from jaxroute.problems.service.baselines import (
+
+from .baselines import (
     CheapestAbove,
     EducatedGuessing,
     MostSatisfying,
@@ -22,8 +22,8 @@ from jaxroute.problems.service.baselines import (
     fit_routerdc,
     strong_share,
 )
-from jaxroute.problems.service.env import ServiceEnv
-from jaxroute.problems.service.instances import (
+from .env import ServiceEnv
+from .instances import (
     benchmark_service,
     cell_service,
     code_policy,
@@ -34,21 +34,13 @@ from jaxroute.problems.service.instances import (
     theory_policy,
     typed_service,
 )
-from jaxroute.problems.service.messplus import MessPlus
-from jaxroute.problems.service.optimum import (
-    best_blind,
-    best_clairvoyant,
-    best_in_hindsight,
-    best_informed,
-    cheapest_choice,
-)
-from jaxroute.problems.service.oracle import OracleBlind, OracleClairvoyant, OracleInformed
-from jaxroute.problems.service.parts.contrastive import cluster_loss, contrastive_loss
-from jaxroute.problems.service.parts.costs import KnownCost, LastCost, RunningMeanCost
-from jaxroute.problems.service.parts.predictors import Labels, Learned, TrueProbabilities
-from jaxroute.problems.service.parts.pretraining import pretrain
-from jaxroute.problems.service.sources import CellRequests, ProbitRequests, TableRequests, TypeRequests
-from jaxroute.problems.service.theory import (
+from .messplus import MessPlus
+from .optimum import best_blind, best_clairvoyant, best_in_hindsight, best_informed, cheapest_choice
+from .oracle import OracleBlind, OracleClairvoyant, OracleInformed
+from .parts.contrastive import cluster_loss, contrastive_loss
+from .parts.predictors import KnownCost, Labels, LastCost, Learned, RunningMeanCost, TrueProbabilities, pretrain
+from .sources import CellRequests, ProbitRequests, TableRequests, TypeRequests
+from .theory import (
     admissible_probability,
     bound_mean_queue,
     bound_queue,
@@ -58,76 +50,19 @@ from jaxroute.problems.service.theory import (
 )
 
 POLICIES = (
-    MessPlus,
-    ShadowPrice,
-    MostSatisfying,
-    CheapestAbove,
-    Single,
-    RandomMix,
-    EducatedGuessing,
-    RouteLLM,
-    RouterDC,
-    OracleBlind,
-    OracleInformed,
-    OracleClairvoyant,
-)
+    MessPlus, ShadowPrice, MostSatisfying, CheapestAbove, Single, RandomMix, EducatedGuessing, RouteLLM, RouterDC,
+    OracleBlind, OracleInformed, OracleClairvoyant,
+)  # fmt: skip
 ENVIRONMENTS = (benchmark_service, typed_service, cell_service, probit_service, table_service)
 
 __all__ = [
-    "ENVIRONMENTS",
-    "POLICIES",
-    "SGD",
-    "CellRequests",
-    "CheapestAbove",
-    "EducatedGuessing",
-    "KnownCost",
-    "Labels",
-    "LastCost",
-    "Learned",
-    "Logistic",
-    "MessPlus",
-    "Mlp",
-    "MostSatisfying",
-    "OracleBlind",
-    "OracleClairvoyant",
-    "OracleInformed",
-    "ProbitRequests",
-    "RandomMix",
-    "RouteLLM",
-    "RouterDC",
-    "RunningMeanCost",
-    "ServiceEnv",
-    "ShadowPrice",
-    "Single",
-    "TableRequests",
-    "TheorySteps",
-    "TrueProbabilities",
-    "TypeRequests",
-    "admissible_probability",
-    "benchmark_service",
-    "best_blind",
-    "best_clairvoyant",
-    "best_in_hindsight",
-    "best_informed",
-    "bound_mean_queue",
-    "bound_queue",
-    "bound_violation",
-    "cell_service",
-    "cheapest_choice",
-    "cluster_loss",
-    "code_policy",
-    "contrastive_loss",
-    "educated_guess",
-    "expected_explorations",
-    "fit_routerdc",
-    "paper_policy",
-    "pretrain",
-    "probit_service",
-    "safety_margin",
-    "service",
-    "strong_share",
-    "table_service",
-    "theory_policy",
-    "typed_service",
-]
+    "ENVIRONMENTS", "POLICIES", "SGD", "CellRequests", "CheapestAbove", "EducatedGuessing", "KnownCost", "Labels",
+    "LastCost", "Learned", "Logistic", "MessPlus", "Mlp", "MostSatisfying", "OracleBlind", "OracleClairvoyant",
+    "OracleInformed", "ProbitRequests", "RandomMix", "RouteLLM", "RouterDC", "RunningMeanCost", "ServiceEnv", "ShadowPrice",
+    "Single", "TableRequests", "TheorySteps", "TrueProbabilities", "TypeRequests", "admissible_probability",
+    "benchmark_service", "best_blind", "best_clairvoyant", "best_in_hindsight", "best_informed", "bound_mean_queue",
+    "bound_queue", "bound_violation", "cell_service", "cheapest_choice", "cluster_loss", "code_policy", "contrastive_loss",
+    "educated_guess", "expected_explorations", "fit_routerdc", "paper_policy", "pretrain", "probit_service",
+    "safety_margin", "service", "strong_share", "table_service", "theory_policy", "typed_service",
+]  # fmt: skip
 __dir__ = _public_names(__name__)

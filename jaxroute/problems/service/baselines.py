@@ -1,6 +1,5 @@
-"""Baselines of the paper, and ablations of MESS+."""
+"""Baselines of the paper, and variants of MESS+ without its virtual queue."""
 
-import abc
 import functools
 from typing import Any, final
 
@@ -9,9 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from flax import struct
-from jax import lax
+from jax import Array, lax
 
 from jaxroute.core import checks, draws, numerics
+from jaxroute.core.protocols import Info
 from jaxroute.core.quick import quick_jit
 from jaxroute.core.types import Leaf
 from jaxroute.problems.service.env import ServiceEnv
@@ -21,37 +21,24 @@ from jaxroute.problems.service.parts.predictors import Predictor, TrueProbabilit
 from jaxroute.problems.service.sources import draw_requests
 from jaxroute.problems.service.types import Action, Feedback, Observation, Params, ServiceSpec
 
-Info = dict[str, jax.Array]
-
 _THRESHOLDS = np.round(np.arange(0.9, 0.05, -0.1), 1)
 
 
 @struct.dataclass
-class StaticPolicy(abc.ABC):
-    """Policy without learning and exploration."""
+class StaticPolicy:
+    """Policy that neither learns nor explores; subclasses define `act`."""
 
-    def init(self, key: jax.Array, spec: ServiceSpec) -> Params:
+    def init(self, key: Array, spec: ServiceSpec) -> Params:
         del key, spec
         return ()
 
-    @abc.abstractmethod
-    def act(self, key: jax.Array, state: Params, obs: Observation, t: jax.Array) -> tuple[Action, Info]:
-        """Returns the decision for a request."""
-
-    def update(
-        self, key: jax.Array, state: Params, obs: Observation, action: Action, feedback: Feedback, t: jax.Array
-    ) -> Params:
+    def update(self, key: Array, state: Params, obs: Observation, action: Action, feedback: Feedback, t: Array) -> Params:
         del key, obs, action, feedback, t
         return state
 
 
 def serve_with(model: Leaf, energy: Leaf = 0.0) -> Action:
-    """Returns the action of serving with one model, without exploration.
-
-    Args:
-      model: `[]` index of the model.
-      energy: `[]` cost of the decision, J.
-    """
+    """Returns the action that serves with the model of an index, without exploration; the decision itself costs `energy`, J."""
     return Action(explore=jnp.zeros((), bool), serve=jnp.asarray(model, jnp.int32), energy=jnp.asarray(energy, jnp.float32))
 
 
@@ -61,7 +48,7 @@ class Single(StaticPolicy):
     """Policy that always uses the same model. Source: MESS+, section 4.1.
 
     Attributes:
-      model: `[]` index, -1 for the largest.
+      model: `[]` index of the model, -1 for the largest.
     """
 
     model: Leaf = -1
@@ -71,7 +58,7 @@ class Single(StaticPolicy):
         if value != np.round(value) or value < -1:
             raise ValueError(f"model must be a whole number of at least -1, got {checks.show(self.model)}")
 
-    def act(self, key: jax.Array, state: Params, obs: Observation, t: jax.Array) -> tuple[Action, Info]:
+    def act(self, key: Array, state: Params, obs: Observation, t: Array) -> tuple[Action, Info]:
         del key, state, t
         models = obs.cost.shape[-1]
         model = jnp.asarray(self.model, jnp.int32)
@@ -80,7 +67,7 @@ class Single(StaticPolicy):
 
 @struct.dataclass
 class Mixture(StaticPolicy):
-    """Policy that draws a model with fixed probabilities, which subclasses provide.
+    """Policy that draws a model with fixed probabilities; subclasses have different ways to choose them.
 
     Attributes:
       probabilities: `[M]` numbers proportional to the probabilities (default: equal).
@@ -92,11 +79,10 @@ class Mixture(StaticPolicy):
         if self.probabilities is not None:
             probabilities = checks.non_negative("probabilities", self.probabilities)
             if probabilities.ndim != 1 or probabilities.sum() <= 0:
-                raise ValueError(
-                    f"probabilities must be [M] numbers of at least 0, not all 0, got {checks.show(self.probabilities)}"
-                )
+                got = checks.show(self.probabilities)
+                raise ValueError(f"probabilities must be [M] numbers of at least 0, not all 0, got {got}")
 
-    def act(self, key: jax.Array, state: Params, obs: Observation, t: jax.Array) -> tuple[Action, Info]:
+    def act(self, key: Array, state: Params, obs: Observation, t: Array) -> tuple[Action, Info]:
         del state, t
         models = obs.cost.shape[-1]
         probabilities = jnp.ones(models) if self.probabilities is None else jnp.asarray(self.probabilities, jnp.float32)
@@ -114,30 +100,23 @@ class RandomMix(Mixture):
 @final
 @struct.dataclass
 class EducatedGuessing(Mixture):
-    """Policy that draws a model with probabilities adjusted in steps of 1 % until the expected satisfaction reaches the target.
-
-    Source: MESS+, appendix B, the listing "random with constraint". Its target and accuracies are those of the benchmark.
-    """
+    """Policy that draws a model with the probabilities of `educated_guess`. Source: MESS+, appendix B, the listing "random with constraint"."""
 
     @classmethod
     def of(cls, env: ServiceEnv) -> "EducatedGuessing":
-        """Returns the policy for the accuracies and the target of an environment; see `educated_guess`."""
+        """Returns the policy for the accuracies and the target of an environment."""
         return cls(probabilities=educated_guess(jnp.asarray(env.accuracy), jnp.asarray(env.alpha)))
 
 
-def educated_guess(accuracy: jax.Array, alpha: jax.Array) -> jax.Array:
-    """Returns the probabilities `[M]` of educated guessing, in the precision of its arguments.
+def educated_guess(accuracy: Array, alpha: Array) -> Array:
+    """Returns probabilities `[M]` with which models of accuracies `[M]` reach the target `alpha` `[]`, in the precision of the arguments.
 
-    All probabilities are equal at first. While the expected satisfaction is below `alpha`, those of models with a higher accuracy increase by 1 % and
-    the others decrease by 1 %, at most 5,000 times.
+    All probabilities are equal at first. While the expected satisfaction is below `alpha`, the probabilities of models of higher accuracy increase by
+    1 % and the others decrease by 1 %, at most 5,000 times.
 
     Source: MESS+, appendix B, the listing "random with constraint".
 
     Differs from the paper: for traced arguments, where no error can be raised, the listing's fallback is returned.
-
-    Args:
-      accuracy: `[M]` accuracies.
-      alpha: `[]` target.
 
     Raises:
       ValueError: no accuracy reaches `alpha`, as in the listing.
@@ -148,14 +127,14 @@ def educated_guess(accuracy: jax.Array, alpha: jax.Array) -> jax.Array:
 
 
 @quick_jit
-def _guess(accuracy: jax.Array, alpha: jax.Array) -> jax.Array:
+def _guess(accuracy: Array, alpha: Array) -> Array:
     models = accuracy.shape[-1]
 
-    def unmet(state: tuple[jax.Array, jax.Array]) -> jax.Array:
+    def unmet(state: tuple[Array, Array]) -> Array:
         p, sweeps = state
         return (jnp.sum(p * accuracy) < alpha - 1e-6) & (sweeps < 5000)
 
-    def sweep(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def sweep(state: tuple[Array, Array]) -> tuple[Array, Array]:
         p, sweeps = state
         moved = p * jnp.where(accuracy > jnp.sum(p * accuracy), 1.01, 0.99)
         return moved / jnp.sum(moved), sweeps + 1
@@ -180,20 +159,20 @@ def _guess(accuracy: jax.Array, alpha: jax.Array) -> jax.Array:
 class RouteLLM(StaticPolicy):
     """Policy that uses the largest model if a router's score reaches a threshold, else the smallest.
 
-    The score is a stand-in for the paper's router: `sigmoid(offset + spread z + advantage h)` with standard normal `z`, and with `h` the standardised
-    advantage of the largest model on the request. By default the score is independent of the request, as in Table 2, where the router is no better than
-    random; `knowing` returns an informed one.
+    The score replaces the paper's router: `sigmoid(offset + spread z + advantage h)` with standard normal `z`. The advantage `h` of the largest model
+    is the standardised difference between its probability of satisfaction and that of the smallest model. By default the score does not depend on the
+    request, as in Table 2, where the router is no better than random; `knowing` returns an informed router.
 
     Source: MESS+, section 4.1 and appendix B, RouteLLM with thresholds .1 to .9.
 
     Attributes:
-      threshold: `[]` score from which the largest model serves.
+      threshold: `[]` score from which on the largest model serves.
       offset: `[]` mean of the score's logit.
-      spread: `[]` standard deviation of its noise.
-      advantage: `[]` increase of the logit per standard deviation of the largest model's advantage.
+      spread: `[]` standard deviation of the logit's noise.
+      advantage: `[]` increase of the logit per unit of `h`.
       energy: `[]` cost of the router, J per request.
       usual: `[]` mean difference between the probabilities of the largest and the smallest model.
-      deviation: `[]` standard deviation of that difference.
+      deviation: `[]` standard deviation of this difference.
       predictor: `TrueProbabilities`, needed for a non-zero `advantage`.
     """
 
@@ -222,10 +201,10 @@ class RouteLLM(StaticPolicy):
         if isinstance(self.predictor, TrueProbabilities):
             self.predictor.check_spec(spec)
 
-    def init(self, key: jax.Array, spec: ServiceSpec) -> Params:
+    def init(self, key: Array, spec: ServiceSpec) -> Params:
         return () if self.predictor is None else self.predictor.init(key, spec)
 
-    def act(self, key: jax.Array, state: Params, obs: Observation, t: jax.Array) -> tuple[Action, Info]:
+    def act(self, key: Array, state: Params, obs: Observation, t: Array) -> tuple[Action, Info]:
         del t
         lean = self.offset + self.spread * draws.normal(key)
         if self.predictor is not None:
@@ -236,13 +215,7 @@ class RouteLLM(StaticPolicy):
 
     @classmethod
     def knowing(cls, env: ServiceEnv, advantage: float, **options: Any) -> "RouteLLM":
-        """Returns a router whose score increases with the largest model's advantage; not for tables.
-
-        Args:
-          env: environment of the requests.
-          advantage: increase of the logit per standard deviation of the advantage.
-          options: other fields.
-        """
+        """Returns a router whose logit increases by `advantage` per unit of `h`; `options` are other fields. Not for tables."""
         predictor = TrueProbabilities(env.requests)
         predictor.check()
         contexts = env.requests.contexts()
@@ -257,7 +230,7 @@ class RouteLLM(StaticPolicy):
 
     @classmethod
     def of(cls, env: ServiceEnv, **options: Any) -> "RouteLLM":
-        """Returns a calibrated router: the largest threshold of .9, .8, ..., .1 at which a router without `advantage` meets the target.
+        """Returns a router with the largest threshold of .9, .8, ..., .1 at which it meets the target without `advantage`.
 
         The paper's thresholds are often lower (Table 5), with more calls of the large model than necessary.
         """
@@ -268,7 +241,7 @@ class RouteLLM(StaticPolicy):
         return router.replace(threshold=jnp.max(good))
 
 
-def strong_share(threshold: Leaf, offset: Leaf, spread: Leaf) -> jax.Array:
+def strong_share(threshold: Leaf, offset: Leaf, spread: Leaf) -> Array:
     """Returns the share of requests whose score `sigmoid(offset + spread z)` reaches a threshold in (0, 1)."""
     logit = jnp.log(threshold) - jnp.log1p(-threshold)
     return jax.scipy.stats.norm.sf((logit - offset) / spread)
@@ -279,7 +252,7 @@ def strong_share(threshold: Leaf, offset: Leaf, spread: Leaf) -> jax.Array:
 class RouterDC(StaticPolicy):
     """Policy that uses the model whose learned vector has the largest cosine similarity to the encoded request.
 
-    It is trained before the run on requests with known labels (see `fit_routerdc`), independently of cost and target.
+    It is trained before the run on requests with all labels (see `fit_routerdc`), independently of costs and target.
 
     Source: RouterDC (Chen et al., 2024); MESS+, section 4.1 and appendix B.
 
@@ -291,22 +264,20 @@ class RouterDC(StaticPolicy):
     encoder: Leaf
     experts: Leaf
 
-    def init(self, key: jax.Array, spec: ServiceSpec) -> Params:
+    def init(self, key: Array, spec: ServiceSpec) -> Params:
         del key
         (d, e), (models, f) = np.shape(self.encoder), np.shape(self.experts)
         if (d, models) != (spec.num_features, spec.num_models) or e != f:
-            raise ValueError(
-                f"encoder and experts must have the shapes [{spec.num_features}, e] and [{spec.num_models}, e] here, "
-                f"got {[d, e]} and {[models, f]}"
-            )
+            wanted = f"[{spec.num_features}, e] and [{spec.num_models}, e]"
+            raise ValueError(f"encoder and experts must have the shapes {wanted} here, got {[d, e]} and {[models, f]}")
         return ()
 
-    def act(self, key: jax.Array, state: Params, obs: Observation, t: jax.Array) -> tuple[Action, Info]:
+    def act(self, key: Array, state: Params, obs: Observation, t: Array) -> tuple[Action, Info]:
         del key, state, t
         logits = self.logits(obs.features)
         return serve_with(numerics.argmax(logits)), {"logits": logits}
 
-    def logits(self, features: jax.Array) -> jax.Array:
+    def logits(self, features: Array) -> Array:
         """Returns the cosine similarities `[M]` of features `[d]`."""
         code = numerics.combine(features, jnp.asarray(self.encoder))
         experts = jnp.asarray(self.experts)
@@ -315,13 +286,10 @@ class RouterDC(StaticPolicy):
 
     @classmethod
     def of(cls, env: ServiceEnv, training: int = 0) -> "RouterDC":
-        """Returns the policy trained on requests of an environment with the paper's settings.
+        """Returns the policy trained with the paper's settings and the seed `training` on requests of an environment.
 
-        Trainings vary more than runs: estimate standard errors over trainings, `grid(RouterDC.of, env=env, training=range(8))`.
-
-        Args:
-          env: environment with the source of requests; target and costs have no effect.
-          training: seed of the training.
+        Results vary more between trainings than between runs: estimate standard errors over trainings, by `grid(RouterDC.of, env=env,
+        training=range(8))`.
         """
         return fit_routerdc(env, seed=training)
 
@@ -341,26 +309,25 @@ def fit_routerdc(
     outside: int = 3,
     seed: int = 0,
 ) -> RouterDC:
-    """Trains `RouterDC` on requests of an environment by AdamW, sample-LLM plus sample-sample loss.
+    """Trains `RouterDC` on requests of an environment, by AdamW on the sum of the sample-LLM loss and the sample-sample loss.
 
-    Source: MESS+, appendix B: 1,000 training requests, 1,000 steps of 64 requests; three positives, three negatives and
-    three requests outside the cluster as in RouterDC.
+    Source: MESS+, appendix B: 1,000 training requests, 1,000 steps of 64 requests; three positives, three negatives and three requests outside the
+    cluster as in RouterDC.
 
     Differs from the paper: the encoder is a linear map of the features instead of a pretrained transformer, with a learning rate of 5e-3 instead of
     5e-5. On a table the training requests are among the replayed ones.
 
     Args:
-      env: environment with the source of requests.
+      env: environment with the source of requests; target and costs have no effect.
       num_requests: number of training requests.
       steps: number of AdamW steps.
       batch: number of requests per step.
       learning_rate: step size of AdamW.
       width: dimension of the encoding, `e`.
-      positives: largest number of satisfying models in the sample-LLM loss.
-      negatives: largest number of other models in the sample-LLM loss.
-      cluster_weight: weight of the sample-sample loss.
+      positives, negatives: largest numbers of satisfying and of other models in the sample-LLM loss (`contrastive_loss`).
+      cluster_weight: weight of the sample-sample loss (`cluster_loss`).
       num_clusters: number of clusters of the training requests, by k-means.
-      outside: number of requests of other clusters in a comparison.
+      outside: number of requests of other clusters in the sample-sample loss.
       seed: seed of the training.
     """
     for name, value in {
@@ -380,7 +347,7 @@ def fit_routerdc(
 
 @functools.partial(quick_jit, static_argnums=4, often=True)
 def _fit(env: ServiceEnv, learning_rate: Leaf, cluster_weight: Leaf, seed: Leaf, sizes: tuple[int, ...]) -> RouterDC:
-    """Runs `fit_routerdc` without checks; compiled once for all environments of a structure."""
+    """Trains as `fit_routerdc` does, without checks; compiled once for all environments of a structure."""
     num_requests, steps, batch, width, positives, negatives, num_clusters, outside = sizes
     k_data, k_init, k_cluster, k_steps = draws.split(draws.fold_in(draws.key(0), seed), 4)
     data = draw_requests(env.requests, k_data, num_requests)
@@ -395,7 +362,7 @@ def _fit(env: ServiceEnv, learning_rate: Leaf, cluster_weight: Leaf, seed: Leaf,
     )
     optimiser = optax.adamw(learning_rate, weight_decay=0.01)
 
-    def loss(router: RouterDC, key: jax.Array) -> jax.Array:
+    def loss(router: RouterDC, key: Array) -> Array:
         k_batch, k_inside, k_outside = draws.split(key, 3)
         chosen = draws.randint(k_batch, num_requests, (batch,))
         routed = jax.vmap(lambda i: contrastive_loss(router.logits(x[i]), satisfied[i], positives, negatives))(chosen)
@@ -405,7 +372,7 @@ def _fit(env: ServiceEnv, learning_rate: Leaf, cluster_weight: Leaf, seed: Leaf,
         apart = jax.vmap(lambda i, j, others: cluster_loss(codes[i], codes[j], codes[others]))(chosen, inside, others)
         return jnp.mean(routed) + cluster_weight * jnp.mean(apart)
 
-    def step(carry: tuple[Params, optax.OptState], number: jax.Array) -> tuple[tuple[Params, optax.OptState], None]:
+    def step(carry: tuple[Params, optax.OptState], number: Array) -> tuple[tuple[Params, optax.OptState], None]:
         router, state = carry
         updates, state = optimiser.update(jax.grad(loss)(router, draws.fold_in(k_steps, number)), state, router)
         return (optax.apply_updates(router, updates), state), None
@@ -417,7 +384,7 @@ def _fit(env: ServiceEnv, learning_rate: Leaf, cluster_weight: Leaf, seed: Leaf,
 @final
 @struct.dataclass
 class ShadowPrice(Learner):
-    """MESS+ with a constant queue: the model of least `cost - price * predicted satisfaction`.
+    """MESS+ with a constant queue: serves with the model of least `cost - price * predicted satisfaction`.
 
     Attributes:
       price: `[]` price of satisfaction, J per unit.
@@ -429,7 +396,7 @@ class ShadowPrice(Learner):
         super().check()
         checks.non_negative("price", self.price, ())
 
-    def score(self, queue: jax.Array, cost: jax.Array, probability: jax.Array, alpha: jax.Array) -> jax.Array:
+    def score(self, queue: Array, cost: Array, probability: Array, alpha: Array) -> Array:
         del queue, alpha
         return cost - self.price * probability
 
@@ -437,9 +404,9 @@ class ShadowPrice(Learner):
 @final
 @struct.dataclass
 class MostSatisfying(Learner):
-    """The model that most likely satisfies, at any cost: MESS+ with V = 0 while the queue is not empty."""
+    """MESS+ with V = 0: serves with the model that most likely satisfies, at any cost."""
 
-    def score(self, queue: jax.Array, cost: jax.Array, probability: jax.Array, alpha: jax.Array) -> jax.Array:
+    def score(self, queue: Array, cost: Array, probability: Array, alpha: Array) -> Array:
         del queue, cost, alpha
         return -probability
 
@@ -447,9 +414,9 @@ class MostSatisfying(Learner):
 @final
 @struct.dataclass
 class CheapestAbove(Learner):
-    """The cheapest model whose predicted satisfaction reaches the target, else the most likely satisfying one."""
+    """Serves with the cheapest model whose predicted satisfaction reaches the target, or with the most satisfying if none does."""
 
-    def score(self, queue: jax.Array, cost: jax.Array, probability: jax.Array, alpha: jax.Array) -> jax.Array:
+    def score(self, queue: Array, cost: Array, probability: Array, alpha: Array) -> Array:
         del queue
         above = probability >= alpha
         return jnp.where(jnp.any(above), jnp.where(above, cost, jnp.inf), -probability)

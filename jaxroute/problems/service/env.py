@@ -1,15 +1,14 @@
-"""Service environment: each request is served by one model or explored by all, under an agreement on satisfaction."""
+"""Service environment: each request is served by one model or explored with all, under an agreement on satisfaction."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, draws, numerics
+from jaxroute.core.protocols import Transition
 from jaxroute.core.types import Leaf, priced
-from jaxroute.problems.service.parts.virtual_queue import VirtualQueue
-from jaxroute.problems.service.sources import RequestSource
-from jaxroute.problems.service.sources.source import fingerprint
+from jaxroute.problems.service.sources import RequestSource, fingerprint
 from jaxroute.problems.service.types import METRICS, Action, Feedback, Observation, Price, ServiceSpec, ServiceState
 
 # Number of initial requests that `first_compliance` ignores, because early compliance is random.
@@ -22,30 +21,23 @@ _TOLERANCE = 1e-6
 class ServiceEnv:
     """Service of `M` models in ascending order of cost; build one with the functions of `instances`.
 
-    In each round the provider observes the features of a request and the costs of the models. It serves with one model or explores: all models
-    work and are paid, and their satisfaction is revealed. The answer of an explored request is that of the largest model.
+    In each round the provider observes the features of a request and the costs of the models. It serves with one model, or explores: all models work
+    and are paid, their satisfaction is revealed, and the user gets the answer of the largest model.
 
     Source: MESS+, section 2, eqs. (1) and (2), Algorithm 1.
 
-    Differs from the paper: Algorithm 1 returns the answer of a satisfying model (`serve_best`), its section 2.3 that of the largest model, which a
-    provider can implement. Eq. (2) taken literally would credit all models of an explored request; here only the returned answer counts, as in
+    Differs from the paper: an explored request gets the answer of the largest model (section 2.3), since a provider cannot know a satisfying one as
+    in Algorithm 1 (`serve_best`). Eq. (2) taken literally would credit all models of an explored request; here only the returned answer counts, as in
     Algorithm 1.
 
     Attributes:
-      requests: source of the requests.
-      alpha: `[]` required share of satisfied requests.
-      arrival: `[]` probability that the user gives feedback; None for always.
+      requests, alpha, arrival, knows_cost, reveals_labels, serve_best, names, currency: as for `service`.
       accuracy: `[M]` share of requests that each model satisfies.
       mean_cost: `[M]` mean cost of each model.
-      best: cost and price of the best stationary policy with known probabilities given the features (`best_informed`).
-      clairvoyant: cost and price of the best policy that knows the satisfaction of each request.
-      blind_cost: `[]` cost per request of the best blind mixture.
-      blind_choice: `[M]` probabilities of the best blind mixture.
-      knows_cost: whether costs are observed before a decision (static).
-      reveals_labels: whether satisfaction is observed before a decision, for clairvoyant policies (static).
-      serve_best: whether an explored request is answered by the largest satisfying model (static).
-      names: names of the models (static).
-      currency: currency of the costs (static).
+      best: cost and price of the cheapest stationary policy with known probabilities given the features (`best_informed`).
+      clairvoyant: cost and price of the cheapest policy that knows which models satisfy a request.
+      blind_cost: `[]` cost per request of the cheapest blind mixture (`best_blind`).
+      blind_choice: `[M]` probabilities of the cheapest blind mixture.
     """
 
     requests: RequestSource
@@ -82,18 +74,10 @@ class ServiceEnv:
         if self.arrival is not None:
             checks.share("arrival", self.arrival, ())
 
-    def init(self, key: jax.Array) -> ServiceState:
-        zero = jnp.zeros((), jnp.int32)
-        return ServiceState(
-            rounds=zero,
-            satisfied=zero,
-            queue=VirtualQueue.empty(),
-            first_compliance=zero,
-            last_violation=zero,
-            source=self.requests.init(key),
-        )
+    def init(self, key: Array) -> ServiceState:
+        return ServiceState.start(self.requests.init(key))
 
-    def observe(self, key: jax.Array, state: ServiceState, t: jax.Array) -> Observation:
+    def observe(self, key: Array, state: ServiceState, t: Array) -> Observation:
         request = self.requests.draw(draws.fold_in(key, 0), state.source, t)
         nothing = jnp.zeros_like(request.cost)
         return Observation(
@@ -103,9 +87,7 @@ class ServiceEnv:
             alpha=jnp.asarray(self.alpha, jnp.float32),
         )
 
-    def step(
-        self, key: jax.Array, state: ServiceState, action: Action, t: jax.Array
-    ) -> tuple[ServiceState, Feedback, dict[str, jax.Array]]:
+    def step(self, key: Array, state: ServiceState, action: Action, t: Array) -> Transition[ServiceState, Feedback]:
         request = self.requests.draw(draws.fold_in(key, 0), state.source, t)
         models = request.cost.shape[-1]
         labels = request.satisfied.astype(jnp.float32)
@@ -165,7 +147,7 @@ class ServiceEnv:
         )
         return state, feedback, flows
 
-    def gauges(self, state: ServiceState) -> dict[str, jax.Array]:
+    def gauges(self, state: ServiceState) -> dict[str, Array]:
         rounds = state.rounds.astype(jnp.float32)
         complied = state.first_compliance > 0
         return {

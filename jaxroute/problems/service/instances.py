@@ -1,4 +1,4 @@
-"""Services of the paper's experiments and of users' numbers, and MESS+ with the settings of the paper, its code and its theory."""
+"""Services of the paper's experiments and of users' data, and MESS+ with the settings of the paper, its code and its theory."""
 
 import warnings
 from collections.abc import Sequence
@@ -14,13 +14,12 @@ from jaxroute.estimators.sgd import SGD, TheorySteps
 from jaxroute.problems.service.env import ServiceEnv
 from jaxroute.problems.service.messplus import MessPlus
 from jaxroute.problems.service.optimum import Optimum, best_blind, best_informed, cheapest_choice
-from jaxroute.problems.service.parts.costs import LastCost
+from jaxroute.problems.service.parts.predictors import LastCost
 from jaxroute.problems.service.sources import CellRequests, ProbitRequests, RequestSource, TableRequests, TypeRequests
 from jaxroute.problems.service.types import Price
 
 
 def _price(optimum: Optimum) -> Price:
-    """Converts an optimum to arrays of an environment."""
     return Price(*(np.float32(x) for x in (optimum.cost, min(optimum.price, 1e9), optimum.part)))
 
 
@@ -35,36 +34,30 @@ def service(
     names: Sequence[str] = (),
     currency: str = "J",
 ) -> ServiceEnv:
-    """Returns a service with the costs of its optimal policies.
+    """Builds a service and computes the costs of its optimal policies.
 
     Args:
       requests: `TypeRequests`, `CellRequests`, `ProbitRequests` or `TableRequests` of `M` models in ascending order of mean cost.
-      alpha: share of satisfied requests that the agreement requires. An unreachable target causes a warning: the virtual queue then grows
+      alpha: share of satisfied requests that the agreement requires. An unreachable target causes a warning, since the virtual queue then grows
         without bound.
-      arrival: probability of a user's feedback (default: 1), also after exploration.
+      arrival: probability that a user gives feedback (default: 1), also after exploration.
       knows_cost: whether the costs of a request are observed before the decision.
       reveals_labels: whether satisfaction is observed before the decision, for clairvoyant policies only.
       serve_best: whether an explored request is answered by the largest satisfying model instead of the largest one.
       names: names of the models.
       currency: currency of the costs.
-
-    Raises:
-      ValueError: an argument is out of range.
     """
     if not (hasattr(requests, "draw") and hasattr(requests, "contexts")):
-        raise ValueError(
-            f"requests must be TypeRequests, CellRequests, ProbitRequests or TableRequests, got {checks.show(requests)}"
-        )
+        allowed = "TypeRequests, CellRequests, ProbitRequests or TableRequests"
+        raise ValueError(f"requests must be {allowed}, got {checks.show(requests)}")
     requests.check()
     alpha = float(checks.share("alpha", alpha, ()))
     blind = best_blind(requests, alpha)
     best = best_informed(requests, alpha, knows_cost)
     if not best.feasible:
         who = "no mixture of the models" if len(best.choice) == 1 else "no policy, even if it knew the probabilities,"
-        text = (
-            f"alpha is {alpha:g}, but {who} satisfies more than {best.satisfaction:.4g}: the virtual queue grows without end"
-        )
-        warnings.warn(text, stacklevel=2)
+        why = f"{who} satisfies more than {best.satisfaction:.4g}: the virtual queue grows without end"
+        warnings.warn(f"alpha is {alpha:g}, but {why}", stacklevel=2)
     average = requests.average()
     accuracy, mean_cost = average.success[0], average.cost[0]
     if (np.diff(mean_cost) < 0).any():
@@ -100,19 +93,18 @@ def typed_service(
     comonotone: bool = False,
     **options: Any,
 ) -> ServiceEnv:
-    """Returns a service with a few types of requests and exact optima; by default three types and three models.
+    """Builds a service with a few types of requests and exact optima; by default three types and three models.
 
-    With more than 12 independent models the clairvoyant optimum is estimated from 65,536 requests; all others are exact for any number.
+    With more than 12 independent models the clairvoyant optimum is estimated from 65,536 requests.
 
     Args:
       success: `[K, M]` probability that a model satisfies a request of a type.
       cost: `[K, M]` mean cost, J.
       weight: `[K]` shares of the types (default: equal).
-      alpha: as for `service`.
+      alpha, options: as for `service`.
       features: `[K, d]` features of each type (default: one-hot).
       cost_noise: standard deviation of the logarithm of a cost.
-      comonotone: whether one uniform decides the satisfaction by all models, so that a better model satisfies whenever a worse one does.
-      options: as for `service`.
+      comonotone: whether a better model satisfies whenever a worse one does, instead of independently.
     """
     if (success is None) != (cost is None):
         raise ValueError("success and cost must be given together, or neither")
@@ -138,16 +130,15 @@ def typed_service(
 def cell_service(
     cells: Leaf, cost: Leaf, cost_spread: Leaf, *, alpha: float, signal: float = 0.0, num_noise: int = 4, **options: Any
 ) -> ServiceEnv:
-    """Returns a service with a given joint distribution of satisfaction.
+    """Builds a service with a given joint distribution of satisfaction.
 
     Args:
-      cells: `[2 ** M]` counts or shares of the sets of satisfying models, at most 20 models; the first one is the highest bit of the cell's number.
+      cells: `[2 ** M]` counts or shares of each set of satisfying models, for at most 20 models; the first model is the highest bit of a set's index.
       cost: `[M]` mean cost of each model, J.
       cost_spread: `[M]` standard deviation of the cost.
-      alpha: as for `service`.
-      signal: information of a feature about its model: 0 none, .15 little (area under the curve .58), .6 much (.80).
+      alpha, options: as for `service`.
+      signal: information of a feature about its model: 0 none, .15 little (area under the ROC curve .58), .6 much (.80).
       num_noise: number of uninformative features.
-      options: as for `service`.
     """
     weight = checks.non_negative("cells", cells)
     if weight.sum() <= 0:
@@ -163,16 +154,14 @@ def cell_service(
 
 
 def benchmark_service(benchmark: str = "winogrande", *, alpha: float | None = None, **options: Any) -> ServiceEnv:
-    """Returns one of the paper's eight benchmarks with Llama models of 1B, 8B and 70B parameters.
+    """Builds one of the paper's eight benchmarks with Llama models of 1B, 8B and 70B parameters. Source: MESS+, section 4.1, Table 2.
 
-    The joint distribution of satisfaction and the energies are recorded (see `jaxroute.data.MESSPLUS_BENCHMARKS`). The features are synthetic and by
-    default uninformative: the text of these benchmarks predicts little.
-
-    Source: MESS+, section 4.1, Table 2.
+    The joint distribution of satisfaction and the energies were measured (see `jaxroute.data.MESSPLUS_BENCHMARKS`). The features are synthetic and by
+    default uninformative, since the texts of these benchmarks predict little.
 
     Args:
       benchmark: "arc_challenge", "arc_easy", "boolq", "logiqa", "piqa", "sciq", "socialiqa" or "winogrande".
-      alpha: target (default that of Table 2).
+      alpha: target (default: that of Table 2).
       options: as for `cell_service`.
     """
     data = MESSPLUS_BENCHMARKS[checks.one_of("benchmark", benchmark, MESSPLUS_BENCHMARKS)]
@@ -193,18 +182,17 @@ def probit_service(
     directions: int = 0,
     **options: Any,
 ) -> ServiceEnv:
-    """Returns a service with normal features for any number of models, with exact accuracies.
+    """Builds a service of `ProbitRequests`: normal features and given accuracies, for any number of models.
 
     Args:
       accuracy: `[M]` accuracies in (0, 1).
       cost: `[M]` mean cost, J.
-      alpha: as for `service`.
-      from_features: weight of the features, in standard deviations.
-      shared: weight of a difficulty common to all models; the sum of both squares is at most 1.
-      length_spread: standard deviation of the logarithm of a factor of all costs, the length of the request.
+      alpha, options: as for `service`.
+      from_features: weight of the features.
+      shared: weight of a difficulty that all models share; `from_features^2 + shared^2` is at most 1.
+      length_spread: standard deviation of the logarithm of a request's length, which is a factor of all costs.
       num_features: number of features, `d`.
       directions: seed of the informative direction of each model.
-      options: as for `service`.
     """
     accuracy = checks.probability("accuracy", accuracy)
     if accuracy.ndim != 1 or ((accuracy <= 0) | (accuracy >= 1)).any():
@@ -224,15 +212,14 @@ def probit_service(
 
 
 def table_service(table: RoutingTable, *, alpha: float, threshold: float = 0.5, **options: Any) -> ServiceEnv:
-    """Returns a service of recorded requests, one pass in a random order for each run.
+    """Builds a service that replays recorded requests in a random order for each run, each once before any is repeated.
 
     Models are sorted by ascending cost, and a constant 1 is appended to the table's features.
 
     Args:
       table: scores in [0, 1] and costs `[N, M]`, preferably with features.
-      alpha: as for `service`.
+      alpha, options: as for `service`; costs are in the table's unit.
       threshold: smallest score that satisfies.
-      options: as for `service`; costs are in the table's unit.
     """
     if not isinstance(table, RoutingTable):
         raise ValueError(f"table must be a RoutingTable, got {checks.show(table)}")
@@ -248,26 +235,17 @@ def table_service(table: RoutingTable, *, alpha: float, threshold: float = 0.5, 
 
 
 def paper_policy(benchmark: str = "winogrande", **changes: Any) -> MessPlus:
-    """Returns MESS+ with V = 1e-3, c = .1 and the SGD of Table 4 for a benchmark, with a logistic head.
-
-    Args:
-      benchmark: as for `benchmark_service`.
-      changes: other fields of `MessPlus`.
-    """
+    """Returns MESS+ with a logistic head, V = 1e-3, c = .1 and the SGD of Table 4 for a benchmark; `changes` are other fields."""
     data = MESSPLUS_BENCHMARKS[checks.one_of("benchmark", benchmark, MESSPLUS_BENCHMARKS)]
     optimiser = SGD(data.learning_rate, data.momentum, MESSPLUS_WEIGHT_DECAY)
     return MessPlus(**{"optimiser": optimiser, **changes})
 
 
 def code_policy(benchmark: str = "winogrande", **changes: Any) -> MessPlus:
-    """Returns MESS+ with the settings of the authors' later public code.
+    """Returns MESS+ with the settings of the authors' later public code for a benchmark; `changes` are other fields.
 
-    Gradients are clipped to norm 1, some benchmarks take several steps per explored request, costs are the last measured ones, and the first request is
-    explored only at random.
-
-    Args:
-      benchmark: as for `benchmark_service`.
-      changes: other fields of `MessPlus`.
+    Gradients are clipped to norm 1, some benchmarks take several steps per explored request, costs are the last measured ones, and the first request
+    is explored only at random.
     """
     data = MESSPLUS_BENCHMARKS[checks.one_of("benchmark", benchmark, MESSPLUS_BENCHMARKS)]
     optimiser = SGD(data.learning_rate, data.momentum, MESSPLUS_WEIGHT_DECAY, clip=1.0)
@@ -276,12 +254,10 @@ def code_policy(benchmark: str = "winogrande", **changes: Any) -> MessPlus:
 
 
 def theory_policy(mu: float = 0.1, smoothness: float = 1.0, **changes: Any) -> MessPlus:
-    """Returns MESS+ with the setting of Lemma A.1: squared norm with weight `mu`, steps `min(2 / (mu (k + 1)), 1 / smoothness)`, no momentum.
+    """Returns MESS+ with the setting of Lemma A.1; `changes` are other fields.
 
-    Args:
-      mu: constant of the Polyak-Lojasiewicz inequality.
-      smoothness: `L`.
-      changes: other fields of `MessPlus`.
+    The loss includes the squared norm with weight `mu`, the constant of the Polyak-Lojasiewicz inequality. Step `k` of SGD, without momentum, has
+    size `min(2 / (mu (k + 1)), 1 / smoothness)`.
     """
     optimiser = SGD(TheorySteps(mu, smoothness), momentum=0.0, weight_decay=0.0)
     return MessPlus(**{"optimiser": optimiser, "l2": mu, **changes})

@@ -1,29 +1,29 @@
 """MESS+: explores occasionally to train a predictor of satisfaction, and otherwise weighs cost against a virtual queue.
 
-`Learner` is Algorithm 1 with an open decision rule; `MessPlus` adds eq. (3). Lines of Algorithm 1 are counted from its first statement,
-"Initialize" (line 1), to the update of the virtual queue (line 17). `ServiceEnv.step` implements the lines that the provider does not decide (6, 7, 9,
-10, 14 and 16: satisfaction, the answer of an explored request, payment).
+`Learner` is Algorithm 1 with an open decision rule; `MessPlus` adds eq. (3). Lines of Algorithm 1 are counted from its first statement, "Initialize"
+(line 1), to the update of the virtual queue (line 17). `ServiceEnv.step` has the lines that the provider does not decide: 6, 7, 9, 10, 14 and 16
+(satisfaction, the answer of an explored request, payment).
 """
 
 import abc
-from typing import final
+from typing import Any, final
 
 import jax
 import jax.numpy as jnp
 import optax
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, draws, numerics, xla
+from jaxroute.core.protocols import Info
 from jaxroute.core.types import Leaf, Metric
 from jaxroute.estimators.heads import binary_cross_entropy, squared_norm
 from jaxroute.estimators.sgd import SGD
-from jaxroute.problems.service.parts.costs import CostModel, CostState, KnownCost
-from jaxroute.problems.service.parts.predictors import Learned, Predictor, TrueProbabilities
-from jaxroute.problems.service.parts.virtual_queue import VirtualQueue
-from jaxroute.problems.service.types import Action, Feedback, Observation, Params, ServiceSpec
+from jaxroute.problems.service.parts.predictors import CostModel, KnownCost, Learned, Predictor, TrueProbabilities
+from jaxroute.problems.service.types import Action, Feedback, Observation, Params, ServiceSpec, VirtualQueue
 
-# Parameters, state of the optimiser, mean loss, number of steps.
-Trained = tuple[Params, optax.OptState, numerics.Sum, jax.Array]
+# Parameters, state of the optimiser, mean loss and number of steps.
+Trained = tuple[Params, optax.OptState, numerics.Sum, Array]
 
 LEARNER_METRICS = (
     Metric("decision_queue", "virtual queue that decides", "requests", "gauge", default=False),
@@ -41,15 +41,15 @@ class LearnerState:
       params: parameters `z_t` of the predictor.
       optimiser: state of the optimiser; empty if the predictor is not trained.
       cost: state of the cost model.
-      num_steps: `[]` int32 number of training requests.
-      loss: `[]` mean of their losses.
+      num_steps: `[]` int32 number of training requests, which are explored requests with feedback.
+      loss: `[]` mean loss of the training requests.
     """
 
     queue: VirtualQueue
     params: Params
     optimiser: optax.OptState
-    cost: CostState
-    num_steps: jax.Array
+    cost: Any
+    num_steps: Array
     loss: numerics.Sum
 
 
@@ -58,7 +58,7 @@ class Learner(abc.ABC):
     """Algorithm 1 with an open decision rule: the model with the lowest `score` serves requests that are not explored.
 
     Exploration depends only on `c`, `explore_power` and the seed, and only explored requests train. The predictor is therefore the same for all
-    values of `V` and `alpha`, and a grid over these computes it once.
+    values of `V` and `alpha`, and a grid over these trains it once.
 
     Source: MESS+, Algorithm 1 with eqs. (2) and (4).
 
@@ -66,13 +66,13 @@ class Learner(abc.ABC):
       c: `[]` exploration coefficient: request `t = 1, 2, ...` is explored with probability `min(1, c t^-explore_power)`; 0 explores only the first.
       explore_power: `[]` exponent, 1/4 in the paper.
       l2: `[]` weight of half the squared norm of the parameters in the loss.
-      margin: `[]` margin added to the target of the agreement.
-      energy: `[]` cost of the predictor, J per request.
+      margin: `[]` number added to the target of the agreement.
+      energy: `[]` cost of the predictor itself, J per request.
       predictor: `Learned`, `TrueProbabilities` or `Labels`.
       optimiser: `SGD`.
       costs: `KnownCost`, `LastCost` or `RunningMeanCost`.
       explores_first: whether the first request is always explored (static).
-      repeats: number of steps per explored request (static).
+      repeats: number of optimiser steps per explored request (static).
     """
 
     c: Leaf = 0.1
@@ -93,22 +93,15 @@ class Learner(abc.ABC):
             checks.non_negative(name, getattr(self, name), ())
         checks.numbers("margin", self.margin, ())
         checks.count("repeats", self.repeats)
-        if not hasattr(self.predictor, "probabilities"):
-            raise ValueError(
-                f"predictor must be Learned(), TrueProbabilities(...) or Labels(), got {checks.show(self.predictor)}"
-            )
-        self.predictor.check()
-        if not hasattr(self.costs, "estimate"):
-            raise ValueError(f"costs must be KnownCost(), LastCost() or RunningMeanCost(), got {checks.show(self.costs)}")
-        if not hasattr(self.optimiser, "transform"):
-            raise ValueError(f"optimiser must be SGD(...), got {checks.show(self.optimiser)}")
-        self.optimiser.check()
+        checks.part("predictor", self.predictor, "probabilities", "Learned()")
+        checks.part("costs", self.costs, "estimate", "KnownCost()")
+        checks.part("optimiser", self.optimiser, "transform", "SGD()")
 
     def check_spec(self, spec: ServiceSpec) -> None:
         if isinstance(self.predictor, TrueProbabilities):
             self.predictor.check_spec(spec)
 
-    def init(self, key: jax.Array, spec: ServiceSpec) -> LearnerState:
+    def init(self, key: Array, spec: ServiceSpec) -> LearnerState:
         params = self.predictor.init(key, spec)
         return LearnerState(  # Algorithm 1, line 1: Q_1 = 0 and z_1.
             queue=VirtualQueue.empty(),
@@ -120,24 +113,19 @@ class Learner(abc.ABC):
         )
 
     @abc.abstractmethod
-    def score(self, queue: jax.Array, cost: jax.Array, probability: jax.Array, alpha: jax.Array) -> jax.Array:
+    def score(self, queue: Array, cost: Array, probability: Array, alpha: Array) -> Array:
         """Returns the score `[M]` of each model; the model with the lowest score serves.
 
-        Args:
-          queue: `[]` length of the virtual queue.
-          cost: `[M]` expected cost, J.
-          probability: `[M]` predicted probability of satisfaction.
-          alpha: `[]` target with the margin.
+        Scores depend on the virtual queue `[]`, expected costs `[M]` in J, predicted probabilities of satisfaction `[M]`, and the target `alpha` `[]`
+        including the margin.
         """
 
-    def explore_probability(self, t: jax.Array) -> jax.Array:
-        """Returns the probability of exploring round `t` (from 0). Source: MESS+, Algorithm 1, lines 3 and 5."""
+    def explore_probability(self, t: Array) -> Array:
+        """Returns the probability that the request of round `t` (from 0) is explored. Source: MESS+, Algorithm 1, lines 3 and 5."""
         probability = jnp.minimum(1.0, self.c * jnp.power((t + 1).astype(jnp.float32), -self.explore_power))  # Line 3.
         return jnp.where(t == 0, 1.0, probability) if self.explores_first else probability  # Line 5, "or t = 1".
 
-    def act(
-        self, key: jax.Array, state: LearnerState, obs: Observation, t: jax.Array
-    ) -> tuple[Action, dict[str, jax.Array]]:
+    def act(self, key: Array, state: LearnerState, obs: Observation, t: Array) -> tuple[Action, Info]:
         p = self.explore_probability(t)
         explore = draws.uniform(key) < p  # Algorithm 1, lines 4 and 5.
         probability = self.predictor.probabilities(state.params, obs)  # Line 12.
@@ -154,7 +142,7 @@ class Learner(abc.ABC):
         return action, {"explore_probability": p, "probability": probability, "score": score}
 
     def update(
-        self, key: jax.Array, state: LearnerState, obs: Observation, action: Action, feedback: Feedback, t: jax.Array
+        self, key: Array, state: LearnerState, obs: Observation, action: Action, feedback: Feedback, t: Array
     ) -> LearnerState:
         del t
         alpha = obs.alpha + self.margin
@@ -182,18 +170,15 @@ class Learner(abc.ABC):
         )
         return state.replace(params=params, optimiser=optimiser, loss=loss, num_steps=steps)
 
-    def loss(self, key: jax.Array, params: Params, features: jax.Array, labels: jax.Array) -> jax.Array:
-        """Returns the loss of one request. Source: MESS+, eq. (4)."""
+    def loss(self, key: Array, params: Params, features: Array, labels: Array) -> Array:
+        """Returns the loss of a request with features `[d]` and labels `[M]`. Source: MESS+, eq. (4)."""
         logits = self.predictor.training_logits(key, params, features)
         return binary_cross_entropy(logits, labels) + 0.5 * self.l2 * squared_norm(params)
 
     def descend(
-        self, key: jax.Array, params: Params, optimiser: optax.OptState, obs: Observation, feedback: Feedback
-    ) -> tuple[Params, optax.OptState, jax.Array]:
-        """Returns parameters and state of the optimiser after the steps on a request, and the loss before them.
-
-        Source: MESS+, Algorithm 1, line 8.
-        """
+        self, key: Array, params: Params, optimiser: optax.OptState, obs: Observation, feedback: Feedback
+    ) -> tuple[Params, optax.OptState, Array]:
+        """Trains on a request (Algorithm 1, line 8). Returns the new parameters and optimiser state, and the loss before training."""
         transform = self.optimiser.transform()
         losses = []
         for repeat in range(self.repeats):
@@ -204,7 +189,7 @@ class Learner(abc.ABC):
             losses.append(loss)
         return params, optimiser, losses[0]
 
-    def gauges(self, state: LearnerState) -> dict[str, jax.Array]:
+    def gauges(self, state: LearnerState) -> dict[str, Array]:
         return {
             "decision_queue": state.queue.length,
             "training_loss": state.loss.total,
@@ -220,10 +205,10 @@ class MessPlus(Learner):
     Source: MESS+, Algorithm 1 with eqs. (2), (3) and (4).
 
     Differs from the paper: only where the paper is silent. The environment chooses the answer of an explored request (`ServiceEnv`). Ties go to the
-    cheaper model, and for equal costs follow `numerics.argmax`. The features represent the output of the fixed text encoder.
+    cheaper model, and among equally cheap models follow `numerics.argmax`. The features represent the output of the fixed text encoder.
 
     Attributes:
-      V: `[]` weight of cost, requests per J. The paper uses 1e-2 to 1e-5; with `V = v0 sqrt(T)` both gaps vanish.
+      V: `[]` weight of cost, requests per J. The paper uses 1e-2 to 1e-5; with `V = v0 sqrt(T)` the gaps of cost and satisfaction vanish.
     """
 
     V: Leaf = struct.field(default=1e-3, kw_only=True)
@@ -232,5 +217,5 @@ class MessPlus(Learner):
         super().check()
         checks.non_negative("V", self.V, ())
 
-    def score(self, queue: jax.Array, cost: jax.Array, probability: jax.Array, alpha: jax.Array) -> jax.Array:
+    def score(self, queue: Array, cost: Array, probability: Array, alpha: Array) -> Array:
         return self.V * cost + queue * (alpha - probability)  # Eq. (3); Algorithm 1, line 13.

@@ -1,4 +1,4 @@
-"""Cheapest stationary policies that meet the target, in float64 on the host."""
+"""Cheapest stationary policies that meet the target of satisfaction; in float64 on the host."""
 
 from typing import NamedTuple
 
@@ -8,19 +8,19 @@ from numpy.typing import ArrayLike
 from jaxroute.core import checks
 from jaxroute.problems.service.sources import Contexts, RequestSource
 
-# Relative distance between the shadow price and the two prices that an oracle mixes.
+# Relative difference of the two prices that an oracle mixes from the shadow price.
 PRICE_STEP = 1e-3
-# Tolerance of an unreachable target, because probabilities are float32.
+# Shortfall up to which a target counts as reachable, because probabilities are float32.
 _REACH = 1e-6
 
 
 class Optimum(NamedTuple):
-    """Cheapest randomised choice with one constraint on the mean satisfaction.
+    """Cheapest randomised choice of models that reaches a mean satisfaction.
 
     Attributes:
       value: mean cost, J per request; NaN if infeasible.
       price: shadow price of the constraint, J per unit of satisfaction; infinite if infeasible.
-      part: used share of the satisfaction that is available at about this price (within `PRICE_STEP`).
+      part: share that the choice uses of the satisfaction available at about this price (within `PRICE_STEP`).
       cost: mean cost of `choice`.
       choice: `[W, M]` probability of each model for each context; the most satisfying choice if infeasible.
       satisfaction: mean satisfaction.
@@ -37,10 +37,11 @@ class Optimum(NamedTuple):
 
 
 def cheapest_choice(contexts: Contexts, alpha: float) -> Optimum:
-    """Minimises `sum_w w y_w . E_w` over `y_w` in the simplex subject to `sum_w w y_w . P_w >= alpha`.
+    """Returns the cheapest choice `y` for contexts with weights `w`, costs `E_w` and probabilities `P_w`.
 
-    The solution is exact: every context moves along the lower convex hull of its points (satisfaction, cost), and the steps of all contexts are
-    taken in order of cost per satisfaction until the target is met, the last one partially.
+    It minimises `sum_w w y_w . E_w` over `y_w` in the simplex subject to `sum_w w y_w . P_w >= alpha`. The solution is exact: each context starts at
+    its cheapest model and climbs the lower convex hull of its points (satisfaction, cost). The steps of all contexts are taken in order of cost per
+    satisfaction until the target is met, the last one partially.
 
     Source: MESS+, eq. (1) for stationary policies; the dual of section 3.2 is the price.
     """
@@ -95,35 +96,28 @@ def cheapest_choice(contexts: Contexts, alpha: float) -> Optimum:
 
 
 def best_blind(requests: RequestSource, alpha: float) -> Optimum:
-    """Returns the best blind mixture of models, from marginal probabilities and mean costs."""
+    """Returns the cheapest mixture of models for a policy that observes nothing about a request."""
     return cheapest_choice(requests.average(), alpha)
 
 
 def best_informed(requests: RequestSource, alpha: float, knows_cost: bool = True) -> Optimum:
-    """Returns the best policy with known probabilities of each model given the features, the benchmark of Theorem 2.
+    """Returns the cheapest policy that knows each model's probability of satisfaction given the features, the benchmark of Theorem 2.
 
-    On a table, where these probabilities are unknown, it equals `best_blind`.
-
-    Args:
-      requests: source of the requests.
-      alpha: required share of satisfied requests.
-      knows_cost: whether the policy also observes the costs of a request.
+    With `knows_cost` the policy also observes the costs of a request. On a table, where the probabilities are unknown, it equals `best_blind`.
     """
     return cheapest_choice(requests.contexts(knows_cost), alpha)
 
 
 def best_clairvoyant(requests: RequestSource, alpha: float) -> Optimum:
-    """Returns the best policy that knows the satisfaction of each request, at mean costs: a lower bound for all policies.
+    """Returns the cheapest policy that knows which models satisfy a request, at mean costs.
 
-    `ServiceEnv.clairvoyant` is the optimum of a policy that also observes the costs of each request, if the environment reveals them.
+    `ServiceEnv.clairvoyant` is that of a policy that also observes the costs of a request, if the environment reveals them.
     """
     return cheapest_choice(requests.label_contexts(), alpha)
 
 
 def best_in_hindsight(satisfied: ArrayLike, cost: ArrayLike, alpha: float) -> Optimum:
-    """Returns the cheapest service of given requests, for a regret within a run.
-
-    Experiments use `best_informed` instead, because results do not store the requests of a run.
+    """Returns the cheapest service of given requests, for regret relative to the requests of a run, which results do not store.
 
     Args:
       satisfied: `[T, M]` satisfaction by each model.

@@ -1,13 +1,13 @@
-"""Oracles: policies that apply the optima of `optimum` request by request."""
+"""Oracles, the policies that apply the optima of `optimum` request by request."""
 
-import abc
 from typing import final
 
-import jax
 import jax.numpy as jnp
 from flax import struct
+from jax import Array
 
 from jaxroute.core import draws, numerics
+from jaxroute.core.protocols import Info
 from jaxroute.problems.service.baselines import Mixture, StaticPolicy, serve_with
 from jaxroute.problems.service.env import ServiceEnv
 from jaxroute.problems.service.optimum import PRICE_STEP
@@ -18,7 +18,7 @@ from jaxroute.problems.service.types import Action, Observation, Params, Price, 
 @final
 @struct.dataclass
 class OracleBlind(Mixture):
-    """Best blind mixture of models."""
+    """Policy that draws models with the probabilities of the best blind mixture (`best_blind`)."""
 
     @classmethod
     def of(cls, env: ServiceEnv) -> "OracleBlind":
@@ -28,9 +28,9 @@ class OracleBlind(Mixture):
 
 @struct.dataclass
 class PricedOracle(StaticPolicy):
-    """Policy of least `cost - price * probability`, at prices just above and below the shadow price, which mix the best two choices.
+    """Policy that serves with the model of least `cost - price * probability`.
 
-    The subclasses `OracleInformed` and `OracleClairvoyant` provide price and probabilities.
+    At random it uses a price just above or just below the shadow price, which mixes the two optimal choices at that price.
 
     Attributes:
       price: shadow price.
@@ -40,21 +40,16 @@ class PricedOracle(StaticPolicy):
     price: Price
     predictor: Predictor
 
-    @classmethod
-    @abc.abstractmethod
-    def of(cls, env: ServiceEnv) -> "PricedOracle":
-        """Returns the oracle of an environment."""
-
     def check_spec(self, spec: ServiceSpec) -> None:
         if isinstance(self.predictor, TrueProbabilities):
             self.predictor.check_spec(spec)
 
-    def init(self, key: jax.Array, spec: ServiceSpec) -> Params:
+    def init(self, key: Array, spec: ServiceSpec) -> Params:
         if not spec.knows_cost:
             raise ValueError("this oracle needs an environment with knows_cost=True")
         return self.predictor.init(key, spec)
 
-    def act(self, key: jax.Array, state: Params, obs: Observation, t: jax.Array) -> tuple[Action, dict[str, jax.Array]]:
+    def act(self, key: Array, state: Params, obs: Observation, t: Array) -> tuple[Action, Info]:
         del t
         above = draws.uniform(key) < self.price.part
         price = self.price.price * jnp.where(above, 1.0 + PRICE_STEP, 1.0 - PRICE_STEP)
@@ -65,21 +60,21 @@ class PricedOracle(StaticPolicy):
 @final
 @struct.dataclass
 class OracleInformed(PricedOracle):
-    """Best stationary policy with known probabilities of each model given the features, the benchmark of Theorem 2.
+    """Best stationary policy that knows each model's probability of satisfaction given the features (`best_informed`).
 
     Source: MESS+, Theorem 2, "a stationary policy with full statistical knowledge".
     """
 
     @classmethod
     def of(cls, env: ServiceEnv) -> "OracleInformed":
-        """Returns the oracle of an environment; a table has none."""
+        """Returns the oracle of an environment whose requests are not from a table."""
         return cls(price=env.best, predictor=TrueProbabilities(env.requests))
 
 
 @final
 @struct.dataclass
 class OracleClairvoyant(PricedOracle):
-    """Best policy that knows the satisfaction of each request; the environment needs `reveals_labels=True`."""
+    """Best policy that knows each model's satisfaction of a request; the environment needs `reveals_labels=True`."""
 
     @classmethod
     def of(cls, env: ServiceEnv) -> "OracleClairvoyant":

@@ -1,4 +1,4 @@
-"""Bounds of the theory of MESS+ (Theorem 1, Corollary 1, Lemma A.3), and the margin that compensates for them."""
+"""Bounds of the theory of MESS+ (Theorem 1, Corollary 1, Lemma A.3), and a margin that compensates for them."""
 
 import math
 
@@ -11,8 +11,8 @@ from jaxroute.problems.service.sources import Contexts
 def admissible_probability(contexts: Contexts, slack: float) -> float:
     """Returns `q` of Theorem 1: the mean probability of the worst model whose probability is within `slack` of the best.
 
-    Source: MESS+, assumption 1. Differs from the paper: it is averaged over requests, as the proof requires; for single requests it fails as soon as
-    some are hard for all models.
+    Source: MESS+, assumption 1. Differs from the paper: it is the mean over requests, as the proof requires. For single requests the assumption fails
+    if some are hard for all models.
     """
     weight, success, _ = contexts
     worst = np.where(success >= success.max(axis=1, keepdims=True) - slack - 1e-12, success, np.inf).min(axis=1)
@@ -20,14 +20,14 @@ def admissible_probability(contexts: Contexts, slack: float) -> float:
 
 
 def safety_margin(V: float, cost_range: float, slack: float, horizon: int) -> float:
-    """Returns the margin by which a target is met after `T` requests: `V cost_range / (slack T) + 1 / sqrt(T)`.
+    """Returns the margin to add to a target, so that it is met after `T` requests: `V cost_range / (slack T) + 1 / sqrt(T)`.
 
     Source: MESS+, after Corollary 1.
 
     Args:
       V: `[]` weight of cost, requests per J.
       cost_range: difference of the largest and smallest cost, J.
-      slack: `beta` of assumption 1, with `q(slack)` (`admissible_probability`) above the raised target.
+      slack: `beta` of assumption 1, with `admissible_probability` above the target plus the margin.
       horizon: number of requests `T` until the target must be met.
     """
     checks.positive("V", V, ())
@@ -36,8 +36,8 @@ def safety_margin(V: float, cost_range: float, slack: float, horizon: int) -> fl
     return V * cost_range / (slack * checks.count("horizon", horizon)) + 1.0 / math.sqrt(horizon)
 
 
-def bound_queue(V: float, cost_range: float, slack: float, horizon: int, warm_up: float = 0.0, alpha: float = 1.0) -> float:
-    """Returns Theorem 1's bound of the mean virtual queue in requests: `gamma + sqrt(T)`, `gamma = max(alpha warm_up, V cost_range / slack)`.
+def bound_queue(V: float, cost_range: float, slack: float, horizon: int, warm_up: float = 0, alpha: float = 1) -> float:
+    """Returns Theorem 1's bound of the expected virtual queue: `gamma + sqrt(T)` requests, `gamma = max(alpha warm_up, V cost_range / slack)`.
 
     Args:
       V, cost_range, slack: as for `safety_margin`.
@@ -49,9 +49,9 @@ def bound_queue(V: float, cost_range: float, slack: float, horizon: int, warm_up
 
 
 def bound_mean_queue(
-    V: float, cost_range: float, slack: float, excess: float, warm_up: float = 0.0, alpha: float = 1.0
+    V: float, cost_range: float, slack: float, excess: float, warm_up: float = 0, alpha: float = 1
 ) -> float:
-    """Returns Theorem 1's bound of the mean virtual queue, averaged over requests: `gamma + 1 / (2 excess)`.
+    """Returns Theorem 1's bound of the expected virtual queue, averaged over requests: `gamma + 1 / (2 excess)`.
 
     Args:
       V, cost_range, slack, warm_up, alpha: as for `bound_queue`.
@@ -61,7 +61,6 @@ def bound_mean_queue(
 
 
 def _gamma(V: float, cost_range: float, slack: float, warm_up: float, alpha: float) -> float:
-    """Returns `gamma` of Theorem 1."""
     checks.non_negative("V", V, ())
     checks.non_negative("cost_range", cost_range, ())
     checks.positive("slack", slack, ())
@@ -69,10 +68,8 @@ def _gamma(V: float, cost_range: float, slack: float, warm_up: float, alpha: flo
     return max(alpha * warm_up, V * cost_range / slack)
 
 
-def bound_violation(
-    V: float, cost_range: float, slack: float, horizon: int, warm_up: float = 0.0, alpha: float = 1.0
-) -> float:
-    """Returns Corollary 1's bound of the mean violation after `horizon` requests; arguments as for `bound_queue`."""
+def bound_violation(V: float, cost_range: float, slack: float, horizon: int, warm_up: float = 0, alpha: float = 1) -> float:
+    """Returns Corollary 1's bound of the expected violation after `horizon` requests; arguments as for `bound_queue`."""
     return bound_queue(V, cost_range, slack, horizon, warm_up, alpha) / horizon
 
 

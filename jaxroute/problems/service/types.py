@@ -1,4 +1,4 @@
-"""Interfaces between environment and policies of the service problem, and its metrics.
+"""Types that environment and policies of the service problem exchange, its virtual queue and its metrics.
 
 Sizes: `M` models in ascending order of cost, `d` features of a request.
 """
@@ -6,11 +6,12 @@ Sizes: `M` models in ascending order of cost, `d` features of a request.
 from dataclasses import dataclass, field
 from typing import Any
 
-import jax
+import jax.numpy as jnp
 from flax import struct
+from jax import Array
 
+from jaxroute.core import numerics
 from jaxroute.core.types import Leaf, Metric, Spec
-from jaxroute.problems.service.parts.virtual_queue import VirtualQueue
 
 # Parameters of a predictor: any pytree.
 Params = Any
@@ -39,13 +40,13 @@ METRICS = (
 
 @dataclass(frozen=True)
 class ServiceSpec(Spec):
-    """Information about the environment for policies.
+    """Properties of the environment that a policy knows in advance.
 
     Attributes:
       num_features: number of features, `d`.
       knows_cost: whether costs are observed before a decision.
       reveals_labels: whether satisfaction is observed before a decision (for clairvoyant policies only).
-      fingerprint: digest of the source of requests, by which an oracle recognises its environment; empty if the numbers are traced, or many.
+      fingerprint: digest of the source of requests, by which an oracle recognises its environment; may be empty (see `sources.fingerprint`).
     """
 
     num_features: int = 1
@@ -56,7 +57,7 @@ class ServiceSpec(Spec):
 
 @struct.dataclass
 class Request:
-    """Complete request; no policy observes all of it.
+    """Request with all outcomes, of which a policy observes only a part.
 
     Attributes:
       features: `[d]` features.
@@ -65,10 +66,10 @@ class Request:
       success: `[M]` probability of satisfaction given the features.
     """
 
-    features: jax.Array
-    satisfied: jax.Array
-    cost: jax.Array
-    success: jax.Array
+    features: Array
+    satisfied: Array
+    cost: Array
+    success: Array
 
 
 @struct.dataclass
@@ -78,12 +79,38 @@ class Price:
     Attributes:
       cost: `[]` mean cost, J per request; that of the most satisfying policy if the target cannot be reached.
       price: `[]` shadow price of the constraint, J per unit of satisfaction; very large if the target cannot be reached.
-      part: `[]` share of requests to decide at a slightly higher price; the others are decided at a lower one.
+      part: `[]` share of requests that the policy decides at a slightly higher price than `price`; it decides the others at a lower one.
     """
 
     cost: Leaf
     price: Leaf
     part: Leaf
+
+
+@struct.dataclass
+class VirtualQueue:
+    """Virtual queue of missing satisfaction: `Q <- max(0, Q + alpha - s)` after each request, from 0. Source: MESS+, eq. (2).
+
+    Attributes:
+      length: `[]` float32 `Q` in requests.
+      error: `[]` float32 rounding error of `length`, see `numerics.add_up`.
+    """
+
+    length: Array
+    error: Array
+
+    @classmethod
+    def empty(cls) -> "VirtualQueue":
+        """Returns the empty queue."""
+        zero = jnp.zeros((), jnp.float32)
+        return cls(length=zero, error=zero)
+
+    def served(self, alpha: Leaf, satisfied: Array) -> "VirtualQueue":
+        """Returns the queue after a request, given `alpha` and the satisfaction `s` (`[]` float32, 0 or 1)."""
+        # Added separately: their difference would be rounded in every round.
+        length, error = numerics.add_up(*numerics.add_up(self.length, self.error, jnp.asarray(alpha)), -satisfied)
+        owed = length > 0
+        return VirtualQueue(length=jnp.where(owed, length, 0.0), error=jnp.where(owed, error, 0.0))
 
 
 @struct.dataclass
@@ -94,22 +121,28 @@ class ServiceState:
       rounds: `[]` int32 number of requests so far.
       satisfied: `[]` int32 number of satisfied requests.
       queue: virtual queue of eq. (2) with the true satisfaction.
-      first_compliance: `[]` int32 first request, from the 50th on, with a share of satisfied requests of at least alpha; 0 for none.
-      last_violation: `[]` int32 last request with a smaller share; 0 for none.
+      first_compliance: `[]` int32 first request, from the 50th on, at which the share of satisfied requests is at least alpha; 0 for none.
+      last_violation: `[]` int32 last request at which the share is below alpha; 0 for none.
       source: state of the source of requests.
     """
 
-    rounds: jax.Array
-    satisfied: jax.Array
+    rounds: Array
+    satisfied: Array
     queue: VirtualQueue
-    first_compliance: jax.Array
-    last_violation: jax.Array
+    first_compliance: Array
+    last_violation: Array
     source: Any
+
+    @classmethod
+    def start(cls, source: Any) -> "ServiceState":
+        """Returns the state before the first request."""
+        zero = jnp.zeros((), jnp.int32)
+        return cls(zero, zero, VirtualQueue.empty(), zero, zero, source)
 
 
 @struct.dataclass
 class Observation:
-    """Information about a request before the decision.
+    """Information about a request that a policy has before its decision.
 
     Attributes:
       features: `[d]` features.
@@ -118,15 +151,15 @@ class Observation:
       alpha: `[]` share of satisfied requests that the agreement requires.
     """
 
-    features: jax.Array
-    cost: jax.Array
-    labels: jax.Array
-    alpha: jax.Array
+    features: Array
+    cost: Array
+    labels: Array
+    alpha: Array
 
 
 @struct.dataclass
 class Action:
-    """Decision about a request.
+    """Decision of a policy about a request.
 
     Attributes:
       explore: `[]` bool, whether all models work on the request.
@@ -134,14 +167,14 @@ class Action:
       energy: `[]` cost of the decision itself, J, added to the cost.
     """
 
-    explore: jax.Array
-    serve: jax.Array
-    energy: jax.Array
+    explore: Array
+    serve: Array
+    energy: Array
 
 
 @struct.dataclass
 class Feedback:
-    """Information after the decision; unobserved values are zero.
+    """Information that a policy gets after its decision; unobserved values are zero.
 
     Attributes:
       arrived: `[]` bool, whether the user gave feedback.
@@ -151,8 +184,8 @@ class Feedback:
       costs: `[M]` cost of each model, J; only for an explored request.
     """
 
-    arrived: jax.Array
-    satisfied: jax.Array
-    cost: jax.Array
-    labels: jax.Array
-    costs: jax.Array
+    arrived: Array
+    satisfied: Array
+    cost: Array
+    labels: Array
+    costs: Array

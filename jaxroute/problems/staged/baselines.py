@@ -1,11 +1,11 @@
-"""Policies to compare StageRoute with: the paper's Greedy, and others that are not in the paper.
+"""Baselines of StageRoute: the paper's Greedy, and others that are not in the paper.
 
 Each is StageRoute with another selection of the models to deploy; `Uniform` also routes differently.
 """
 
-import jax
 import jax.numpy as jnp
 from flax import struct
+from jax import Array
 
 from jaxroute.core import draws, numerics
 from jaxroute.problems.staged.parts.deployment import Deployment
@@ -16,17 +16,15 @@ from jaxroute.problems.staged.types import Observation, SlotState
 
 @struct.dataclass
 class Greedy(StageRoute):
-    """Deploys the `M` available models of largest ratio of reward bound to cost bound.
+    """Deploys the `M` available models of largest ratio `U / L` of reward bound to cost bound.
 
     Source: StageRoute, section 6, "Greedy": an upper confidence bound on a utility, with the same bounds.
 
-    Differs from the paper: the paper does not describe Greedy's routing inside a stage. The default is StageRoute's linear program, since "the
-    cost constraint is enforced" for all policies.
+    Differs from the paper: it does not describe Greedy's routing inside a stage. The default is StageRoute's linear program, since "the cost
+    constraint is enforced" for all policies.
     """
 
-    def choose(
-        self, key: jax.Array, state: SlotState, value: jax.Array, cost: jax.Array, obs: Observation, t: jax.Array
-    ) -> Deployment:
+    def choose(self, key: Array, state: SlotState, value: Array, cost: Array, obs: Observation, t: Array) -> Deployment:
         del t
         value, priority = self.tie.apply(key, value)
         order = numerics.rank(obs.available, value / cost, -cost, -priority)
@@ -37,9 +35,7 @@ class Greedy(StageRoute):
 class CheapestModels(StageRoute):
     """Deploys the `M` models of lowest cost bound and routes as StageRoute. Not in the paper."""
 
-    def choose(
-        self, key: jax.Array, state: SlotState, value: jax.Array, cost: jax.Array, obs: Observation, t: jax.Array
-    ) -> Deployment:
+    def choose(self, key: Array, state: SlotState, value: Array, cost: Array, obs: Observation, t: Array) -> Deployment:
         del t
         value, priority = self.tie.apply(key, value)
         return Deployment(obs.available & (numerics.rank(obs.available, -cost, value, -priority) < state.spec.max_deployed))
@@ -49,9 +45,7 @@ class CheapestModels(StageRoute):
 class RandomDeploy(StageRoute):
     """Deploys `M` random models in each stage and routes as StageRoute. Not in the paper."""
 
-    def choose(
-        self, key: jax.Array, state: SlotState, value: jax.Array, cost: jax.Array, obs: Observation, t: jax.Array
-    ) -> Deployment:
+    def choose(self, key: Array, state: SlotState, value: Array, cost: Array, obs: Observation, t: Array) -> Deployment:
         del value, cost, t
         score = draws.uniform(key, obs.available.shape)
         return Deployment(obs.available & (numerics.rank(obs.available, score) < state.spec.max_deployed))
@@ -68,9 +62,7 @@ class Uniform(RandomDeploy):
 class FirstDeployment(StageRoute):
     """Retains StageRoute's first deployment for the whole run. Not in the paper."""
 
-    def choose(
-        self, key: jax.Array, state: SlotState, value: jax.Array, cost: jax.Array, obs: Observation, t: jax.Array
-    ) -> Deployment:
+    def choose(self, key: Array, state: SlotState, value: Array, cost: Array, obs: Observation, t: Array) -> Deployment:
         first = super().choose(key, state, value, cost, obs, t)
         deployed = jnp.where(t == 0, first.deployed, jnp.any(state.in_slots(), axis=0))
         return Deployment(deployed, converged=jnp.where(t == 0, first.converged, ~state.unfinished))

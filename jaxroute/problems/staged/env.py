@@ -1,11 +1,12 @@
 """The staged market: models arrive over time, a few are deployed per stage, and each query goes to one of them."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, numerics
+from jaxroute.core.protocols import Transition
 from jaxroute.core.types import Leaf, priced
 from jaxroute.problems.staged.optimum import pool_value
 from jaxroute.problems.staged.sources import Outcomes
@@ -14,30 +15,22 @@ from jaxroute.problems.staged.types import METRICS, Action, Feedback, MarketStat
 
 @struct.dataclass
 class MarketEnv:
-    """Market of `N` models with staged deployment, built by `market` or the other functions of `instances`.
+    """Market of `N` models with staged deployment; build it with `market` or another function of `instances`.
 
-    Rewards and costs of all models are drawn in every round; the chosen model's are revealed. Regret is measured against
-    `V(budget, pool)`, the best expected reward per query within budget, capacities and slots for the available models.
+    In every round rewards and costs of all models are drawn, and those of the chosen model are revealed. Regret is relative to `V(budget, pool)`, the
+    best expected reward per query that the available models allow within budget, capacities and slots.
 
     Source: StageRoute (arXiv 2506.17254), section 3.
 
     Attributes:
-      outcomes: source of rewards and costs.
-      capacity: `[N]` largest share of the traffic.
+      outcomes, budget, max_deployed, stage_length, stop_at_budget, names, currency: as for `market`.
+      capacity, deploy_fee: as for `market`, `[N]`.
       arrival: `[N]` int32, first round of each model, 1-based.
-      budget: `[]` cost per query.
-      deploy_fee: `[N]` cost of the entry of a model into the deployment.
-      horizon: `[]` int32, number of queries for which the total budget is meant.
-      cost_floor: `[]` least cost of a query, known to policies in advance.
-      cost_ceiling: `[]` largest cost of a query, known to policies in advance.
+      horizon: `[]` int32, number of queries that the total budget must cover.
+      cost_floor, cost_ceiling: `[]` bounds of the cost of a query, known to policies in advance.
       optimum_start: `[N + 1]` int32 rounds (0-based) at which the best expected reward changes.
       optimum_value: `[N + 1]` best expected reward per query from each of these rounds on.
-      max_deployed: number of slots `M` (static).
-      stage_length: rounds `I` of a stage (static).
-      support: bound on the number of models in an optimal routing (static).
-      stop_at_budget: whether nothing is served once the total budget is spent (static).
-      names: names of the models (static).
-      currency: unit of costs (static).
+      support: largest number of models that an optimal routing can need (static).
     """
 
     outcomes: Outcomes
@@ -98,7 +91,7 @@ class MarketEnv:
                 "for several settings) instead of replacing a field"
             )
 
-    def init(self, key: jax.Array) -> MarketState:
+    def init(self, key: Array) -> MarketState:
         zero = jnp.zeros((), jnp.float32)
         return MarketState(
             overspend=zero,
@@ -109,7 +102,7 @@ class MarketEnv:
             source=self.outcomes.init(key),
         )
 
-    def observe(self, key: jax.Array, state: MarketState, t: jax.Array) -> Observation:
+    def observe(self, key: Array, state: MarketState, t: Array) -> Observation:
         del key
         return Observation(
             available=jnp.asarray(self.arrival) <= t + 1,
@@ -121,9 +114,7 @@ class MarketEnv:
             cost_ceiling=self.cost_ceiling,
         )
 
-    def step(
-        self, key: jax.Array, state: MarketState, action: Action, t: jax.Array
-    ) -> tuple[MarketState, Feedback, dict[str, jax.Array]]:
+    def step(self, key: Array, state: MarketState, action: Action, t: Array) -> Transition[MarketState, Feedback]:
         size = self.capacity.shape[-1]
         chosen = numerics.one_hot(action.model, size)
         rewards, costs = self.outcomes.draw(key, state.source, t)
@@ -164,19 +155,13 @@ class MarketEnv:
             "illegal": illegal.astype(jnp.float32),
         }
         state = numerics.accumulate(state, overspend=cost + fee - self.budget)
-        state = state.replace(
-            worst_overspend=jnp.maximum(state.worst_overspend, state.overspend),
-            alive=alive,
-            deployed=action.deployed,
-        )
+        worst = jnp.maximum(state.worst_overspend, state.overspend)
+        state = state.replace(worst_overspend=worst, alive=alive, deployed=action.deployed)
         return state, Feedback(reward=reward, cost=cost), flows
 
-    def gauges(self, state: MarketState) -> dict[str, jax.Array]:
-        return {
-            "overspend": state.overspend,
-            "worst_overspend": state.worst_overspend,
-            "deployed": state.deployed.astype(jnp.float32),
-        }
+    def gauges(self, state: MarketState) -> dict[str, Array]:
+        deployed = state.deployed.astype(jnp.float32)
+        return {"overspend": state.overspend, "worst_overspend": state.worst_overspend, "deployed": deployed}
 
 
 def optimum_total(env: MarketEnv, horizon: int) -> float:

@@ -1,12 +1,12 @@
-"""Markets of the paper's experiments and theory, and markets of recorded queries."""
+"""Markets of the paper's experiments and theory, and markets that replay recorded queries."""
 
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from jaxroute.core import checks, draws
 from jaxroute.core.types import Leaf
@@ -38,7 +38,7 @@ def market(
     currency: str = "cost",
     require_feasible: bool = True,
 ) -> MarketEnv:
-    """Builds a market with its optimum, the expected reward of the best feasible routing.
+    """Builds a market and computes its optimum, the expected reward of the best feasible routing.
 
     Args:
       outcomes: `ParametricOutcomes` or `TableOutcomes` of `N` models.
@@ -47,19 +47,16 @@ def market(
       budget: mean cost per query.
       max_deployed: number of slots `M`: models deployed at once.
       stage_length: queries `I` between two maintenance windows.
-      horizon: number of queries for which the total budget is meant.
-      known_costs: bounds `c_1` and `c_2` of the cost of a query, known to policies. By default the least positive and the largest cost of a
-        table; with distributions, half the least positive mean and twice the largest.
-      deploy_fee: cost of the entry of a model into the deployment; one number or `[N]`.
-      optimum: "stage" makes a model available from the maintenance window at which it can first be deployed (the paper's definition),
+      horizon: number of queries that the total budget must cover.
+      known_costs: bounds `c_1` and `c_2` of the cost of a query, known to policies. By default the least positive and the largest cost of a table;
+        with distributions, half the least positive mean and twice the largest.
+      deploy_fee: fee that is paid when a model enters the deployment; one number or `[N]`.
+      optimum: "stage" lets the optimum use a model from the maintenance window at which it can first be deployed (the paper's definition),
         "continuous" from its arrival.
       stop_at_budget: whether nothing is served once `budget * horizon` is spent.
       names: names of the models.
       currency: unit of costs.
-      require_feasible: whether to refuse a market in which no deployment can carry all queries within the budget.
-
-    Raises:
-      ValueError: an argument is out of range, or no routing is feasible in some stage.
+      require_feasible: whether to refuse a market in which no deployment can serve all queries within the budget.
     """
     if not (hasattr(outcomes, "draw") and hasattr(outcomes, "reward_mean")):
         raise ValueError(f"outcomes must be ParametricOutcomes or TableOutcomes, got {checks.show(outcomes)}")
@@ -69,10 +66,8 @@ def market(
         raise ValueError(f"outcomes must hold the means of N models in one dimension, got shape {size}")
     max_deployed = checks.count("max_deployed", max_deployed)
     if max_deployed > size[0]:
-        warnings.warn(
-            f"max_deployed is {max_deployed}, but there are {size[0]} models: all of them may be deployed at once",
-            stacklevel=3,
-        )
+        text = f"max_deployed is {max_deployed}, but there are {size[0]} models: all of them may be deployed at once"
+        warnings.warn(text, stacklevel=3)
     stage_length = checks.count("stage_length", stage_length)
     horizon = checks.count("horizon", horizon)
     capacity = np.broadcast_to(checks.share("capacity", capacity, size if np.ndim(capacity) else ()), size)
@@ -89,8 +84,8 @@ def market(
     mean, cost = (np.asarray(x, np.float64) for x in (outcomes.reward_mean, outcomes.cost_mean))
     if require_feasible:
         _require_feasible(cost, capacity, arrival, budget, max_deployed)
-    floor, ceiling = _known_costs(outcomes) if known_costs is None else known_costs
-    floor, ceiling = checks.positive("known_costs[0]", floor, ()), checks.positive("known_costs[1]", ceiling, ())
+    bounds = _known_costs(outcomes) if known_costs is None else known_costs
+    floor, ceiling = (checks.positive(f"known_costs[{i}]", bound, ()) for i, bound in enumerate(bounds))
     if floor > ceiling:
         raise ValueError(f"known_costs must be the least and the largest cost, got {floor:g} and {ceiling:g}")
     start, value = optimum_steps(mean, cost, capacity, arrival, budget, max_deployed, stage_length, optimum == "continuous")
@@ -120,10 +115,9 @@ def _scaled(currency: str, scale: float) -> str:
 
 
 def _known_costs(outcomes: Outcomes) -> tuple[float, float]:
-    """Returns bounds of a query's cost: the extremes of a table, or twice as wide around the means of distributions."""
-    table = isinstance(outcomes, TableOutcomes)
-    costs = np.asarray(outcomes.costs if table else outcomes.cost_mean, np.float64)
-    margin = 1.0 if table else 2.0
+    """Returns the default of `market`'s `known_costs`."""
+    costs, margin = (outcomes.costs, 1.0) if isinstance(outcomes, TableOutcomes) else (outcomes.cost_mean, 2.0)
+    costs = np.asarray(costs, np.float64)
     positive = costs[costs > 0]
     if not positive.size:
         return 1.0, 1.0  # Everything is free.
@@ -131,23 +125,20 @@ def _known_costs(outcomes: Outcomes) -> tuple[float, float]:
 
 
 def _require_feasible(cost: np.ndarray, capacity: np.ndarray, arrival: np.ndarray, budget: float, max_deployed: int) -> None:
-    """Raises `ValueError` if the first pool cannot carry the traffic within budget; later pools only grow."""
+    """Raises `ValueError` if the models of the first stage cannot serve all queries within the budget; later stages have more models."""
     pool = np.flatnonzero(arrival <= 1)
     if not len(pool):
         raise ValueError(f"arrival must have a model in round 1, got {checks.show(np.asarray(arrival).tolist())}")
     total = np.sort(capacity[pool])[::-1][:max_deployed].sum()
     if total < 1.0 - 1e-9:
-        raise ValueError(
-            f"capacity must let some {max_deployed} models of the first stage carry all queries (sum at least 1), "
-            f"got at most {total:g}"
-        )
+        carriers = f"some {max_deployed} models of the first stage carry all queries (sum at least 1)"
+        raise ValueError(f"capacity must let {carriers}, got at most {total:g}")
     # The cheapest routing is the best one for the reward `top - cost`, at a budget that never binds.
     top = cost[pool].max()
     value = pool_value(top - cost, cost, capacity, top, pool, max_deployed)
     if top - value > budget * (1 + 1e-9):
-        raise ValueError(
-            f"budget must be at least {top - value:g}, the cheapest way to serve all queries of the first stage, got {budget:g}"
-        )
+        least = f"{top - value:g}, the cheapest way to serve all queries of the first stage"
+        raise ValueError(f"budget must be at least {least}, got {budget:g}")
 
 
 def arena_market(
@@ -168,29 +159,26 @@ def arena_market(
 ) -> MarketEnv:
     """Builds the paper's synthetic market: 15 models with Chatbot-Arena scores and list prices (USD per million output tokens).
 
-    Six models are available from the start, one more arrives every `arrival_interval` queries. Yi-Lightning, the cheapest of the first
-    six, may take all traffic, every other model the share `capacity`.
+    Six models are available from the start, and one more arrives every `arrival_interval` queries. Yi-Lightning, the cheapest of the first six, may
+    take all traffic, every other model the share `capacity`.
 
-    Source: StageRoute (arXiv 2506.17254), section 6.1, Table 1. Not given there and ours: the noise levels, the normalisation of
-    the scores (`"min-max"`, or `"max"` to divide by the largest).
+    Source: StageRoute (arXiv 2506.17254), section 6.1, Table 1. The paper gives neither the noise levels nor the normalisation; both are ours.
 
     Args:
-      max_deployed, stage_length, horizon, budget: as for `market`.
+      max_deployed, stage_length, horizon, budget, options: as for `market`.
       capacity: largest share of the traffic of a model; one number for all except Yi-Lightning, or `[N]`.
       reward_noise: standard deviation of a reward.
       cost_noise: standard deviation of a cost relative to its mean.
       arrival_interval: queries between two arrivals.
       arrival_lag: rounds by which a new model misses the maintenance window of its arrival.
-      normalisation: normalisation of the scores.
-      reward_distribution: distribution of a reward.
-      cost_distribution: distribution of a cost.
-      options: further arguments of `market` (`deploy_fee`, `optimum`, `stop_at_budget`).
+      normalisation: "min-max" maps the scores to [0, 1], "max" divides them by the largest.
+      reward_distribution, cost_distribution: distributions of a reward and of a cost.
     """
     table = STAGEROUTE_TABLE_1
     checks.one_of("normalisation", normalisation, NORMALISATIONS)
     interval = checks.count("arrival_interval", arrival_interval)
     lag = checks.count("arrival_lag", arrival_lag, minimum=0)
-    number = np.maximum(np.arange(len(table.names)) - 5, 0)  # Number of the arrival; 0 from the start.
+    number = np.maximum(np.arange(len(table.names)) - 5, 0)  # Models that have arrived before; 0 from the start.
     shares = _shares(capacity, table.names, "Yi-Lightning")
     outcomes = ParametricOutcomes(
         reward_mean=NORMALISATIONS[normalisation](table.scores),
@@ -207,7 +195,7 @@ def arena_market(
 
 
 def _shares(capacity: Leaf, names: Sequence[str], cheapest: str) -> np.ndarray:
-    """Returns capacities `[N]`: those given, or one number for all models except the cheapest of the first, which may take all traffic."""
+    """Returns capacities `[N]`; if one number is given, the model `cheapest` may take all traffic nevertheless."""
     if np.ndim(capacity):
         return checks.share("capacity", capacity, (len(names),))
     return np.where(np.asarray(names) == cheapest, 1.0, checks.share("capacity", capacity, ()))
@@ -225,18 +213,17 @@ def routerbench_market(
 ) -> MarketEnv:
     """Builds a substitute for the paper's RouterBench experiment, with the published means of Table 2.
 
-    Scores are Bernoulli, costs log-normal with coefficient of variation 1, independent. Queries are independent and only one model
-    is observed per query, so the correlation between models cannot change the distribution of a run. Five models are available from the
-    start, one more arrives after each 5,000 queries; WizardLM-13B may take all traffic.
+    Scores are Bernoulli and costs log-normal with coefficient of variation 1, independently. The correlation between models does not matter, because
+    queries are independent and only one model is observed per query. Five models are available from the start, and one more arrives after each 5,000
+    queries; WizardLM-13B may take all traffic.
 
-    Source: StageRoute, section 6.2, Table 2. Not given there and ours: `max_deployed`, `stage_length`, the capacities, and the known bounds
-    1e-5 and .05 of costs.
+    Source: StageRoute, section 6.2, Table 2. The paper does not give `max_deployed`, `stage_length`, the capacities and the known bounds 1e-5 and .05
+    of costs; these are ours.
 
     Args:
-      max_deployed, stage_length, horizon, budget: as for `market`.
+      max_deployed, stage_length, horizon, budget, options: as for `market`.
       capacity: largest share of the traffic of a model; one number for all except WizardLM-13B, or `[N]`.
-      cost_scale: factor of costs, their known bounds and the budget. The confidence radius is not scale-free, so it changes the policies.
-      options: further arguments of `market`.
+      cost_scale: factor of costs, their known bounds and the budget. It changes the policies, because the confidence radius is not scale-free.
     """
     table = STAGEROUTE_TABLE_2
     scale = float(checks.positive("cost_scale", cost_scale, ()))
@@ -268,14 +255,13 @@ def table_market(
     one_pass: bool = False,
     **options: Any,
 ) -> MarketEnv:
-    """Builds a market that simulates the queries of a table of scores and costs.
+    """Builds a market that replays the queries of a table of scores and costs.
 
     Args:
       table: scores and costs of every model on every query.
-      max_deployed, stage_length, horizon, budget, capacity, arrival: as for `market`.
-      one_pass: whether each query is used once, in a random order, before any is repeated; otherwise rows are drawn with replacement.
+      max_deployed, stage_length, horizon, budget, capacity, arrival, options: as for `market`.
+      one_pass: whether each query is used once, in a random order, before any is repeated; otherwise queries are drawn with replacement.
       cost_scale: factor of costs and budget.
-      options: further arguments of `market`.
     """
     if not isinstance(table, RoutingTable):
         raise ValueError(f"table must be a RoutingTable (see jaxroute.data), got {checks.show(table)}")
@@ -297,9 +283,10 @@ def table_market(
 def discovery_market(
     *, horizon: int, stages: int, max_deployed: int = 3, num_models: int = 30, noise: float = 0.1
 ) -> MarketEnv:
-    """Builds a market of many models from the start and few slots, which makes the discovery term of the regret visible.
+    """Builds a market with many models and few slots, in which the search for the best model causes most of the regret.
 
-    Costs are 1 and no constraint binds; means are `0.3 + 0.3 ((7 m) mod N) / N`, and 0.9 for model 20. Ours, for Theorem 1 of StageRoute.
+    All models are available from the start. Costs are 1 and no constraint binds; means are `0.3 + 0.3 ((7 m) mod N) / N`, and 0.9 for model 20. The
+    market is ours, for Theorem 1 of StageRoute.
 
     Args:
       horizon: number of queries `T`.
@@ -317,22 +304,20 @@ def discovery_market(
     return market(outcomes, max_deployed=max_deployed, stage_length=length, horizon=horizon, **_UNCONSTRAINED)
 
 
-def lower_bound_market(*, horizon: int, max_deployed: int = 2, constant: float = 1.0) -> Callable[[jax.Array], MarketEnv]:
-    """Returns a sampler of the paper's hard instances: `M` new models arrive per batch, and a random one is better by `eps`.
+def lower_bound_market(*, horizon: int, max_deployed: int = 2, constant: float = 1.0) -> Callable[[Array], MarketEnv]:
+    """Returns a sampler `key -> MarketEnv` of the paper's hard instances: `M` models arrive per stage, and a random one is better by `eps`.
 
-    With `eps = (c M / (8 T))^(1/3)` there are `1 / (4 eps)` batches, rounded; a batch is a stage, the strong model of batch `j` has
-    mean `1/2 + j eps` and the others `1/2 + (j - 1) eps`. Rewards are Bernoulli, costs 1 and the budget never binds.
+    With `eps = (c M / (8 T))^(1/3)` there are `1 / (4 eps)` stages, rounded. The strong model of stage `j` has mean `1/2 + j eps`, the others have
+    `1/2 + (j - 1) eps`. Rewards are Bernoulli, costs are 1, and the budget never binds.
 
-    Source: StageRoute, Theorem 2 and appendix C. There the number of batches is not rounded; here `eps` is adapted to the rounded
-    number so that the means still end at 3/4.
+    Source: StageRoute, Theorem 2 and appendix C.
+
+    Differs from the paper: it does not round the number of stages; here `eps` fits the rounded number, so that the means still end at 3/4.
 
     Args:
       horizon: number of queries `T`.
       max_deployed: number of slots `M`, at least 2.
       constant: universal constant `c` of the theorem, unspecified there.
-
-    Returns:
-      Sampler `key -> MarketEnv` of markets with `M` models per batch.
     """
     horizon = checks.count("horizon", horizon)
     slots = checks.count("max_deployed", max_deployed, 2)
@@ -355,8 +340,8 @@ def lower_bound_market(*, horizon: int, max_deployed: int = 2, constant: float =
         **_UNCONSTRAINED,
     )
 
-    def sample(key: jax.Array) -> MarketEnv:
-        """Draws one instance: the strong model of every batch is uniform over its `M` models."""
+    def sample(key: Array) -> MarketEnv:
+        """Draws one instance: in each batch, each of the `M` models is equally likely to be the strong one."""
         strong = draws.randint(key, slots, (batches,))
         is_strong = jnp.arange(slots)[None, :] == strong[:, None]
         mean = jnp.asarray(weak, jnp.float32) + eps * is_strong.reshape(-1).astype(jnp.float32)

@@ -1,4 +1,4 @@
-"""Expected reward of the best feasible routing, exactly and in float64 on the host; regret is measured against it."""
+"""Exact expected reward of the best feasible routing, relative to which regret is measured; in float64 on the host."""
 
 import functools
 import itertools
@@ -18,8 +18,8 @@ _SCALE = 1e4
 def max_support(capacity: ArrayLike) -> int:
     """Returns the largest number of models that an optimal routing can need: `ceil(1 / smallest capacity) + 1`.
 
-    A vertex of the routing polytope has at most two coordinates strictly between their bounds, and no more at their capacity
-    than fit into 1.
+    A vertex of the routing polytope has at most two coordinates strictly between their bounds, and the coordinates at their capacity sum to at most
+    1.
     """
     return math.ceil(1.0 / float(np.min(capacity)) - 1e-6) + 1
 
@@ -27,10 +27,10 @@ def max_support(capacity: ArrayLike) -> int:
 def routing_values(
     reward: ArrayLike, cost: ArrayLike, capacity: ArrayLike, budget: float, sets: ArrayLike | Sequence[Sequence[int]]
 ) -> np.ndarray:
-    """Returns `V(budget, S)` for several sets of models: the best expected reward per query, 0 for an infeasible set.
+    """Returns `V(budget, S)` for several sets `S` of models, `[S]` float64: the best expected reward per query, 0 for an infeasible set.
 
-    By duality the value is the least of `lam * budget + max over p of (reward - lam * cost) . p` over `lam = 0` and the
-    multipliers at which two models change order.
+    By duality the value is the least of `lam * budget + max over p of (reward - lam * cost) . p` over `lam = 0` and the multipliers `lam` at which
+    two models change order.
 
     Source: StageRoute, eq. (1), for a fixed set.
 
@@ -40,9 +40,6 @@ def routing_values(
       capacity: `[N]` largest shares of the traffic.
       budget: cost per query.
       sets: `[S, n]` indices of the models of each set.
-
-    Returns:
-      `[S]` float64.
     """
     u, c, a = (np.asarray(x, np.float64)[np.asarray(sets)] for x in (reward, cost, capacity))
     du, dc = u[:, :, None] - u[:, None, :], c[:, :, None] - c[:, None, :]
@@ -64,17 +61,14 @@ def routing_values(
 def pool_value(
     reward: ArrayLike, cost: ArrayLike, capacity: ArrayLike, budget: float, pool: Iterable[int], max_deployed: int
 ) -> float:
-    """Returns `V(budget, pool)`: the best reward per query of at most `max_deployed` models of `pool` (indices); 0 if infeasible.
+    """Returns `V(budget, pool)`, the best reward per query of at most `max_deployed` models of `pool`; 0 if none is feasible.
 
     Source: StageRoute, eq. (1).
 
     Args:
-      reward: `[N]` true mean rewards.
-      cost: `[N]` true mean costs.
-      capacity: `[N]` largest shares of the traffic.
-      budget: cost per query.
+      reward, cost, capacity, budget: as for `routing_values`.
       pool: indices of the models to choose from.
-      max_deployed: `M`.
+      max_deployed: number of slots `M`.
     """
     pool = tuple(int(m) for m in pool)
     if not pool:
@@ -92,7 +86,7 @@ def pool_value(
 
 
 def _best_set(reward: np.ndarray, cost: np.ndarray, capacity: np.ndarray, budget: float, size: int) -> list[int] | None:
-    """Finds the best set of `size` models by HiGHS, with an amount and a binary variable per model; None if no set is feasible."""
+    """Returns the best set of `size` models by a mixed-integer program in HiGHS; None if no set is feasible."""
     from scipy import optimize
 
     count = len(reward)
@@ -131,14 +125,10 @@ def optimum_steps(
     A model is available from the first stage start at or after its arrival, or with `continuous` from its arrival.
 
     Args:
-      reward: `[N]` true mean rewards.
-      cost: `[N]` true mean costs.
-      capacity: `[N]` largest shares of the traffic.
+      reward, cost, capacity, budget, max_deployed: as for `pool_value`.
       arrival: `[N]` first round of each model, 1-based.
-      budget: cost per query.
-      max_deployed: `M`.
-      stage_length: `I`.
-      continuous: whether models are available between stage starts too.
+      stage_length: number of rounds `I` of a stage.
+      continuous: whether a model is available from its arrival.
 
     Returns:
       `(starts, values)`: `[N + 1]` int32 rounds (0-based) at which the value changes, padded with the largest int32, and

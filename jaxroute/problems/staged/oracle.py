@@ -1,9 +1,10 @@
-"""Optimal policy: StageRoute's code with the true means instead of the bounds."""
+"""Optimal policy: StageRoute with the true means instead of the bounds."""
 
-import jax
 import jax.numpy as jnp
 from flax import struct
+from jax import Array
 
+from jaxroute.core.protocols import Info
 from jaxroute.core.types import Leaf, UnplannedState, planned_state
 from jaxroute.problems.staged.env import MarketEnv
 from jaxroute.problems.staged.parts.routing import Routing
@@ -13,9 +14,9 @@ from jaxroute.problems.staged.types import POLICY_METRICS, Action, Feedback, Obs
 
 @struct.dataclass
 class _StageRouteWithoutRadius(StageRoute):
-    """StageRoute whose bounds are the sums in the statistics, for statistics of one pull per model with the true means."""
+    """StageRoute without confidence radii: its bounds are the sums in the statistics, which are the true means of one pull per model."""
 
-    def bounds(self, statistics: Statistics, known_costs: tuple[Leaf, Leaf]) -> tuple[jax.Array, jax.Array]:
+    def bounds(self, statistics: Statistics, known_costs: tuple[Leaf, Leaf]) -> tuple[Array, Array]:
         del known_costs
         return statistics.reward_sum, statistics.cost_sum
 
@@ -26,7 +27,7 @@ class OracleState:
 
     Attributes:
       slots: state of StageRoute.
-      routing: `[M]` solution of the linear program, the same for all queries of a stage: neither true means nor budget change in it.
+      routing: `[M]` solution of the linear program; it holds for a whole stage, in which neither true means nor budget change.
     """
 
     slots: SlotState
@@ -35,11 +36,9 @@ class OracleState:
 
 @struct.dataclass
 class Oracle:
-    """Deploys and routes optimally for the true means; its expected regret is zero.
+    """Policy that deploys and routes optimally for the true means. Source: StageRoute, section 6, "Oracle".
 
-    It runs the same code as StageRoute with the true means instead of the bounds, so its regret tests the whole path.
-
-    Source: StageRoute, section 6, "Oracle".
+    It runs StageRoute's code, so its expected regret of zero tests deployment and routing.
 
     Attributes:
       reward_mean: `[N]` true mean rewards.
@@ -53,12 +52,12 @@ class Oracle:
 
     @classmethod
     def of(cls, env: MarketEnv) -> "Oracle":
-        """Returns the oracle of an environment."""
+        """Returns the oracle of a market."""
         return cls(reward_mean=env.outcomes.reward_mean, cost_mean=env.outcomes.cost_mean)
 
     metrics = POLICY_METRICS
 
-    def init(self, key: jax.Array, spec: StagedSpec) -> UnplannedState[OracleState]:
+    def init(self, key: Array, spec: StagedSpec) -> UnplannedState[OracleState]:
         state = self.policy.init(key, spec).state
         means = Statistics.of(
             pulls=jnp.ones_like(state.book.pulls),
@@ -68,18 +67,16 @@ class Oracle:
         nowhere = Routing(jnp.zeros_like(state.slot_capacity), jnp.zeros(()), jnp.zeros((), bool))
         return UnplannedState(OracleState(state.replace(book=means), nowhere))
 
-    def plan(
-        self, key: jax.Array, state: OracleState | UnplannedState[OracleState], obs: Observation, t: jax.Array
-    ) -> OracleState:
+    def plan(self, key: Array, state: OracleState | UnplannedState[OracleState], obs: Observation, t: Array) -> OracleState:
         slots = self.policy.plan(key, planned_state(state).slots, obs, t)
         return OracleState(slots, self.policy.route_next(slots, obs))
 
-    def act(self, key: jax.Array, state: OracleState, obs: Observation, t: jax.Array) -> tuple[Action, dict[str, jax.Array]]:
+    def act(self, key: Array, state: OracleState, obs: Observation, t: Array) -> tuple[Action, Info]:
         del t
         return self.policy.serve(key, state.slots, obs, state.routing)
 
     def update(
-        self, key: jax.Array, state: OracleState, obs: Observation, action: Action, feedback: Feedback, t: jax.Array
+        self, key: Array, state: OracleState, obs: Observation, action: Action, feedback: Feedback, t: Array
     ) -> OracleState:
         del key, obs, action, feedback, t
         return state

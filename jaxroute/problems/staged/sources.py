@@ -1,10 +1,10 @@
-"""Rewards and costs of a query: drawn from parametric distributions, or recorded in the rows of a table."""
+"""Sources of the rewards and costs of a query: parametric distributions, or the rows of a table."""
 
 from typing import Any, Protocol
 
-import jax
 import numpy as np
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, draws
 from jaxroute.core.types import Leaf
@@ -13,42 +13,37 @@ from jaxroute.sources.rows import random_order, row_in_order
 
 
 class Outcomes(Protocol):
-    """Rewards and costs of all models, round by round."""
+    """Source of the rewards and costs of all models, round by round.
 
-    @property
-    def reward_mean(self) -> Leaf:
-        """`[N]` expected reward of each model."""
-        ...
+    Attributes:
+      reward_mean: `[N]` expected reward of each model.
+      cost_mean: `[N]` expected cost of each model.
+    """
 
-    @property
-    def cost_mean(self) -> Leaf:
-        """`[N]` expected cost of each model."""
-        ...
+    reward_mean: Leaf
+    cost_mean: Leaf
 
     def check(self) -> None:
-        """Raises `ValueError` on values out of range."""
-        ...
+        """Raises `ValueError` if a value is out of range."""
 
-    def init(self, key: jax.Array) -> Any:
-        """Returns the state of the source before the first round."""
-        ...
+    def init(self, key: Array) -> Any:
+        """Returns the state of the source before the first round; empty by default."""
+        del key
+        return ()
 
-    def draw(self, key: jax.Array, state: Any, t: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Returns rewards `[N]` and costs `[N]` of round `t`."""
+    def draw(self, key: Array, state: Any, t: Array) -> tuple[Array, Array]:
+        """Draws the rewards `[N]` and costs `[N]` of round `t`."""
         ...
 
 
 @struct.dataclass
-class ParametricOutcomes:
-    """Rewards and costs drawn from parametric distributions around fixed means.
+class ParametricOutcomes(Outcomes):
+    """Source that draws rewards and costs from parametric distributions around fixed means.
 
     Attributes:
-      reward_mean: `[N]` expected rewards.
-      cost_mean: `[N]` expected costs.
-      reward_noise: `[]` scale of the distribution of the rewards.
-      cost_noise: `[]` scale of the distribution of the costs.
-      reward_distribution: distribution of the rewards (static).
-      cost_distribution: distribution of the costs (static).
+      reward_mean, cost_mean: as for `Outcomes`.
+      reward_noise, cost_noise: `[]` scales of the distributions.
+      reward_distribution, cost_distribution: distributions of rewards and costs (static).
     """
 
     reward_mean: Leaf
@@ -65,11 +60,7 @@ class ParametricOutcomes:
         checks.non_negative("reward_noise", self.reward_noise, ())
         checks.non_negative("cost_noise", self.cost_noise, ())
 
-    def init(self, key: jax.Array) -> tuple[()]:
-        del key
-        return ()
-
-    def draw(self, key: jax.Array, state: tuple[()], t: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def draw(self, key: Array, state: tuple[()], t: Array) -> tuple[Array, Array]:
         del state, t
         split = self.reward_distribution.num_normals
         normal = draws.normal(key, (split + self.cost_distribution.num_normals,))
@@ -78,8 +69,8 @@ class ParametricOutcomes:
 
 
 @struct.dataclass
-class TableOutcomes:
-    """Rewards and costs of a table's queries, one row per round.
+class TableOutcomes(Outcomes):
+    """Source that replays rewards and costs of recorded queries, one row of a table per round.
 
     Attributes:
       scores: `[Q, N]` reward of every model on every query.
@@ -99,9 +90,9 @@ class TableOutcomes:
         checks.probability("scores", self.scores)
         checks.non_negative("costs", self.costs, np.shape(self.scores))
 
-    def init(self, key: jax.Array) -> jax.Array | tuple[()]:
+    def init(self, key: Array) -> Array | tuple[()]:
         return random_order(key, self.scores.shape[0]) if self.one_pass else ()
 
-    def draw(self, key: jax.Array, state: Any, t: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def draw(self, key: Array, state: Any, t: Array) -> tuple[Array, Array]:
         row = row_in_order(state, t) if self.one_pass else draws.randint(key, self.scores.shape[0])
         return self.scores[row], self.costs[row]

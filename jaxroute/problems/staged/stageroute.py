@@ -1,12 +1,12 @@
-"""StageRoute: staged deployment and routing under a budget and capacities."""
+"""StageRoute: deploys models in stages and routes queries under a budget and capacities."""
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jax import lax
+from jax import Array, lax
 
 from jaxroute.core import checks, draws, numerics
+from jaxroute.core.protocols import Info
 from jaxroute.core.types import Leaf, UnplannedState, planned_state
 from jaxroute.estimators.confidence import bernstein_radius
 from jaxroute.problems.staged.parts.budgets import BudgetRule, FixedBudget
@@ -22,31 +22,31 @@ from jaxroute.problems.staged.types import POLICY_METRICS, Action, Feedback, Obs
 
 @struct.dataclass
 class StageRoute:
-    """At each stage deploys the best `M` models for optimistic rewards and costs; routes each query by the same linear program.
+    """Policy that deploys `M` models per stage and routes each query, both by a linear program with optimistic rewards and costs.
 
-    Deployment maximises `U . d` over `L . d <= budget`, `sum d = 1`, `0 <= d <= capacity` with exactly `M` models used
-    (DeployOPT). Routing solves the same program over the deployed models for every query (RouteOPT), and samples a model.
-    `U` is the upper bound of the mean reward, `L` the lower bound of the mean cost.
+    Deployment maximises `U . d` over `L . d <= budget`, `sum d = 1`, `0 <= d <= capacity` with exactly `M` models used (DeployOPT). Routing solves
+    the same program over the deployed models for every query (RouteOPT), and samples a model. `U` is the upper bound of the mean reward, `L` the
+    lower bound of the mean cost.
 
-    Source: StageRoute (arXiv 2506.17254), Algorithm 1, eqs. (3) to (7). `init` is line 1, `plan` lines 4 to 6, `act` lines 9 and 10,
-    `update` lines 11 and 12; the engine has the loops of lines 3 and 8.
+    Source: StageRoute (arXiv 2506.17254), Algorithm 1, eqs. (3) to (7). `init` is line 1, `plan` lines 4 to 6, `act` lines 9 and 10, `update` lines
+    11 and 12; the engine has the loops of lines 3 and 8.
 
-    Differs from the paper: nothing where the paper is explicit. It leaves open the start values (see `EmpiricalMean`), the models in slots that
-    the optimal routing does not use (see `ReducedValue`), ties (lower cost, then at random: see `RandomOrderTie`), and the routing when the
-    bounds of the deployed models admit none within the budget (the cheapest routing).
+    Differs from the paper: only where the paper is silent. It leaves open the start values (see `EmpiricalMean`), the models in slots that the
+    optimal routing does not use (see `ReducedValue`), ties (lower cost, then at random: see `RandomOrderTie`), and the routing when no routing meets
+    the budget by the bounds (the cheapest one).
 
     Attributes:
       gamma: `[]` confidence parameter of the radius.
       radius_multiplier: `[]` factor in front of the radius.
-      cost_floor: `[]` least cost per query, known in advance, in the currency of the budget; also the assumed cost of a model that was never
-        used. None for the market's value.
+      cost_floor: `[]` least cost per query, known in advance, in the currency of the budget; also the assumed cost of an unused model. None for the
+        market's value.
       cost_ceiling: `[]` largest cost per query, known in advance; None for the market's value.
-      estimator: means in the bounds, and their start values (static).
-      scope: past data for deployment and routing (static).
-      filler: models for slots that the best routing does not need (static).
-      tie: order of equal models (static).
-      budget_mode: budget of a query (static).
-      routing: routing of a query over the deployed models (static).
+      estimator: estimator of the means in the bounds, with their start values (static).
+      scope: rule that selects the past data for deployment and routing (static).
+      filler: rule that fills slots that the best routing does not need (static).
+      tie: rule that breaks ties (static).
+      budget_mode: rule for the budget of a query (static).
+      routing: rule that routes a query to a deployed model (static).
     """
 
     gamma: Leaf = 0.2
@@ -75,13 +75,8 @@ class StageRoute:
         floor = obs.cost_floor if self.cost_floor is None else self.cost_floor
         return floor, obs.cost_ceiling if self.cost_ceiling is None else self.cost_ceiling
 
-    def bounds(self, statistics: Statistics, known_costs: tuple[Leaf, Leaf]) -> tuple[jax.Array, jax.Array]:
-        """Returns upper bounds `U` of mean rewards and lower bounds `L` of mean costs, each `[...]` as the statistics.
-
-        Args:
-          statistics: pulls and sums.
-          known_costs: `c_1` and `c_2`, between which costs lie.
-        """
+    def bounds(self, statistics: Statistics, known_costs: tuple[Leaf, Leaf]) -> tuple[Array, Array]:
+        """Returns upper bounds `U` of mean rewards and lower bounds `L` of mean costs, each `[...]` as the statistics."""
         floor, ceiling = known_costs
         reward, cost = self.estimator.means(statistics, floor)
         count = jnp.asarray(statistics.pulls, reward.dtype) + 1.0
@@ -91,20 +86,16 @@ class StageRoute:
         lower = jnp.clip(cost - cost_radius, floor, ceiling)  # eq. (5)
         return self.estimator.start(statistics, upper, lower, floor)
 
-    def choose(
-        self, key: jax.Array, state: SlotState, value: jax.Array, cost: jax.Array, obs: Observation, t: jax.Array
-    ) -> Deployment:
+    def choose(self, key: Array, state: SlotState, value: Array, cost: Array, obs: Observation, t: Array) -> Deployment:
         """Returns the models to deploy for bounds `U` (`value`) and `L` (`cost`): DeployOPT, eq. (3)."""
         del t
         return deploy(key, value, cost, obs, state.spec, self.filler, self.tie)
 
-    def init(self, key: jax.Array, spec: StagedSpec) -> UnplannedState[SlotState]:
+    def init(self, key: Array, spec: StagedSpec) -> UnplannedState[SlotState]:
         del key
         return UnplannedState(empty_slots(spec))  # Algorithm 1, line 1: nothing is known, nothing is deployed
 
-    def plan(
-        self, key: jax.Array, state: SlotState | UnplannedState[SlotState], obs: Observation, t: jax.Array
-    ) -> SlotState:
+    def plan(self, key: Array, state: SlotState | UnplannedState[SlotState], obs: Observation, t: Array) -> SlotState:
         state = planned_state(state)
         book = written_back(state, self.scope)
         # Algorithm 1, line 4: models that are new have no pulls, and the start values.
@@ -120,14 +111,12 @@ class StageRoute:
         priority = lax.iota(jnp.int32, value.shape[-1])  # Slots are in the order of ties.
         return self.routing.route(value, cost, state, self.budget_mode.budget(obs), priority)
 
-    def act(self, key: jax.Array, state: SlotState, obs: Observation, t: jax.Array) -> tuple[Action, dict[str, jax.Array]]:
+    def act(self, key: Array, state: SlotState, obs: Observation, t: Array) -> tuple[Action, Info]:
         del t
         return self.serve(key, state, obs, self.route_next(state, obs))
 
-    def serve(
-        self, key: jax.Array, state: SlotState, obs: Observation, routing: Routing
-    ) -> tuple[Action, dict[str, jax.Array]]:
-        """Draws the model for a query from a routing `[M]` over the slots (Algorithm 1, line 10); also returns the recorded values."""
+    def serve(self, key: Array, state: SlotState, obs: Observation, routing: Routing) -> tuple[Action, Info]:
+        """Returns the model for a query, drawn from a routing `[M]` over the slots (Algorithm 1, line 10), and Info."""
         value, cost = self.bounds(state.slots, self.known_costs(obs))
         amount = routing.amount
         slot = numerics.one_hot(numerics.inverse_cdf(amount, draws.uniform(key)), amount.shape[-1])
@@ -147,7 +136,7 @@ class StageRoute:
         return action, info
 
     def update(
-        self, key: jax.Array, state: SlotState, obs: Observation, action: Action, feedback: Feedback, t: jax.Array
+        self, key: Array, state: SlotState, obs: Observation, action: Action, feedback: Feedback, t: Array
     ) -> SlotState:
         del key, obs, t
         slot = (state.slot_model == action.model) & state.slot_filled

@@ -1,4 +1,4 @@
-"""Quantities of the paper's theorems and proofs: the lower bound, the parts of the regret, the violation of the budget."""
+"""Quantities of the paper's theorems and proofs: lower bound of the regret, parts of the regret, violation of the budget."""
 
 import functools
 
@@ -10,12 +10,12 @@ from jaxroute.problems.staged.optimum import pool_value
 
 
 def lower_bound(max_deployed: int, horizon: int, constant: float = 1.0) -> float:
-    """Returns Theorem 2's lower bound of the regret on its hard instances: `c^(1/3) / 16 M^(1/3) T^(2/3)`, in units of reward.
+    """Returns Theorem 2's lower bound of the regret on its hard instances, `c^(1/3) / 16 M^(1/3) T^(2/3)`, in units of reward.
 
     Source: StageRoute, Theorem 2 and appendix C.
 
     Args:
-      max_deployed: `M`.
+      max_deployed: number of slots `M`.
       horizon: number of queries `T`.
       constant: `c`, as for `lower_bound_market`; the paper leaves it open.
     """
@@ -23,21 +23,18 @@ def lower_bound(max_deployed: int, horizon: int, constant: float = 1.0) -> float
 
 
 def decompose(data: xr.Dataset, env: MarketEnv) -> xr.Dataset:
-    """Splits the regret of each run into the regret of the deployments and the regret of the routing.
+    """Splits the regret of each run into regret of the deployments and regret of the routing, as variables of a dataset without time.
 
-    With `V(D)` the best expected reward per query of a deployed set, `deployment_regret` sums `V(pool) - V(D_k)` over the rounds and
-    `routing_regret` sums `V(D_k)` minus the expected reward of the chosen models; they add up to `regret`. `V` is 0 for a set that is
-    infeasible under the true costs, which makes the split meaningless in stages that deploy one: `feasible_deployment_regret` and
-    `feasible_routing_regret` omit those stages, and `infeasible_stages` counts them. No experiment shows the split.
+    Let `V(D)` be the best expected reward per query of a deployed set `D`, 0 if `D` is infeasible under the true costs. `deployment_regret` sums
+    `V(pool) - V(D_k)` over the rounds, and `routing_regret` sums `V(D_k)` minus the expected reward of the chosen models; together they are `regret`.
+    The split means nothing in a stage whose deployment is infeasible: `feasible_deployment_regret` and `feasible_routing_regret` omit such stages,
+    and `infeasible_stages` counts them.
 
     Source: StageRoute, Lemma 4. The version over feasible stages is ours.
 
     Args:
       data: a result with `deployed` and `mean_reward` recorded at the end of every stage.
       env: market of the simulation (one setting).
-
-    Returns:
-      Dataset of the five quantities, without time and model.
 
     Raises:
       ValueError: a variable or the end of a stage is missing.
@@ -86,7 +83,7 @@ def decompose(data: xr.Dataset, env: MarketEnv) -> xr.Dataset:
 
 
 def violation(data: xr.Dataset) -> xr.DataArray:
-    """Returns the spend above the budget per query up to each time, at least 0; needs the metric `overspend`."""
+    """Returns the spend above the budget per query up to each time, at least 0, from the metric `overspend`."""
     if "overspend" not in data:
         raise ValueError("data must have the variable 'overspend': record it, for example record=['regret', 'overspend']")
     above = np.maximum(data["overspend"], 0.0) / data["time"]

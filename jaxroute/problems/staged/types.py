@@ -1,4 +1,4 @@
-"""Values shared by environment and policies of the staged problem, and its metrics.
+"""Types that environment and policies of the staged problem exchange, and its metrics.
 
 Sizes: `N` models that ever arrive, `M` deployment slots, `I` rounds per stage.
 """
@@ -6,10 +6,9 @@ Sizes: `N` models that ever arrive, `M` deployment slots, `I` rounds per stage.
 from dataclasses import dataclass
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 from flax import struct
-from jax import lax
+from jax import Array, lax
 
 from jaxroute.core import numerics
 from jaxroute.core.types import Metric, Spec
@@ -37,32 +36,21 @@ METRICS = (
 )
 # Metrics of a policy that solves the paper's programs.
 POLICY_METRICS = (
-    Metric(
-        "infeasible_share",
-        "share of queries without feasible routing",
-        "",
-        "average",
-        limit=0.5,
-        violation="mostly infeasible",
-    ),
+    Metric("infeasible_share", "share of queries without feasible routing", "", "average", limit=0.5, violation="mostly infeasible"),
     Metric("multiplier", "shadow price of the budget", "reward per cost", "average", default=False),
-    Metric(
-        *("unfinished_share", "share of queries with a deployment whose search stopped early", "", "average"),
-        default=False,
-        limit=0.0,
-        violation="not always the best deployment",
-    ),
-)
+    Metric("unfinished_share", "share of queries with a deployment whose search stopped early", "", "average", default=False, limit=0.0,
+           violation="not always the best deployment"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class StagedSpec(Spec):
-    """Sizes that a policy knows in advance.
+    """Sizes of the market that a policy knows in advance.
 
     Attributes:
       max_deployed: number of slots `M`.
-      max_support: largest number of models in an optimal routing, `ceil(1 / smallest capacity) + 1`; sets are enumerated only if there are
-        fewer slots.
+      max_support: largest number of models that an optimal routing can need (see `optimum.max_support`); sets are enumerated only if there are fewer
+        slots.
     """
 
     max_deployed: int = 1
@@ -71,28 +59,28 @@ class StagedSpec(Spec):
 
 @struct.dataclass
 class MarketState:
-    """State of the market.
+    """State of the market between two queries.
 
     Attributes:
       overspend: `[]` spend so far minus the budget of the queries so far.
       worst_overspend: `[]` largest overspend so far.
-      alive: `[]` bool, whether the total budget is not yet spent.
+      alive: `[]` bool, whether part of the total budget is left.
       deployed: `[N]` bool, deployed models.
       errors: rounding errors of the sums, see `numerics.accumulate`.
-      source: state of the outcomes.
+      source: state of the source of rewards and costs.
     """
 
-    overspend: jax.Array
-    worst_overspend: jax.Array
-    alive: jax.Array
-    deployed: jax.Array
-    errors: dict[str, jax.Array]
+    overspend: Array
+    worst_overspend: Array
+    alive: Array
+    deployed: Array
+    errors: dict[str, Array]
     source: Any
 
 
 @struct.dataclass
 class Observation:
-    """Observation of the router before a decision.
+    """Information that the router has before it decides about a query.
 
     Attributes:
       available: `[N]` bool, models that have arrived.
@@ -104,18 +92,18 @@ class Observation:
       cost_ceiling: `[]` largest cost `c_2` of a query, known in advance.
     """
 
-    available: jax.Array
-    capacity: jax.Array
-    budget: jax.Array
-    overspend: jax.Array
-    rounds_left: jax.Array
-    cost_floor: jax.Array
-    cost_ceiling: jax.Array
+    available: Array
+    capacity: Array
+    budget: Array
+    overspend: Array
+    rounds_left: Array
+    cost_floor: Array
+    cost_ceiling: Array
 
 
 @struct.dataclass
 class Action:
-    """Routing decision.
+    """Decision of the router about a query.
 
     Attributes:
       model: `[]` int32, model that serves the query.
@@ -123,74 +111,74 @@ class Action:
       deployed: `[N]` bool, deployed set; fixed within a stage.
     """
 
-    model: jax.Array
-    probabilities: jax.Array
-    deployed: jax.Array
+    model: Array
+    probabilities: Array
+    deployed: Array
 
 
 @struct.dataclass
 class Feedback:
-    """Observation of the router after a decision.
+    """Information that the router gets after its decision.
 
     Attributes:
       reward: `[]` reward of the chosen model.
       cost: `[]` cost of the chosen model.
     """
 
-    reward: jax.Array
-    cost: jax.Array
+    reward: Array
+    cost: Array
 
 
 @struct.dataclass
 class Statistics:
-    """Sufficient statistics of some models.
+    """Counts and sums from which a policy estimates mean rewards and costs of models.
 
     Attributes:
-      pulls: `[...]` int32, uses of each model.
-      reward_sum: `[...]` float32, sum of its rewards.
-      cost_sum: `[...]` float32, sum of its costs.
+      pulls: `[...]` int32, number of queries that each model served.
+      reward_sum: `[...]` float32, sum of the rewards of each model.
+      cost_sum: `[...]` float32, sum of the costs of each model.
       errors: rounding errors of the sums, see `numerics.accumulate`.
     """
 
-    pulls: jax.Array
-    reward_sum: jax.Array
-    cost_sum: jax.Array
-    errors: dict[str, jax.Array]
+    pulls: Array
+    reward_sum: Array
+    cost_sum: Array
+    errors: dict[str, Array]
 
     @classmethod
-    def of(cls, pulls: jax.Array, reward_sum: jax.Array, cost_sum: jax.Array) -> "Statistics":
+    def of(cls, pulls: Array, reward_sum: Array, cost_sum: Array) -> "Statistics":
         """Returns statistics with exact sums."""
         return cls(pulls, reward_sum, cost_sum, numerics.no_errors(reward_sum=reward_sum, cost_sum=cost_sum))
 
-    def add(self, used: jax.Array, reward: jax.Array, cost: jax.Array) -> "Statistics":
-        """Adds one use of the models `used` `[...]` bool, with its reward `[]` and its cost `[]`."""
+    def add(self, used: Array, reward: Array, cost: Array) -> "Statistics":
+        """Adds a reward `[]` and a cost `[]` to the models marked in `used`, `[...]` bool."""
         more = numerics.accumulate(self, used, reward_sum=reward, cost_sum=cost)
         return more.replace(pulls=self.pulls + used.astype(jnp.int32))
 
 
 @struct.dataclass
 class SlotState:
-    """State of every staged policy: statistics of all models, and separately of the deployed ones.
+    """State of every staged policy: statistics of all models, and separate ones of the deployed models, which the rounds update.
 
     Attributes:
       book: statistics `[N]` of all models, up to the start of the stage.
       slots: statistics `[M]` of the deployed models.
-      slot_model: `[M]` int32, model in each slot, in the order of ties.
+      slot_model: `[M]` int32, index of the model in each slot; slots are sorted by priority among equal models.
       slot_filled: `[M]` bool, whether the slot is in use.
-      slot_capacity: `[M]` largest share of the traffic of each.
+      slot_capacity: `[M]` largest share of the traffic of the model in the slot.
       unfinished: `[]` bool, whether the search for this deployment stopped early.
       spec: sizes (static).
     """
 
     book: Statistics
     slots: Statistics
-    slot_model: jax.Array
-    slot_filled: jax.Array
-    slot_capacity: jax.Array
-    unfinished: jax.Array
+    slot_model: Array
+    slot_filled: Array
+    slot_capacity: Array
+    unfinished: Array
     spec: StagedSpec = struct.field(pytree_node=False)
 
-    def in_slots(self) -> jax.Array:
-        """`[M, N]` bool: whether model `n` is in slot `m`."""
+    def in_slots(self) -> Array:
+        """Returns for each slot and model whether the model is in the slot, `[M, N]` bool."""
         here = self.slot_model[:, None] == lax.iota(jnp.int32, self.spec.num_models)[None, :]
         return here & self.slot_filled[:, None]

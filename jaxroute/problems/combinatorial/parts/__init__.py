@@ -1,6 +1,5 @@
-"""Components of the policies: each is a choice of behaviour, as a small object.
+"""Replaceable parts of the policies.
 
-`rewards`: rewards of sets (any win, sum up, all in). `relaxation`: solvers of the relaxed problem. `rounding`: rounding of its solution. `cascade_order`:
-order of a cascade. `batches`: selections between batches of feedback. `starts`: initial rounds. `radii`, `posteriors`: beliefs of the baselines.
-`statistics`: means of outcomes and costs.
+`rewards` has the rewards of a set of models (any win, sum up, all in), `relaxation` the solvers of the relaxed problem, `rounding` the rounding of a
+solution to a set, `beliefs` means, radii and posteriors, and `rounds` the rules for first rounds, for batches and for the order of a cascade.
 """

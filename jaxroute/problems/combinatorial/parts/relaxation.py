@@ -1,20 +1,19 @@
 """Solvers of the relaxed problem, as small objects.
 
-A solver's `solve(spec, w, cost, obs, allowed)` returns a `Selection` for the reward of the spec: `w` `[K]` are probabilities in (0, 1), `cost` `[K]` is
-non-negative, `allowed` `[K]` bool. Solvers handle groups only with a common budget (otherwise each group is a separate problem, see `solve_by_group`).
+A solver handles groups only with a common budget; with a budget for each group each is a separate problem (`solve_by_group`).
 
-The multiplier of a `Selection` is the gain of the reward's additive weight (see `rewards`) per unit of the budget: of the
-reward itself for `SumUp`, of its logarithm for `AllIn`, and of minus the logarithm of the probability that none wins for
-`AnyWin`.
+The multiplier of a `Selection` is the gain per unit of the budget, in the reward's additive weight (see `rewards`). The weight is the reward itself
+for `SumUp`, its logarithm for `AllIn`, and minus the logarithm of the probability that no model succeeds for `AnyWin`.
 """
 
 import dataclasses
-from typing import Protocol
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
 import optax
 from flax import struct
+from jax import Array
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf, Metric
@@ -25,39 +24,38 @@ from jaxroute.solvers.projected_gradient import projected_gradient
 from jaxroute.solvers.projection import smoothed_lp
 from jaxroute.solvers.selection import Selection
 
-# Number of vertices from which on the best of two approximations replaces enumeration.
+# Largest number of vertices for an exact default solver.
 _MOST_VERTICES = 10_000
 
 RELAXATION_METRICS = (
     Metric("shadow_price", "shadow price of the budget", "weight per cost", "average", default=False),
     Metric("infeasible_share", "share of rounds without a selection within the budget", "", "average", default=False),
-    Metric(
-        "unfinished_share",
-        "share of rounds whose search stopped early",
-        "",
-        "average",
-        default=False,
-        limit=0.0,
-        violation="not always the best selection",
-    ),
-)
+    Metric("unfinished_share", "share of rounds whose search stopped early", "", "average", default=False, limit=0.0,
+           violation="not always the best selection"),
+)  # fmt: skip
 
 
 class Solver(Protocol):
     """Solver of the relaxed problem."""
 
-    def solve(
-        self, spec: CombinatorialSpec, w: jax.Array, cost: jax.Array, obs: Observation, allowed: jax.Array
-    ) -> Selection:
-        """Returns the relaxed selection for probabilities `w` `[K]` and costs `cost` `[K]` of the allowed models `[K]`."""
+    def solve(self, spec: CombinatorialSpec, w: Array, cost: Array, obs: Observation, allowed: Array) -> Selection:
+        """Returns the relaxed selection.
+
+        Args:
+          spec: sizes, groups and the reward.
+          w: `[K]` success probabilities in (0, 1), see `conditioned`.
+          cost: `[K]` non-negative costs.
+          obs: observation with budget and `N`.
+          allowed: `[K]` bool, models that may be selected.
+        """
         ...
 
 
 @struct.dataclass
 class Linear:
-    """Linear program with the reward's additive weights: exact for `SumUp` and `AllIn`, without guarantee for `AnyWin`.
+    """Linear program with the reward's additive weights. Source: C2MAB-V, eqs. (4) and (5).
 
-    Source: C2MAB-V, eqs. (4) and (5).
+    It is exact for `SumUp` and `AllIn`, and has no guarantee for `AnyWin`.
 
     Attributes:
       steps: number of dual steps (static; default by the number of models).
@@ -65,27 +63,18 @@ class Linear:
 
     steps: int | None = struct.field(pytree_node=False, default=None)
 
-    def solve(
-        self, spec: CombinatorialSpec, w: jax.Array, cost: jax.Array, obs: Observation, allowed: jax.Array
-    ) -> Selection:
-        return selection.linear_selection(
-            spec.reward.weight(w),
-            cost,
-            obs.budget,
-            _size(spec, obs, allowed),
-            allowed=allowed,
-            groups=spec.groups,
-            exact_size=spec.reward.exact_size,
-            steps=self.steps,
-        )
+    def solve(self, spec: CombinatorialSpec, w: Array, cost: Array, obs: Observation, allowed: Array) -> Selection:
+        task = (spec.reward.weight(w), cost, obs.budget, _size(spec, obs, allowed))
+        rules = {"allowed": allowed, "groups": spec.groups, "exact_size": spec.reward.exact_size, "steps": self.steps}
+        return selection.linear_selection(*task, **rules)
 
 
 @struct.dataclass
 class Vertices:
-    """Exact solver for `AnyWin`: enumeration of vertices, or branch and bound for many. Source: C2MAB-V, eq. (3).
+    """Exact solver for `AnyWin` that enumerates vertices, or searches by branch and bound if there are many. Source: C2MAB-V, eq. (3).
 
     Attributes:
-      most_nodes: number of nodes after which a search returns its best selection; the metric `unfinished_share` counts such rounds (static).
+      most_nodes: number of nodes after which a search returns its best selection so far, counted by the metric `unfinished_share` (static).
     """
 
     most_nodes: int = struct.field(pytree_node=False, default=MOST_NODES)
@@ -93,9 +82,7 @@ class Vertices:
     def check(self) -> None:
         checks.count("most_nodes", self.most_nodes)
 
-    def solve(
-        self, spec: CombinatorialSpec, w: jax.Array, cost: jax.Array, obs: Observation, allowed: jax.Array
-    ) -> Selection:
+    def solve(self, spec: CombinatorialSpec, w: Array, cost: Array, obs: Observation, allowed: Array) -> Selection:
         _require_any_win(spec, "Vertices")
         sizes = (spec.min_size, spec.max_size)
         rules = {"allowed": allowed, "groups": spec.groups, "sizes": sizes, "most_nodes": self.most_nodes}
@@ -104,13 +91,13 @@ class Vertices:
 
 @struct.dataclass
 class ContinuousGreedy:
-    """Continuous greedy for `AnyWin`: at least `1 - 1/e` of the optimum.
+    """Continuous greedy algorithm for `AnyWin`, which reaches at least `1 - 1/e` of the optimum.
 
     Source: C2MAB-V, section 4, "common greedy algorithms"; Calinescu, Chekuri, Pal and Vondrak (2011).
 
     Attributes:
       steps: number of linear programs (static).
-      polish: number of unit steps afterwards (static).
+      polish: number of `polish_any_win` steps that improve the result (static).
     """
 
     steps: int = struct.field(pytree_node=False, default=10)
@@ -120,9 +107,7 @@ class ContinuousGreedy:
         checks.count("steps", self.steps)
         checks.count("polish", self.polish, minimum=0)
 
-    def solve(
-        self, spec: CombinatorialSpec, w: jax.Array, cost: jax.Array, obs: Observation, allowed: jax.Array
-    ) -> Selection:
+    def solve(self, spec: CombinatorialSpec, w: Array, cost: Array, obs: Observation, allowed: Array) -> Selection:
         _require_any_win(spec, "ContinuousGreedy")
         task, rules = (w, cost, obs.budget, obs.size), {"allowed": allowed, "groups": spec.groups}
         found = selection.continuous_greedy_any_win(*task, **rules, steps=self.steps)
@@ -130,72 +115,49 @@ class ContinuousGreedy:
 
 
 @struct.dataclass
-class BestOf:
-    """Better of a polished linear program and a polished continuous greedy, for `AnyWin` with many models.
+class BestOf(ContinuousGreedy):
+    """Better one of the polished solutions of a linear program and of the continuous greedy algorithm, for `AnyWin` with many models."""
 
-    Attributes:
-      steps: number of linear programs of the continuous greedy (static).
-      polish: number of unit steps afterwards (static).
-    """
-
-    steps: int = struct.field(pytree_node=False, default=10)
     polish: int = struct.field(pytree_node=False, default=2)
 
-    def check(self) -> None:
-        checks.count("steps", self.steps)
-        checks.count("polish", self.polish, minimum=0)
-
-    def solve(
-        self, spec: CombinatorialSpec, w: jax.Array, cost: jax.Array, obs: Observation, allowed: jax.Array
-    ) -> Selection:
+    def solve(self, spec: CombinatorialSpec, w: Array, cost: Array, obs: Observation, allowed: Array) -> Selection:
         _require_any_win(spec, "BestOf")
         task, rules = (w, cost, obs.budget, obs.size), {"allowed": allowed, "groups": spec.groups}
-        starts = (
-            selection.log_any_win(*task, **rules),
-            selection.continuous_greedy_any_win(*task, **rules, steps=self.steps),
-        )
+        greedy = selection.continuous_greedy_any_win
+        starts = (selection.log_any_win(*task, **rules), greedy(*task, **rules, steps=self.steps))
         polished = [selection.polish_any_win(s, *task, **rules, steps=self.polish) for s in starts]
         return selection.best_any_win(polished, w)
 
 
 @struct.dataclass
 class BestSet:
-    """Best set instead of a relaxed selection, by enumeration.
-
-    Source: C2MAB-V, appendix E.3, eq. (48).
+    """Best set by enumeration, instead of a relaxed selection. Source: C2MAB-V, appendix E.3, eq. (48).
 
     Differs from the paper: eq. (48) has no bound on the size; without one the best set of `AllIn` would be empty.
 
     Attributes:
-      any_size: whether the size is unbounded, for an environment with `any_size=True`; only the empty set is excluded (static).
+      any_size: whether all sets except the empty one are allowed, for an environment with `any_size=True` (static).
     """
 
     any_size: bool = struct.field(pytree_node=False, default=False)
 
-    def solve(
-        self, spec: CombinatorialSpec, w: jax.Array, cost: jax.Array, obs: Observation, allowed: jax.Array
-    ) -> Selection:
-        return selection.best_subset(
-            spec.reward.weight(w),
-            cost,
-            obs.budget,
-            spec.num_models if self.any_size else _size(spec, obs, allowed),
-            allowed=allowed,
-            groups=None if self.any_size else spec.groups,
-            exact_size=spec.reward.exact_size and not self.any_size,
-            sizes=(1, spec.num_models) if self.any_size else (spec.smallest_set, spec.max_size),
-        )
+    def solve(self, spec: CombinatorialSpec, w: Array, cost: Array, obs: Observation, allowed: Array) -> Selection:
+        weight = spec.reward.weight(w)
+        if self.any_size:
+            size, rules = spec.num_models, {"groups": None, "exact_size": False, "sizes": (1, spec.num_models)}
+        else:
+            size, sizes = _size(spec, obs, allowed), (spec.smallest_set, spec.max_size)
+            rules = {"groups": spec.groups, "exact_size": spec.reward.exact_size, "sizes": sizes}
+        return selection.best_subset(weight, cost, obs.budget, size, allowed=allowed, **rules)
 
 
 @struct.dataclass
 class Smoothed:
-    """Differentiable linear program: one projection of the weights over the temperature, with weights scaled to at most one.
-
-    For `AnyWin` the weights are those of the linear program, without guarantee.
+    """Differentiable approximation of `Linear`: projects the weights, scaled to at most 1 and divided by the temperature.
 
     Attributes:
-      temperature: `[]` temperature for weights scaled to at most one. At the default the selection is nearly that of the linear program, and most
-        derivatives are zero; tune with .1 or more (see the table of `solvers.smoothed_lp`).
+      temperature: `[]` degree of smoothing. At the default the selection is nearly that of the linear program, and most derivatives are zero; tune
+        with .1 or more (see the table of `solvers.smoothed_lp`).
     """
 
     temperature: Leaf = 0.01
@@ -203,31 +165,20 @@ class Smoothed:
     def check(self) -> None:
         checks.positive("temperature", self.temperature, ())
 
-    def solve(
-        self, spec: CombinatorialSpec, w: jax.Array, cost: jax.Array, obs: Observation, allowed: jax.Array
-    ) -> Selection:
+    def solve(self, spec: CombinatorialSpec, w: Array, cost: Array, obs: Observation, allowed: Array) -> Selection:
         _require_one_group(spec, "Smoothed")
         weight, scale = _scaled(jnp.where(allowed, spec.reward.weight(w), 0.0))
-        found = smoothed_lp(
-            weight,
-            cost,
-            obs.budget,
-            _size(spec, obs, allowed),
-            self.temperature,
-            upper=allowed.astype(w.dtype),
-            at_most=not spec.reward.exact_size,
-        )
+        size, limits = _size(spec, obs, allowed), {"upper": allowed.astype(w.dtype), "at_most": not spec.reward.exact_size}
+        found = smoothed_lp(weight, cost, obs.budget, size, self.temperature, **limits)
         return Selection(found.z, found.budget_multiplier * self.temperature * scale, found.feasible)
 
 
 @struct.dataclass
 class ProjectedGradient:
-    """Projected gradient ascent on the relaxed reward.
-
-    It uses the logarithm of the reward for `AllIn`, and minus that of the probability of no win for `AnyWin`. The returned multiplier is zero.
+    """Projected gradient ascent on the reward's additive weight (see the module). The multiplier is zero.
 
     Attributes:
-      learning_rate: `[]` step size for weights scaled to at most one.
+      learning_rate: `[]` step size for gradients scaled to at most 1.
       steps: number of steps (static).
     """
 
@@ -238,37 +189,28 @@ class ProjectedGradient:
         checks.positive("learning_rate", self.learning_rate, ())
         checks.count("steps", self.steps)
 
-    def solve(
-        self, spec: CombinatorialSpec, w: jax.Array, cost: jax.Array, obs: Observation, allowed: jax.Array
-    ) -> Selection:
+    def solve(self, spec: CombinatorialSpec, w: Array, cost: Array, obs: Observation, allowed: Array) -> Selection:
         _require_one_group(spec, "ProjectedGradient")
         exact = spec.reward.exact_size
         w = jnp.where(allowed, w, 1e-6)
         weight, _ = _scaled(spec.reward.weight(w))
 
-        def gradient(z: jax.Array) -> jax.Array:
+        def gradient(z: Array) -> Array:
             return weight if exact else _scaled(selection.any_win_gradient(w, z))[0]
 
         total = _size(spec, obs, allowed)
-        found = projected_gradient(
-            gradient,
-            cost,
-            obs.budget,
-            total,
-            upper=allowed.astype(w.dtype),
-            at_most=not exact,
-            optimizer=optax.sgd(self.learning_rate),
-            steps=self.steps,
-            implicit=False,  # Ten steps need not have converged.
-        )
+        options = {"optimizer": optax.sgd(self.learning_rate), "steps": self.steps}
+        options["implicit"] = False  # Ten steps need not have converged.
+        limits = {"upper": allowed.astype(w.dtype), "at_most": not exact}
+        found = projected_gradient(gradient, cost, obs.budget, total, **limits, **options)
         return Selection(found.z, jnp.zeros(()), found.feasible)
 
 
-def _scaled(weight: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Divides weights by the largest, and returns it.
+def _scaled(weight: Array) -> tuple[Array, Array]:
+    """Divides weights by the largest absolute weight; also returns the latter.
 
-    The derivative of `jnp.max` searches the position of the maximum again, and fails if the compiler rounds the second copy differently; here the
-    position is computed once.
+    The position of the maximum is computed once. The derivative of `jnp.max` would search it again, and fail if the compiler rounded the second copy
+    differently.
     """
     size = jnp.abs(weight)
     first = numerics.one_hot(jnp.argmax(size), size.shape[-1])
@@ -286,52 +228,46 @@ def _require_one_group(spec: CombinatorialSpec, name: str) -> None:
         raise ValueError(f"solver {name} projects onto one size and one budget: with groups each must have its own budget")
 
 
-def _size(spec: CombinatorialSpec, obs: Observation, allowed: jax.Array) -> jax.Array:
-    """Returns the size `[]` or `[M]`; with an exact size and fewer allowed models, their number."""
+def _size(spec: CombinatorialSpec, obs: Observation, allowed: Array) -> Array:
+    """Returns `N`, `[]` or `[M]`; with an exact size at most the number of allowed models."""
     count = selection.group_sums(spec.groups, allowed.astype(jnp.float32))
     return jnp.minimum(obs.size, count) if spec.reward.exact_size else obs.size
 
 
 def default_solver(spec: CombinatorialSpec) -> Solver:
-    """Returns an exact solver if that is cheap (`Linear`, or `Vertices` for few models), otherwise `BestOf`."""
+    """Returns an exact solver if it is cheap (`Linear`, or `Vertices` for few models), otherwise `BestOf`."""
     if spec.reward.exact_size:
         return Linear()
     return Vertices() if selection.num_vertices(spec.num_models, spec.max_size) <= _MOST_VERTICES else BestOf()
 
 
 def metrics_of(solver: Solver | None) -> tuple[Metric, ...]:
-    """Returns the metrics of a solver; only `Vertices` may stop early, which is then recorded by default."""
+    """Returns the metrics of a solver. `unfinished_share` is recorded by default for `Vertices`, whose search may stop early."""
     shown = isinstance(solver, Vertices)
     return tuple(dataclasses.replace(m, default=shown) if m.name == "unfinished_share" else m for m in RELAXATION_METRICS)
 
 
 def solve_by_group(
-    solver: Solver | None, spec: CombinatorialSpec, w: jax.Array, cost: jax.Array, obs: Observation, allowed: jax.Array
+    solver: Solver | None, spec: CombinatorialSpec, w: Array, cost: Array, obs: Observation, allowed: Array
 ) -> Selection:
-    """Returns the relaxed selection; if each group has a budget, the union of their selections.
+    """Returns the relaxed selection by a solver, or by `default_solver` for None; other arguments as for `Solver.solve`.
 
-    Source: C2MAB-V, appendix C.1. The multiplier is then the sum over the groups, the price of raising every budget.
+    If each group has a budget, the selection is the union of the groups' selections. The multiplier is then the sum over the groups, the price of
+    raising every budget.
 
-    Args:
-      solver: a solver of this module; None for `default_solver`.
-      spec: sizes, groups and the reward.
-      w: `[K]` probabilities, see `conditioned`.
-      cost: `[K]` non-negative.
-      obs: budget and `N`.
-      allowed: `[K]` bool.
+    Source: C2MAB-V, appendix C.1.
     """
 
-    def solve(spec: CombinatorialSpec, obs: Observation, allowed: jax.Array) -> Selection:
+    def solve(spec: CombinatorialSpec, obs: Observation, allowed: Array) -> Selection:
         return (default_solver(spec) if solver is None else solver).solve(spec, w, cost, obs, allowed)
 
     if spec.groups is None or not spec.group_budgets:
         return solve(spec, obs, allowed)
     members = numerics.members(spec.groups)
-    alone = dataclasses.replace(
-        spec, groups=None, group_budgets=False, min_size=1, max_size=min(spec.max_size, int(members.sum(1).max()))
-    )
+    largest = min(spec.max_size, int(members.sum(1).max()))
+    alone = dataclasses.replace(spec, groups=None, group_budgets=False, min_size=1, max_size=largest)
 
-    def one(member: jax.Array, budget: jax.Array, size: jax.Array) -> Selection:
+    def one(member: Array, budget: Array, size: Array) -> Selection:
         return solve(alone, obs.replace(budget=budget, size=size), allowed & member)
 
     parts = jax.vmap(one)(jnp.asarray(members), obs.budget, obs.size)
@@ -345,21 +281,24 @@ def solve_by_group(
     )
 
 
-def conditioned(key: jax.Array, value: jax.Array, cap: Leaf, noise: Leaf) -> jax.Array:
-    """Converts reward indices to probabilities `[K]` for the solvers: capped, with ties broken at random.
-
-    Args:
-      key: key of the tie-breaks.
-      value: `[K]` reward indices.
-      cap: `[]` largest probability.
-      noise: `[]` magnitude of the tie-breaks.
-    """
+def conditioned(key: Array, value: Array, cap: Leaf, noise: Leaf) -> Array:
+    """Converts expected rewards `value` `[K]` to probabilities `[K]` for the solvers: at most `cap`, minus a random number up to `noise` that breaks ties."""
     tie = noise * draws.uniform(key, value.shape)
     return jnp.clip(jnp.minimum(value, cap) - tie, 1e-6, cap)
 
 
+def check(solver: Solver | None, rounding: Any, cap: Leaf, noise: Leaf) -> None:
+    """Checks the fields of a policy that relaxes and rounds."""
+    if solver is not None:
+        checks.part("solver", solver, "solve", "BestOf()")
+    if rounding is not None:
+        checks.part("rounding", rounding, "round", "Swap()")
+    checks.share("cap", cap, ())
+    checks.probability("noise", noise, ())
+
+
 def info_of(found: Selection) -> Info:
-    """Returns the diagnostics of a selection."""
+    """Returns the diagnostics of a selection, for Info."""
     return {
         "shadow_price": jnp.where(found.feasible, found.multiplier, 0.0),
         "infeasible_share": 1.0 - found.feasible.astype(jnp.float32),

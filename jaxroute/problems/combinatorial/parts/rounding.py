@@ -1,7 +1,4 @@
-"""Rounding of a relaxed selection to a set of models, and selection by scores.
-
-A rounding's `round(key, z, spec)` returns a random set `[K]` bool with marginals `z`, for one group at a time (`round_by_group`).
-"""
+"""Rules that round a relaxed selection to a set of models, and the selection of the models with the largest scores."""
 
 import dataclasses
 from typing import Protocol
@@ -10,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from jax import Array
 
 from jaxroute.core import draws, numerics
 from jaxroute.problems.combinatorial.types import CombinatorialSpec, Observation
@@ -17,10 +15,10 @@ from jaxroute.solvers import rounding
 
 
 class Rounding(Protocol):
-    """Rounding of a relaxed selection to a set."""
+    """Rule that rounds a relaxed selection of one group to a set (see `round_by_group`)."""
 
-    def round(self, key: jax.Array, z: jax.Array, spec: CombinatorialSpec) -> jax.Array:
-        """Draws a random set `[K]` bool with marginals `z` `[K]`."""
+    def round(self, key: Array, z: Array, spec: CombinatorialSpec) -> Array:
+        """Draws a random set, `[K]` bool, that contains each model with its probability in `z` `[K]`."""
         ...
 
 
@@ -28,7 +26,7 @@ class Rounding(Protocol):
 class Pairwise:
     """Pairwise rounding. Source: C2MAB-V, Algorithm 3."""
 
-    def round(self, key: jax.Array, z: jax.Array, spec: CombinatorialSpec) -> jax.Array:
+    def round(self, key: Array, z: Array, spec: CombinatorialSpec) -> Array:
         return rounding.pairwise(z, draws.uniform(key, z.shape), whole_sum=spec.reward.exact_size)
 
 
@@ -36,26 +34,24 @@ class Pairwise:
 class Swap:
     """Swap rounding. Source: C2MAB-V, Algorithm 2."""
 
-    def round(self, key: jax.Array, z: jax.Array, spec: CombinatorialSpec) -> jax.Array:
+    def round(self, key: Array, z: Array, spec: CombinatorialSpec) -> Array:
         # Keys as words: a branch over keys would be taken by all runs.
         words = [jax.random.key_data(k) for k in draws.split(key)]
         trade = np.arange(spec.max_size)
 
-        def uniforms(stream: int, places: np.ndarray) -> jax.Array:
+        def uniforms(stream: int, places: np.ndarray) -> Array:
             return draws.uniform_at(jax.random.wrap_key_data(words[stream], impl=draws.KEY_IMPL), places)
 
         return rounding.swap_with(
-            z,
-            lambda merges: uniforms(0, merges[:, None] * spec.max_size + trade),
-            lambda merges: uniforms(1, merges),
+            z, lambda merges: uniforms(0, merges[:, None] * spec.max_size + trade), lambda merges: uniforms(1, merges)
         )
 
 
 @struct.dataclass
 class Indicator:
-    """Identity, for selections that are sets, such as those of `BestSet`."""
+    """Converts a selection that is a set already, such as that of `BestSet`."""
 
-    def round(self, key: jax.Array, z: jax.Array, spec: CombinatorialSpec) -> jax.Array:
+    def round(self, key: Array, z: Array, spec: CombinatorialSpec) -> Array:
         del key, spec
         return z > 0.5
 
@@ -65,19 +61,15 @@ def default_rounding(spec: CombinatorialSpec) -> Rounding:
     return Pairwise() if spec.reward.exact_size else Swap()
 
 
-def round_by_group(rounding: Rounding | None, key: jax.Array, z: jax.Array, spec: CombinatorialSpec) -> jax.Array:
-    """Draws a random set `[K]` bool with marginals `z`; each group is rounded separately, which preserves its size.
+def round_by_group(rounding: Rounding | None, key: Array, z: Array, spec: CombinatorialSpec) -> Array:
+    """Draws a random set by a rounding, or by `default_rounding` for None; other arguments as for `Rounding.round`.
 
-    Args:
-      rounding: `Pairwise()` or `Swap()`; None for the paper's.
-      key: key of the rounding.
-      z: `[K]` relaxed selection in [0, 1].
-      spec: sizes and groups.
+    Each group is rounded separately, which preserves its size.
     """
     rounding = default_rounding(spec) if rounding is None else rounding
     if spec.groups is None:
         return rounding.round(key, z, spec)
-    chosen: list[jax.Array] = [z] * spec.num_models
+    chosen: list[Array] = [z] * spec.num_models
     for group, member in enumerate(numerics.members(spec.groups)):
         inside = np.flatnonzero(member)
         alone = dataclasses.replace(spec, num_models=len(inside), max_size=min(spec.max_size, len(inside)), groups=None)
@@ -87,14 +79,10 @@ def round_by_group(rounding: Rounding | None, key: jax.Array, z: jax.Array, spec
     return jnp.stack(chosen)
 
 
-def top_models(score: jax.Array, obs: Observation, spec: CombinatorialSpec, allowed: jax.Array | None = None) -> jax.Array:
-    """Returns the mask `[K]` of the `N` available models (of each group) with the largest scores; ties go to the lower index.
+def top_models(score: Array, obs: Observation, spec: CombinatorialSpec, allowed: Array | None = None) -> Array:
+    """Returns the mask `[K]` of the `N` models (of each group) with the largest scores `[K]`; ties go to the lower index.
 
-    Args:
-      score: `[K]` scores.
-      obs: observation with the available models and `N`.
-      spec: the groups.
-      allowed: `[K]` bool, candidates instead of all available models.
+    `allowed` `[K]` bool marks the models to choose from; the default is all available models.
     """
     allowed = obs.available if allowed is None else allowed
     if spec.groups is None:

@@ -1,26 +1,20 @@
-"""Training losses of RouterDC, and the clusters of requests that one of them compares."""
+"""Training losses of RouterDC, and the clusters of requests that its second loss compares."""
 
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jaxroute.core import draws, numerics
 
 
-def contrastive_loss(logits: jax.Array, satisfied: jax.Array, positives: int = 3, negatives: int = 3) -> jax.Array:
-    """Returns the sample-LLM loss of one request: each of the best models against the worst ones.
+def contrastive_loss(logits: Array, satisfied: Array, positives: int = 3, negatives: int = 3) -> Array:
+    """Returns the sample-LLM loss of a request with logits `l` `[M]` and satisfying models `[M]` bool.
 
-    `sum_p -log(e^{l_p} / (e^{l_p} + sum_n e^{l_n}))` over at most `positives` satisfying models, against at most `negatives` others.
+    It is `sum_p -log(e^{l_p} / (e^{l_p} + sum_n e^{l_n}))` over at most `positives` satisfying models `p` and at most `negatives` other models `n`.
 
     Source: RouterDC (Chen et al., 2024), eq. (4), as MESS+ uses it.
-
-    Args:
-      logits: `[M]` logits.
-      satisfied: `[M]` bool, satisfying models.
-      positives: largest number of satisfying models (static).
-      negatives: largest number of other models (static).
     """
     good = satisfied & (numerics.rank(satisfied) < positives)
     bad = ~satisfied & (numerics.rank(~satisfied) < negatives)
@@ -29,33 +23,28 @@ def contrastive_loss(logits: jax.Array, satisfied: jax.Array, positives: int = 3
     return jnp.sum(jnp.where(good & jnp.any(bad), each, 0.0))
 
 
-def cluster_loss(code: jax.Array, inside: jax.Array, outside: jax.Array) -> jax.Array:
-    """Returns the sample-sample loss of one request: a request of the same cluster against some of other clusters, by cosine similarity.
+def cluster_loss(code: Array, inside: Array, outside: Array) -> Array:
+    """Returns the sample-sample loss, small if a request is more similar (by cosine) to one inside its cluster than to some outside.
 
-    Source: RouterDC (Chen et al., 2024), eq. (5).
-
-    Args:
-      code: `[e]` encoded request.
-      inside: `[e]` encoded request of the same cluster.
-      outside: `[H, e]` encoded requests of other clusters.
+    All are encoded: the request and the one inside are `[e]`, those outside are `[H, e]`. Source: RouterDC (Chen et al., 2024), eq. (5).
     """
     near, far = _cosine(code, inside), jax.vmap(lambda other: _cosine(code, other))(outside)
     return jnp.logaddexp(near, jax.nn.logsumexp(far)) - near
 
 
-def _cosine(a: jax.Array, b: jax.Array) -> jax.Array:
+def _cosine(a: Array, b: Array) -> Array:
     """Returns the cosine of the angle between vectors `[e]`."""
     return jnp.sum(a * b) / jnp.sqrt(jnp.maximum(jnp.sum(a * a) * jnp.sum(b * b), 1e-12))
 
 
-def nearest_clusters(x: jax.Array, number: int, key: jax.Array, sweeps: int = 10) -> jax.Array:
-    """Assigns each row of `x` `[n, d]` to a cluster `[n]`, by Lloyd's algorithm from random rows."""
+def nearest_clusters(x: Array, number: int, key: Array, sweeps: int = 10) -> Array:
+    """Returns the cluster of each row of `x` `[n, d]`, `[n]`, by Lloyd's algorithm (k-means) from random rows."""
     centres = x[jnp.argsort(draws.uniform(key, (x.shape[0],)))[:number]]
 
-    def nearest(centres: jax.Array) -> jax.Array:
+    def nearest(centres: Array) -> Array:
         return jnp.argmin(jnp.sum(jnp.square(x[:, None] - centres), axis=-1), axis=-1)
 
-    def sweep(centres: jax.Array, _: None) -> tuple[jax.Array, None]:
+    def sweep(centres: Array, _: None) -> tuple[Array, None]:
         member = jax.nn.one_hot(nearest(centres), number, axis=0)
         count = jnp.sum(member, axis=1, keepdims=True)
         sums = jnp.dot(member, x, precision="highest")  # Not in TF32, on a GPU.
@@ -74,24 +63,24 @@ class Clusters(NamedTuple):
       number: `[C]` int32 number of requests of each cluster.
     """
 
-    order: jax.Array
-    start: jax.Array
-    number: jax.Array
+    order: Array
+    start: Array
+    number: Array
 
     @classmethod
-    def of(cls, cluster: jax.Array, number: int) -> "Clusters":
-        """Sorts requests by their cluster `[n]`, given the number of clusters."""
+    def of(cls, cluster: Array, number: int) -> "Clusters":
+        """Sorts requests by their clusters `[n]`, from 0 to `number - 1`."""
         count = jnp.sum(cluster[:, None] == jnp.arange(number), axis=0, dtype=jnp.int32)
         return cls(jnp.argsort(cluster, stable=True).astype(jnp.int32), jnp.cumsum(count) - count, count)
 
-    def inside(self, cluster: jax.Array, uniform: jax.Array) -> jax.Array:
-        """Draws a request `[]` of a cluster by a uniform number."""
+    def inside(self, cluster: Array, uniform: Array) -> Array:
+        """Draws a request of a cluster by a uniform number."""
         return self.order[self.start[cluster] + _below(self.number[cluster], uniform)]
 
-    def outside(self, cluster: jax.Array, uniforms: jax.Array) -> jax.Array:
+    def outside(self, cluster: Array, uniforms: Array) -> Array:
         """Draws distinct requests `[H]` of other clusters by uniform numbers `[H]`; any requests if there are too few."""
         start, count, size = self.start[cluster], self.number[cluster], self.order.shape[0]
-        taken: list[jax.Array] = []  # Positions among the outside requests, in ascending order.
+        taken: list[Array] = []  # Positions among the outside requests, in ascending order.
         for number in range(uniforms.shape[0]):
             place = _below(size - count - number, uniforms[number])
             for other in taken:
@@ -103,6 +92,6 @@ class Clusters(NamedTuple):
         return self.order[jnp.minimum(jnp.where(places >= start, places + count, places), size - 1)]
 
 
-def _below(number: jax.Array, uniform: jax.Array) -> jax.Array:
-    """Draws an integer below a bound by a uniform number; 0 if there is none."""
+def _below(number: Array, uniform: Array) -> Array:
+    """Draws an integer from 0 to `number - 1` by a uniform number; 0 if `number` is 0."""
     return jnp.clip((uniform * number.astype(jnp.float32)).astype(jnp.int32), 0, jnp.maximum(number - 1, 0))

@@ -1,68 +1,50 @@
-"""Predictors of satisfaction: trained heads, fixed heads, and predictors with access to the truth."""
+"""Predictors of a request's satisfaction and cost with each model, and the fit of their parameters before a run."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
+import optax
 from flax import struct
+from jax import Array, lax
 
-from jaxroute.core import checks
-from jaxroute.estimators.heads import Logistic
-from jaxroute.problems.service.sources import RequestSource, TableRequests
-from jaxroute.problems.service.sources.source import fingerprint
-from jaxroute.problems.service.sources.table import NO_TRUE_CHANCES
-from jaxroute.problems.service.types import Observation, Params, ServiceSpec
+from jaxroute.core import checks, draws, numerics
+from jaxroute.estimators.heads import Head, Logistic, binary_cross_entropy
+from jaxroute.estimators.running import RunningMean
+from jaxroute.estimators.sgd import SGD
+from jaxroute.problems.service.env import ServiceEnv
+from jaxroute.problems.service.sources import NO_TRUE_CHANCES, RequestSource, TableRequests, draw_requests, fingerprint
+from jaxroute.problems.service.types import Action, Feedback, Observation, Params, Request, ServiceSpec
 
 
 class Predictor(Protocol):
-    """Predictor of satisfaction; one that `trains` also has `training_logits(key, params, x)`."""
+    """Predictor of satisfaction; one that `trains` also has `training_logits(key, params, x)`.
 
-    @property
-    def trains(self) -> bool:
-        """Whether explored requests train its parameters (static)."""
-        ...
+    Attributes:
+      trains: whether explored requests train its parameters (static).
+    """
+
+    trains: bool
 
     def check(self) -> None:
-        """Raises `ValueError` on values out of range."""
-        ...
+        """Raises `ValueError` if a value is out of range."""
 
-    def init(self, key: jax.Array, spec: ServiceSpec) -> Params:
+    def init(self, key: Array, spec: ServiceSpec) -> Params:
         """Returns the parameters before the first request."""
-        ...
 
-    def probabilities(self, params: Params, obs: Observation) -> jax.Array:
+    def probabilities(self, params: Params, obs: Observation) -> Array:
         """Returns the predicted probability `[M]` that each model satisfies."""
         ...
 
 
-class Head(Protocol):
-    """Small classifier with several binary outputs, such as `Logistic` or `Mlp`."""
-
-    def check(self) -> None:
-        """Raises `ValueError` on values out of range."""
-        ...
-
-    def init(self, key: jax.Array, num_features: int, num_outputs: int) -> Params:
-        """Returns the initial parameters."""
-        ...
-
-    def logits(self, params: Params, x: jax.Array) -> jax.Array:
-        """Returns the logits `[M]` of features `[d]`."""
-        ...
-
-    def training_logits(self, key: jax.Array, params: Params, x: jax.Array) -> jax.Array:
-        """Returns the logits in training, with dropout if the head has it."""
-        ...
-
-
 @struct.dataclass
-class Learned:
-    """Head that is trained online.
+class Learned(Predictor):
+    """Classifier (head) that predicts satisfaction from features and is trained online.
 
     Attributes:
       head: `Logistic` or `Mlp`.
       params: initial parameters, for example from `pretrain`; drawn by the head by default.
-      trains: whether they are trained (static).
+      trains: whether explored requests train the parameters (static).
     """
 
     head: Head = struct.field(default_factory=Logistic)
@@ -70,11 +52,9 @@ class Learned:
     trains: bool = struct.field(pytree_node=False, default=True)
 
     def check(self) -> None:
-        if not hasattr(self.head, "training_logits"):
-            raise ValueError(f"head must be Logistic() or Mlp(), got {checks.show(self.head)}")
-        self.head.check()
+        checks.part("head", self.head, "training_logits", "Logistic()")
 
-    def init(self, key: jax.Array, spec: ServiceSpec) -> Params:
+    def init(self, key: Array, spec: ServiceSpec) -> Params:
         fresh = self.head.init(key, spec.num_features, spec.num_models)
         if self.params is None:
             return fresh
@@ -83,15 +63,15 @@ class Learned:
             raise ValueError(f"params must have the shapes {expected} for this environment, got {given}")
         return jax.tree.map(jnp.asarray, self.params)
 
-    def probabilities(self, params: Params, obs: Observation) -> jax.Array:
+    def probabilities(self, params: Params, obs: Observation) -> Array:
         return jax.nn.sigmoid(self.head.logits(params, obs.features))
 
-    def training_logits(self, key: jax.Array, params: Params, x: jax.Array) -> jax.Array:
+    def training_logits(self, key: Array, params: Params, x: Array) -> Array:
         return self.head.training_logits(key, params, x)
 
 
 @struct.dataclass
-class TrueProbabilities:
+class TrueProbabilities(Predictor):
     """True probability that each model satisfies, given the features.
 
     Attributes:
@@ -114,35 +94,122 @@ class TrueProbabilities:
                 "requests must be those of this environment, TrueProbabilities(env.requests); these are of another"
             )
 
-    def init(self, key: jax.Array, spec: ServiceSpec) -> tuple[()]:
+    def init(self, key: Array, spec: ServiceSpec) -> tuple[()]:
         del key
-        if self.requests.num_features != spec.num_features:
-            raise ValueError(
-                f"requests must be those of this environment, with {spec.num_features} features, "
-                f"got {self.requests.num_features}"
-            )
+        if (mine := self.requests.num_features) != spec.num_features:
+            raise ValueError(f"requests must be those of this environment, with {spec.num_features} features, got {mine}")
         return ()
 
-    def probabilities(self, params: Params, obs: Observation) -> jax.Array:
+    def probabilities(self, params: Params, obs: Observation) -> Array:
         del params
         return self.requests.success(obs.features)
 
 
 @struct.dataclass
-class Labels:
+class Labels(Predictor):
     """True satisfaction of each request, which the environment must reveal."""
 
     trains: bool = struct.field(pytree_node=False, default=False)
 
-    def check(self) -> None:
-        pass
-
-    def init(self, key: jax.Array, spec: ServiceSpec) -> tuple[()]:
+    def init(self, key: Array, spec: ServiceSpec) -> tuple[()]:
         del key
         if not spec.reveals_labels:
             raise ValueError("Labels needs an environment with reveals_labels=True")
         return ()
 
-    def probabilities(self, params: Params, obs: Observation) -> jax.Array:
+    def probabilities(self, params: Params, obs: Observation) -> Array:
         del params
         return obs.labels
+
+
+def pretrain(env: ServiceEnv, head: Head, *, steps: int, optimiser: SGD = SGD(), seed: int = 0) -> Params:
+    """Trains a head before a run, by SGD on random requests with all labels; returns parameters for `Learned(head, params=...)`.
+
+    Args:
+      env: environment with the source of requests.
+      head: `Logistic` or `Mlp`.
+      steps: number of requests; each is used for one step.
+      optimiser: optimiser, as in a run.
+      seed: seed of requests, initial parameters and dropout.
+    """
+    checks.part("head", head, "training_logits", "Logistic()")
+    k_requests, k_init, k_step = draws.split(draws.key(checks.count("seed", seed, minimum=0)), 3)
+    requests = draw_requests(env.requests, k_requests, checks.count("steps", steps))
+    transform = optimiser.transform()
+    params = head.init(k_init, env.spec.num_features, env.spec.num_models)
+
+    def step(carry: tuple[Params, optax.OptState, Array], request: Request):
+        params, state, number = carry
+
+        def loss(params: Params) -> Array:
+            logits = head.training_logits(draws.fold_in(k_step, number), params, request.features)
+            return binary_cross_entropy(logits, request.satisfied.astype(jnp.float32))
+
+        updates, state = transform.update(jax.grad(loss)(params), state, params)
+        return (optax.apply_updates(params, updates), state, number + 1), None
+
+    (params, _, _), _ = lax.scan(step, (params, transform.init(params), jnp.int32(0)), requests)
+    return params
+
+
+class CostModel(Protocol):
+    """Estimator of the cost of a request with each model; its state is any pytree."""
+
+    def init(self, spec: ServiceSpec) -> Any:
+        """Returns the state before the first request."""
+
+    def estimate(self, state: Any, obs: Observation) -> Array:
+        """Returns the expected cost `[M]` of the request, J."""
+        ...
+
+    def update(self, state: Any, action: Action, feedback: Feedback) -> Any:
+        """Returns the state after the request."""
+
+
+@struct.dataclass
+class KnownCost:
+    """Costs that are observed before the decision. Source: MESS+, section 2.2."""
+
+    def init(self, spec: ServiceSpec) -> tuple[()]:
+        if not spec.knows_cost:
+            raise ValueError("KnownCost needs an environment with knows_cost=True; use LastCost() or RunningMeanCost()")
+        return ()
+
+    def estimate(self, state: tuple[()], obs: Observation) -> Array:
+        del state
+        return obs.cost
+
+    def update(self, state: tuple[()], action: Action, feedback: Feedback) -> tuple[()]:
+        del action, feedback
+        return state
+
+
+@struct.dataclass
+class LastCost:
+    """Costs of the last explored request; 1 J before the first. Source: the MESS+ authors' later public code."""
+
+    def init(self, spec: ServiceSpec) -> Array:
+        return jnp.ones((spec.num_models,), jnp.float32)
+
+    def estimate(self, state: Array, obs: Observation) -> Array:
+        del obs
+        return state
+
+    def update(self, state: Array, action: Action, feedback: Feedback) -> Array:
+        return jnp.where(action.explore, feedback.costs, state)
+
+
+@struct.dataclass
+class RunningMeanCost:
+    """Mean of all costs of each model that were paid so far; 1e-6 J before the first."""
+
+    def init(self, spec: ServiceSpec) -> RunningMean:
+        return RunningMean.empty(spec.num_models)
+
+    def estimate(self, state: RunningMean, obs: Observation) -> Array:
+        del obs
+        return jnp.where(state.count > 0, state.mean, 1e-6)
+
+    def update(self, state: RunningMean, action: Action, feedback: Feedback) -> RunningMean:
+        seen = action.explore | numerics.one_hot(action.serve, state.mean.shape[-1])
+        return state.add(seen, jnp.where(action.explore, feedback.costs, feedback.cost))

@@ -1,37 +1,34 @@
-"""Budget of a query."""
+"""Rules for the budget of a query in RouteOPT."""
 
 import abc
 from dataclasses import dataclass
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jaxroute.problems.staged.types import Observation
 
 
 class BudgetRule(abc.ABC):
-    """Budget of RouteOPT for each query."""
+    """Rule for the budget that RouteOPT may spend on a query."""
 
     @abc.abstractmethod
-    def budget(self, obs: Observation) -> jax.Array:
+    def budget(self, obs: Observation) -> Array:
         """Returns the mean cost `[]` that the routing of the query may have."""
 
 
 @dataclass(frozen=True)
 class FixedBudget(BudgetRule):
-    """Budget per query that never changes; overspending is measured, not corrected.
+    """Constant budget per query; overspending is measured, not corrected. Source: StageRoute, Algorithm 1."""
 
-    Source: StageRoute, Algorithm 1.
-    """
-
-    def budget(self, obs: Observation) -> jax.Array:
+    def budget(self, obs: Observation) -> Array:
         return obs.budget
 
 
 @dataclass(frozen=True)
 class Pace(BudgetRule):
-    """Remaining budget divided by the remaining queries, between 0 and five times the budget per query. Not in the paper."""
+    """Remaining budget over remaining queries, clipped to [0, 5 times the budget per query]. Not in the paper."""
 
-    def budget(self, obs: Observation) -> jax.Array:
+    def budget(self, obs: Observation) -> Array:
         left = obs.budget - obs.overspend / obs.rounds_left.astype(jnp.float32)
         return jnp.clip(left, 0.0, 5.0 * obs.budget)

@@ -1,4 +1,4 @@
-"""DeployOPT: selection of the models to deploy for a stage."""
+"""DeployOPT, which selects the models to deploy for a stage."""
 
 import itertools
 import math
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
 
 from jaxroute.core import draws, numerics, xla
 from jaxroute.problems.staged.parts.fillers import Filler, ReducedValue
@@ -26,49 +26,48 @@ _MOST_SHARED = 100_000
 
 
 class Deployment(NamedTuple):
-    """Models to deploy.
+    """Models to deploy, with diagnostics of the search for them.
 
     Attributes:
       deployed: `[N]` bool with `min(M, available)` True entries (fewer with `NoFiller`).
       feasible: `[]` bool, whether some set meets budget and capacities; otherwise the `M` cheapest models are deployed.
-      residual: `[]` largest possible advantage of another set's value: 0 unless a search stopped early.
-      converged: `[]` bool, False if a search stopped early.
-      nodes: `[]` int32, nodes of the search.
+      residual: `[]` bound on how much better another set can be; 0 unless the search stopped early.
+      converged: `[]` bool, False if the search stopped early.
+      nodes: `[]` int32, number of nodes that the search visited.
     """
 
-    deployed: jax.Array
-    feasible: jax.Array | bool = True
-    residual: jax.Array | float = 0.0
-    converged: jax.Array | bool = True
-    nodes: jax.Array | int = 0
+    deployed: Array
+    feasible: Array | bool = True
+    residual: Array | float = 0.0
+    converged: Array | bool = True
+    nodes: Array | int = 0
 
 
 def deploy(
-    key: jax.Array,
-    value: jax.Array,
-    cost: jax.Array,
+    key: Array,
+    value: Array,
+    cost: Array,
     obs: Observation,
     spec: StagedSpec,
     filler: Filler = ReducedValue(),
     tie: Tie = IndexTie(),
-    most_nodes: jax.Array | int = MOST_NODES,
+    most_nodes: Array | int = MOST_NODES,
 ) -> Deployment:
     """Returns the models of the best routing with at most `M` models, and fillers for the free slots.
 
-    The relaxed program over all available models has at most `max_support` positive entries, so it solves the problem whenever `M` is that
-    large. For fewer slots all sets of `M` models are compared, or searched by branch and bound if there are more than 500. An enumeration
-    returns the first of equally good sets in lexicographic order, a search any; in both the first of equal models by priority has the most
-    traffic.
+    The program without the limit `M` has a solution with at most `max_support` positive entries, which solves the problem whenever `M` is that large.
+    For fewer slots all sets of `M` models are enumerated, or searched by branch and bound if there are more than 500. Among equally good sets an
+    enumeration returns the first in lexicographic order, a search any. Among equal models the first by priority has the most traffic.
 
     Source: StageRoute, DeployOPT, eqs. (3) and (6).
 
     Args:
       key: key of random fillers and ties.
-      value: `[N]` upper bounds of rewards.
-      cost: `[N]` lower bounds of costs.
-      obs: availability, capacities and budget.
-      spec: sizes.
-      filler: models for the free slots.
+      value: `[N]` upper bounds of mean rewards.
+      cost: `[N]` lower bounds of mean costs.
+      obs: observation with availability, capacities and budget.
+      spec: sizes of the market.
+      filler: rule that fills the free slots.
       tie: order of equal models.
       most_nodes: `[]` number of nodes after which a search returns its best set so far.
 
@@ -80,7 +79,7 @@ def deploy(
     available = obs.available
     relaxed = budgeted_fill(value, cost, obs.capacity, obs.budget, valid=available, priority=priority)
     amount, multiplier, feasible = relaxed.amount, relaxed.multiplier, relaxed.feasible
-    share = filler.demanded_share()
+    share = filler.share
     threshold = 1e-6 if value.dtype == jnp.float32 else 1e-9
     slots = min(spec.max_deployed, spec.num_models)
     residual, converged, nodes = jnp.zeros((), value.dtype), jnp.asarray(True), jnp.zeros((), jnp.int32)
@@ -88,10 +87,9 @@ def deploy(
         too_many = jnp.sum((amount > threshold).astype(jnp.int32)) > slots
         number = math.comb(spec.num_models, slots)
         if share and number > _MOST_SHARED:
-            raise ValueError(
-                f"max_deployed and the number of models must give at most {_MOST_SHARED:,} sets if each model must have a share, "
-                f"got {number:,} sets of {slots} of {spec.num_models} models"
-            )
+            allowed = f"at most {_MOST_SHARED:,} sets if each model must have a share"
+            got = f"{number:,} sets of {slots} of {spec.num_models} models"
+            raise ValueError(f"max_deployed and the number of models must give {allowed}, got {got}")
         if share or number <= _MOST_SETS:
             best, best_amount, best_multiplier = _best_set(value, cost, obs, priority, slots, share)
         else:
@@ -109,26 +107,24 @@ def deploy(
     return Deployment(jnp.where(feasible, chosen, cheapest), feasible, residual, converged, nodes)
 
 
-def _first_of_equals(
-    amount: jax.Array, value: jax.Array, cost: jax.Array, obs: Observation, priority: jax.Array
-) -> jax.Array:
-    """Exchanges amounts `[N]` among equal models so that the first of them by priority has the most.
+def _first_of_equals(amount: Array, value: Array, cost: Array, obs: Observation, priority: Array) -> Array:
+    """Permutes amounts `[N]` among equal models, so that the first by priority has the most.
 
-    Two sets that differ by equal models have the same value, but its terms are summed in another order, and rounding may prefer the later set.
+    Two sets that differ only by equal models have the same value, but rounding, which depends on the order of the sum, may prefer the later set.
     """
     value, cost = xla.barrier((value, cost))
     same = (value, cost, obs.capacity, obs.available)
 
-    def together(other: Sequence[jax.Array], this: Sequence[jax.Array]) -> jax.Array:
+    def together(other: Sequence[Array], this: Sequence[Array]) -> Array:
         return (other[0] == this[0]) & (other[1] == this[1]) & (other[2] == this[2]) & (other[3] == this[3])
 
-    def before(other: Sequence[jax.Array], this: Sequence[jax.Array]) -> jax.Array:
+    def before(other: Sequence[Array], this: Sequence[Array]) -> Array:
         return together(other, this) & (other[4] < this[4])
 
-    def more(other: Sequence[jax.Array], this: Sequence[jax.Array]) -> jax.Array:
+    def more(other: Sequence[Array], this: Sequence[Array]) -> Array:
         return together(other, this) & ((other[5] > this[5]) | ((other[5] == this[5]) & (other[4] < this[4])))
 
-    def at(other: Sequence[jax.Array], this: Sequence[jax.Array]) -> jax.Array:
+    def at(other: Sequence[Array], this: Sequence[Array]) -> Array:
         return together(other, this) & (other[4] == this[5])
 
     ones = jnp.ones(amount.shape, jnp.int32)
@@ -138,42 +134,23 @@ def _first_of_equals(
 
 
 def _searched_set(
-    value: jax.Array,
-    cost: jax.Array,
-    obs: Observation,
-    priority: jax.Array,
-    slots: int,
-    needed: jax.Array,
-    most_nodes: jax.Array | int,
-) -> tuple[jax.Array, ...]:
-    """Finds the set of `_best_set` without a share, by branch and bound.
-
-    Returns:
-      Value, amounts and multiplier of the best routing, and residual, convergence and nodes of the search.
-    """
+    value: Array, cost: Array, obs: Observation, priority: Array, slots: int, needed: Array, most_nodes: Array | int
+) -> tuple[Array, ...]:
+    """Returns the result of `_best_set` with share 0 by branch and bound, and `residual`, `converged` and `nodes` of the search."""
     limits = obs.capacity, obs.budget, slots
     found = sparse_fill(value, cost, *limits, valid=obs.available, priority=priority, most_nodes=most_nodes, needed=needed)
-    # The routing over the set, as precise as elsewhere.
+    # The search's own amounts are less precise.
     routed = budgeted_fill(value, cost, obs.capacity, obs.budget, valid=found.members, priority=priority)
     best = jnp.where(found.value > -jnp.inf, jnp.sum(jnp.where(found.members, value * routed.amount, 0.0)), -1.0)
     return best, routed.amount, routed.multiplier, found.residual, found.converged, found.nodes
 
 
 def _best_set(
-    value: jax.Array, cost: jax.Array, obs: Observation, priority: jax.Array, slots: int, share: float
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Finds the best routing with exactly the models of one set, over all sets of `slots` available models; the first set on ties.
+    value: Array, cost: Array, obs: Observation, priority: Array, slots: int, share: float
+) -> tuple[Array, Array, Array]:
+    """Compares all sets of `slots` available models. Returns the best routing's value (-1 if none is feasible), amounts `[N]` and multiplier.
 
-    Args:
-      value: `[N]` upper bounds of rewards.
-      cost: `[N]` lower bounds of costs.
-      obs: availability, capacities and budget.
-      priority: `[N]` int32, order of equal models.
-      slots: number of models of a set.
-      share: least share of the traffic for each model of the set.
-
-    Returns:
-      Value (-1 if none is feasible), amounts `[N]` and multiplier of the routing.
+    The first of equally good sets wins. Each model of a set gets at least the given share of the traffic. Other arguments are as for `deploy`.
     """
     sets = np.asarray(list(itertools.combinations(range(value.shape[-1]), slots)), np.int32)
     pad = -len(sets) % _BLOCK if len(sets) > _BLOCK else 0
@@ -182,7 +159,7 @@ def _best_set(
 
     value, cost, priority, obs = jax.tree.map(jnp.asarray, (value, cost, priority, obs))
 
-    def solve(members: jax.Array):
+    def solve(members: Array):
         u, c, cap, order = (x[members] for x in (value, cost, obs.capacity, priority))
         inside = jnp.all(obs.available[members])
         solution = budgeted_fill(

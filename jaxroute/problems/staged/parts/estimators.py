@@ -1,44 +1,44 @@
-"""Means in the confidence bounds, also of a model that was never used, for which the paper gives no value."""
+"""Estimators of the means in the confidence bounds, also for an unused model, for which the paper gives no value."""
 
 import abc
 from dataclasses import dataclass
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jaxroute.core.types import Leaf
 from jaxroute.problems.staged.types import Statistics
 
-Pair = tuple[jax.Array, jax.Array]
+Pair = tuple[Array, Array]
 
 
 class Estimator(abc.ABC):
-    """Estimator of mean rewards and mean costs."""
+    """Estimator of the mean reward and the mean cost of each model."""
 
     @abc.abstractmethod
     def means(self, statistics: Statistics, cost_floor: Leaf) -> Pair:
-        """Returns mean rewards and mean costs `[...]`, finite for a model that was never used."""
+        """Returns mean rewards and mean costs `[...]`, also finite for unused models."""
 
-    def start(self, statistics: Statistics, upper: jax.Array, lower: jax.Array, cost_floor: Leaf) -> Pair:
-        """Returns the bounds `[...]` of rewards and of costs, replaced for models that were never used."""
+    def start(self, statistics: Statistics, upper: Array, lower: Array, cost_floor: Leaf) -> Pair:
+        """Returns the bounds `upper` of rewards and `lower` of costs `[...]`, with start values for unused models."""
         del statistics, cost_floor
         return upper, lower
 
 
 def _per_pull(statistics: Statistics, reward_prior: Leaf, cost_prior: Leaf, weight: Leaf) -> Pair:
-    """Returns the sums with a prior, divided by the pulls plus its weight."""
+    """Returns mean rewards and costs with a prior: sums of `weight` virtual observations are added to the observed sums."""
     total = statistics.pulls.astype(jnp.float32) + weight
     return (reward_prior + statistics.reward_sum) / total, (cost_prior + statistics.cost_sum) / total
 
 
 def _empirical(statistics: Statistics) -> Pair:
-    """Returns empirical means, 0 for a model that was never used."""
+    """Returns empirical means, 0 for unused models."""
     return _per_pull(statistics, 0.0, 0.0, jnp.where(statistics.pulls > 0, 0.0, 1.0))
 
 
 @dataclass(frozen=True)
 class EmpiricalMean(Estimator):
-    """Empirical means; a model that was never used has reward bound 1 and cost bound `cost_floor`.
+    """Empirical means; an unused model has reward bound 1 and cost bound `cost_floor`.
 
     Source: StageRoute, eqs. (4) and (5). The paper gives no start values; these are ours.
     """
@@ -47,14 +47,14 @@ class EmpiricalMean(Estimator):
         del cost_floor
         return _empirical(statistics)
 
-    def start(self, statistics: Statistics, upper: jax.Array, lower: jax.Array, cost_floor: Leaf) -> Pair:
+    def start(self, statistics: Statistics, upper: Array, lower: Array, cost_floor: Leaf) -> Pair:
         used = statistics.pulls > 0
         return jnp.where(used, upper, 1.0), jnp.where(used, lower, cost_floor)
 
 
 @dataclass(frozen=True)
 class Lemma3(Estimator):
-    """Sums divided by pulls plus one: a new model starts at mean 0, with little optimism.
+    """Sums divided by pulls plus one, so that a new model starts with mean 0 and little optimism.
 
     Source: StageRoute, Lemma 3. `staged/open-choices` measures the effect.
     """
@@ -66,7 +66,7 @@ class Lemma3(Estimator):
 
 @dataclass(frozen=True)
 class PseudoObservation(Estimator):
-    """Means with one virtual observation of reward 1 and cost `cost_floor`, as the `N + 1` in the radius. Not in the paper."""
+    """Means with one virtual observation of reward 1 and cost `cost_floor`, to match the radius, which counts `N + 1`. Not in the paper."""
 
     def means(self, statistics: Statistics, cost_floor: Leaf) -> Pair:
         return _per_pull(statistics, 1.0, cost_floor, 1.0)
@@ -74,11 +74,9 @@ class PseudoObservation(Estimator):
 
 @dataclass(frozen=True)
 class Prior(Estimator):
-    """Empirical means; a model that was never used has the given means.
+    """Empirical means; an unused model has the given means. Source: StageRoute, appendix, before Lemma 7.
 
-    No experiment uses it: with reward 1 and a cost of at most the floor it equals `EmpiricalMean`.
-
-    Source: StageRoute, appendix, before Lemma 7.
+    With reward 1 and a cost of at most the floor it equals `EmpiricalMean`, so no experiment uses it.
 
     Attributes:
       reward: mean reward before the first use.

@@ -1,11 +1,11 @@
-"""Routing of a query over the deployed models."""
+"""Rules that route a query to one of the deployed models."""
 
 import abc
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jaxroute.core import numerics
 from jaxroute.problems.staged.types import SlotState
@@ -13,7 +13,7 @@ from jaxroute.solvers.budgeted_fill import budgeted_fill
 
 
 class Routing(NamedTuple):
-    """Routing of a query.
+    """Distribution of a query over the slots.
 
     Attributes:
       amount: `[M]` probability of each slot.
@@ -21,40 +21,35 @@ class Routing(NamedTuple):
       feasible: `[]` bool, whether a routing within budget and capacities exists.
     """
 
-    amount: jax.Array
-    multiplier: jax.Array
-    feasible: jax.Array
+    amount: Array
+    multiplier: Array
+    feasible: Array
 
 
 class RoutingRule(abc.ABC):
-    """Rule that distributes queries over the deployed models."""
+    """Rule that gives each deployed model a share of the traffic."""
 
     @abc.abstractmethod
-    def route(self, value: jax.Array, cost: jax.Array, state: SlotState, budget: jax.Array, priority: jax.Array) -> Routing:
-        """Returns the routing of one query.
+    def route(self, value: Array, cost: Array, state: SlotState, budget: Array, priority: Array) -> Routing:
+        """Returns the routing of a query over the slots in use, given their bounds of rewards and costs `[M]`.
 
-        Args:
-          value: `[M]` upper bounds of rewards.
-          cost: `[M]` lower bounds of costs.
-          state: slots that are in use, and their capacities.
-          budget: `[]` cost per query.
-          priority: `[M]` int32, order of equal models.
+        `budget` `[]` is the cost per query; among equal models the one of lowest `priority` `[M]` int32 comes first.
         """
 
 
 @dataclass(frozen=True)
 class RouteOPT(RoutingRule):
-    """Linear program: maximises `U . p` over `{L . p <= budget, sum p = 1, 0 <= p <= capacity}`; the cheapest routing if it is infeasible.
+    """Linear program: maximises `U . p` over `{L . p <= budget, sum p = 1, 0 <= p <= capacity}`. Source: StageRoute, eq. (7).
 
-    Source: StageRoute, eq. (7).
+    If the program is infeasible, the cheapest routing is used.
 
     Attributes:
-      steps: dual steps of the solver (default: by the number of slots).
+      steps: number of dual steps of the solver (default: by the number of slots).
     """
 
     steps: int | None = None
 
-    def route(self, value: jax.Array, cost: jax.Array, state: SlotState, budget: jax.Array, priority: jax.Array) -> Routing:
+    def route(self, value: Array, cost: Array, state: SlotState, budget: Array, priority: Array) -> Routing:
         capacity, valid = state.slot_capacity, state.slot_filled
         solution = budgeted_fill(value, cost, capacity, budget, valid=valid, priority=priority, steps=self.steps)
         return Routing(solution.amount, solution.multiplier, solution.feasible)
@@ -62,9 +57,9 @@ class RouteOPT(RoutingRule):
 
 @dataclass(frozen=True)
 class RatioRouting(RoutingRule):
-    """Models in order of falling ratio of the bounds, each up to its capacity; the budget is ignored. See `staged/open-choices`."""
+    """Fills models up to their capacity in order of falling ratio `U / L`; ignores the budget. See `staged/open-choices`."""
 
-    def route(self, value: jax.Array, cost: jax.Array, state: SlotState, budget: jax.Array, priority: jax.Array) -> Routing:
+    def route(self, value: Array, cost: Array, state: SlotState, budget: Array, priority: Array) -> Routing:
         del budget
         capacity, valid = state.slot_capacity, state.slot_filled
         ratio = jnp.minimum(value / jnp.where(valid, cost, 1.0), 1e30)  # The ratio of a free model is not finite.
@@ -74,9 +69,9 @@ class RatioRouting(RoutingRule):
 
 @dataclass(frozen=True)
 class BestRatioRouting(RoutingRule):
-    """All traffic to the deployed model of largest ratio; budget and capacities are ignored. See `staged/open-choices`."""
+    """Sends all traffic to the deployed model of largest ratio `U / L`; ignores budget and capacities. See `staged/open-choices`."""
 
-    def route(self, value: jax.Array, cost: jax.Array, state: SlotState, budget: jax.Array, priority: jax.Array) -> Routing:
+    def route(self, value: Array, cost: Array, state: SlotState, budget: Array, priority: Array) -> Routing:
         del budget
         ratio = jnp.where(state.slot_filled, value / jnp.where(state.slot_filled, cost, 1.0), -1.0)
         first = numerics.rank(ratio, -cost, -priority) == 0
@@ -85,9 +80,9 @@ class BestRatioRouting(RoutingRule):
 
 @dataclass(frozen=True)
 class UniformRouting(RoutingRule):
-    """Equal shares of all deployed models; budget and capacities are ignored. Not in the paper."""
+    """Gives all deployed models equal shares; ignores budget and capacities. Not in the paper."""
 
-    def route(self, value: jax.Array, cost: jax.Array, state: SlotState, budget: jax.Array, priority: jax.Array) -> Routing:
+    def route(self, value: Array, cost: Array, state: SlotState, budget: Array, priority: Array) -> Routing:
         del value, cost, budget, priority
         filled = state.slot_filled.astype(jnp.float32)
         return Routing(filled / jnp.maximum(jnp.sum(filled), 1.0), jnp.zeros(()), jnp.ones((), bool))

@@ -1,62 +1,45 @@
-"""Past data on which the deployment and the routing of a stage are based."""
+"""Rules that select the past data on which deployment and routing of a stage are based."""
 
-import abc
 from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+from jax import Array
 
 from jaxroute.problems.staged.types import Statistics
 
 
-class Scope(abc.ABC):
-    """Statistics that are carried from one stage to the next."""
+class Scope:
+    """Rule that selects the statistics of earlier stages that a stage uses; by default all."""
 
-    @abc.abstractmethod
-    def write_back(self, book: jax.Array, slots: jax.Array) -> jax.Array:
-        """Returns one statistic `[M]` of the deployed models at the end of a stage.
-
-        Args:
-          book: `[M]` statistic up to the start of the stage.
-          slots: `[M]` statistic in the slots.
-        """
-
-    @abc.abstractmethod
-    def retain(self, book: Statistics) -> Statistics:
-        """Returns the statistics `[N]` that later deployments use, besides those of the slots."""
-
-    @abc.abstractmethod
-    def load(self, loaded: Statistics) -> Statistics:
-        """Returns the statistics `[M]` with which the routing of a stage starts."""
-
-
-@dataclass(frozen=True)
-class RunScope(Scope):
-    """Deployment and routing use all data of the run."""
-
-    def write_back(self, book: jax.Array, slots: jax.Array) -> jax.Array:
+    def write_back(self, book: Array, slots: Array) -> Array:
+        """Returns a count or sum `[M]` of the deployed models at a stage's end, from its value before the stage and its value in the slots."""
         del book
         return slots
 
     def retain(self, book: Statistics) -> Statistics:
+        """Returns the part of the book `[N]` that later deployments use, in addition to the slots."""
         return book
 
     def load(self, loaded: Statistics) -> Statistics:
+        """Returns the statistics `[M]` with which the routing of a stage starts, from those of the deployed models."""
         return loaded
 
 
 @dataclass(frozen=True)
+class RunScope(Scope):
+    """Bases deployment and routing on all data of the run."""
+
+
+@dataclass(frozen=True)
 class RoutingScope(Scope):
-    """Deployment uses all data, routing only the rounds of the current stage.
+    """Bases deployment on all data and routing only on the rounds of the current stage.
 
     Source: the closest joint reading of StageRoute, section 4 and Lemma 3. `staged/open-choices` measures the effect.
     """
 
-    def write_back(self, book: jax.Array, slots: jax.Array) -> jax.Array:
+    def write_back(self, book: Array, slots: Array) -> Array:
         return book + slots
-
-    def retain(self, book: Statistics) -> Statistics:
-        return book
 
     def load(self, loaded: Statistics) -> Statistics:
         return jax.tree.map(jnp.zeros_like, loaded)
@@ -64,7 +47,7 @@ class RoutingScope(Scope):
 
 @dataclass(frozen=True)
 class StageScope(RoutingScope):
-    """All sums are reset right after each deployment, which is then based on the previous stage alone.
+    """Resets all sums right after each deployment, which is thus based on the previous stage alone.
 
     Source: StageRoute, Lemma 3, read literally. `staged/open-choices` measures the effect.
     """

@@ -1,11 +1,11 @@
-"""Statistics in slots: the rounds of a stage update only those of the `M` deployed models.
+"""Statistics of the `M` deployed models in slots, the only ones that the rounds of a stage update.
 
-A plan writes them back to the book of all `N` models, selects the next deployment and loads it into the slots in the order of ties.
+A plan writes them back to the book, the statistics of all `N` models, and loads those of the next deployment into the slots.
 """
 
 import jax
 import jax.numpy as jnp
-from jax import lax
+from jax import Array, lax
 
 from jaxroute.core import numerics
 from jaxroute.problems.staged.parts.scopes import Scope
@@ -13,7 +13,7 @@ from jaxroute.problems.staged.types import SlotState, StagedSpec, Statistics
 
 
 def empty_slots(spec: StagedSpec) -> SlotState:
-    """Returns the state without observations and without deployed models."""
+    """Returns the state before the first plan, without observations and deployed models."""
 
     def nothing(size: int) -> Statistics:
         zeros = jnp.zeros((size,), jnp.float32)
@@ -32,10 +32,10 @@ def empty_slots(spec: StagedSpec) -> SlotState:
 
 
 def written_back(state: SlotState, scope: Scope) -> Statistics:
-    """Returns the book `[N]` at the end of a stage, with the statistics of the slots."""
+    """Returns the book `[N]` at the end of a stage, updated by the statistics of the slots."""
     in_slots = state.in_slots()
 
-    def write_back(book: jax.Array, slots: jax.Array) -> jax.Array:
+    def write_back(book: Array, slots: Array) -> Array:
         before = jnp.sum(jnp.where(in_slots, book[None, :], 0), axis=1).astype(book.dtype)
         after = scope.write_back(before, slots)
         spread = jnp.sum(jnp.where(in_slots, after[:, None], 0), axis=0).astype(book.dtype)
@@ -45,30 +45,18 @@ def written_back(state: SlotState, scope: Scope) -> Statistics:
 
 
 def loaded(
-    state: SlotState,
-    book: Statistics,
-    deployed: jax.Array,
-    capacity: jax.Array,
-    scope: Scope,
-    unfinished: jax.Array,
-    priority: jax.Array,
+    state: SlotState, book: Statistics, deployed: Array, capacity: Array, scope: Scope, unfinished: Array, priority: Array
 ) -> SlotState:
-    """Returns the state at the start of a stage, with the deployed models in the slots.
+    """Returns the state at the start of a stage, with at most `M` models `deployed` `[N]` in the slots, those of lowest `priority` `[N]` first.
 
-    Args:
-      state: state at the end of the previous stage.
-      book: statistics `[N]`, from `written_back`.
-      deployed: `[N]` bool, at most `M` models.
-      capacity: `[N]` largest share of the traffic of each model.
-      scope: past data for deployment and routing.
-      unfinished: `[]` bool, whether the search for the deployment stopped early.
-      priority: `[N]` int32, order of the slots.
+    The statistics come from the book `[N]` that `written_back` returned, the largest shares of the traffic from `capacity` `[N]`. `unfinished` `[]`
+    says whether the search for the deployment stopped early.
     """
     position = numerics.rank(deployed, -priority)
     slots = state.slot_model.shape[-1]
     load = (position[None, :] == lax.iota(jnp.int32, slots)[:, None]) & deployed[None, :]
 
-    def take(values: jax.Array) -> jax.Array:
+    def take(values: Array) -> Array:
         return jnp.sum(jnp.where(load, values[None, :], 0), axis=1).astype(values.dtype)
 
     return state.replace(

@@ -14,8 +14,8 @@ from jaxroute.estimators.heads import binary_cross_entropy
 from jaxroute.estimators.sgd import SGD
 from jaxroute.problems import service as sv
 from jaxroute.problems.service.parts.contrastive import Clusters
-from jaxroute.problems.service.parts.virtual_queue import VirtualQueue
 from jaxroute.problems.service.sources import draw_requests
+from jaxroute.problems.service.types import VirtualQueue
 
 
 def test_queue_of_section_4_2():

@@ -1,0 +1,137 @@
+"""Rules for single rounds: the first rounds of a run, rounds between two batches of feedback, and the order in which a cascade asks models."""
+
+from typing import Protocol
+
+import jax.numpy as jnp
+from flax import struct
+from jax import Array
+
+from jaxroute.core import draws
+from jaxroute.problems.combinatorial.parts.beliefs import Statistics
+from jaxroute.problems.combinatorial.parts.rounding import top_models
+from jaxroute.problems.combinatorial.types import Action, Observation
+
+
+class Start:
+    """Rule for the first rounds; by default there is none. `allowed` `[K]` bool marks the models that may be selected in the round."""
+
+    def active(self, state: Statistics, allowed: Array) -> Array:
+        """Whether the rule still decides, `[]` bool."""
+        del state, allowed
+        return jnp.asarray(False)
+
+    def choose(self, state: Statistics, obs: Observation, allowed: Array, selected: Array) -> Array:
+        """Returns the set `[K]` of this round, given the set `selected` by the bounds."""
+        del state, obs, allowed
+        return selected
+
+
+@struct.dataclass
+class Optimistic(Start):
+    """Lets the bounds decide from the first round on, since models without observations have the best bounds. Source: C2MAB-V, Algorithm 1."""
+
+
+@struct.dataclass
+class RoundRobin(Start):
+    """Selects the least observed models until all have been observed, for `K / N` rounds without a cascade.
+
+    Source: the first rounds of C2MAB-V's proofs, which assume an observation of every model.
+    """
+
+    def active(self, state: Statistics, allowed: Array) -> Array:
+        return jnp.any(allowed & (state.outcome.count == 0))
+
+    def choose(self, state: Statistics, obs: Observation, allowed: Array, selected: Array) -> Array:
+        least = top_models(-state.outcome.count, obs, state.spec, allowed)
+        return jnp.where(self.active(state, allowed), least, selected)
+
+
+class Hold:
+    """Rule for the rounds between two decisions, which a policy takes once per batch; `fresh` `[]` bool marks a round with a new decision."""
+
+    def relaxed(self, fresh: Array, z: Array, held_z: Array) -> Array:
+        """Returns the relaxed selection `[K]` to round: the new one, `z`, or that of the last decision, `held_z`."""
+        del fresh, held_z
+        return z
+
+    def hold(self, fresh: Array, new: tuple[Array, Array], held: tuple[Array, Array]) -> tuple[Array, Array]:
+        """Returns set and relaxed selection of this round: the new ones, or those of the last decision, `held`."""
+        del fresh, held
+        return new
+
+
+@struct.dataclass
+class HoldAction(Hold):
+    """Repeats the set of the last decision. Source: C2MAB-V, appendix E.3."""
+
+    def hold(self, fresh: Array, new: tuple[Array, Array], held: tuple[Array, Array]) -> tuple[Array, Array]:
+        return jnp.where(fresh, new[0], held[0]), jnp.where(fresh, new[1], held[1])
+
+
+@struct.dataclass
+class HoldRelaxed(Hold):
+    """Repeats the relaxed selection of the last decision, but rounds it again in every round. Not in the paper."""
+
+    def relaxed(self, fresh: Array, z: Array, held_z: Array) -> Array:
+        return jnp.where(fresh, z, held_z)
+
+
+class Order(Protocol):
+    """Order of a cascade."""
+
+    def order(self, key: Array, obs: Observation, value: Array, cost: Array) -> Array:
+        """Returns numbers `[K]`: models are asked in ascending order, ties by index; `value` and `cost` `[K]` are what the policy expects."""
+        ...
+
+
+@struct.dataclass
+class ByPrice:
+    """Asks cheap models first. The paper gives no order; its Fig. 2 starts with cheap models."""
+
+    def order(self, key: Array, obs: Observation, value: Array, cost: Array) -> Array:
+        del key, value, cost
+        return obs.price
+
+
+@struct.dataclass
+class ByReward:
+    """Asks models with large expected rewards first."""
+
+    def order(self, key: Array, obs: Observation, value: Array, cost: Array) -> Array:
+        del key, obs, cost
+        return -value
+
+
+@struct.dataclass
+class ByCost:
+    """Asks models with small expected costs first."""
+
+    def order(self, key: Array, obs: Observation, value: Array, cost: Array) -> Array:
+        del key, obs, value
+        return cost
+
+
+@struct.dataclass
+class ByIndex:
+    """Asks models in the order of their index."""
+
+    def order(self, key: Array, obs: Observation, value: Array, cost: Array) -> Array:
+        del key, obs, value
+        return jnp.zeros_like(cost)
+
+
+@struct.dataclass
+class ByProbability:
+    """Asks models in a new random order in each round."""
+
+    def order(self, key: Array, obs: Observation, value: Array, cost: Array) -> Array:
+        del obs, value
+        return draws.uniform(key, cost.shape)
+
+
+def action_of(
+    order: Order, key: Array, obs: Observation, selected: Array, relaxed: Array, value: Array, cost: Array
+) -> Action:
+    """Returns the action that asks the available models of a set `[K]` in an order; `relaxed` `[K]` is the selection before rounding."""
+    numbers = order.order(key, obs, value, cost)
+    return Action(selected=selected & obs.available, order=numbers, relaxed=relaxed, held=selected)
