@@ -86,11 +86,6 @@ class CombinatorialSpec(Spec):
     always_available: bool = True
     any_size: bool = False
 
-    @property
-    def smallest_set(self) -> int:
-        """Returns the size of the smallest allowed set."""
-        return self.min_size if self.reward.exact_size and self.always_available else 0
-
 
 @struct.dataclass
 class Observation:

@@ -288,8 +288,7 @@ class RouterDC(StaticPolicy):
     def of(cls, env: ServiceEnv, training: int = 0) -> "RouterDC":
         """Returns the policy trained with the paper's settings and the seed `training` on requests of an environment.
 
-        Results vary more between trainings than between runs: estimate standard errors over trainings, by `grid(RouterDC.of, env=env,
-        training=range(8))`.
+        Results vary more between trainings than between runs: use `grid(RouterDC.of, env=env, training=range(8))` for standard errors.
         """
         return fit_routerdc(env, seed=training)
 
@@ -404,7 +403,7 @@ class ShadowPrice(Learner):
 @final
 @struct.dataclass
 class MostSatisfying(Learner):
-    """MESS+ with V = 0: serves with the model that most likely satisfies, at any cost."""
+    """MESS+ with V = 0 and a queue that is never empty: serves with the model that most likely satisfies, at any cost."""
 
     def score(self, queue: Array, cost: Array, probability: Array, alpha: Array) -> Array:
         del queue, cost, alpha

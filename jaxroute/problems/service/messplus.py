@@ -25,12 +25,6 @@ from jaxroute.problems.service.types import Action, Feedback, Observation, Param
 # Parameters, state of the optimiser, mean loss and number of steps.
 Trained = tuple[Params, optax.OptState, numerics.Sum, Array]
 
-LEARNER_METRICS = (
-    Metric("decision_queue", "virtual queue that decides", "requests", "gauge", default=False),
-    Metric("training_loss", "mean loss of explored requests", "nats", "gauge", default=False),
-    Metric("training_steps", "explored requests with feedback", "requests", "gauge", default=False),
-)
-
 
 @struct.dataclass
 class LearnerState:
@@ -86,7 +80,11 @@ class Learner(abc.ABC):
     explores_first: bool = struct.field(pytree_node=False, default=True)
     repeats: int = struct.field(pytree_node=False, default=1)
 
-    metrics = LEARNER_METRICS
+    metrics = (
+        Metric("decision_queue", "virtual queue that decides", "requests", "gauge", default=False),
+        Metric("training_loss", "mean loss of explored requests", "nats", "gauge", default=False),
+        Metric("training_steps", "explored requests with feedback", "requests", "gauge", default=False),
+    )
 
     def check(self) -> None:
         for name in ("c", "explore_power", "l2", "energy"):

@@ -22,7 +22,6 @@ class OracleBlind(Mixture):
 
     @classmethod
     def of(cls, env: ServiceEnv) -> "OracleBlind":
-        """Returns the oracle of an environment."""
         return cls(probabilities=env.blind_choice)
 
 
@@ -78,5 +77,4 @@ class OracleClairvoyant(PricedOracle):
 
     @classmethod
     def of(cls, env: ServiceEnv) -> "OracleClairvoyant":
-        """Returns the oracle of an environment."""
         return cls(price=env.clairvoyant, predictor=Labels())

@@ -22,7 +22,7 @@ from jaxroute.core.types import Leaf, classes_of
 from jaxroute.problems.service.types import Request
 from jaxroute.sources.rows import random_order, row_in_order
 
-NO_TRUE_CHANCES = "a table of recorded requests has no true probabilities; use a predictor that learns, or labels"
+NO_PROBABILITIES = "a table of recorded requests has no true probabilities; use a predictor that learns, or labels"
 # Number of sampled requests for an optimum without a closed form.
 _SAMPLE = 1 << 16
 # Largest number of independent models whose sets of satisfying models are listed, and of models in a user's joint distribution.
@@ -423,7 +423,7 @@ class TableRequests(RequestSource):
         return Request(features=vector, satisfied=labels > 0.5, cost=cost, success=labels)
 
     def success(self, features: Array) -> Array:
-        raise ValueError(NO_TRUE_CHANCES)
+        raise ValueError(NO_PROBABILITIES)
 
     def contexts(self, knows_cost: bool = True) -> Contexts:
         del knows_cost

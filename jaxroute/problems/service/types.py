@@ -115,7 +115,7 @@ class VirtualQueue:
 
 @struct.dataclass
 class ServiceState:
-    """State of the service.
+    """State of the service between two requests.
 
     Attributes:
       rounds: `[]` int32 number of requests so far.

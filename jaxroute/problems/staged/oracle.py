@@ -23,7 +23,7 @@ class _StageRouteWithoutRadius(StageRoute):
 
 @struct.dataclass
 class OracleState:
-    """State of the oracle.
+    """State of the oracle: that of StageRoute, and the routing of the stage.
 
     Attributes:
       slots: state of StageRoute.

@@ -147,7 +147,7 @@ class Statistics:
 
     @classmethod
     def of(cls, pulls: Array, reward_sum: Array, cost_sum: Array) -> "Statistics":
-        """Returns statistics with exact sums."""
+        """Returns statistics whose sums have no rounding error."""
         return cls(pulls, reward_sum, cost_sum, numerics.no_errors(reward_sum=reward_sum, cost_sum=cost_sum))
 
     def add(self, used: Array, reward: Array, cost: Array) -> "Statistics":

@@ -146,8 +146,9 @@ class BestSet:
         if self.any_size:
             size, rules = spec.num_models, {"groups": None, "exact_size": False, "sizes": (1, spec.num_models)}
         else:
-            size, sizes = _size(spec, obs, allowed), (spec.smallest_set, spec.max_size)
-            rules = {"groups": spec.groups, "exact_size": spec.reward.exact_size, "sizes": sizes}
+            exact = spec.reward.exact_size
+            size, sizes = _size(spec, obs, allowed), (spec.min_size if exact and spec.always_available else 0, spec.max_size)
+            rules = {"groups": spec.groups, "exact_size": exact, "sizes": sizes}
         return selection.best_subset(weight, cost, obs.budget, size, allowed=allowed, **rules)
 
 
@@ -282,13 +283,13 @@ def solve_by_group(
 
 
 def conditioned(key: Array, value: Array, cap: Leaf, noise: Leaf) -> Array:
-    """Converts expected rewards `value` `[K]` to probabilities `[K]` for the solvers: at most `cap`, minus a random number up to `noise` that breaks ties."""
+    """Converts expected rewards `[K]` to probabilities `[K]` for the solvers: caps them, and breaks ties by random numbers up to `noise`."""
     tie = noise * draws.uniform(key, value.shape)
     return jnp.clip(jnp.minimum(value, cap) - tie, 1e-6, cap)
 
 
 def check(solver: Solver | None, rounding: Any, cap: Leaf, noise: Leaf) -> None:
-    """Checks the fields of a policy that relaxes and rounds."""
+    """Checks the fields of a policy that solves the relaxed problem and rounds its solution."""
     if solver is not None:
         checks.part("solver", solver, "solve", "BestOf()")
     if rounding is not None:

@@ -77,7 +77,7 @@ class HoldRelaxed(Hold):
 
 
 class Order(Protocol):
-    """Order of a cascade."""
+    """Rule for the order in which a cascade asks the models of a set."""
 
     def order(self, key: Array, obs: Observation, value: Array, cost: Array) -> Array:
         """Returns numbers `[K]`: models are asked in ascending order, ties by index; `value` and `cost` `[K]` are what the policy expects."""

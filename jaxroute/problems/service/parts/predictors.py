@@ -13,7 +13,7 @@ from jaxroute.estimators.heads import Head, Logistic, binary_cross_entropy
 from jaxroute.estimators.running import RunningMean
 from jaxroute.estimators.sgd import SGD
 from jaxroute.problems.service.env import ServiceEnv
-from jaxroute.problems.service.sources import NO_TRUE_CHANCES, RequestSource, TableRequests, draw_requests, fingerprint
+from jaxroute.problems.service.sources import NO_PROBABILITIES, RequestSource, TableRequests, draw_requests, fingerprint
 from jaxroute.problems.service.types import Action, Feedback, Observation, Params, Request, ServiceSpec
 
 
@@ -85,14 +85,13 @@ class TrueProbabilities(Predictor):
         if not hasattr(self.requests, "success"):
             raise ValueError(f"requests must be those of an environment, got {checks.show(self.requests)}")
         if isinstance(self.requests, TableRequests):
-            raise ValueError(NO_TRUE_CHANCES)
+            raise ValueError(NO_PROBABILITIES)
 
     def check_spec(self, spec: ServiceSpec) -> None:
         mine = fingerprint(self.requests)
         if mine and spec.fingerprint and mine != spec.fingerprint:
-            raise ValueError(
-                "requests must be those of this environment, TrueProbabilities(env.requests); these are of another"
-            )
+            wanted = "those of this environment, TrueProbabilities(env.requests)"
+            raise ValueError(f"requests must be {wanted}; these are of another")
 
     def init(self, key: Array, spec: ServiceSpec) -> tuple[()]:
         del key

@@ -26,7 +26,7 @@ class Estimator(abc.ABC):
 
 
 def _per_pull(statistics: Statistics, reward_prior: Leaf, cost_prior: Leaf, weight: Leaf) -> Pair:
-    """Returns mean rewards and costs with a prior: sums of `weight` virtual observations are added to the observed sums."""
+    """Returns mean rewards and costs, including `weight` virtual observations whose sums are `reward_prior` and `cost_prior`."""
     total = statistics.pulls.astype(jnp.float32) + weight
     return (reward_prior + statistics.reward_sum) / total, (cost_prior + statistics.cost_sum) / total
 

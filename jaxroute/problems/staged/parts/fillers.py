@@ -39,7 +39,7 @@ class Filler(abc.ABC):
 
 @dataclass(frozen=True)
 class ReducedValue(Filler):
-    """Fills with the models of largest reduced value `U - multiplier * L`, as if each deployed model had to get a tiny share of the traffic.
+    """Fills the free slots with the models of largest reduced value `U - multiplier * L`, as if each model had to get a tiny share.
 
     A small share for a model outside the support changes the value of the best routing by that share times the model's reduced value, plus a term
     that is the same for all models. The best fillers therefore have the largest reduced value.
@@ -66,7 +66,7 @@ class NoFiller(Filler):
 
 @dataclass(frozen=True)
 class RandomFiller(Filler):
-    """Fills with random models, as a mixed-integer solver may return any of them. Not the paper's rule; see `staged/open-choices`."""
+    """Fills the free slots with random models, as a mixed-integer solver may return any of them. Not the paper's rule; see `staged/open-choices`."""
 
     def keys(self, key: Array, value: Array, cost: Array, multiplier: Array) -> Keys:
         del cost, multiplier
@@ -76,7 +76,7 @@ class RandomFiller(Filler):
 
 @dataclass(frozen=True)
 class IndexFiller(Filler):
-    """Fills with the models of lowest index. Not the paper's rule; see `staged/open-choices`."""
+    """Fills the free slots with the models of lowest index. Not the paper's rule; see `staged/open-choices`."""
 
     def keys(self, key: Array, value: Array, cost: Array, multiplier: Array) -> Keys:
         del key, cost, multiplier
