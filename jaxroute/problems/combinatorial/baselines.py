@@ -29,7 +29,7 @@ class Learner:
     """Baseline that learns means of outcomes and costs; subclasses define `act`.
 
     Attributes:
-      order: order of a cascade, an object of `parts.rounds`.
+      order: rule for the order of a cascade, such as `ByPrice`.
     """
 
     order: Order = struct.field(default_factory=ByPrice, kw_only=True)
@@ -226,7 +226,7 @@ class OfflineFixed:
       budget: `[]` or `[M]` budget of the offline problem.
       size: `[]` or `[M]` number of models in the set, `N`.
       sample_size: number of questions (static).
-      order: order of a cascade, an object of `parts.rounds`.
+      order: rule for the order of a cascade, such as `ByPrice`.
     """
 
     offline_mean: Leaf

@@ -46,8 +46,7 @@ class C2MABV:
 
     Attributes:
       reward_width: `[]` multiplier of the rewards' radius, the paper's alpha_mu.
-      cost_width: `[]` multiplier of the costs' radius, the paper's alpha_c. Its settings (a) to (d) of both are (.3, .05), (1, .05), (.3, .01), (1,
-        .01).
+      cost_width: `[]` multiplier of the costs' radius, alpha_c. Settings (a) to (d) of both are (.3, .05), (1, .05), (.3, .01), (1, .01).
       delta: `[]` confidence level, 1/T in the theorems (default for T = 10,000).
       batch: `[]` number of rounds with feedback between decisions (appendix E.3).
       allowed: `[K]` bool, models that may be selected (default: all); two models give the two-tier variant of Fig. 12.
@@ -57,8 +56,8 @@ class C2MABV:
       budget_share: `[]` share of the budget that the relaxed problem may spend (1 in the paper).
       hold: rule for the rounds between two decisions, `HoldAction` or `HoldRelaxed`.
       start: rule for the first rounds, `Optimistic` or `RoundRobin`.
-      order: order of a cascade, an object of `parts.rounds`.
-      solver: an object of `parts.relaxation` (default: exact if that is cheap).
+      order: rule for the order of a cascade, such as `ByPrice`.
+      solver: solver of the relaxed problem, such as `Vertices` (default: `default_solver`).
       rounding: `Pairwise` or `Swap` (default: the paper's for the reward).
       cap: `[]` largest probability for the solver.
       noise: `[]` largest random number that breaks ties. With `cap=1` and `noise=0` bounds are unchanged, and ties go to the lower index.
@@ -106,9 +105,10 @@ class C2MABV:
             raise ValueError(f"batch must be a whole number of at least 1, got {checks.show(self.batch)}")
 
     def check_spec(self, spec: CombinatorialSpec) -> None:
-        allowed = np.asarray(True if self.allowed is None else self.allowed)
-        number = int(np.sum(allowed > 0))
-        if not spec.any_size and spec.reward.exact_size and allowed.shape == (spec.num_models,) and number < spec.min_size:
+        if self.allowed is None or spec.any_size or not spec.reward.exact_size:
+            return
+        number = int(np.sum(np.asarray(self.allowed) > 0))
+        if np.shape(self.allowed) == (spec.num_models,) and number < spec.min_size:
             why = f"for a set of {type(spec.reward).__name__} has exactly so many"
             raise ValueError(f"allowed must leave at least {spec.min_size} models, {why}, got {number}")
 

@@ -30,7 +30,7 @@ class _Oracle:
     Attributes:
       relaxed: `[G, K]` relaxed selection, or set, for each segment of drift.
       switch: `[G]` first rounds of the segments.
-      order: order of a cascade, an object of `parts.rounds`.
+      order: rule for the order of a cascade, such as `ByPrice`.
       rounding: `Pairwise` or `Swap` (default: the paper's for the reward).
     """
 
