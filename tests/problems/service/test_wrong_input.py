@@ -82,9 +82,9 @@ WRONG_PARAMS = {"w": np.zeros((2, 3), np.float32), "b": np.zeros(2, np.float32)}
         (lambda: run(sv.MessPlus(optimiser=SGD(clip=0.0))), "clip must be above 0"),
         (lambda: run(sv.MessPlus(optimiser=SGD(TheorySteps(0.0, 1.0)))), "mu must be above 0"),
         (lambda: run(sv.MessPlus(optimiser=SGD(TheorySteps(1.0, -1.0)))), "smoothness must be above 0"),
-        (lambda: run(sv.MessPlus(optimiser="sgd")), "optimiser must be SGD"),
-        (lambda: run(sv.MessPlus(costs="known")), "costs must be KnownCost"),
-        (lambda: run(sv.MessPlus(predictor=sv.Logistic())), "predictor must be Learned"),
+        (lambda: run(sv.MessPlus(optimiser="sgd")), "optimiser must be an object such as SGD"),
+        (lambda: run(sv.MessPlus(costs="known")), "costs must be an object such as KnownCost"),
+        (lambda: run(sv.MessPlus(predictor=sv.Logistic())), "predictor must be an object such as Learned"),
         (lambda: run(env=sv.typed_service(knows_cost=False)), "KnownCost needs an environment with knows_cost=True"),
         # Baselines.
         (lambda: run(sv.ShadowPrice(price=-1.0)), "price must be at least 0"),
@@ -104,7 +104,7 @@ WRONG_PARAMS = {"w": np.zeros((2, 3), np.float32), "b": np.zeros(2, np.float32)}
         (lambda: sv.RouteLLM(predictor=sv.Learned()).check(), "predictor must be TrueProbabilities"),
         (lambda: sv.fit_routerdc(sv.benchmark_service(), num_clusters=1), "num_clusters must be at least 2"),
         # Predictors.
-        (lambda: run(sv.MessPlus(predictor=sv.Learned("head"))), "head must be Logistic"),
+        (lambda: run(sv.MessPlus(predictor=sv.Learned("head"))), "head must be an object such as Logistic"),
         (lambda: run(sv.MessPlus(predictor=sv.Learned(sv.Mlp(dropout=1.0)))), "dropout must be at least 0 and below 1, got 1"),
         (lambda: run(sv.MessPlus(predictor=sv.Learned(sv.Mlp(width=0)))), "width must be at least 1"),
         (lambda: run(sv.MessPlus(predictor=sv.Learned(sv.Logistic(init_spread=-1.0)))), "init_spread must be at least 0"),
