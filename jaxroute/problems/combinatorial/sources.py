@@ -187,9 +187,7 @@ class TokenCosts:
     """Costs proportional to tokens: the input tokens of a random type of query, the same for all models, plus the output tokens of each model.
 
     Output lengths are log-normal with mean `output_mean` and coefficient of variation `output_spread`, clipped to `[output_least, output_most]`.
-    Costs are scaled to the given means.
-
-    Source: the cost model of C2MAB-V, section 3; the length distributions are ours.
+    Costs are scaled to the given means. Source: the cost model of C2MAB-V, section 3; the length distributions are ours.
 
     Attributes:
       query_tokens: `[Q]` input tokens of each type of query; types are equally likely.

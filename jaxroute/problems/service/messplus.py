@@ -52,9 +52,7 @@ class Learner(abc.ABC):
     """Algorithm 1 with an open decision rule: the model with the lowest `score` serves requests that are not explored.
 
     Exploration depends only on `c`, `explore_power` and the seed, and only explored requests train. The predictor is therefore the same for all
-    values of `V` and `alpha`, and a grid over these trains it once.
-
-    Source: MESS+, Algorithm 1 with eqs. (2) and (4).
+    values of `V` and `alpha`, and a grid over these trains it once. Source: MESS+, Algorithm 1 with eqs. (2) and (4).
 
     Attributes:
       c: `[]` exploration coefficient: request `t = 1, 2, ...` is explored with probability `min(1, c t^-explore_power)`; 0 explores only the first.
@@ -112,10 +110,9 @@ class Learner(abc.ABC):
 
     @abc.abstractmethod
     def score(self, queue: Array, cost: Array, probability: Array, alpha: Array) -> Array:
-        """Returns the score `[M]` of each model; the model with the lowest score serves.
+        """Returns the score `[M]` of each model, of which the lowest serves.
 
-        Scores depend on the virtual queue `[]`, expected costs `[M]` in J, predicted probabilities of satisfaction `[M]`, and the target `alpha` `[]`
-        including the margin.
+        It depends on the virtual queue `[]`, expected costs `[M]` in J, predicted probabilities `[M]`, and the target `[]` with the margin.
         """
 
     def explore_probability(self, t: Array) -> Array:

@@ -30,9 +30,7 @@ def routing_values(
     """Returns `V(budget, S)` for several sets `S` of models, `[S]` float64: the best expected reward per query, 0 for an infeasible set.
 
     By duality the value is the least of `lam * budget + max over p of (reward - lam * cost) . p` over `lam = 0` and the multipliers `lam` at which
-    two models change order.
-
-    Source: StageRoute, eq. (1), for a fixed set.
+    two models change order. Source: StageRoute, eq. (1), for a fixed set.
 
     Args:
       reward: `[N]` true mean rewards.
@@ -120,19 +118,16 @@ def optimum_steps(
     stage_length: int,
     continuous: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the best expected reward per query as a step function of the round.
+    """Returns the best expected reward per query `V(budget, pool)` as a step function of the round.
 
-    A model is available from the first stage start at or after its arrival, or with `continuous` from its arrival.
+    The first array has the rounds (0-based) at which the value changes, `[N + 1]` int32, padded with the largest int32; the second the values,
+    float64. A model is available from the first stage start at or after its arrival, or with `continuous` from its arrival.
 
     Args:
       reward, cost, capacity, budget, max_deployed: as for `pool_value`.
       arrival: `[N]` first round of each model, 1-based.
       stage_length: number of rounds `I` of a stage.
       continuous: whether a model is available from its arrival.
-
-    Returns:
-      `(starts, values)`: `[N + 1]` int32 rounds (0-based) at which the value changes, padded with the largest int32, and
-      `[N + 1]` float64 values `V(budget, pool)`.
     """
     first = np.asarray(arrival, np.int64) - 1
     visible = first if continuous else -(-first // stage_length) * stage_length

@@ -254,9 +254,7 @@ def solve_by_group(
     """Returns the relaxed selection by a solver, or by `default_solver` for None; other arguments as for `Solver.solve`.
 
     If each group has a budget, the selection is the union of the groups' selections. The multiplier is then the sum over the groups, the price of
-    raising every budget.
-
-    Source: C2MAB-V, appendix C.1.
+    raising every budget. Source: C2MAB-V, appendix C.1.
     """
 
     def solve(spec: CombinatorialSpec, obs: Observation, allowed: Array) -> Selection:
