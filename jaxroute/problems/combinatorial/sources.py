@@ -59,9 +59,7 @@ class Source(Protocol):
     def check(self) -> None: ...
 
     def init(self, key: Array) -> Any:
-        """Returns the initial state of the source in a run; empty by default."""
-        del key
-        return ()
+        """Returns the initial state of the source in a run."""
 
     def segment(self, t: Array) -> Array | int:
         """Returns the segment of round `t`."""
@@ -224,7 +222,7 @@ class TokenCosts:
 
 
 @struct.dataclass
-class ParametricOutcomes(Source):
+class ParametricOutcomes:
     """Source that draws outcomes and costs from distributions, whose means may drift.
 
     Attributes:
@@ -254,6 +252,10 @@ class ParametricOutcomes(Source):
         if switch.shape != shape[:1] or switch[0] != 0 or np.any(np.diff(switch) <= 0):
             raise ValueError(f"switch must be {shape[0]} rising rounds that begin with 0, got {switch.tolist()}")
 
+    def init(self, key: Array) -> tuple[()]:
+        del key
+        return ()
+
     def segment(self, t: Array) -> Array:
         return jnp.sum((jnp.asarray(self.switch) <= t).astype(jnp.int32)) - 1
 
@@ -272,7 +274,7 @@ class ParametricOutcomes(Source):
 
 
 @struct.dataclass
-class TableOutcomes(Source):
+class TableOutcomes:
     """Source that replays recorded queries, one row per round, in a random order, each once before any is repeated.
 
     Attributes:
