@@ -133,5 +133,5 @@ def action_of(
     order: Order, key: Array, obs: Observation, selected: Array, relaxed: Array, value: Array, cost: Array
 ) -> Action:
     """Returns the action that asks the available models of a set `[K]` in an order; `relaxed` `[K]` is the selection before rounding."""
-    numbers = order.order(key, obs, value, cost)
-    return Action(selected=selected & obs.available, order=numbers, relaxed=relaxed, held=selected)
+    available = selected & obs.available
+    return Action(selected=available, order=order.order(key, obs, value, cost), relaxed=relaxed, held=selected)
