@@ -289,7 +289,7 @@ def test_models_that_are_not_allowed_may_be_anything(dtype):
         for solve in (
             lambda w, c, mask: solvers.linear_selection(w, c, 3.0, 2, allowed=mask).z,
             lambda w, c, mask: solvers.exact_any_win(w, c, 3.0, 2, allowed=mask).z,
-            lambda w, c, mask: solvers.branching_any_win(w, c, 3.0, 2, allowed=mask).z,
+            lambda w, c, mask: solvers.branching_any_win(w, c, 3.0, 2, allowed=mask).x,
             lambda w, c, mask: solvers.best_subset(w, c, 3.0, 2, allowed=mask, exact_size=True, sizes=(2, 2)).z,
             lambda w, c, mask: solvers.select("sum", w, c, 3.0, 2, allowed=mask).z,
         ):
