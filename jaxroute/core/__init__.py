@@ -1,1 +1,1 @@
-"""Names for authors of policies and environments: types, protocols, checks, draws, numerics; no logic of any problem."""
+"""Types, protocols, checks, random draws and numerics for authors of policies and environments. No module here knows a particular problem."""

@@ -1,17 +1,15 @@
-"""One arithmetic: each float32 operation is rounded once and in one order, whatever the program and the compiler.
+"""Exact arithmetic: each float32 operation is rounded once and in one order, whatever the program and the compiler.
 
-IEEE 754 defines the rounding of `+ - * /` and the square root. Compilers still give other bits. They contract `a * b + c` into one operation
+IEEE 754 defines the rounding of `+ - * /` and the square root. Compilers still produce other bits. They contract `a * b + c` into one operation
 with one rounding, replace a division by a multiplication with the reciprocal, reorder sums, and use different logarithms and exponentials.
-Results would depend on the compiler and on the width of the processor's vectors. The rules here:
+Results would depend on the compiler and on the width of the processor's vectors. So here:
 
-- A function that is not correctly rounded has a `definition` in basic operations (`functions`, `factorisations`).
+- A function that is not correctly rounded has a definition in basic operations (modules `functions` and `factorisations`).
 - Sums and products along axes follow the order of the elements and start at zero or one: `reduced`, `cumulative`, `dot`. More than 64
-  terms are summed in blocks of 64: a sequential mean of 20,000 equal terms has a relative error of 2e-4.
+  terms are summed in blocks of 64, because a sequential mean of 20,000 equal terms has a relative error of 2e-4.
 - Nothing is contracted, and division and square root are those of IEEE: `elementwise`.
 
-C compilers have options for this. XLA has none; `rounding` works around it.
-
-Rules for what IEEE leaves open or XLA decides:
+C compilers have options for this. XLA has none; the module `rounding` works around it. What IEEE leaves open or XLA decides is fixed so:
 
 - Subnormal operands and results are zero, as in XLA's programs for CPUs. (Processors differ at the edge: a result below 2^-126 before
   rounding and equal to it after.)
@@ -75,18 +73,18 @@ def _definition(
 
 
 def is_defined(eqn: JaxprEqn) -> bool:
-    """Whether an operation has an elementwise definition and the arithmetic is exact here."""
+    """Whether exact arithmetic is switched on here and this operation has a definition for single elements (see `definition`)."""
     return is_exact() and _of_one_element(eqn)
 
 
 def _of_one_element(eqn: JaxprEqn) -> bool:
-    """Whether an operation has an elementwise definition; an integer exponent counts as a number."""
+    """Whether an operation on floats has a definition for single elements. The exponent of `pow` may be an integer."""
     types = (jnp.float32, jnp.int32) if eqn.primitive.name == "pow" else (jnp.float32,)
     return eqn.primitive.name in DEFINITIONS and _has_types(eqn, *types)
 
 
 def definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
-    """Returns the jaxpr that defines an operation in basic operations, or None. It takes single elements if the operation is elementwise, else arrays."""
+    """Returns the jaxpr that computes an operation, for single elements if it is elementwise, by basic operations. None if XLA's own is used."""
     if _of_one_element(eqn):
         types = tuple(getattr(v.aval, "dtype", None) for v in eqn.invars)
         return _Function.of(eqn).definition(((),) * len(eqn.invars), types)
@@ -94,7 +92,7 @@ def definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
 
 
 def whole_definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
-    """Returns the definition of an operation on whole arrays, such as a factorisation; None if it has none."""
+    """Returns the jaxpr that computes an operation on whole arrays, such as a factorisation, by basic operations. None if XLA's own is used."""
     name, params = eqn.primitive.name, eqn.params
     if (
         name not in WHOLE
@@ -111,12 +109,12 @@ def whole_definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
 
 
 def _has_types(eqn: JaxprEqn, *types: Any) -> bool:
-    """Whether the operands and results of an operation have these types."""
+    """Whether every operand and result of an operation has one of these types."""
     return all(getattr(v.aval, "dtype", None) in types for v in (*eqn.invars, *eqn.outvars))
 
 
 def _accumulated(step: Callable[[Any, Any], Any], first: Any, terms: Any, reverse: bool) -> jax.Array:
-    """Returns the results of `step(total, term)` for each term along the first axis, by a scan that starts at `first`."""
+    """Scans `total = step(total, term)` along the first axis of `terms`, starting from `first`, and returns all totals. `reverse` starts at the end."""
 
     def both(total: Any, term: Any) -> tuple[Any, Any]:
         new = step(total, term)
@@ -126,7 +124,7 @@ def _accumulated(step: Callable[[Any, Any], Any], first: Any, terms: Any, revers
 
 
 def _cumulative_log_sum(x: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
-    """Computes `cumlogsumexp` in the order of the elements."""
+    """Computes `cumlogsumexp` term by term along the axis; `reverse` begins at the end."""
     terms = jnp.moveaxis(x, axis, 0)
     first = jnp.full(terms.shape[1:], -jnp.inf, jnp.float32)
     return jnp.moveaxis(_accumulated(jnp.logaddexp, first, terms, reverse), 0, axis)
@@ -135,7 +133,10 @@ def _cumulative_log_sum(x: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
 def _by_blocks(
     reduce: Callable[..., jax.Array], step: Callable[..., jax.Array], x: jax.Array, *, axes: Sequence[int], **_: Any
 ) -> jax.Array:
-    """Sums or multiplies many terms in three steps: within blocks of 64, over the blocks' results, then with the remaining terms."""
+    """Reduces many terms along `axes` in three steps: within blocks of 64, over the blocks' results, then with the remaining terms.
+
+    `reduce` is the sum or product along an axis, `step` the same for two operands.
+    """
     axes = tuple(axes)
     terms = jnp.moveaxis(x, axes, range(len(axes)))
     terms = jnp.reshape(terms, (-1, *terms.shape[len(axes) :]))
@@ -153,7 +154,7 @@ WHOLE: dict[str, Callable[..., Any]] = {**FACTORISATIONS, **_LONG, "cumlogsumexp
 
 
 def _is_short(eqn: JaxprEqn) -> bool:
-    """Whether an operation is a sum or product of integers, or of few enough terms to be unrolled."""
+    """Whether an operation is a sum or product of integers or of at most 64 terms, which needs no blocks."""
     if eqn.primitive.name not in _LONG:
         return False
     aval: Any = eqn.invars[0].aval
@@ -161,9 +162,9 @@ def _is_short(eqn: JaxprEqn) -> bool:
 
 
 def elementwise(eqn: JaxprEqn, arrays: Sequence[Any], traits: Sequence[Trait]) -> list[Any] | None:
-    """Computes an elementwise float32 operation on `arrays` (of one shape, or scalars); returns None where XLA's own result is right.
+    """Computes an elementwise float32 operation on `arrays` of one shape (or scalars) with one rounding. None where XLA's own result is right.
 
-    `traits` are those of the operands: they tell where XLA would rewrite the operation.
+    `traits` has the trait of each operand, which tells where XLA would rewrite the operation.
     """
     name = eqn.primitive.name
     if not is_exact() or getattr(eqn.outvars[0].aval, "dtype", None) != jnp.float32:
@@ -206,7 +207,7 @@ _ROUNDED: dict[str, Callable[..., Any]] = {
 
 
 def defined(eqn: JaxprEqn, arrays: Sequence[Any], traits: Sequence[Trait]) -> jax.Array:
-    """Applies a function elementwise by its definition."""
+    """Computes an elementwise function, such as `exp`, by its definition in basic operations."""
     shape = np.broadcast_shapes(*map(jnp.shape, arrays))
     wide = [x if jnp.shape(x) == shape else jnp.broadcast_to(x, shape) for x in arrays]
     function = _Function.of(eqn, tuple(t & Trait.EVEN for t in traits))
@@ -215,10 +216,10 @@ def defined(eqn: JaxprEqn, arrays: Sequence[Any], traits: Sequence[Trait]) -> ja
 
 @dataclasses.dataclass(frozen=True)
 class _Function:
-    """Elementwise function that is computed by its definition instead of its primitive.
+    """Elementwise function, such as `exp`, that is computed by its definition in basic operations.
 
     Attributes:
-      primitive: primitive that it replaces.
+      primitive: JAX primitive of the function.
       params: parameters of the operation.
       traits: traits of the operands.
     """
@@ -232,7 +233,7 @@ class _Function:
         return cls(eqn.primitive, tuple(sorted(eqn.params.items())), traits)
 
     def definition(self, shapes: tuple[tuple[int, ...], ...], types: tuple[Any, ...]) -> ClosedJaxpr:
-        """Returns the jaxpr of basic operations for operands of these shapes and types."""
+        """Returns the jaxpr of basic operations that computes the function for operands of these shapes and types."""
         name = self.primitive.name
         own = tuple((key, value) for key, value in self.params if key in _PARAMETERS.get(name, ()))
         return _definition(name, own, shapes, types)
@@ -241,7 +242,7 @@ class _Function:
         return _computed(self, *operands)
 
     def original(self, *xs: Any) -> Any:
-        """Applies the primitive, computed by XLA's own function."""
+        """Computes the function by XLA's own implementation."""
         return self.primitive.bind(*xs, **dict(self.params))
 
 
@@ -257,7 +258,7 @@ def _computed(function: _Function, *operands: Any) -> Any:
 
 
 def _evaluate(closed: ClosedJaxpr, args: Sequence[Any], traits: Sequence[Trait]) -> list[Any]:
-    """Evaluates a jaxpr without loops; each operation is rounded once."""
+    """Evaluates a jaxpr without loops on `args`, whose traits are given, and rounds each operation once."""
     env: dict[Any, tuple[Any, Trait]] = {}
     env.update(zip(closed.jaxpr.constvars, ((c, Trait.CONSTANT) for c in closed.consts), strict=True))
     env.update(zip(closed.jaxpr.invars, zip(args, traits, strict=True), strict=True))
@@ -281,7 +282,7 @@ defined_p = elementwise_primitive("defined", 2, lambda *operands, function: func
 
 
 def _jvp_defined(primals: Sequence[Any], tangents: Sequence[Any], *, function: _Function) -> Any:
-    """Differentiates the original function, not the bit operations in its definition."""
+    """Differentiates the original function instead of the bit operations in its definition."""
     *xs, zero, zeros = primals
     slopes = [jnp.zeros_like(x) if isinstance(t, ad.Zero) else t for x, t in zip(xs, tangents, strict=False)]
     traced = jax.make_jaxpr(lambda xs, slopes: jax.jvp(function.original, xs, slopes)[1])(tuple(xs), tuple(slopes))
@@ -297,7 +298,7 @@ ad.primitive_jvps[defined_p] = _jvp_defined
 
 
 def reduced(name: str, x: Array, axes: Sequence[int]) -> jax.Array:
-    """Computes `reduce_sum` or `reduce_prod` of few terms of `x` along axes."""
+    """Computes `reduce_sum` or `reduce_prod` (the `name`) of `x` along `axes`, term by term. All terms are unrolled, so there must be few."""
     rest = [axis for axis in range(jnp.ndim(x)) if axis not in axes]
     number, shape = math.prod(x.shape[axis] for axis in axes), [x.shape[axis] for axis in rest]
     terms = _along(jnp.reshape(jnp.transpose(x, (*axes, *rest)), (number, *shape)))
@@ -305,9 +306,9 @@ def reduced(name: str, x: Array, axes: Sequence[int]) -> jax.Array:
 
 
 def _in_turn(adds: bool, terms: Sequence[jax.Array], shape: Sequence[int]) -> jax.Array:
-    """Sums or multiplies a list of arrays of one shape, in its order.
+    """Sums (`adds`) or multiplies a list of arrays of this shape, one after the other.
 
-    XLA regards the result as cheap and would recompute it in each consumer; `compute_once` prevents that.
+    XLA regards the result as cheap and would recompute it wherever it is used; `compute_once` prevents that.
     """
     if not terms:
         return jnp.full(shape, 0.0 if adds else 1.0, jnp.float32)
@@ -317,12 +318,12 @@ def _in_turn(adds: bool, terms: Sequence[jax.Array], shape: Sequence[int]) -> ja
 
 
 def _along(x: jax.Array) -> list[jax.Array]:
-    """Splits an array along its first axis."""
+    """Splits an array along its first axis into a list of arrays without that axis."""
     return [lax.squeeze(part, (0,)) for part in lax.split(x, (1,) * x.shape[0])] if x.shape[0] else []
 
 
 def cumulative(name: str, x: Array, axis: int, reverse: bool) -> jax.Array:
-    """Computes `cumsum` or `cumprod` of `x` along an axis."""
+    """Computes `cumsum` or `cumprod` (the `name`) of `x` along an axis, term by term; `reverse` begins at the end."""
     step: Callable[[Any, Any], Any] = product if name == "cumprod" else lambda a, b: a + b
     terms = jnp.moveaxis(x, axis, 0)
     if terms.shape[0] > _BLOCK:
@@ -334,14 +335,17 @@ def cumulative(name: str, x: Array, axis: int, reverse: bool) -> jax.Array:
 
 
 def terms_of(eqn: JaxprEqn) -> int:
-    """Returns the number of terms of each sum of a `dot_general`."""
+    """Returns how many products each sum of a `dot_general` adds."""
     (summed, _), _ = eqn.params["dimension_numbers"]
     aval: Any = eqn.invars[0].aval
     return math.prod(aval.shape[axis] for axis in summed)
 
 
 def dot(a: jax.Array, b: jax.Array, dimension_numbers: Any, runs: tuple[bool, bool] = (False, False)) -> jax.Array:
-    """Computes `dot_general` of two arrays, each with an additional last axis of runs if `runs` says so; sums follow the order of the summed axes."""
+    """Computes `dot_general` and adds the products in the order of the summed axes.
+
+    `runs` specifies for `a` and `b` whether the array has an additional last axis of runs, which the dimension numbers do not count.
+    """
     (a_sum, b_sum), (a_batch, b_batch) = dimension_numbers
 
     def parts(x: Any, summed: Any, batch: Any, own: bool) -> tuple[Any, Any, Any]:

@@ -1,4 +1,4 @@
-"""Conversion of a result's attributes to text, integers and floats, the types that every file format supports."""
+"""Conversion of a result's attributes to text, integers and floats, which every file format can store."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ _WHOLE = np.iinfo(np.int32)
 
 
 def encoded(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Encodes nested attributes as JSON text and booleans as 0 or 1; drops None.
+    """Encodes nested attributes as JSON text and booleans as 0 or 1, and drops attributes that are None.
 
     Text and numbers stay as they are, except integers of more than 32 bits, which become floats.
     """
@@ -19,7 +19,7 @@ def encoded(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def decoded(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Decodes the JSON text among attributes that `encoded` returned, for example `result.attrs`."""
+    """Restores nested attributes, which `encoded` wrote as JSON text, for example in `result.attrs`."""
     return {name: _decoded(value) for name, value in attributes.items()}
 
 

@@ -1,4 +1,4 @@
-"""Checks of user input at the boundary: each error names the argument, its value and what is allowed."""
+"""Checks of the user's arguments. Each error names the argument, its value and what is allowed."""
 
 import difflib
 import functools
@@ -18,7 +18,7 @@ _MOST_NAMES = 32
 
 
 def show(value: Any) -> str:
-    """Formats a value for an error message: short, an array by its type and shape."""
+    """Formats a value for an error message in at most 80 characters; an array appears as its type and shape."""
     if hasattr(value, "shape") and np.ndim(value):
         return f"{type(value).__name__} of shape {np.shape(value)}"
     if isinstance(value, np.generic):
@@ -31,12 +31,12 @@ def show(value: Any) -> str:
 
 
 def numbers(name: str, value: Any, shape: tuple[int | str, ...] | None = None) -> np.ndarray:
-    """Returns `value` as a finite float64 array; `ValueError` otherwise.
+    """Returns `value` as a float64 array; raises `ValueError` if it is not numeric, has another shape or is not finite.
 
     Args:
-      name: argument in the error.
+      name: name of the argument in the error message.
       value: a number or an array of numbers.
-      shape: required sizes; a letter allows any size of at least 1: `("N", 3)`.
+      shape: required shape, such as `("N", 3)`: a letter allows any length of at least 1. None allows every shape.
     """
     try:
         array = np.asarray(value, np.float64)
@@ -56,7 +56,7 @@ def numbers(name: str, value: Any, shape: tuple[int | str, ...] | None = None) -
 
 
 def _first(wrong: np.ndarray) -> tuple[tuple[int, ...], str]:
-    """Returns the index of the first true element, and words for an error; none for a single number."""
+    """Returns the index of the first true element and the words " at index ..." for an error message. The words are empty for a single number."""
     where = tuple(int(i) for i in np.argwhere(wrong)[0])
     return where, f" at index {where}" if where else ""
 
@@ -64,7 +64,10 @@ def _first(wrong: np.ndarray) -> tuple[tuple[int, ...], str]:
 def bounded(
     name: str, value: Any, shape: tuple[int | str, ...] | None, allowed: str, ok: Callable[[np.ndarray], Any]
 ) -> np.ndarray:
-    """Returns finite numbers that all fulfil `ok`, described by `allowed` ("above 0"); `ValueError` with the first other one."""
+    """Returns `value` as finite numbers for which the test `ok` holds; raises `ValueError` with the first number for which it does not.
+
+    `allowed` describes the test in the error message, for example "above 0"; `shape` is explained in `numbers`.
+    """
     array = numbers(name, value, shape)
     if not ok(array).all():
         where, place = _first(~ok(array))
@@ -73,49 +76,49 @@ def bounded(
 
 
 def positive(name: str, value: Any, shape: tuple[int | str, ...] | None = None) -> np.ndarray:
-    """Returns finite numbers above zero; `ValueError` otherwise."""
+    """Returns `value` as finite numbers above zero; `ValueError` otherwise. See `numbers`."""
     return bounded(name, value, shape, "above 0", lambda a: a > 0)
 
 
 def non_negative(name: str, value: Any, shape: tuple[int | str, ...] | None = None) -> np.ndarray:
-    """Returns finite numbers of at least zero; `ValueError` otherwise."""
+    """Returns `value` as finite numbers of at least zero; `ValueError` otherwise. See `numbers`."""
     return bounded(name, value, shape, "at least 0", lambda a: a >= 0)
 
 
 def at_least(name: str, value: Any, least: float, shape: tuple[int | str, ...] | None = ()) -> np.ndarray:
-    """Returns finite numbers of at least `least`; `ValueError` otherwise."""
+    """Returns `value` as finite numbers of at least `least`, by default a single number; `ValueError` otherwise. See `numbers`."""
     return bounded(name, value, shape, f"at least {least:g}", lambda a: a >= least)
 
 
 def probability(name: str, value: Any, shape: tuple[int | str, ...] | None = None) -> np.ndarray:
-    """Returns finite numbers in [0, 1]; `ValueError` otherwise."""
+    """Returns `value` as finite numbers in [0, 1]; `ValueError` otherwise. See `numbers`."""
     return bounded(name, value, shape, "in [0, 1]", lambda a: (a >= 0) & (a <= 1))
 
 
 def share(name: str, value: Any, shape: tuple[int | str, ...] | None = None) -> np.ndarray:
-    """Returns finite numbers in (0, 1]; `ValueError` otherwise."""
+    """Returns `value` as finite numbers in (0, 1]; `ValueError` otherwise. See `numbers`."""
     return bounded(name, value, shape, "in (0, 1]", lambda a: (a > 0) & (a <= 1))
 
 
 def booleans(name: str, value: Any, shape: tuple[int | str, ...] | None = None) -> np.ndarray:
-    """Returns an array of True and False (or 1 and 0) as booleans; `ValueError` otherwise."""
+    """Returns `value`, which contains True and False (or 1 and 0), as an array of booleans; `ValueError` otherwise. See `numbers`."""
     return bounded(name, value, shape, "True or False", lambda a: (a == 0) | (a == 1)) > 0
 
 
 def boolean(name: str, value: Any, hint: str = "") -> bool:
-    """Returns True or False; `ValueError` otherwise, with the hint."""
+    """Returns `value` if it is True or False; `ValueError` otherwise. `hint` is appended to the error message."""
     if not isinstance(value, bool | np.bool_):
         raise ValueError(f"{name} must be True or False, got {show(value)}{hint}")
     return bool(value)
 
 
 def is_integer(value: Any) -> bool:
-    """Whether a value is an integer of Python or NumPy."""
+    """Whether a value is an integer of Python or NumPy; a boolean is not."""
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def count(name: str, value: Any, minimum: int = 1, maximum: int | None = None) -> int:
-    """Returns a whole number in `[minimum, maximum]`; `ValueError` otherwise."""
+    """Returns `value` if it is an integer from `minimum` to `maximum` (None: no maximum); `ValueError` otherwise."""
     allowed = f"at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
     if not is_integer(value):
         raise ValueError(f"{name} must be a whole number {allowed}, got {show(value)}")
@@ -125,20 +128,20 @@ def count(name: str, value: Any, minimum: int = 1, maximum: int | None = None) -
 
 
 def whole(name: str, value: Any, minimum: int = 1, maximum: int | None = None) -> int:
-    """Returns a whole number as `count` does; it may be written as a float (`1e3`)."""
+    """Returns `value` as an integer under the conditions of `count`, and also accepts a float without fraction (`1e3`)."""
     integral = isinstance(value, (float, np.floating)) and float(value).is_integer()
     return count(name, int(value) if integral else value, minimum, maximum)
 
 
 def root_seed(value: Any) -> int:
-    """Returns the root seed of all random draws, a whole number of 32 bits; `ValueError` otherwise."""
+    """Returns `value` if it is a root seed, an integer from 0 to 2**32 - 1 from which all random draws derive; `ValueError` otherwise."""
     if not is_integer(value) or not 0 <= value < 2**32:
         raise ValueError(f"root_seed must be a whole number from 0 to 2**32 - 1, got {show(value)}")
     return int(value)
 
 
 def takes(name: str, function: Callable[..., Any], *arguments: str) -> None:
-    """Raises `ValueError` unless a function can be called with these positional arguments."""
+    """Raises `ValueError` unless `function` can be called with as many positional arguments as `arguments` has names."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # A function written in C may have no signature.
@@ -150,7 +153,7 @@ def takes(name: str, function: Callable[..., Any], *arguments: str) -> None:
 
 
 def keywords(called: str, function: Callable[..., Any], given: Iterable[str]) -> None:
-    """Raises `TypeError`, with the closest name, unless `function`, named `called` in the error, has arguments of the `given` names."""
+    """Raises `TypeError` if a name in `given` is no argument of `function`. The error suggests the closest name and calls the function `called`."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):  # Written in C.
@@ -165,7 +168,7 @@ def keywords(called: str, function: Callable[..., Any], given: Iterable[str]) ->
 
 
 def suggest_keywords(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorates a function: the error about an unknown keyword argument suggests the closest one."""
+    """Decorates a function so that an unknown keyword argument raises a `TypeError` that suggests the closest name."""
 
     @functools.wraps(function)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -176,7 +179,7 @@ def suggest_keywords(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Warns about the line of the user's code that called the package."""
+    """Issues a warning that points to the line of the user's code that called the package."""
     frame, level = sys._getframe(1), 2
     while frame is not None and frame.f_globals.get("__name__", "").startswith("jaxroute."):
         frame, level = frame.f_back, level + 1
@@ -184,7 +187,7 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 def attributed(owner: str, check: Callable[..., Any], *args: Any) -> Any:
-    """Returns `check(*args)`; its `ValueError` names the owner of the arguments."""
+    """Returns `check(*args)`; a `ValueError` in it gets the prefix `owner`, the name of the object to which the arguments belong."""
     try:
         return check(*args)
     except ValueError as error:
@@ -192,7 +195,10 @@ def attributed(owner: str, check: Callable[..., Any], *args: Any) -> Any:
 
 
 def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
-    """Returns `value` if it is an allowed name; otherwise `ValueError` with the closest name, and with all names unless there are too many."""
+    """Returns `value` if it is in `allowed`; raises `ValueError` otherwise.
+
+    The error suggests the closest name and lists all allowed names, or the five closest if there are more than 32.
+    """
     allowed = list(allowed)
     if value in allowed:
         return value
@@ -205,9 +211,9 @@ def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
 
 
 def part(name: str, value: Any, method: str, example: str) -> None:
-    """Checks a component in the field `name` of another object: it has a `method`, and passes its own `check`, if any.
+    """Checks that `value`, a component such as a policy, is an object with this method, and calls its own `check`, if it has one.
 
-    `example` is an expression that makes such a component, for the error.
+    The error names the field, `name`, and shows `example`, an expression that creates such a component.
     """
     if isinstance(value, type) or not hasattr(value, method):
         raise ValueError(f"{name} must be an object such as {example}, got {show(value)}")

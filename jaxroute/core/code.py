@@ -1,7 +1,7 @@
-"""Digests of the code of policies, environments, samplers and probes: one for each function that may decide a result.
+"""Digests of the code of policies, environments, samplers and probes: one for each function or constant that can influence a result.
 
 A digest covers the instructions that Python runs, not the text: comments, formatting, docstrings and names of local variables do not count.
-The search follows the methods of a class and of its bases, and the functions and constants that they name globally. It stops at libraries:
+The search follows the methods of a class and of its bases, and the global functions and constants that they name. It stops at libraries:
 modules in `site-packages` (unless the class itself is there) and Python's own.
 """
 
@@ -29,9 +29,9 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...))
 
 
 def code_of(values: Iterable[Any]) -> dict[str, str]:
-    """Returns the digests, sorted by name, of all functions and constants that the given objects or functions may use.
+    """Returns the digest of each function and constant that the given objects or functions may use, sorted by name.
 
-    The search includes their fields, closures and defaults.
+    The search includes the fields of objects and the closures and default arguments of functions.
     """
     roots = list(values)
     found = _Search({"jaxroute", *map(_home, roots)})
@@ -41,32 +41,32 @@ def code_of(values: Iterable[Any]) -> dict[str, str]:
 
 
 def changes(stored: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
-    """Returns the names of functions and constants that differ; changed ones come before added and removed ones."""
+    """Compares the stored digests with those of the code `here`. Returns the names of changed entries, then of added and removed entries."""
     both = [name for name in stored if name in here and stored[name] != here[name]]
     return both + [name for name in (*stored, *here) if (name in stored) != (name in here)]
 
 
 def python() -> str:
-    """Returns the Python version of the digests; instructions differ between versions."""
+    """Returns the running Python version, such as "3.12". Digests of different versions cannot be compared, because the instructions differ."""
     return f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 class _Search:
-    """Search for everything that an object's code may use.
+    """Search for all functions and constants that an object's code may use.
 
     Attributes:
-      digests: digest of each function and constant by name.
+      digests: digest of each function and constant, by its name.
     """
 
     def __init__(self, homes: set[str]) -> None:
-        """Starts a search that follows the top-level packages `homes` wherever they are installed."""
+        """Prepares a search that follows the top-level packages `homes` even if they are installed as libraries."""
         self.digests: dict[str, str] = {}
         self._homes = homes
         self._seen: set[int] = set()
         self._kept: list[Any] = []  # Keeps the object alive, so that its id is not reused.
 
     def value(self, value: Any) -> None:
-        """Visits an object: its class, its fields, and the closure and defaults of a function."""
+        """Visits an object: the methods of its class, its fields, and the code, closure and default arguments of a function."""
         if isinstance(value, (*_PLAIN, np.ndarray, np.generic, Array, types.ModuleType)) or id(value) in self._seen:
             return
         self._seen.add(id(value))
@@ -137,7 +137,10 @@ class _Search:
         return None
 
     def _used(self, place: str, value: Any, names: set[str], through: tuple[str, ...] = ()) -> None:
-        """Visits an object that a function's code names, or the attributes that it names of a module."""
+        """Adds a global object, called `place`, that a function's code uses. For a module it adds each attribute that is in `names`.
+
+        `names` has all names in the function's code; the modules in `through` lead to the object and are not entered again.
+        """
         if isinstance(value, types.ModuleType):
             if not _is_foreign(value.__name__, self._homes) and value.__name__ not in through:
                 for name in sorted(n for n in names & vars(value).keys() if not n.startswith("__")):
@@ -157,7 +160,7 @@ class _Search:
 
 
 def _home(value: Any) -> str:
-    """Returns the top-level package of an object's class or of a function."""
+    """Returns the top-level package that defines a function or an object's class."""
     while isinstance(value, functools.partial) or hasattr(value, "__wrapped__"):
         value = value.func if isinstance(value, functools.partial) else value.__wrapped__
     named = value if inspect.isroutine(value) or isinstance(value, type) else type(value)
@@ -165,7 +168,7 @@ def _home(value: Any) -> str:
 
 
 def _is_foreign(module: str | None, homes: set[str]) -> bool:
-    """Whether a module belongs to a library, which the search does not follow."""
+    """Whether a module belongs to a library, which the search does not follow; the packages `homes` are followed in any case."""
     top = (module or "").partition(".")[0]
     if top in homes or top == "__main__":
         return False
@@ -180,7 +183,7 @@ def _lies_in_a_library(top: str) -> bool:
 
 
 def _functions_in(entry: Any) -> Iterator[Any]:
-    """Returns the functions behind an entry of a class: methods, properties, class methods, cached and compiled functions."""
+    """Yields the function, if any, behind an entry of a class: a method, property, class method, cached or compiled function."""
     for name in ("__func__", "fget", "fset", "func", "__wrapped__"):
         inner = getattr(entry, name, None) if not isinstance(entry, type) else None
         if callable(inner):
@@ -207,7 +210,7 @@ def _is_constant(value: Any) -> bool:
 
 
 def _constants_in(value: Any) -> dict[str, Any]:
-    """Returns the constants in a function's closure or in a user's object; jaxroute's own objects may hold counters and caches."""
+    """Returns the constants in a function's closure or in the fields of a user's object. jaxroute's own objects are skipped: they may hold caches."""
     if inspect.isfunction(value):
         found = dict(enumerate(_contents_of(value.__closure__ or ())))
     elif isinstance(value, type) or (type(value).__module__ or "").partition(".")[0] == "jaxroute":

@@ -1,4 +1,4 @@
-"""Descriptions of environments, policies and other settings as plain JSON, and digests of functions by their instructions."""
+"""Descriptions of environments, policies and other settings as plain JSON, and digests of a function's instructions."""
 
 import dataclasses
 import dis
@@ -17,7 +17,7 @@ from jaxroute.core.checks import show
 
 
 def digest_of_setting(description: Any) -> str:
-    """Returns the digest of the description (see `describe`) of an environment or policy."""
+    """Returns a digest that identifies an environment or policy by its description (see `describe`)."""
     return hashlib.sha256(json.dumps(description, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -27,7 +27,7 @@ _USUAL = ("float32", "float64", "int32", "int64", "uint32", "bool")
 
 @functools.singledispatch
 def describe(value: Any) -> Any:
-    """Describes everything that determines a run as plain JSON: classes, static choices and numbers (long arrays by their hash)."""
+    """Describes a setting as plain JSON: its classes and fields with all numbers. Arrays of more than 32 elements are represented by a hash."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: describe(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {"type": type(value).__qualname__, **fields}
@@ -57,7 +57,7 @@ def describe(value: Any) -> Any:
 
 
 def _describe_function(function: Any) -> Any:
-    """Describes a function by its name, closure and defaults (its code has a digest in `code`), and any other callable by its attributes."""
+    """Describes a function by its name, closure and default arguments, and any other callable by its attributes. `code` covers the instructions."""
     if isinstance(function, functools.partial):
         parts = {"arguments": describe(function.args), "keywords": describe(function.keywords)}
         return {"partial": _describe_function(function.func), **parts}
@@ -81,7 +81,10 @@ def _describe_function(function: Any) -> Any:
 
 
 def first_difference(stored: Any, wanted: Any, where: str = "") -> str:
-    """Returns a description of the first difference between two JSON values; empty if they are equal."""
+    """Describes the first difference between two JSON values in words; returns an empty text if they are equal.
+
+    `where` is the path to the values in the whole setting, for example `env.arrivals`.
+    """
     if isinstance(stored, dict) and isinstance(wanted, dict):
         for key in [*stored, *(k for k in wanted if k not in stored)]:
             place = f"{where}.{key}" if where else key
@@ -102,7 +105,7 @@ _PADDING = frozenset({"RESUME", "NOP", "CACHE", "EXTENDED_ARG", "NOT_TAKEN"})
 
 
 def plain_constant(value: Any) -> Any:
-    """Converts a constant to a value whose `repr` is the same in every process."""
+    """Converts a constant to a value whose `repr` is the same in every process: sets are sorted, arrays replaced by a hash."""
     if isinstance(value, (np.ndarray, np.generic, Array)):
         array = np.asarray(value)
         digest = hashlib.blake2b(np.ascontiguousarray(array).tobytes(), digest_size=8).hexdigest()
@@ -117,13 +120,13 @@ def plain_constant(value: Any) -> Any:
 
 
 def short_digest(value: Any) -> str:
-    """Returns a digest of a value from `plain_constant`, or of a structure of them."""
+    """Returns a digest of twelve hexadecimal digits of a value from `plain_constant`, or of nested lists and tuples of such values."""
     return hashlib.blake2b(repr(value).encode(), digest_size=6).hexdigest()
 
 
 @functools.lru_cache(maxsize=8192)
 def digest_of_code(code: types.CodeType) -> str:
-    """Returns a digest of a function's instructions. Local variables and jump targets enter by index, constants by value."""
+    """Returns a digest of a function's instructions. Local variables and jump targets are represented by an index, constants by their value."""
     instructions = [one for one in dis.get_instructions(code) if one.opname not in _PADDING]
     places = {one.offset: number for number, one in enumerate(instructions)}
     offsets = sorted(places)

@@ -1,11 +1,11 @@
 """Random draws of policies and environments.
 
-Every function takes a typed Threefry key and returns the bits of its namesake in `jax.random` (a test compares them), in integer
-arithmetic that XLA fuses and vectorises over runs: on a CPU 5 to 10 times as fast as one `jax.random` call per run and round. Policies may
-call `jax.random` on the same keys.
+Every function takes a typed Threefry key and returns the same bits as the function of this name in `jax.random` (a test compares them). It uses
+integer arithmetic that XLA fuses and vectorises over runs: on a CPU 5 to 10 times as fast as one `jax.random` call per run and round. Policies
+may call `jax.random` on the same keys.
 
-Draws end in `xla.compute_once`, so that consumers do not recompute them. So do the uniforms inside a draw: with two loops Gaussian
-Thompson sampling is 1.6 times as fast on a CPU.
+Each result passes `xla.compute_once`, so that it is not recomputed wherever it is used. So do the uniforms inside a draw: with two loops
+Gaussian Thompson sampling is 1.6 times as fast on a CPU.
 
 Source: Salmon et al. (2011), "Parallel random numbers: as easy as 1, 2, 3", Threefry-2x32 with 20 rounds.
 """
@@ -40,9 +40,9 @@ def key(seed: int | Array) -> Array:
 
 
 def threefry_2x32(k0: Leaf, k1: Leaf, x0: Leaf, x1: Leaf) -> tuple[Array, ...]:
-    """Encrypts the block `(x0, x1)` under the key `(k0, k1)` by Threefry-2x32-20; all uint32, shapes broadcast.
+    """Encrypts the block `(x0, x1)` under the key `(k0, k1)` by Threefry-2x32-20. All are uint32 and are broadcast to one shape.
 
-    A single operation while tracing, expanded at compilation: tracing takes a third to two thirds of the time.
+    It is traced as one operation and expanded at compilation, which saves a third to two thirds of the tracing time.
     """
     return tuple(threefry_2x32_p.bind(*_together(k0, k1, x0, x1)))
 
@@ -54,7 +54,7 @@ def _together(*words: Leaf) -> list[Leaf]:
 
 
 def encrypted(k0: Leaf, k1: Leaf, x0: Leaf, x1: Leaf) -> tuple[Any, Any]:
-    """Computes `threefry_2x32` in 119 operations on uint32."""
+    """Computes `threefry_2x32` by 119 operations on unsigned integers."""
     schedule = (k0, k1, k0 ^ k1 ^ _PARITY)
     x0, x1 = x0 + schedule[0], x1 + schedule[1]
     for group in range(5):
@@ -73,28 +73,28 @@ def _words(key: Array) -> tuple[Array, Array]:
 
 
 def fold_in(key: Array, data: Leaf) -> Array:
-    """Returns the child of `key` (typed, `[]`) at the integer address `data` (`[]`, modulo 2**32)."""
+    """Derives a child key from `key` and an integer `data`, both scalars, as `jax.random.fold_in` does; `data` counts modulo 2**32."""
     return jax.random.wrap_key_data(child_words(*_words(key), data), impl=KEY_IMPL)
 
 
 def child_words(k0: Leaf, k1: Leaf, data: Leaf) -> Array:
-    """Returns the words, uint32 `[2, ...]`, of the children of the key `(k0, k1)` at integer addresses `data` `[...]`; see `fold_in`."""
+    """Returns the words, uint32 `[2, ...]`, of the keys that `fold_in` derives from the key `(k0, k1)` and the integers `data` `[...]`."""
     address = np.uint32(data % 2**32) if isinstance(data, int) else jnp.asarray(data).astype(jnp.uint32)
     return child_words_p.bind(*_together(k0, k1, address))
 
 
 def split(key: Array, num: int = 2) -> tuple[Array, ...]:
-    """Returns `num` children of `key` as a tuple; unused children cost nothing."""
+    """Derives `num` child keys from `key`. An unused child costs nothing."""
     return tuple(fold_in(key, i) for i in range(num))
 
 
 def bits(key: Array, shape: tuple[int, ...] = ()) -> Array:
-    """Draws random words, uint32 of the given shape."""
+    """Draws uniformly distributed uint32 numbers of this shape."""
     return xla.compute_once(_bits(_words(key), _places(shape)))
 
 
 def _places(shape: tuple[int, ...], first: int = 0) -> Any:
-    """Returns the flat indices of the elements of a draw that begins at element `first`."""
+    """Returns the flat index of each element of a draw of this shape, counted from `first`. The index is the address of the element's random bits."""
     if first + math.prod(shape) >= 2**32:
         raise ValueError(f"shape {shape} has 2**32 or more elements; a key has 2**32 addresses")
     number = lax.iota(jnp.uint32, math.prod(shape)).reshape(shape) if shape else np.uint32(0)
@@ -107,7 +107,7 @@ def _bits(words: _Words, places: Leaf) -> Array:
 
 
 def _unit(words: _Words, places: Leaf) -> Array:
-    """Converts words to uniforms on [0, 1) by their upper 23 bits, without a barrier."""
+    """Draws the uniforms on [0, 1) at the given flat indices from the upper 23 bits of random numbers. Without `compute_once`."""
     mantissa = (_bits(words, places) >> np.uint32(9)) | np.uint32(0x3F800000)
     return lax.bitcast_convert_type(mantissa, jnp.float32) - np.float32(1)
 
@@ -124,64 +124,64 @@ def _normal(words: _Words, places: Leaf) -> Array:
 
 
 def uniform(key: Array, shape: tuple[int, ...] = ()) -> Array:
-    """Draws uniforms on [0, 1), float32."""
+    """Draws float32 numbers from the uniform distribution on [0, 1)."""
     return xla.compute_once(_unit(_words(key), _places(shape)))
 
 
 def uniform_at(key: Array, places: Leaf) -> Array:
-    """Returns the elements of a `uniform` draw of any shape at an integer array of flat indices."""
+    """Returns the elements at the flat indices `places` of the array that `uniform` would draw, without drawing the others."""
     return xla.compute_once(_unit(_words(key), jnp.asarray(places).astype(jnp.uint32)))
 
 
 def order(key: Array, number: int) -> Array:
-    """Draws a random order of models for the ties of `numerics.argmax`: non-negative int32 `[number]`, least first.
+    """Draws a random order of `number` models, by which `numerics.argmax` breaks ties: int32 `[number]`, where the smallest number comes first.
 
-    The last bits of each number are the index of its model, the other bits are random.
+    The last bits of each number are the index of its model; the other bits are random, and the sign is positive.
     """
     low = xla.place_mask(number)
     return ((bits(key, (number,)) >> np.uint32(1)).astype(jnp.int32) & ~low) | lax.iota(jnp.int32, number)
 
 
 def normal(key: Array, shape: tuple[int, ...] = ()) -> Array:
-    """Draws standard normals, float32, by the inverse error function."""
+    """Draws standard normal numbers, float32, by the inverse error function."""
     return _normal(_words(key), _places(shape))
 
 
 def bernoulli(key: Array, probability: Leaf = 0.5, shape: tuple[int, ...] | None = None) -> Array:
-    """Draws booleans that are True with the given probability; `shape` defaults to that of `probability`."""
+    """Draws booleans that are True with the given probability; by default in the shape of `probability`."""
     shape = jnp.shape(probability) if shape is None else shape
     return uniform(key, shape) < probability
 
 
 def gumbel(key: Array, shape: tuple[int, ...] = ()) -> Array:
-    """Draws standard Gumbel variables, float32."""
+    """Draws float32 numbers from the standard Gumbel distribution."""
     return xla.compute_once(-jnp.log(-jnp.log(xla.compute_once(_open_unit(_words(key), _places(shape))))))
 
 
 def exponential(key: Array, shape: tuple[int, ...] = ()) -> Array:
-    """Draws exponential variables of mean 1, float32."""
+    """Draws float32 numbers from the exponential distribution of mean 1."""
     return xla.compute_once(-jnp.log1p(-uniform(key, shape)))
 
 
 def randint(key: Array, maxval: int, shape: tuple[int, ...] = ()) -> Array:
-    """Draws integers in `[0, maxval)`, int32, by scaling a uniform; bias below `maxval / 2**23`.
+    """Draws int32 numbers in `[0, maxval)` by scaling a uniform number. Their probabilities are wrong by less than `maxval / 2**23`.
 
-    Its bits differ from those of `jax.random.randint`, which uses two words per integer.
+    Its bits differ from those of `jax.random.randint`, which uses two random words per integer.
     """
     return jnp.minimum((uniform(key, shape) * maxval).astype(jnp.int32), maxval - 1)
 
 
 def categorical(key: Array, logits: Leaf) -> Array:
-    """Draws an index from unnormalised log-probabilities `[K]` by the Gumbel-max method; int32 `[]`."""
+    """Draws an index (int32 scalar) with the probabilities `softmax(logits)`, for `logits` `[K]`, by the Gumbel-max method."""
     score = logits + gumbel(key, jnp.shape(logits))
     return jnp.argmax(score, axis=-1).astype(jnp.int32)
 
 
 def gamma(key: Array, shape_parameter: Leaf, tries: int = 6) -> Array:
-    """Draws gamma variables of unit scale for shape parameters of at least 1, float32, in a fixed number of operations.
+    """Draws gamma variables of unit scale, float32, for shape parameters of at least 1 in a fixed number of operations.
 
-    Marsaglia and Tsang's rejection method returns the first accepted of `tries` candidates. At least 95 % of candidates are accepted. All
-    six fail with probability below 2e-8; the result is then the shape parameter, about the mean.
+    Marsaglia and Tsang's rejection method returns the first accepted of `tries` candidates. It accepts at least 95 % of the candidates. All six
+    fail with a probability below 2e-8; the result is then the shape parameter, which is about the mean.
 
     Source: Marsaglia and Tsang (2000), "A simple method for generating gamma variables".
     """
@@ -189,7 +189,7 @@ def gamma(key: Array, shape_parameter: Leaf, tries: int = 6) -> Array:
 
 
 def _gammas(keys: Sequence[Array], shape_parameters: Sequence[Leaf], tries: int = 6) -> list[Array]:
-    """Draws the variables of `gamma` for several keys at once; all shape parameters have one shape."""
+    """Draws from the distribution of `gamma` for several keys at once. Each key has an array of shape parameters; all have one shape."""
     shape = jnp.shape(shape_parameters[0])
     streams, number = len(keys), math.prod(shape)
     size = streams * number
@@ -201,7 +201,7 @@ def _gammas(keys: Sequence[Array], shape_parameters: Sequence[Leaf], tries: int 
     d = xla.compute_once(alpha - np.float32(1 / 3))  # [streams, number]
 
     def attempt(words: Sequence[Any], places: Leaf, d: Array) -> Array:
-        """Returns the candidates at these addresses; 0 for a rejected candidate."""
+        """Returns the candidates at these flat indices; 0 for a rejected candidate."""
         x = _normal((words[0][0], words[0][1]), places)
         u = xla.compute_once(_open_unit((words[1][0], words[1][1]), places))
         v = (1 + np.float32(1) / jnp.sqrt(9 * d) * x) ** 3
@@ -209,13 +209,13 @@ def _gammas(keys: Sequence[Array], shape_parameters: Sequence[Leaf], tries: int 
         return jnp.where((v > 0) & (jnp.log(u) < 0.5 * x * x + d - d * v + d * log_v), v, 0.0)
 
     def first_accepted(first: int, last: int) -> Array:
-        """Returns the first accepted of the candidates `first` to `last - 1`."""
+        """Returns for each element its first accepted candidate among the candidates `first` to `last - 1`; 0 if all are rejected."""
         numbers = np.arange(first, last, dtype=np.uint32)
         found = attempt([w[:, None] for w in words], numbers[:, None, None] * np.uint32(number) + places, d)
         return xla.compute_once(functools.reduce(lambda later, one: jnp.where(one > 0, one, later), found[::-1]))
 
     def repaired(drawn: Array) -> Array:
-        """Draws one candidate at a time for the first rejected element; mostly there is one such element or none."""
+        """Draws another candidate for the first rejected element, a few times in turn. Mostly at most one element is rejected."""
         index = lax.iota(jnp.int32, size)
         drawn, before, tried = drawn.reshape(size), jnp.int32(size), jnp.uint32(0)
         for _ in range(min(_REPAIRS, tries - 1)):
@@ -244,13 +244,13 @@ def _gammas(keys: Sequence[Array], shape_parameters: Sequence[Leaf], tries: int 
 
 
 def beta(key: Array, a: Leaf, b: Leaf) -> Array:
-    """Draws beta variables for parameters of at least 1, float32 in the shape of `a`, from two `gamma` draws."""
+    """Draws float32 beta variables with parameters `a` and `b` of at least 1, in the shape of `a`, from two `gamma` draws."""
     x, y = _gammas(split(key), [a, jnp.broadcast_to(b, jnp.shape(a))])
     return x / (x + y)
 
 
 def _spread(words: Any, dims: Any) -> list[Any]:
-    """Moves the batch axis of each operand to the front; a batch of scalars beside arrays gets additional axes."""
+    """Moves the batch axis of each operand to the front. Operands with fewer axes get axes of length 1 behind it."""
     size = next(w.shape[d] for w, d in zip(words, dims, strict=True) if d is not None)
     moved = [w if d is None else batching.bdim_at_front(w, d, size) for w, d in zip(words, dims, strict=True)]
     rank = max(jnp.ndim(w) - (d is not None) for w, d in zip(words, dims, strict=True))
@@ -278,13 +278,13 @@ batching.primitive_batchers[threefry_2x32_p] = lambda words, dims: (threefry_2x3
 
 @jax.jit
 def _apart(k0: Any, k1: Any, address: Any) -> Array:
-    """Computes each word in a separate loop over the runs: one loop for both makes MESS+ a fifth slower."""
+    """Computes each of a child key's two words in a separate loop over the runs: one loop for both makes the policy MESS+ a fifth slower."""
     return jnp.stack(lax.optimization_barrier(tuple(encrypted(k0, k1, np.uint32(0), address))))
 
 
 @jax.jit
 def _stacked(k0: Any, k1: Any, address: Any) -> Array:
-    """Computes both words from one encryption."""
+    """Computes both words of a child key by one encryption."""
     return jnp.stack(encrypted(k0, k1, np.uint32(0), address))
 
 

@@ -1,1 +1,1 @@
-"""The map over runs, with the run axis last, and its analysis of dependence."""
+"""Batching of functions over runs, with the run axis last, and the analysis of which values differ between runs."""

@@ -1,4 +1,4 @@
-"""Data-flow analysis of a jaxpr: derives facts about the results of a traced function from facts about its arguments."""
+"""Data-flow analysis of a jaxpr: derives a property of each result, such as whether it differs between runs, from those of the arguments."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, TypeVar
@@ -17,32 +17,32 @@ Fact = TypeVar("Fact")
 
 
 class Flow(Generic[Fact]):
-    """Analysis of facts about the values of a jaxpr: it enters calls and branches, and repeats loops until the facts do not change.
+    """Data-flow analysis of a jaxpr. It enters calls and branches, and repeats loops until nothing changes.
 
-    `nothing` is the fact about constants.
+    A fact is the derived property of a value, for example whether the value depends on a certain argument. `nothing` is the fact about constants.
     """
 
     def __init__(self, nothing: Fact):
         self._nothing = nothing
 
     def operation(self, eqn: JaxprEqn, args: list[Fact]) -> list[Fact]:
-        """Returns the facts about the results of an operation other than a call, loop or branch."""
+        """Returns the facts about the results of a simple operation (no call, loop or branch) from those about its operands."""
         raise NotImplementedError
 
     def joined(self, facts: Sequence[Fact], deciding: Fact) -> Fact:
-        """Returns the fact about a value that is one of several; `deciding` is the fact about the selecting value."""
+        """Returns the fact about a value that is one of several alternatives. `deciding` is the fact about the condition that selects one of them."""
         raise NotImplementedError
 
     def row(self, fact: Fact) -> Fact:
-        """Returns the fact about a row that a scan reads of an array, or about the array of the rows that it writes."""
+        """Converts the fact about an array to the fact about one row that a scan reads, and the fact about a written row to that about the array."""
         return fact
 
     def is_opaque(self, eqn: JaxprEqn) -> bool:
-        """Whether the analysis does not enter the jaxpr of an operation."""
+        """Whether an operation contains a jaxpr that the analysis does not enter, but treats like a simple operation."""
         raise NotImplementedError
 
     def results(self, jaxpr: Any, args: Sequence[Fact]) -> list[Fact]:
-        """Returns the facts about the results of a jaxpr, closed or not, from those about its arguments."""
+        """Returns the facts about the results of a jaxpr (open or closed) from the facts about its arguments."""
         jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
         facts = dict(zip(jaxpr.invars, args, strict=True))
 
@@ -82,7 +82,7 @@ class Flow(Generic[Fact]):
         return self.operation(eqn, args)
 
     def carried(self, start: Sequence[Fact], step: Callable[[list[Fact]], Sequence[Fact]]) -> list[Fact]:
-        """Returns the facts about carried values after a loop, from those before it and from the effect of a step."""
+        """Returns the facts about the carried values after a loop. `step` maps the facts before an iteration to those after it, `start` begins."""
         now = list(start)
         while True:
             grown = [self.joined(pair, self._nothing) for pair in zip(now, step(now), strict=True)]
@@ -92,7 +92,7 @@ class Flow(Generic[Fact]):
 
 
 class _Dependence(Flow[bool]):
-    """Analysis whether values depend on given arguments."""
+    """Analysis of which values depend on selected arguments."""
 
     def operation(self, eqn: JaxprEqn, args: list[bool]) -> list[bool]:
         # The maximum over runs is the same in all of them; it only bounds masked loops.
@@ -109,17 +109,20 @@ _DEPENDENCE = _Dependence(False)
 
 
 def which_depend(closed: ClosedJaxpr, given: Sequence[bool]) -> list[bool]:
-    """Returns for each result of a jaxpr whether it depends on an argument for which `given` is True."""
+    """Returns for each result of a jaxpr whether it depends on an argument whose flag in `given` is True."""
     return _DEPENDENCE.results(closed, given)
 
 
 def carry_dependence(given: Sequence[bool], step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
-    """Returns for each carried value of a loop whether it is dependent: `given` before the first step, and `step` maps the flags before a step to those after."""
+    """Returns for each carried value of a loop whether it depends on selected arguments.
+
+    `given` has the flags before the loop; `step` maps the flags before an iteration to those after it.
+    """
     return _DEPENDENCE.carried(given, step)
 
 
 def scan_sizes(params: Mapping[str, Any]) -> tuple[int, int]:
-    """Returns how many constants and carried values a scan has; since jax 0.11 its parameters hold them as trees."""
+    """Returns the number of constants and of carried values of a scan. Since jax 0.11 its parameters hold them as trees."""
     if "num_carry" in params:
         return params["num_consts"], params["num_carry"]
     consts, carry, _ = params["ft_in"].unpack()
@@ -127,10 +130,10 @@ def scan_sizes(params: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def is_key(value: Any) -> bool:
-    """Whether an array or its type holds typed keys."""
+    """Whether an array or an array's type has elements that are typed random keys."""
     return not isinstance(value.dtype, np.dtype) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 
 def handles_keys(eqn: JaxprEqn) -> bool:
-    """Whether an operation reads or returns typed keys."""
+    """Whether an operation reads or returns typed random keys."""
     return any(is_key(v.aval) for v in (*eqn.invars, *eqn.outvars) if hasattr(v.aval, "dtype"))

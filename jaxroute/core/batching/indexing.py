@@ -1,8 +1,8 @@
-"""Values of many runs, with the run axis last, and indexed reads and writes of them.
+"""Indexed reads and writes of arrays of many runs, whose last axis is the run.
 
-There are three cases. An index that is the same in all runs (a ring buffer, `buffer.at[t % n].set(x)`) becomes a slice, read and written in place.
-One that differs between runs (`pulls.at[action].add(1)`) is compared with every index of a short axis. All others become gathers and
-scatters with the run axis as a batch axis.
+An index that is the same in all runs (a ring buffer, `buffer.at[t % n].set(x)`) becomes a slice, read and written in place. An index that differs
+between runs (`pulls.at[action].add(1)`) is compared with every index of a short axis. All others become gathers and scatters with the run axis as
+a batch axis.
 """
 
 import functools
@@ -37,13 +37,13 @@ _update_slice = functools.partial(lax.dynamic_update_slice, allow_negative_indic
 
 
 class Value(NamedTuple):
-    """Value in a jaxpr that `lanes` replays for many runs.
+    """Value in a jaxpr that `lanes` evaluates for `R` runs at once.
 
     Attributes:
-      array: `[..., R]` if mapped, else the value of all runs; mapped typed keys are stored as words `[..., 2, R]`.
+      array: the values of all runs, `[..., R]`, if mapped, else one value for all; mapped typed keys are stored as words `[..., 2, R]`.
       mapped: whether the value differs between runs.
       is_key: whether the array holds the words of typed keys.
-      trait: rewrites that a compiler might apply to it.
+      trait: property that lets a compiler rewrite operations on the value.
     """
 
     array: Any
@@ -53,21 +53,21 @@ class Value(NamedTuple):
 
 
 def enter(leaf: Any) -> Value:
-    """Converts an array or typed keys `[..., R]` to a mapped value."""
+    """Converts an array `[..., R]` or typed keys `[R]` to a mapped value."""
     if is_key(leaf):
         return Value(jnp.moveaxis(jax.random.key_data(leaf), -1, -2), True, True)
     return Value(leaf, True)
 
 
 def leave(value: Value) -> Any:
-    """Converts a value back to an array or typed keys; the reverse of `enter`."""
+    """Converts a value back to an array or typed keys, as the inverse of `enter`."""
     if value.is_key and value.mapped:
         return jax.random.wrap_key_data(jnp.moveaxis(value.array, -2, -1))
     return value.array
 
 
 def spread(value: Value, size: int) -> Value:
-    """Gives an unmapped value its run axis, of length `size`."""
+    """Repeats a value that is the same in all runs along a new last axis for `size` runs. A mapped value stays as it is."""
     if value.mapped:
         return value
     if is_key(value.array):
@@ -82,17 +82,17 @@ def _append_axis(array: Any, size: int) -> Array:
 
 
 class Tables:
-    """Registry of the values that were read from each long array that differs between runs.
+    """Record of the values that were read from each long array, so that the array can be updated in place.
 
-    A compiler updates an array in place only if it can prove that all reads come before the write. Making the write depend on the reads is
-    such a proof. Without it the array is copied in every round.
+    XLA updates an array in place only if all reads certainly come before the write. `write` therefore makes the array depend on the reads; without
+    that the array would be copied in every round.
     """
 
     def __init__(self) -> None:
         self._reads: dict[int, tuple[Any, list[Any]]] = {}  # By identity; the array stays alive.
 
     def read(self, table: Value, value: Any) -> Any:
-        """Registers a value that was read from an array, and returns it in the form to be used from now on."""
+        """Records that `value` was read from the array `table`. Returns the value that later operations must use instead."""
         if not _is_long(table) or math.prod(jnp.shape(value)[:-1]) > _LONG:
             return value
         value = xla.compute_once(value)  # Otherwise the read might be repeated after the write.
@@ -100,7 +100,7 @@ class Tables:
         return value
 
     def write(self, table: Value) -> Value:
-        """Returns an array to be written, dependent on all reads of it."""
+        """Returns the array that is about to be written, made dependent on all recorded reads."""
         if id(table.array) not in self._reads:
             return table
         _, reads = self._reads.pop(id(table.array))
@@ -112,23 +112,23 @@ def _is_long(table: Value) -> bool:
 
 
 def read(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
-    """Returns the results `[..., R]` of an operation of `READS`, or None if there is no rule."""
+    """Computes a read (an operation in `READS`) for `size` runs. Returns the results `[..., R]`, or None if no rule here covers it."""
     if eqn.primitive.name == "dynamic_slice":
         return _dynamic_slice(values, eqn.params["slice_sizes"], size)
     return _gather(values, eqn.params, size)
 
 
 def write(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
-    """Returns the results `[..., R]` of an operation of `WRITES`, or None if there is no rule."""
+    """Computes a write (an operation in `WRITES`) for `size` runs. Returns the results `[..., R]`, or None if no rule here covers it."""
     if eqn.primitive.name == "dynamic_update_slice":
         return _dynamic_update_slice(values, size)
     return _scatter(eqn, values, size)
 
 
 def _places(starts: Sequence[Value], shape: tuple[int, ...], sizes: Sequence[int]) -> tuple[list[int], Array] | None:
-    """Returns the axes along which the start of a slice differs between runs and its indices `[R, axes]`; None if that is no simple gather.
+    """Returns the axes along which the start of a slice differs between runs or the slice is shorter, and the starts `[R, axes]` along these axes.
 
-    A simple gather has length one along those axes and full length along the others.
+    Returns None if the slice is longer than one along such an axis.
     """
     axes = [axis for axis, start in enumerate(starts) if start.mapped or sizes[axis] != shape[axis]]
     if not all(sizes[axis] == 1 for axis in axes):
@@ -139,7 +139,7 @@ def _places(starts: Sequence[Value], shape: tuple[int, ...], sizes: Sequence[int
 
 
 def _dynamic_slice(values: list[Value], slice_sizes: Sequence[int], size: int) -> list[Any] | None:
-    """Slices at a start that differs between runs, by a gather that leaves the run axis in place."""
+    """Reads a slice at a start that may differ between runs; if it does, by a gather."""
     operand, *starts = values
     shape = jnp.shape(operand.array)[: len(slice_sizes)]
     if not any(s.mapped for s in starts):
@@ -162,7 +162,7 @@ def _dynamic_slice(values: list[Value], slice_sizes: Sequence[int], size: int) -
 
 
 def _dynamic_update_slice(values: list[Value], size: int) -> list[Any] | None:
-    """Writes at a start that differs between runs, by a scatter; in place if the table is not needed afterwards."""
+    """Writes a slice at a start that may differ between runs; if it does, by a scatter. It works in place if the old array is not used afterwards."""
     operand, update = (spread(v, size).array for v in values[:2])
     starts = values[2:]
     if not any(s.mapped for s in starts):
@@ -184,12 +184,12 @@ def _dynamic_update_slice(values: list[Value], size: int) -> list[Any] | None:
 
 
 def _with_zero(indices: Sequence[Any]) -> list[Any]:
-    """Appends the start index 0 for the run axis, of the same type as the others."""
+    """Appends the index 0, at which a slice begins along the run axis, in the type of the other indices."""
     return [*indices, lax.full((), 0, indices[0].dtype if indices else "int32")]
 
 
 def _gather(values: list[Value], params: dict[str, Any], size: int) -> list[Any]:
-    """Gathers with the run axis last: as part of each slice if all runs share the indices, else as a batch axis."""
+    """Gathers slices for all runs. The run axis is part of each slice if all runs share the indices, else a batch axis."""
     operand, indices = values
     numbers, sizes = params["dimension_numbers"], tuple(params["slice_sizes"])
     rank = len(sizes)  # of one run's operand
@@ -210,7 +210,7 @@ def _gather(values: list[Value], params: dict[str, Any], size: int) -> list[Any]
 
 
 def _scatter(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
-    """Scatters with the run axis last; a single index is written by slices or comparison (see the module's docstring)."""
+    """Scatters updates for all runs. A single index per run is written by a slice or by comparison; see the module's docstring."""
     numbers, params = eqn.params["dimension_numbers"], eqn.params
     indices = values[1]
     operand, updates = spread(values[0], size).array, spread(values[2], size).array
@@ -237,7 +237,7 @@ def _scatter(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
 
 
 def _one_place(numbers: Any, indices: Value, shape: tuple[int, ...], updates: tuple[int, ...]) -> bool:
-    """Whether a scatter of one run writes one index along some axes and full length along the others."""
+    """Whether a scatter writes, in each run, one index along some axes and the others in full. `shape` and `updates` are shapes of one run."""
     written = tuple(n for axis, n in enumerate(shape) if axis not in numbers.inserted_window_dims)
     return (
         jnp.ndim(indices.array) == 1 + indices.mapped
@@ -248,17 +248,17 @@ def _one_place(numbers: Any, indices: Value, shape: tuple[int, ...], updates: tu
 
 
 def _vectors_last(indices: Value) -> Any:
-    """Moves index vectors `[..., n, R]` to the last axis `[..., R, n]`, as gathers and scatters expect."""
+    """Moves the axis of length n of the index vectors `[..., n, R]` last, `[..., R, n]`, as gathers and scatters expect."""
     return jnp.swapaxes(indices.array, -1, -2) if indices.mapped else indices.array
 
 
 def _countable(index: Array) -> Array:
-    """Converts an index to an integer type of at least 32 bits, which can be compared with the length of any axis."""
+    """Converts an index to at least 32 bits, so that it can be compared with the length of every axis."""
     return index if index.dtype.itemsize >= 4 else index.astype(jnp.int32)
 
 
 def _write_slice(eqn: JaxprEqn, operand: Array, index: Array, updates: Array) -> Array:
-    """Writes `operand` `[..., R]` at the `index` `[n]` that all runs share, in place."""
+    """Writes `updates` into `operand` `[..., R]` at an index vector `[n]` that all runs share. In place if the old array is not used afterwards."""
     numbers, mode = eqn.params["dimension_numbers"], eqn.params["mode"]
     axes = numbers.scatter_dims_to_operand_dims
     index = _countable(index)
@@ -278,7 +278,7 @@ def _write_slice(eqn: JaxprEqn, operand: Array, index: Array, updates: Array) ->
 
 
 def _write_by_comparison(eqn: JaxprEqn, operand: Array, index: Array, updates: Array) -> Array:
-    """Writes `operand` `[..., R]` at the `index` `[n, R]` of each run, by comparison with all indices."""
+    """Writes `updates` into `operand` `[..., R]` at each run's index vector, `[n, R]`, by comparing it with all indices."""
     numbers, mode = eqn.params["dimension_numbers"], eqn.params["mode"]
     axes = numbers.scatter_dims_to_operand_dims
     index, here = _countable(index), jnp.bool_(True)

@@ -1,13 +1,12 @@
-"""Batching with the run axis last.
+"""Batching of functions over runs, with the run axis last.
 
-`lanes(fn)` computes what `jax.vmap(fn, in_axes=-1, out_axes=-1)` computes, and keeps the mapped axis last through every
-operation. `vmap` moves it to the front wherever a mapped and an unmapped array meet, which costs a transposition each time
-and leaves the short axis (models, slots) innermost, where a compiler for CPUs cannot vectorise. With thousands of runs on the
-last axis, every elementwise operation and every small reduction of an unbatched step function becomes one pass over
-contiguous runs. So policies and environments stay written for one run and still execute like hand-batched code.
+`lanes(fn)` computes what `jax.vmap(fn, in_axes=-1, out_axes=-1)` computes, but the run axis stays last in every operation. `vmap` moves it to the
+front wherever a mapped and an unmapped array meet. That costs a transposition each time and leaves a short axis (models, slots) innermost, where a
+compiler for CPUs cannot vectorise. With thousands of runs on the last axis, each elementwise operation and each small reduction is one pass over
+contiguous runs. So policies and environments are written for one run and still execute like hand-batched code.
 
-The function is traced once without the run axis, and the resulting jaxpr is replayed with rules for the primitives that occur
-in step functions. A primitive without a rule goes through `jax.vmap` with the run axis last, so every function works.
+The function is traced once without the run axis. The jaxpr is then evaluated for all runs by rules for the primitives that occur in step functions.
+A primitive without a rule goes through `jax.vmap` with the run axis last, so every function works.
 """
 
 import collections
@@ -71,7 +70,7 @@ _GATHERED = 32
 
 
 def lanes(fn: Callable[..., Any], size: int, fixed: int = 0) -> "Lanes":
-    """Maps `fn(*mapped, *fixed)` over the last axis, of length `size`, of every array leaf of its arguments and results; `fn` is traced once.
+    """Maps `fn` over `size` runs, which are the last axis of each array in its arguments and results. `fn` is traced once.
 
     The last `fixed` arguments and closed-over values are not mapped: all runs share them. Typed key arrays are mapped over their last (only) axis.
     """
@@ -79,12 +78,12 @@ def lanes(fn: Callable[..., Any], size: int, fixed: int = 0) -> "Lanes":
 
 
 def exactly(fn: Callable[..., Any]) -> "Lanes":
-    """Returns an unbatched function of pytrees with the exact arithmetic of `arithmetic`; it is traced once."""
+    """Returns `fn` computed with the exact arithmetic of `arithmetic`, without batching. `fn` takes and returns pytrees and is traced once."""
     return Lanes(fn, None, 0)
 
 
 class Lanes:
-    """Batched or exact function; see `lanes` and `exactly`."""
+    """Function that `lanes` batches over runs or `exactly` computes with exact arithmetic."""
 
     def __init__(self, fn: Callable[..., Any], size: int | None, fixed: int):
         self._fn, self._size, self._fixed = fn, size, fixed
@@ -99,17 +98,17 @@ class Lanes:
         return jax.tree.unflatten(jax.tree.structure(out_shape), leaves)
 
     def shapes(self, *args: Any) -> Any:
-        """Returns the shapes and types of the results for these arguments; see `jax.eval_shape`."""
+        """Returns the shapes and types of the results for these arguments without computing them, as `jax.eval_shape` does."""
         _, out_shape = self._trace(args)
         return jax.tree.map(lambda out: jax.ShapeDtypeStruct((*out.shape, self._size), out.dtype), out_shape)
 
     def _parted(self, args: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-        """Splits the arguments into mapped and fixed ones."""
+        """Splits the arguments into those that differ between runs and the last ones, which all runs share."""
         number = 0 if self._size is None else len(args) - self._fixed
         return args[:number], args[number:]
 
     def _trace(self, args: Sequence[Any]) -> tuple[ClosedJaxpr, Any]:
-        """Traces the function of one run for arguments like these; returns its jaxpr and the shapes of its results."""
+        """Traces the function for one run with arguments of these shapes. Returns its jaxpr and the shapes of its results."""
         mapped, fixed = (jax.tree.flatten(part) for part in self._parted(args))
         shapes = [jax.ShapeDtypeStruct(x.shape[:-1], x.dtype) for x in mapped[0]]
         shapes += [jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x)) for x in fixed[0]]
@@ -127,7 +126,7 @@ class Lanes:
 
 
 def _replay(jaxpr: Jaxpr, consts: Sequence[Any], args: list[Value], size: int, tables: Tables | None = None) -> list[Value]:
-    """Evaluates a jaxpr on values with a trailing run axis; `tables` are those of the calling jaxpr, if any."""
+    """Evaluates a jaxpr of one run for `size` runs. `tables` is that of the calling jaxpr, None at the outermost level."""
     tables = Tables() if tables is None else tables
     env: dict[Any, Value] = {}
     fixed = Trait.CONSTANT | Trait.EVEN
@@ -195,7 +194,10 @@ def _apply(eqn: JaxprEqn, values: list[Value], size: int, tables: Tables) -> lis
 
 
 def _exact(eqn: JaxprEqn, arrays: list[Any], traits: list[Trait], runs: tuple[bool, ...]) -> list[Any] | None:
-    """Returns the results of a float32 operation with the exact arithmetic of `arithmetic`; None where XLA's own results are exact."""
+    """Computes a float32 operation with the exact arithmetic of `arithmetic`. Returns None where XLA's own results are exact.
+
+    `runs` tells for each operand of a `dot_general` whether it has a run axis.
+    """
     name, params = eqn.primitive.name, eqn.params
     if not rounding.is_exact() or getattr(eqn.outvars[0].aval, "dtype", None) != jnp.float32:
         return None
@@ -215,7 +217,7 @@ def _exact(eqn: JaxprEqn, arrays: list[Any], traits: list[Trait], runs: tuple[bo
 
 
 def _rule(name: str, eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
-    """Returns the result arrays `[..., R]` of one primitive, or None if there is no rule."""
+    """Computes one operation for all runs. Returns the result arrays `[..., R]`, or None if no rule here covers the operation."""
     params, shape = eqn.params, getattr(eqn.outvars[0].aval, "shape", ())
     rank = len(shape)
     arrays = [v.array for v in values]
@@ -258,7 +260,7 @@ def _rule(name: str, eqn: JaxprEqn, values: list[Value], size: int) -> list[Any]
 
 
 def _wide(values: list[Value], shape: tuple[int, ...], size: int) -> list[Any]:
-    """Broadcasts the operands of an elementwise operation to arrays `[..., R]`."""
+    """Broadcasts the operands of an elementwise operation, whose result has this shape in one run, to arrays with the run axis last."""
     full, rank = (*shape, size), len(shape)
     return [
         v.array if v.mapped and jnp.ndim(v.array) == rank + 1
@@ -269,7 +271,7 @@ def _wide(values: list[Value], shape: tuple[int, ...], size: int) -> list[Any]:
 
 
 def _fallback(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
-    """Applies one primitive by `jax.vmap`, with the run axis last on both sides."""
+    """Computes an operation without a rule for all runs by `jax.vmap`."""
     arrays = [leave(v) if v.mapped else v.array for v in values]
     axes = [(jnp.ndim(a) - 1) if v.mapped else None for a, v in zip(arrays, values, strict=True)]
     outs = jax.vmap(lambda *a: bind(eqn, a), in_axes=axes, out_axes=-1, axis_size=size)(*arrays)
@@ -277,7 +279,7 @@ def _fallback(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
 
 
 def _own_derivative(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
-    """Replays a function that has a custom derivative, with the same derivative."""
+    """Evaluates a function with a custom derivative for all runs, and preserves this derivative."""
     inner, places = eqn.params[_OWN_DERIVATIVE[eqn.primitive.name]], list(range(len(values)))
     if eqn.primitive.name == "custom_linear_solve":  # The solver in its parameters.
         lengths = eqn.params["const_lengths"]
@@ -288,7 +290,7 @@ def _own_derivative(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value
 
 
 def _in_place_of(eqn: JaxprEqn, inner: ClosedJaxpr, places: Sequence[int], values: list[Value], size: int) -> list[Value]:
-    """Evaluates a jaxpr of some operands instead of an operation; the derivative remains that of the operation."""
+    """Computes an operation by the jaxpr `inner`, applied to the operands with indices `places`. The derivative remains that of the operation."""
     apart = any(v.mapped for v in values)
 
     def again(arrays: Sequence[Any]) -> list[Value]:
@@ -308,12 +310,12 @@ def _in_place_of(eqn: JaxprEqn, inner: ClosedJaxpr, places: Sequence[int], value
 
 
 def _values(arrays: Sequence[Any], mapped: Sequence[bool], variables: Sequence[Any]) -> list[Value]:
-    """Returns the operands of a loop or branch as values; the arrays of keys that differ between runs are their words."""
+    """Combines the arrays of a loop or branch with their `mapped` flags. The types of `variables` show which arrays are words of typed keys."""
     return [Value(a, m, m and is_key(v.aval)) for a, m, v in zip(arrays, mapped, variables, strict=True)]
 
 
 def _unchanged(now: list[Value], start: Sequence[Value], variables: Sequence[Any], body: ClosedJaxpr) -> list[Value]:
-    """Returns the values at the start of a step; a value that no step changes retains its trait."""
+    """Returns the loop's values `now`, where a value that no iteration changes retains its trait at the `start`; others have none."""
     same = [v is out for v, out in zip(variables, body.jaxpr.outvars, strict=False)][: len(start)]
     kept = [v._replace(trait=old.trait) if stays else v for v, old, stays in zip(now, start, same, strict=False)]
     return [*kept, *now[len(start) :]]
@@ -371,11 +373,11 @@ def _cond(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
 
 
 def _rarely(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
-    """Replays a branch that few runs take: on a CPU the cheap side is computed for all runs and the expensive one for those that need it.
+    """Computes a branch whose condition differs between runs. It is fast on a CPU if few runs take the expensive side.
 
-    `lax.cond(rare, expensive, cheap, x)` is then cheap if `rare` seldom holds, and a few times slower than a selection if it always holds.
-    The runs that need the expensive side are gathered in groups of fixed size, so that a run's arithmetic does not depend on its neighbours.
-    On other devices, where loops of unknown length are expensive, and in derivatives, both sides are computed and selected from.
+    For `lax.cond(rare, expensive, cheap, x)` it computes the cheap side for all runs and the expensive one for the runs that need it. It is a few times
+    slower than a selection if all runs need it. They are gathered in groups of fixed size, so that a run's arithmetic does not depend on other
+    runs. On other devices, where loops of unknown length are slow, and in derivatives, both sides are computed for all runs.
     """
     index, *operands = values
     branches = eqn.params["branches"]
@@ -426,7 +428,7 @@ def _rarely(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
 
 
 def _while(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
-    """Replays a loop. It continues until the last run stops; the values of stopped runs do not change."""
+    """Runs a loop until the last run's condition is False. The values of runs that stopped before do not change."""
     params = eqn.params
     num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
     cond_consts, body_consts = values[:num_cond], values[num_cond : num_cond + num_body]
