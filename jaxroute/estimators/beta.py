@@ -11,15 +11,15 @@ def upper_quantile(a: Array, b: Array, log_tail: Array, deviate: Array) -> Array
     """Returns the `x` that a Beta(a, b) variable exceeds with a given small probability: `P(X > x) = exp(log_tail)`.
 
     Newton's method on the logarithm of the tail, with a fixed number of steps. The continued fraction of the tail converges in a few terms above
-    the mean, and also gives the slope. For the tails of index policies, at most `1 / (a + b - 2)` and 1/2, the error is that of float32 (a test
-    measures it). Outside this range, in the first rounds of a prior of `a + b = 20`, it is at most 2.5e-4 standard deviations; .08 for 200.
+    the mean, and also gives the slope. If the probability is at most `1 / (a + b - 2)` and 1/2, as for index policies, the error is that of float32
+    (a test measures it). Otherwise, in the first rounds of a prior, it is at most 2.5e-4 standard deviations for `a + b = 20` and .08 for 200.
 
     Source: DiDonato and Morris (1992), eq. (9), the continued fraction; Wilson and Hilferty (1931), the starting point.
 
     Args:
-      a, b: `[...]` parameters, at least 1.
+      a, b: `[...]` parameters of the distributions, at least 1.
       log_tail: `[]` logarithm of the probability.
-      deviate: `[]` normal deviate with the same tail.
+      deviate: `[]` number that a standard normal variable exceeds with the same probability; the starting point depends on it.
 
     Returns:
       `[...]` quantiles in [0, 1].
@@ -48,12 +48,12 @@ def upper_quantile(a: Array, b: Array, log_tail: Array, deviate: Array) -> Array
 
 
 def _moved(high: Array, excess: Array, step: Array) -> Array:
-    """Takes a Newton step; the slope of the tail's logarithm is `-1 / (x fraction)`."""
+    """Takes a Newton step from `high = -log(1 - x)`, for a tail's logarithm that is too large by `excess` and has the slope `-1 / step`."""
     return jnp.clip(high + excess * step, 1e-7, 80.0)
 
 
 def _fraction(x: Array, a: Array, b: Array, terms: int) -> Array:
-    """Returns `I_x(a, b) B(a, b) / (x^a (1 - x)^b)` by its continued fraction, for `x` below the mean."""
+    """Returns `I_x(a, b) B(a, b) / (x^a (1 - x)^b)`, with the incomplete beta function `I_x`, by `terms` terms of a continued fraction."""
     y = 1.0 - x
     below = jnp.zeros_like(x)
     for n in range(terms, 0, -1):

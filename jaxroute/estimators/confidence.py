@@ -22,7 +22,7 @@ def bernstein_radius(mean: Array, count: Array, gamma: Leaf) -> Array:
       gamma: `[]` confidence parameter, of the order of the logarithm of an inverse failure probability.
 
     Returns:
-      `[...]` radii, for means of order one: the radius is not scale-free.
+      `[...]` radii. They suit means of order one, because scaling the values does not scale the radius.
     """
     return jnp.sqrt(gamma * jnp.maximum(mean, 0.0) / count) + gamma / count
 
@@ -34,7 +34,7 @@ def hoeffding_radius(count: ArrayLike, log_term: Leaf) -> Array:
 
     Args:
       count: `[...]` number of values.
-      log_term: `[]` logarithm, see `union_log_term`.
+      log_term: `[]` logarithm of `2 / p` for radii that fail with probability `p`; for example from `union_log_term`.
 
     Returns:
       `[...]` radii.
@@ -51,7 +51,7 @@ def union_log_term(num_means: int | Array, t: ArrayLike, delta: Leaf) -> Array:
     Args:
       num_means: number of means, `K`.
       t: `[]` round, from 1.
-      delta: `[]` twice the probability that a radius fails.
+      delta: `[]` twice the probability that any radius fails in any round.
     """
     return jnp.log(2.0 * math.pi**2 * num_means / (3.0 * delta)) + 3.0 * jnp.log(jnp.asarray(t).astype(jnp.float32))
 
@@ -64,14 +64,14 @@ def mnl_radius(count: ArrayLike, dim: int, num_shown: int, curvature: Leaf, ridg
     Source: ACQB, section 3 and eq. (3); Oh and Iyengar (2019). The paper's `log 0` before the first round is taken as 0.
 
     Args:
-      count: `[...]` observed rounds.
-      dim: dimension `d`.
-      num_shown: number of shown items, `K`.
-      curvature: `[]` the paper's kappa.
-      ridge: `[]` the paper's lambda_0.
+      count: `[...]` number of observed rounds.
+      dim: dimension `d` of the features.
+      num_shown: number of items that a round shows, `K`.
+      curvature: `[]` factor of the radius, the paper's kappa.
+      ridge: `[]` weight of the squared norm in the loss, the paper's lambda_0.
 
     Returns:
-      `[...]` radii in units of the parameter.
+      `[...]` radii.
     """
     count = jnp.asarray(count).astype(jnp.float32)
     growth = dim * jnp.log1p(count * num_shown / (dim * ridge)) + 4.0 * jnp.log(jnp.maximum(count, 1.0))

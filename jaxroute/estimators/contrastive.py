@@ -1,4 +1,4 @@
-"""Features that separate prompts by the models that suit them: a network trained on pairs of similar and dissimilar prompts."""
+"""Trains a network whose features are similar for prompts that suit the same models (contrastive learning)."""
 
 import functools
 from typing import Any, NamedTuple, cast
@@ -33,12 +33,12 @@ _DECIMALS = 9
 
 
 class Pairs(NamedTuple):
-    """Prompts to compare with each of `n` prompts (anchors): the most similar one (positive), and the least similar ones (negatives).
+    """Training pairs: for each of `n` prompts (anchors) the most similar prompt (positive) and the least similar ones (negatives).
 
     Attributes:
-      positive: `[n]` int32 most similar prompt above the upper threshold; meaningless if not valid.
-      negatives: `[n, m]` int32 least similar prompts below the lower threshold, the least similar first.
-      is_negative: `[n, m]` bool, used entries of `negatives`.
+      positive: `[n]` int32 row of the most similar prompt above the upper threshold; meaningless if not `valid`.
+      negatives: `[n, m]` int32 rows of prompts below the lower threshold, the least similar first.
+      is_negative: `[n, m]` bool, whether an entry of `negatives` is used; the others are padding.
       valid: `[n]` bool, whether the anchor has a positive and a negative.
     """
 
@@ -49,9 +49,9 @@ class Pairs(NamedTuple):
 
 
 def balanced_rows(utility: ArrayLike, per_model: int, seed: int = 0) -> np.ndarray:
-    """Returns the rows (int64, ascending) of a balanced set: at most `per_model` random prompts among those on which each model is best.
+    """Draws a balanced set of prompts: for each model at most `per_model` of the prompts on which it is best. Returns their rows in ascending order.
 
-    The best model of a row of `utility` `[n, N]` is the first on ties; `seed` decides the choice among its prompts.
+    `utility` `[n, N]` has a row per prompt and a column per model. On ties the first model counts as best; `seed` determines the draw.
 
     Source: ACQB (Bae et al.), appendix B.2, "model-balanced sampling".
     """
@@ -64,7 +64,7 @@ def balanced_rows(utility: ArrayLike, per_model: int, seed: int = 0) -> np.ndarr
 
 
 def utility_cosine(utility: ArrayLike) -> np.ndarray:
-    """Returns the cosines `[n, n]` between centred utility vectors `[n, N]`; 0 for a constant vector.
+    """Returns the cosines `[n, n]` between the rows of `utility` `[n, N]`, each minus its mean; 0 for a constant row.
 
     An increasing affine map of a row changes nothing, so utilities and departure probabilities have the same cosines. They are computed in
     float64, rounded to 9 decimals and returned in float32, so that rounding errors do not break ties.
@@ -83,10 +83,10 @@ def utility_cosine(utility: ArrayLike) -> np.ndarray:
 def cosine_pairs(
     cosine: Array | np.ndarray, positive_above: Leaf = 0.6, negative_below: Leaf = 0.3, num_negatives: int = 64
 ) -> Pairs:
-    """Returns for each prompt the one with the most similar utilities and those with the least similar ones.
+    """Selects for each prompt the prompt with the most similar utilities and the prompts with the least similar utilities.
 
-    The positive has the largest cosine above `positive_above`, the negatives have the smallest ones below `negative_below`; ties go to the lowest
-    row. It can be compiled and mapped.
+    The positive has the largest cosine above `positive_above`, the negatives have the smallest cosines below `negative_below`; ties go to the lowest
+    row. The function can be compiled and mapped.
 
     Source: ACQB (Bae et al.), Algorithm 3, lines 2 to 7.
 
@@ -116,11 +116,11 @@ _pairs_at_once = quick_jit(cosine_pairs, static_argnums=3)  # One program instea
 def info_nce(z: Array, pairs: Pairs, temperature: Leaf = 0.07) -> Array:
     """Returns the InfoNCE loss `[]`, summed over the valid anchors: small if anchors are near their positives and far from their negatives.
 
-    `log(e^{s_p} + sum_n e^{s_n}) - s_p` with `s_j = z_i . z_j / temperature`.
+    Anchor `i` adds `log(e^{s_p} + sum_n e^{s_n}) - s_p` with its positive `p`, its negatives `n` and `s_j = z_i . z_j / temperature`.
 
     Source: ACQB (Bae et al.), eq. (5) and Algorithm 3, line 10; van den Oord et al. (2018).
 
-    The representations `z` are `[n, e]`, and `pairs` those of the `n` prompts; the temperature is above 0.
+    The representations `z` `[n, e]` and the `pairs` belong to the same `n` prompts; the temperature is above 0.
     """
     similarity = jnp.matmul(z, z.T, precision=lax.Precision.HIGHEST) / temperature
     positive = jnp.take_along_axis(similarity, pairs.positive[:, None], axis=1)
@@ -130,7 +130,7 @@ def info_nce(z: Array, pairs: Pairs, temperature: Leaf = 0.07) -> Array:
 
 
 class ProjectionHead(nn.Module):
-    """Network of a linear layer, ReLU, a linear layer and normalisation of rows.
+    """Network that maps features to representations by a linear layer, ReLU, a linear layer and scaling to norm 1.
 
     Source: ACQB (Bae et al.), appendix B.2: "two-layer MLP" with 384 outputs.
 
@@ -140,7 +140,7 @@ class ProjectionHead(nn.Module):
     Attributes:
       width: number of hidden units.
       out: number of outputs, `e`.
-      normalize: whether rows are normalised.
+      normalize: whether representations are scaled to norm 1.
     """
 
     width: int = 384
@@ -157,12 +157,12 @@ class ProjectionHead(nn.Module):
 
 @struct.dataclass
 class Projection:
-    """Trained head from features `[..., d]` to representations `[..., e]`.
+    """Trained network; a call maps features `[..., d]` to representations `[..., e]`.
 
     Attributes:
-      params: parameters of the module.
-      losses: `[epochs]` loss (of the batch) before the step of each epoch.
-      module: `ProjectionHead` (static).
+      params: parameters of the network.
+      losses: `[epochs]` loss on the prompts of each epoch, before its gradient step.
+      module: network, a `ProjectionHead` (static).
     """
 
     params: Any
@@ -193,16 +193,16 @@ def train_projection(
     temperature: Leaf = 0.07,
     num_negatives: int = 64,
 ) -> Projection:
-    """Trains a head by Algorithm 3 on the given prompts, without checks; it can be mapped over `key`, thresholds and temperature.
+    """Trains a network as in `fit_projection` on all given prompts, without checks; it can be mapped over `key`, thresholds and temperature.
 
     Args:
       key: typed key `[]` of the initial parameters and the batches.
       features: `[n, d]` features.
       cosine: `[n, n]` cosines from `utility_cosine`.
-      module: head to train.
-      optimiser: optimiser.
+      module: network to train.
+      optimiser: optax optimiser of the parameters.
       epochs: number of gradient steps.
-      batch: number of prompts of a step, drawn without replacement (default: all).
+      batch: number of prompts of a step, drawn without replacement; None means all.
       positive_above, negative_below, num_negatives: see `cosine_pairs`.
       temperature: see `info_nce`.
     """
@@ -249,7 +249,7 @@ def fit_projection(
     normalize: bool = True,
     seed: int = 0,
 ) -> Projection:
-    """Trains a head that maps prompts with similar utilities to similar features, on offline prompts.
+    """Trains a network that maps prompts with similar utilities to similar representations, on offline prompts.
 
     Each epoch takes one gradient step of `info_nce` on a balanced set of prompts.
 
@@ -261,15 +261,15 @@ def fit_projection(
 
     Args:
       features: `[n, d]` features of the offline prompts.
-      utility: `[n, N]` utilities or departure probabilities, with equal results.
-      per_model: prompts per best model, see `balanced_rows`; None trains on all prompts.
+      utility: `[n, N]` utilities of each prompt and model, or departure probabilities, with equal results.
+      per_model: number of prompts for each model, see `balanced_rows`; None trains on all prompts.
       epochs: number of gradient steps.
       positive_above, negative_below, num_negatives: see `cosine_pairs`.
       temperature: see `info_nce`.
-      batch: number of prompts of a step, with pairs within the batch (default: all prompts of the set).
-      optimiser: optimiser; each object is compiled once.
+      batch: number of prompts of a step, with pairs within the batch; None means all prompts of the set.
+      optimiser: optax optimiser; None means `optax.adam(1e-3)`. Each new object is compiled again.
       width, out, normalize: see `ProjectionHead`.
-      seed: seed of the set of prompts, the initial parameters and the batches. To map over heads use `train_projection`.
+      seed: seed of the set of prompts, the initial parameters and the batches.
 
     Raises:
       ValueError: an argument is out of range, or no chosen prompt has both a positive and a negative.

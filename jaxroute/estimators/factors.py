@@ -1,4 +1,4 @@
-"""Square roots of `V^-1` as products of rank-one factors, for many large models with few observations each."""
+"""Square roots of inverse design matrices `V^-1` as products of rank-one factors, for many large models with few observations each."""
 
 import jax.numpy as jnp
 from flax import struct
@@ -13,18 +13,18 @@ _PAGE = 16
 
 @struct.dataclass
 class Factors:
-    """Root `W = ridge^-1/2 Q_1 Q_2 ...` of each parameter, with a factor `Q = I - A' T A` for each page of up to 16 observations.
+    """Square root `W` of `V^-1` for each of `N` parameters, stored in pages of up to 16 observations.
 
-    The pages of all parameters are stored in the order of their creation, so that memory is proportional to the number of observations. The last
-    page is always empty and means "none".
+    `W = ridge^-1/2 Q_1 Q_2 ...` has a factor `Q = I - A' T A` for each page of the parameter. The `G` pages of all parameters are stored in the
+    order of their creation, so that memory is proportional to the number of observations. The last page is always empty and means "no page".
 
     Attributes:
-      rows: `[G, 16, d]` matrices `A`: for each observation `x` the vector `a = W' x` with the `W` before it; zero if unused.
-      mix: `[G, 16, 16]` upper triangular `T`, the product form of the factors `I - c a a'`.
-      owner: `[G]` int32 parameter of each page.
-      after: `[G]` int32 next page of the same parameter.
-      first: `[N]` int32 first page of each parameter.
-      last: `[N]` int32 last page of each parameter.
+      rows: `[G, 16, d]` matrices `A`, with a row `a = W' x` for each observation `x`, where `W` is the root before it; zero if unused.
+      mix: `[G, 16, 16]` upper triangular matrices `T`, which make `Q` the product of `I - c a a'` over the rows `a` (see `grown_root`).
+      owner: `[G]` int32 index of the parameter of each page.
+      after: `[G]` int32 index of the next page of the same parameter.
+      first: `[N]` int32 index of the first page of each parameter.
+      last: `[N]` int32 index of the last page of each parameter.
       pages: `[N]` int32 number of pages of each parameter.
       filled: `[N]` int32 number of observations in the last page.
       in_use: `[]` int32 number of used pages.
@@ -54,10 +54,10 @@ def _page(spread: Factors, page: Array) -> tuple[Array, Array]:
 
 @struct.dataclass
 class ByFactors:
-    """Sampler with a square root of `V^-1` in product form: work and memory of a round are proportional to the observations, not to `N d^2`.
+    """Sampler with a square root of `V^-1` in product form: its time and memory grow with the number of observations, not with `N d^2`.
 
-    A sample multiplies all pages with the noise of their parameters, about `2 d` products per observation; `ByRoot` takes `N d^2` products. Both
-    have the same square root, and so the same samples up to rounding.
+    A sample multiplies the noise of each parameter by its pages, which takes about `2 d` multiplications per observation; `ByRoot` takes `N d^2`.
+    Both have the same square root, and so the same samples up to rounding.
 
     Source: the rank-one update of `grown_root`; Schreiber and Van Loan (1989) for products of factors by blocks.
     """
@@ -94,7 +94,7 @@ class ByFactors:
         pages = jnp.where(counts, pages, 0)
 
         def through(_: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            """Multiplies by `Q'` of the next page; the last page is followed by empty ones."""
+            """Multiplies the vector `a` by `Q'` of a page and moves to the next page; after the last one follows the empty page, where `Q = I`."""
             page, a = carry
             rows, mix = _page(spread, page)
             return numerics.at(spread.after, (page,)), a - _times(_times(_times(rows, a), mix), rows)
@@ -135,7 +135,7 @@ class ByFactors:
         number = xla.largest_over_runs(spread.in_use)
 
         def through(step: Array, samples: Array) -> Array:
-            """Multiplies by `Q` of a page, from the last page to the first."""
+            """Multiplies the samples of one parameter by `Q` of one of its pages; the pages come from the last to the first."""
             page = number - 1 - step
             rows, mix = _page(spread, page)
             owner = (numerics.at(spread.owner, (page,)),)

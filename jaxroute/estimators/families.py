@@ -1,4 +1,4 @@
-"""Families of reward distributions with one parameter, the mean: divergences and plausible means.
+"""Families of reward distributions with one parameter, the mean: divergences and upper confidence bounds of means.
 
 Index policies and tests need the Kullback-Leibler divergence `kl(x, y)` between the distributions of means `x` and `y`, and the largest `y` above
 `x` with `kl(x, y) <= level`. Both take a fixed number of elementwise operations.
@@ -29,11 +29,11 @@ class Family(Protocol):
     """Family of reward distributions whose only parameter is the mean; for example `Bernoulli`."""
 
     def divergence(self, mean: Array, other: Array) -> Array:
-        """Returns the divergence `kl(mean, other)`, elementwise."""
+        """Returns the Kullback-Leibler divergence from the distribution of mean `mean` to that of mean `other`, elementwise."""
         ...
 
     def upper(self, mean: Array, level: Array) -> Array:
-        """Returns the largest `q >= mean` with `kl(mean, q) <= level`, elementwise."""
+        """Returns the upper bound of a mean: the largest `q >= mean` whose divergence `kl(mean, q)` is at most `level`, elementwise."""
         ...
 
     def variance(self, mean: Array) -> Array:
@@ -42,10 +42,7 @@ class Family(Protocol):
 
 
 def _part(mean: Array, change: Array) -> Array:
-    """Returns `-mean log(1 + change / mean)`, zero for a mean of zero; exact for small changes.
-
-    A ratio below -1, by rounding, counts as -1.
-    """
+    """Returns the term `mean log(mean / other)` of a divergence with `other = mean + change`, accurate for small changes; 0 for a mean of 0."""
     ratio = jnp.maximum(change / jnp.maximum(mean, _TINY), -1.0)
     return jnp.where(mean > 0, -mean * jnp.log1p(ratio), 0.0)
 
@@ -55,7 +52,7 @@ class Bernoulli:
     """Rewards of 0 and 1. The bounds also hold for rewards in [0, 1]: `kl(x, y) = x log(x / y) + (1 - x) log((1 - x) / (1 - y))`.
 
     The upper bound comes from Newton's method in `-log(1 - q)`, in which the divergence is convex and nearly linear. A mean outside [0, 1], by
-    rounding (a GPU's approximate divisions), counts as the nearest end.
+    rounding (a GPU's approximate divisions), counts as 0 or 1.
     """
 
     assumes = Assumptions(low=0.0, high=1.0, remedy=_OTHER_FAMILY)
@@ -96,7 +93,7 @@ class Bernoulli:
 
 @struct.dataclass
 class Gaussian:
-    """Normal rewards with a known standard deviation, and sub-Gaussian ones: `kl(x, y) = (x - y)^2 / (2 scale^2)`.
+    """Normal rewards with a known standard deviation: `kl(x, y) = (x - y)^2 / (2 scale^2)`. The bounds also hold for sub-Gaussian rewards.
 
     Attributes:
       scale: `[]` standard deviation of one reward; 1/2 is valid for every distribution on [0, 1].
@@ -127,7 +124,7 @@ class Gaussian:
 class Poisson:
     """Poisson counts: `kl(x, y) = y - x + x log(x / y)`.
 
-    The upper bound comes from Newton's method in the square root of `q`, from above, where the divergence is convex.
+    The upper bound comes from Newton's method, which decreases to the bound because the divergence `kl(x, q)` is convex in `q`.
     """
 
     assumes = Assumptions(low=0.0, distributions=("Poisson", "Bernoulli"), remedy=_OTHER_FAMILY)
@@ -151,9 +148,9 @@ class Poisson:
 
 @struct.dataclass
 class Exponential:
-    """Exponential waiting times: `kl(x, y) = x / y - 1 - log(x / y)`. A mean of zero, outside the family, has no finite bound.
+    """Exponential waiting times: `kl(x, y) = x / y - 1 - log(x / y)`. The upper bound of a mean of zero is infinite.
 
-    The upper bound comes from Newton's method in `log(q / x)`, in which the divergence is convex.
+    The upper bound comes from Newton's method in `log(q / x)`, in which the divergence `kl(x, q)` is convex.
     """
 
     assumes = Assumptions(low=0.0, distributions=("exponential",), remedy=_OTHER_FAMILY)
@@ -176,5 +173,5 @@ class Exponential:
 
 
 def check_family(name: str, family: Family) -> None:
-    """Raises `ValueError` unless an object is a family of distributions with values in range."""
+    """Raises a `ValueError`, with `name` as the name of the argument, unless `family` is a `Family` with valid parameters."""
     checks.part(name, family, "variance", "families.Bernoulli()")

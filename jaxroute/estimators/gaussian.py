@@ -1,4 +1,4 @@
-"""Normal posteriors of linear utilities: samples of `N(mean, scale^2 V^-1)` and rank-one updates.
+"""Samples of normal posteriors of linear models with design matrix `V = ridge I + sum x x'`, and updates of `V` by an observation `x`.
 
 Small matrices are factorised in every round by unrolled code. For large ones a square root of `V^-1` is updated, at the cost of a matrix-vector
 product per update and per sample.
@@ -21,7 +21,7 @@ WRITTEN_OUT = 2**15
 
 
 def cholesky(matrix: Array) -> Array:
-    """Returns the lower triangular `L` with `L L' = matrix` `[..., d, d]`, symmetric and positive definite."""
+    """Returns the lower triangular `L` with `L L' = matrix`, for a symmetric and positive definite `matrix` `[..., d, d]`."""
     size = matrix.shape[-1]
     if size > _SMALL:
         return jnp.linalg.cholesky(matrix)
@@ -81,28 +81,28 @@ def grown_root(root: numerics.Sum, x: Array) -> numerics.Sum:
 
 
 class Sampler(Protocol):
-    """Sampler of `N(0, V^-1)` for the design matrix `V` of each parameter; `spread` is its representation of all `V`."""
+    """Sampler of `N(0, V^-1)` for each of `N` design matrices `V`; the argument `spread` represents all of them as the sampler chooses."""
 
     def init(self, num: int, dim: int, ridge: Leaf, observations: int) -> Any:
-        """Returns the representation of `V = ridge I` for `num` parameters of dimension `dim` and at most so many `observations`."""
+        """Returns the representation of `num` (`N`) matrices `V = ridge I` of size `dim` (`d`), for at most `observations` calls of `add`."""
         ...
 
     def add(self, spread: Any, chosen: Array, x: Array) -> Any:
-        """Returns the representation of `V_j + x x'` for the `chosen` parameters `j` `[A]` (-1 for none) and their features `x` `[A, d]`."""
+        """Returns the representation after adding `x x'` to the matrix of each index in `chosen` `[A]` (-1 for none), for features `x` `[A, d]`."""
         ...
 
     def sample(self, spread: Any, noise: Array) -> Array:
-        """Returns samples `[N, M, d]` of `N(0, V^-1)` from standard normals `noise` of the same shape."""
+        """Returns `M` samples of `N(0, V^-1)` for each matrix, `[N, M, d]`, from standard normals `noise` of the same shape."""
         ...
 
     def min_eigenvalue(self, spread: Any) -> Array:
-        """Returns the least eigenvalue of each `V`, `[N]`."""
+        """Returns the smallest eigenvalue of each matrix `V`, `[N]`."""
         ...
 
 
 @struct.dataclass
 class ByCholesky:
-    """Sampler that stores the design matrix `V` `[N, d, d]` and factorises it in every round; for small dimensions."""
+    """Sampler that stores the design matrices `V` `[N, d, d]` and factorises them in every round; for small dimensions."""
 
     def init(self, num: int, dim: int, ridge: Leaf, observations: int) -> numerics.Sum:
         del observations
@@ -124,7 +124,7 @@ class ByCholesky:
 
 @struct.dataclass
 class ByRoot:
-    """Sampler that stores a square root of `V^-1` `[N, d, d]`; a matrix-vector product per sample and per update, for large dimensions."""
+    """Sampler that stores square roots of `V^-1` `[N, d, d]`. Each sample or update is a matrix-vector product; for large dimensions."""
 
     def init(self, num: int, dim: int, ridge: Leaf, observations: int) -> numerics.Sum:
         del observations

@@ -1,7 +1,7 @@
-"""Penalised generalised linear models: `E[r] = G(theta . phi)`, from a stream of pairs.
+"""Estimators of generalised linear models, `E[r] = G(theta . phi)`, from a stream of pairs: features `phi` `[d]` and a reward `r`.
 
-The estimate solves `sum (r - G(theta . phi)) phi = ridge theta`; if its norm exceeds a bound, it is scaled down. Each model has `init(dim, ridge)`
-and `add(state, phi, reward, seen, ridge, link, bound) -> state` (see `GLM`); its state has `theta` `[d]`.
+The estimate `theta` `[d]` solves `sum (r - G(theta . phi)) phi = ridge theta`, where `G` is the link function; if its norm exceeds a bound, it is
+scaled down to it. `GLM` is the common interface.
 
 Source: Filippi et al. (2010); Belloni, Chen and Wei (2026), eqs. (19) and (20), section 5.1.
 
@@ -45,7 +45,7 @@ class GLM(Protocol):
     """Estimator of a generalised linear model.
 
     Attributes:
-      learns: whether pairs change the estimate.
+      learns: whether added pairs change the estimate.
     """
 
     @property
@@ -56,22 +56,22 @@ class GLM(Protocol):
         ...
 
     def check_spec(self, dim: int, rounds: int) -> None:
-        """Raises `ValueError` if the estimator does not suit features `[d]` or the number of rounds."""
+        """Raises `ValueError` if the estimator cannot be used with `dim` features or for this number of rounds."""
         ...
 
     def init(self, dim: int, ridge: Leaf) -> Any:
-        """Returns the state before the first pair, for features of dimension `dim` (`d`) and the penalty `ridge`."""
+        """Returns the state before the first pair, for `dim` (`d`) features and the weight `ridge` of the penalty on the squared norm."""
         ...
 
     def add(self, state: Any, phi: Array, reward: Array, seen: Array, ridge: Leaf, link: Link, bound: Leaf) -> Any:
-        """Returns the state after a pair, if it was seen.
+        """Returns the state after a round, which adds a pair of features and reward if `seen` is True.
 
         Args:
           state: state from `init` or `add`.
           phi: `[d]` features.
           reward: `[]` reward.
-          seen: `[]` bool, whether there is a pair.
-          ridge: `[]` penalty.
+          seen: `[]` bool, whether the pair is added.
+          ridge: `[]` weight of the penalty on the squared norm.
           link: link function `G`.
           bound: `[]` largest norm of the estimate.
         """
@@ -80,12 +80,12 @@ class GLM(Protocol):
 
 @struct.dataclass
 class OnlineState:
-    """State of `OnlineGLM`; `theta` is `inverse target`, scaled down to the bound.
+    """State of `OnlineGLM`, with the linear predictor `s = theta . phi` at the estimate before each pair.
 
     Attributes:
-      theta: `[d]` estimate.
-      inverse: `[d, d]` inverse of the curvature.
-      target: `[d]` sum of linearised targets.
+      theta: `[d]` estimate: the product of `inverse` and `target`, scaled down to the bound.
+      inverse: `[d, d]` inverse of `ridge I + sum G'(s) phi phi'`.
+      target: `[d]` sum of `(G'(s) s + r - G(s)) phi`.
     """
 
     theta: Array
@@ -95,7 +95,7 @@ class OnlineState:
 
 @struct.dataclass
 class OnlineGLM:
-    """Estimator with one Newton step per pair, linearised once at the current estimate. Exact for the identity link."""
+    """Estimator that takes one Newton step per pair and linearises the link at the estimate before the pair. Exact for the identity link."""
 
     learns = True
 
@@ -130,8 +130,8 @@ class ExactState:
     Attributes:
       theta: `[d]` estimate.
       features: `[n, d]` features of the pairs so far.
-      rewards: `[n]` their rewards.
-      number: `[]` int32 number of pairs.
+      rewards: `[n]` rewards of the pairs so far.
+      number: `[]` int32 number of pairs; the remaining rows are zero.
     """
 
     theta: Array
@@ -142,11 +142,11 @@ class ExactState:
 
 @struct.dataclass
 class ExactGLM:
-    """Estimator with Newton steps on all pairs so far, from the last estimate; for references and short runs.
+    """Estimator that takes Newton steps on all pairs so far, from the last estimate. It is slow, for tests and short runs.
 
     Attributes:
-      capacity: number of stored pairs; later ones are lost (static).
-      iterations: number of steps per pair (static).
+      capacity: largest number of stored pairs, at least the number of rounds (static).
+      iterations: number of Newton steps per round (static).
     """
 
     capacity: int = struct.field(pytree_node=False)
@@ -188,7 +188,7 @@ class ExactGLM:
 
 @struct.dataclass
 class FrozenGLM:
-    """Fixed estimate; the estimator is its own state.
+    """Estimator whose estimate never changes; the object is also its state.
 
     Attributes:
       theta: `[d]` estimate.
@@ -232,7 +232,7 @@ def fit_glm(features: ArrayLike, rewards: ArrayLike, link: Link, ridge: float = 
       features: `[n, d]` features.
       rewards: `[n]` rewards.
       link: link function `G`.
-      ridge: penalty, above 0.
+      ridge: weight of the penalty on the squared norm, above 0.
       iterations: number of Newton steps.
 
     Raises:

@@ -1,6 +1,6 @@
 """Small classifiers trained online, one example at a time: several binary outputs from one feature vector.
 
-A head (see `Head`) maps features to logits; the policies train its parameters.
+A head (see `Head`) maps the features of a query to a logit for each output; the policies train its parameters.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from jaxroute.core.types import Leaf
 
 
 class Head(Protocol):
-    """Classifier from features `[d]` to `M` logits."""
+    """Classifier that maps features `[d]` to `M` logits, one for each binary output."""
 
     def check(self) -> None: ...
 
@@ -28,11 +28,11 @@ class Head(Protocol):
         ...
 
     def logits(self, params: Any, x: Array) -> Array:
-        """Returns the logits `[M]` for predictions."""
+        """Returns the logits `[M]` for predictions, without dropout."""
         ...
 
     def training_logits(self, key: Array, params: Any, x: Array) -> Array:
-        """Returns the logits `[M]` for training; `key` is for dropout."""
+        """Returns the logits `[M]` for training; `key` draws which units are dropped."""
         ...
 
 
@@ -77,7 +77,7 @@ class Logistic:
 
 
 def _uniform_init(fan_in: int) -> Callable[..., Array]:
-    """Initialises uniformly on `+-1 / sqrt(fan_in)`, as PyTorch does for a linear layer and its bias."""
+    """Returns an initialiser that draws from `[-1, 1] / sqrt(fan_in)`, as PyTorch's of a linear layer with `fan_in` inputs."""
 
     def init(key: Array, shape: tuple[int, ...], dtype: DTypeLike = jnp.float32) -> Array:
         return jax.random.uniform(key, shape, dtype, -1.0, 1.0) / np.sqrt(fan_in).astype(np.float32)
@@ -88,13 +88,13 @@ def _uniform_init(fan_in: int) -> Callable[..., Array]:
 def _vector_matrix(
     x: Array, kernel: Array, dimension_numbers: Any, precision: Any = None, preferred_element_type: Any = None
 ) -> Array:
-    """Computes `x [d] @ kernel [d, h]` for `nn.Dense`."""
+    """Multiplies a vector `x` `[d]` by `kernel` `[d, h]`; it replaces `lax.dot_general` in `nn.Dense`, hence the unused arguments."""
     del dimension_numbers, precision, preferred_element_type
     return xla.compute_once(numerics.combine(xla.compute_once(x), kernel))  # The layer norm reads it three times.
 
 
 class _Mlp(nn.Module):
-    """Network of dropout, linear, layer norm, ReLU, dropout and linear; dropout by given factors, 0 or 1 / (1 - rate).
+    """Network of `Mlp`. Its dropout multiplies inputs and hidden units by the given factors, each 0 or 1 / (1 - rate).
 
     Attributes:
       width: number of hidden units.

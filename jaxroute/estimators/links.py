@@ -20,13 +20,13 @@ FAR = 1e4
 
 @dataclass(frozen=True)
 class Link:
-    """Increasing map with its slope, inverse and integral; all functions are elementwise.
+    """Increasing map of a linear predictor to a mean, with its slope, inverse and integral; all functions are elementwise.
 
     Attributes:
       name: name for messages and results.
       value: the map.
       slope: derivative of the map.
-      inverse: inverse of the map; finite and large outside its range.
+      inverse: inverse of the map; large and finite for arguments that the map never reaches.
       integral: integral of the map from 0.
     """
 

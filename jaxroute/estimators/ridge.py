@@ -18,7 +18,7 @@ _TERMS, _MOST_TERMS = 64, 512
 
 
 def _places(dim: int) -> np.ndarray:
-    """Returns the index in the triangle of each entry of the matrix, `[d, d]`."""
+    """Returns for each entry of a symmetric `[d, d]` matrix its index in the stored lower triangle."""
     row, column = np.tril_indices(dim)
     places = np.zeros((dim, dim), np.int32)
     places[row, column] = places[column, row] = np.arange(len(row))
@@ -26,12 +26,12 @@ def _places(dim: int) -> np.ndarray:
 
 
 def _slim(x: Array) -> Array:
-    """Converts `[d, 1]` to a vector `[d]`, whose entries are scalars of a run; leaves `[d, K]`."""
+    """Converts features `[d, 1]` that all models share to a vector `[d]`; returns features `[d, K]` of each model unchanged."""
     return x[:, 0] if x.shape[-1] == 1 else x
 
 
 def _form(x: Array, triangle: Array) -> Array:
-    """Returns `x' A x` for each column of `x` `[d, K]` (or `[d, 1]`) and of the triangle `[d (d + 1) / 2, G]` of `A`."""
+    """Returns `x' A x` `[K]` for features and matrices as in `Ridge.predict`; `triangle` `[d (d + 1) / 2, G]` holds the lower triangle of each `A`."""
     row, column = np.tril_indices(x.shape[0])
     x = _slim(x)
     twice = np.where(row == column, 1.0, 2.0).astype(np.float32).reshape(-1, *(1,) * (x.ndim - 1))
@@ -45,7 +45,7 @@ def _form(x: Array, triangle: Array) -> Array:
 
 @struct.dataclass
 class Ridge:
-    """Estimates `theta = V^-1 sum y x` with `V = ridge I + sum x x'` of `G` parameters, and so the normal distributions `N(theta, V^-1)`.
+    """Estimates `theta = V^-1 sum y x` with `V = ridge I + sum x x'` of `G` parameters, from features `x` and responses `y`.
 
     Attributes:
       theta: `[d, G]` estimates.
@@ -59,7 +59,7 @@ class Ridge:
 
     @classmethod
     def start(cls, ridge: Leaf, dim: int, number: int) -> "Ridge":
-        """Returns the estimates of `number` (`G`) parameters of dimension `dim` (`d`) before the first observation; the `ridge` is above 0."""
+        """Returns the estimates of `number` (`G`) parameters of dimension `dim` (`d`) before the first observation, for a `ridge` above 0."""
         row, column = np.tril_indices(dim)
         first = jnp.where(row == column, 1.0 / jnp.asarray(ridge, jnp.float32), 0.0)
         theta, triangle = jnp.zeros((dim, number), jnp.float32), jnp.broadcast_to(first[:, None], (len(row), number))
@@ -67,16 +67,16 @@ class Ridge:
 
     @property
     def inverse(self) -> Array:
-        """Returns `V^-1` `[d, d, G]`."""
+        """Returns the matrices `V^-1` of all parameters, `[d, d, G]`."""
         return self.triangle[_places(self.theta.shape[0])]
 
     def add(self, x: Array, y: Array, seen: Array) -> "Ridge":
         """Returns the estimates with one more observation of one parameter.
 
         Args:
-          x: `[d, 1]` features, or `[d, G]` features of each parameter.
+          x: `[d, 1]` features of the observation, or `[d, G]` with a column for each parameter.
           y: `[]` response.
-          seen: `[G]` one-hot mask of the parameter.
+          seen: `[G]` bool, True for the parameter that gets the observation.
         """
         dim = self.theta.shape[0]
         row, column = np.tril_indices(dim)
@@ -90,13 +90,13 @@ class Ridge:
         return numerics.accumulate(self, seen, theta=step[:, None], triangle=-change[:, None])
 
     def predict(self, x: Array) -> Array:
-        """Returns `theta . x` `[K]` for each column of `x` `[d, K]` (or `[d, 1]`)."""
+        """Returns the predictions `theta . x` of `K` models, `[K]`. They may share their features, `x` `[d, 1]`, or their parameter, `G = 1`."""
         return numerics.combine(_slim(x), self.theta)
 
     def square_deviation(self, x: Array) -> Array:
-        """Returns `x' V^-1 x` `[K]` for each column of `x` `[d, K]` (or `[d, 1]`)."""
+        """Returns the squared uncertainty `x' V^-1 x` of each prediction, `[K]`, for `x` as in `predict`."""
         return jnp.maximum(_form(x, self.triangle), 0.0)
 
     def sample(self, noise: Array) -> Array:
-        """Returns a sample `[d]` of `N(0, V^-1)` of a single parameter, from standard normals `noise` `[d]`."""
+        """Returns a sample `[d]` of `N(0, V^-1)` for the first parameter, from standard normals `noise` `[d]`."""
         return numerics.combine(noise, jnp.swapaxes(cholesky(self.inverse[:, :, 0]), 0, 1))

@@ -31,20 +31,20 @@ class RunningMean:
 
     @classmethod
     def prior(cls, count: ArrayLike, mean: ArrayLike, size: int) -> Self:
-        """Returns the means of `size` (`K`) quantities that begin with `count` pseudo-observations of a `mean`, `[]` or `[K]` each."""
+        """Returns the means of `size` (`K`) quantities after `count` fictitious values, all equal to `mean`; both are numbers or `[K]`."""
         counts = jnp.broadcast_to(jnp.asarray(count, jnp.int32), (size,))
         means = jnp.broadcast_to(jnp.asarray(mean, jnp.float32), (size,))
         means = jnp.where(counts > 0, means, 0.0)
         return cls(counts, means, numerics.no_errors(mean=means))
 
     def add(self, seen: Array, value: Array) -> Self:
-        """Returns the means with the new values `[K]` of the quantities that were `seen` `[K]`."""
+        """Returns the means after a new `value` `[K]` of each quantity whose mask `seen` `[K]` is True."""
         count = self.count + seen.astype(jnp.int32)
         step = (value - self.mean) / jnp.maximum(count, 1).astype(jnp.float32)
         return numerics.accumulate(self, seen, mean=step).replace(count=count)
 
     def losses(self) -> Array:
-        """Returns the sum `[K]` of `1 - value`, without loss of small sums among many values."""
+        """Returns for each quantity the sum of `1 - value` over its values, `[K]`, accurate even if almost all values are 1."""
         return self.count.astype(jnp.float32) * jnp.maximum((1.0 - self.mean) - self.errors["mean"], 0.0)
 
 
@@ -52,7 +52,7 @@ class RunningMean:
 class WindowSums:
     """Choices and rewards of the last `W` rounds and their sums by model, updated in a time independent of `W`.
 
-    It is a ring buffer indexed by the round modulo `W`, the same index in all runs, so that a round writes one row.
+    It is a ring buffer: round `t` overwrites the entry at `t` modulo `W`.
 
     Attributes:
       pulls: `[K]` int32 number of uses of each model in the window.
@@ -60,7 +60,7 @@ class WindowSums:
       actions: `[W]` int32 model of each round; `K` for none.
       rewards: `[W]` float32 reward of each round.
       errors: rounding errors of the sums, see `numerics.accumulate`.
-      order: `[K]` int32 order of ties; see `numerics.argmax`.
+      order: `[K]` int32 order in which ties between models are broken; see `numerics.argmax`.
     """
 
     pulls: Array
@@ -72,7 +72,7 @@ class WindowSums:
 
     @classmethod
     def empty(cls, key: Array, num_models: int, window: int) -> Self:
-        """Returns the empty window over `window` (`W`) rounds of `num_models` (`K`) models; `key` draws the order of ties."""
+        """Returns an empty window of `window` (`W`) rounds for `num_models` (`K`) models; `key` draws the order in which ties are broken."""
         zeros = jnp.zeros((num_models,), jnp.float32)
         return cls(
             pulls=jnp.zeros((num_models,), jnp.int32),
@@ -84,7 +84,7 @@ class WindowSums:
         )
 
     def add(self, action: Array, reward: Array, t: Array) -> Self:
-        """Returns the window after round `t` with its model and reward; round `t - W` leaves."""
+        """Returns the window after round `t`, in which the model `action` earned `reward`; round `t - W` leaves the window."""
         place = (jnp.asarray(t, jnp.int32) % self.actions.shape[-1],)
         old_action, old_reward = xla.barrier((numerics.at(self.actions, place), numerics.at(self.rewards, place)))
         size = self.pulls.shape[-1]

@@ -14,13 +14,13 @@ from jaxroute.core.types import Leaf
 
 @struct.dataclass
 class TheorySteps:
-    """Schedule of step sizes `min(2 / (mu (k + 1)), 1 / L)` for `k = 1, 2, ...`.
+    """Schedule of step sizes: `min(2 / (mu (k + 1)), 1 / L)` for step `k = 1, 2, ...`.
 
     Source: MESS+, Lemma A.1.
 
     Attributes:
-      mu: `[]` constant of the Polyak-Lojasiewicz inequality (the weight of the squared norm).
-      smoothness: `[]` `L`.
+      mu: `[]` constant of the Polyak-Lojasiewicz inequality (the weight of the squared norm in the loss).
+      smoothness: `[]` Lipschitz constant `L` of the gradient.
     """
 
     mu: Leaf
@@ -35,7 +35,7 @@ class TheorySteps:
 
 
 def _compensated(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-    """Adds the rounding error of the last parameter update to the next step; otherwise decreasing steps would vanish."""
+    """Adds the rounding error of the last parameter update (`state`) to the next step; otherwise rounding would remove small steps."""
     given = jax.tree.map(jnp.add, updates, state)
     return given, jax.tree.map(lambda value, step: step - ((value + step) - value), params, given)
 
@@ -45,15 +45,15 @@ _COMPENSATED = optax.GradientTransformation(lambda params: jax.tree.map(jnp.zero
 
 @struct.dataclass
 class SGD:
-    """Optimiser `v <- momentum v + g + weight_decay z`, `z <- z - learning_rate v`, with the gradient `g`, optionally clipped.
+    """Optimiser `v <- momentum v + g + weight_decay z`, `z <- z - learning_rate v`, for parameters `z` with gradient `g` and velocity `v`.
 
     Source: torch.optim.SGD without dampening and Nesterov; optax's `clip_by_global_norm`, `add_decayed_weights`, `trace`.
 
     Attributes:
       learning_rate: `[]` step size, or a schedule such as `TheorySteps`.
-      momentum: `[]` momentum.
-      weight_decay: `[]` weight of the squared norm.
-      clip: `[]` largest norm of a gradient; None without a limit.
+      momentum: `[]` factor of the last velocity, in [0, 1).
+      weight_decay: `[]` weight of half the squared norm in the loss.
+      clip: `[]` largest norm of a gradient, to which longer ones are scaled down; None means no limit.
     """
 
     learning_rate: Leaf = 0.06

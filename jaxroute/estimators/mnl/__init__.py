@@ -1,14 +1,14 @@
 """Regularised maximum likelihood of the multinomial-logit model, with one parameter vector per item or one for all.
 
-In each round a set of items is shown, and one item or none is accepted: item `j` with probability `exp(v_j) / (1 + sum_k exp(v_k))`. With a
-parameter for each item `v_j = x' theta_j`, otherwise `v_j = x_j' theta`.
+A round shows `K` of `N` items, and one item or none is accepted: item `j` with probability `p_j = exp(v_j) / (1 + sum_k exp(v_k))`, summed over the
+shown items. Its utility (logit) is `v_j = x' theta_j` with a parameter for each item, and `v_j = x_j' theta` with one parameter for all.
 
-`likelihood` defines the loss, and the contribution of the last observation (`NewestObservation`). Observations are stored as rows (`rows`: `Rows`, `PairRows`) or as counts over a table of queries (`counts`: `Counts`,
-`PairCounts`), which provide the derivatives of the loss.
+`likelihood` defines the loss. `Rows` and `PairRows` store each observation, `Counts` and `PairCounts` its counts by query of a table; they provide
+the derivatives of the loss. `NewestObservation` is the contribution of the last observation.
 
-After a new observation the fit starts at the previous solution, so that a few steps suffice. `Newton`, `Tracked` (rounds that show one item) and
-`BFGS` (large dimensions, gradients alone) stop when the error of every logit is within a tolerance; their states report the largest error.
-`Online` (one step on the new observation alone) is a fast approximation.
+After a new observation the fit starts at the previous solution, so that a few steps suffice. `Newton`, `Tracked` (for rounds that show one item) and
+`BFGS` (for large dimensions, without second derivatives) stop when the error of every logit is within a tolerance; their states report the largest
+error. `Online` (one step on the new observation alone) is a fast approximation.
 
 Source: ACQB, eqs. (1) and (4).
 """

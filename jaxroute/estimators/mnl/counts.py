@@ -1,4 +1,4 @@
-"""Observations as counts over the queries of a table, in a size independent of the number of rounds."""
+"""Counts of trials and acceptances by query of a table, which replace the list of observations and need not grow with the rounds."""
 
 from typing import Any
 
@@ -14,21 +14,21 @@ from jaxroute.estimators.mnl.likelihood import Derivatives, Sums
 
 
 def whole_type(most: int) -> DTypeLike:
-    """Returns the smallest integer type for a number of rounds or queries."""
+    """Returns the smallest integer type, int16 or int32, for counts and indices up to `most`."""
     return jnp.int16 if most <= np.iinfo(np.int16).max else jnp.int32
 
 
 @struct.dataclass
 class Counts:
-    """Counts of each item's trials and acceptances by query of a table: sufficient statistics for `K = 1`.
+    """Counts of each item's trials and acceptances by query, for rounds that show one of `N` items on one of `P` queries of a table.
 
-    Each item has a list of its queries, so that sums over them do not visit the whole table.
+    They are sufficient statistics. Each item also has a list of its queries, so that sums over them do not visit the whole table.
 
     Attributes:
       tried: `[N, P]` int16 or int32 number of trials.
       accepted: `[N, P]` int16 or int32 number of acceptances.
-      queries: `[N, P']` int16 or int32 queries that each item was shown to, in the order of their first trial.
-      listed: `[N]` int32 number of these queries.
+      queries: `[N, C]` int16 or int32 indices of the queries on which each item was shown, in the order of their first trial.
+      listed: `[N]` int32 number of entries of `queries` that are used.
     """
 
     tried: Array
@@ -70,9 +70,10 @@ class Counts:
         )
 
     def sums(self, table: Array, chosen: Array) -> Derivatives:
-        """Returns the gradient of the `chosen` item `[1]`, eq. (4) without the ridge: `sum_p (tried_p p(x_p) - accepted_p) x_p`.
+        """Returns a function of `theta` `[N, d]` that computes the gradient in the parameter of the item `chosen` `[1]`, without second derivatives.
 
-        The `table` `[d, P]` holds the features of all queries; all runs share it.
+        The gradient is that of eq. (4) without the ridge: `sum_q (tried_q p(x_q) - accepted_q) x_q` over the queries `q`, where `p` is the probability
+        of acceptance. The `table` `[d, P]` holds the features of all queries; all runs share it.
         """
         place, by_query = (jnp.maximum(chosen[0], 0),), table.T
         tried, accepted = _of_item((self.tried, self.accepted), chosen[0])
@@ -97,17 +98,17 @@ class Counts:
 
 @struct.dataclass
 class PairCounts:
-    """Counts of the trials and acceptances of pairs of items by query of a table: `Counts` for `K = 2`.
+    """Counts of trials and acceptances by query and other item, as `Counts`, for rounds that show one or two of `N` items.
 
-    Each item has a list of its trials: a query and the other shown item, which is the item itself if it was shown alone.
+    Each item has a list with an entry for each combination of a query and the other shown item, which is the item itself if it was shown alone.
 
     Attributes:
-      places: `[N, N, P]` int16 or int32 place, from 1, of another item and a query in an item's list; 0 for none.
+      places: `[N, N, P]` int16 or int32 position, from 1, in the first item's list of the entry for the other item and a query; 0 if missing.
       queries: `[N, C]` int16 or int32 query of each entry, in the order of the first trial.
       others: `[N, C]` int16 or int32 other item of each entry.
-      tried: `[N, C]` int16 or int32 number of trials.
-      accepted: `[N, C]` int16 or int32 number of acceptances of the item itself.
-      listed: `[N]` int32 number of entries.
+      tried: `[N, C]` int16 or int32 number of trials of each entry.
+      accepted: `[N, C]` int16 or int32 number of acceptances of the list's item in these trials.
+      listed: `[N]` int32 number of entries of each item's list.
     """
 
     places: Array
@@ -133,14 +134,14 @@ class PairCounts:
         )
 
     def add(self, query: Array, items: Array, accepted: Array | int, valid: Array | bool) -> "PairCounts":
-        """Returns the counts with one more observation; as `Counts.add` with two items, and an `accepted` of 2 for none."""
+        """Returns the counts with one more observation, as `Counts.add`. `items` is `[2]`, `accepted` the position of the accepted item, or 2."""
         first, second = items[0], jnp.where(items[1] >= 0, items[1], items[0])
         valid &= first >= 0
         once = self._with(query, first, second, jnp.asarray(accepted == 0), valid)
         return once._with(query, second, first, jnp.asarray(accepted == 1), valid & (first != second))
 
     def _with(self, query: Array, item: Array, other: Array, won: Array, counts: Array) -> "PairCounts":
-        """Returns the counts with one more trial in the list of an item, if `counts` is True."""
+        """Returns the counts with one more trial in the list of `item`, if `counts` is True, and one more acceptance if also `won`."""
         item, other = jnp.maximum(item, 0), jnp.maximum(other, 0)
         cell, row = (item, other, query), (item,)
         # Computed once, the tables too: two writes in one loop would visit all entries.
@@ -162,7 +163,7 @@ class PairCounts:
         )
 
     def sums(self, table: Array, chosen: Array) -> Derivatives:
-        """Returns the gradient of the `chosen` items `[2]`; as `Counts.sums`, but `p_j` depends on the other shown item, too."""
+        """Returns a function that computes the gradient in the parameters of the two items `chosen` `[2]` (-1 for none), as `Counts.sums`."""
         by_query = table.T
         places = [(jnp.maximum(chosen[a], 0),) for a in range(chosen.shape[0])]
         lists = [
@@ -177,7 +178,7 @@ class PairCounts:
             return xla.compute_once(jnp.take(by_query, queries.astype(jnp.int32), axis=0, mode="clip"))
 
         def utilities_of_others(theta: Array, a: int) -> Array:
-            """Returns the utility of the other item in each entry of a list, `[C]`."""
+            """Returns the utility of the other item in each entry of the list of the chosen item `a`, `[C]`."""
             queries, others = lists[a][:2]
 
             def step(part: tuple[Array, ...], first: Array) -> tuple[Array, ...]:

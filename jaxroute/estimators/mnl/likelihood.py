@@ -1,4 +1,4 @@
-"""Loss that all solvers minimise, the contribution of the last observation to its derivatives, and the interface of the solvers."""
+"""Loss that all solvers of the multinomial-logit model minimise, its derivatives, and the interface of the solvers."""
 
 from typing import Any, ClassVar, Protocol
 
@@ -13,8 +13,8 @@ from jaxroute.core.types import Leaf
 def negative_log_likelihood(theta: Array, features: Array, offered: Array, chosen: Array, ridge: Leaf) -> Array:
     """Returns the regularised negative log-likelihood `[]`. It defines the loss and serves tests; the solvers use its derivatives (`Sums`) alone.
 
-    `ridge / 2 |theta|^2 - sum_i sum_{j in S_i and 0} y_ij log p_j(x_i, S_i)`,
-    `p_j = exp(v_j) / (1 + sum_{k in S_i} exp(v_k))`, `p_0` of none.
+    `ridge / 2 |theta|^2 - sum_i sum_{j in S_i or j = 0} y_ij log p_j(x_i, S_i)` with `p_j = exp(v_j) / (1 + sum_{k in S_i} exp(v_k))`,
+    where `y_ij` is 1 if round `i` accepted item `j`, else 0, and `j = 0` means that no item was accepted.
 
     Source: ACQB, eq. (1), and with a parameter per item the display above eq. (4); its derivative in `theta_j` is
     `ridge theta_j - sum_i 1{j in S_i} (y_ij - p_j(x_i, S_i)) x_i`, which eq. (4) sets to zero.
@@ -23,7 +23,7 @@ def negative_log_likelihood(theta: Array, features: Array, offered: Array, chose
 
     Args:
       theta: `[N, d]` parameters, or `[d]` one parameter for all items.
-      features: `[H, N, d]` features of each row and item; `[H, d]` if all items share them.
+      features: `[H, N, d]` features of each observation and item; `[H, d]` if all items share them.
       offered: `[H, N]` bool, shown items `S_i`.
       chosen: `[H]` int32 accepted item, -1 for none.
       ridge: `[]` the paper's lambda_0.
@@ -37,9 +37,9 @@ def negative_log_likelihood(theta: Array, features: Array, offered: Array, chose
 
 
 def probabilities(logits: Array, present: Array) -> Array:
-    """Returns the probabilities `p_j` `[K, C]` of the items in each of `C` rows from their utilities `logits`, without overflow.
+    """Returns the probabilities `p_j` `[K, C]` that each shown item is accepted, in `C` observations, from the utilities `logits` `[K, C]`.
 
-    `present` `[K, C]` tells which items were shown; the others have probability 0.
+    Entries where `present` `[K, C]` is False were not shown and get 0. Large utilities do not overflow.
     """
     top = jnp.maximum(jnp.max(jnp.where(present, logits, -jnp.inf), axis=0), 0.0)
     weight = jnp.where(present, jnp.exp(logits - top), 0.0)
@@ -48,14 +48,14 @@ def probabilities(logits: Array, present: Array) -> Array:
 
 @struct.dataclass
 class NewestObservation:
-    """Contribution of the last observation to the derivatives of the loss in the parameters of some items, at the last fit.
+    """Contribution of the last observation to the derivatives of the loss in `A` items' parameters, at the parameters before the observation.
 
     Attributes:
       x: `[A, d]` features, zero for an item that was not shown; with one parameter for all items `[K, d]` features of the shown items.
-      gradient: `[A, d]` gradient, `(p_j - y_j) x`.
-      weight: `[A]` or `[K]` like `x`, variance of the acceptance, `p_j (1 - p_j)`.
-      took: `[K]` float32, 1 for the accepted item; None if unused.
-      shown: `[K]` bool, shown items; None if unused.
+      gradient: `[A, d]` gradient `(p_j - y_j) x`, where `y_j` is 1 if item `j` was accepted, else 0.
+      weight: variance of the acceptance of each row of `x`, `p_j (1 - p_j)`: `[A]` or `[K]`.
+      took: `[K]` float32, 1 for the accepted item, else 0; None if the solver does not use it.
+      shown: `[K]` bool, whether each place shows an item; None if the solver does not use it.
     """
 
     x: Array
@@ -65,18 +65,18 @@ class NewestObservation:
     shown: Array | None = None
 
     def rows_of(self, a: int, number: int) -> list[int]:
-        """Returns the rows of `x` that concern the parameter of index `a`: the row of its item, or all rows if `number`, the parameters' count, is 1."""
+        """Returns the indices of the rows of `x` that concern parameter `a` of `number` parameters: row `a`, or all rows if there is one parameter."""
         return list(range(self.x.shape[0])) if number == 1 else [a]
 
 
 def new_row(logits: Array, x: Array, items: Array, accepted: Array, chosen: Array) -> NewestObservation:
-    """Returns the contribution of an observation with a parameter per item.
+    """Returns the contribution of an observation to the derivatives, for a model with a parameter per item.
 
     Args:
-      logits: `[N]` utilities of all items at the last fit.
+      logits: `[N]` utilities of all items before the observation.
       x: `[d]` features.
       items: `[K]` shown items, -1 for none.
-      accepted: `[]` place of the accepted item, `K` for none.
+      accepted: `[]` index of the accepted item in `items`, `K` for none.
       chosen: `[A]` items in whose parameters derivatives are taken.
     """
     number = logits.shape[0]
@@ -94,12 +94,12 @@ def new_row(logits: Array, x: Array, items: Array, accepted: Array, chosen: Arra
 
 
 def new_pair(theta: Array, x: Array, present: Array, accepted: Array) -> NewestObservation:
-    """Returns the contribution of an observation with one parameter for all items.
+    """Returns the contribution of an observation to the derivatives, for a model with one parameter for all items.
 
     Args:
-      theta: `[d]` last fit.
-      x: `[K, d]` features of the pairs.
-      present: `[K]` bool, shown items.
+      theta: `[d]` parameter before the observation.
+      x: `[K, d]` features of the query with each shown item.
+      present: `[K]` bool, whether each place shows an item.
       accepted: `[]` place of the accepted item, `K` for none.
     """
     x = jnp.where(present[:, None], x, 0.0)
@@ -112,11 +112,11 @@ def new_pair(theta: Array, x: Array, present: Array, accepted: Array) -> NewestO
 
 @struct.dataclass
 class Sums:
-    """Derivatives of the loss in the parameters of some items: sums over the observations, without the ridge.
+    """Derivatives of the loss in the parameters of `A` items: sums over the observations `i`, without the ridge.
 
     Attributes:
-      gradient: `[A, d]` gradient `sum_i 1{j in S_i} (p_j - y_ij) x_i` of each item `j`: eq. (4) without its first term.
-      hessian: `[A d, A d]` second derivatives; None if not requested.
+      gradient: `[A, d]` gradient `sum_i 1{j in S_i} (p_j - y_ij) x_i` in the parameter of each item `j`: eq. (4) without its first term.
+      hessian: `[A d, A d]` second derivatives; None if they were not requested.
     """
 
     gradient: Array
@@ -124,18 +124,18 @@ class Sums:
 
 
 class Derivatives(Protocol):
-    """Derivatives of the loss of all observations, as a function of the parameters."""
+    """Function that computes the derivatives of the loss of all observations at given parameters."""
 
     def __call__(self, theta: Array, *, hessian: bool = True) -> Sums:
-        """Returns the derivatives at the parameters `theta` `[N, d]`, with second derivatives if `hessian`."""
+        """Returns the derivatives at the parameters `theta` `[N, d]`, with second derivatives if `hessian` and if available."""
         ...
 
 
 class Solver(Protocol):
-    """Method that computes the estimate again after each observation.
+    """Method that updates the estimate after each observation.
 
     Attributes:
-      needs_hessian: whether it needs second derivatives, which counts of a pool do not provide.
+      needs_hessian: whether it needs second derivatives, which `Counts` and `PairCounts` do not provide.
     """
 
     needs_hessian: ClassVar[bool]
@@ -143,11 +143,11 @@ class Solver(Protocol):
     def check(self) -> None: ...
 
     def init(self, num: int, dim: int, ridge: Leaf) -> Any:
-        """Returns the state before the first observation, for `num` parameters of dimension `dim` and a `ridge` `[]`."""
+        """Returns the state before the first observation, for `num` parameters of dimension `dim` and the weight `ridge` of their squared norm."""
         ...
 
     def residual(self, state: Any) -> Array:
-        """Returns the largest remaining error of a logit, over all fits, by the stopping criterion, `[]`; NaN without a criterion."""
+        """Returns a scalar: the largest error of a logit, over all fits so far, as the solver bounds or estimates it; NaN if it does neither."""
         ...
 
     def fit(
@@ -157,10 +157,10 @@ class Solver(Protocol):
 
         Args:
           state: state from `init` or the last fit.
-          sums: derivatives in the parameters of the items `chosen`, with the new observation.
-          theta: `[N, d]` last fit.
-          chosen: `[A]` int32 items whose parameters move; -1 for none.
-          ridge: `[]` ridge.
+          sums: derivatives in the parameters of the items `chosen`, over all observations including the last one.
+          theta: `[N, d]` parameters after the last fit.
+          chosen: `[A]` int32 items whose parameters may change; -1 for none.
+          ridge: `[]` weight of the squared norm in the loss.
           new: contribution of the last observation to the derivatives.
         """
         ...

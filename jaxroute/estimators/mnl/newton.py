@@ -1,4 +1,7 @@
-"""Newton's method with a bound on the remaining error, for small dimensions."""
+"""Newton's method with a bound on the remaining error, for small dimensions.
+
+The decrement of a Newton step is `sqrt(g' H^-1 g)`, with the gradient `g` and the second derivatives `H` of the loss with the ridge.
+"""
 
 from typing import Any, ClassVar, NamedTuple
 
@@ -13,14 +16,14 @@ from jaxroute.estimators.mnl.likelihood import Derivatives, NewestObservation
 
 # Largest move of a logit for which a full Newton step lowers the loss: exp(z) - z - 1 < z^2.
 SAFE_MOVE = 1.79
-# Largest move of a logit for which a full Newton step halves the decrement; if it does not, only rounding remains.
+# Largest move of a logit for which a full Newton step halves the decrement; if the decrement is not halved, only rounding remains.
 _CONTRACTS = 0.5
 # Cheap scalar steps for the utility of the newest observation; their remaining error enters the bound.
 _STEPS = 5
 
 
 def safe(reach: Array) -> Array:
-    """Returns the length of a Newton step at which the loss decreases for any features and ridge, if a full step moves logits by at most `reach`."""
+    """Returns the share of a Newton step, in (0, 1], at which the loss is sure to decrease, if the full step moves logits by at most `reach`."""
     return jnp.where(reach > SAFE_MOVE, jnp.log1p(reach) / jnp.maximum(reach, 1.0), 1.0)
 
 
@@ -30,9 +33,9 @@ class _Point(NamedTuple):
     Attributes:
       theta: `[A d]` parameters.
       inverse: `[A d, A d]` inverse of the second derivatives, with the ridge, before the last step.
-      push: `[A d]` right-hand side of the last step.
-      error: `[]` bound of the decrement.
-      drift: `[]` largest move of a logit since the second derivatives were computed.
+      push: `[A d]` vector whose product with `inverse` is the last step: the gradient with the opposite sign.
+      error: `[]` bound of the decrement at `theta`.
+      drift: `[]` bound of the move of any logit since the second derivatives were computed.
       decrement: `[]` decrement before the last step.
       wanted: `[]` bool, whether another step is needed.
       steps: `[]` int32 number of steps, the same in all runs.
@@ -54,7 +57,7 @@ def _left(reach: Array, decrement: Array) -> Array:
 
 
 def _of_logit(error: Array, drift: Array, inverse: Array, longest: Array) -> Array:
-    """Bounds the error `[]` of a logit by a bound of the decrement, `error`, and the move of a logit since `inverse` was computed, `drift`."""
+    """Bounds the error of a logit by that of the decrement (`error`) and the move of logits since `inverse` was computed (`drift`)."""
     trace = sum(inverse[i, i] for i in range(inverse.shape[0]))
     return longest * jnp.sqrt(trace) * error * jnp.exp(drift)
 
@@ -76,8 +79,8 @@ class NewtonState:
 class Newton:
     """Solver with Newton steps until all logits are within a tolerance of the maximum-likelihood ones; for small dimensions.
 
-    With the decrement `l = sqrt(g' H^-1 g)` before a full step that moves logits by at most `r`, the next one is at most `l r / 2 exp(r / 2)`, since
-    second derivatives change at most by a factor `exp(r)`. The error of a logit is at most the decrement times `sqrt(x' H^-1 x)`. Steps end when
+    If a full step moves logits by at most `r`, second derivatives change at most by a factor `exp(r)`, and the decrement falls from `l` to at most
+    `l r / 2 exp(r / 2)`. The error of a logit is at most the decrement times `sqrt(x' H^-1 x)` for features `x`. Steps end when
     this bound meets the tolerance, or when rounding prevents the decrement from decreasing. A step that may move a logit by more than 1.79 is
     shortened to a length at which the loss decreases for any features and ridge.
 
@@ -125,7 +128,7 @@ class Newton:
         """Takes the Newton steps that each run needs from `start`, and bounds the error of a logit after them.
 
         `masks` has a mask `[N]` for each parameter that moves, `longest` is the norm of the longest features. A logit moves by at most `longest` times
-        the norm of a step; `spread` times that bounds the difference of two moves, and so the third derivative.
+        the norm of a step; `spread` times this product bounds the difference of two moves, and so the third derivative.
         """
         dim = theta.shape[1]
 
@@ -161,7 +164,7 @@ class TrackedState:
 
     Attributes:
       inverse: `[N, d, d]` inverses of the second derivatives of each parameter's loss with the ridge.
-      push: `[N, d]` vectors whose products with the inverses are the moves since the last Newton step.
+      push: `[N, d]` vectors whose products with `inverse` are the changes of the parameters since the last Newton step.
       longest: `[]` norm of the longest features so far.
       residual: `[]` largest bound, over all fits, of the error of a logit.
     """
@@ -242,19 +245,19 @@ class Tracked(Newton):
 
 
 def longest_of(before: Array, new: NewestObservation) -> Array:
-    """Returns the norm of the longest features so far."""
+    """Returns the norm of the longest features so far: the larger of the previous one, `before`, and that of the new observation."""
     return xla.compute_once(jnp.maximum(before, jnp.sqrt(jnp.max(jnp.sum(jnp.square(new.x), axis=1)))))
 
 
 def _placed(masks: list[Array], theta: Array, values: Array) -> Array:
-    """Writes the `values` `[A d]` into `theta` `[N, d]` where the masks are True."""
+    """Writes `values` `[A d]` into `theta` `[N, d]`, at the parameters that the `A` masks `[N]` select."""
     for mask, value in zip(masks, list(values.reshape(len(masks), -1)), strict=True):
         theta = jnp.where(mask[:, None], value, theta)
     return xla.compute_once(theta)
 
 
 def inverted(matrix: Array) -> Array:
-    """Inverts a symmetric and positive definite matrix `[D, D]` by sweeps, one equal step per row."""
+    """Inverts a symmetric and positive definite matrix `[D, D]` by the sweep operator, one row after the other."""
     size = matrix.shape[-1]
 
     def sweep(place: Array, a: Array) -> Array:

@@ -1,4 +1,4 @@
-"""Quasi-Newton method with gradients alone, for large dimensions, and a single online step."""
+"""Solvers without second derivatives of all observations: a quasi-Newton method for large dimensions (`BFGS`), and a single step (`Online`)."""
 
 from typing import ClassVar, NamedTuple, TypeAlias
 
@@ -16,7 +16,7 @@ from jaxroute.estimators.mnl.newton import longest_of, safe
 _LEAST_CURVATURE = 1e-6
 # Number of steps of each parameter without a smaller error after which only rounding remains.
 _PATIENCE = 4
-# State of `Online`: `B_j^-1` `[N, d, d]`, and the rounding errors of the parameters `[N, d]`.
+# State of `Online`: inverses `B_j^-1` `[N, d, d]`, and the rounding errors of the parameters `[N, d]`.
 OnlineState: TypeAlias = tuple[numerics.Sum, Array]
 
 
@@ -24,7 +24,8 @@ OnlineState: TypeAlias = tuple[numerics.Sum, Array]
 class Online:
     """Solver with one step on the new observation alone: `theta_j <- theta_j - B_j^-1 (p_j - y_j) x`.
 
-    It approximates the maximum-likelihood estimate, for horizons at which passes over all data are too expensive.
+    `B_j` is the ridge plus the second derivatives of each observation at its time. The result approximates the maximum-likelihood estimate, for horizons
+    at which passes over all data are too expensive.
 
     Source: the online Newton step; Zhang and Sugiyama (2023) for the multinomial-logit model. Not in ACQB.
     """
@@ -65,15 +66,15 @@ class BFGSState:
 
 
 class _Point(NamedTuple):
-    """State between two steps.
+    """State between two steps of `BFGS`.
 
     Attributes:
       theta: `[N, d]` parameters.
-      inverse: `[N, d, d]` estimates of inverse second derivatives.
-      gradient: `[A, d]` gradient with the ridge.
-      moves: `[A, d]` products of `B_j^-1` and the gradient.
+      inverse: `[N, d, d]` estimates `B_j^-1` of inverse second derivatives.
+      gradient: `[A, d]` gradient with the ridge in the chosen parameters.
+      moves: `[A, d]` products of `B_j^-1` and the gradient: the next steps with the opposite sign.
       least: `[]` smallest estimate of the error of a logit so far.
-      since: `[]` int32 number of steps since then.
+      since: `[]` int32 number of steps since `least` decreased.
       wanted: `[]` bool, whether another step is needed.
       steps: `[]` int32 number of steps, the same in all runs.
     """
@@ -131,7 +132,7 @@ class BFGS:
         scale = longest / jnp.sqrt(jnp.asarray(ridge, theta.dtype))
 
         def gradients(theta: Array) -> Array:
-            """Returns eq. (4) for the chosen parameters; zero for -1."""
+            """Returns the gradient with the ridge, eq. (4), in the parameters of the chosen items, `[A, d]`; zero for item -1."""
             own = jnp.stack([numerics.pick(numerics.one_hot(chosen[a], size), theta.T) for a in range(number)])
             found = sums(theta, hessian=False).gradient + ridge * own
             return xla.compute_once(jnp.where((chosen >= 0)[:, None], found, 0.0))
@@ -200,9 +201,9 @@ def _inverse_ridge(num: int, dim: int, ridge: Leaf) -> Array:
 def _online(
     theta: numerics.Sum, inverses: numerics.Sum, chosen: Array, new: NewestObservation, spread: Array | None
 ) -> tuple[numerics.Sum, numerics.Sum]:
-    """Moves the `chosen` parameters `[A]` of `theta` `[N, d]` by a step on the new observation alone, and updates `B_j^-1` `[N, d, d]`.
+    """Moves the parameters `theta` `[N, d]` of the items `chosen` `[A]` by a step on the new observation alone, and updates `inverses` `[N, d, d]`.
 
-    Steps are shortened to be `safe` if `spread` is given, the largest move of a logit per unit of a step.
+    If `spread` is given, steps are shortened to be `safe`: a step of norm `s` moves a logit by at most `spread s`. None means no shortening.
     """
     for a in range(chosen.shape[0]):
         # Item -1 has zero features: writing it changes nothing.

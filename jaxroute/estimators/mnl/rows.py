@@ -1,4 +1,4 @@
-"""Observations as rows of a table that grows round by round, and derivatives of the loss as sums over them."""
+"""Tables with a row for each observation, which grow round by round, and derivatives of the loss as sums over the rows."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ _Entry = tuple[int, int, int, int]
 
 
 def item_type(num_items: int) -> DTypeLike:
-    """Returns the smallest integer type for item numbers and -1."""
+    """Returns the smallest integer type, int8 or int16, for the indices of items and -1."""
     return jnp.int8 if num_items <= np.iinfo(np.int8).max else jnp.int16
 
 
@@ -28,12 +28,12 @@ def _written(table: Array, new: Array, t: Array) -> Array:
 
 @struct.dataclass
 class Rows:
-    """Observations with a parameter per item.
+    """Table of observations, for a model with a parameter per item; the last axis has a place for each of `H` rounds.
 
     Attributes:
       features: `[d, H]` features.
       items: `[K, H]` shown items in ascending order; -1 for none.
-      accepted: `[H]` int8 place of the accepted item, `K` for none.
+      accepted: `[H]` int8 index of the accepted item among the shown ones, `K` for none.
     """
 
     features: Array
@@ -54,7 +54,7 @@ class Rows:
         )
 
     def write(self, t: Array, x: Array, items: Array, accepted: Array, valid: Array | bool) -> "Rows":
-        """Returns the table with the observation of round `t`, if it is `valid`: features `x` `[d]`, shown `items` `[K]`, accepted place `[]`."""
+        """Returns the table with the observation of round `t`, whose values are as in `Rows`; if it is not `valid`, the row shows no items."""
         items = jnp.where(valid, items, -1)
         return Rows(
             features=_written(self.features, x, t),
@@ -63,18 +63,16 @@ class Rows:
         )
 
     def sums(self, theta: Array, chosen: Array, in_use: Array | int, *, hessian: bool = True) -> Sums:
-        """Returns the derivatives of the negative log-likelihood without the ridge: the sum in eq. (4), and second derivatives.
+        """Returns the derivatives of the negative log-likelihood without the ridge: the sum in eq. (4), and second derivatives if `hessian`.
 
-        For `theta_a` of a chosen item `a` they are, summed over the rows `i` that show the item,
+        In `theta_a` of a chosen item `a` they are sums over the rows that show the item, with `y_a` 1 if it was accepted, else 0:
 
             gradient: `(p_a - y_a) x`,
             hessian: `p_a (1 - p_a) x x'` with itself, `-p_a p_b x x'` with another chosen item `b`.
 
-        All entries are sums of a number per row times features, unrolled and accumulated in one pass over chunks of rows.
-
         Args:
-          theta: `[N, d]` parameters; derivatives are taken in the rows `chosen`.
-          chosen: `[A]` items; -1 for none.
+          theta: `[N, d]` parameters.
+          chosen: `[A]` items in whose parameters derivatives are taken; -1 for none.
           in_use: `[]` int32 number of used rows.
           hessian: whether to return second derivatives.
         """
@@ -85,7 +83,7 @@ class Rows:
         entries = [(a, b, i, j) for a, b in pairs for i in range(dim) for j in range(i if a == b else 0, dim)]
 
         def step(carry: Array, part: tuple[Array, Array, Array], first: Array) -> Array:
-            """Adds a chunk of rows: features `[d, C]`, items `[K, C]`, accepted places `[C]`."""
+            """Adds the sums over a chunk of `C` rows, `part`: features `[d, C]`, items `[K, C]` and accepted places `[C]`."""
             del first
             x, items, accepted = part
             # Whether item `chosen[a]` stands at place k of a row.
@@ -115,15 +113,15 @@ class Rows:
         return Sums(total[:size].reshape(number, dim), _assemble(blocks, number, dim) if hessian else None)
 
 
-# Probabilities `p` of the shown items `[K, C]`, and the accepted one.
+# Probabilities of the shown items `[K, C]`, and whether each was accepted `[K, C]`.
 _Choice = tuple[Array, Array]
 
 
 def _of_one_shown(parameters: list[Array], x: Array, accepted: Array, mine: list[Array]) -> _Choice:
-    """Returns the probabilities and the accepted item of rows that show one item each; only utilities of chosen items are computed.
+    """Returns the choice in rows that show one item each. Only the utilities of chosen items are computed, from their `parameters`.
 
-    Rows of other items have the utility of the first chosen item and are masked later by `mine`. With several chosen items this utility starts the
-    selecting sum and is subtracted where another item was shown.
+    `mine` has a mask `[C]` of the rows that show each chosen item. Results in rows of other items are wrong, and the caller masks them. The sum that
+    selects the utility starts with that of the first chosen item and subtracts it where another item was shown.
     """
     each = [numerics.combine(parameter, x) for parameter in parameters]
     logit = sum((jnp.where(m, v, 0.0) for m, v in zip(mine[1:], each[1:], strict=True)), each[0])
@@ -133,7 +131,7 @@ def _of_one_shown(parameters: list[Array], x: Array, accepted: Array, mine: list
 
 
 def _of_several_shown(theta: Array, x: Array, items: Array, accepted: Array) -> _Choice:
-    """Returns the probabilities and the accepted items of rows that show several items, from the utilities of all items."""
+    """Returns the choice in rows that show several items, from the utilities of all items."""
     shown, width = items.shape[0], x.shape[-1]
     of_all = [numerics.combine(theta[j], x) for j in range(theta.shape[0])]
     at_place = [
@@ -145,7 +143,7 @@ def _of_several_shown(theta: Array, x: Array, items: Array, accepted: Array) -> 
 
 
 def _second_derivatives(entries: list[_Entry], share: list[Array], x: Array) -> list[Array]:
-    """Returns the terms `[C]` of entries of the matrix: `p_a (1 - p_a) x_i x_j` of an item with itself, `-p_a p_b x_i x_j` of two items.
+    """Returns for each entry of the matrix its terms in all rows, `[C]`: `p_a (1 - p_a) x_i x_j` if `a = b`, otherwise `-p_a p_b x_i x_j`.
 
     `share` has the `p_a` `[C]` of each chosen item (0 if it was not shown), `x` the features `[d, C]`.
     """
@@ -160,7 +158,7 @@ def _second_derivatives(entries: list[_Entry], share: list[Array], x: Array) -> 
 
 
 def _assemble(blocks: dict[_Entry, Array], number: int, dim: int) -> Array:
-    """Assembles the symmetric matrix `[A d, A d]` from its entries by item, item, row and column."""
+    """Assembles the symmetric matrix `[A d, A d]` of `number` (`A`) items from its different entries, `blocks`."""
 
     def entry(a: int, i: int, b: int, j: int) -> Array:
         if (a, b, i, j) in blocks:
@@ -173,11 +171,11 @@ def _assemble(blocks: dict[_Entry, Array], number: int, dim: int) -> Array:
 
 @struct.dataclass
 class PairRows:
-    """Observations with one parameter for all items and features of pairs.
+    """Table of observations, for a model with one parameter for all items and features of each pair of a query and an item.
 
     Attributes:
-      features: `[K, d, H]` features of the shown items; zero for no item.
-      shown: `[K, H]` bool, used places; a row without any is no observation.
+      features: `[K, d, H]` features of the shown items; zero in places without an item.
+      shown: `[K, H]` bool, whether a place shows an item; a round without any is not an observation.
       accepted: `[H]` int8 place of the accepted item, `K` for none.
     """
 
@@ -196,7 +194,7 @@ class PairRows:
         )
 
     def write(self, t: Array, x: Array, shown: Array, accepted: Array, valid: Array | bool) -> "PairRows":
-        """Returns the table with the observation of round `t`, if it is `valid`: features `x` `[K, d]`, `shown` `[K]`, accepted place `[]`."""
+        """Returns the table with the observation of round `t`, whose values are as in `PairRows`; if it is not `valid`, the row shows no items."""
         return PairRows(
             features=_written(self.features, x, t),
             shown=_written(self.shown, shown & valid, t),
@@ -204,9 +202,9 @@ class PairRows:
         )
 
     def sums(self, theta: Array, chosen: Array, in_use: Array | int, *, hessian: bool = True) -> Sums:
-        """Returns the derivatives of the sum in eq. (1), without the ridge, in the single parameter, the row of `theta` `[1, d]`.
+        """Returns the derivatives of the sum in eq. (1), without the ridge, in the single parameter: the only row of `theta` `[1, d]`.
 
-        They are sums over the rows, with the shown items of each, of
+        They are sums over the rows, where `j` runs over the shown items of a row and `y_j` is 1 if item `j` was accepted, else 0:
 
             gradient: `sum_j (p_j - y_j) x_j`,
             hessian: `sum_j p_j x_j x_j' - m m'` with the mean `m = sum_j p_j x_j`.
@@ -219,7 +217,7 @@ class PairRows:
         pairs = [(i, j) for i in range(dim) for j in range(i, dim)]
 
         def step(carry: dict[str, Any], part: tuple[Array, Array, Array], first: Array) -> dict[str, Any]:
-            """Adds a chunk of rows: features `[K, d, C]`, which are shown `[K, C]`, accepted places `[C]`."""
+            """Adds the sums over a chunk of `C` rows, `part`: features `[K, d, C]`, shown places `[K, C]` and accepted places `[C]`."""
             del first
             x, present, accepted = part
             logits = xla.compute_once(jnp.stack([numerics.combine(theta[0], x[k]) for k in range(shown)]))
