@@ -9,7 +9,7 @@ from jaxroute.core import plugins
 
 
 def problems() -> dict[str, ModuleType]:
-    """Returns the problems by name, those of other packages last. Each has tuples `ENVIRONMENTS` and `POLICIES` of constructors."""
+    """Returns the module of each problem by name, plugins last. Each module has tuples `ENVIRONMENTS` and `POLICIES` of constructors."""
     names = sorted(m.name for m in pkgutil.iter_modules(__path__) if m.ispkg)
     own = {name: importlib.import_module(f"{__name__}.{name}") for name in names}
     others = {name: plugins.load("problems", name) for name in plugins.plugins("problems") if name not in own}
@@ -21,7 +21,7 @@ def problems() -> dict[str, ModuleType]:
 
 
 def policies_of(name: str, problem: ModuleType) -> dict[str, Any]:
-    """Returns the constructors of the policies of a problem by name, those of other packages last."""
+    """Returns the constructors of a problem's policies by class name; policies that plugins add to the problem come last."""
     own = {made.__name__: made for made in problem.POLICIES}
     found = (one for one in plugins.plugins("policies") if one.rpartition(".")[0] == name)
     return own | {
@@ -30,5 +30,5 @@ def policies_of(name: str, problem: ModuleType) -> dict[str, Any]:
 
 
 def default_policies(problem: ModuleType) -> dict[str, Any]:
-    """Returns the policies of a problem with default settings by name, as functions `environment -> policy` if they need the environment."""
+    """Returns a problem's policies with default settings by name; a policy that needs the environment is a function `environment -> policy`."""
     return {made.__name__: made.of if hasattr(made, "of") else made() for made in problem.POLICIES}

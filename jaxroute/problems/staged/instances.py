@@ -56,7 +56,7 @@ def market(
       stop_at_budget: whether nothing is served once `budget * horizon` is spent.
       names: names of the models.
       currency: unit of costs.
-      require_feasible: whether to refuse a market in which no deployment can serve all queries within the budget.
+      require_feasible: whether to raise `ValueError` if no deployment can serve all queries of the first stage within the budget.
     """
     if not (hasattr(outcomes, "draw") and hasattr(outcomes, "reward_mean")):
         raise ValueError(f"outcomes must be ParametricOutcomes or TableOutcomes, got {checks.show(outcomes)}")
@@ -110,12 +110,12 @@ def market(
 
 
 def _scaled(currency: str, scale: float) -> str:
-    """Returns the name of the unit of costs that were multiplied by `scale`."""
+    """Returns the unit of costs that were multiplied by `scale`, for example "0.001 USD" for a scale of 1000."""
     return currency if scale == 1.0 else f"{1 / scale:.3g} {currency}"
 
 
 def _known_costs(outcomes: Outcomes) -> tuple[float, float]:
-    """Returns the default of `market`'s `known_costs`."""
+    """Returns the bounds of a query's cost that `market` uses if `known_costs` is None."""
     costs, margin = (outcomes.costs, 1.0) if isinstance(outcomes, TableOutcomes) else (outcomes.cost_mean, 2.0)
     costs = np.asarray(costs, np.float64)
     positive = costs[costs > 0]
@@ -170,7 +170,7 @@ def arena_market(
       reward_noise: standard deviation of a reward.
       cost_noise: standard deviation of a cost relative to its mean.
       arrival_interval: queries between two arrivals.
-      arrival_lag: rounds by which a new model misses the maintenance window of its arrival.
+      arrival_lag: number of rounds by which a new model arrives too late for the maintenance window.
       normalisation: "min-max" maps the scores to [0, 1], "max" divides them by the largest.
       reward_distribution, cost_distribution: distributions of a reward and of a cost.
     """
@@ -195,7 +195,7 @@ def arena_market(
 
 
 def _shares(capacity: Leaf, names: Sequence[str], cheapest: str) -> np.ndarray:
-    """Returns capacities `[N]`; if one number is given, the model `cheapest` may take all traffic nevertheless."""
+    """Returns the capacity of each model, `[N]`. A scalar `capacity` holds for all models except `cheapest`, which may take all traffic."""
     if np.ndim(capacity):
         return checks.share("capacity", capacity, (len(names),))
     return np.where(np.asarray(names) == cheapest, 1.0, checks.share("capacity", capacity, ()))
@@ -285,14 +285,14 @@ def discovery_market(
 ) -> MarketEnv:
     """Builds a market with many models and few slots, in which the search for the best model causes most of the regret.
 
-    All models are available from the start. Costs are 1 and no constraint binds; means are `0.3 + 0.3 ((7 m) mod N) / N`, and 0.9 for model 20. The
-    market is ours, for Theorem 1 of StageRoute.
+    All models are available from the start. Costs are 1 and no constraint binds; model `m` has the mean reward `0.3 + 0.3 ((7 m) mod N) / N`, except
+    model 20 with 0.9. The market is ours, to illustrate Theorem 1 of StageRoute.
 
     Args:
       horizon: number of queries `T`.
       stages: number of stages `K`; a stage has `horizon // stages` queries.
       max_deployed: number of slots `M`.
-      num_models: `N`, at least 21.
+      num_models: number of models `N`, at least 21.
       noise: standard deviation of a reward.
     """
     stages = checks.count("stages", stages)
@@ -341,7 +341,7 @@ def lower_bound_market(*, horizon: int, max_deployed: int = 2, constant: float =
     )
 
     def sample(key: Array) -> MarketEnv:
-        """Draws one instance: in each batch, each of the `M` models is equally likely to be the strong one."""
+        """Draws a market: in each stage, each of the `M` new models is equally likely to be the strong one."""
         strong = draws.randint(key, slots, (batches,))
         is_strong = jnp.arange(slots)[None, :] == strong[:, None]
         mean = jnp.asarray(weak, jnp.float32) + eps * is_strong.reshape(-1).astype(jnp.float32)

@@ -29,14 +29,14 @@ def routing_values(
 ) -> np.ndarray:
     """Returns `V(budget, S)` for several sets `S` of models, `[S]` float64: the best expected reward per query, 0 for an infeasible set.
 
-    By duality the value is the least of `lam * budget + max over p of (reward - lam * cost) . p` over `lam = 0` and the multipliers `lam` at which
-    two models change order. Source: StageRoute, eq. (1), for a fixed set.
+    By duality the value is the least of `lam * budget + max over p of (reward - lam * cost) . p`, where `p` are the models' shares of the queries and
+    `lam` is 0 or a multiplier at which two models change order. Source: StageRoute, eq. (1), for a fixed set.
 
     Args:
       reward: `[N]` true mean rewards.
       cost: `[N]` true mean costs.
-      capacity: `[N]` largest shares of the traffic.
-      budget: cost per query.
+      capacity: `[N]` largest share of the queries that each model may serve.
+      budget: mean cost that a query may have.
       sets: `[S, n]` indices of the models of each set.
     """
     u, c, a = (np.asarray(x, np.float64)[np.asarray(sets)] for x in (reward, cost, capacity))
@@ -84,7 +84,7 @@ def pool_value(
 
 
 def _best_set(reward: np.ndarray, cost: np.ndarray, capacity: np.ndarray, budget: float, size: int) -> list[int] | None:
-    """Returns the best set of `size` models by a mixed-integer program in HiGHS; None if no set is feasible."""
+    """Returns the indices of the best set of `size` models, by a mixed-integer program in HiGHS. Returns None if no set is feasible."""
     from scipy import optimize
 
     count = len(reward)

@@ -14,7 +14,7 @@ from jaxroute.problems.staged.types import POLICY_METRICS, Action, Feedback, Obs
 
 @struct.dataclass
 class _StageRouteWithoutRadius(StageRoute):
-    """StageRoute without confidence radii: its bounds are the sums in the statistics, which are the true means of one pull per model."""
+    """StageRoute without confidence radii. It uses the sums in the statistics as bounds, since the oracle stores the true means there."""
 
     def bounds(self, statistics: Statistics, known_costs: tuple[Leaf, Leaf]) -> tuple[Array, Array]:
         del known_costs
@@ -23,7 +23,7 @@ class _StageRouteWithoutRadius(StageRoute):
 
 @struct.dataclass
 class OracleState:
-    """State of the oracle: that of StageRoute, and the routing of the stage.
+    """State of the oracle: the state of StageRoute, and the routing of the current stage.
 
     Attributes:
       slots: state of StageRoute.

@@ -27,7 +27,7 @@ class Outcomes(Protocol):
         """Raises `ValueError` if a value is out of range."""
 
     def init(self, key: Array) -> Any:
-        """Returns the state of the source before the first round; empty by default."""
+        """Returns the state of the source before the first round; by default an empty tuple."""
         del key
         return ()
 
@@ -42,7 +42,7 @@ class ParametricOutcomes(Outcomes):
 
     Attributes:
       reward_mean, cost_mean: as for `Outcomes`.
-      reward_noise, cost_noise: `[]` scales of the distributions.
+      reward_noise, cost_noise: `[]` spread around the means, in the sense of the distribution (for example the standard deviation).
       reward_distribution, cost_distribution: distributions of rewards and costs (static).
     """
 

@@ -24,14 +24,14 @@ from jaxroute.problems.staged.types import POLICY_METRICS, Action, Feedback, Obs
 class StageRoute:
     """Policy that deploys `M` models per stage and routes each query, both by a linear program with optimistic rewards and costs.
 
-    Deployment maximises `U . d` over `L . d <= budget`, `sum d = 1`, `0 <= d <= capacity` with exactly `M` models used (DeployOPT). Routing solves
-    the same program over the deployed models for every query (RouteOPT), and samples a model. `U` is the upper bound of the mean reward, `L` the
-    lower bound of the mean cost.
+    Deployment finds shares `d` of the queries that maximise `U . d` over `L . d <= budget`, `sum d = 1`, `0 <= d <= capacity` with exactly `M` models
+    used (DeployOPT). Routing solves the same program over the deployed models for every query (RouteOPT), and samples a model. `U` is the upper bound
+    of the mean reward, `L` the lower bound of the mean cost.
 
     Source: StageRoute (arXiv 2506.17254), Algorithm 1, eqs. (3) to (7). `init` is line 1, `plan` lines 4 to 6, `act` lines 9 and 10, `update` lines
     11 and 12; the engine has the loops of lines 3 and 8.
 
-    Differs from the paper: only where the paper is silent. It leaves open the start values (see `EmpiricalMean`), the models in slots that the
+    Differs from the paper: only where the paper is silent. The paper leaves open the start values (see `EmpiricalMean`), the models in slots that the
     optimal routing does not use (see `ReducedValue`), ties (lower cost, then at random: see `RandomOrderTie`), and the routing when no routing meets
     the budget by the bounds (the cheapest one).
 
@@ -71,12 +71,12 @@ class StageRoute:
             raise ValueError(f"cost_floor must be at most cost_ceiling = {ceiling:g}, got {floor:g}")
 
     def known_costs(self, obs: Observation) -> tuple[Leaf, Leaf]:
-        """Returns the bounds `c_1` and `c_2` of a query's cost that are known in advance."""
+        """Returns the bounds `c_1` and `c_2` of a query's cost that are known in advance: the policy's if given, otherwise the market's."""
         floor = obs.cost_floor if self.cost_floor is None else self.cost_floor
         return floor, obs.cost_ceiling if self.cost_ceiling is None else self.cost_ceiling
 
     def bounds(self, statistics: Statistics, known_costs: tuple[Leaf, Leaf]) -> tuple[Array, Array]:
-        """Returns upper bounds `U` of mean rewards and lower bounds `L` of mean costs, each `[...]` as the statistics."""
+        """Returns upper bounds `U` of mean rewards and lower bounds `L` of mean costs, shaped like the statistics. `known_costs` is `(c_1, c_2)`."""
         floor, ceiling = known_costs
         reward, cost = self.estimator.means(statistics, floor)
         count = jnp.asarray(statistics.pulls, reward.dtype) + 1.0
@@ -106,7 +106,7 @@ class StageRoute:
         return loaded(state, book, deployed, obs.capacity, self.scope, ~jnp.asarray(chosen.converged), priority)
 
     def route_next(self, state: SlotState, obs: Observation) -> Routing:
-        """Returns the routing `[M]` of the next query over the slots: Algorithm 1, line 9, by RouteOPT, eq. (7)."""
+        """Returns the probability of each slot for the next query, by default from RouteOPT. Source: Algorithm 1, line 9, eq. (7)."""
         value, cost = self.bounds(state.slots, self.known_costs(obs))
         priority = lax.iota(jnp.int32, value.shape[-1])  # Slots are in the order of ties.
         return self.routing.route(value, cost, state, self.budget_mode.budget(obs), priority)
@@ -116,7 +116,7 @@ class StageRoute:
         return self.serve(key, state, obs, self.route_next(state, obs))
 
     def serve(self, key: Array, state: SlotState, obs: Observation, routing: Routing) -> tuple[Action, Info]:
-        """Returns the model for a query, drawn from a routing `[M]` over the slots (Algorithm 1, line 10), and Info."""
+        """Draws the model for a query by the routing's probabilities of the slots (Algorithm 1, line 10). Returns the action and the Info to record."""
         value, cost = self.bounds(state.slots, self.known_costs(obs))
         amount = routing.amount
         slot = numerics.one_hot(numerics.inverse_cdf(amount, draws.uniform(key)), amount.shape[-1])

@@ -10,7 +10,7 @@ from jaxroute.problems.staged.optimum import pool_value
 
 
 def lower_bound(max_deployed: int, horizon: int, constant: float = 1.0) -> float:
-    """Returns Theorem 2's lower bound of the regret on its hard instances, `c^(1/3) / 16 M^(1/3) T^(2/3)`, in units of reward.
+    """Returns Theorem 2's lower bound of the regret on its hard instances, `(c M)^(1/3) T^(2/3) / 16`, in units of reward.
 
     Source: StageRoute, Theorem 2 and appendix C.
 
@@ -25,10 +25,11 @@ def lower_bound(max_deployed: int, horizon: int, constant: float = 1.0) -> float
 def decompose(data: xr.Dataset, env: MarketEnv) -> xr.Dataset:
     """Splits the regret of each run into regret of the deployments and regret of the routing, as variables of a dataset without time.
 
-    Let `V(D)` be the best expected reward per query of a deployed set `D`, 0 if `D` is infeasible under the true costs. `deployment_regret` sums
-    `V(pool) - V(D_k)` over the rounds, and `routing_regret` sums `V(D_k)` minus the expected reward of the chosen models; together they are `regret`.
-    The split means nothing in a stage whose deployment is infeasible: `feasible_deployment_regret` and `feasible_routing_regret` omit such stages,
-    and `infeasible_stages` counts them. Source: StageRoute, Lemma 4. The version over feasible stages is ours.
+    Let `V(D)` be the best expected reward per query of a deployed set `D`, 0 if `D` is infeasible under the true costs. With the available models
+    `pool` and the set `D_k` deployed in the stage, `deployment_regret` sums `V(pool) - V(D_k)` over the rounds, and `routing_regret` sums `V(D_k)`
+    minus the expected reward of the chosen models; together they are `regret`. The split means nothing in a stage whose deployment is infeasible:
+    `feasible_deployment_regret` and `feasible_routing_regret` omit such stages, and `infeasible_stages` counts them. Source: StageRoute, Lemma 4. The
+    version over feasible stages is ours.
 
     Args:
       data: a result with `deployed` and `mean_reward` recorded at the end of every stage.
@@ -81,7 +82,7 @@ def decompose(data: xr.Dataset, env: MarketEnv) -> xr.Dataset:
 
 
 def violation(data: xr.Dataset) -> xr.DataArray:
-    """Returns the spend above the budget per query up to each time, at least 0, from the metric `overspend`."""
+    """Computes the overspend per query up to each time from the recorded metric `overspend`; 0 while the spend is within the budget."""
     if "overspend" not in data:
         raise ValueError("data must have the variable 'overspend': record it, for example record=['regret', 'overspend']")
     above = np.maximum(data["overspend"], 0.0) / data["time"]

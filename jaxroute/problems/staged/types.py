@@ -49,8 +49,8 @@ class StagedSpec(Spec):
 
     Attributes:
       max_deployed: number of slots `M`.
-      max_support: largest number of models that an optimal routing can need (see `optimum.max_support`); sets are enumerated only if there are fewer
-        slots.
+      max_support: largest number of models that an optimal routing can need (see `optimum.max_support`); DeployOPT compares sets of models only if
+        there are fewer slots.
     """
 
     max_deployed: int = 1
@@ -65,7 +65,7 @@ class MarketState:
       overspend: `[]` spend so far minus the budget of the queries so far.
       worst_overspend: `[]` largest overspend so far.
       alive: `[]` bool, whether part of the total budget is left.
-      deployed: `[N]` bool, deployed models.
+      deployed: `[N]` bool, True for deployed models.
       errors: rounding errors of the sums, see `numerics.accumulate`.
       source: state of the source of rewards and costs.
     """
@@ -84,8 +84,8 @@ class Observation:
 
     Attributes:
       available: `[N]` bool, models that have arrived.
-      capacity: `[N]` largest share of the traffic of each model.
-      budget: `[]` cost per query.
+      capacity: `[N]` largest share of the queries that each model may serve.
+      budget: `[]` mean cost that a query may have.
       overspend: `[]` spend so far minus `budget` times queries so far.
       rounds_left: `[]` int32, remaining queries, this one included.
       cost_floor: `[]` least cost `c_1` of a query, known in advance.
@@ -107,8 +107,8 @@ class Action:
 
     Attributes:
       model: `[]` int32, model that serves the query.
-      probabilities: `[N]` distribution from which it was drawn, zero outside the deployed set.
-      deployed: `[N]` bool, deployed set; fixed within a stage.
+      probabilities: `[N]` probabilities with which `model` was drawn, zero for models that are not deployed.
+      deployed: `[N]` bool, True for deployed models; fixed within a stage.
     """
 
     model: Array
@@ -131,7 +131,7 @@ class Feedback:
 
 @struct.dataclass
 class Statistics:
-    """Counts and sums from which a policy estimates mean rewards and costs of models.
+    """Counts and sums from which a policy estimates mean rewards and costs; `[...]` is `[N]` for all models, `[M]` for the deployed ones.
 
     Attributes:
       pulls: `[...]` int32, number of queries that each model served.
@@ -147,25 +147,25 @@ class Statistics:
 
     @classmethod
     def of(cls, pulls: Array, reward_sum: Array, cost_sum: Array) -> "Statistics":
-        """Returns statistics whose sums have no rounding error."""
+        """Builds statistics from exact sums: the recorded rounding errors are zero."""
         return cls(pulls, reward_sum, cost_sum, numerics.no_errors(reward_sum=reward_sum, cost_sum=cost_sum))
 
     def add(self, used: Array, reward: Array, cost: Array) -> "Statistics":
-        """Adds a reward `[]` and a cost `[]` to the models marked in `used`, `[...]` bool."""
+        """Returns the statistics after a query with the scalar `reward` and `cost`, served by the model that the bool mask `used` marks."""
         more = numerics.accumulate(self, used, reward_sum=reward, cost_sum=cost)
         return more.replace(pulls=self.pulls + used.astype(jnp.int32))
 
 
 @struct.dataclass
 class SlotState:
-    """State of every staged policy: statistics of all models, and separate ones of the deployed models, which the rounds update.
+    """State of every staged policy: statistics of all models up to this stage, and statistics of the deployed models, updated by each query.
 
     Attributes:
       book: statistics `[N]` of all models, up to the start of the stage.
       slots: statistics `[M]` of the deployed models.
-      slot_model: `[M]` int32, index of the model in each slot; slots are sorted by priority among equal models.
+      slot_model: `[M]` int32, index of the model in each slot; slots are sorted by the priority that breaks ties.
       slot_filled: `[M]` bool, whether the slot is in use.
-      slot_capacity: `[M]` largest share of the traffic of the model in the slot.
+      slot_capacity: `[M]` largest share of the queries that the model in each slot may serve.
       unfinished: `[]` bool, whether the search for this deployment stopped early.
       spec: sizes (static).
     """
@@ -179,6 +179,6 @@ class SlotState:
     spec: StagedSpec = struct.field(pytree_node=False)
 
     def in_slots(self) -> Array:
-        """Returns for each slot and model whether the model is in the slot, `[M, N]` bool."""
+        """Returns a bool matrix `[M, N]`, True where the row's slot holds the column's model."""
         here = self.slot_model[:, None] == lax.iota(jnp.int32, self.spec.num_models)[None, :]
         return here & self.slot_filled[:, None]

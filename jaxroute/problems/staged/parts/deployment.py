@@ -29,7 +29,7 @@ class Deployment(NamedTuple):
     """Models to deploy, with diagnostics of the search for them.
 
     Attributes:
-      deployed: `[N]` bool with `min(M, available)` True entries (fewer with `NoFiller`).
+      deployed: `[N]` bool, True for the models to deploy: `M`, or all available models if there are fewer; `NoFiller` may deploy fewer.
       feasible: `[]` bool, whether some set meets budget and capacities; otherwise the `M` cheapest models are deployed.
       residual: `[]` bound on how much better another set can be; 0 unless the search stopped early.
       converged: `[]` bool, False if the search stopped early.
@@ -55,9 +55,9 @@ def deploy(
 ) -> Deployment:
     """Returns the models of the best routing with at most `M` models, and fillers for the free slots.
 
-    The program without the limit `M` has a solution with at most `max_support` positive entries, which solves the problem whenever `M` is that large.
-    For fewer slots all sets of `M` models are enumerated, or searched by branch and bound if there are more than 500. Among equally good sets an
-    enumeration returns the first in lexicographic order, a search any. Among equal models the first by priority has the most traffic.
+    The linear program without the limit of `M` models has a solution with at most `max_support` models, which solves the problem if `M` is that
+    large. For fewer slots all sets of `M` models are enumerated, or searched by branch and bound if there are more than 500. Among equally good sets
+    an enumeration returns the first in lexicographic order, branch and bound any. Among equal models the first by priority serves most queries.
 
     Source: StageRoute, DeployOPT, eqs. (3) and (6).
 
@@ -68,7 +68,7 @@ def deploy(
       obs: observation with availability, capacities and budget.
       spec: sizes of the market.
       filler: rule that fills the free slots.
-      tie: order of equal models.
+      tie: rule that breaks ties between equal models.
       most_nodes: `[]` number of nodes after which a search returns its best set so far.
 
     Raises:
@@ -108,7 +108,7 @@ def deploy(
 
 
 def _first_of_equals(amount: Array, value: Array, cost: Array, obs: Observation, priority: Array) -> Array:
-    """Permutes amounts `[N]` among equal models, so that the first by priority has the most.
+    """Permutes shares of the queries, `amount` `[N]`, among models of equal value, cost and capacity: the lowest priority gets the most.
 
     Two sets that differ only by equal models have the same value, but rounding, which depends on the order of the sum, may prefer the later set.
     """
@@ -136,7 +136,7 @@ def _first_of_equals(amount: Array, value: Array, cost: Array, obs: Observation,
 def _searched_set(
     value: Array, cost: Array, obs: Observation, priority: Array, slots: int, needed: Array, most_nodes: Array | int
 ) -> tuple[Array, ...]:
-    """Returns the result of `_best_set` with share 0 by branch and bound, and `residual`, `converged` and `nodes` of the search."""
+    """Finds the result of `_best_set` with share 0 by branch and bound, if `needed`; also returns `residual`, `converged`, `nodes` of the search."""
     limits = obs.capacity, obs.budget, slots
     found = sparse_fill(value, cost, *limits, valid=obs.available, priority=priority, most_nodes=most_nodes, needed=needed)
     # The search's own amounts are less precise.
@@ -148,9 +148,9 @@ def _searched_set(
 def _best_set(
     value: Array, cost: Array, obs: Observation, priority: Array, slots: int, share: float
 ) -> tuple[Array, Array, Array]:
-    """Compares all sets of `slots` available models. Returns the best routing's value (-1 if none is feasible), amounts `[N]` and multiplier.
+    """Compares all sets of `slots` available models. Returns the best routing's value (-1 if none is feasible), shares `[N]` and shadow price.
 
-    The first of equally good sets wins. Each model of a set gets at least the given share of the traffic. Other arguments are as for `deploy`.
+    The first of equally good sets wins. Each model of a set gets at least `share` of the queries. Other arguments are as for `deploy`.
     """
     sets = np.asarray(list(itertools.combinations(range(value.shape[-1]), slots)), np.int32)
     pad = -len(sets) % _BLOCK if len(sets) > _BLOCK else 0

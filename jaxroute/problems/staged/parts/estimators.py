@@ -17,10 +17,10 @@ class Estimator(abc.ABC):
 
     @abc.abstractmethod
     def means(self, statistics: Statistics, cost_floor: Leaf) -> Pair:
-        """Returns mean rewards and mean costs `[...]`, also finite for unused models."""
+        """Returns mean rewards and mean costs in the shape of the statistics, finite also for unused models; `cost_floor` is a query's least cost."""
 
     def start(self, statistics: Statistics, upper: Array, lower: Array, cost_floor: Leaf) -> Pair:
-        """Returns the bounds `upper` of rewards and `lower` of costs `[...]`, with start values for unused models."""
+        """Returns the bounds `upper` of rewards and `lower` of costs, with start values for unused models; by default unchanged."""
         del statistics, cost_floor
         return upper, lower
 
@@ -66,7 +66,7 @@ class Lemma3(Estimator):
 
 @dataclass(frozen=True)
 class PseudoObservation(Estimator):
-    """Means with one virtual observation of reward 1 and cost `cost_floor`, to match the radius, which counts `N + 1`. Not in the paper."""
+    """Means with one virtual observation of reward 1 and cost `cost_floor`, to match the radius, which counts pulls plus one. Not in the paper."""
 
     def means(self, statistics: Statistics, cost_floor: Leaf) -> Pair:
         return _per_pull(statistics, 1.0, cost_floor, 1.0)
@@ -74,7 +74,7 @@ class PseudoObservation(Estimator):
 
 @dataclass(frozen=True)
 class Prior(Estimator):
-    """Empirical means; an unused model has the given means. Source: StageRoute, appendix, before Lemma 7.
+    """Empirical means; an unused model has the means `reward` and `cost`. Source: StageRoute, appendix, before Lemma 7.
 
     With reward 1 and a cost of at most the floor it equals `EmpiricalMean`, so no experiment uses it.
 

@@ -28,11 +28,11 @@ class Filler(abc.ABC):
     def keys(self, key: Array, value: Array, cost: Array, multiplier: Array) -> Keys:
         """Returns two scores `[N]` by which models are ranked, the larger first; the second score breaks ties.
 
-        Scores may depend on the key of the stage, the bounds of rewards and costs `[N]`, and the shadow price `[]` of the budget in the best routing.
+        Scores may depend on the stage's `key`, bounds `value` of rewards and `cost` of costs `[N]`, and the shadow price `multiplier` of the routing.
         """
 
     def deployed(self, ranked: Array, support: Array) -> Array:
-        """Returns the models to deploy, `[N]` bool, given the first `M` by rank and the support, `[N]` bool each."""
+        """Returns a mask `[N]` of the models to deploy; by default `ranked`, the first `M` models by rank. `support` marks the support."""
         del support
         return ranked
 
@@ -41,8 +41,8 @@ class Filler(abc.ABC):
 class ReducedValue(Filler):
     """Fills the free slots with the models of largest reduced value `U - multiplier * L`, as if each model had to get a tiny share.
 
-    A small share for a model outside the support changes the value of the best routing by that share times the model's reduced value, plus a term
-    that is the same for all models. The best fillers therefore have the largest reduced value.
+    `U` and `L` are the bounds of reward and cost. A small share for a model outside the support changes the value of the best routing by the share
+    times the model's reduced value, plus a term that is the same for all models. The best fillers therefore have the largest reduced value.
 
     Source: StageRoute, eq. (3), with the number of deployed models as an equality; the limit is ours.
     """

@@ -31,20 +31,20 @@ class RoutingRule(abc.ABC):
 
     @abc.abstractmethod
     def route(self, value: Array, cost: Array, state: SlotState, budget: Array, priority: Array) -> Routing:
-        """Returns the routing of a query over the slots in use, given their bounds of rewards and costs `[M]`.
+        """Returns the routing of a query over the slots in use, given upper bounds `value` of rewards and lower bounds `cost` of costs, `[M]`.
 
-        `budget` `[]` is the cost per query; among equal models the one of lowest `priority` `[M]` int32 comes first.
+        `budget` is the mean cost that the query may have; of equal models, the one of lowest `priority` `[M]` comes first.
         """
 
 
 @dataclass(frozen=True)
 class RouteOPT(RoutingRule):
-    """Linear program: maximises `U . p` over `{L . p <= budget, sum p = 1, 0 <= p <= capacity}`. Source: StageRoute, eq. (7).
+    """Solves a linear program: maximises `U . p` over `{L . p <= budget, sum p = 1, 0 <= p <= capacity}`. Source: StageRoute, eq. (7).
 
-    If the program is infeasible, the cheapest routing is used.
+    `p` are the probabilities of the models, `U` upper bounds of rewards and `L` lower bounds of costs. If no `p` is feasible, the cheapest is used.
 
     Attributes:
-      steps: number of dual steps of the solver (default: by the number of slots).
+      steps: number of dual steps of the solver; None chooses it by the number of slots.
     """
 
     steps: int | None = None
@@ -57,7 +57,7 @@ class RouteOPT(RoutingRule):
 
 @dataclass(frozen=True)
 class RatioRouting(RoutingRule):
-    """Fills models up to their capacity in order of falling ratio `U / L`; ignores the budget. See `staged/open-choices`."""
+    """Fills models up to their capacity in order of falling ratio of reward bound to cost bound; ignores the budget. See `staged/open-choices`."""
 
     def route(self, value: Array, cost: Array, state: SlotState, budget: Array, priority: Array) -> Routing:
         del budget
@@ -69,7 +69,7 @@ class RatioRouting(RoutingRule):
 
 @dataclass(frozen=True)
 class BestRatioRouting(RoutingRule):
-    """Sends all traffic to the deployed model of largest ratio `U / L`; ignores budget and capacities. See `staged/open-choices`."""
+    """Sends all traffic to the model of largest ratio of reward bound to cost bound; ignores budget and capacities. See `staged/open-choices`."""
 
     def route(self, value: Array, cost: Array, state: SlotState, budget: Array, priority: Array) -> Routing:
         del budget

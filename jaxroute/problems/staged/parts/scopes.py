@@ -13,7 +13,7 @@ class Scope:
     """Rule that selects the statistics of earlier stages that a stage uses; by default all."""
 
     def write_back(self, book: Array, slots: Array) -> Array:
-        """Returns a count or sum `[M]` of the deployed models at a stage's end, from its value before the stage and its value in the slots."""
+        """Returns a count or sum `[M]` of the deployed models at a stage's end, from its value `book` before the stage and its value in the `slots`."""
         del book
         return slots
 
@@ -22,7 +22,7 @@ class Scope:
         return book
 
     def load(self, loaded: Statistics) -> Statistics:
-        """Returns the statistics `[M]` with which the routing of a stage starts, from those of the deployed models."""
+        """Returns the statistics `[M]` with which the routing of a stage starts; `loaded` are the book's statistics of the deployed models."""
         return loaded
 
 

@@ -32,7 +32,7 @@ def empty_slots(spec: StagedSpec) -> SlotState:
 
 
 def written_back(state: SlotState, scope: Scope) -> Statistics:
-    """Returns the book `[N]` at the end of a stage, updated by the statistics of the slots."""
+    """Returns the book at the end of a stage: the statistics `[N]` of all models, updated by the statistics of the slots."""
     in_slots = state.in_slots()
 
     def write_back(book: Array, slots: Array) -> Array:
@@ -47,10 +47,10 @@ def written_back(state: SlotState, scope: Scope) -> Statistics:
 def loaded(
     state: SlotState, book: Statistics, deployed: Array, capacity: Array, scope: Scope, unfinished: Array, priority: Array
 ) -> SlotState:
-    """Returns the state at the start of a stage, with at most `M` models `deployed` `[N]` in the slots, those of lowest `priority` `[N]` first.
+    """Returns the state at the start of a stage, with the at most `M` models of the mask `deployed` in the slots, lowest `priority` first.
 
-    The statistics come from the book `[N]` that `written_back` returned, the largest shares of the traffic from `capacity` `[N]`. `unfinished` `[]`
-    says whether the search for the deployment stopped early.
+    `book` is the result of `written_back`, and `capacity` the largest share of the queries that each model may serve. `scope` selects the past data.
+    `unfinished` is True if the search for the deployment stopped early.
     """
     position = numerics.rank(deployed, -priority)
     slots = state.slot_model.shape[-1]

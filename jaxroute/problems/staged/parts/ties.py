@@ -14,7 +14,7 @@ class Tie(abc.ABC):
 
     @abc.abstractmethod
     def apply(self, key: Array, value: Array) -> tuple[Array, Array]:
-        """Returns the values `[N]` by which models are ranked, and a priority `[N]` int32: among equal models the lowest comes first."""
+        """Returns the values `[N]` by which models are ranked, and int32 priorities `[N]`; of equal values the lowest priority comes first."""
 
 
 @dataclass(frozen=True)
