@@ -82,7 +82,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Imports a public name at its first use."""
+    """Imports a public name of jaxroute at its first use, because importing jax, xarray and SciPy takes seconds."""
     if name in _MODULES:
         value: Any = importlib.import_module(f"jaxroute.{name}")
     elif name in _HOMES:

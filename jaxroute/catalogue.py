@@ -1,6 +1,6 @@
-"""Catalogue of problems, experiments and data sets.
+"""Lists the names and titles of all problems, experiments and data sets, for the command line.
 
-A file beside this one holds the package's own entries, because importing them takes seconds; `python -m jaxroute.catalogue` writes it. Entries
+The package's own entries stand in `catalogue.json`, because importing them takes seconds; `python -m jaxroute.catalogue` writes that file. Entries
 of other packages come from their entry points (`core.plugins`).
 """
 
@@ -15,7 +15,7 @@ _DATA_SETS = _FILE.parent / "data" / "datasets.json"
 
 
 def catalogue() -> dict[str, Any]:
-    """Returns the entries of `problems`, `experiments` and `data_sets` by name, as plain JSON; see `described`."""
+    """Returns plain JSON with the keys `problems`, `experiments` and `data_sets`; each holds a dict from name to title and other facts."""
     entries, data_sets = (json.loads(file.read_text(encoding="utf-8")) for file in (_FILE, _DATA_SETS))
     if any(map(plugins.plugins, ("policies", "problems", "experiments"))):
         entries = described()
@@ -23,7 +23,7 @@ def catalogue() -> dict[str, Any]:
 
 
 def described() -> dict[str, Any]:
-    """Describes the problems and experiments, by importing them."""
+    """Imports all problems and experiments and describes them as `catalogue` does, without the data sets."""
     from jaxroute.experiments import EXPERIMENTS
     from jaxroute.experiments.base import on_table
     from jaxroute.problems import policies_of, problems

@@ -29,13 +29,13 @@ class GPU(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A problem of an installation.
+    """A fault of an installation, with its repair.
 
     Attributes:
-      problem: a sentence that describes it.
+      problem: a sentence that describes the fault.
       command: the command that repairs it.
       level: "broken" if jaxroute cannot work, "slow" if a GPU stays unused, "note" if nothing is wrong.
-      needs: arguments of `pip install` that repair it.
+      needs: arguments of `pip install` that repair it; empty if pip cannot.
     """
 
     problem: str
@@ -45,7 +45,7 @@ class Finding(NamedTuple):
 
 
 def gpus() -> list[GPU]:
-    """Returns the NVIDIA GPUs of this machine; none where `nvidia-smi` is missing or fails."""
+    """Returns the NVIDIA GPUs of this machine, as `nvidia-smi` lists them; an empty list if that command is missing or fails."""
     command = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
     try:
         shown = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True).stdout
@@ -56,7 +56,7 @@ def gpus() -> list[GPU]:
 
 
 def requirements(*extras: str) -> dict[str, str]:
-    """Returns the oldest versions that jaxroute and its extras need, by package; "" where any version will do."""
+    """Returns a dict from package name to the oldest version that jaxroute and the given extras need; "" if any version will do."""
     file = Path(__file__).resolve().parents[1] / "pyproject.toml"
     if file.is_file():
         project = tomllib.loads(file.read_text(encoding="utf-8"))["project"]
@@ -72,11 +72,11 @@ def requirements(*extras: str) -> dict[str, str]:
 def findings(
     path: Sequence[str] | None = None, find_gpus: Callable[[], Sequence[GPU]] | None = None, extras: Sequence[str] = ()
 ) -> list[Finding]:
-    """Returns the problems of jax, jaxlib, their CUDA plugins, the GPU and other requirements, the worst first.
+    """Checks jax, jaxlib, their CUDA plugins, the GPU and the other requirements, and returns the faults, the worst first.
 
     Args:
-      path: folders with installed distributions; those of this interpreter if None.
-      find_gpus: returns the GPUs of the machine; `gpus` if None.
+      path: folders with installed packages; None for those of this interpreter.
+      find_gpus: function that returns the GPUs of the machine; None for `gpus`.
       extras: extras of jaxroute that are also needed.
     """
     installed, least, cards = _installed(path), requirements(*extras), (find_gpus or gpus)()
@@ -102,18 +102,18 @@ def findings(
 
 
 def prepare(*extras: str, install: bool = False) -> None:
-    """Prepares this interpreter for jaxroute and prints what was done, in one line: for the first cell of a notebook.
+    """Prepares this interpreter for jaxroute in the first cell of a notebook, and prints one line about what was done.
 
     With `install`, missing packages are installed by one call of pip. A jax that is recent enough stays as it is; an older one is replaced together
-    with its CUDA plugin; a plugin of another version than jax gets that of jax.
+    with its CUDA plugin. A plugin whose version differs from jax's is replaced by the plugin of jax's version.
 
     Args:
       extras: extras of jaxroute that are needed, such as "plot".
       install: whether packages may be installed; without it, an error names the command.
 
     Raises:
-      ImportError: something is missing that may not be installed, or does not fit.
-      RuntimeError: pip failed, or replaced a package that this process has loaded, so it has to be restarted.
+      ImportError: a package is missing and may not be installed, or packages do not fit together.
+      RuntimeError: pip failed, or replaced a package that this process has already loaded; the process must then be restarted.
     """
     found, done = findings(extras=extras), "nothing had to be installed"
     if install and (needs := list(dict.fromkeys(need for one in found for need in one.needs))):
@@ -130,7 +130,7 @@ def prepare(*extras: str, install: bool = False) -> None:
 
 
 def _install(needs: Sequence[str]) -> str:
-    """Installs packages by pip. Describes which versions changed."""
+    """Installs packages by pip and returns a text that lists the versions that changed."""
     before = {name: one.version for name, one in _installed().items()}
     done = subprocess.run([sys.executable, "-m", "pip", "install", "-q", *needs], capture_output=True, text=True)
     if done.returncode != 0:
@@ -149,7 +149,10 @@ def _install(needs: Sequence[str]) -> str:
 
 
 def _check_jax(have: Mapping[str, str], bounds: Sequence[tuple[str, str]], cards: Sequence[GPU]) -> list[Finding]:
-    """Returns the problems of packages that belong to the installed jax, which is recent enough and has bounds on jaxlib."""
+    """Returns the faults of jaxlib and the CUDA plugins, if jax itself is recent enough.
+
+    `have` maps installed packages to versions; `bounds` are jax's bounds on jaxlib, as pairs like `(">=", "0.7.0")`.
+    """
     jax, jaxlib, plugins = have["jax"], have.get("jaxlib"), _plugins(have)
     need = _jax(f"=={jax}", have, cards)
     if jaxlib is None:
@@ -178,7 +181,7 @@ def _check_jax(have: Mapping[str, str], bounds: Sequence[tuple[str, str]], cards
 
 
 def _jax(version: str, have: Mapping[str, str], cards: Sequence[GPU]) -> str:
-    """Returns jax for pip, with the extra for the CUDA plugin that is installed or that the GPU needs."""
+    """Returns the argument of pip that installs jax, such as `jax[cuda12]==0.7.0`. Its extra is the installed CUDA plugin, or the one for the GPU."""
     extra = ""
     for cuda in _plugins(have):  # If no package contains CUDA's libraries, those of the machine stay in use.
         extra = cuda if f"nvidia-cudnn-{cuda.replace('da', '')}" in have else f"{cuda}-local"
@@ -188,7 +191,7 @@ def _jax(version: str, have: Mapping[str, str], cards: Sequence[GPU]) -> str:
 
 
 def _plugins(have: Mapping[str, str]) -> list[str]:
-    """Returns the versions of CUDA with an installed plugin, or half of one."""
+    """Returns "cuda12", "cuda13" or both: the CUDA versions for which at least one of the two packages of jax's plugin is installed."""
     return [cuda for cuda in ("cuda12", "cuda13") if {f"jax-{cuda}-plugin", f"jax-{cuda}-pjrt"} & have.keys()]
 
 
@@ -197,13 +200,13 @@ def _has_cuda_13(cards: Sequence[GPU]) -> bool:
 
 
 def _is_gpu_allowed() -> bool:
-    """Whether there are plugins for this system, and jax is not configured to ignore GPUs."""
+    """Whether jax has CUDA plugins for this operating system, and `JAX_PLATFORMS` does not exclude GPUs."""
     platforms = os.environ.get("JAX_PLATFORMS", "")
     return sys.platform == "linux" and (not platforms or "cuda" in platforms or "gpu" in platforms)
 
 
 def _installed(path: Sequence[str] | None = None) -> dict[str, importlib.metadata.Distribution]:
-    """Returns distributions by canonical name. Of several with one name, it is the first one, which is imported."""
+    """Returns the installed distributions by canonical name. If several have the same name, the first is returned, because Python imports it."""
     found: dict[str, importlib.metadata.Distribution] = {}
     for one in importlib.metadata.distributions(path=list(sys.path if path is None else path)):
         # The remains of a broken removal have no metadata.
@@ -214,13 +217,13 @@ def _installed(path: Sequence[str] | None = None) -> dict[str, importlib.metadat
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Returns the numbers that a version begins with, as jax compares them."""
+    """Returns the leading numbers of a version as integers, such as `(0, 7, 1)` for "0.7.1rc2"; jax compares versions in this way."""
     begin = re.match(r"\d+(?:\.\d+)*", version)
     return tuple(int(part) for part in begin[0].split(".")) if begin else ()
 
 
 def _bounds(one: importlib.metadata.Distribution, name: str) -> list[tuple[str, str]]:
-    """Returns the bounds of a distribution on the version of another one."""
+    """Returns the bounds that a distribution sets on the version of the package `name`, as pairs like `(">=", "0.7.0")`."""
     texts = (text for text in one.requires or () if ";" not in text and re.match(rf"{name}\b", text))
     return re.findall(r"(<=|>=)\s*([\d.]+)", next(texts, ""))
 

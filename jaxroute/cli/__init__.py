@@ -1,4 +1,4 @@
-"""The `jaxroute` command: `main`, its parser, and the dispatch to one module per command."""
+"""The `jaxroute` command: its parser, and `main`, which calls the module of the chosen subcommand."""
 
 import argparse
 import contextlib
@@ -60,9 +60,9 @@ def make_parser() -> Parser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command. Returns the exit status.
+    """Runs the command line given by `arguments` (by default that of the process) and returns the exit status.
 
-    It is 0, or 1 if a check fails, 2 after an error in the input, 128 and the number of a signal that ended the command.
+    It is 0 after success, 1 if a check fails, 2 after an error in the input, and 128 plus the number of a signal that ended the command.
     """
     arguments = sys.argv[1:] if arguments is None else arguments
     parser = make_parser()
@@ -99,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _environment(options: argparse.Namespace) -> Iterator[None]:
-    """Prints each warning on one line, lets SIGTERM and SIGHUP end the command like Ctrl-C, and keeps standard output free for --json."""
+    """Context of a command: prints each warning on one line, ends on SIGTERM and SIGHUP as on Ctrl-C, and keeps standard output free for --json."""
 
     def end(number: int, frame: Any) -> None:
         raise KeyboardInterrupt(number)
@@ -119,7 +119,7 @@ def _environment(options: argparse.Namespace) -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    """Returns an error as one line."""
+    """Formats an error and its notes as one line."""
     text = str(error)
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror

@@ -81,6 +81,6 @@ def main(options: argparse.Namespace, output: Output) -> int:
 
 
 def _stem(file: Path) -> str:
-    """Returns the name of a log without its endings; a compressed log has two."""
+    """Returns the file name of a log without its ending, or without both endings if the log is compressed."""
     is_compressed = file.suffix.lower() in (".gz", ".bz2", ".xz", ".zst", ".zip")
     return Path(file.stem).stem if is_compressed else file.stem

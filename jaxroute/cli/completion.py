@@ -27,7 +27,7 @@ def main(options: argparse.Namespace, output: Output) -> int:
 
 
 def answer_shell(parser: argparse.ArgumentParser) -> None:
-    """Answers a shell that completes a line, and ends the process; does nothing otherwise."""
+    """Prints the completions and ends the process if a shell has started it to complete a line; does nothing otherwise."""
     if "_ARGCOMPLETE" in os.environ:
         _argcomplete().autocomplete(parser, always_complete_options=False)
 
@@ -39,14 +39,14 @@ def problems(**_: Any) -> list[str]:
 
 
 def experiments(prefix: str = "", **_: Any) -> list[str]:
-    """Returns the names of the experiments, and Python files."""
+    """Returns the names of all experiments, and of the Python files that begin with `prefix`."""
     from jaxroute.catalogue import catalogue
 
     return [*catalogue()["experiments"], *_argcomplete().FilesCompleter(("py",))(prefix)]
 
 
 def completed(action: argparse.Action, completer: Any) -> None:
-    """Sets the function, or the texts, that complete an argument; without them, a shell completes files."""
+    """Sets how a shell completes an argument: by a function or a list of texts. Without this call, a shell completes files."""
     action.completer = completer if callable(completer) else lambda **_: completer  # type: ignore[attr-defined]
 
 

@@ -59,7 +59,7 @@ def main(options: argparse.Namespace, output: Output) -> int:
 
 
 def reading(options: argparse.Namespace) -> dict[str, Any]:
-    """Converts the options to arguments of `read_log`, without the file.
+    """Converts the command-line options to arguments of `read_log`, except the files.
 
     Raises:
       ValueError: an option is wrong; this is found before imports that take seconds.
@@ -83,7 +83,7 @@ def reading(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def files(options: argparse.Namespace) -> Path | Sequence[Path]:
-    """Returns the file, or a list of several."""
+    """Returns the file to read, or a list if several were given."""
     return options.file[0] if len(options.file) == 1 else options.file
 
 
@@ -95,7 +95,7 @@ def _cost(text: str) -> float:
 
 
 def _price(text: str) -> tuple[float, ...]:
-    """Reads USD per million input and output tokens, and of cached input tokens."""
+    """Parses "IN:OUT" or "IN:OUT:CACHED": USD per million input, output and cached input tokens."""
     parts = [part.strip() for part in text.split(":")]
     if len(parts) > 3:
         raise argparse.ArgumentTypeError("a price is IN:OUT or IN:OUT:CACHED")

@@ -21,7 +21,7 @@ _COLOURS = {"FAILED": "red", "note": "yellow", "ok": "green"}
 
 
 def main(options: argparse.Namespace, output: Output) -> int:
-    """Prints each line as soon as it is known. Returns 1 if a check failed."""
+    """Prints the result of each check as soon as it is known. Returns 1 if a check failed, else 0."""
     lines = []
     for label, text in check():
         lines.append({"label": label, "text": text})
@@ -32,7 +32,7 @@ def main(options: argparse.Namespace, output: Output) -> int:
 
 
 def check() -> Iterator[Line]:
-    """Yields the result of each check: packages, machine, kernels, a simulation."""
+    """Yields a label and a text for each check: of packages, devices, kernels and a short simulation."""
     found = installation.findings()
     for one in found:
         yield "note" if one.level == "note" else "FAILED", f"{one.problem}: {one.command}"
@@ -63,7 +63,7 @@ def check() -> Iterator[Line]:
 
 
 def check_kernels() -> Iterator[Line]:
-    """Yields whether kernels can be compiled on the CPU, and on the GPU if jax uses one."""
+    """Yields a label and a text that report whether kernels can be compiled on the CPU, and on the GPU if jax uses one."""
     import jax
 
     from jaxroute import kernels
@@ -82,7 +82,7 @@ def check_kernels() -> Iterator[Line]:
 
 
 def check_simulation() -> Iterator[Line]:
-    """Yields whether a short simulation has the expected results, and its speed."""
+    """Runs a short simulation and yields a label and a text for each expected result, and for the speed."""
     import numpy as np
 
     import jaxroute

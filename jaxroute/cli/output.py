@@ -1,4 +1,4 @@
-"""Standard output of a command: paragraphs and tables for people, or one JSON document for programs."""
+"""Prints the output of a command: paragraphs and tables for people, or one JSON document for programs."""
 
 import json
 import os
@@ -10,12 +10,12 @@ from typing import Any
 
 
 def table_width() -> int:
-    """Returns the number of columns of the terminal, or of the variable COLUMNS; 80 in a pipe."""
+    """Returns the width of a table in characters: that of the terminal or of the variable COLUMNS; 80 in a pipe."""
     return max(40, shutil.get_terminal_size((80, 24)).columns)
 
 
 def text_width() -> int:
-    """Returns the number of columns of a paragraph; lines of more than 110 characters are hard to read."""
+    """Returns the width of a paragraph in characters: that of a table, but at most 110, because longer lines are hard to read."""
     return min(table_width(), 110)
 
 
@@ -23,8 +23,8 @@ class Output:
     """Prints the output of a command.
 
     Attributes:
-      json: whether only `document` prints.
-      quiet: whether nothing is printed.
+      json: whether to print JSON only; all methods except `document` then do nothing.
+      quiet: whether to print no text.
     """
 
     def __init__(self, *, json: bool = False, quiet: bool = False) -> None:
@@ -32,27 +32,26 @@ class Output:
         self._stream = sys.stdout
 
     def document(self, value: Any) -> None:
-        """Prints JSON, if it was requested."""
+        """Prints a value as JSON if `json` is set; otherwise does nothing."""
         if self.json:
             print(json.dumps(value, indent=2, default=str), file=self._stream)
 
     def lines(self, *lines: str) -> None:
-        """Prints lines unchanged."""
         if not (self.json or self.quiet):
             print(*lines, sep="\n", file=self._stream, flush=True)
 
     def text(self, text: str, indent: int = 0) -> None:
-        """Prints a paragraph; further lines are indented."""
+        """Prints a paragraph, broken into lines; all lines except the first are indented."""
         wrapper = textwrap.TextWrapper(text_width(), subsequent_indent=" " * indent, replace_whitespace=False)
         wrapper.break_on_hyphens = wrapper.break_long_words = False
         self.lines(wrapper.fill(text))
 
     def rows(self, rows: Iterable[Sequence[str]], *, indent: int = 0, label_width: int | None = None) -> None:
-        """Prints texts beside their labels; a third item of a row is the colour of its label."""
+        """Prints a table of labels and texts without column heads; an optional third item of a row is the colour of its label."""
         self.table((), rows, indent=indent, label_width=label_width)
 
     def table(self, heads: Sequence[str], rows: Iterable[Any], *, indent: int = 0, label_width: int | None = None) -> None:
-        """Prints a table whose last column folds. Without heads, its columns are labels and texts."""
+        """Prints a table whose last column is broken into lines if it is too wide. Without `heads`, the two columns are labels and texts."""
         if self.json or self.quiet:
             return
         from rich.console import Console

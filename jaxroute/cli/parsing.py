@@ -1,4 +1,4 @@
-"""Parser of the command line: no abbreviations, errors on one line with a suggestion, help with examples. Reads the values of options."""
+"""Parses the command line: no abbreviated options, errors on one line with a suggestion, help with examples; and reads the values of options."""
 
 import argparse
 import difflib
@@ -18,14 +18,14 @@ REPEATED: dict[str, Any] = {"action": "append", "default": []}  # For an option 
 
 
 def suggestion(wrong: str, known: Iterable[str]) -> str:
-    """Returns "; did you mean ...?" with the two names that are most like a wrong one, or an empty text."""
+    """Returns a text such as "; did you mean --seeds?" with at most two names that resemble a wrong one; empty if none does."""
     names = {name.lstrip("-"): name for name in known}  # Dashes would make all options similar.
     close = [names[name] for name in difflib.get_close_matches(wrong.lstrip("-"), list(names), n=2)]
     return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
 class Parser(argparse.ArgumentParser):
-    """Parser whose errors are one line each.
+    """Parser of command lines that reports each error on one line.
 
     Args:
       text: description, and examples below a line "Examples:".
@@ -64,7 +64,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def add_messages(parser: argparse.ArgumentParser, *, levels: bool = True) -> None:
-    """Adds the options that control what a command prints; `levels` adds --quiet and --verbose."""
+    """Adds the option --json to a parser; `levels` adds --quiet and --verbose, too."""
     group = parser.add_argument_group("messages")
     group.add_argument("--json", action="store_true", help="print one JSON document on standard output, and nothing else")
     if levels:
@@ -74,7 +74,7 @@ def add_messages(parser: argparse.ArgumentParser, *, levels: bool = True) -> Non
 
 
 def whole(text: str, *, least: int = 1, most: float = math.inf) -> int:
-    """Reads a whole number within bounds, also in the forms 1e3, 1_000 and 1,000."""
+    """Parses a whole number from `least` to `most`, also in the forms 1e3, 1_000 and 1,000."""
     plain = text.replace("_", "").replace(",", "")
     try:
         value = int(plain) if plain.lstrip("+-").isdecimal() else float(plain)
@@ -95,7 +95,7 @@ orders = partial(whole, least=4)
 
 
 def seeds(text: str) -> int | range:
-    """Reads a number of seeds, or a range A:B."""
+    """Parses a number of seeds, or a range "A:B" of the seeds A to B - 1."""
     first, colon, stop = text.partition(":")
     if not colon:
         return whole(text, most=2**32)
@@ -106,7 +106,7 @@ def seeds(text: str) -> int | range:
 
 
 def number(text: str, *, least: float = -math.inf, most: float = math.inf) -> float:
-    """Reads a finite number within bounds."""
+    """Parses a finite number from `least` to `most`."""
     try:
         value = float(text)
     except ValueError:
@@ -122,7 +122,7 @@ share = partial(number, least=0.0, most=0.5)
 
 
 def quality(text: str) -> float:
-    """Reads a mean score between 0 and 1."""
+    """Parses a mean score above 0 and below 1; a percentage is refused with a hint."""
     value = number(text.removesuffix("%"))
     if text.endswith("%") or not 0.0 < value < 1.0:
         hint = f"; for {value:g} % give {value / 100:g}" if (value > 1.0 or text.endswith("%")) and value < 100.0 else ""
@@ -164,14 +164,14 @@ def log_file(text: str) -> Path:
 def pairs(
     option: str, form: str, texts: Sequence[str], read: Callable[[str], Any], *, last: bool = False, empty: bool = False
 ) -> dict[str, Any]:
-    """Converts `["a=1", "b=2"]` to `{"a": 1, "b": 2}`.
+    """Converts the texts of a repeated option, such as `["a=1", "b=2"]`, to a dict such as `{"a": 1, "b": 2}`.
 
     Args:
       option, form: name of the option and form of its texts, for errors.
-      texts: the user's texts.
-      read: reads a value; an `ArgumentTypeError` explains what is wrong with it.
-      last: split at the last equals sign, as names may contain one.
-      empty: allow empty values.
+      texts: texts that the user gave.
+      read: function that converts a value; its `ArgumentTypeError` explains what is wrong with the value.
+      last: whether to split at the last equals sign, because names may contain one.
+      empty: whether values may be empty.
 
     Raises:
       ValueError: a text has another form, or a name is given twice.

@@ -135,7 +135,7 @@ def main(options: argparse.Namespace, output: Output) -> int:
 
 
 def devices_of(text: str | None) -> list[Any] | None:
-    """Converts `"cuda:0,1"` to devices; None stays None."""
+    """Converts a text such as "cuda:0,1" to jax devices; None (no choice) stays None."""
     if text is None:
         return None
     import jax
@@ -153,7 +153,7 @@ def devices_of(text: str | None) -> list[Any] | None:
 
 
 def print_stand_in(name: str, output: Output) -> None:
-    """Prints that generated queries are simulated, and how to use the user's own table."""
+    """Prints that generated queries are simulated instead of the user's, and how to give the experiment `name` a table."""
     text = (
         "no --data was given, so generated queries are simulated: the numbers say nothing about your models. "
         f"`jaxroute run {name} --data FILE` uses your table; `jaxroute data FILE` shows how a file is read."
@@ -164,7 +164,7 @@ def print_stand_in(name: str, output: Output) -> None:
 def print_report(
     experiment: Any, summary: dict[str, Any], changes: dict[str, Any], out: Path, elapsed: float, output: Output
 ) -> None:
-    """Prints metrics, claims, times and files of a finished run."""
+    """Prints metrics, verdicts on the paper's claims, times and files of a finished run."""
     from jaxroute import metrics
     from jaxroute.experiments.base import folder_of
     from jaxroute.store import results
@@ -198,7 +198,7 @@ def print_report(
 
 
 def print_claims(claims: Sequence[dict[str, Any]], number: int, output: Output) -> None:
-    """Prints claims with their verdicts."""
+    """Prints each claim with its verdict and measurement; `number` is the number of runs, if a claim does not name another."""
     rows = []
     for claim in claims:
         verdict = claim["verdict"]
@@ -209,7 +209,7 @@ def print_claims(claims: Sequence[dict[str, Any]], number: int, output: Output) 
 
 
 def _with_option(error: ValueError, experiment: Any) -> str:
-    """Adds to an error the option that changes the setting of the environment that the error is about."""
+    """Returns an error's text. If it is about a setting of the environment, the option that changes the setting is added."""
     setting = str(error).partition(" ")[0]
     for case in experiment.cases:
         if inspect.isfunction(case.environment) and setting in inspect.signature(case.environment).parameters:

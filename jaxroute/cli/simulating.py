@@ -1,4 +1,4 @@
-"""Shared by commands that simulate: experiments by name or from a user's file, their options, and stored programs."""
+"""Functions that several commands share: options, experiments by name or from a user's file, and the folder of compiled programs."""
 
 import argparse
 import contextlib
@@ -32,13 +32,13 @@ def add_out(group: Any, what: str, default: str) -> None:
 
 
 def folder_of(options: argparse.Namespace, experiment: Any, before: str = "", after: str = "") -> Path:
-    """Returns the folder that the user specified, or one that is named after the experiment."""
+    """Returns the folder that the user specified, or `results/` and the experiment's name between the texts `before` and `after`."""
     name = Path(experiment.name).stem if ".py" in options.experiment else experiment.name
     return options.out or Path("results") / f"{before}{name.replace('/', '-')}{after}"
 
 
 def can_draw(wanted: bool) -> bool:
-    """Whether figures are drawn; prints a message if matplotlib is missing."""
+    """Whether figures can be drawn; prints a message if they are wanted but matplotlib is missing."""
     if wanted and importlib.util.find_spec("matplotlib") is None:
         print('jaxroute: no figures are drawn: they need matplotlib, pip install "jaxroute[plot]"', file=sys.stderr)
         return False
@@ -46,7 +46,7 @@ def can_draw(wanted: bool) -> bool:
 
 
 def changes_of(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Converts `["StageRoute.gamma=0.5"]` to `{"StageRoute": {"gamma": 0.5}}`."""
+    """Converts texts of the option --set, such as `["StageRoute.gamma=0.5"]`, to a dict such as `{"StageRoute": {"gamma": 0.5}}`."""
     form, changes = "POLICY.NAME=VALUE", dict[str, dict[str, Any]]()
     for target, value in pairs("--set", form, texts, value_of).items():
         owner, _, name = target.rpartition(".")
@@ -57,7 +57,7 @@ def changes_of(texts: Sequence[str]) -> dict[str, dict[str, Any]]:
 
 
 def value_of(text: str) -> Any:
-    """Reads a value that is written as JSON or as a number; returns other texts unchanged."""
+    """Converts a text to a value if it is JSON or a number; otherwise returns the text unchanged."""
     for read in (json.loads, float):
         with contextlib.suppress(ValueError):
             return read(text)
@@ -65,7 +65,7 @@ def value_of(text: str) -> Any:
 
 
 def experiment_of(name: str) -> Any:
-    """Returns an experiment by name, or from a Python file; FILE.py:NAME chooses one of several.
+    """Returns an experiment by name, or from a user's Python file; FILE.py:NAME chooses one of several in the file.
 
     Raises:
       ValueError: there is none of this name, the file cannot be executed, or its experiment cannot be simulated.
@@ -101,7 +101,7 @@ def experiment_of(name: str) -> Any:
 
 
 def _executed(file: str) -> dict[str, Any]:
-    """Executes a user's Python file and returns what it defines; an error names its line."""
+    """Executes a user's Python file and returns its variables by name. An error names the line in the file."""
     sys.path.insert(0, str(Path(file).resolve().parent))
     try:
         return runpy.run_path(file)
@@ -114,7 +114,7 @@ def _executed(file: str) -> dict[str, Any]:
 
 
 def _check(experiment: Any) -> None:
-    """Raises ValueError for an experiment that cannot be simulated, or that would write outside the folder of the run."""
+    """Checks that an experiment can be simulated, and that its files would not be written outside the folder of the run."""
     from jaxroute.core import checks
     from jaxroute.experiments import Case
 
@@ -135,7 +135,7 @@ def _check(experiment: Any) -> None:
 
 
 def store_programs() -> str | None:
-    """Lets JAX store compiled programs between commands unless it is configured otherwise. Returns the folder, if any."""
+    """Lets JAX store compiled programs on disk for later commands, unless it is configured otherwise. Returns the folder, None if it has none."""
     import jax
 
     if not jax.config.jax_enable_compilation_cache:

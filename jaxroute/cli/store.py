@@ -31,7 +31,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def main(options: argparse.Namespace, output: Output) -> int:
-    """Merges, exports or describes stores. Returns 1 if data that a result needs are damaged."""
+    """Merges, exports or describes stored results. Returns 1 if data that a result needs are damaged, else 0."""
     from jaxroute.store import results
     from jaxroute.store.places import is_url
 
@@ -59,7 +59,7 @@ def main(options: argparse.Namespace, output: Output) -> int:
 
 
 def summary_of(found: "Inspection") -> dict[str, Any]:
-    """Describes a store as plain JSON."""
+    """Converts the description of a store to plain JSON."""
     request, settings = found.request, found.request.settings
     rest = ("size", "cells", "conflicts", "missing", "damage", "verified", "sound")
     return {
@@ -76,7 +76,7 @@ def summary_of(found: "Inspection") -> dict[str, Any]:
 
 
 def rows_of(found: "Inspection", most: int | None = 6) -> list[tuple[str, ...]]:
-    """Returns labels and texts about a store; `most` limits the ranges of seeds that are listed."""
+    """Returns labels and texts that describe a store, for a table; `most` limits how many ranges of seeds are listed, None lists all."""
     from jaxroute.data.files import join_names
     from jaxroute.store.results import AGAIN
 
@@ -120,7 +120,7 @@ def rows_of(found: "Inspection", most: int | None = 6) -> list[tuple[str, ...]]:
 
 
 def spans_of(seeds: Any, most: int | None = 6) -> str:
-    """Describes seeds as ranges, such as "0 to 99, 200 and 3 more"."""
+    """Formats seeds as ranges, such as "0 to 99, 200 and 3 more"; `most` limits the number of ranges, None lists all."""
     from jaxroute.data.files import join_names
 
     parts = [f"{low:,} to {high:,}" if low < high else f"{low:,}" for low, high in _ranges(seeds)]
@@ -128,7 +128,7 @@ def spans_of(seeds: Any, most: int | None = 6) -> str:
 
 
 def _ranges(seeds: Any) -> list[list[int]]:
-    """Returns the first and last seed of each run of consecutive seeds."""
+    """Returns a pair (first seed, last seed) for each range of consecutive seeds."""
     import numpy as np
 
     values = np.sort(seeds.astype(np.int64))
@@ -136,7 +136,7 @@ def _ranges(seeds: Any) -> list[list[int]]:
 
 
 def experiment_in(path: str | os.PathLike[str]) -> str:
-    """Returns the name of the experiment whose results are stored in a folder (or below it), or at a URL.
+    """Returns the name of the experiment whose results are stored in a folder, in a folder below it, or at a URL.
 
     Raises:
       ValueError: there are no results, or they are not those of an experiment.
@@ -153,7 +153,7 @@ def experiment_in(path: str | os.PathLike[str]) -> str:
 
 
 def stores_in(folder: str | os.PathLike[str]) -> list[Path]:
-    """Returns the folders below a folder (or itself) with a stored result. Raises ValueError if there are none."""
+    """Returns all folders with a stored result: the given one, or folders below it. Raises ValueError if there is none."""
     from jaxroute.store.packs import ENDING
     from jaxroute.store.places import STORE_NAME, store_path
 
@@ -167,10 +167,10 @@ def stores_in(folder: str | os.PathLike[str]) -> list[Path]:
 
 
 def merge_folders(folders: Sequence[Path], out: Path) -> list[Path]:
-    """Merges the stores of folders, those of the same place in each. Returns the new stores.
+    """Merges stores that have the same relative path in each of several folders, and writes them to the folder `out`. Returns the new stores.
 
     Raises:
-      ValueError: the folders hold different stores, or some cannot be merged.
+      ValueError: the folders have different relative paths, or some stores cannot be merged.
     """
     from jaxroute.store import results
 

@@ -1,4 +1,4 @@
-"""The papers' tables as data, loaders of public per-query files, and a generator that stands in for them."""
+"""Tables of models' answers: the tables of the papers, logs from files, loaders of public data, and a generator that replaces missing data."""
 
 from jaxroute.core.exports import public_names
 

@@ -1,4 +1,4 @@
-"""A description of a log before anything is routed: quality and cost of models, the gain of choosing, and what predicts it."""
+"""Describes a log before routing is simulated: quality and cost of models, the possible gain of routing, and how well scores can be predicted."""
 
 import json
 import textwrap
@@ -17,7 +17,7 @@ from .table import RoutingTable
 
 @dataclass(frozen=True)
 class ModelLine:
-    """Quality and cost of one model."""
+    """Quality, cost and latency of one model in a log."""
 
     name: str  #: Name of the model.
     quality: float  #: Mean score.
@@ -30,7 +30,7 @@ class ModelLine:
 
 @dataclass(frozen=True)
 class Description:
-    """A description of a log before anything is routed."""
+    """Description of a log: sizes, models, the possible gain of routing, and how well scores can be predicted."""
 
     queries: int  #: Number of queries.
     models: tuple[ModelLine, ...]  #: Quality and cost of each model, in the order of the log.
@@ -49,7 +49,7 @@ class Description:
     read: tuple[str, ...] = field(default=(), repr=False)  #: Lines about how the file was read.
 
     def as_dict(self) -> dict[str, Any]:
-        """Returns plain dicts, lists and numbers for programs, with None instead of NaN."""
+        """Returns the description as plain dicts, lists and numbers, with None instead of NaN, for programs."""
         return json.loads(json.dumps(asdict(self)), parse_constant=lambda constant: None)
 
     def lines(self, width: int = 110) -> list[str]:
@@ -61,11 +61,11 @@ class Description:
 
 
 def describe(log: Log | RoutingTable) -> Description:
-    """Describes a log before anything is routed.
+    """Describes a log: quality and cost of its models, the possible gain of routing, and how well scores can be predicted.
 
-    Scores are predicted from features by the predictors that `jaxroute compare` fits. There are five folds: each query is predicted
-    from the other four, which have no copy of its prompt. Routing by a prediction weighs the predicted score against the model's mean
-    cost; the weight is fitted to the other folds, where routing must cost no more than the best single model.
+    The predictors are those that `jaxroute compare` fits. There are five folds: queries are predicted from the other four folds, which contain no
+    copy of their prompts. Routing by a prediction weighs the predicted score against the model's mean cost. The weight is fitted to the
+    other folds, where routing must cost no more than the best single model.
 
     Args:
       log: from `read_log`, or a table.
@@ -114,7 +114,7 @@ def _correlation(scores: np.ndarray) -> tuple[tuple[float, ...], ...]:
 
 
 def _list(heading: str, texts: Iterable[str], width: int) -> list[str]:
-    """Wraps texts into indented lines below a heading, which is left out if it is empty or there is no text."""
+    """Wraps texts into indented lines below a heading; the heading is left out if it is empty or if there are no texts."""
     lines = [line for text in texts for line in textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="      ")]
     return [heading, *lines] if heading and lines else lines
 

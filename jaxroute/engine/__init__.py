@@ -1,4 +1,4 @@
-"""The engine: `simulate`, which runs a function of one run for thousands of seeds and settings at once. It knows no problem."""
+"""The engine: `simulate` takes the code of one run and simulates thousands of seeds and settings at once, for any problem."""
 
 from typing import Literal, TypeAlias, get_args
 

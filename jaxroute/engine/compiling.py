@@ -1,4 +1,4 @@
-"""Compilation by XLA with options for speed over many runs, and the cache of this process's compiled programs."""
+"""Compiles programs by XLA, with options that make many parallel runs fast, and stores this process's compiled programs in a cache."""
 
 import threading
 from collections.abc import Callable, Generator
@@ -35,14 +35,14 @@ _lapack = threading.Lock()
 
 
 def compile_lanes(lowered: jax.stages.Lowered, platform: str, quick: bool = False) -> Any:
-    """Compiles a program with those of the options above that this version of XLA has.
+    """Compiles a program with those of `CPU_OPTIONS` or `GPU_OPTIONS` that this version of XLA has.
 
     A warning names an option when XLA first refuses it; see `dropped_options`.
 
     Args:
       lowered: result of `jax.jit(...).lower(...)`.
-      platform: name of the platform that it was lowered for.
-      quick: whether a CPU's program gets few optimisations: it compiles in a third of the time and runs ten times as long.
+      platform: name of the platform for which the program was lowered.
+      quick: whether a program for CPUs gets few optimisations: it compiles in a third of the time and runs ten times as long.
     """
     wanted = CPU_OPTIONS if platform == "cpu" else GPU_OPTIONS if platform in ("gpu", "cuda") else {}
     options: dict[str, str | bool] = {k: v for k, v in wanted.items() if k not in _dropped}
@@ -75,17 +75,17 @@ def compile_lanes(lowered: jax.stages.Lowered, platform: str, quick: bool = Fals
 
 
 def dropped_options() -> tuple[str, ...]:
-    """Returns the names of the options that this version of XLA has refused."""
+    """Returns the names of those compiler options that this version of XLA has refused so far in this process."""
     return tuple(_dropped)
 
 
 def calls_lapack(lowered: jax.stages.Lowered) -> bool:
-    """Whether a program factorises many matrices on a CPU, or computes their eigenvalues or singular values, by LAPACK."""
+    """Whether a program for CPUs calls LAPACK, in order to factorise matrices or compute their eigenvalues or singular values."""
     return "@lapack_" in lowered.as_text()
 
 
 def one_at_a_time(executable: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns an executable that waits until no other one of this process calls LAPACK.
+    """Wraps a compiled program that calls LAPACK, so that it waits until no other such program of this process runs.
 
     LAPACK waits on a thread of XLA's pool for tasks in the same pool: two calls on two cores would wait for ever.
     """
@@ -99,17 +99,17 @@ def one_at_a_time(executable: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(eq=False)
 class Program:
-    """A traced block (see `programs`) and its compilation, or the reason why no kernel simulates it.
+    """Traced program of a block (see `programs`) and its compilation, or the reason why no kernel can simulate the block.
 
     Attributes:
-      lowered: program to compile.
-      kernels: running compilations of the kernels that it calls.
+      lowered: traced program, ready to compile.
+      kernels: running compilations of the kernels that the program calls.
       compiled: running or finished compilation of the program.
-      reason: why there is no kernel.
-      refused: whether a compiler, a loader or a driver is the reason, not the policy.
-      slower: whether the scan is faster than the kernel.
-      shapes: shapes of the recorded quantities of a run, by name.
-      calls_lapack: whether it must wait for other such programs.
+      reason: why no kernel can simulate the block; empty if there is no obstacle.
+      refused: whether the reason is a failure of a compiler, a loader or a driver, not a property of the policy.
+      slower: whether the reason is that the scan is faster than the kernel.
+      shapes: shape of each recorded quantity in one run, by name.
+      calls_lapack: whether the program calls LAPACK and must wait for other programs that do.
     """
 
     lowered: Any = None
@@ -123,13 +123,13 @@ class Program:
 
 
 class ProgramCache:
-    """Programs of this process by their key, the last used at the end.
+    """Cache of this process's programs, by a key that determines the program; the last used one is at the end.
 
-    Each takes some hundred memory mappings, of which a Linux process may have 65,530; so `trim` leaves the last `most` after a call.
+    Each program takes some hundred memory mappings, and a Linux process may have 65,530. Therefore `trim` deletes all but the last `most` programs.
 
     Attributes:
-      most: largest number of programs after a call.
-      traces: number of traced rollouts.
+      most: largest number of programs after `trim`.
+      traces: number of rollouts traced so far.
     """
 
     def __init__(self, most: int = 64):
@@ -140,11 +140,11 @@ class ProgramCache:
         return len(self._programs)
 
     def compiled(self) -> list[Any]:
-        """Returns the finished executables."""
+        """Returns the executables whose compilation has finished."""
         return [p.compiled.result() for p in self._programs.values() if p.compiled and p.compiled.done()]
 
     def get(self, key: Any, make: Callable[[], Program]) -> Program:
-        """Returns the program of a key; `make` is called if there is none yet."""
+        """Returns the program of a key. If the cache has none, `make` builds it, and it is stored."""
         program = self._programs.pop(key, None) or make()
         self._programs[key] = program
         return program
@@ -158,7 +158,7 @@ class ProgramCache:
 
     @contextmanager
     def fresh(self) -> Generator[None, None, None]:
-        """Context that begins without programs, and restores the earlier ones at its end."""
+        """Context in which the cache is empty at first; at its end the earlier programs are restored."""
         before, self._programs = self._programs, {}
         try:
             yield
@@ -170,5 +170,5 @@ PROGRAMS = ProgramCache()
 
 
 def trace_count() -> int:
-    """Returns how often a rollout has been traced in this process."""
+    """Returns how many rollouts this process has traced; the count grows only when a simulation needs a new program."""
     return PROGRAMS.traces

@@ -1,6 +1,6 @@
-"""Environment and policies of a simulation: checked, as grids, and divided into variants.
+"""Checks the environment and the policies of a simulation, converts each to a grid of settings, and divides the settings into variants.
 
-One program simulates the settings that differ in numbers alone. Settings that differ in static fields or shapes need several programs, one for
+Settings that differ in numbers alone are simulated by one program. Settings that differ in static fields or shapes need several programs, one for
 each `Variant`.
 """
 
@@ -56,16 +56,16 @@ _FEW_SETTINGS = 5
 
 @dataclass(frozen=True)
 class Variant:
-    """Settings of the environment and of a policy that one program simulates.
+    """Settings of the environment and of one policy that a single compiled program can simulate.
 
     Attributes:
       policy: name of the policy.
-      label: name for messages, which includes the position if the policy has several variants.
-      position: position of the variant by static axis.
+      label: name for messages; it includes the position if the policy has several variants.
+      position: index of the variant along each static axis (an axis whose settings need separate programs).
       grids: settings of the environment and of the policy.
       example: one concrete environment and policy.
       spec: declarations of the environment, with the horizon of the run.
-      hint: costs of a round.
+      hint: estimated cost of a round, in bytes of matrices.
     """
 
     policy: str
@@ -77,26 +77,26 @@ class Variant:
     hint: CostHint
 
     def first_state(self, horizon: int) -> Any:
-        """Traces how the policy makes its first state for a horizon. Equal results mean equal programs."""
+        """Traces how the policy makes its first state for a horizon. If two horizons give equal results, their runs begin in the same state."""
         begin = functools.partial(first_state, spec=spec_for(self.example[0], horizon))
         program, shape = jax.make_jaxpr(begin, return_shape=True)(*self.example, draws.key(0))
         return str(program), [np.asarray(const).tobytes() for const in program.consts], jax.tree.structure(shape)
 
     def code(self, probes: Sequence[Any]) -> dict[str, Any]:
-        """Returns digests of the code of environment, policy and probes, as plain JSON."""
+        """Returns digests of the code of the environment, the policy and the probes, as plain JSON."""
         made = [one for grid in self.grids for one in grid.objects[:1]]
         return {"python": python(), "digests": code_of([*made, *self.example, *probes])}
 
 
 @dataclass(frozen=True)
 class Components:
-    """Environment and policies of a simulation.
+    """Environment and policies of a simulation, checked and converted to grids.
 
     Attributes:
-      env: settings of the environment; a single one is a grid without axes.
+      env: settings of the environment; a single environment is a grid without axes.
       policies: settings of each policy, by name.
-      variants: variants of all policies, those of a policy together.
-      axes: coordinates of all axes of settings.
+      variants: variants of all policies; the variants of one policy are neighbours.
+      axes: coordinates of the settings, by name of the grid axis.
       policy_axes: names of the axes along which the runs of each policy differ, in the order of `axes`.
     """
 
@@ -108,33 +108,33 @@ class Components:
 
     @property
     def spec(self) -> Spec:
-        """Declarations of the environment. All variants record the same quantities."""
+        """Declarations of the environment (the first variant's). All variants record the same quantities."""
         return self.variants[0].spec
 
     @property
     def static_axes(self) -> set[str]:
-        """Axes along which programs differ."""
+        """Names of the axes whose settings need separate programs."""
         return {axis for variant in self.variants for axis in variant.position}
 
     @functools.cached_property
     def shared_axes(self) -> tuple[str, ...]:
-        """Axes whose settings share most of a run's state."""
+        """Names of the axes along which most of a run's state does not change (see the function `shared_axes`)."""
         return shared_axes([variant.grids for variant in self.variants], self.static_axes)
 
     def variant(self, policy: str, place: Mapping[str, Any]) -> Variant:
-        """Returns the variant of a policy that simulates a position, or a tile of positions, given by axis."""
+        """Returns the variant of a policy that simulates the setting at `place`: an index, or an array of neighbouring indices, for each axis."""
         own = (one for one in self.variants if one.policy == policy)
         return next(one for one in own if all(int(np.ravel(place[axis])[0]) == at for axis, at in one.position.items()))
 
     def resumable(self, stored: Iterable[int], horizon: int, every: int) -> Callable[[str], list[int]]:
-        """Returns a function of a policy's name that lists the stored horizons from which its runs can continue, the largest first.
+        """Returns a function that maps a policy's name to the stored horizons from which its runs can continue, the largest first.
 
         Runs cannot continue if the policy's first state depends on the horizon.
 
         Args:
           stored: horizons of stored results.
           horizon: horizon of this simulation.
-          every: rounds of a record interval.
+          every: rounds of a record interval; only multiples of it can be continued.
         """
         found = sorted((one for one in stored if one < horizon and one % every == 0), reverse=True)
         differ = {one: {v.policy for v in self.variants if v.first_state(horizon) != v.first_state(one)} for one in found}
@@ -153,7 +153,7 @@ def refuse_tracing(env: EnvironmentLike, policies: Policies) -> None:
 
 
 def read_components(env: EnvironmentLike, policies: Policies, num_instances: int | None, horizon: int) -> Components:
-    """Checks the arguments of `simulate` that name environment and policies, each alone and all together.
+    """Checks the environment and the policies that were passed to `simulate`, each alone and in combination, and converts them to `Components`.
 
     Raises:
       ValueError: an argument has a wrong type, a value is out of range, or environment and policy do not suit each other.
@@ -212,7 +212,7 @@ def _variants(name: str, env: Grid, policy: Grid, horizon: int) -> list[Variant]
 
 
 def _check_variant(variant: Variant, first: Spec) -> None:
-    """Checks that environment and policy suit each other, and that the environment records the same as in the first variant."""
+    """Checks that environment and policy suit each other. `first` is the spec of the first variant, which must record the same quantities."""
     env, policy = variant.example
     given = is_policy(variant.grids[1].example)
     for one in variant.grids[1].objects if given else [policy]:
@@ -245,7 +245,7 @@ def _axes(env: Grid, policies: Mapping[str, Grid]) -> dict[str, np.ndarray]:
 
 
 def _warn_assumptions(variants: Sequence[Variant]) -> None:
-    """Warns once about all policies that assume other rewards than the environment has (see `jaxroute.core.rewards`)."""
+    """Warns about every policy that assumes other rewards than the environment gives (see `jaxroute.core.rewards`), in one warning."""
     missed: dict[str, None] = {}
     for variant in variants:
         (env_grid, grid), (env, policy) = variant.grids, variant.example
@@ -260,7 +260,7 @@ def _warn_assumptions(variants: Sequence[Variant]) -> None:
 
 
 def _warn_horizon(horizon: int, owners: Mapping[str, Grid]) -> None:
-    """Warns if an environment or policy was made for another horizon than that of the run: its field `horizon` says so."""
+    """Warns if an environment or policy has a field `horizon` that differs from the horizon of the run."""
     for owner, grid in owners.items():
         fields: list[Any] = [one.horizon for one in grid.objects if getattr(one, "horizon", None) is not None]
         own = {int(np.asarray(field)) for field in fields if np.ndim(field) == 0}
@@ -272,13 +272,13 @@ def _warn_horizon(horizon: int, owners: Mapping[str, Grid]) -> None:
 
 
 def shared_axes(pairs: Sequence[tuple[Grid, Grid]], static: Collection[str] = ()) -> tuple[str, ...]:
-    """Returns the axes along which most bytes of a run's state do not change, as those of a predictor that all settings train alike.
+    """Returns the axes along which most bytes of a run's state do not change, such as the state of a predictor that all settings train alike.
 
-    Such settings belong into one compiled call, which computes the common part once.
+    All settings along such an axis are best simulated by one compiled call, which computes the common state once.
 
     Args:
       pairs: settings of the environment and of a policy, for each program.
-      static: axes along which programs differ, so that nothing is common.
+      static: axes whose settings need separate programs, which share no state.
     """
     total: dict[str, int] = {}
     unchanged: dict[str, int] = {}
@@ -305,7 +305,7 @@ def leaf_dependence(env: AnyEnvironment, policy: AnyPolicy | PolicyOf, swept: Se
       swept: whether each leaf of the pytree `(env, policy)` is swept.
 
     Returns:
-      For each leaf of the states its bytes, 0 if no round writes it, and whether it depends on a swept leaf.
+      A pair for each leaf of the states: its number of bytes (0 if no round changes it), and whether it depends on a swept parameter.
     """
     leaves, structure = jax.tree.flatten((env, policy if is_policy(policy) else ()))
     shapes = [jax.ShapeDtypeStruct(np.shape(x), jax.dtypes.canonicalize_dtype(np.asarray(x).dtype)) for x in leaves]

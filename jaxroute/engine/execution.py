@@ -1,4 +1,4 @@
-"""Options of `simulate` for its computation and its store, and the devices and the back end that follow from them."""
+"""Options of `simulate` for computing and storing; chooses the devices, the back end and the rounding that these options mean on this machine."""
 
 import json
 import os
@@ -20,12 +20,12 @@ _EXPENSIVE_BYTES, _MOST_KERNEL_BYTES = 2**17, 2**19
 
 
 class PartWarning(UserWarning):
-    """Warning: a process has simulated its share, and the others not yet."""
+    """Warns that this process has simulated its share of the work, but other processes have not finished theirs."""
 
 
 @dataclass(frozen=True)
 class Execution:
-    """Options of the computation, which change its speed, and on a GPU the rounding of its numbers.
+    """Options of the computation. They change its speed, and on a GPU also the rounding of its numbers.
 
     Attributes:
       backend: implementation of the rounds.
@@ -39,14 +39,14 @@ class Execution:
 
         On a CPU all give the same bits (see `arithmetic`). The scan replaces a kernel for a policy with an operation without C, if a compiler,
         driver or GPU fails, and on a GPU if a policy has more than 3 KiB of arrays on a thread's stack (COSMOS, ACQB, hundreds of models). The
-        attributes `backend` and `fell_back` of the result name the back end and the reason by policy; a warning does, except where the
-        scan is faster, or the user did not choose the kernel.
-      devices: seeds are sharded over these (default: all local devices).
-      block: seeds of a compiled call (default: by device and memory).
-      share: part of the work that this process does, where several make the same call with the same `out` (default: all).
+        attributes `backend` and `fell_back` of the result name the back end and the reason by policy. A warning does so too, unless the
+        scan is faster or the user did not choose the kernel.
+      devices: jax devices among which the seeds are divided (default: all local devices).
+      block: number of seeds of a compiled call (default: chosen for the device and its memory).
+      share: part of the work that this process does, where several processes make the same call with the same `out` (default: all).
 
         - "I/N" or `(I, N)`: part I of N, from 0, on any machines.
-        - "auto": I and N from the variables of the cluster (`share_here`); "auto/N": I alone.
+        - "auto": I and N from the variables of the cluster (`share_here`); "auto/N": only I from them.
         - "join": this process simulates blocks that no other process has taken, in random order, until all are stored. Processes may come and
           go; the blocks of a dead one are taken over after half a minute.
       compile: level of optimisation.
@@ -59,7 +59,7 @@ class Execution:
 
         - "exact": every operation is rounded once, in one order, so that every CPU, compiler and back end gives the same bits, and a GPU that
           runs kernels. Exceptions are products of matrices with sums of more than 64 terms; the attribute `inexact` names them by policy.
-        - "fast": the fastest of a GPU. Rounding changes the choice between two models in a few runs.
+        - "fast": the fastest rounding of a GPU. It changes the choice between two models in a few runs.
         - "auto": "exact" on a CPU, which has no other one, and "fast" on a GPU, where "exact" takes 40 to 70 % more instructions.
 
     Raises:
@@ -86,7 +86,7 @@ class Execution:
         object.__setattr__(self, "share", _read_share(self.share))
 
     def device_list(self) -> list[Any]:
-        """Returns the devices that simulate."""
+        """Returns the devices that simulate: `devices`, or all local devices if it is None."""
         return list(jax.local_devices() if self.devices is None else self.devices)
 
 
@@ -128,7 +128,7 @@ Store.__init__ = checks.suggest_keywords(Store.__init__)
 
 
 def read_execution(given: Any) -> Execution:
-    """Checks the argument `execution` of a function; None becomes the default."""
+    """Returns the argument `execution` of a function after a check of its type; None gives the default options."""
     if given is None:
         return Execution()
     if not isinstance(given, Execution):
@@ -138,16 +138,16 @@ def read_execution(given: Any) -> Execution:
 
 @dataclass(frozen=True)
 class Target:
-    """Devices, back end and rounding that an `Execution` resolves to on this machine.
+    """Devices, back end and rounding that the options of an `Execution` mean on this machine.
 
     Attributes:
       devices: devices that simulate, of one kind.
       backend: "scan", "kernel" or "reference".
-      chosen: whether the package chose the back end.
+      chosen: whether jaxroute chose the back end, because the user gave "auto".
       quick: whether programs are compiled with few optimisations.
       arithmetic: "exact", "fast" or "float64".
-      block: seeds of a compiled call, None for the layout to choose.
-      no_kernel: why this machine has no kernels, where they are wanted; else empty.
+      block: number of seeds of a compiled call; None if `layout` chooses it.
+      no_kernel: why this machine cannot use kernels; empty if it can, or if none is wanted.
     """
 
     devices: tuple[Any, ...]
@@ -160,7 +160,7 @@ class Target:
 
     @property
     def platform(self) -> str:
-        """Platform of the devices."""
+        """Platform of the devices, such as "cpu" or "gpu"."""
         return self.devices[0].platform
 
     @property
@@ -168,27 +168,27 @@ class Target:
         return self.platform == "cpu"
 
     def backend_of(self, hint: CostHint) -> str:
-        """Returns the back end of a policy: on a CPU the scan where it is faster, unless the user chose a back end."""
+        """Returns the back end of a policy with the cost `hint`: on a CPU the scan if it is faster, unless the user chose a back end."""
         free = self.chosen and not self.quick and self.on_cpu
         scan_is_faster = hint.product_bytes >= _EXPENSIVE_BYTES or hint.matrix_bytes >= _MOST_KERNEL_BYTES
         return "scan" if self.no_kernel or (free and scan_is_faster) else self.backend
 
     def one_by_one(self, hint: CostHint) -> bool:
-        """Whether runs of a policy are simulated one by one: one CPU, no kernel, and matrices that fill the cache."""
+        """Whether the runs of a policy with the cost `hint` are simulated one by one: by the scan, on one CPU, if its matrices fill the cache."""
         scan = self.quick or self.backend_of(hint) == "scan"
         return self.on_cpu and len(self.devices) == 1 and scan and hint.matrix_bytes >= _EXPENSIVE_BYTES
 
 
 def resolve(execution: Execution, devices: Sequence[Any], has_shared_axes: Callable[[], bool]) -> Target:
-    """Chooses back end and rounding for some devices, and warns where they have no kernels.
+    """Chooses back end and rounding for some devices, and warns if kernels are wanted but cannot be used there.
 
     Args:
       execution: options of the user.
       devices: devices that simulate.
-      has_shared_axes: returns whether settings share most of a run's state, which the scan alone computes once.
+      has_shared_axes: function that returns whether settings share most of a run's state; only the scan computes a shared state once.
 
     Raises:
-      ValueError: the devices do not have such an arithmetic or compilation.
+      ValueError: the devices do not support the chosen arithmetic or level of compilation.
     """
     on_cpu, quick, wide = devices[0].platform == "cpu", execution.compile == "quick", in_64_bits()
     if quick and not on_cpu:
@@ -214,7 +214,7 @@ def resolve(execution: Execution, devices: Sequence[Any], has_shared_axes: Calla
 
 
 def _no_kernels(platform: str) -> str | None:
-    """Returns why this machine cannot use kernels, with the remedy; None if it can."""
+    """Returns why this machine cannot use kernels on a platform, with the remedy; None if it can."""
     if platform not in ("cpu", "gpu"):
         return f"kernels are for CPUs and NVIDIA's GPUs, not for the platform {platform!r}"
     return kernels.trial(platform)
@@ -237,13 +237,13 @@ _VARIABLES = (
 
 
 def share_here(size: int | None = None) -> tuple[int, int]:
-    """Returns number and size of the share that environment variables of a cluster give to this process.
+    """Returns the index and the number of processes that environment variables of a cluster give for this process.
 
-    Known are Slurm (arrays, and the tasks of `srun`), Open MPI, submitit, Ray Train and torchrun. Kubernetes' indexed jobs and PBS give the number
+    Slurm (arrays, and the tasks of `srun`), Open MPI, submitit, Ray Train and torchrun are supported. Kubernetes' indexed jobs and PBS set the index
     alone and need `size` (or the variables `JOB_COMPLETIONS`, `PBS_ARRAY_COUNT`). Dask and Ray's plain tasks have no variable: give "I/N".
 
     Args:
-      size: number of processes, if no variable gives it.
+      size: number of processes; None to read it from a variable, too.
 
     Raises:
       ValueError: there is no variable, or the variables contradict each other.
@@ -267,7 +267,7 @@ def share_here(size: int | None = None) -> tuple[int, int]:
 
 
 def _read_share(share: Any) -> str | tuple[int, int] | None:
-    """Checks a share and converts it to a pair, "join" or None."""
+    """Checks the option `share` and converts it to a pair (index, number of processes), "join" or None."""
     if share is None or share == "join":
         return share
     if isinstance(share, str):

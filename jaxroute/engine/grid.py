@@ -1,6 +1,7 @@
 """Grids: many settings of an environment or a policy as one object.
 
-Only the fields that differ between settings are stacked and mapped; the others stay common. A swept field of the pytree is a leaf of JAX's.
+Only the fields that differ between settings are stacked into arrays and mapped over; the other values are stored once. The code calls the numbers
+and arrays among the fields "leaves", as JAX does.
 """
 
 import dataclasses
@@ -41,18 +42,18 @@ _PYTREES = (
 class Grid:
     """A product of settings, made by `grid` or `instances`; a single environment or policy is a grid without axes.
 
-    Only pytree leaves that differ between settings get axes, and only the axes along which they differ: other values are shared.
+    A leaf of the pytree has an axis only if it differs between settings, and only the axes along which it differs.
 
-    Settings that differ in a static field, or in the shape of a leaf of the pytree, need separate programs along the axes `static`; `part` returns
-    the settings of one program. A grid with static axes has neither `leaves` nor a `structure`.
+    Settings that differ in a static field, or in the shape of a leaf, need separate programs. The attribute `static` names the axes along which they
+    differ, and `part` returns the settings of one program. A grid with static axes has neither `leaves` nor a `structure`.
 
     Attributes:
       axes: coordinates by axis name, in order.
-      objects: settings, the last axis fastest.
+      objects: settings in order; the index along the last axis changes fastest.
       name: name for messages and results.
-      static: axes along which programs differ.
-      leaves: stacked arrays `[axes..., shape]`, each with the axes along which its pytree leaf varies.
-      leaf_axes: positions of the axes of each leaf.
+      static: names of the axes whose settings need separate programs.
+      leaves: one array for each leaf of the pytree; its first dimensions are the axes along which the leaf varies.
+      leaf_axes: indices of the axes along which each leaf varies.
       structure: static part of the settings, hashable.
     """
 
@@ -84,7 +85,7 @@ class Grid:
             self.leaf_axes.append(varies)
 
     def part(self, place: Mapping[str, int]) -> "Grid":
-        """Returns the settings of one program: those at positions along the static axes, given by axis; the grid itself if it has none."""
+        """Returns the settings of one program as a grid. `place` gives an index for each static axis; without static axes it is the grid itself."""
         if not self.static:
             return self
         key = tuple(int(place[axis]) for axis in self.static)
@@ -97,7 +98,10 @@ class Grid:
         return self._parts[key]
 
     def tile(self, positions: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """Returns the leaves of the pytree at the given positions, with one leading dimension per axis along which each varies."""
+        """Returns the leaves of the pytree for a rectangle of settings, given by indices along each axis.
+
+        Each leaf `[settings..., shape]` has a leading dimension for each axis along which it varies.
+        """
         names = list(self.axes)
         tiles = []
         for leaf, varies in zip(self.leaves, self.leaf_axes, strict=True):
@@ -107,11 +111,11 @@ class Grid:
         return tiles
 
     def build(self, leaves: Sequence[Any]) -> Any:
-        """Returns the environment or policy of one setting from its pytree leaves."""
+        """Returns the environment or policy of one setting from the leaves of its pytree."""
         return jax.tree.unflatten(self.structure, leaves)
 
     def identities(self) -> list[str]:
-        """Returns a digest of each setting, the last axis fastest."""
+        """Returns a digest of each setting, in the order of `objects`."""
         return [digest_of_setting(describe(one)) for one in self.objects]
 
     @property
@@ -124,9 +128,9 @@ class Grid:
 
 
 class FunctionGrid(Grid):
-    """A function instead of an environment or policy: an oracle `env -> policy`, or a sampler `key -> Environment`.
+    """Grid for a function that is given instead of an environment or policy: `env -> policy` (an oracle), or a sampler `key -> Environment`.
 
-    A sampler with `number` instances has the axis `instance`, whose index is the only pytree leaf.
+    A sampler with `number` instances has the axis `instance`, whose index is the only leaf of the pytree; without `number` each run has an instance.
     """
 
     def __init__(self, function: Callable[..., Any], number: int | None = None):
@@ -222,13 +226,13 @@ def grid(constructor: Callable[..., Any], /, **settings: Any) -> Grid:
 
 
 def places_of(grids: Sequence[Grid]) -> list[dict[str, int]]:
-    """Returns all combinations of positions along the static axes of some grids, by axis; one empty combination if there are no such axes."""
+    """Returns all combinations of indices along the static axes of some grids, each a dict by axis; one empty dict if no axis is static."""
     sizes = {axis: len(grid.axes[axis]) for grid in grids for axis in grid.static}
     return [dict(zip(sizes, place, strict=True)) for place in np.ndindex(*sizes.values())]
 
 
 def show_place(place: Mapping[str, int], axes: Mapping[str, np.ndarray]) -> list[str]:
-    """Formats positions by axis, as in `["window=100"]`."""
+    """Formats a setting, given by index along each axis, as texts such as `["window=100"]`; `axes` holds the coordinates."""
     return [f"{axis}={show(axes[axis][at])}" for axis, at in place.items()]
 
 
@@ -239,7 +243,7 @@ def _need_components(owner: str, objects: Sequence[Any]) -> None:
 
 
 def instances(environments: Sequence[Any]) -> Grid:
-    """Returns several environments as a grid along the axis `instance`; those of one structure are one program."""
+    """Returns several environments as a grid along the axis `instance`; environments of equal structure are simulated by one program."""
     if not isinstance(environments, Iterable):
         raise ValueError(f"environments must be a list of them, got {show(environments)}")
     environments = list(environments)
@@ -258,7 +262,7 @@ def _settings_of(value: Any) -> list[Any]:
 
 
 def check_pytree(owner: str, value: Any) -> None:
-    """Checks that an environment or a policy is a pytree of numbers and arrays.
+    """Checks that an environment or a policy is a pytree of numbers and arrays. Errors call it `owner`.
 
     Raises:
       ValueError: its class is no pytree, or a field that is not static is a function or a text.
@@ -284,7 +288,7 @@ def check_pytree(owner: str, value: Any) -> None:
 
 
 def canonical(tree: chex.ArrayTree) -> chex.ArrayTree:
-    """Returns the leaves as arrays of the types that the device uses: float32 (float64 under x64), int32, bool."""
+    """Converts the leaves of a pytree to NumPy arrays of the types that JAX uses: float32 (float64 if `jax_enable_x64` is set), int32, bool."""
 
     def leaf(x: Any) -> np.ndarray:
         array = np.asarray(x)
@@ -300,7 +304,7 @@ def _varies(array: np.ndarray, axis: int) -> bool:
 
 
 def _coordinates(values: Sequence[Any]) -> np.ndarray:
-    """Returns the coordinates of an axis: numbers, or the names of other values."""
+    """Returns the coordinates of an axis: the values if they are numbers or texts, otherwise their names."""
     values = list(values)
     if all(isinstance(v, (bool, int, float, np.number, str, jnp.number)) for v in values):
         return np.asarray(values)
@@ -316,7 +320,7 @@ Policies: TypeAlias = PolicyLike | Sequence[PolicyLike] | Mapping[str, PolicyLik
 
 
 def env_settings(env: EnvironmentLike, num_instances: int | None = None) -> Grid:
-    """Converts the argument `env` of `simulate` to a grid.
+    """Converts the argument `env` of `simulate` to a grid; `num_instances` is the number of environments to draw from a sampler.
 
     Raises:
       ValueError: it is no environment, grid or sampler.
@@ -356,10 +360,10 @@ def policy_settings(owner: str, policy: PolicyLike) -> Grid:
 
 
 def example_of(name: str, env: Grid, policy: Grid) -> tuple[AnyEnvironment, AnyPolicy]:
-    """Makes one concrete environment and policy of some settings.
+    """Builds one concrete environment and policy from their grids, and warns about misspelt methods. Errors call the policy `name`.
 
     Raises:
-      ValueError: a function returns something else.
+      ValueError: a function does not return an environment or a policy.
     """
     made = env.example if is_environment(env.example) else _sampled(env)
     if not is_environment(made):
@@ -388,7 +392,7 @@ def _single(owner: str, value: Any, members: Members) -> Grid:
 
 
 def _sampled(env: Grid) -> Any:
-    """Draws an environment from a sampler, with errors that explain what a function as `env` is."""
+    """Draws an environment from a sampler; an error explains that a function given as `env` must be a sampler."""
     name = env.name.split(".")[-1]
     remedy = f"for one environment call it: env={name}(...)"
     try:
@@ -405,7 +409,7 @@ def _sampled(env: Grid) -> Any:
 
 @describe.register
 def _(value: Grid) -> Any:
-    """Describes a grid by its axes and settings; those of a large grid by the first one and the digests of all."""
+    """Describes a grid by its axes and settings. If there are more than 16 settings, only the first is described, and the others by digests."""
     if not value.axes:
         return describe(value.example)
     axes = {name: values.tolist() for name, values in value.axes.items()}

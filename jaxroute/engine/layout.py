@@ -1,4 +1,4 @@
-"""Layout of compiled calls: how many seeds (a block) and how many settings along each axis (a tile) one call simulates."""
+"""Chooses how many runs one compiled call simulates: a number of seeds (a block) and a number of settings along each axis (a tile)."""
 
 import math
 from collections.abc import Collection, Mapping, Sequence
@@ -53,19 +53,19 @@ class Layout:
         static: Collection[str] = (),
         waves: Sequence[int] = (),
     ) -> "Layout":
-        """Chooses round numbers, so that other numbers of seeds and settings need the same shapes.
+        """Chooses round numbers of seeds and settings, so that simulations of similar size reuse compiled programs.
 
         Args:
-          axes: coordinates of the settings.
+          axes: coordinates of the settings, by axis.
           shared: axes whose settings share most of a run's state.
           num_seeds: number of seeds.
-          block: number of seeds of a call, None to choose it.
+          block: number of seeds of a call; None to choose it.
           most: number of runs that fit into memory.
           devices: devices of one kind.
           state_bytes: bytes of the state of a run.
-          one_by_one: whether some runs are simulated one by one, so that a call has one setting.
-          static: axes along which programs differ, so that a call has one of their settings.
-          waves: numbers of runs that the GPUs hold at the same time, for each policy; none if that is unknown.
+          one_by_one: whether some runs are simulated one by one; a call then has one setting.
+          static: axes whose settings need separate programs; a call has one setting along such an axis.
+          waves: number of runs that the GPUs simulate at the same time, for each policy; empty if it is unknown.
         """
         on_cpu = devices[0].platform == "cpu"
         multiple = LANE_MULTIPLE * len(devices)
@@ -114,16 +114,16 @@ def choose_layout(
     one_by_one: Collection[str],
     needs: Mapping[str, tuple[int, int]],
 ) -> Layout:
-    """Chooses the layout of a simulation: states and curves of a call take a quarter of the devices' memory, by estimate.
+    """Chooses the layout of a simulation, so that states and curves of a call take about a quarter of the devices' memory.
 
     Args:
       components: environment and policies.
       recording: recorded quantities.
       num_seeds: number of seeds.
       target: devices and back end.
-      state_bytes: bytes of the states of one run, by label.
+      state_bytes: bytes of the states of one run, by label of the variant.
       one_by_one: labels of the variants whose runs are simulated one by one, as many at a time as there are cores.
-      needs: result of `programs.device_needs`.
+      needs: scratch memory and number of parallel runs by label, from `programs.device_needs`.
 
     Raises:
       ValueError: not even the smallest group of runs fits into memory.
@@ -159,15 +159,15 @@ def choose_layout(
 
 
 def _whole_waves(num_seeds: int, most: int, settings: int, waves: Sequence[int]) -> int:
-    """Returns the number of seeds of a block on a GPU, of at most `most`, for which the runs take the fewest waves.
+    """Returns the number of seeds of a block on a GPU, at most `most`, for which all runs take the fewest waves.
 
-    A wave is all runs that the GPUs hold at the same time; each takes as long as the horizon. `settings` is the number of a call.
+    A wave is all runs that the GPUs simulate at the same time (`waves`, by policy); it takes as long as a run. A call has `settings` settings.
     """
     step = 1 << max(0, most.bit_length() - 4)
     most = max(1, most // step * step)  # A block that does not fit into memory can be halved.
 
     def size(number: int) -> int:
-        """Rounds the seeds of so many blocks up, by a quarter at most, so that shapes repeat."""
+        """Returns the seeds of a block if there are `number` blocks, rounded up by at most a quarter, so that few different shapes occur."""
         seeds = -(-num_seeds // number)
         unit = 1 << max(0, seeds.bit_length() - 3)
         return min(most, -(-seeds // unit) * unit)

@@ -1,7 +1,6 @@
-"""Double precision for functions that name float32.
+"""Computes in double precision although the code of policies and environments names float32.
 
-With `jax_enable_x64` policies and environments are traced in 32 bits, and the trace is computed in 64: random bits are the same, and only rounding
-differs.
+If `jax_enable_x64` is set, they are traced in 32 bits, and the trace is then evaluated in 64. Random bits are the same; only rounding differs.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -27,13 +26,13 @@ _AS_WRITTEN = ContextVar("as_written", default=False)
 
 
 def in_64_bits() -> bool:
-    """Whether numbers have 64 bits."""
+    """Whether jax computes in double precision (`jax_enable_x64`)."""
     return bool(jax.config.read("jax_enable_x64"))
 
 
 @contextmanager
 def as_written() -> Generator[None, None, None]:
-    """Context in which `widened` returns functions as they are. Derivatives need that: a replayed function would lose custom rules."""
+    """Context in which `widened` changes nothing. Derivatives need it, because evaluating a trace again would lose custom derivative rules."""
     token = _AS_WRITTEN.set(True)
     try:
         yield
@@ -42,7 +41,7 @@ def as_written() -> Generator[None, None, None]:
 
 
 def widened(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a function of pytrees; with `jax_enable_x64` one that computes in float64. The function must not close over traced values."""
+    """Converts a function of pytrees to float64 if `jax_enable_x64` is set; else returns it unchanged. It must not close over traced values."""
     if not in_64_bits() or _AS_WRITTEN.get():
         return function
 
@@ -69,7 +68,7 @@ def _wide(dtype: Any) -> Any:
 
 
 def _widen(leaf: Any) -> Any:
-    """Converts float32 to float64, and integers of 64 bits to 32; random keys stay."""
+    """Converts a float32 array to float64, and integers of 64 bits to 32; random keys are returned unchanged."""
     if is_key(leaf):
         return leaf
     return lax.convert_element_type(leaf, _wide(_narrow(leaf.dtype)))

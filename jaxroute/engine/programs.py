@@ -1,7 +1,7 @@
 """Compiled blocks: programs that simulate the rounds of one policy for a block of seeds and a tile of settings.
 
-A tile is a rectangle of neighbouring settings, given by positions along each axis. Sizes of blocks and tiles are fixed (see `layout`), so that one
-program serves all calls of a variant.
+A tile is a rectangle of settings, given by indices along each axis. Blocks and tiles have fixed sizes (see `layout`), so that one program serves all
+calls of a variant.
 """
 
 import copy
@@ -35,7 +35,7 @@ from jaxroute.kernels import DeviceKernel, SlowerThanScan, Unsupported, compilat
 
 
 def _packing(rollout: Callable[..., dict[str, Any]]) -> Callable[..., tuple[PackedRecords, dict[str, Any]]]:
-    """Wraps a rollout that returns values by name, so that it returns as `packed_rollout` does."""
+    """Wraps a rollout that returns one dict by name, so that it returns packed records and states, as `packed_rollout` does."""
 
     def packed(*args: Any, **options: Any) -> tuple[PackedRecords, dict[str, Any]]:
         values = rollout(*args, **options)
@@ -59,11 +59,11 @@ WIDE = True
 
 @dataclass
 class Backend:
-    """State of the back end of a policy, which a block and its copies share.
+    """Present back end of a policy; a block and its copies share this object.
 
     Attributes:
       name: "scan", "kernel" or "reference".
-      reason: why the scan runs instead of the kernel.
+      reason: why the scan runs instead of the kernel; empty if it does not.
       blocks: number of blocks that the kernel has finished.
       kernels: GPU kernels that the running block calls.
       stopped: whether calls of kernels must end.
@@ -77,17 +77,17 @@ class Backend:
 
     @property
     def done(self) -> float:
-        """Share of the running block that has been simulated, in [0, 1]; 0 if it is unknown."""
+        """Fraction of the running block that has been simulated, in [0, 1]; 0 if it is unknown."""
         return min((kernel.done for kernel in self.kernels), default=0.0)
 
     def interrupt(self, stopped: bool = True) -> None:
-        """Ends calls of kernels after their running launch, or allows calls again."""
+        """Ends calls of kernels after the launch that is running; with `stopped=False` calls are allowed again."""
         self.stopped = stopped
         for kernel in self.kernels:
             kernel.interrupt(stopped)
 
     def begin(self, kernels: list[DeviceKernel]) -> None:
-        """Sets the kernels that the next block calls."""
+        """Sets the GPU kernels that the next block calls, and resets their progress."""
         for kernel in kernels:
             kernel.done = 0.0
             kernel.interrupt(False)
@@ -97,14 +97,14 @@ class Backend:
 
 
 class Block:
-    """Compiled program of one variant, which simulates a block of seeds and a tile of settings in a call.
+    """Compiled program of one variant. Each call simulates a block of seeds on a tile of settings.
 
     Args:
       variant: settings of the environment and the policy.
       record: quantities to record.
       sampling: horizon and root seed.
       target: devices, back end and rounding.
-      layout: seeds and settings of a call.
+      layout: number of seeds and settings of a call.
       keep_states: whether a call also returns the states after the last round.
       on_device: whether returned arrays stay on the device.
       quiet: whether to omit the warning that a policy has no kernel.
@@ -158,7 +158,7 @@ class Block:
         return leaves, index, self.root, spans, np.asarray(seeds, np.uint32), dict(begun)
 
     def _function(self) -> Callable[..., Any]:
-        """Returns the program before it is traced, a function of the values of `_arguments`."""
+        """Returns the Python function that is traced and compiled; its arguments are the result of `_arguments`."""
         env, policy = self.grids
         record, horizon, _, _, keep_states = self.static
         rollout, since = ROLLOUTS[self.backend], self.since
@@ -196,19 +196,19 @@ class Block:
         return jax.shard_map(function, mesh=self.mesh, in_specs=specs, out_specs=by_run, check_vma=False)
 
     def after(self, rounds: int) -> "Block":
-        """Returns a copy of the block for runs of which this number of rounds has been simulated."""
+        """Returns a copy of the block that continues runs after this number of simulated rounds."""
         other = copy.copy(self)
         other.since = rounds
         return other
 
     def with_environment(self, env: Grid) -> "Block":
-        """Returns a copy of the block for settings of the environment that differ in static fields alone."""
+        """Returns a copy of the block for environments that differ from the present ones only in static fields, such as the capacity."""
         other = copy.copy(self)
         other.grids = (env, self.grids[1])
         return other
 
     def lower(self, seeds: np.ndarray, begun: Mapping[str, np.ndarray] = MappingProxyType({})) -> Program:
-        """Traces the block for this number of seeds, or takes an equal program from the cache."""
+        """Traces the program for as many seeds as given, or takes an equal one from the cache; `begun` holds the states from which runs continue."""
         arguments = self._arguments(dict.fromkeys(self.axes, 0), seeds, begun)
 
         def trace() -> Program:
@@ -237,7 +237,7 @@ class Block:
             return Program(lowered, kernels, shapes=shapes, calls_lapack=calls_lapack(lowered))
 
     def _fall_back(self, reason: str, refused: bool, slower: bool = False) -> None:
-        """Replaces the kernel by the scan, from now on; arguments as for `Program`."""
+        """Replaces the kernel by the scan, from now on; see `Program` for `reason`, `refused` and `slower`."""
         if self.arithmetic == "exact" and self.device.platform != "cpu":
             raise RuntimeError(
                 f"{self.name}: on a GPU arithmetic='exact' is that of kernels, and no kernel runs it: {reason}; give devices=jax.devices('cpu') or "
@@ -249,19 +249,19 @@ class Block:
             checks.warn(f"{self.name} is run by the scan, which is slower than a kernel: {self.ran.reason}")
 
     def padded(self, runs: int) -> int:
-        """Returns the number of runs that a call with so many runs simulates, with padding."""
+        """Returns how many runs a call simulates if `runs` are wanted: the size of the block, as the rest is padding."""
         return runs if self.one_by_one else self.layout.block
 
     def _any_seeds(self) -> np.ndarray:
-        """Returns as many seeds as one compiled call has; tracing needs their number alone."""
+        """Returns an array with as many seeds as one compiled call has; their values do not matter when a program is traced."""
         return np.zeros(1 if self.one_by_one else self.layout.block // self.threads)
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Returns the shape of each recorded quantity in one run, without time."""
+        """Returns the shape of each recorded quantity in one run at one time, by name."""
         return self.lower(self._any_seeds()).shapes
 
     def needs(self) -> tuple[int, int] | None:
-        """Returns the bytes of scratch memory of a run and the number of runs that the GPUs hold at the same time; None without a kernel."""
+        """Returns the bytes of scratch memory of a run, and how many runs the GPUs simulate at the same time; None if no GPU kernel is used."""
         program = self.lower(self._any_seeds())
         try:
             finish(program.kernels)
@@ -278,7 +278,10 @@ class Block:
         seeds: np.ndarray | None = None,
         begun: Mapping[str, np.ndarray] = MappingProxyType({}),
     ) -> "Future[Any]":
-        """Starts to compile the block for these seeds, or for the usual number, unless an equal program is compiled already."""
+        """Starts compiling the block in a pool of threads, unless an equal program is compiled already, and returns the future.
+
+        `seeds` is an array of the wanted length, None for the usual one; `begun` holds the states from which runs continue.
+        """
         program = self.lower(self._any_seeds() if seeds is None else seeds, begun)
         compiling = program.compiled
         failed = compiling is not None and (compiling.cancelled() or (compiling.done() and compiling.exception()))
@@ -287,7 +290,7 @@ class Block:
         return compiling
 
     def _executable(self, seeds: np.ndarray, begun: Mapping[str, np.ndarray]) -> Callable[..., Any]:
-        """Returns the compiled block for this number of seeds; that of the scan if the kernel does not compile."""
+        """Returns the compiled program for as many seeds as given; if the kernel does not compile, it is the program of the scan."""
         program = self.lower(seeds, begun)
         if program.compiled is None:  # Part of a block that did not fit into memory, or the scan instead of a kernel.
             with ThreadPoolExecutor(1) as pool:
@@ -307,15 +310,15 @@ class Block:
     def run(
         self, tile: Mapping[str, Any], seeds: np.ndarray, begun: Mapping[str, np.ndarray] = MappingProxyType({})
     ) -> tuple[dict[str, Any], float]:
-        """Simulates a block of seeds. A block that does not fit into memory is halved.
+        """Simulates a block of seeds. A block that does not fit into memory is divided into halves.
 
         Args:
-          tile: positions along each axis.
-          seeds: `[R]`.
+          tile: indices of the settings along each axis.
+          seeds: `[R]` seeds.
           begun: states `[settings..., R, ...]` of a checkpoint by name, for a block made by `after`.
 
         Returns:
-          Increments `[settings..., R, records, ...]` by name, and the seconds of compilation.
+          Increments of the recorded quantities, `[settings..., R, records, ...]` by name, and the seconds of compilation.
 
         Raises:
           MemoryError: not even the smallest block fits into memory.
@@ -362,7 +365,7 @@ class Block:
             return self._joined([first, second]), compiling + a + b
 
     def _run_by_scan(self, reason: str, *args: Any) -> tuple[dict[str, Any], float]:
-        """Simulates a block in which the driver has failed once more, by the scan; returns as `run` does."""
+        """Simulates by the scan a block for which the GPU's driver has failed; `args` and result are those of `run`."""
         self._fall_back(reason, True)
         try:
             return self.run(*args)
@@ -375,14 +378,14 @@ class Block:
     def _parts(
         self, seeds: np.ndarray, begun: Mapping[str, np.ndarray], number: int
     ) -> list[tuple[np.ndarray, dict[str, np.ndarray]]]:
-        """Divides seeds and states into equal parts."""
+        """Divides the seeds, and the states of their runs, into `number` equal parts."""
         states = {name: np.split(leaf, number, axis=len(self.axes)) for name, leaf in begun.items()}
         return [
             (part, {name: leaves[i] for name, leaves in states.items()}) for i, part in enumerate(np.split(seeds, number))
         ]
 
     def _specs(self) -> tuple[PartitionSpec, PartitionSpec]:
-        """Returns how seeds, and the states of runs, are divided among the devices."""
+        """Returns how arrays are divided among the devices: arrays of seeds, and arrays whose first dimensions are the settings and the seeds."""
         return PartitionSpec("seed"), PartitionSpec(*[None] * len(self.axes), "seed")
 
     def _joined(self, parts: list[Any]) -> Any:
@@ -393,7 +396,7 @@ class Block:
 
 
 def _of_one_setting(function: Callable[..., Any], in_axes: Any) -> Callable[..., Any]:
-    """Replaces `jax.vmap` over an axis of length one by a function that does not see the axis."""
+    """Wraps a function as `jax.vmap` does, for mapped axes of length one: it removes the axis before the call and adds it afterwards."""
 
     def one(*args: Any) -> Any:
         def at_first(axis: int | None, part: Any) -> Any:
@@ -407,7 +410,7 @@ def _of_one_setting(function: Callable[..., Any], in_axes: Any) -> Callable[...,
 
 @contextmanager
 def compiler() -> Generator[ThreadPoolExecutor, None, None]:
-    """Context with a pool of threads that compiles as many blocks at a time as there are cores."""
+    """Context with a pool of threads that compiles as many blocks at a time as the process may use cores."""
     pool = ThreadPoolExecutor(cores())
     try:
         yield pool
@@ -416,13 +419,13 @@ def compiler() -> Generator[ThreadPoolExecutor, None, None]:
 
 
 def compile_blocks(blocks: Mapping[str, Block], pool: ThreadPoolExecutor, progress: bool = False) -> None:
-    """Compiles several blocks, given by label, at the same time, and shows progress; errors are raised when a block is run."""
+    """Compiles several blocks, given by label, in parallel, and shows progress if wanted. A compiler's error is raised when the block is run."""
     compiling = {name: block.compile_in(pool) for name, block in blocks.items()}
     wait_for_compilations(compiling, {name: block.name for name, block in blocks.items()}, progress)
 
 
 def threads(devices: Sequence[Any], runs: int) -> int:
-    """Returns the number of threads among which the runs of a block are divided; XLA computes small operations on one core of a CPU."""
+    """Returns the number of CPU threads among which the runs of a block are divided, because XLA computes small operations on one core only."""
     if devices[0].platform != "cpu" or len(devices) > 1:
         return 1
     number = 1
@@ -441,7 +444,7 @@ def make_blocks(
     summed: bool = False,
     quiet: bool = False,
 ) -> dict[str, Block]:
-    """Makes the block of each variant, by label; arguments as for `Block`. With `summed` only statistics of the runs are stored."""
+    """Makes the block of each variant and returns them by label; see `Block` for the other arguments. With `summed` only statistics are stored."""
     on_device = summed and not target.on_cpu  # Statistics are computed where the runs are.
     return {
         one.label: Block(one, records[one.policy], sampling, target, layout, keep_states, on_device, quiet)
@@ -452,7 +455,7 @@ def make_blocks(
 def trace_blocks(
     variants: Sequence[Variant], blocks: Mapping[str, Block], pool: ThreadPoolExecutor | None = None
 ) -> dict[str, dict[str, tuple[int, ...]]]:
-    """Traces every block and returns the shapes of recorded quantities by policy and name. A pool compiles each while the next is traced.
+    """Traces every block and returns the shapes of the recorded quantities by policy and name. With a `pool`, traced blocks are compiled meanwhile.
 
     Raises:
       ValueError: a quantity has different shapes in two variants of a policy.
@@ -477,7 +480,7 @@ def trace_blocks(
 def device_needs(
     components: Components, records: Mapping[str, Record], sampling: Sampling, target: Target
 ) -> dict[str, tuple[int, int]]:
-    """Returns the result of `Block.needs` by label, for the variants that kernels of a GPU simulate."""
+    """Returns the result of `Block.needs` by label of the variant; only variants that GPU kernels simulate have an entry."""
     if target.on_cpu or target.backend != "kernel" or target.no_kernel:
         return {}
     smallest = Layout(LANE_MULTIPLE * len(target.devices), dict.fromkeys(components.axes, 1))

@@ -1,4 +1,4 @@
-"""Progress of a simulation: bars and lines on the terminal, running compilations, and a `callback` of the user."""
+"""Shows the progress of a simulation by bars or lines on the terminal, shows running compilations, and calls the user's `callback`."""
 
 import contextlib
 import json
@@ -27,9 +27,9 @@ _SECONDS_FILE = "jaxroute-seconds.json"
 
 
 class LineProgress:
-    """Progress where there is no terminal for a bar: a line after ten seconds, and each time that took twice as long.
+    """Progress as lines of text, where no terminal can show a bar: the first after ten seconds, each further one after twice the time.
 
-    Used instead of `tqdm`; `print` is a `callback` of `compare`.
+    It has the methods of `tqdm` that `jaxroute` calls; `print` can be the `callback` of `compare`.
 
     Args:
       total: number of blocks.
@@ -46,16 +46,16 @@ class LineProgress:
         pass
 
     def set_description(self, text: str) -> None:
-        """Sets the description of the running block."""
+        """Sets the text that describes the running block."""
         self._description = text
 
     def update(self, blocks: float) -> None:
-        """Adds finished blocks."""
+        """Adds a number of finished blocks and prints a line if it is time."""
         self.n += blocks
         self.print(f"block {self.n:,.0f} of {self._total:,} ({self._description})")
 
     def print(self, text: str) -> None:
-        """Prints a text if it is time."""
+        """Prints a text if the time for the next line has come; otherwise does nothing."""
         passed = time.monotonic() - self._started
         if passed < self._next:
             return
@@ -65,12 +65,12 @@ class LineProgress:
 
 
 def print_line(text: str) -> None:
-    """Prints a line on standard error, beside bars."""
+    """Prints a line on standard error without disturbing progress bars."""
     tqdm.write(f"jaxroute: {text}", file=sys.stderr)
 
 
 def bar(total: int, progress: bool) -> Any:
-    """Returns a bar of blocks; lines now and then where standard error is a file and no notebook shows the bar."""
+    """Returns a progress bar that counts blocks, or a `LineProgress` if standard error is a file. With `progress=False` nothing is shown."""
     in_text = "notebook" not in tqdm.__module__ and not any("notebook" in one.__module__ for one in tqdm.__mro__)
     if progress and in_text and not sys.stderr.isatty():
         return LineProgress(total)
@@ -78,11 +78,11 @@ def bar(total: int, progress: bool) -> Any:
 
 
 def wait_for_compilations(compiling: "Mapping[str, Future[Any]]", kinds: Mapping[str, str], progress: bool) -> None:
-    """Waits until all compilations have ended or failed.
+    """Waits until all compilations have ended or failed, and stores how many seconds they took.
 
     Args:
-      compiling: compilations by the name that is shown.
-      kinds: names by which the seconds are stored for the next time, by the same name.
+      compiling: compilations, by the name that is shown.
+      kinds: name under which the seconds are stored for the next time, by shown name.
       progress: whether to show the running compilations.
     """
     before, start = _seconds(), time.perf_counter()
@@ -112,7 +112,7 @@ def _path() -> Path | None:
 
 
 def _seconds() -> dict[str, float]:
-    """Reads the seconds of earlier compilations; a damaged file counts as none."""
+    """Reads the stored seconds of earlier compilations, by name; a damaged file gives an empty dict."""
     path = _path()
     try:
         found: Any = json.loads(path.read_text()) if path else {}
@@ -123,11 +123,11 @@ def _seconds() -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of a simulation, which the `callback` gets after each block, once the block is stored.
+    """Progress of a simulation. The user's `callback` is called with it after each block, once the block is stored.
 
     Attributes:
       policy: name of the policy of the block.
-      setting: coordinates of the block by axis, a list of values each.
+      setting: coordinates of the settings of the block: a list of values for each axis.
       seeds: number of seeds with finished runs.
       done: number of blocks that this call has simulated.
       total: number of blocks that this call will simulate.
@@ -143,7 +143,7 @@ class Progress:
     _so_far: Callable[[], xr.Dataset] = field(repr=False, compare=False)
 
     def result(self) -> xr.Dataset:
-        """Returns the result so far, labelled as the whole one will be; missing runs are NaN, and not `valid`."""
+        """Returns the result so far, labelled like the complete one. In missing runs all values are NaN, and `valid` is False."""
         return self._so_far()
 
 
@@ -172,7 +172,7 @@ class Monitor:
         self.done, self.total, self.stopped = 0, 0, False
 
     def report(self, so_far: Callable[[], xr.Dataset], policy: str, setting: dict[str, list[Any]], seeds: int) -> bool:
-        """Reports a finished block to the callback; returns whether the simulation ends here."""
+        """Counts a finished block and calls the callback. Returns True if the callback ends the simulation."""
         self.done += 1
         if self.callback is None:
             return False

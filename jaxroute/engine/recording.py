@@ -1,4 +1,4 @@
-"""Recorded quantities of a simulation: metrics, entries of Info and probes, with their shapes and names."""
+"""Chooses and checks the quantities that a simulation records: metrics, entries of a policy's Info, and probes, with their shapes and names."""
 
 import math
 import re
@@ -34,15 +34,15 @@ Shapes = dict[str, dict[str, list[int]]]
 
 @dataclass(frozen=True)
 class Recording:
-    """Recorded quantities of a simulation.
+    """Quantities that a simulation records, and when it records them.
 
     Attributes:
       records: recorded quantities by policy.
-      times: `[records]` counted rounds after which quantities are recorded.
+      times: `[records]` numbers of counted rounds after which quantities are recorded.
       every: rounds between two records.
-      keep: "runs" or "moments".
-      goals: standard errors by metric at which the simulation stops; empty without.
-      numbers: how many numbers a run of each policy writes at a record time.
+      keep: "runs" to store the curves of every run, "moments" to store statistics over runs.
+      goals: for each metric, the standard error at which the simulation stops; empty to simulate all seeds.
+      numbers: how many numbers one run of each policy writes at a record time.
     """
 
     records: dict[str, Record]
@@ -53,7 +53,7 @@ class Recording:
     numbers: dict[str, int]
 
     def completed(self, request: Request, shapes: Mapping[str, Mapping[str, tuple[int, ...]]]) -> Request:
-        """Adds the recorded quantities to a request; `shapes` are those of one run without time, by policy and quantity."""
+        """Adds the recorded quantities to a request. `shapes` are the shapes of one run at one time, by policy and quantity."""
         found = variables(self.records, shapes)
         check_names(found, request.zero_flows, request.axes, self.keep == "moments")
         recorded = {name: names_of(shapes[name]) for name in request.policies}
@@ -70,12 +70,12 @@ def read_recording(
     horizon: int,
     num_seeds: int,
 ) -> Recording:
-    """Checks the quantities that `simulate` records.
+    """Checks the arguments of `simulate` that choose the recorded quantities, and converts them to a `Recording`.
 
     Args:
       components: environment and policies.
-      names: `record`; None for the defaults of environment and policies.
-      every: `record_every`.
+      names: argument `record` of `simulate`; None for the default metrics of environment and policies.
+      every: argument `record_every`.
       probes, keep, until_stderr, horizon: as for `simulate`.
       num_seeds: number of seeds, whose runs must fit into memory.
 
@@ -125,7 +125,7 @@ def make_records(
     every: int,
     probes: Mapping[str, Probe],
 ) -> dict[str, Record]:
-    """Chooses the recorded quantities of each environment and policy, by label; other arguments as for `read_recording`."""
+    """Chooses the recorded quantities for each pair of environment and policy in `examples`, by label; other arguments as for `read_recording`."""
     spec = next(iter(examples.values()))[0].spec
     declared = {name: metrics_of(policy) for name, (_, policy) in examples.items()}
     everything = {m.name: m for m in (*spec.metrics, *(m for metrics in declared.values() for m in metrics))}
@@ -179,7 +179,7 @@ def _check_probes(probes: Any, taken: set[str]) -> None:
 
 
 def shapes_of_round(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Shapes:
-    """Returns the shapes of the values of a round, which is traced. Errors name the policy: here environment and policy meet first."""
+    """Traces one round and returns the shapes of its values, by kind and name. Errors call the policy `name`."""
 
     def first_round(env: AnyEnvironment, policy: AnyPolicy, key: jax.Array) -> dict[str, Mapping[str, Any]]:
         t, env_state = jnp.int32(0), once("init", env, key)
@@ -203,7 +203,7 @@ def shapes_of_round(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Shapes
 
 
 def _check_metrics(spec: Spec, declared: Mapping[str, tuple[Metric, ...]], measured: Mapping[str, Shapes]) -> None:
-    """Checks that every declared metric is measured, with its dimensions, and that its name is unique."""
+    """Checks that every metric which an environment or policy declares is measured, has its dimensions, and has a unique name."""
     of_env = {m.name for m in spec.metrics}
     meanings = {m.name: m for m in spec.metrics}
     of_env_kinds = {False: ("flows", "flows of step"), True: ("env_gauges", "gauges")}
@@ -231,7 +231,7 @@ def _check_metrics(spec: Spec, declared: Mapping[str, tuple[Metric, ...]], measu
 def variables(
     records: Mapping[str, Record], shapes: Mapping[str, Mapping[str, tuple[int, ...]]]
 ) -> dict[str, tuple[Metric, tuple[int, ...]]]:
-    """Returns metric and shape of every recorded quantity of all policies; arguments by policy, as for `Recording.completed`."""
+    """Returns a pair (metric, shape) for every recorded quantity of all policies, by name. Both arguments are dicts by policy."""
     merged: dict[str, tuple[Metric, tuple[int, ...]]] = {}
     for name, record in records.items():
         metrics = {m.name: m for m in record.metrics}
@@ -244,12 +244,12 @@ def variables(
 
 
 def names_of(shapes: Mapping[str, Any]) -> list[str]:
-    """Returns the names of the recorded quantities of a policy, without the counters of NaN and of flows that must be zero."""
+    """Returns the names of the recorded quantities of a policy, except counters that serve as checks (of NaN, and of flows that must be zero)."""
     return [key for key in shapes if not key.startswith("zero/") and key not in (NAN_ROUNDS, NAN_STATES)]
 
 
 def check_names(names: Iterable[str], zero_flows: Sequence[str], axes: Iterable[str], statistics: bool) -> None:
-    """Raises `ValueError` for names of metrics and probes that files cannot hold, or that equal those of statistics, if these are stored."""
+    """Checks that files can hold the names of the result's variables, and that the names of statistics, if stored, differ from all others."""
     names, axes = list(names), list(axes)
     for name in (*names, *zero_flows, *axes):
         if not _LEGAL.fullmatch(name):

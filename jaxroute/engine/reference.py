@@ -1,4 +1,4 @@
-"""Reference implementation of the engine, by which the fast one is tested: `jax.vmap` of one scan over rounds."""
+"""Plain implementation of the engine by `jax.vmap` of one scan over rounds. Tests compare the fast back ends with it."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,7 +16,7 @@ from jaxroute.engine.rounds import Record, chunk_length, draws_key, recorded_flo
 
 
 def rollout(env: Any, policy: Any, streams: Mapping[str, jax.Array], horizon: int, record: Record) -> dict[str, Any]:
-    """Simulates as `engine.rollout.rollout` does, with the same arguments and results, without optimisations."""
+    """Simulates runs without optimisations; arguments and results are those of `engine.rollout.rollout`."""
     dynamic = {name: one for name, one in (("env", env), ("policy", policy)) if not callable(one)}
 
     def run(traced: dict[str, Any], words: dict[str, jax.Array]) -> dict[str, Any]:
@@ -27,18 +27,18 @@ def rollout(env: Any, policy: Any, streams: Mapping[str, jax.Array], horizon: in
 
 
 def keys_of(words: Mapping[str, jax.Array]) -> dict[str, jax.Array]:
-    """Returns the typed key of each stream of one run, from its words."""
+    """Returns a typed random key for each stream of one run; `words` holds the two 32-bit words of each key."""
     return {name: draws_key(pair) for name, pair in words.items()}
 
 
 def first_states(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: int) -> tuple[Any, Any, tuple[Any, Any]]:
-    """Returns environment and policy of one run, and their states before the first round.
+    """Builds the environment and the policy of one run, and the pair of their states before the first round.
 
     Args:
       env: environment, or a sampler `key -> Environment`.
       policy: policy, or a function `env -> policy`.
       keys: typed key of each stream of the run (see `keys_of`).
-      horizon: counted rounds (static).
+      horizon: number of counted rounds (static).
     """
     env = env if is_environment(env) else env(keys["instance"])
     policy = build_policy(policy, env)
@@ -48,12 +48,13 @@ def first_states(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: 
 def one_round(
     env: Any, policy: Any, keys: Mapping[str, jax.Array], states: tuple[Any, Any], t: Any, begins: Any
 ) -> tuple[tuple[Any, Any], dict[str, Any]]:
-    """Simulates round `t` of one run; returns the states after it, and `obs`, `action`, `info`, `feedback` and `flows`.
+    """Simulates round `t` of one run. Returns the states after it, and a dict with `obs`, `action`, `info`, `feedback` and `flows`.
 
     Args:
-      env, policy, keys, states: components, keys and states of the run.
-      t: the round, from 0.
-      begins: whether a stage begins, so that the policy plans.
+      env, policy, keys: components of the run, and the typed key of each random stream.
+      states: states of environment and policy before the round.
+      t: index of the round, from 0.
+      begins: whether a stage begins in this round, so that the policy plans.
     """
     env_state, policy_state = states
     key = {name: draws.fold_in(stream, t) for name, stream in keys.items()}
@@ -71,7 +72,7 @@ def one_round(
 
 
 def simulate_run(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: int, record: Record) -> dict[str, Any]:
-    """Simulates one run; returns the recorded quantities of each interval, `[records, ...]` by name. Arguments as for `first_states`."""
+    """Simulates one run. Returns the recorded quantities of all intervals, `[records, ...]` by name. Arguments as for `first_states`."""
     env, policy, states = first_states(env, policy, keys, horizon)
     stage_length, free_rounds = stage_length_of(env, policy), env.spec.free_rounds
     chunk = chunk_length(record.every, free_rounds, stage_length)
@@ -81,7 +82,7 @@ def simulate_run(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: 
         return states, recorded_flows(record, values["flows"], values["info"], values["feedback"])
 
     def interval(states: Any, first: Any, count: int) -> Any:
-        """Simulates `count` rounds. The sum of each chunk begins with the rounding error of the sum so far, as in Kahan's algorithm."""
+        """Simulates `count` rounds and sums their values. Each chunk begins with the rounding error of the sum so far, as in Kahan's algorithm."""
 
         def add(carry: Any, t: Any) -> tuple[Any, None]:
             states, sums, parts = carry

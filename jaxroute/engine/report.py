@@ -1,6 +1,6 @@
-"""Report of a simulation: attributes of its result, warnings, and the round in which an invalid run went wrong.
+"""Reports on a finished simulation: attributes of its result, warnings, and the round in which an invalid run became invalid.
 
-Runs are addressed by seed, so that a single one can be simulated again, with every round checked.
+Runs have the indices of their seeds, so that a single run can be simulated again, with every round checked.
 """
 
 import itertools
@@ -44,7 +44,7 @@ def attributes(
       blocks: compiled blocks by label.
       inexact: result of `request.inexact_by_policy`.
       measured: measurements of the work, and the layout.
-      goals: standard errors by metric at which the simulation stops.
+      goals: for each metric, the standard error at which the simulation stops.
       ending: end of the simulation.
     """
     about: dict[str, Any] = {
@@ -67,7 +67,7 @@ def warn(
     ending: Ending,
     invalid: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Warns about invalid runs, probes with NaN, and goals that were not reached; `recorded` has the names of quantities by policy."""
+    """Warns about invalid runs, NaN in probes, and standard errors above their goals. `recorded` lists the recorded quantities by policy."""
     if "invalid" in data:
         number, runs, where = int(data["invalid"].sum()), int(data["runs"].sum()), "'invalid'"
     else:
@@ -94,7 +94,7 @@ def _in_words(bad: Mapping[str, Any]) -> str:
 
 
 def _nan_probes(data: xr.Dataset, recorded: Mapping[str, Sequence[str]], recording: Recording) -> dict[str, int]:
-    """Counts by probe the valid runs in which it is NaN. That does not make a run invalid, but is rarely meant."""
+    """Counts for each probe the valid runs in which it is NaN. Such a NaN does not make a run invalid, but is rarely intended."""
     found: dict[str, int] = {}
     for policy, record in recording.records.items():
         probes = dict(record.probes)
@@ -118,19 +118,19 @@ def first_bad_rounds(
     sampling: Sampling,
     device: Any,
 ) -> list[dict[str, Any]]:
-    """Simulates the first invalid run of each policy again on a device, up to its first bad value.
+    """Simulates the first invalid run of each policy again on one device, and finds its first bad value.
 
     Args:
-      data: a result.
+      data: result of a simulation.
       records: recorded quantities by policy.
       axes: axes along which the runs of a policy differ, by policy.
-      variant_of: returns the variant of a policy at a position.
+      variant_of: function of a policy's name and a setting (an index for each axis) that returns the variant.
       sampling: horizon and root seed.
       device: device that simulates.
 
     Returns:
-      For each policy with an invalid run its name (`policy`), the run (`setting`, `seed`), the names of the quantities that went wrong
-      first (`values`), and the counted round, from 1 (`round`; None if a sum has overflowed, which is no fault of a single round).
+      A dict for each policy with an invalid run: its name (`policy`), the run (`setting`, `seed`), the names of the first bad quantities
+      (`values`), and their counted round, from 1 (`round`; None if a sum has overflowed, for which no single round is to blame).
     """
     found = []
     for name, record in records.items():
@@ -190,7 +190,7 @@ def _first_of_statistics(data: xr.Dataset, policy: str) -> _Bad | None:
 def _replay(
     grids: tuple[Grid, Grid], setting: Mapping[str, int], seed: int, record: Record, rounds: int, sampling: Sampling
 ) -> dict[str, np.ndarray]:
-    """Simulates the first counted rounds of one run; returns by quantity the first round, from 0, in which it is bad, or -1."""
+    """Simulates the first counted rounds of one run. Returns for each quantity the index of the first round in which it is bad, or -1."""
 
     def leaves_of(grid: Grid) -> list[Any]:
         tiles = grid.tile({name: np.asarray([setting[name]]) for name in grid.axes})
@@ -224,7 +224,7 @@ def _replay(
 
 
 def _bad(record: Record, states: tuple[Any, Any], values: Mapping[str, Any]) -> dict[str, jax.Array]:
-    """Returns by quantity whether it is bad in a round."""
+    """Returns for each quantity of a round whether it is bad: not finite, NaN, or not zero although it must be."""
     flows = values["flows"]
     bad = {m.name: ~jnp.isfinite(jnp.asarray(flows[m.name], jnp.float32)).all() for m in record.flows}
     bad |= {name: jnp.any(jnp.asarray(flows[name]) != 0) for name in record.zero_flows}

@@ -1,4 +1,4 @@
-"""Request of a simulation: everything that decides the numbers of its result, and the digests by which a store finds them."""
+"""Requests: everything that decides the numbers of a simulation's result, with the digests by which a store finds that result."""
 
 import json
 import math
@@ -40,12 +40,12 @@ _EXACT = frozenset([
 
 @dataclass(frozen=True)
 class Sampling:
-    """Random draws of a simulation.
+    """Length and seeds of a simulation.
 
     Attributes:
-      horizon: counted rounds.
-      seeds: `[R]` uint32.
-      root_seed: seed of all randomness.
+      horizon: number of counted rounds.
+      seeds: `[R]` uint32 seeds, one for each run.
+      root_seed: seed from which all random draws derive.
     """
 
     horizon: int
@@ -54,7 +54,7 @@ class Sampling:
 
 
 def number_of_seeds(seeds: int | Sequence[int]) -> int:
-    """Returns the number of seeds, without making a list of them if possible.
+    """Returns the number of seeds that the argument `seeds` of `simulate` means, if possible without building a list of them.
 
     Raises:
       ValueError: there are none, or more than fit into memory.
@@ -72,10 +72,10 @@ def number_of_seeds(seeds: int | Sequence[int]) -> int:
 
 
 def read_sampling(horizon: int, seeds: int | Sequence[int], root_seed: int) -> Sampling:
-    """Checks the seeds of `simulate`.
+    """Checks the arguments `seeds` and `root_seed` of `simulate`, and converts them to a `Sampling`.
 
     Raises:
-      ValueError: one of them is out of range, or two are equal.
+      ValueError: one of them is out of range, or two seeds are equal.
     """
     root_seed = checks.root_seed(root_seed)
     if not isinstance(seeds, Iterable):
@@ -99,7 +99,7 @@ def request_of(
     keep_states: bool,
     with_code: bool,
 ) -> Request:
-    """Describes a simulation by a request, without the shapes of the recorded quantities.
+    """Describes a simulation by a request, in which the recorded quantities and their shapes are still missing.
 
     Args:
       components: environment and policies.
@@ -150,13 +150,13 @@ def request_of(
 
 
 def _problem_of(components: Components) -> str:
-    """Returns the folder of the environment's problem, or its module outside jaxroute."""
+    """Returns the name of the problem to which the environment belongs: its folder in jaxroute, or the name of its module elsewhere."""
     parts = type(components.variants[0].example[0]).__module__.split(".")
     return parts[parts.index("problems") + 1] if "problems" in parts[:-1] else parts[-1]
 
 
 def _identities(components: Components, policy: str, settings: Mapping[str, Any], codes: Mapping[str, str]) -> list[str]:
-    """Returns a digest for each setting of a policy: of everything that decides its numbers except horizon and seeds; empty without `codes`."""
+    """Returns a digest for each setting of a policy. It covers everything that decides the numbers, except horizon and seeds; "" without `codes`."""
     own, axes = components.policies[policy], components.policy_axes[policy]
     if not codes:
         return [""] * math.prod(len(components.axes[axis]) for axis in axes)
@@ -175,7 +175,7 @@ def _identities(components: Components, policy: str, settings: Mapping[str, Any]
 
 
 def inexact_by_policy(variants: Sequence[Variant], records: Mapping[str, Record]) -> dict[str, list[str]]:
-    """Returns the operations of each policy that CPUs and back ends may round differently; nearly all policies have none and are left out."""
+    """Returns for each policy the operations that CPUs and back ends may round differently. Policies without any (nearly all) are left out."""
     found: dict[str, list[str]] = {}
     for one in variants:
         if operations := _inexact_operations(*one.example, one.spec.horizon or 0, records[one.policy]):
@@ -211,7 +211,7 @@ def _inexact(jaxpr: Jaxpr) -> Generator[str, None, None]:
 
 
 def _held(values: Sequence[Any]) -> Generator[Jaxpr, None, None]:
-    """Yields the jaxprs among the parameters of an operation."""
+    """Yields the jaxprs (traced functions) that occur among the parameters of an operation."""
     for value in values:
         if isinstance(value, (list, tuple)):
             yield from _held(list(value))
@@ -220,7 +220,7 @@ def _held(values: Sequence[Any]) -> Generator[Jaxpr, None, None]:
 
 
 def _reason(eqn: JaxprEqn) -> str:
-    """Returns why an operation is not exact, in words; empty if it is exact."""
+    """Returns why an operation may be rounded differently elsewhere, in words; empty if its result is the same everywhere."""
     name = eqn.primitive.name
     if name == "dot_general" and (terms := arithmetic.terms_of(eqn)) > arithmetic.MOST_TERMS:
         return f"products of matrices with sums of {terms:,} terms"

@@ -23,7 +23,7 @@ Values = dict[str, Any]
 
 
 class Slot(NamedTuple):
-    """Place of a quantity in a `PackedRecords`: name of the array, first index on its axis of numbers, and shape of the quantity."""
+    """Place of a quantity in `PackedRecords`: name of the array, its first index on the axis of numbers, and the shape of the quantity."""
 
     array: str
     first: int
@@ -31,15 +31,15 @@ class Slot(NamedTuple):
 
     @property
     def numbers(self) -> slice:
-        """Indices on the axis of numbers."""
+        """Indices of the quantity on the axis of numbers of its array."""
         return slice(self.first, self.first + math.prod(self.shape))
 
 
 @struct.dataclass
 class PackedRecords:
-    """Recorded quantities in one array for each type of number.
+    """Recorded quantities, joined to one array for each type of number.
 
-    A program writes and copies each array of its results by a separate loop, and each takes time to compile.
+    XLA writes and copies each array of a program's result by a separate loop, and each loop takes time to compile.
 
     Attributes:
       arrays: arrays by name, with an axis of numbers: `[n, R]` of one record, `[N, n, R]` of several; `[..., R, N, n]` as a program returns them.
@@ -53,7 +53,7 @@ class PackedRecords:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "PackedRecords":
-        """Packs one record from arrays `[..., R]`."""
+        """Packs the quantities of one record, arrays `[..., R]` by name."""
         leaves, structure = jax.tree.flatten(dict(values))
         parts: dict[str, list[Any]] = {}
         slots, used = [], dict.fromkeys({str(leaf.dtype) for leaf in leaves}, 0)
@@ -66,22 +66,22 @@ class PackedRecords:
 
     @classmethod
     def unpacked(cls, values: Mapping[str, Any]) -> "PackedRecords":
-        """Wraps arrays `[N, ..., R]` of several records without joining them."""
+        """Wraps the quantities of several records, arrays `[N, ..., R]` by name, without joining the arrays."""
         leaves, structure = jax.tree.flatten(dict(values))
         slots = tuple(Slot(str(i), 0, leaf.shape[1:-1]) for i, leaf in enumerate(leaves))
         arrays = {str(i): jnp.reshape(leaf, (leaf.shape[0], -1, leaf.shape[-1])) for i, leaf in enumerate(leaves)}
         return cls(arrays, slots, structure)
 
     def by_name(self) -> dict[str, Any]:
-        """Returns arrays `[N, ..., R]` of several records."""
+        """Returns the quantities of several records as arrays `[N, ..., R]` by name."""
         return self._with(lambda whole, slot: whole[:, slot.numbers].reshape(len(whole), *slot.shape, whole.shape[-1]))
 
     def returned(self) -> dict[str, Any]:
-        """Returns arrays `[..., R, N, ...]` from the result of a program; those of NumPy are views."""
+        """Returns the quantities as arrays `[..., R, N, ...]` by name, from the result of a program; NumPy arrays are views."""
         return self._with(lambda whole, slot: whole[..., slot.numbers].reshape(*whole.shape[:-1], *slot.shape))
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
-        """Returns the shape of each quantity in one run, without time."""
+        """Returns the shape of each quantity in one run at one time, by name."""
         return self._with(lambda _, slot: slot.shape)
 
     def _with(self, function: Callable[[Any, Slot], Any]) -> dict[str, Any]:
@@ -103,8 +103,8 @@ def rollout(
       options: the other arguments of `packed_rollout`, except `spans`.
 
     Returns:
-      Arrays `[N, d..., R]` by name: increments of flows over each interval (float32 sums), gauges and probes after it. `zero/<name>` holds the
-      sums of absolute zero flows. The last interval is shorter if `record.every` does not divide `horizon`.
+      Arrays `[N, d..., R]` by name: increments of flows over each interval (float32 sums), gauges and probes at its end. `zero/<name>` holds the
+      sums of absolute values of a flow that must be zero. The last interval is shorter if `record.every` does not divide `horizon`.
     """
     with rounding.protected(streams["env"][0]):
         packed, states = packed_rollout(env, policy, streams, horizon, record, **options)
@@ -124,19 +124,19 @@ def packed_rollout(
     reversible: bool = False,
     spans: jax.Array | None = None,
 ) -> tuple[PackedRecords, Values]:
-    """Simulates as `rollout` does; returns the packed records, and the states after the last round by name if they are wanted.
+    """Simulates as `rollout` does. Returns the packed records, and a dict of the states after the last round, empty without `keep_states`.
 
     Args:
       env: environment, or a sampler `key -> Environment` for one random instance per run.
       policy: policy, or a function `env -> policy`.
-      streams: result of `run_streams`.
-      horizon: counted rounds (static).
+      streams: words of the random keys, from `run_streams`.
+      horizon: number of counted rounds (static).
       record: quantities to record (static).
-      since: counted rounds before the checkpoint, whole record intervals (static).
-      begun: states of the checkpoint, as `leaves_of` returns them.
+      since: counted rounds before the checkpoint, a multiple of the record interval (static).
+      begun: states of the checkpoint, as `leaves_of` returns them; None to start in the first round.
       keep_states: whether the states after the last round are returned, too (static).
-      reversible: whether all loops have fixed lengths, for derivatives in reverse; the program may hold the rounds several times (static).
-      spans: result of `spans_of`, as a traced argument of the program. The program then serves other horizons with as many records.
+      reversible: whether all loops have fixed lengths, for derivatives in reverse; the program may then contain the rounds several times (static).
+      spans: result of `spans_of`, as a traced argument of the program. The program then serves other horizons with the same number of records.
     """
     run = one_run(env, policy, streams, horizon, record)
     stage_length, chunk, of_runs = run.stage_length, run.chunk, (run.instance, run.words)
@@ -157,7 +157,7 @@ def packed_rollout(
         return jax.tree.map(jnp.add, a, b)
 
     def rounds(states: States, first: Any, count: Any, begun: Values = zeros) -> tuple[States, Values]:
-        """Simulates `count <= chunk` rounds from round `first` on, and plans first if a stage begins there. `begun` are the sums so far."""
+        """Simulates `count <= chunk` rounds from round `first` on, and plans first if a stage begins there. `begun` holds the sums so far."""
 
         def one(i: Any, carry: tuple[States, Values]) -> tuple[States, Values]:
             states, sums = carry
@@ -173,7 +173,7 @@ def packed_rollout(
         return lax.fori_loop(0, count, one, (states, begun))
 
     def interval(states: States, first: Any, count: Any, most: int) -> tuple[States, Values]:
-        """Simulates a record interval of `count <= most` rounds, in chunks of which the last may be shorter."""
+        """Simulates a record interval of `count <= most` rounds, in chunks; the last chunk may be shorter."""
         if most <= chunk:
             return rounds(states, first, count)
         shorter = not isinstance(count, int) or count % chunk
@@ -199,7 +199,7 @@ def packed_rollout(
     most = int(fixed[:, 1].max())
 
     def simulated(states: States, part: np.ndarray) -> tuple[States, PackedRecords]:
-        """Simulates some spans. Those of different lengths share one loop of variable length, which has no derivative in reverse."""
+        """Simulates the record intervals `part`. If their lengths differ, one loop of variable length serves all; it has no derivative in reverse."""
         count = int(part[0, 1]) if spans is None and (part[:, 1] == part[0, 1]).all() else None
 
         def one(states: States, span: jax.Array) -> tuple[States, PackedRecords]:
@@ -225,7 +225,7 @@ def _with_axis(tree: Any) -> Any:
 
 
 def spans_of(rounds: int, every: int, warm_up: int, first: int) -> np.ndarray:
-    """Returns the first round and the number of rounds of each record interval, int32 `[N, 2]`; the last one may be shorter.
+    """Returns the first round and the number of rounds of each record interval, int32 `[N, 2]`; the last interval may be shorter.
 
     Args:
       rounds: number of recorded rounds.

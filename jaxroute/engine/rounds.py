@@ -1,7 +1,7 @@
 """Rounds of one environment and one policy, as functions of one run that every back end calls.
 
 Shapes: `R` runs on the last axis of every array inside a rollout, `N` records, `d...` the dimensions of a quantity. Increments are `[N, d..., R]`,
-states `[d..., R]`, key words `[2, R]`; functions of one run see none of these axes. `t` is an int32 `[]`.
+states `[d..., R]`, key words `[2, R]`; functions of one run see none of these axes. `t` is an int32 scalar, the index of a round.
 """
 
 import contextlib
@@ -52,7 +52,7 @@ Instance = dict[str, Any]
 
 
 class Record(NamedTuple):
-    """Recorded quantities of a policy (static).
+    """Quantities that are recorded for a policy (static).
 
     Attributes:
       every: rounds between two records.
@@ -60,7 +60,7 @@ class Record(NamedTuple):
       info: metrics of the policy's Info.
       env_gauges: metrics of the environment's state.
       policy_gauges: metrics of the policy's state.
-      zero_flows: flows whose absolute sum is recorded, to be checked on the host.
+      zero_flows: names of flows that must be zero; the sums of their absolute values are recorded and checked afterwards.
       probes: pairs of name and function `(env, policy, env_state, policy_state, t) -> array or dict`.
     """
 
@@ -74,22 +74,21 @@ class Record(NamedTuple):
 
     @property
     def metrics(self) -> tuple[Metric, ...]:
-        """All recorded metrics."""
+        """All recorded metrics of the environment and the policy, without probes."""
         return (*self.flows, *self.info, *self.env_gauges, *self.policy_gauges)
 
     @property
     def names(self) -> list[str]:
-        """Names of all recorded metrics."""
         return [metric.name for metric in self.metrics]
 
 
 class SimulationError(ValueError):
-    """A policy does not fit an environment: a method fails on the values of the other component."""
+    """Error of a policy that does not fit an environment: a method of one fails on values that the other has returned."""
 
 
 @contextlib.contextmanager
 def explained(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Generator[None, None, None]:
-    """Context for tracing rounds of a named policy. An error of a method becomes a `SimulationError` that names components and method."""
+    """Context for tracing rounds of the policy `name`. An error of a method becomes a `SimulationError` that names policy, environment and method."""
     try:
         yield
     except (AttributeError, IndexError, KeyError, TypeError) as error:
@@ -110,8 +109,8 @@ def once(function: Callable[..., Any] | str, *args: Any, **static: Any) -> Any:
 
     Args:
       function: function of a module, or the name of a method of the first argument.
-      args: pytrees of arrays. With other objects the function is called as it is.
-      static: further arguments, hashable.
+      args: pytrees of arrays. If they contain other objects, the function is called normally, without a shared trace.
+      static: keyword arguments of the function, hashable.
     """
     arrays = all(hasattr(leaf, "dtype") or isinstance(leaf, (bool, int, float)) for leaf in jax.tree.leaves(args))
     call = _traced_once if arrays else _called
@@ -131,7 +130,7 @@ _measured: dict[Any, Any] = {}  # Results of `traced_once`.
 
 
 def traced_once(what: Hashable, trace: Callable[[Any, Any], Any], env: AnyEnvironment, policy: AnyPolicy) -> Any:
-    """Calls `trace(env, policy)` with shapes instead of arrays, once for all pairs of equal structure; `what` names the result."""
+    """Calls `trace(env, policy)` with shapes instead of arrays, once for all pairs of equal structure. `what` separates results in the cache."""
     leaves, structure = jax.tree.flatten((env, policy))
     types = tuple((np.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves)
     key = (what, structure, types, jax.config.read("jax_enable_x64"))
@@ -145,17 +144,17 @@ def traced_once(what: Hashable, trace: Callable[[Any, Any], Any], env: AnyEnviro
 def made_for(
     env: AnyEnvironment, policy: AnyPolicy | PolicyOf, arithmetic: Callable[..., Any] = lambda made: made
 ) -> AnyPolicy:
-    """Returns a policy, or calls a function `env -> policy` whose operations `arithmetic` may transform."""
+    """Returns a policy unchanged; a function `env -> policy` is called for `env`, after `arithmetic` has transformed it."""
     return policy if is_policy(policy) else arithmetic(widened(functools.partial(build_policy, policy)))(env)
 
 
 def spec_for(env: AnyEnvironment, horizon: int) -> Spec:
-    """Returns the `Spec` of the environment with the horizon of the run."""
+    """Returns the `Spec` of an environment with its horizon set to that of the run."""
     return dataclasses.replace(env.spec, horizon=horizon)
 
 
 def chunk_length(record_every: int, free_rounds: int, stage_length: int | None) -> int:
-    """Chooses the number of rounds of the inner scan, a divisor of the stage length and the record interval.
+    """Chooses the number of rounds of the inner loop, a divisor of the stage length and (up to `LONGEST_CHUNK`) of the record interval.
 
     Args:
       record_every: rounds of a record interval.
@@ -170,13 +169,13 @@ def chunk_length(record_every: int, free_rounds: int, stage_length: int | None) 
 
 
 def run_streams(root: Any, seeds: Any) -> dict[str, jax.Array]:
-    """Returns the words of the random keys from which each run draws, uint32 `[2, R]` for each stream of keys.
+    """Returns the random keys from which each run draws, as two 32-bit words: uint32 `[2, R]` for each stream of keys, by name.
 
-    Run key = fold_in(root, seed); its children are the instance, the environment's init and rounds, and the policy's init, plan,
-    act and update. Round `t` of a stream is `fold_in(stream, t)`.
+    Run key = fold_in(root, seed). Its children are the streams: the instance, the environment's init and rounds, and the policy's init, plan, act
+    and update. Round `t` of a stream uses `fold_in(stream, t)`.
 
     Args:
-      root: words `[2]` of the root key.
+      root: the two words of the root key, `[2]`.
       seeds: `[R]` uint32.
     """
     names = ("instance", "env_init", "env", "policy_init", "plan", "act", "update")
@@ -190,17 +189,17 @@ def run_streams(root: Any, seeds: Any) -> dict[str, jax.Array]:
 
 
 def draws_key(words: Any) -> jax.Array:
-    """Returns the typed key of two words `[2]`."""
+    """Returns the typed random key that consists of two 32-bit words, `[2]`."""
     return jax.random.wrap_key_data(words, impl=draws.KEY_IMPL)
 
 
 def state_bytes(leaf: Any) -> int:
-    """Returns the bytes of an array of a state; random keys, which the host cannot size, count as nothing."""
+    """Returns the size of an array of a state in bytes. Random keys count as 0, because their size is unknown on the host."""
     return 0 if jnp.issubdtype(leaf.dtype, jax.dtypes.extended) else leaf.size * leaf.dtype.itemsize
 
 
 def bytes_of_run(env: AnyEnvironment, policy: AnyPolicy) -> int:
-    """Returns the bytes of the states of one run."""
+    """Returns how many bytes the states of environment and policy take in one run."""
 
     def start(env: AnyEnvironment, policy: AnyPolicy, key: jax.Array) -> tuple[Any, Any]:
         return once("init", env, key), once(first_state, env, policy, key, spec=spec_for(env, 1))
@@ -213,12 +212,12 @@ def bytes_of_run(env: AnyEnvironment, policy: AnyPolicy) -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """Parts of a simulation of one environment and one policy, as functions of one run.
+    """Functions and sizes with which a back end simulates `R` runs of one environment and one policy; the functions are those of a single run.
 
     Attributes:
       instance: random environments and policies of the runs, pytrees `[d..., R]`; empty if all runs share them.
-      words: words of the random keys `[2, R]` by stream, without that of the instance.
-      size: `R`.
+      words: words of the random keys `[2, R]` by stream, except the stream of the instance.
+      size: number of runs, `R`.
       free_rounds: rounds at the start that are not counted.
       stage_length: rounds per stage, None without stages.
       chunk: rounds of the inner loop.
@@ -247,7 +246,7 @@ def one_run(
     horizon: int,
     record: Record,
 ) -> Run:
-    """Builds the functions of one run for `R` runs; arguments as for `rollout.rollout`."""
+    """Builds the `Run` of an environment and a policy, and draws the instances if `env` is a sampler; arguments as for `rollout.rollout`."""
     size = streams["env"].shape[-1]
     instance: Instance = {}
     if is_environment(env):
@@ -323,9 +322,9 @@ def one_run(
 def recorded_flows(
     record: Record, flows: Mapping[str, Any], info: Mapping[str, Any], feedback: PyTree
 ) -> dict[str, jax.Array]:
-    """Returns the values of a round that are summed, float32 by name.
+    """Returns the values of one round that are summed over rounds, float32 by name.
 
-    `zero/<name>` is the absolute value of a flow that must be zero. `NAN_ROUNDS` is 1 if feedback or Info have a NaN.
+    `zero/<name>` is the absolute value of a flow that must be zero. `NAN_ROUNDS` is 1 if feedback or Info contain a NaN.
     """
     sums = {NAN_ROUNDS: any_nan((feedback, info))} | {m.name: flows[m.name] for m in record.flows}
     sums |= {m.name: info[m.name.removeprefix("info.")] for m in record.info}
@@ -336,7 +335,7 @@ def recorded_flows(
 def recorded_gauges(
     record: Record, env: Any, policy: Any, env_state: PyTree, policy_state: PyTree, t: jax.Array
 ) -> dict[str, Any]:
-    """Returns gauges and probes after the rounds before `t`, by name. The entry `NAN_STATES` says whether a state has a NaN."""
+    """Returns gauges and probes by name, read after the rounds before `t`. The entry `NAN_STATES` is True if a state contains a NaN."""
     values: dict[str, Any] = {NAN_STATES: any_nan((env_state, policy_state))}
     if record.env_gauges:
         gauges = env.gauges(env_state)
@@ -351,7 +350,7 @@ def recorded_gauges(
 
 
 def any_nan(tree: PyTree) -> jax.Array:
-    """Whether a floating-point array of the pytree has a NaN, as a traced bool."""
+    """Returns a traced bool: whether any floating-point array of the pytree contains a NaN."""
     leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(tree)]
     floats = [leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating) and leaf.size]
     found = [numerics.has_nan(leaf) for leaf in xla.compute_once(floats)]
@@ -359,13 +358,13 @@ def any_nan(tree: PyTree) -> jax.Array:
 
 
 def strong(leaf: Any) -> jax.Array:
-    """Converts a value to an array of a strong type, which does not change when it is added to other numbers."""
+    """Converts a value to a JAX array of a fixed ("strong") type, which does not change in sums with other types; random keys stay unchanged."""
     array = jnp.asarray(leaf)
     return lax.convert_element_type(array, array.dtype) if not jnp.issubdtype(array.dtype, jax.dtypes.prng_key) else array
 
 
 def leaves_of(states: States) -> dict[str, jax.Array]:
-    """Converts the states of runs to plain arrays `[d..., R]` by name; random keys become their words."""
+    """Converts the states of runs to plain arrays `[d..., R]` by name, for storage; random keys become their 32-bit words."""
 
     def plain(leaf: jax.Array) -> jax.Array:
         is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
@@ -375,7 +374,7 @@ def leaves_of(states: States) -> dict[str, jax.Array]:
 
 
 def states_of(leaves: Mapping[str, jax.Array], like: States) -> States:
-    """Restores the states from the result of `leaves_of`; `like` has their structure and types."""
+    """Restores states from the result of `leaves_of`; `like` has the structure and types of the states."""
     shapes, structure = jax.tree.flatten(like)
 
     def typed(leaf: jax.Array, shape: Any) -> jax.Array:

@@ -1,7 +1,7 @@
-"""Simulation of scheduled calls: each from the first round, or from the checkpoint at which earlier rounds ended.
+"""Simulates the scheduled calls, each from the first round or from a stored checkpoint.
 
 A call returns the increments of each record interval, and the host adds them up to curves. Runs that overflow the capacity of their environment
-are simulated again with more.
+are simulated again with a larger capacity.
 """
 
 import contextlib
@@ -48,7 +48,7 @@ class Effort:
       compile_s: seconds of tracing and compiling.
       run_s: seconds of simulating.
       decisions: number of simulated decisions.
-      played_again: number of runs that overflowed and were simulated again, each time.
+      played_again: number of runs simulated again after an overflow, each time counted.
     """
 
     compile_s: float = 0.0
@@ -58,7 +58,7 @@ class Effort:
 
     @contextmanager
     def compiling(self) -> Generator[None, None, None]:
-        """Context whose seconds are spent tracing and compiling."""
+        """Context whose duration is added to the seconds of tracing and compiling."""
         start = time.perf_counter()
         yield
         self.compile_s += time.perf_counter() - start
@@ -70,13 +70,13 @@ def simulate_ahead(
     waiting: Callable[[Call], None] = lambda call: None,
     interrupt: Callable[[bool], None] = lambda stopped: None,
 ) -> Generator[tuple[Batch, Call, Curves, Checkpoint | None], None, None]:
-    """Yields calls with their curves and checkpoints; each is simulated while the one before is written.
+    """Simulates calls in a second thread and yields each with its curves and checkpoint, so that the caller stores one call while the next one runs.
 
     Args:
-      steps: batches and calls in order; None while there is none.
-      simulate: simulates a call from a checkpoint, as `simulate_call` does.
-      waiting: is called now and then with the running call.
-      interrupt: ends the running call (True), or allows calls again (False).
+      steps: batches and calls in order; None where no call is available at the moment.
+      simulate: function that simulates a call from a checkpoint, as `simulate_call` does.
+      waiting: function that is called twice a second with the running call.
+      interrupt: function that ends the running call (argument True), or allows calls again (False).
     """
     precision = in_64_bits()  # A setting of this thread, not of the other.
 
@@ -113,13 +113,13 @@ def run_schedule(
     progress: bool,
     monitor: Monitor,
 ) -> Ending:
-    """Simulates the missing calls, until the goals are reached or the callback ends the simulation.
+    """Simulates the missing calls until the standard errors reach their goals, the callback ends the simulation, or no call is left.
 
     Args:
       schedule: missing calls.
-      goals: standard errors by metric.
+      goals: for each metric, the standard error at which the simulation stops; empty to simulate all calls.
       blocks: compiled blocks by label.
-      block_of: returns the block of a call.
+      block_of: function that returns the block of a call.
       effort: collects the measurements of the work.
       progress: whether a bar is shown.
       monitor: callback of the user.
@@ -138,7 +138,7 @@ def run_schedule(
     with _interruptible(result, schedule.store is not None), bar(monitor.total, progress) as shown:
 
         def waiting(call: Call) -> None:
-            """Shows the share of a block that a GPU has simulated."""
+            """Shows on the bar how much of the running block a GPU has simulated."""
             shown.update(round(finished + 0.99 * block_of(call).ran.done, 2) - shown.n)
 
         for number in seed_numbers(goals, request.cut):
@@ -160,7 +160,7 @@ def run_schedule(
 
 @contextlib.contextmanager
 def _interruptible(result: Runs | Statistics, stored: bool) -> Generator[None, None, None]:
-    """Context at whose end finished statistics are written, and in which an interruption notes what is stored."""
+    """Context that writes finished statistics at its end; a keyboard interrupt gets a note that states whether finished blocks are stored."""
     try:
         yield
     except KeyboardInterrupt as error:
@@ -175,7 +175,7 @@ def _interruptible(result: Runs | Statistics, stored: bool) -> Generator[None, N
 def simulate_call(
     block: Block, call: Call, layout: Layout, times: np.ndarray, effort: Effort, checkpoint: Checkpoint | None = None
 ) -> Simulated:
-    """Simulates a call, or its rounds after the checkpoint; returns its curves without padding, and the checkpoint at the end."""
+    """Simulates a call, or its rounds after the checkpoint. Returns curves without padding, and the checkpoint at the end (None if not wanted)."""
     tile, chosen, variant = call.tile, call.seeds, block.variant
     record, horizon, *_ = block.static
     runs = (*map(len, tile.values()), len(chosen))
@@ -222,7 +222,7 @@ def simulate_call(
 
 
 def _padded(values: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """Extends values to these sizes by repeating the last setting and, from the first one on, the seeds."""
+    """Extends the leading dimensions to `sizes` by padding: the last setting is repeated, and the seeds are repeated from the first one on."""
     for axis, size in enumerate(sizes):
         span = np.arange(size)
         place = span % values.shape[axis] if axis == len(sizes) - 1 else np.minimum(span, values.shape[axis] - 1)
@@ -240,20 +240,20 @@ def curves_of(
 ) -> tuple[Curves, Curves]:
     """Adds up the increments of the record intervals to curves in float64, and finds out which runs are valid.
 
-    A run is valid if the environment's flows are finite, those that must be zero are, and neither a state nor feedback nor Info ever was
-    NaN. Quantities that are only recorded, Info and gauges, may be infinite.
+    A run is valid if its flows are finite, the flows that must be zero are zero, and no state, feedback or Info was ever NaN. Quantities that are
+    only recorded, Info and gauges, may be infinite.
 
     Args:
       increments: arrays `[settings..., R, records, ...]` by name, as `rollout` returns them.
       record: recorded quantities.
-      times: `[records]`.
-      runs: `(settings..., R)`.
-      before: sums and curves of earlier rounds of these runs.
+      times: `[records]` numbers of counted rounds.
+      runs: shape `(settings..., R)` of the runs.
+      before: sums and curves of earlier rounds of these runs; None if there are none.
       xp: numpy; or jax.numpy with numbers of 64 bits, for arrays on a device.
 
     Returns:
-      Curves of the same shapes, after those of earlier rounds; for each flow that must be zero its sum; `valid`, bool `[settings..., R]`. And
-      the sums at the end, `[settings..., R, ...]` float64 by name.
+      Two dicts by name. The first has the curves, of the shapes of the increments and including earlier rounds, the sum of each flow that must be
+      zero, and `valid`, bool `[settings..., R]`. The second has the sums at the end, `[settings..., R, ...]` float64.
     """
     earlier = {} if before is None else before.curves
     sums = {} if before is None else before.totals
@@ -301,10 +301,10 @@ def _curves_on_device(increments: Curves, times: Any, record: Record, runs: tupl
 
 
 def larger_settings(env: Grid, example: AnyEnvironment) -> Iterator[Grid]:
-    """Yields the settings of an environment with 2, 4, 8, ... times the capacity, up to the most that a run can need.
+    """Yields the settings of an environment with 2, 4, 8, ... times the capacity, up to the largest capacity that a run can need.
 
     Args:
-      env: the settings.
+      env: settings with the present capacity.
       example: one of the environments.
     """
     larger = with_double_capacity if is_environment(env.example) else _LargerSampler
@@ -319,7 +319,7 @@ def larger_settings(env: Grid, example: AnyEnvironment) -> Iterator[Grid]:
 
 @struct.dataclass
 class _LargerSampler:
-    """A sampler of environments with twice the capacity of those of `sampler`."""
+    """Sampler that draws from `sampler` and doubles the capacity of the environment."""
 
     sampler: Any
 
@@ -329,7 +329,7 @@ class _LargerSampler:
 
 @dataclass(frozen=True)
 class _LargerFunction:
-    """A sampler of environments with twice the capacity of those of a plain function. Samplers of one function are equal and share a program."""
+    """Plain function that draws from the sampler `function` and doubles the capacity. Equal functions give equal objects, which share a program."""
 
     function: Any
 
@@ -338,15 +338,15 @@ class _LargerFunction:
 
 
 def overflowed(values: Mapping[str, np.ndarray], flow: str | None, lead: int) -> np.ndarray:
-    """Marks the runs that overflowed the capacity of their environment.
+    """Finds the runs that overflowed the capacity of their environment.
 
     Args:
       values: increments `[settings..., R, records, ...]` by name.
       flow: name of the flow that counts overflows; None for an environment without a capacity.
-      lead: number of the leading dimensions `settings..., R`.
+      lead: number of leading dimensions (`settings...` and `R`).
 
     Returns:
-      `[settings..., R]` bool.
+      `[settings..., R]` bool, True for a run that overflowed.
     """
     if flow is None:
         return np.zeros((1,) * lead, bool)

@@ -1,7 +1,7 @@
-"""Schedule of the missing runs: batches of compiled calls, for one process or for several that share the work.
+"""Divides the missing runs of a result into batches of compiled calls, for one process or for several that share the work.
 
-A call simulates a block of seeds and a tile of settings (see `programs`). Stores address runs by granules, 256 consecutive seeds each, and masks of the
-seeds inside a granule (see `jaxroute.store.cells`).
+A call simulates a block of seeds and a tile of settings (see `programs`). A store addresses runs by granule, a group of 256 consecutive seeds, and by
+mask, an integer with a bit for each seed of the granule (see `jaxroute.store.cells`).
 """
 
 import contextlib
@@ -36,12 +36,12 @@ Share = tuple[int, int]
 
 @dataclass(frozen=True)
 class Ending:
-    """End of a simulation.
+    """Outcome of a simulation that may stop before all seeds are simulated.
 
     Attributes:
       seeds: number of seeds of the result.
       met: whether the goals of `until_stderr` were reached.
-      errors: largest standard errors by metric; None where one is unknown.
+      errors: largest standard error over policies and settings, by metric; None if it is unknown.
     """
 
     seeds: int = 0
@@ -50,9 +50,9 @@ class Ending:
 
 
 def seed_numbers(goals: Mapping[str, float], seeds: Seeds) -> list[int]:
-    """Returns the numbers of seeds after which the standard errors are compared with the goals: they double, up to all seeds.
+    """Returns the numbers of seeds after which standard errors are compared with the goals: 256, doubled up to all; without goals only all.
 
-    After each of them whole granules are complete. Without goals there is only the last.
+    Each number is rounded up, so that stored groups of 256 seeds (granules) are complete.
     """
     last = np.zeros(len(seeds.values), np.int64)
     if not goals:
@@ -68,7 +68,7 @@ def seed_numbers(goals: Mapping[str, float], seeds: Seeds) -> list[int]:
 
 
 def compare(goals: Mapping[str, float], result: Runs | Statistics, seeds: int) -> Ending:
-    """Compares the standard errors over the first seeds, of all policies and settings, with the goals."""
+    """Compares the standard errors over the first `seeds` seeds with the goals; the largest of all policies and settings counts."""
     worst: dict[str, float] = {}
     for metric in goals:
         policies = [name for name, recorded in result.request.recorded.items() if metric in recorded]
@@ -79,13 +79,13 @@ def compare(goals: Mapping[str, float], result: Runs | Statistics, seeds: int) -
 
 @dataclass(frozen=True)
 class Call:
-    """Work of one compiled call: a policy on a tile of settings and a block of seeds.
+    """Work of one compiled call: the runs of a policy on a tile of settings for a block of seeds.
 
     Attributes:
       policy: name of the policy.
-      tile: positions along each axis that the policy has.
+      tile: indices of the settings, along each axis on which the policy depends.
       seeds: `[R]` seeds.
-      since: number of rounds that were simulated before.
+      since: number of rounds that were simulated before, from which the runs continue.
       summed: whether only statistics of the runs are stored.
     """
 
@@ -98,15 +98,15 @@ class Call:
 
 @dataclass
 class Batch:
-    """Calls whose curves are stored together: one for single runs; for statistics those of all policies on the same settings and seeds.
+    """Calls whose results are stored together. A batch of single runs has one call; for statistics it has the calls of all policies on the same runs.
 
     Attributes:
       result: result that the batch belongs to.
-      tile: positions along each axis; for statistics along all.
-      seeds: positions in the seeds of the result.
+      tile: indices of the settings along each axis of the policy; for statistics along each axis of the result.
+      seeds: indices into the seeds of the result.
       calls: calls in order.
-      policies: policies whose curves the statistics need; those without a call have been simulated for the batch before.
-      curves: curves of the finished calls by policy, for statistics; batches share them.
+      policies: policies whose curves the statistics need; a policy without a call has been simulated in an earlier batch.
+      curves: curves of the finished calls by policy, for statistics; batches share this dict.
     """
 
     result: Runs | Statistics
@@ -117,13 +117,13 @@ class Batch:
     curves: dict[str, list[Any]] = field(default_factory=dict)
 
     def checkpoint(self, call: Call) -> Checkpoint | None:
-        """Returns the state after the earlier rounds of a call, if they have been simulated and can be read."""
+        """Returns the stored state from which a call continues; None if the call starts in the first round or the state cannot be read."""
         if not call.since or not isinstance(self.result, Runs):
             return None
         return self.result.checkpoint(call.policy, self.tile, self.seeds, call.since)
 
     def take(self, call: Call, curves: Mapping[str, Any], checkpoint: Checkpoint | None) -> None:
-        """Passes the curves of a call to the result, once those of the batch are complete."""
+        """Accepts the curves of a finished call. They are passed to the result once all curves of the batch are available."""
         if isinstance(self.result, Runs):
             self.result.take(call.policy, self.tile, self.seeds, curves, checkpoint)
             return
@@ -137,7 +137,7 @@ class Batch:
             self.curves |= {policy: [one] for policy, one in whole.items()}
 
     def addresses(self) -> Iterator[tuple[bytes, int, int]]:
-        """Yields family, first granule and extent of the cells that the batch makes."""
+        """Yields the addresses of the stored cells that the batch fills: family (a digest), first granule, and mask or number of granules."""
         request = self.result.request
         if isinstance(self.result, Statistics):
             granules = (request.cut.values[self.seeds][::GRANULE] // GRANULE).tolist()
@@ -150,14 +150,14 @@ class Batch:
                 yield from ((families[number], granule, mask) for granule, mask, _ in request.cut.cut(self.seeds))
 
     def is_stored(self, store: PackStore, made: Sequence[tuple[bytes, int, int]]) -> bool:
-        """Returns whether a store has all cells of the batch; `made` are its `addresses`."""
+        """Whether a store already has all cells of the batch; `made` lists their `addresses`."""
         if isinstance(self.result, Statistics):
             return not any(cells.cover(cells.stored(store, family), (first, size))[1] for family, first, size in made)
         return all(cells.held(store, family, granule) & mask == mask for family, granule, mask in made)
 
 
 def _joined(parts: Sequence[Mapping[str, Any]], axis: int) -> Mapping[str, Any]:
-    """Concatenates the curves of consecutive seeds."""
+    """Concatenates curves of consecutive seeds along the axis of seeds."""
     if len(parts) == 1:
         return parts[0]
     on_device = isinstance(parts[0]["valid"], jax.Array)
@@ -166,22 +166,22 @@ def _joined(parts: Sequence[Mapping[str, Any]], axis: int) -> Mapping[str, Any]:
 
 
 def parts_of(share: Share, setting: int, settings: int, parts: int) -> range:
-    """Divides so many parts of the seeds, at all settings, evenly among processes; returns the parts of one process at a setting."""
+    """Divides `parts` groups of seeds at each of `settings` settings evenly among processes. Returns those of this process at one `setting`."""
     first, last = (-(-number * parts * settings // share[1]) for number in (share[0], share[0] + 1))
     begin, end = (-(-(number - setting) // settings) for number in (first, last))
     return range(max(0, begin), min(parts, end))
 
 
 class Schedule:
-    """Missing runs of a result that this process simulates.
+    """Missing runs of a result that this process has to simulate.
 
     Args:
-      result: result with the stored cells.
-      layout: seeds and settings of a call.
-      static: axes along which programs differ.
-      share: part of the work, as in `Execution`. With "join" the seeds are divided in the same way whatever is stored, and no batch needs another.
-      store: store of the result.
-      horizons: returns the rounds from which runs of a policy can continue, largest first.
+      result: result with the runs that are stored already.
+      layout: number of seeds and settings of a call.
+      static: axes whose settings need separate programs.
+      share: part of the work, as in `Execution`. With "join" the division of the seeds does not depend on stored runs, and batches are independent.
+      store: store of the result; None without one.
+      horizons: function of a policy's name; returns the rounds from which its runs can continue, the largest first.
     """
 
     def __init__(
@@ -198,7 +198,7 @@ class Schedule:
         self._share = share if isinstance(share, tuple) else (0, 1)
 
     def batches(self, limit: int) -> list[Batch]:
-        """Returns the missing batches of the first seeds."""
+        """Returns the missing batches of the first `limit` seeds."""
         result, batches = self.result, list[Batch]()
         if isinstance(result, Runs):
             return list(self._batches_of_runs(result, limit))
@@ -208,7 +208,7 @@ class Schedule:
         return [*batches, *self._batches_of_statistics(result, limit)]
 
     def remaining(self, goals: Mapping[str, float]) -> list[Batch]:
-        """Returns all batches that may have to be simulated; none if the stored runs reach the goals."""
+        """Returns all batches that may have to be simulated; an empty list if the stored runs already reach the goals."""
         for seeds in seed_numbers(goals, self.result.request.cut):
             if self.batches(seeds):
                 return self.batches(len(self.result.request.seeds))
@@ -217,9 +217,9 @@ class Schedule:
         return []
 
     def calls(self, limit: int, in_order: bool) -> Generator[tuple[Batch, Call] | None, None, None]:
-        """Yields the missing calls of the first seeds with their batches; None while there is no free one.
+        """Yields the missing calls of the first `limit` seeds with their batches; None while other processes have claimed all missing calls.
 
-        With `in_order` block by block of seeds, so that policies can be compared.
+        With `in_order` the calls are sorted by block of seeds, so that all policies progress together and can be compared.
         """
         batches = self.batches(limit)
         if in_order:
@@ -229,9 +229,9 @@ class Schedule:
                 yield from [None] if batch is None else [(batch, call) for call in batch.calls]
 
     def _free(self, batches: list[Batch]) -> Generator[Batch | None, None, None]:
-        """Yields batches in random order that no other process has simulated or claims, until all are stored; None before it waits.
+        """Yields batches in random order that no other process has stored or claimed, until all are stored. Yields None before it waits for others.
 
-        A process claims as many batches at once as take it about `_CLAIM_S`.
+        It claims as many batches at once as this process simulates in about `_CLAIM_S` seconds.
         """
         assert self.store is not None
         store, mine, said, number = self.store, [], False, 1
@@ -295,7 +295,7 @@ class Schedule:
                             yield Batch(runs, tile, block, [Call(policy, tile, request.seeds[block], rounds)])
 
     def _own_seeds(self, runs: Runs, settings: int) -> list[dict[int, int]]:
-        """Returns for each setting the masks of the seeds that this process simulates, in groups that are computed together."""
+        """Returns for each setting the seeds that this process simulates, as masks by granule, in groups of 16 seeds that are computed together."""
         group = (1 << LANE_MULTIPLE) - 1
         parts = [
             (granule, mask & (group << i))
@@ -311,7 +311,7 @@ class Schedule:
         return [found[span] for span in spans]
 
     def _tiles(self, left: np.ndarray, axes: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:
-        """Yields tiles that cover the settings that are left, those with most of them first along each axis."""
+        """Yields tiles, as indices by axis, that cover all settings marked in `left` (bool); along each axis, indices with most marks come first."""
         spans = []
         for place, axis in enumerate(axes):
             counts = left.sum(axis=tuple(i for i in range(left.ndim) if i != place))
@@ -326,7 +326,7 @@ class Schedule:
     def _continued(
         self, runs: Runs, policy: str, settings: Sequence[int], masks: dict[int, int]
     ) -> Iterator[tuple[int, dict[int, int]]]:
-        """Groups seeds by how many rounds of them are stored at all settings; yields the rounds, and masks of the seeds by granule."""
+        """Groups the seeds by the number of rounds that are stored at all `settings`. Yields that number, and the seeds as masks by granule."""
         store, request = runs.store, runs.request
         for rounds in self.horizons(policy):
             if store is None or not masks:
@@ -350,7 +350,7 @@ class Schedule:
         return [one for one in np.split(seeds, cuts) if len(one)]
 
     def _batches_of_statistics(self, found: Statistics, limit: int) -> Iterator[Batch]:
-        """Yields what is missing of the statistics of complete granules."""
+        """Yields the batches that complete the missing statistics of whole granules (groups of 256 seeds) among the first `limit` seeds."""
         request = found.request
         shape, axes = tuple(len(v) for v in request.axes.values()), list(request.axes)
         granules = np.asarray([g for g in sorted(found.full) if request.cut.granules[g].max() < limit], np.int64)
@@ -378,7 +378,7 @@ class Schedule:
     def _left(
         self, found: Statistics, chunk: np.ndarray, shape: tuple[int, ...], granules: np.ndarray
     ) -> Iterator[tuple[np.ndarray, list[int]]]:
-        """Yields settings that this process simulates, and the granules of a chunk whose statistics they lack in part."""
+        """Yields the settings that this process simulates, as a bool array, and the granules of `chunk` for which statistics are missing there."""
         settings, alike = math.prod(shape), dict[bytes, list[int]]()
         spans = [parts_of(self._share, setting, settings, len(granules)) for setting in range(settings)]
         begin, end = (np.asarray([getattr(span, name) for span in spans]) for name in ("start", "stop"))
@@ -391,5 +391,5 @@ class Schedule:
 
 
 def _both(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
-    """Returns the masks of the seeds that are in both, by granule."""
+    """Returns the seeds that are in both arguments, as masks by granule."""
     return {granule: both for granule, mask in one.items() if (both := mask & other.get(granule, 0))}

@@ -1,4 +1,4 @@
-"""`simulate`: all steps of a simulation, from checked arguments to the labelled result."""
+"""`simulate`, the main function of jaxroute: all steps of a simulation, from checked arguments to the labelled result."""
 
 import contextlib
 import math
@@ -123,7 +123,7 @@ def simulate(
 
 
 def run_bytes(env: EnvironmentLike, policy: PolicyLike) -> int:
-    """Returns the bytes of the state of one run; thousands of runs at once take that many times.
+    """Returns the bytes of the state of one run; thousands of runs at once need thousands of times as much.
 
     Fields of environment and policy, which runs share, are not counted.
 
@@ -146,7 +146,7 @@ def _simulate(
     progress: bool,
     monitor: Monitor,
 ) -> xr.Dataset:
-    """Simulates the missing runs of a result and returns it; arguments as read by `simulate`."""
+    """Simulates the missing runs of a result and returns it; the arguments are those of `simulate`, already checked and converted."""
     variants, records, effort = components.variants, recording.records, Effort()
     keep_states = options is not None and options.keep_states
     inexact = inexact_by_policy(variants, records)

@@ -1,4 +1,4 @@
-"""Checks the behaviour of a policy by simulation: compiled, in batches and in grids, which takes seconds; and a run as a plain Python loop."""
+"""Checks the behaviour of a policy by simulation, which takes seconds: compiled, in batches, in grids, and against a plain Python loop."""
 
 import functools
 from typing import Any
@@ -22,10 +22,10 @@ from jaxroute.engine.simulate import simulate
 def check_behaviour(policy: Any, env: Any, *, horizon: int = 40, seeds: int = 24) -> None:
     """Checks, by simulation, that a policy behaves on an environment as the engine expects, after `check_structure`.
 
-    The compiled run equals a plain Python loop over rounds, whose states hold no NaN. No run is invalid. A seed is the same run alone, in a batch
-    and in blocks, and on one device or several. A longer horizon does not change earlier rounds (fix the horizon of a policy whose
-    constants depend on it). Later draws of the environment do not change earlier decisions. Other values, and a grid of them, cost one
-    trace each. Arguments are those of `check_policy`.
+    The compiled run must equal a plain Python loop over rounds, whose states contain no NaN. No run may be invalid. A seed must give the same run
+    alone, in a batch, in blocks, and on one device or several. A longer horizon must not change earlier rounds (fix the horizon of a policy whose
+    constants depend on it). Later draws of the environment must not change earlier decisions. Changed values of the policy's fields must need no new
+    trace, and a grid of four settings one. Arguments are those of `check_policy`.
 
     Raises:
       AssertionError: a check fails.
@@ -43,7 +43,7 @@ def check_behaviour(policy: Any, env: Any, *, horizon: int = 40, seeds: int = 24
 
 
 def check_valid(policy: Any, env: Any, *, horizon: int, seeds: int) -> None:
-    """Checks that no run is invalid: every value is finite, and the flows that must be zero are."""
+    """Checks that no run is invalid: every value must be finite, and flows that must be zero are zero."""
     _assert_valid(simulate(env, {"policy": policy}, horizon=horizon, seeds=seeds, progress=False))
 
 
@@ -126,7 +126,7 @@ def _check_traces(name: str, policy, env, horizon: int, seeds: int) -> None:
         return True
 
     def shifted(amount):
-        """Makes each leaf slightly smaller, or larger if the policy's own check refuses that, or leaves it unchanged."""
+        """Returns the policy with each number reduced by the fraction `amount`. If the policy's check refuses it, it is increased or unchanged."""
         changed = list(leaves)
         for i, x in enumerate(leaves):
             if np.issubdtype(x.dtype, np.floating):
@@ -156,16 +156,16 @@ def run_eagerly(
     change_draws_from: int | None = None,
     jit: bool = False,
 ) -> list[dict[str, Any]]:
-    """Simulates one run in a plain Python loop over the protocol, which a debugger can step through.
+    """Simulates one run in a plain Python loop over the methods of environment and policy, which a debugger can step through.
 
     Args:
       env: an environment, or a sampler `key -> Environment`.
       policy: the policy, or a function `env -> policy`.
-      horizon: counted rounds of the run.
-      rounds: number of simulated rounds, None for all.
+      horizon: number of counted rounds of the run.
+      rounds: number of counted rounds to simulate, None for all.
       seed: seed of the run.
-      root_seed: seed of all randomness.
-      change_draws_from: round from which the environment draws from another stream.
+      root_seed: seed from which all random draws derive.
+      change_draws_from: index of the round from which the environment uses different random draws; None for never.
       jit: whether to compile the round; its numbers are then those of `simulate`, bit by bit.
 
     Returns:
@@ -190,5 +190,5 @@ def run_eagerly(
 
 
 def on_device(value: Any) -> Any:
-    """Returns an environment or policy with its arrays on the device; a function unchanged."""
+    """Converts the arrays of an environment or policy to arrays on the device; returns a function unchanged."""
     return value if jax.tree_util.all_leaves([value]) else jax.tree.map(jnp.asarray, canonical(value))

@@ -1,4 +1,4 @@
-"""Finds faults of a figure: texts that are cut or overlap, squeezed axes, missing data, ambiguous legends."""
+"""Finds faults of a matplotlib figure: texts that are cut off or overlap, squeezed axes, missing data, ambiguous legends."""
 
 import itertools
 import re
@@ -16,7 +16,7 @@ _WIDEST = 18.0  # Inches of the widest figure in which letters of 8 points can b
 
 
 class _Text(NamedTuple):
-    """A text that is drawn, with its box in pixels and its artist."""
+    """A visible text of a figure: its kind (such as "title"), its letters, its bounding box in pixels, and its matplotlib object."""
 
     kind: str
     letters: str
@@ -28,12 +28,12 @@ class _Text(NamedTuple):
 
 
 def faults(figure: Any) -> list[str]:
-    """Lays a matplotlib figure out, and describes its faults in one sentence each; an empty list if there is none.
+    """Finds the faults of a matplotlib figure and describes each in one sentence; an empty list if there is none. The figure is laid out first.
 
     Faults are: text outside the canvas or across the frame of its axes; texts that overlap; text below 7 points; a figure wider than 18
-    inches; axes narrower or lower than a third of their panel; axes without data, lines without a finite number or outside the view,
-    axes in which nothing varies; titles of panels in different letters; a legend over lines; a name in a legend that nothing has, and names in no
-    legend; one name in several colours, several names of one look; an axis of numbers without a label, or with fewer than two numbers.
+    inches; axes narrower or lower than a third of their panel; axes without data; lines without a finite number or outside the view;
+    axes in which nothing varies; titles of panels in different fonts; a legend over lines; a name in a legend that no data have; data in no
+    legend; one name in several colours; several names with one look; an axis of numbers without a label, or with fewer than two numbers.
     """
     figure.draw_without_rendering()
     axes = [ax for ax in figure.axes if ax.get_visible()]
@@ -51,7 +51,7 @@ def faults(figure: Any) -> list[str]:
 
 
 def _where(ax: Any) -> str:
-    """Names axes by their title, labels or position."""
+    """Returns words for axes in messages: the title or a label, otherwise their number in the figure."""
     for text in (*(ax.get_title(loc=side) for side in ("left", "center", "right")), ax.get_ylabel(), ax.get_xlabel()):
         if text:
             return f"the axes {text.splitlines()[0]!r}"
@@ -80,7 +80,7 @@ def _texts(figure: Any, axes: list[Any]) -> Iterator[_Text]:
 
 
 def _drawn(kind: str, artists: Iterable[Any]) -> Iterator[_Text]:
-    """Yields the visible texts among artists."""
+    """Yields the visible, non-empty texts among matplotlib's artists."""
     from matplotlib.text import Text
 
     for artist in artists:
@@ -108,7 +108,7 @@ def _cut(figure: Any, texts: list[_Text]) -> Iterator[str]:
 
 
 def _common(one: Any, other: Any) -> tuple[float, float]:
-    """Returns width and height of the area that two boxes share; negative if they are apart."""
+    """Returns width and height, in pixels, of the area that two boxes share; a negative number if they are apart in that direction."""
     return min(one.x1, other.x1) - max(one.x0, other.x0), min(one.y1, other.y1) - max(one.y0, other.y0)
 
 
@@ -152,7 +152,7 @@ def _squeezed(figure: Any, ax: Any) -> Iterator[str]:
 
 
 def _spans(ax: Any, line: Any) -> bool:
-    """Whether a line goes from side to side at one value, as a bound does."""
+    """Whether a line crosses the whole axes at a constant value, such as one that `axhline` draws."""
     return line.get_transform() != ax.transData
 
 
@@ -216,7 +216,7 @@ def _covered(ax: Any) -> Iterator[str]:
 
 
 def _drawn_points(ax: Any, line: Any) -> np.ndarray:
-    """Returns points along a line that are in view, in pixels; only its vertices if they are not joined."""
+    """Returns points along a line, in pixels, without those outside the view; only the data points if no line joins them."""
     points = line.get_transform().transform(np.asarray(line.get_xydata(), float))
     points = points[np.isfinite(points).all(axis=1)]
     if len(points) > 1 and line.get_linestyle() not in ("None", "none", " ", ""):
@@ -227,7 +227,7 @@ def _drawn_points(ax: Any, line: Any) -> np.ndarray:
 
 
 def _named(figure: Any, axes: list[Any]) -> Iterator[str]:
-    """Compares the names in legends with the names of what is drawn, and with their looks."""
+    """Checks that the names in legends match the names and the looks (colour, dashes, marker) of the data; yields a sentence for each fault."""
     looks: dict[str, set[Any]] = {}
     by_axes = {}
     for ax in axes:
@@ -253,7 +253,7 @@ def _named(figure: Any, axes: list[Any]) -> Iterator[str]:
 
 
 def _look(handle: Any) -> tuple[Any, ...]:
-    """Returns colour, dashes and marker of what a legend names."""
+    """Returns colour, dashes and marker of a handle of a legend (a line, patch or pair of them)."""
     from matplotlib import colors
 
     line = handle[0] if isinstance(handle, tuple) else handle

@@ -1,4 +1,4 @@
-"""Checks a policy and an environment without compilation: every method is traced with abstract values, which takes milliseconds."""
+"""Checks the protocol of a policy and an environment without compilation: every method is traced with abstract values, in milliseconds."""
 
 import dataclasses
 import difflib
@@ -21,18 +21,18 @@ _BELONG = "data that later rounds need belong into the state"
 
 
 class Fault(AssertionError):
-    """A violation of the protocol, in one sentence."""
+    """Error of an environment or policy that violates the protocol; its message is one sentence."""
 
 
 def check_structure(policy: Any, env: Any) -> None:
     """Checks in milliseconds, without compilation, that a policy and an environment follow the protocol.
 
-    All required methods exist, and optional ones are spelt right. Static fields are hashable. Each method can be traced with abstract
-    values, gives the same trace twice, keeps no traced value, and changes neither its object nor its arguments. States keep containers,
-    shapes and strong types. `act` returns an action that the environment takes, and a dict. Declared metrics exist with their
-    dimensions. `spec` is a `Spec`, hashable and the same at every call.
+    All required methods must exist, and optional ones must be spelt right. Static fields must be hashable. Each method must be traceable with
+    abstract values, give the same trace twice, store no traced value, and change neither its object nor its arguments. States must keep their
+    containers, shapes and strong types. `act` must return an action that the environment accepts, and a dict. Declared metrics must exist with
+    their dimensions. `spec` must be a hashable `Spec`, the same at every call.
 
-    The trace follows the current rules of promotion: `jax.numpy_dtype_promotion("strict")` and `jax.numpy_rank_promotion("raise")` find
+    The trace follows jax's present rules of type promotion: `jax.numpy_dtype_promotion("strict")` and `jax.numpy_rank_promotion("raise")` find
     accidental promotions.
 
     Args:
@@ -40,7 +40,7 @@ def check_structure(policy: Any, env: Any) -> None:
       env: an environment, or a sampler `key -> Environment`.
 
     Raises:
-      AssertionError: with a sentence that names the component, the method and the field.
+      AssertionError: a rule is violated; the message names the component, the method and the field.
     """
     for one in (env, policy):
         if hasattr(one, "check"):
@@ -56,12 +56,12 @@ def check_structure(policy: Any, env: Any) -> None:
 
 
 class _Trace(NamedTuple):
-    """Trace of a function.
+    """Trace of a method, and the abstract values that it returns.
 
     Attributes:
       result: shapes and types, in the containers that the function returned.
       types: abstract value of each leaf of the result, in order.
-      program: operations in a form that can be compared.
+      program: operations of the trace, in a form that can be compared.
     """
 
     result: Any
@@ -70,9 +70,9 @@ class _Trace(NamedTuple):
 
 
 class _Component:
-    """An environment or a policy with abstract values, whose methods are traced.
+    """Environment or policy with abstract values instead of arrays, whose methods are traced.
 
-    `made` is the object, which has the method `method`, or a function of the abstract `argument` that returns it. `role` is its name in messages.
+    `made` is the object, recognised by its method `method`, or a function of the abstract `argument` that returns it. Errors call it `role`.
     """
 
     def __init__(self, role: str, made: Any, method: str, argument: Any):
@@ -93,7 +93,7 @@ class _Component:
         self.value = jax.tree.map(_abstract, made)
 
     def trace(self, method: str, *arguments: Any, static: tuple = ()) -> _Trace:
-        """Traces `method(*arguments, *static)`, where the arguments are abstract."""
+        """Traces `method(*arguments, *static)` with abstract `arguments`; a fault is raised if the call changes the object or an argument."""
 
         def call(value, arguments):
             contents, leaves = _contents(value), jax.tree.flatten(arguments)
@@ -135,7 +135,7 @@ def _check_policy(policy: _Component, env: _Component) -> None:
 
 
 def _check_round(policy: _Component, env: _Component) -> None:
-    """Traces the methods of a round in their order, each with the results of the methods before it."""
+    """Traces the methods of a round in their order, each with the abstract results of the methods before it, and checks what they return."""
     key, t, spec = _key(), jax.ShapeDtypeStruct((), jnp.int32), env.value.spec
     env_state = _strong(env.trace("init", key), f"{env.name}.init")
     state = _strong(policy.trace("init", key, static=(spec_for(env.value, 1),)), f"{policy.name}.init")
@@ -173,7 +173,7 @@ def _check_round(policy: _Component, env: _Component) -> None:
 
 
 def _check_names(component: _Component, members: Members, attributes: tuple[str, ...] = ()) -> None:
-    """Checks that the required names of the protocol exist, and that no name is misspelt."""
+    """Checks that `attributes` and the required methods exist, and that no optional method is misspelt."""
     owner, value = type(component.value), component.value
     for name in (*attributes, *members.required):
         if not hasattr(value, name):
@@ -197,7 +197,7 @@ def _check_declared(where: str, metrics: Any) -> None:
 
 
 def _check_measured(metrics, sums: tuple[str, dict], gauges: tuple[str, dict], declared: str, spec: Spec) -> None:
-    """Checks that each metric is measured, and has the dimensions that it declares."""
+    """Checks that each declared metric is measured with its declared dimensions. `sums` and `gauges` are pairs of a name for errors and values."""
     for metric in metrics:
         place, values = gauges if metric.kind == "gauge" else sums
         if metric.name not in values:
@@ -230,7 +230,7 @@ def _leaves(tree: Any) -> list[str]:
 
 
 def _strong(made: _Trace, what: str) -> Any:
-    """Returns the state, after checking that its leaves have strong types."""
+    """Returns the state that `init` made, after checking that its arrays have strong types; errors call the method `what`."""
     for name, leaf in zip(_leaves(made.result), made.types, strict=True):
         if getattr(leaf, "weak_type", False):
             problem = f"{what} makes the state's array {name} weakly typed, so its type depends on the other operands"
@@ -239,7 +239,7 @@ def _strong(made: _Trace, what: str) -> Any:
 
 
 def _check_fixed(before: Any, made: _Trace, what: str) -> None:
-    """Checks that a state has the containers, shapes and types of the state that `init` made."""
+    """Checks that a state that the method `what` returns has the containers, shapes and types of the state before."""
     old, new = _leaves(before), _leaves(made.result)
     if jax.tree.structure(before) != jax.tree.structure(made.result) or classes_of(before) != classes_of(made.result):
         lost, added = [n for n in old if n not in new], [n for n in new if n not in old]
@@ -252,7 +252,7 @@ def _check_fixed(before: Any, made: _Trace, what: str) -> None:
 
 
 def _traced(what: str, function: Callable, *arguments: Any) -> _Trace:
-    """Traces a pure function with abstract arguments. Raises a `Fault` if it is not pure, keeps a traced value, or cannot be traced."""
+    """Traces a function with abstract arguments. Raises a `Fault` if it is not pure, stores a traced value, or cannot be traced."""
     try:
         with jax.checking_leaks():
             first = _trace(function, *arguments)
@@ -282,7 +282,7 @@ def _trace(function: Callable, *arguments: Any) -> _Trace:
 
 
 def _program(value: Any) -> Any:
-    """Converts a traced program, or a parameter of one of its operations, to a form that can be compared: without names and addresses."""
+    """Converts a traced program, or a parameter of one of its operations, to nested tuples without names and addresses, which can be compared."""
     if isinstance(value, ClosedJaxpr) and value.jaxpr is not value:
         return (_program(value.jaxpr), *map(_program, value.consts))
     if isinstance(value, Jaxpr):  # Since jax 0.12 a Jaxpr may hold its constants.
@@ -312,12 +312,12 @@ def _program(value: Any) -> Any:
 
 
 def _contents(value: Any) -> dict[str, Any]:
-    """Returns the attributes of an object and its classes by name."""
+    """Returns the attributes of an object and of its classes, by name."""
     return {name: held for cls in reversed(type(value).__mro__[:-1]) for name, held in vars(cls).items()} | vars(value)
 
 
 def _abstract(leaf: Any) -> jax.ShapeDtypeStruct:
-    """Returns shape and type of a leaf, as the engine passes it."""
+    """Converts an array or number to an abstract value with the shape and type that the engine uses."""
     array = leaf if hasattr(leaf, "dtype") and hasattr(leaf, "shape") else np.asarray(leaf)
     return jax.ShapeDtypeStruct(array.shape, jax.dtypes.canonicalize_dtype(array.dtype, allow_extended_dtype=True))
 
@@ -334,7 +334,7 @@ def _name(value: Any) -> str:
 
 
 def _kind(value: Any) -> str:
-    """Describes a value by its type and shape; a tuple by those of its entries."""
+    """Describes a value for messages, such as "float32[3]"; a tuple by the descriptions of its entries."""
     if hasattr(value, "dtype") and hasattr(value, "shape"):
         return f"{value.dtype}[{','.join(map(str, value.shape))}]"
     if isinstance(value, tuple) and not hasattr(value, "_fields"):
