@@ -1,4 +1,4 @@
-"""Public names of packages."""
+"""Listing of the public names of a package."""
 
 import sys
 from collections.abc import Callable
@@ -6,7 +6,7 @@ from types import ModuleType
 
 
 def public_names(package: str) -> Callable[[], list[str]]:
-    """Returns a `__dir__` for a package: the names of `__all__`, or else all names without an underscore except its own modules."""
+    """Returns a `__dir__` function for a package. It lists `__all__` if there is one, else all names without an underscore except submodules."""
 
     def names() -> list[str]:
         module = sys.modules[package]

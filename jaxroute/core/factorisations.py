@@ -1,4 +1,4 @@
-"""Factorisations of real matrices in basic operations, with the same bits from every back end.
+"""Factorisations of real matrices in basic operations, with the same bits on every machine.
 
 The bits of LAPACK depend on the machine and the library. The functions of `FACTORISATIONS` have the arguments and results of JAX's primitives of
 the same name on a CPU. Each operation is rounded once, and sums of products follow the order of their index. Leading axes are stacks of
@@ -33,17 +33,17 @@ def _places(size: int) -> Array:
 
 
 def _at(x: Array, index: Array, axis: int = 0) -> Array:
-    """Returns the slice of `x` at an index of an axis; the index is the same in all runs."""
+    """Returns the slice of `x` at `index` along an axis. The index must be the same in all runs."""
     return lax.dynamic_index_in_dim(x, index, axis, keepdims=False, allow_negative_indices=False)
 
 
 def _sum(terms: Array) -> Array:
-    """Sums over the first axis, in order."""
+    """Sums over the first axis, one term after the other."""
     return _loop(terms.shape[0], lambda k, total: total + _at(terms, k), jnp.zeros(terms.shape[1:], terms.dtype))
 
 
 def _exchange(x: Array, first: Array, second: Array) -> Array:
-    """Exchanges two entries of the first axis of `x`; the second index may differ between runs."""
+    """Exchanges the entries `first` and `second` along the first axis of `x`. The index `second` may differ between runs."""
     place = _places(x.shape[0]).reshape(-1, *[1] * (x.ndim - 1))
     # A sum of bit patterns, at most one of which is not zero, is exact in any order and preserves -0 and NaN.
     bits = lax.bitcast_convert_type(x, jnp.dtype(f"int{8 * x.dtype.itemsize}"))
@@ -53,7 +53,7 @@ def _exchange(x: Array, first: Array, second: Array) -> Array:
 
 
 def _pivot(size: Array, k: Array) -> Array:
-    """Returns the index of the largest `size` from index `k` on; `k` if one is NaN."""
+    """Returns the index of the largest element of `size` from index `k` on; `k` if one of them is NaN."""
     best = numerics.argmax(size, _places(size.shape[0]) >= k)
     return jnp.where(best < size.shape[0], best, k)
 
@@ -65,14 +65,14 @@ def _diagonal(x: Array) -> Array:
 
 
 def _power(x: Array) -> Array:
-    """Returns a power of two that scales `x` so that squares of its largest entries neither overflow nor vanish."""
+    """Returns a power of two by which `x` is multiplied so that the squares of its largest entries neither overflow nor vanish."""
     third, size = 2.0 ** (jnp.finfo(x.dtype).maxexp // 3), jnp.abs(x)
     largest = jnp.max(jnp.where(size < jnp.inf, size, 0.0))
     return jnp.where(largest > third, third**-2, jnp.where(largest < 1 / third, third**2, 1.0)).astype(x.dtype)
 
 
 def cholesky(x: Array) -> Array:
-    """Returns the lower factor `L` of `L L^T = x` `[n, n]` from the lower triangle of `x`; NaN if `x` is not positive definite."""
+    """Returns the lower triangular `L` with `L L^T = x` from the lower triangle of `x` `[n, n]`; NaN if `x` is not positive definite."""
     place = _places(x.shape[0])
 
     def step(k: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
@@ -91,7 +91,10 @@ def cholesky(x: Array) -> Array:
 def triangular_solve(
     a: Array, b: Array, *, left_side: bool, lower: bool, transpose_a: bool, unit_diagonal: bool, **_: Any
 ) -> Array:
-    """Solves `op(a) X = b`, or `X op(a) = b`, for triangular `a` `[n, n]`; `op` may transpose it."""
+    """Solves `a X = b` (with `left_side`) or `X a = b` for a triangular matrix `a` `[n, n]`, which `transpose_a` transposes first.
+
+    `lower` tells which triangle of `a` is read, `unit_diagonal` that its diagonal counts as ones.
+    """
     n, axis = a.shape[0], 0 if left_side else 1
     forward = (lower != transpose_a) == left_side
     place = lax.expand_dims(_places(n), (1 - axis,))
@@ -108,7 +111,7 @@ def triangular_solve(
 
 
 def lu(x: Array) -> tuple[Array, Array, Array]:
-    """Returns the factors of `x` `[m, n]` with partial pivoting, the pivot of each row, and the order of rows."""
+    """Factors `x` `[m, n]` into `L U` with partial pivoting. Returns both in one matrix, the pivot row of each step, and the order of rows."""
     rows, columns = (_places(size) for size in x.shape)
     steps = _places(min(x.shape))
 
@@ -126,17 +129,17 @@ def lu(x: Array) -> tuple[Array, Array, Array]:
 
 
 def lu_pivots_to_permutation(pivots: Array, *, permutation_size: int) -> Array:
-    """Returns the order of rows after the exchanges of `lu`."""
+    """Returns the order of rows that results from exchanging row k with row `pivots[k]` for each k in turn, as `lu` did."""
     return _loop(pivots.shape[0], lambda k, order: _exchange(order, k, _at(pivots, k)), _places(permutation_size))
 
 
 def geqrf(x: Array) -> tuple[Array, Array]:
-    """Returns `R` on and above the diagonal `[m, n]`, Householder vectors below it, and their factors `[min(m, n)]`."""
+    """Factors `x` `[m, n]` into `Q R`. Returns one matrix with `R` above and Householder vectors below the diagonal, and the vectors' factors."""
     return _reflections(x, False)[:2]
 
 
 def _reflections(x: Array, pivoting: bool) -> tuple[Array, Array, Array]:
-    """Returns the results of `geqrf` and the order of columns; `pivoting` takes the column of largest remaining norm first."""
+    """Returns the results of `geqrf` and the order of columns. With `pivoting` each step takes the column with the largest remaining norm."""
     rows, columns = _places(x.shape[0])[:, None], _places(x.shape[1])
     steps, power = _places(min(x.shape)), _power(x)
 
@@ -163,7 +166,7 @@ def _reflections(x: Array, pivoting: bool) -> tuple[Array, Array, Array]:
 
 
 def householder_product(a: Array, taus: Array) -> Array:
-    """Returns the first `n` columns of the product of the reflections of `geqrf` in `a` `[m, n]`."""
+    """Returns the first `n` columns of `Q`, from the Householder vectors in `a` `[m, n]` and their factors `taus` that `geqrf` returned."""
     rows, last = _places(a.shape[0])[:, None], taus.shape[0] - 1
 
     def step(number: Array, q: Array) -> Array:
@@ -175,7 +178,10 @@ def householder_product(a: Array, taus: Array) -> Array:
 
 
 def qr(x: Array, *, pivoting: bool, full_matrices: bool, **_: Any) -> tuple[Array, ...]:
-    """Returns orthogonal `Q` and upper triangular `R` of `Q R = x` `[m, n]`; with `pivoting` also the order of columns."""
+    """Returns an orthogonal `Q` and an upper triangular `R` with `Q R = x` `[m, n]`. With `pivoting` it also returns the order of columns.
+
+    With `full_matrices`, `Q` is square, `[m, m]`, instead of `[m, min(m, n)]`.
+    """
     m, n = x.shape
     width = m if full_matrices else min(m, n)
     a, taus, order = _reflections(x, pivoting)
@@ -185,11 +191,11 @@ def qr(x: Array, *, pivoting: bool, full_matrices: bool, **_: Any) -> tuple[Arra
 
 
 def _rotation(norms: Array, products: Array, limit: float) -> tuple[Callable[[Array], Array], Array, Array]:
-    """Returns a function that rotates each column of the first half with its partner in the second half, which rotations act, and the new norms.
+    """Computes Jacobi rotations of each column of a matrix's first half with its partner in the second half, which make both orthogonal.
 
-    The columns then rotate around the first one, so that all pairs meet once in `N - 1` steps. `norms` `[N]` are squared norms of columns, or the
-    diagonal of a symmetric matrix; `products` `[N / 2]` twice the products of partners, or off-diagonal entries. Products of a relative size below
-    `limit` are ignored.
+    Returns a function that rotates the columns of a matrix, a mask of the rotated pairs, and the new norms. The function also moves the columns
+    around the first one, so that all pairs meet once in `N - 1` steps. `norms` `[N]` are squared norms of the columns, or the diagonal of a symmetric
+    matrix; `products` `[N / 2]` are twice the scalar products of partners, or off-diagonal entries. One of a relative size below `limit` counts as 0.
     """
     half = products.shape[0]
     first, second = norms[:half], norms[half:]
@@ -215,7 +221,10 @@ def _rotation(norms: Array, products: Array, limit: float) -> tuple[Callable[[Ar
 
 
 def _sweeps(size: int, step: Callable[[Any], tuple[Any, Array]], start: Any) -> Any:
-    """Runs sweeps of `size - 1` steps until a sweep rotates nothing; additional sweeps, for other runs of a batch, change nothing."""
+    """Repeats sweeps of `size - 1` calls of `step` until a sweep rotates no pair in any run. Further sweeps do not change a finished run.
+
+    `step` maps the value, at first `start`, to a new value and the mask of the rotated pairs.
+    """
 
     def one(_: Any, carry: tuple[Any, Array]) -> tuple[Any, Array]:
         value, rotated = carry
@@ -233,7 +242,7 @@ def _sweeps(size: int, step: Callable[[Any], tuple[Any, Array]], start: Any) -> 
 
 
 def _ordered(keys: Array, x: Array) -> Array:
-    """Sorts the columns of `x` `[m, n]` by ascending keys `[n]`."""
+    """Sorts the columns of `x` `[m, n]` by ascending `keys` `[n]`."""
     place = _places(keys.shape[0])
 
     def count(k: Array, ranks: Array) -> Array:
@@ -245,7 +254,7 @@ def _ordered(keys: Array, x: Array) -> Array:
 
 
 def eigh(x: Array, *, lower: bool, **_: Any) -> tuple[Array, Array]:
-    """Returns eigenvectors and ascending eigenvalues of a symmetric `x` `[n, n]`, from one triangle; NaN if that is not finite."""
+    """Returns eigenvectors and ascending eigenvalues of a symmetric matrix `x` `[n, n]`, read from one triangle; NaN if it is not finite."""
     n = x.shape[0]
     size, place = n + n % 2, _places(n)
     half = size // 2
@@ -268,9 +277,9 @@ def eigh(x: Array, *, lower: bool, **_: Any) -> tuple[Array, Array]:
 
 
 def svd(x: Array, *, full_matrices: bool, compute_uv: bool, **_: Any) -> tuple[Array, ...]:
-    """Returns descending singular values of `x` `[m, n]`, with `compute_uv` also left and transposed right vectors; NaN if not finite.
+    """Returns the descending singular values of `x` `[m, n]`; with `compute_uv` also the left and the transposed right vectors. NaN if not finite.
 
-    Rotations make the columns orthogonal; QR then completes the left vectors, also for zero columns.
+    Rotations make the columns orthogonal; QR then completes the left vectors (all `m` with `full_matrices`), also for zero columns.
     """
     m, n = x.shape
     if m < n:
@@ -297,7 +306,7 @@ def svd(x: Array, *, full_matrices: bool, compute_uv: bool, **_: Any) -> tuple[A
 
 
 def _of_stacks(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Maps a function of one matrix (or vector of pivots) over stacks."""
+    """Extends a function of one matrix (or one vector of pivots) to arrays whose leading axes are stacks of matrices."""
     rank = 1 if function is lu_pivots_to_permutation else 2
 
     @functools.wraps(function)

@@ -7,6 +7,7 @@ in the order written. A translation of `DEFINITIONS` must not contract, reassoci
 - NaN gives NaN. Results at zeros, infinities and ends of domains are those of IEEE 754 and C (`pow`, `atan2`), otherwise XLA's.
 - Errors are in units in the last place (ulp) of the true value: the largest over all float32 arguments unless stated otherwise;
   `tests/core/test_functions.py` lists the worst arguments. Coefficients without a source are minimax fits, rounded to float32.
+- An exponent n is passed as `k = n * 2^23`, which moves it to its place in the bits of a float32.
 """
 
 import itertools
@@ -31,14 +32,14 @@ SHIFT = f32(1.5 * 2**23)  # The last bits of x + SHIFT are x, rounded to an inte
 
 
 def rarely(condition: Array, costly: Callable[[], Any], cheap: Any) -> Any:
-    """Returns `costly()` (a number or a tuple) where a rare condition holds, else `cheap`; a scalar takes a branch."""
+    """Returns `costly()` (a number or a tuple) where a rare condition holds, else `cheap`. If the condition is a scalar, only one is computed."""
     if not condition.ndim:
         return lax.cond(condition, costly, lambda: cheap)
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), costly(), cheap)
 
 
 def polynomial(x: Array, coefficients: Sequence[float]) -> Any:
-    """Evaluates a polynomial by Horner's rule; the highest coefficient comes first."""
+    """Evaluates a polynomial by Horner's rule. The coefficients begin with that of the highest power."""
     total: Any = f32(coefficients[0])
     for coefficient in coefficients[1:]:
         total = total * x + f32(coefficient)
@@ -56,12 +57,12 @@ def number(x: Array) -> Array:
 
 
 def with_sign(magnitude: Array, x: Array) -> Array:
-    """Returns a non-negative number with the sign of another one."""
+    """Returns `magnitude`, which is not negative, with the sign of `x`."""
     return number(bits(magnitude) | (bits(x) & -0x80000000))
 
 
 def upper(x: Array) -> Array:
-    """Returns the first 12 of the 24 bits of a number: products of two such numbers are exact."""
+    """Returns `x` cut to the first 12 of its 24 significant bits, so that the product of two such numbers is exact."""
     return number(bits(x) & -0x1000)
 
 
@@ -71,12 +72,12 @@ def nearest(x: Array) -> Array:
 
 
 def scaled(x: Array, k: Array) -> Array:
-    """Returns x * 2^(k / 2^23) for normal x and result."""
+    """Returns `x * 2^(k / 2^23)` if both `x` and the result are normal numbers; `k` is a multiple of 2^23."""
     return number(bits(x) + k)
 
 
 def power_of_two(k: Array, minus: int = 0) -> Array:
-    """Returns 2^(k / 2^23 - minus) if that is a normal number."""
+    """Returns `2^(k / 2^23 - minus)` if it is a normal number; `k` is a multiple of 2^23."""
     return number(k + ((127 - minus) << 23))
 
 
@@ -86,12 +87,12 @@ LOG = (-0.12882076, 0.13988008, -0.12186583, 0.14005138, -0.1668031, 0.20010452,
 
 
 def exponent(x: Array) -> Array:
-    """Returns the multiple k of 2^23 for which x * 2^(k / 2^23) is in [2/3, 4/3)."""
+    """Returns the multiple k of 2^23 for which `x * 2^(k / 2^23)` is in [2/3, 4/3)."""
     return (0x3FAAAAAA - bits(x)) & -0x800000
 
 
 def log_from(m: Array, k: Array) -> Array:
-    """Returns `log((1 + m) * 2^(-k / 2^23))` for 1 + m in [2/3, 4/3), and -0 for m = -0 and k = 0. The sum is that of Cephes' `logf`."""
+    """Returns `log((1 + m) * 2^(-k / 2^23))` for 1 + m in [2/3, 4/3), and -0 for m = -0 and k = 0, by the series of Cephes' `logf`."""
     square, n = m * m, k.astype(jnp.float32)
     y = (polynomial(m, LOG) * m) * square - n * f32(LN2_LOW * 2.0**-23)
     return (m + (y - f32(0.5) * square)) - n * f32(LN2_HIGH * 2.0**-23)
@@ -110,7 +111,7 @@ def log(x: Array) -> Array:
 
 
 def log1p(x: Array) -> Array:
-    """log(1 + x), with an error of at most 1.59 ulp. x and 1 are scaled separately, so that the rounding error of 1 + x enters the result."""
+    """log(1 + x), with an error of at most 1.59 ulp. It scales x and 1 separately, so that the rounding of 1 + x causes no error."""
     k = exponent(x + f32(1))
     m = number(bits(x) + k) - (f32(1) - f32(0.25) * number(0x40800000 + k))
     y = jnp.where(x > f32(-1), log_from(m, k), jnp.where(x == f32(-1), -INF, NAN))
@@ -125,7 +126,7 @@ EXP_LEAST, EXP_MOST = f32(-87.33654), f32(88.72283)  # Outside, exp is below the
 
 
 def exponential(x: Array, low: Array | None = None) -> tuple[Array, Array]:
-    """Returns r in [-0.3, 0.42] and k with exp(x + low) = (1 + r) * 2^(k / 2^23), reduced as in Cephes' `expf`."""
+    """Returns r in [-0.3, 0.42] and k with `exp(x + low) = (1 + r) * 2^(k / 2^23)`, as Cephes' `expf` does. `low` is a small correction of x."""
     shifted = x * f32(1 / np.log(2)) + SHIFT
     n = shifted - SHIFT
     r = (x - n * LN2_HIGH) - n * LN2_LOW
@@ -163,7 +164,7 @@ def logistic(x: Array) -> Array:
 
 
 def tanh(x: Array) -> Array:
-    """Hyperbolic tangent, with an error of at most 2.01 ulp. `h / (1 + h)` with `h = expm1(2|x|) / 2`; `h - h^2 / (1 + h)` where h is small."""
+    """Hyperbolic tangent, with an error of at most 2.01 ulp: `h / (1 + h)` with `h = expm1(2|x|) / 2`, for small h as `h - h^2 / (1 + h)`."""
     a = jnp.abs(x)
     clipped = jnp.where(a > f32(10), f32(10), a)
     r, k = exponential(clipped + clipped)
@@ -174,7 +175,7 @@ def tanh(x: Array) -> Array:
 
 
 def sinh(x: Array) -> Array:
-    """Hyperbolic sine, with an error of at most 2.36 ulp. `h + h / (1 + 2h)` with `h = expm1(|x|) / 2`."""
+    """Hyperbolic sine, with an error of at most 2.36 ulp: `h + h / (1 + 2h)` with `h = expm1(|x|) / 2`."""
     a = jnp.abs(x)
     r, k = exponential(a)
     quarter = power_of_two(k, minus=2)
@@ -194,7 +195,7 @@ def cosh(x: Array) -> Array:
 
 
 def asinh(x: Array) -> Array:
-    """Inverse hyperbolic sine, with an error of at most 1.96 ulp. `log1p(|x| + x^2 / (1 + sqrt(1 + x^2)))`, as in FDLIBM."""
+    """Inverse hyperbolic sine, with an error of at most 1.96 ulp: `log1p(|x| + x^2 / (1 + sqrt(1 + x^2)))`, as in FDLIBM."""
     a = jnp.abs(x)
     square, large = a * a, a > f32(1e8)
     y = log1p(jnp.where(large, a, a + square / (jnp.sqrt(square + f32(1)) + f32(1))))
@@ -202,14 +203,14 @@ def asinh(x: Array) -> Array:
 
 
 def acosh(x: Array) -> Array:
-    """Inverse hyperbolic cosine, with an error of at most 2.42 ulp. log1p(t + sqrt(t^2 + 2t)) with t = x - 1."""
+    """Inverse hyperbolic cosine, with an error of at most 2.42 ulp: `log1p(t + sqrt(t^2 + 2t))` with t = x - 1."""
     t, large = x - f32(1), x > f32(1e8)
     y = log1p(jnp.where(large, t, t + jnp.sqrt(t * (t + f32(2)))))
     return jnp.where(x < f32(1), NAN, jnp.where(large, y + LN2, y))
 
 
 def atanh(x: Array) -> Array:
-    """Inverse hyperbolic tangent, with an error of at most 2.14 ulp. `log1p(2|x| / (1 - |x|)) / 2`."""
+    """Inverse hyperbolic tangent, with an error of at most 2.14 ulp: `log1p(2|x| / (1 - |x|)) / 2`."""
     a = jnp.abs(x)
     y = f32(0.5) * log1p((a + a) / (f32(1) - a))
     return with_sign(jnp.where(a < f32(2.0**-12), a, y), x)
@@ -226,7 +227,7 @@ def rsqrt(x: Array) -> Array:
 
 
 def cbrt(x: Array) -> Array:
-    """Cube root, with an error of at most 0.83 ulp. An estimate from the bits and two Halley steps, each from 8 bits, whose cube is exact."""
+    """Cube root, with an error of at most 0.83 ulp. Two Halley steps improve an estimate from the bits; each cubes a number of 8 bits exactly."""
     a = jnp.abs(x)
     small = a < f32(1)
     a = a * jnp.where(small, f32(2.0**63), f32(2.0**-63))
@@ -241,7 +242,7 @@ def cbrt(x: Array) -> Array:
 
 
 def log2_in_two(x: Array) -> tuple[Array, Array]:
-    """Returns the base-2 logarithm of a positive normal number as a sum of two parts, the first of 12 bits, with an error of 2^-32 (FDLIBM's `powf`)."""
+    """Returns the base-2 logarithm of a positive normal number as a sum of a number of 12 bits and a rest. The error is 2^-32 (FDLIBM's `powf`)."""
     k = exponent(x)
     m = scaled(x, k)
     u, d = m - f32(1), m + f32(1)
@@ -266,7 +267,7 @@ def log2_in_two(x: Array) -> tuple[Array, Array]:
 
 
 def power(x: Array, y: Array) -> Array:
-    """x^y, with an error of at most 0.8 ulp over 2^24 pairs with results in range."""
+    """x^y, with an error of at most 0.8 ulp over 2^24 random pairs whose result neither overflows nor underflows."""
     a = jnp.abs(x)
     high, low = log2_in_two(a)
     first, half = upper(y), y * f32(0.5)
@@ -291,7 +292,7 @@ def power(x: Array, y: Array) -> Array:
 
 
 def integer_pow(x: Array, *, y: int) -> Array:
-    """Returns `x**y` for an integer `y` by repeated squaring, `1 / x**-y` for a negative one; the error is at most `|y|` ulp."""
+    """Returns `x**y` for an integer `y` by repeated squaring. A negative `y` is computed as `1 / x**-y`. The error is at most `|y|` ulp."""
     if y == 0:
         return jnp.ones_like(x)
     count, total, square = abs(y), None, x
@@ -318,9 +319,9 @@ ATAN = (-0.058256384, 0.104941085, -0.14230172, 0.19997782, -0.33333305)
 
 
 def quadrant(x: Array) -> tuple[Array, Array, Array]:
-    """Returns x minus n quarter turns as a sum of two numbers, and an integer with the last bits of n.
+    """Reduces an angle x to `x - n * pi / 2` for the nearest integer n. Returns the result as a sum of two numbers, and the last bits of n.
 
-    Cody and Waite (1980), with parts of 11 bits, whose products are exact up to `|x| = 12,800`; larger numbers by `far_quadrant`.
+    Cody and Waite (1980): pi / 2 is a sum of numbers of 11 bits, whose products with n are exact for `|x| <= 12,800`; `far_quadrant` for larger x.
     """
     shifted = x * f32(2 / np.pi) + SHIFT
     n = shifted - SHIFT
@@ -335,7 +336,7 @@ def quadrant(x: Array) -> tuple[Array, Array, Array]:
 def far_quadrant(x: Array) -> tuple[Array, Array, Array]:
     """Computes `quadrant` of a large number m * 2^e from the 96 bits of 2 / pi that determine it. Source: Payne and Hanek (1983).
 
-    The bits of 2 / pi before the window make whole turns; m times the window, modulo 2^96, has the quadrant in its first two bits.
+    Earlier bits of 2 / pi add whole turns. The product of m and the 96 bits, modulo 2^96, has the quadrant in its first two bits.
     """
     word = np.uint32
     mantissa = lax.bitcast_convert_type(x, jnp.uint32) & word(0x7FFFFF) | word(0x800000)
@@ -343,7 +344,7 @@ def far_quadrant(x: Array) -> tuple[Array, Array, Array]:
     shift, place = (first & 31).astype(jnp.uint32), first >> 5
 
     def whole(i: int) -> Array:
-        """Returns word i of the window that begins at `place`."""
+        """Returns word i of the 96 bits of 2 / pi, which begin in the word `place` of `TWO_OVER_PI`."""
         found = jnp.full_like(mantissa, word(TWO_OVER_PI[i]))
         for k in range(1, 5):
             found = jnp.where(place == k, word(TWO_OVER_PI[i + k]), found)
@@ -375,7 +376,7 @@ def far_quadrant(x: Array) -> tuple[Array, Array, Array]:
 
 
 def upper_word(a: Array, b: Array) -> Array:
-    """Returns the upper 32 of the 64 bits of a product of unsigned integers, the first below 2^24."""
+    """Returns the upper 32 of the 64 bits of the product of two unsigned integers, of which the first is below 2^24."""
     word = np.uint32
     a1, a0, b1, b0 = a >> word(12), a & word(0xFFF), b >> word(16), b & word(0xFFFF)
     low, middle, cross, top = a0 * b0, a0 * b1, a1 * b0, a1 * b1
@@ -394,17 +395,17 @@ def sine_or_cosine(x: Array, turns: int) -> Array:
 
 
 def sin(x: Array) -> Array:
-    """Sine, with an error of at most 1.15 ulp; 1.04 ulp up to 1e4."""
+    """Sine, with an error of at most 1.15 ulp (1.04 ulp for |x| up to 1e4)."""
     return jnp.where(jnp.abs(x) < f32(2.0**-12), x, sine_or_cosine(x, 0))
 
 
 def cos(x: Array) -> Array:
-    """Cosine, with an error of at most 1.12 ulp; 1.02 ulp up to 1e4."""
+    """Cosine, with an error of at most 1.12 ulp (1.02 ulp for |x| up to 1e4)."""
     return sine_or_cosine(x, 1)
 
 
 def tan(x: Array) -> Array:
-    """Tangent, with an error of at most 1.59 ulp; 1.35 ulp up to 1e4. The inverse of a sum as in FDLIBM's `k_tanf`."""
+    """Tangent, with an error of at most 1.59 ulp (1.35 ulp for |x| up to 1e4). Every second quadrant is `-1 / tan`, as in FDLIBM's `k_tanf`."""
     r, low, n = quadrant(x)
     square = r * r
     low = polynomial(square, TAN) * (square * r) + low * (square + f32(1))
@@ -416,7 +417,7 @@ def tan(x: Array) -> Array:
 
 
 def arcsine(x: Array) -> tuple[Array, Array, Array]:
-    """Returns whether `|x| > 1/2`, and the arc sine of x (or of `sqrt((1 - |x|) / 2)` if so) as a sum of two numbers, as in Cephes' `asinf`."""
+    """Returns whether `|x| > 1/2`, and a sum of two numbers as in Cephes' `asinf`: if so, the arc sine of `sqrt((1 - |x|) / 2)`, else that of x."""
     a = jnp.abs(x)
     large = a > f32(0.5)
     square = jnp.where(large, (f32(1) - a) * f32(0.5), x * x)
@@ -440,7 +441,7 @@ def acos(x: Array) -> Array:
 
 
 def atan(x: Array) -> Array:
-    """Arc tangent, with an error of at most 0.86 ulp. As in FDLIBM, the sum of `atan(c)` and `atan((|x| - c) / (1 + c|x|))` with c in {0, 1/2, 1, 3/2, infinity}."""
+    """Arc tangent, with an error of at most 0.86 ulp. As in FDLIBM it adds `atan(c)`, c in {0, 1/2, 1, 3/2, infinity}, and `atan((|x| - c) / (1 + c|x|))`."""
     a = jnp.abs(x)
     centre, high, low = f32(0), f32(0), f32(0)
     for bound, c in ((14 / 32, 0.5), (23 / 32, 1.0), (39 / 32, 1.5)):
@@ -455,7 +456,7 @@ def atan(x: Array) -> Array:
 
 
 def atan2(y: Array, x: Array) -> Array:
-    """Angle of the point (x, y), with an error of at most 1.5 ulp over 2^24 pairs."""
+    """Angle between the x axis and the point (x, y), with an error of at most 1.5 ulp over 2^24 random pairs."""
     a, b = jnp.abs(y), jnp.abs(x)
     angle = atan(jnp.where(a == b, jnp.where(a < LEAST, f32(0), f32(1)), a / b))
     return with_sign(jnp.where(bits(x) < 0, PI - (angle - PI_LOW), angle), y)
@@ -471,13 +472,13 @@ ERF_INV_FAR = (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0
 
 
 def erf_near(x: Array) -> Array:
-    """Returns the error function for `|x| < 0.9`, scaled so that a subnormal 0.128 x is not flushed to zero."""
+    """Returns the error function for `|x| < 0.9`. Scaling ensures that a tiny term 0.128 x is not flushed to zero."""
     large = x * f32(2.0**24)
     return (large * polynomial(x * x, ERF) + large) * f32(2.0**-24)
 
 
 def erf(x: Array) -> Array:
-    """Error function, with an error of at most 1.21 ulp. From 0.9 on, one minus the exponential of a polynomial."""
+    """Error function, with an error of at most 1.21 ulp. For `|x| >= 0.9` it is one minus the exponential of a polynomial."""
     a = jnp.abs(x)
     clipped = jnp.where(a > f32(4), f32(4), a)
     r, k = exponential(polynomial(clipped, ERF_FAR) * clipped)
@@ -485,7 +486,7 @@ def erf(x: Array) -> Array:
 
 
 def erfc(x: Array) -> Array:
-    """1 - erf(x), with an error of at most 3.89 ulp. `exp(-x^2) / (1 + 2|x|)` times a polynomial of `(|x| - 2) / (|x| + 2)`, with x^2 in two parts."""
+    """1 - erf(x), with an error of at most 3.89 ulp: `exp(-x^2) / (1 + 2|x|)` times a polynomial of `(|x| - 2) / (|x| + 2)`."""
     a = jnp.abs(x)
     first = upper(a)
     r, k = exponential(-(first * first), -((a - first) * (a + first)))
@@ -495,7 +496,7 @@ def erfc(x: Array) -> Array:
 
 
 def erf_inv(x: Array) -> Array:
-    """Inverse of erf, with an error of at most 3.76 ulp. Giles (2010), "Approximating the erfinv function", with w = -log((1 - x)(1 + x))."""
+    """Inverse of erf, with an error of at most 3.76 ulp. Source: Giles (2010), "Approximating the erfinv function"; w is `-log((1 - x)(1 + x))`."""
     left = (f32(1) - x) * (f32(1) + x)
     w = -log_of_normal(left)
 
@@ -526,9 +527,9 @@ def sin_pi(x: Array) -> Array:
 
 
 def lgamma(x: Array) -> Array:
-    """`log|gamma(x)|`, with an error of at most 13.2 ulp (of 1 if the value is smaller); 3.05 ulp for x > 0.
+    """`log|gamma(x)|`, with an error of at most 3.05 ulp for x > 0 and 13.2 ulp otherwise; values below 1 have the absolute error of values near 1.
 
-    (x - 1)(x - 2) times a polynomial on [1, 2], recurrence up to 4, then Stirling's series; reflection below zero.
+    A polynomial gives the values on [1, 2], recurrence those up to 4, Stirling's series those above, and the reflection formula those below zero.
     """
     a = jnp.abs(x)
     one, two, three, four = (a > f32(bound) for bound in (1, 2, 3, 4))
@@ -549,7 +550,7 @@ def lgamma(x: Array) -> Array:
 
 
 def digamma(x: Array) -> Array:
-    """Derivative of lgamma, with an error of at most 24 ulp (of 1 if the value is smaller); 1.65 ulp for x > 0. As `lgamma`, with recurrence up to 3."""
+    """Derivative of lgamma by similar formulas. The error is at most 1.65 ulp for x > 0, else 24 ulp; values below 1 have the absolute error of 1."""
     negative = x < f32(0)
     a = jnp.where(negative, f32(1) - x, x)
     one, two, three = a >= f32(1), a > f32(2), a > f32(3)
@@ -569,20 +570,20 @@ def digamma(x: Array) -> Array:
 
 
 def bessel(a: Array, near: Sequence[float], far: Sequence[float]) -> tuple[Array, Array]:
-    """Returns two forms of a Bessel function: `exp(-a)` times a polynomial of `a^2`, and a polynomial of `1 / a` divided by `sqrt(a)`."""
+    """Returns two approximations for small and large a: `exp(-a)` times a polynomial of `a^2`, and a polynomial of `1 / a`, divided by `sqrt(a)`."""
     r, k = exponential(-a)
     return polynomial(a * a, near) * ((r + f32(1)) * power_of_two(k)), polynomial(f32(1) / a, far) / jnp.sqrt(a)
 
 
 def bessel_i0e(x: Array) -> Array:
-    """`exp(-|x|) I_0(x)`, the scaled modified Bessel function, with an error of at most 4.5 ulp."""
+    """Modified Bessel function of order 0, scaled: `exp(-|x|) I_0(x)`, with an error of at most 4.5 ulp."""
     a = jnp.abs(x)
     near, far = bessel(a, I0, I0_FAR)
     return jnp.where(a < f32(6), near, far)
 
 
 def bessel_i1e(x: Array) -> Array:
-    """`exp(-|x|) I_1(x)`, with an error of at most 4.14 ulp."""
+    """Modified Bessel function of order 1, scaled: `exp(-|x|) I_1(x)`, with an error of at most 4.14 ulp."""
     a = jnp.abs(x)
     near, far = bessel(a, I1, I1_FAR)
     return with_sign(jnp.where(a < f32(6), a * near, far), x)

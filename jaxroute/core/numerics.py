@@ -28,28 +28,28 @@ _LARGE_TABLE, _VECTORS, _WIDTH = 2**17, 64, 16
 
 
 def one_hot(index: Index, size: int) -> jax.Array:
-    """Returns a mask `[size]` that is True at `index`, and all False if `index` is out of range."""
+    """Returns a mask `[size]` that is True at `index`. It is all False if `index` is out of range."""
     return lax.iota(jnp.int32, size) == index
 
 
 @jax.jit
 def pick(mask: Array, values: Array) -> jax.Array:
-    """Returns the element of `values` (`[K]` or `[..., K]`) where the one-hot `mask` (`[K]`) is True; zero for an empty mask."""
+    """Returns the element of `values` (`[K]` or `[..., K]`) at which the one-hot `mask` `[K]` is True, or zero if it is nowhere True."""
     return jnp.sum(jnp.where(mask, values, jnp.zeros_like(values)), axis=-1)
 
 
 def take(values: Array, index: Index) -> jax.Array:
     """Returns `values[..., index]` of `values` `[..., K]`; an index out of range is clipped.
 
-    `pick` is faster for short axes; this function from about a hundred elements on, if the index differs between runs.
+    If the index differs between runs, `pick` is faster for short axes, this function from about a hundred elements on.
     """
     return lax.dynamic_index_in_dim(values, index, axis=values.ndim - 1, keepdims=False)
 
 
 def put(table: Array, index: Sequence[Index], value: Any) -> jax.Array:
-    """Returns `table` with `table[index] = value`; in place if the old table is not used afterwards.
+    """Returns `table` with `value` at `table[index]`. It works in place if the old table is not used afterwards.
 
-    `index` has an index along each of the first axes, which is clipped to the range.
+    `index` has one integer for each of the first axes, which is clipped to the range; the other axes are written in full.
     """
     free = table.ndim - len(index)  # number of axes that are written in full
     value = jnp.reshape(value, (*([1] * len(index)), *table.shape[len(index) :])).astype(table.dtype)
@@ -58,46 +58,47 @@ def put(table: Array, index: Sequence[Index], value: Any) -> jax.Array:
 
 
 def at(table: Array, index: Sequence[Index]) -> jax.Array:
-    """Returns `table[index]` with an index along each of the first axes; see `put`."""
+    """Returns `table[index]`, where `index` has one integer for each of the first axes, clipped to the range."""
     sizes = (*([1] * len(index)), *table.shape[len(index) :])
     starts = (*(jnp.asarray(i, jnp.int32) for i in index), *[jnp.int32(0)] * (table.ndim - len(index)))
     return jnp.reshape(lax.dynamic_slice(table, starts, sizes), table.shape[len(index) :])
 
 
 def argmax(score: Array, allowed: Array | None = None, order: Array | None = None) -> jax.Array:
-    """Returns the index of the largest allowed element of `score` `[K]`; int32 `[]`.
+    """Returns the index, an int32 scalar, of the largest element of `score` `[K]` for which `allowed` `[K]` is True (None: all).
 
-    Ties go to the first element in `order`, a random order of the models that a policy draws once from its key (`draws.order`). Results then do
-    not depend on how models are numbered. Without an order ties go to the lowest index: for random scores, and for indices with a meaning
-    (positions in a queue).
-
-    If nothing is allowed, or the score has a NaN, the result is `K`, which is out of range; `one_hot` of it is empty.
+    Ties go to the first model in `order`, a random order that a policy draws once from its key (`draws.order`). Results then do not depend on how
+    models are numbered. Without an order ties go to the lowest index: for random scores, and for indices with a meaning (positions in a queue).
+    If nothing is allowed, or the score has a NaN, the result is `K`, which is out of range: `one_hot` of it is all False.
     """
     return xla.first_best(score, allowed, order)
 
 
 def argmin(score: Array, allowed: Array | None = None, order: Array | None = None) -> jax.Array:
-    """Returns the index of the smallest allowed element; see `argmax`."""
+    """Returns the index of the smallest allowed element of `score`; the arguments are those of `argmax`."""
     return argmax(-score, allowed, order)
 
 
 def rank(*keys: Array, together: np.ndarray | None = None) -> jax.Array:
-    """Returns the position of each element in the order of lexicographic keys (see `xla.weighted_sum_over_better`), int32 `[K]`: 0 is first."""
+    """Returns the rank `[K]` of each element, int32: 0 for the largest `keys[0]`. Further keys, then the lower index, break ties.
+
+    The keys and `together`, the pairs that are compared, are explained in `xla.weighted_sum_over_better`.
+    """
     return xla.weighted_sum_over_better(jnp.ones(keys[0].shape[-1:], jnp.int32), *keys, together=together)
 
 
 def prefix_sums(values: Array) -> jax.Array:
-    """Returns inclusive prefix sums of `[K]`, unrolled: cheaper than a scan for short axes."""
+    """Returns the sum of each element of `values` `[K]` and all before it. The sums are unrolled, which is faster than a scan for short axes."""
     return xla.weighted_sum_over_better(values) + values
 
 
 def add_up(total: jax.Array, error: jax.Array, value: Array, seen: Array | None = None) -> tuple[jax.Array, jax.Array]:
-    """Adds `value` to a compensated sum, which does not drift in 2^31 rounds: rounding errors are added to the next term.
+    """Adds `value` to a compensated sum, which does not drift in 2^31 rounds: each rounding error is added to the next term.
 
     A plain float32 sum of a million equal numbers has an error of up to a percent, and a sum of ones stops at 2^24. This sum is exact for
     integers; for other numbers the error is at most some millionths of the sum of their magnitudes.
 
-    Returns the new `total` and the new accumulated rounding `error` (initially zero), of one shape. `seen` masks the elements to add to.
+    Returns the new `total` and the new accumulated rounding `error` (initially zero), in the same shape. Nothing changes where `seen` is False.
 
     Source: Kahan (1965), compensated summation.
     """
@@ -110,12 +111,12 @@ def add_up(total: jax.Array, error: jax.Array, value: Array, seen: Array | None 
 
 
 def no_errors(**sums: jax.Array) -> dict[str, jax.Array]:
-    """Returns the initial `errors` of a state's sums by field name, for `accumulate`."""
+    """Returns zero rounding errors for the sums of a state, by field name: the initial value of its field `errors` (see `accumulate`)."""
     return {name: jnp.zeros_like(value) for name, value in sums.items()}
 
 
 def accumulate(state: Any, seen: Array | None = None, /, **values: Array) -> Any:
-    """Returns a state with values added to its compensated sums by field name; its field `errors` comes from `no_errors`."""
+    """Adds to each field of a state that `values` names, and updates the rounding errors in its field `errors`. See `add_up` for `seen`."""
     sums, errors = {}, dict(state.errors)
     for name, value in values.items():
         sums[name], errors[name] = add_up(getattr(state, name), errors[name], value, seen)
@@ -124,7 +125,7 @@ def accumulate(state: Any, seen: Array | None = None, /, **values: Array) -> Any
 
 @struct.dataclass
 class Sum:
-    """Compensated sum, as in `add_up`.
+    """Compensated sum, which does not drift in many rounds; see `add_up`.
 
     Attributes:
       total: `[...]` sum.
@@ -136,34 +137,33 @@ class Sum:
 
     @classmethod
     def of(cls, total: jax.Array) -> "Sum":
-        """Returns the sum of one value."""
         return cls(total, jnp.zeros_like(total))
 
     def add(self, value: Array, seen: Array | None = None) -> "Sum":
-        """Returns the sum with one more value."""
+        """Returns the sum plus `value`. Elements where `seen` is False stay as they are."""
         return Sum(*add_up(self.total, self.error, value, seen))
 
     def at(self, place: Index) -> "Sum":
-        """Returns the sum at an index of the first axis; a negative index means 0."""
+        """Returns the sum at index `place` of the first axis of an array of sums; a negative index counts as 0."""
         return jax.tree.map(lambda x: at(x, (jnp.maximum(place, 0),)), self)
 
     def put(self, place: Index, one: "Sum") -> "Sum":
-        """Returns the sum with another one at an index of the first axis, in place as by `numerics.put`."""
+        """Returns the array of sums with the sum `one` at index `place` of the first axis; a negative index counts as 0. See `numerics.put`."""
         return jax.tree.map(lambda table, x: put(table, (jnp.maximum(place, 0),), x), self, one)
 
 
 def members(groups: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Returns the static mask `[M, K]` of the elements of each group, from the group of each element."""
+    """Returns a constant mask `[M, K]` that tells which of `K` elements are in which of `M` groups. `groups` has the group of each element."""
     return np.asarray(groups)[None, :] == np.arange(max(groups) + 1)[:, None]
 
 
 def of_group(groups: Sequence[int] | np.ndarray, values: Array) -> jax.Array:
-    """Returns the value of each element's group: `[K]` from `[M]`."""
+    """Returns for each of `K` elements the value of its group. `groups` has the group of each element, `values` `[M]` the value of each group."""
     return jnp.sum(jnp.where(members(groups), values[:, None], jnp.zeros_like(values)[:, None]), axis=0)
 
 
 def combine(x: Array, rows: Array) -> jax.Array:
-    """Returns `sum_i x[i] rows[i]` of `x` `[d]` and `rows` `[d, ...]`: a vector times a per-run matrix.
+    """Returns `sum_i x[i] rows[i]` of a vector `x` `[d]` and `rows` `[d, ...]`, which may differ between runs.
 
     An `x` `[d, K]` holds one vector for each index of the last axis of `rows`. Up to 64 terms are unrolled: XLA does not vectorise
     a reduction over an axis other than the last over runs (2 to 10 times slower).
@@ -185,10 +185,10 @@ def combine(x: Array, rows: Array) -> jax.Array:
 
 @jax.jit
 def has_nan(values: Array) -> jax.Array:
-    """Whether `values` `[...]` has a NaN, by its maximum.
+    """Whether any element of `values` is NaN, which is then their maximum.
 
     XLA does not vectorise a reduction of booleans over runs, and a maximum over more than 32 elements takes five times as long as one in
-    parts. Kernels recognise this call by its name.
+    parts. Compiled kernels recognise this call by its name.
     """
     values = values.reshape(-1)
     if values.size >= _LARGE_TABLE:
@@ -200,12 +200,12 @@ def has_nan(values: Array) -> jax.Array:
 
 
 def project(x: Array, table: Array) -> jax.Array:
-    """Returns `x @ table` of `x` `[d]` and a `table` `[d, P]` that all runs share, in full float32 precision on every device."""
+    """Returns `x @ table` for `x` `[d]` and a `table` `[d, P]` that all runs share, in full float32 precision on every device."""
     return jnp.dot(x, table, precision=lax.Precision.HIGHEST)
 
 
 def inverse_cdf(probabilities: Array, u: Any) -> jax.Array:
-    """Returns an index drawn from `probabilities` `[K]` by one uniform `u` in [0, 1); never one of probability zero.
+    """Draws an index with the given `probabilities` `[K]` from a uniform number `u` in [0, 1). It never returns an index of probability zero.
 
     The probabilities need not sum exactly to one; if all are zero, the result is 0.
     """

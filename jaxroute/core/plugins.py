@@ -1,4 +1,4 @@
-"""Policies, problems and experiments of other packages, found by their entry points.
+"""Policies, problems and experiments of other installed packages, which are found by their entry points.
 
 A package declares them in its `pyproject.toml`:
 
@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 @functools.cache
 def plugins(group: Literal["policies", "problems", "experiments"]) -> dict[str, EntryPoint]:
-    """Returns the entry points of a group by name. If two packages declare the same name, it warns and uses the first."""
+    """Returns the entry points that installed packages declare in this group, by name. Warns if two packages use one name, and takes the first."""
     found: dict[str, EntryPoint] = {}
     for point in entry_points(group=f"jaxroute.{group}"):
         if point.name in found and point.value != found[point.name].value:
@@ -33,7 +33,7 @@ def plugins(group: Literal["policies", "problems", "experiments"]) -> dict[str, 
 
 
 def load(group: Literal["policies", "problems", "experiments"], name: str) -> Any:
-    """Imports the object of an entry point; raises `ValueError` if it cannot be imported."""
+    """Imports the policy, problem or experiment of this name from the package that declares it; `ValueError` if that fails."""
     point = plugins(group)[name]
     try:
         return point.load()

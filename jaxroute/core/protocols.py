@@ -47,11 +47,11 @@ Action = TypeVar("Action")
 
 @dataclasses.dataclass(frozen=True)
 class Members:
-    """Methods and attributes that the engine uses.
+    """Methods and attributes of an environment or a policy that the engine uses.
 
     Attributes:
       required: names of the required methods.
-      optional: meaning of each optional method or attribute by name.
+      optional: names of the optional methods and attributes, and their meanings.
     """
 
     required: tuple[str, ...]
@@ -62,7 +62,7 @@ class Members:
         return (*self.required, *self.optional)
 
     def listed(self) -> str:
-        """Returns the optional members as lines of a docstring."""
+        """Formats the optional members as indented lines of a docstring."""
         return "\n".join(f"      {name}: {meaning}." for name, meaning in self.optional.items())
 
 
@@ -97,7 +97,7 @@ _SIMILAR = 0.8
 
 
 class Environment(Protocol[State, GivenObs, TakenAction, GivenFeedback]):
-    """Simulated environment of a policy: it draws queries, outcomes and costs, and knows the truth by which policies are measured."""
+    """Simulated environment of a policy. It draws queries, outcomes and costs, and knows the true means by which policies are measured."""
 
     @property
     def spec(self) -> Spec:
@@ -109,7 +109,7 @@ class Environment(Protocol[State, GivenObs, TakenAction, GivenFeedback]):
         ...
 
     def observe(self, key: chex.PRNGKey, state: State, t: chex.ArrayDevice) -> GivenObs:
-        """Returns what a real router would see before it decides in round `t` (int32 `[]`, from 0)."""
+        """Returns the observation of round `t` (int32, from 0): what a real router would see before it decides."""
         ...
 
     def step(
@@ -123,11 +123,11 @@ class Policy(Protocol[State, TakenObs, Action, TakenFeedback]):
     """Rule that decides in every round and learns from the feedback."""
 
     def init(self, key: chex.PRNGKey, spec: Any) -> State:
-        """Returns the state before the first round, for an environment with this `Spec`."""
+        """Returns the state before the first round in an environment with this `Spec`."""
         ...
 
     def act(self, key: chex.PRNGKey, state: State, obs: TakenObs, t: chex.ArrayDevice) -> tuple[Action, Info]:
-        """Returns the decision of round `t`, and Info."""
+        """Returns the decision of round `t` and `Info`, a dict of arrays that may be recorded."""
         ...
 
     def update(
@@ -150,17 +150,17 @@ Probe: TypeAlias = Callable[..., Any]
 
 
 def is_environment(value: Any) -> TypeGuard[AnyEnvironment]:
-    """Whether a value is an environment, not a function that returns one."""
+    """Whether a value is an environment and not a function that returns one."""
     return hasattr(value, "step")
 
 
 def is_policy(value: Any) -> TypeGuard[AnyPolicy]:
-    """Whether a value is a policy, not a function that returns one."""
+    """Whether a value is a policy and not a function that returns one."""
     return hasattr(value, "act")
 
 
 def missing_methods(value: Any, members: Members) -> str:
-    """Returns a sentence about the required methods that a value lacks, with the closest name that it has; empty if it has them all."""
+    """Returns a sentence that lists the required methods that `value` lacks, each with its most similar name. Empty if it lacks none."""
     missing = [name for name in members.required if not callable(getattr(value, name, None))]
     if not missing:
         return ""
@@ -171,7 +171,7 @@ def missing_methods(value: Any, members: Members) -> str:
 
 
 def misspelt(value: Any, members: Members) -> list[tuple[str, str]]:
-    """Returns pairs of a name that a class defines and a similar one of the protocol that may be meant."""
+    """Returns pairs of a name that the class of `value` defines and a similar name of the protocol that was probably meant."""
     owner, names = type(value), members.names
     fields = {f.name for f in dataclasses.fields(owner)} if dataclasses.is_dataclass(owner) else set[str]()
     defined: set[str] = set()  # By this class or one that derives from it.
@@ -188,57 +188,55 @@ def misspelt(value: Any, members: Members) -> list[tuple[str, str]]:
 
 
 def has_plan(policy: Any) -> bool:
-    """Whether a policy plans by stages."""
     return hasattr(policy, "plan")
 
 
 def stage_length_of(env: AnyEnvironment, policy: AnyPolicy) -> int | None:
-    """Returns the rounds per stage of the environment, or of the policy if the environment has no stages; None if the policy has no `plan`."""
+    """Returns the rounds per stage of the environment, or of the policy if the environment has no stages. None if the policy has no `plan`."""
     if not has_plan(policy):
         return None
     return env.spec.stage_length or getattr(policy, "stage_length", None)
 
 
 def first_state(env: AnyEnvironment, policy: AnyPolicy, key: chex.PRNGKey, spec: Spec) -> Any:
-    """Returns the state of a policy before the first round; with stages it is the state from which the first plan starts."""
+    """Returns the state of a policy before the first round. If the run has stages, the first `plan` starts from it."""
     state = policy.init(key, spec)
     return planned_state(state) if stage_length_of(env, policy) else state
 
 
 def gauges_of(component: Any, state: Any) -> Mapping[str, Any]:
-    """Returns the gauges of an environment or a policy; none if it has no method `gauges`."""
+    """Returns the gauges, values of the state, of an environment or policy; an empty mapping if it has no method `gauges`."""
     return component.gauges(state) if hasattr(component, "gauges") else {}
 
 
 def with_double_capacity(env: Any) -> AnyEnvironment | None:
-    """Returns the environment with doubled capacity; None if it is at maximum capacity or has none."""
+    """Returns the environment with doubled capacity. None if it has the maximum capacity or no capacity at all."""
     return env.with_double_capacity() if hasattr(env, "with_double_capacity") else None
 
 
 def metrics_of(policy: AnyPolicy) -> tuple[Metric, ...]:
-    """Returns the metrics that a policy declares."""
     return tuple(getattr(policy, "metrics", ()))
 
 
 def check_values(component: Any) -> None:
-    """Runs the `check` of an environment or a policy, if it has one; `ValueError` if a value is out of range."""
+    """Runs the method `check`, if there is one, of an environment or policy; it raises `ValueError` if a value is out of range."""
     if hasattr(component, "check"):
         component.check()
 
 
 def check_suits(policy: Any, spec: Spec) -> None:
-    """Runs the `check_spec` of a policy, if it has one; `ValueError` if it does not suit an environment with this `Spec`."""
+    """Runs the method `check_spec`, if there is one, of a policy; it raises `ValueError` if the environment with this `Spec` does not suit it."""
     if hasattr(policy, "check_spec"):
         policy.check_spec(spec)
 
 
 def cost_hint(policy: Any, spec: Spec) -> CostHint:
-    """Returns the cost hint of a policy in an environment with this `Spec`; without the method `cost_hint` its rounds are cheap."""
+    """Returns the sizes of the matrices that make a round of this policy expensive; zeros if the policy has no method `cost_hint`."""
     return policy.cost_hint(spec) if hasattr(policy, "cost_hint") else CostHint()
 
 
 def build_policy(policy: Any, env: AnyEnvironment) -> AnyPolicy:
-    """Returns a policy as it is, or the policy that a function `env -> policy` (such as an oracle) builds for this environment, else raises `ValueError`."""
+    """Returns `policy`, or the policy that it builds for this environment if it is a function (such as an oracle); `ValueError` if it builds none."""
     if is_policy(policy):
         return policy
     built = policy(env)
@@ -249,7 +247,7 @@ def build_policy(policy: Any, env: AnyEnvironment) -> AnyPolicy:
 
 @struct.dataclass
 class Wrapper:
-    """An environment that passes every call to another one, also of optional methods and fields; a subclass overrides what it changes.
+    """Environment that passes every call to another environment, optional methods and fields included. A subclass overrides what it changes.
 
     A subclass is a `flax.struct.dataclass` too:
 

@@ -1,4 +1,4 @@
-"""Provenance of a result: versions, device, host and commit, and the settings that its bits depend on."""
+"""Origin of a result: versions, device, host, commit, and the settings that can change its bits."""
 
 import datetime
 import functools
@@ -20,14 +20,14 @@ FORMAT = 4
 
 @functools.cache
 def versions() -> dict[str, str]:
-    """Returns the versions of the packages that numbers depend on."""
+    """Returns the versions of Python, jaxroute and the packages that can change the numbers."""
     packages = {name: metadata.version(name) for name in ("jax", "jaxlib", "numpy")}
     own = sys.modules[__name__.partition(".")[0]].__version__  # A clone that is not installed has no metadata.
     return {"python": platform.python_version(), "jaxroute": own, **packages}
 
 
 def fingerprint(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns settings extended by everything else that the bits of a result depend on, except the code."""
+    """Returns the settings, extended by everything else except the code that can change the bits of a result, such as the version of JAX."""
     precision = getattr(jax.config, "jax_default_matmul_precision", None)
     return {
         **settings,
@@ -40,18 +40,18 @@ def fingerprint(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def now() -> str:
-    """Returns the UTC time, to the second."""
+    """Returns the current UTC time in ISO format, to the second."""
     return datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
 
 
 def provenance(devices: Sequence[Any], **measured: Any) -> dict[str, Any]:
-    """Returns versions, device, host, commit and time of a result."""
+    """Returns the versions, device, host, commit and time of a result. The entries of `measured` are added."""
     machine = {"device": device_name(devices), "host": platform.node()}
     return {"versions": dict(versions()), **machine, "commit": commit(), "created": now(), **measured}
 
 
 def made_with(device: Any) -> dict[str, str]:
-    """Returns processor, device, flags and versions: the last bits of a number may depend on them."""
+    """Returns the processor, device, XLA flags and versions that can change the last bits of a number."""
     machine = {"processor": processor(), "device": device.device_kind, "flags": os.environ.get("XLA_FLAGS", "")}
     return machine | {name: versions()[name] for name in ("jaxroute", "python", "jaxlib", "numpy")}
 
@@ -67,19 +67,18 @@ def processor() -> str:
 
 
 def device_name(devices: Sequence[Any]) -> str:
-    """Returns number and kind of the devices, for example "1 x NVIDIA H200" or "1 x cpu (2 cores)"."""
+    """Returns the number and kind of the devices, for example "1 x NVIDIA H200" or "1 x cpu (2 cores)"."""
     kind = devices[0].device_kind
     cores = f" ({os.cpu_count()} cores)" if devices[0].platform == "cpu" else ""
     return f"{len(devices)} x {kind}{cores}"
 
 
 def cores() -> int:
-    """Returns the number of CPU cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def memory_limit(device: Any) -> int:
-    """Returns the memory of a device in bytes; the host's for a CPU."""
+    """Returns the memory of a device in bytes; for a CPU that of the machine."""
     stats = device.memory_stats() or {}
     if "bytes_limit" in stats:
         return int(stats["bytes_limit"])
@@ -91,9 +90,9 @@ def memory_limit(device: Any) -> int:
 
 @functools.cache
 def commit() -> str:
-    """Returns the commit of the package's source tree, with "+" after local changes; empty outside a checkout.
+    """Returns the commit of the package's source tree, with "+" if files differ from it. Empty outside a checkout.
 
-    The value of the first call remains, because later edits do not run.
+    The first call's value stays for the whole process, because later edits do not run in it.
     """
     folder = Path(__file__).resolve().parents[1]
     try:

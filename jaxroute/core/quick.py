@@ -1,4 +1,4 @@
-"""Quick compilation of programs that run once, before the first round, and take longer to compile than to run."""
+"""Quick compilation of programs that run only a few times and take longer to compile than to run."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -25,9 +25,10 @@ _OPTIONS: dict[str, str | bool] = {_LEVEL: "0", "xla_cpu_use_fusion_emitters": F
 def quick_jit(
     function: Callable[Given, Made], static_argnums: int | Sequence[int] = (), often: bool = False
 ) -> Callable[Given, Made]:
-    """Compiles like `jax.jit`, but quickly and with exact arithmetic, a function that runs a few times for well below a second.
+    """Compiles a function like `jax.jit`, but quickly and with exact arithmetic, for a few runs of well below a second.
 
-    Inside another traced function it is traced as a part of that. If it runs dozens of times (`often`), LLVM optimises it, XLA's fusion emitters do not.
+    `often` compiles for dozens of runs: LLVM optimises the program, but XLA's fusion emitters stay off. Inside another traced function the function
+    becomes a part of that program.
     """
     places = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
 
@@ -62,7 +63,7 @@ def quick_jit(
 
 @functools.cache
 def quick_options() -> dict[str, str | bool]:
-    """Returns the options of quick compilation on a CPU that this version of XLA knows."""
+    """Returns the XLA options for quick compilation on a CPU, without those that this version of XLA lacks."""
     nothing = jax.jit(lambda: None).lower()
 
     def has(name: str) -> bool:

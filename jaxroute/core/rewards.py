@@ -1,4 +1,4 @@
-"""Rewards of an environment and assumptions of a policy about them: `simulate` compares them and warns of violations.
+"""Properties of an environment's rewards and a policy's assumptions about them. `simulate` compares both and warns of violations.
 
 An environment may have a method `rewards()`; a policy or its `family` may have an attribute `assumes`.
 """
@@ -10,20 +10,20 @@ inf = float("inf")
 
 
 class AssumptionWarning(UserWarning):
-    """Warning that a policy assumes other rewards than the environment gives."""
+    """Warning that the environment's rewards violate an assumption of the policy."""
 
 
 @dataclass(frozen=True)
 class Rewards:
-    """Rewards that an environment gives.
+    """Properties of the rewards that an environment gives.
 
     Attributes:
       distribution: name of the distribution, for example "normal".
-      low: lower end of the rewards; for normal rewards three standard deviations below the least mean.
-      high: upper end of the rewards, likewise.
-      noise: sub-Gaussian constant of a reward, infinite without one; standard deviation of a recorded reward.
+      low: smallest reward; for normal rewards three standard deviations below the smallest mean.
+      high: largest reward; for normal rewards three standard deviations above the largest mean.
+      noise: sub-Gaussian constant of a reward, infinite if there is none; the standard deviation if rewards are recorded data.
       width: length of the interval of one model's rewards.
-      largest_mean: mean of the best model.
+      largest_mean: mean reward of the best model.
     """
 
     distribution: str
@@ -35,27 +35,27 @@ class Rewards:
 
     @classmethod
     def normal(cls, least_mean: float, largest_mean: float, scale: float) -> "Rewards":
-        """Returns normal rewards with means in an interval and a common standard deviation."""
+        """Returns the properties of normal rewards whose means lie in an interval, all with the standard deviation `scale`."""
         return cls("normal", least_mean - 3 * scale, largest_mean + 3 * scale, scale, 6 * scale, largest_mean)
 
     @classmethod
     def unit(cls, distribution: str, largest_mean: float) -> "Rewards":
-        """Returns rewards in [0, 1]."""
+        """Returns the properties of rewards in [0, 1]."""
         return cls(distribution, 0.0, 1.0, 0.5, 1.0, largest_mean)
 
 
 @dataclass(frozen=True)
 class Assumptions:
-    """Assumptions of a policy about its rewards: limits of the attributes of `Rewards`.
+    """Assumptions of a policy about its rewards: limits for the properties in `Rewards`.
 
     Attributes:
       low: smallest reward.
       high: largest reward.
       noise: largest sub-Gaussian constant.
-      width: largest width.
-      largest_mean: largest mean of the best model.
+      width: largest length of the interval of one model's rewards.
+      largest_mean: largest mean reward of the best model.
       distributions: names of the allowed distributions, empty for any.
-      remedy: advice for other rewards.
+      remedy: advice in the warning for other rewards.
     """
 
     low: float = -inf
@@ -69,7 +69,7 @@ class Assumptions:
     )
 
     def violations(self, given: Rewards) -> str:
-        """Describes the violated assumptions and the remedy; empty if there are none (noise may exceed its limit by a tenth)."""
+        """Describes the violated assumptions and the remedy in words; empty if none is violated. The noise may exceed its limit by a tenth."""
         slack = 1e-6 * (given.width if 1.0 < given.width < inf else 1.0)
         wrong = {
             f"rewards in [{self.low:g}, {self.high:g}]": given.low < self.low - slack or given.high > self.high + slack,
@@ -90,5 +90,5 @@ UNIT = Assumptions(low=0.0, high=1.0)
 
 
 def assumptions_of(policy: Any) -> Assumptions:
-    """Returns the assumptions of a policy, or else of its family, or else no assumptions."""
+    """Returns the assumptions of a policy, else those of its `family`, else assumptions that any rewards meet."""
     return getattr(policy, "assumes", getattr(getattr(policy, "family", None), "assumes", Assumptions()))

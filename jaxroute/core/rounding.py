@@ -28,7 +28,7 @@ _own: ContextVar[bool] = ContextVar("own", default=False)
 
 
 class Trait(enum.IntFlag):
-    """Property of a value that lets a compiler rewrite an operation on it.
+    """Property of a value that lets the compiler rewrite an operation on the value.
 
     Attributes:
       CONSTANT: known at compile time.
@@ -46,9 +46,9 @@ class Trait(enum.IntFlag):
 
 @contextmanager
 def protected(words: Array) -> Generator[None, None, None]:
-    """Protects the operations traced inside, as a context manager: they use a -0.0 whose value XLA's compiler cannot know.
+    """Protects the operations that are traced inside this context manager: they use a -0.0 whose value XLA's compiler cannot know.
 
-    It is computed from `words`, uint32 `[R]`, an argument of the program, whatever their values.
+    It is computed from `words`, an argument `[R]` of the program, and is -0.0 for all uint32 numbers.
     """
     if not is_exact():
         yield
@@ -63,7 +63,7 @@ def protected(words: Array) -> Generator[None, None, None]:
 
 @contextmanager
 def given_zeros(zero: Array, vector: Array) -> Generator[None, None, None]:
-    """Makes the given numbers serve as the unknown -0.0, as a context manager."""
+    """Sets the scalar and the vector of -0.0 that the operations traced inside this context manager use; the compiler must not know their value."""
     token = _zeros.set((zero, vector))
     try:
         yield
@@ -73,7 +73,7 @@ def given_zeros(zero: Array, vector: Array) -> Generator[None, None, None]:
 
 @contextmanager
 def compilers_own() -> Generator[None, None, None]:
-    """Turns the exact arithmetic off, as a context manager: XLA's own functions, sums and roundings, the fast arithmetic of a GPU."""
+    """Switches the exact arithmetic off inside this context manager: XLA uses its own functions, sums and roundings, which are faster on a GPU."""
     token = _own.set(True)
     try:
         yield
@@ -82,18 +82,18 @@ def compilers_own() -> Generator[None, None, None]:
 
 
 def is_exact() -> bool:
-    """Whether operations are exact in this context."""
+    """Whether the exact arithmetic is switched on in this context."""
     return not _own.get()
 
 
 def unknown_zero() -> Array:
-    """Returns a -0.0 that is unknown to the compiler."""
+    """Returns a scalar -0.0 whose value the compiler does not know."""
     known = _zeros.get()
     return _behind_a_barrier(1)[0] if known is None else known[0]
 
 
 def unknown_zeros(size: int) -> Array:
-    """Returns a vector of -0.0 that is unknown to the compiler."""
+    """Returns a vector of -0.0 of this length whose value the compiler does not know."""
     known = _zeros.get()
     if known is None or known[1].shape[0] < size:
         return _behind_a_barrier(size)
@@ -108,18 +108,18 @@ def _behind_a_barrier(size: int) -> Array:
 
 
 def product(a: Any, b: Any) -> Array:
-    """Returns `a * b`, rounded once even if something is added to it; operands of one shape, or scalars."""
+    """Returns `a * b`, rounded once even if the compiler merges it with an addition. Operands are scalars or arrays of one shape."""
     return product_p.bind(a, b, unknown_zero())
 
 
 def quotient(a: Any, b: Any) -> Array:
-    """Returns `a / b` by IEEE division; operands of one shape, or scalars. A divisor that is equal along an axis needs `uneven`."""
+    """Returns `a / b`, rounded as IEEE requires, of scalars or arrays of one shape. A `b` that is equal along an axis must pass through `uneven` first."""
     known = _zeros.get()
     return quotient_p.bind(a, b, unknown_zeros(1) if known is None else known[1])
 
 
 def uneven(x: Any) -> Any:
-    """Returns equal numbers in a form that hides from the compiler whether they are equal along an axis."""
+    """Returns `x` unchanged, but in a form from which the compiler cannot tell whether its elements are equal along an axis."""
     for axis, size in enumerate(jnp.shape(x)):
         if size > 1:
             x = x + lax.broadcast_in_dim(unknown_zeros(size), jnp.shape(x), (axis,))
@@ -137,9 +137,9 @@ _HANDING_ON = frozenset([
 
 
 def trait_of(eqn: JaxprEqn, traits: Sequence[Trait], same_shape: bool) -> Trait:
-    """Returns the traits of an operation's results from those of its operands.
+    """Returns the traits of an operation's results, given those of its operands.
 
-    With `same_shape` each element of a result depends only on the operands' elements at the same place.
+    `same_shape` specifies that each element of a result depends only on the operands' elements at the same index.
     """
     name = eqn.primitive.name
     every = functools.reduce(lambda a, b: a & b, traits, Trait.CONSTANT | Trait.EVEN)
@@ -160,9 +160,9 @@ def trait_of(eqn: JaxprEqn, traits: Sequence[Trait], same_shape: bool) -> Trait:
 
 
 def elementwise_primitive(name: str, zeros: int, function: Callable[..., Any], divides: bool = False) -> Primitive:
-    """Makes a primitive that applies `function` to arrays of one shape, or scalars.
+    """Creates a JAX primitive that applies `function` to scalars or to arrays of one shape.
 
-    Its last `zeros` operands are unknown zeros, which a map leaves as they are. `divides` tells whether the second operand is a divisor.
+    Its last operands, `zeros` in number, are unknown zeros, which `jax.vmap` does not batch. `divides` tells whether the second operand is a divisor.
     """
     primitive = Primitive(name)
 
@@ -212,7 +212,7 @@ ad.defjvp(
 
 
 def _summed_to(x: Array, shape: tuple[int, ...]) -> Array:
-    """Returns the cotangent of a broadcast operand from that of the result."""
+    """Sums the cotangent of a result to the shape of an operand that was broadcast."""
     if x.shape == shape:
         return x
     return jnp.sum(x) if not shape else jnp.sum(x, axis=[i for i, n in enumerate(shape) if n != x.shape[i]], keepdims=True)

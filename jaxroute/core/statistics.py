@@ -4,7 +4,7 @@ The statistics of a block of runs take two passes; blocks are merged by the form
 Histograms have integer counts, so that merges are exact in any order.
 
 A GPU simulates a million runs faster than the host can read them. Their curves stay on the device, which returns statistics of fixed size
-(`reduced`): the same counts, minima, maxima and histograms as the host's (`reduced_on_host`); means and sums of squares differ by the order of sums.
+(`reduced`): the same counts, minima, maxima and histograms as the host's (`reduced_on_host`). Means and sums of squares differ by the order of sums.
 """
 
 import dataclasses
@@ -36,13 +36,13 @@ _HALF = 1 << (_KEY_BITS - 1)
 
 @dataclasses.dataclass(frozen=True)
 class Moments:
-    """Moments of samples: count, mean, sum of squared deviations, minimum and maximum, each an array with an element for each sample.
+    """Moments of many samples (sets of runs). Each attribute is an array with one element per sample.
 
     Attributes:
-      count: float64, exact up to 2**53.
+      count: number of runs, float64, exact up to 2**53.
       mean: leading part of the mean; 0 where the count is 0.
       rest: trailing part of the mean. Without it the difference of two large means would be rounding error.
-      squares: sum of squared deviations; 0 where the count is 0.
+      squares: sum of squared deviations from the mean; 0 where the count is 0.
       low: minimum; inf where the count is 0.
       high: maximum; -inf where the count is 0.
     """
@@ -56,7 +56,7 @@ class Moments:
 
     @staticmethod
     def of(values: Any, xp: Any = np) -> "Moments":
-        """Returns the moments along the last axis of `[..., R]` float64, without NaN, by NumPy or `jax.numpy`."""
+        """Returns the moments of `values` `[..., R]`, float64, over the last axis; NaN is left out. `xp` is numpy or jax.numpy."""
         used = ~xp.isnan(values)
         count = used.sum(axis=-1, dtype=xp.float64)
         number = xp.maximum(count, 1.0)
@@ -76,15 +76,15 @@ class Moments:
         return Moments(count, mean, rest, squares, low, high)
 
     def merged(self, other: "Moments") -> "Moments":
-        """Returns the moments of the union of both samples."""
+        """Returns the moments of the union of each sample with the sample at the same index in `other`."""
         return Moments(*merge(np, self.packed(), other.packed()))
 
     def reversed(self) -> "Moments":
-        """Returns the moments of the negated sample."""
+        """Returns the moments of the samples with the opposite sign."""
         return Moments(self.count, 0.0 - self.mean, 0.0 - self.rest, self.squares, 0.0 - self.high, 0.0 - self.low)
 
     def statistics(self) -> dict[str, np.ndarray]:
-        """Returns `count` (int64), `mean`, `variance` (ddof=1), `minimum` and `maximum`; NaN where there are too few runs."""
+        """Returns `count` (int64), `mean`, `variance` (divided by `count - 1`), `minimum` and `maximum` by name; NaN where there are too few runs."""
         some, several = self.count > 0, self.count > 1
         return {
             "count": self.count.astype(np.int64),
@@ -101,17 +101,17 @@ class Moments:
             return np.sqrt(found["variance"] / found["count"])
 
     def packed(self, xp: Any = np) -> Any:
-        """Returns all six attributes as one array `[6, ...]`."""
+        """Returns the six attributes as one array `[6, ...]`."""
         return xp.stack([getattr(self, field.name) for field in dataclasses.fields(self)])
 
     @staticmethod
     def unpacked(array: np.ndarray) -> "Moments":
-        """Returns the moments of an array that `packed` made."""
+        """Returns the moments from an array `[6, ...]`, the inverse of `packed`."""
         return Moments(*array)
 
 
 def merge(xp: Any, one: Any, other: Any) -> tuple[Any, ...]:
-    """Merges the packed moments `[6, ...]` of two samples to those of their union; `xp` is numpy or jax.numpy."""
+    """Merges the packed moments `[6, ...]` of two samples to the moments of their union; `xp` is numpy or jax.numpy."""
     (count_a, mean_a, rest_a, squares_a, low_a, high_a), (count_b, mean_b, rest_b, squares_b, low_b, high_b) = one, other
     count = count_a + count_b
     with np.errstate(invalid="ignore", over="ignore"):
@@ -134,14 +134,14 @@ def merge(xp: Any, one: Any, other: Any) -> tuple[Any, ...]:
 
 
 def bins_of(values: Any, xp: Any = np) -> Any:
-    """Returns the bin of each float64 as int32, in the order of the numbers; zero is in bin 0, NaN in the last one."""
+    """Returns the number of the bin of each float64, int32, in ascending order of the values: 0 for zero, the largest int32 for NaN."""
     bits = xp.asarray(values, xp.float64).view(xp.int64)
     size = xp.maximum(((bits & MAGNITUDE) >> SHIFT).astype(xp.int32) - np.int32(LEAST - 1), 0)
     return xp.where(xp.isnan(values), NOTHING, xp.where(bits < 0, -size, size))
 
 
 def middles(bins: np.ndarray) -> np.ndarray:
-    """Returns the middle of each bin; infinity has a separate bin."""
+    """Returns the value in the middle of each bin."""
     bins = np.asarray(bins, np.int64)
     place = np.abs(bins) - 1 + LEAST
     low, high = (np.asarray((place + i) << SHIFT, np.int64).view(np.float64) for i in (0, 1))
@@ -152,13 +152,13 @@ def middles(bins: np.ndarray) -> np.ndarray:
 
 @dataclasses.dataclass(frozen=True)
 class Histogram:
-    """Histograms of many rows of numbers with the same bins; empty bins take no space.
+    """Histograms of many rows of numbers with the same bins. Empty bins take no space.
 
-    A quantile of it has a relative error of at most `RELATIVE_ACCURACY`.
+    A quantile computed from a histogram has a relative error of at most `RELATIVE_ACCURACY`.
 
     Attributes:
-      keys: int64 `[N]`, sorted; row and bin in one number.
-      counts: int64 `[N]`.
+      keys: `[N]` int64, ascending; each joins the index of a row and the number of a bin that is not empty.
+      counts: `[N]` int64, count in the row and bin of each key.
     """
 
     keys: np.ndarray
@@ -170,12 +170,12 @@ class Histogram:
 
     @staticmethod
     def of(values: np.ndarray) -> "Histogram":
-        """Returns the histogram of each row of `[rows, R]`, without NaN."""
+        """Returns the histogram of each row of `values` `[rows, R]`; NaN is left out."""
         return Histogram.of_sorted(np.sort(bins_of(values), axis=-1))
 
     @staticmethod
     def of_sorted(bins: np.ndarray) -> "Histogram":
-        """Returns the histogram of rows of sorted bins `[rows, R]`."""
+        """Returns the histogram of each row of `bins` `[rows, R]`, which are bin numbers in ascending order."""
         first = np.ones(bins.shape, bool)
         np.not_equal(bins[:, 1:], bins[:, :-1], out=first[:, 1:])
         starts = np.flatnonzero(first)
@@ -183,14 +183,17 @@ class Histogram:
 
     @staticmethod
     def of_starts(starts: np.ndarray, found: np.ndarray, runs: int, size: int) -> "Histogram":
-        """Returns the histogram of rows of `runs` sorted bins each, `size` in all: `starts` has the flat indices where a new bin begins, `found` these bins."""
+        """Returns the histograms of rows of `runs` ascending bin numbers each, `size` in all.
+
+        `starts` has the flat indices at which a new bin or row begins, `found` the bin numbers there.
+        """
         counts = np.diff(starts, append=size)
         kept = found != NOTHING
         keys = ((starts // runs) << _KEY_BITS) + found + _HALF
         return Histogram(keys[kept], counts[kept])
 
     def merged(self, other: "Histogram") -> "Histogram":
-        """Returns the sum of both histograms; exact in any order."""
+        """Returns histograms with the sums of both counts."""
         if not self.keys.size:
             return other
         place = np.searchsorted(self.keys, other.keys)
@@ -203,16 +206,16 @@ class Histogram:
         return Histogram(np.insert(self.keys, place[new], other.keys[new]), np.insert(counts, place[new], other.counts[new]))
 
     def rows(self, start: int, stop: int) -> "Histogram":
-        """Returns the rows from `start` to before `stop`, renumbered from 0."""
+        """Returns the histograms of the rows from `start` to before `stop`; `start` becomes row 0."""
         first, last = np.searchsorted(self.keys, [start << _KEY_BITS, stop << _KEY_BITS])
         return Histogram(self.keys[first:last] - (start << _KEY_BITS), self.counts[first:last])
 
     def bins(self) -> np.ndarray:
-        """Returns the sorted bins that are not empty in every row."""
+        """Returns the numbers of all bins that are not empty in at least one row, ascending."""
         return np.unique(self.keys & ((1 << _KEY_BITS) - 1)) - _HALF
 
     def dense(self, rows: int, bins: np.ndarray) -> np.ndarray:
-        """Returns uint32 counts `[rows, bins]` on sorted bins that include all non-empty ones."""
+        """Returns the counts as a table `[rows, bins]`, uint32. The ascending bin numbers `bins` must include every bin that is not empty."""
         table = np.zeros((rows, len(bins)), np.uint32)
         place = np.searchsorted(bins, (self.keys & ((1 << _KEY_BITS) - 1)) - _HALF)
         table[self.keys >> _KEY_BITS, place] = self.counts
@@ -220,10 +223,13 @@ class Histogram:
 
 
 def quantiles(middle: np.ndarray, counts: np.ndarray, low: np.ndarray, high: np.ndarray, levels: Any) -> np.ndarray:
-    """Returns quantiles `[levels, ...]` of rows of a histogram, interpolated as by NumPy's default method.
+    """Returns quantiles `[levels, ...]` of the rows of a histogram, interpolated as by NumPy's default method.
 
-    The bins have increasing representatives `middle` `[B]` and counts `[..., B]`; the exact minimum `low` and maximum `high` `[...]` are NaN for an
-    empty row.
+    Args:
+      middle: `[B]` value of each bin, ascending.
+      counts: `[..., B]` count in each bin.
+      low, high: `[...]` exact minimum and maximum of each row, NaN for an empty row.
+      levels: probabilities of the quantiles, .5 for the median.
     """
     total = np.cumsum(counts, axis=-1, dtype=np.int64)
     number = total[..., -1] if total.shape[-1] else np.zeros(counts.shape[:-1], np.int64)
@@ -255,10 +261,13 @@ GRANULE = 256
 def reduced(
     curves: Sequence[Curves], names: Sequence[str], place: int, spans: Sequence[tuple[int, int]]
 ) -> list[tuple[np.ndarray, Histogram]]:
-    """Computes moments `[6, settings, C]` and a histogram of each span of runs on the device, for one policy or the difference of two.
+    """Computes moments `[6, settings, C]` and a histogram for each span of runs on the device, for one policy or the difference of two policies.
 
-    `curves` has the curves of one policy or two by name, with the runs along axis `place`, and `valid`; invalid runs count as NaN. `names` gives the order
-    of the quantities. A span, first and last run, is a power of two granules, or part of one granule.
+    Args:
+      curves: for each of one or two policies, the curves by name, and `valid`: the curves of invalid runs count as NaN.
+      names: names of the curves, in the order of the statistics.
+      place: index of the axis of runs.
+      spans: first run and end of each span; its length is `GRANULE` times a power of two, or less than `GRANULE`.
     """
     with jax.enable_x64(True):
         moments, bins = _on_device(curves, tuple(names), place, tuple(spans))
@@ -269,14 +278,14 @@ def reduced(
 def reduced_on_host(
     curves: Sequence[Curves], names: Sequence[str], place: int, spans: Sequence[tuple[int, int]]
 ) -> list[tuple[np.ndarray, Histogram]]:
-    """Computes the statistics of `reduced` by NumPy."""
+    """Computes the same statistics as `reduced` by NumPy, from the same arguments."""
     with np.errstate(invalid="ignore"):
         moments, bins = _moments_and_bins(np, curves, names, place, spans)
     return list(zip(moments, map(Histogram.of_sorted, bins) if bins else [Histogram.empty()] * len(spans), strict=True))
 
 
 def _values(xp: Any, curves: Sequence[Curves], names: Sequence[str], place: int) -> Any:
-    """Returns the curves `[settings, C, R]` of one policy, or the differences of two policies; NaN for invalid runs."""
+    """Returns the curves `[settings, C, R]` of one policy or the differences of two policies' curves; NaN for invalid runs."""
 
     def masked(one: Curves, name: str) -> Any:
         values = xp.moveaxis(xp.asarray(one[name], xp.float64), place, -1)
@@ -293,7 +302,7 @@ def _values(xp: Any, curves: Sequence[Curves], names: Sequence[str], place: int)
 
 
 def _histogram(bins: Array) -> Histogram:
-    """Computes the histogram of rows of sorted bins `[rows, R]` that are on the device."""
+    """Computes the histogram of each row of `bins` `[rows, R]`, ascending bin numbers on the device."""
     first = jnp.concatenate([jnp.ones_like(bins[:, :1], bool), bins[:, 1:] != bins[:, :-1]], axis=1)
     number = int(first.sum())
     size = 1 << max(0, number - 1).bit_length()  # A power of two, so that similar sizes share a compiled program.
@@ -302,7 +311,7 @@ def _histogram(bins: Array) -> Histogram:
 
 
 def _moments_and_bins(xp: Any, curves: Any, names: Sequence[str], place: int, spans: Sequence[tuple[int, int]]) -> Any:
-    """Returns the moments and the sorted bins of each span, by NumPy or `jax.numpy`; no bins for a difference."""
+    """Returns the moments and the ascending bin numbers of each span; no bin numbers for a difference. `xp` is numpy or jax.numpy; see `reduced`."""
     values = _values(xp, curves, names, place)
     moments, bins = [], []
     for start, stop in spans:
@@ -321,6 +330,6 @@ _on_device = jax.jit(functools.partial(_moments_and_bins, jnp), static_argnums=(
 
 @functools.partial(jax.jit, static_argnums=2)
 def _starts_of_bins(bins: Array, first: Array, size: int) -> tuple[Array, Array]:
-    """Returns the flat indices at which a new bin begins, padded to `size`, and the bins there."""
+    """Returns the flat indices at which `first` is True, padded with zeros to `size` indices, and the bin numbers there."""
     starts = jnp.flatnonzero(first, size=size, fill_value=0)
     return starts, bins.ravel()[starts]

@@ -1,4 +1,4 @@
-"""Types of the engine: metrics, the description of an environment, hints of the cost, and the classes in a tree."""
+"""Types that the engine shares with policies and environments: metrics, the description of an environment, and hints of the cost of a round."""
 
 import re
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ class Metric:
       unit: unit of the recorded value ("reward", "USD per query", "rounds", ...).
       kind: "total" for the cumulative sum of the rounds' values, "average" for their running mean, "gauge" for the state's value at the record time.
       dims: names of the dimensions of a vector (for example `("model",)`).
-      default: whether it is recorded by default.
+      default: whether it is recorded unless the user specifies other metrics.
       limit: largest mean that a policy may have (1 for spend / budget), None without a limit.
       violation: label of a policy above `limit` in tables and pictures ("over budget").
     """
@@ -46,13 +46,13 @@ class Metric:
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """Attributes of its variable in a result; `long_name` and `units` are the names of the CF conventions."""
+        """Attributes of the metric's variable in a result; `long_name` and `units` are names of the CF conventions."""
         limit = {} if self.limit is None else {"limit": self.limit, "violation": self.violation}
         return {"long_name": self.label, "units": self.unit, "kind": self.kind, **limit}
 
 
 def priced(metrics: Iterable[Metric], currency: str) -> tuple[Metric, ...]:
-    """Returns the metrics with a currency ("USD", "J") instead of the word "cost" in their units; "cost" if it is unknown."""
+    """Returns the metrics with `currency` ("USD", "J") instead of the word "cost" in their units. A `currency` of "cost" changes nothing."""
     return tuple(replace(m, unit=re.sub(r"\bcost\b", currency, m.unit)) for m in metrics)
 
 
@@ -83,11 +83,11 @@ class Spec:
 
 
 class CostHint(NamedTuple):
-    """Sizes that make a round of one run expensive, from which the engine chooses how to simulate a policy.
+    """Sizes of the matrices that make a round of one run expensive. The engine chooses by them how to simulate a policy.
 
     Attributes:
-      matrix_bytes: bytes of the largest matrices of one run that a round reads.
-      product_bytes: bytes of those that a round multiplies as a whole.
+      matrix_bytes: size in bytes of the largest matrices of one run that a round reads.
+      product_bytes: size in bytes of the matrices among them that a round multiplies as a whole.
     """
 
     matrix_bytes: int = 0
@@ -99,13 +99,12 @@ State = TypeVar("State")
 
 @struct.dataclass
 class UnplannedState(Generic[State]):
-    """State of a policy with stages before its first `plan`, returned by an `init` whose `act` needs a plan.
+    """State of a policy with stages before its first `plan`. `init` returns it if `act` needs a plan.
 
-    It hides the fields of the state, so that `act` and `update` fail when they are traced if a user's own loop lacks `plan`, which takes it as
-    any state.
+    It hides the fields of the state, so that `act` and `update` fail if a user's own loop forgets to call `plan`, which accepts it.
 
     Attributes:
-      state: the state to plan from.
+      state: state from which `plan` starts.
     """
 
     state: State
@@ -118,15 +117,15 @@ class UnplannedState(Generic[State]):
 
 
 def planned_state(state: State | UnplannedState[State]) -> State:
-    """Returns the state inside an `UnplannedState`, and any other state as it is."""
+    """Returns the state inside an `UnplannedState`; any other state is returned unchanged."""
     return cast(State, state.state if isinstance(state, UnplannedState) else state)
 
 
 def classes_of(tree: Any) -> tuple[type, ...]:
-    """Returns the classes of the nodes of a tree in preorder; its leaves do not count.
+    """Returns the classes of the inner nodes of a tree, each before its children. Callers use it to tell trees of different classes apart.
 
     From jax 0.10 on, two tree structures that differ only in the classes of their nodes compare equal, and `jax.jit` of 0.10.2 sometimes runs
-    the program of another class (50 to 70 of 400 classes in one process; none with 0.12.0.1). Callers that depend on classes compare them too.
+    the program of another class (50 to 70 of 400 classes in one process; none with 0.12.0.1).
     """
     found, waiting = [], [jax.tree.structure(tree)]
     while waiting:

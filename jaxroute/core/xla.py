@@ -2,7 +2,6 @@
 
 On a CPU a value that several loops over the runs read should be computed once and stored. On a GPU each stored value ends a kernel, and the
 compiler decides better between storing and recomputing. So some functions are primitives with one translation for each device.
-
 For authors of large policies. Most policies need `jaxroute.numerics` alone.
 """
 
@@ -31,7 +30,7 @@ CHUNK = 32
 
 
 def bind(eqn: JaxprEqn, arrays: Sequence[Any], **others: Any) -> list[Any]:
-    """Applies the operation of an equation to other operands, with the parameters `others` replaced."""
+    """Applies the operation of a jaxpr's equation to other operands. `others` replaces some of its parameters."""
     found = eqn.primitive.get_bind_params(eqn.params)  # a pair in jax 0.9, the parameters alone since 0.10
     functions, params = found if isinstance(found, tuple) else ((), found)
     outs = eqn.primitive.bind(*functions, *arrays, **{**params, **others})
@@ -39,31 +38,35 @@ def bind(eqn: JaxprEqn, arrays: Sequence[Any], **others: Any) -> list[Any]:
 
 
 def compute_once(value: Any) -> Any:
-    """Returns an array or pytree behind an optimisation barrier, except on a GPU: each consumer reads it instead of recomputing it.
+    """Returns an array or pytree so that, except on a GPU, it is computed once and stored, and not recomputed wherever it is used.
 
-    For speed alone: a value that is compared with itself needs `xla.barrier`.
+    It only makes programs faster. A value that is compared with itself needs `barrier`.
     """
     leaves, treedef = jax.tree.flatten(value)
     return jax.tree.unflatten(treedef, compute_once_p.bind(*map(jnp.asarray, leaves))) if leaves else value
 
 
 def first_best(score: Array, allowed: Array | None = None, order: Array | None = None) -> jax.Array:
-    """Returns the index of the largest allowed `score` `[..., K]`, int32 `[...]`; `K` if nothing is allowed, or with NaN.
+    """Returns the index, int32 `[...]`, of the largest allowed element of `score` `[..., K]`; `K` if nothing is allowed or an element is NaN.
 
-    Ties go to the lowest index, or with an `order` (`draws.order`) to the least number in it, whose last bits are the index. On a GPU this is one
-    reduction of pairs, fused with the score; elsewhere comparisons with the maximum, which are vectorised over runs.
+    Ties go to the lowest index, or to the smallest number in `order` (see `draws.order`), if given. On a GPU this is one reduction of pairs, fused
+    with the computation of the score; elsewhere it compares with the maximum, which is vectorised over runs.
     """
     given = [jnp.broadcast_to(x, score.shape) for x in (score, allowed, order) if x is not None]
     return first_best_p.bind(*given, axis=score.ndim - 1, ordered=order is not None)
 
 
 def place_mask(size: int) -> int:
-    """Returns the mask of the last bits of a number in an order (`draws.order`): they hold an index, or `size` for none."""
+    """Returns the mask of the last bits of the numbers from `draws.order(key, size)`, which hold an index, or `size` for none."""
     return (1 << size.bit_length()) - 1
 
 
 def first_places(shape: Sequence[int], axis: int, given: Sequence[Any], ordered: bool) -> tuple[Any, Any, int, int]:
-    """Returns what `first_best` compares: mask of allowed elements or None, tie-breaking numbers (least first), a larger number, and the mask of index bits."""
+    """Returns the numbers by which `first_best` breaks ties along an axis; `given` is that of `by_comparison`.
+
+    They are the mask of allowed elements or None, an array of tie-breaking numbers (the smallest wins), a number larger than all of them, and the
+    mask of their bits that hold the index.
+    """
     size = shape[axis]
     if not ordered:
         return next(iter(given), None), lax.broadcasted_iota(jnp.int32, shape, axis), size, -1
@@ -72,7 +75,7 @@ def first_places(shape: Sequence[int], axis: int, given: Sequence[Any], ordered:
 
 
 def largest_over_runs(number: Array | int) -> jax.Array:
-    """Returns the maximum of an integer `[]` over the runs of a batch, which may bound a loop that all runs share.
+    """Returns the maximum of an integer scalar over the runs of a batch, for example to bound a loop that all runs share.
 
     Results must not depend on it: mask everything beyond the run's own number, because a run that is simulated alone has a smaller maximum.
     """
@@ -80,12 +83,12 @@ def largest_over_runs(number: Array | int) -> jax.Array:
 
 
 def on_a_gpu(on_gpu: Callable[[], Any], elsewhere: Callable[[], Any]) -> Any:
-    """Returns `on_gpu()` if a GPU runs the program, else `elsewhere()`: two computations of one result."""
+    """Returns `on_gpu()` if a GPU runs the program, else `elsewhere()`. Both must compute the same result."""
     return lax.platform_dependent(**dict.fromkeys(GPUS, on_gpu), default=elsewhere)
 
 
 def repeat(count: int, body: Callable[[Any, Any], Any], start: Any) -> Any:
-    """Runs `lax.fori_loop(0, count, body, start)` with a static count; unrolled on a GPU, so that steps are fused."""
+    """Runs `lax.fori_loop(0, count, body, start)` for a static `count`. On a GPU the loop is unrolled, so that its steps are fused."""
 
     def loop(carry: Any, **options: Any) -> Any:
         return lax.fori_loop(0, count, body, carry, **options)
@@ -95,7 +98,7 @@ def repeat(count: int, body: Callable[[Any, Any], Any], start: Any) -> Any:
 
 
 def sums(values: Sequence[jax.Array]) -> jax.Array:
-    """Returns the sums `[n, ...]` of several arrays `[..., C]` over their last axis; on a GPU by one reduction."""
+    """Returns the sums `[n, ...]` of `n` arrays `[..., C]` over the last axis; on a GPU by a single reduction."""
 
     def one_by_one(values: Sequence[jax.Array]) -> jax.Array:
         return jnp.stack([jnp.sum(x, axis=-1) for x in values])
@@ -107,7 +110,7 @@ def sums(values: Sequence[jax.Array]) -> jax.Array:
 
 
 def by_comparison(score: Array, *given: Array, axis: int, ordered: bool = False) -> jax.Array:
-    """Computes `first_best` along an axis by comparison with the maximum; `given` has the mask of allowed elements and the order, if any."""
+    """Computes `first_best` along an axis by comparison with the maximum. `given` has the mask `allowed`, if any, and the order, if `ordered`."""
     allowed, place, last, mask = first_places(score.shape, axis, given, ordered)
     if allowed is not None:
         score = jnp.where(allowed, score, -jnp.inf)
@@ -124,7 +127,7 @@ def by_comparison(score: Array, *given: Array, axis: int, ordered: bool = False)
 
 
 def _by_pairs(score: Array, *given: Array, axis: int, ordered: bool = False) -> jax.Array:
-    """Computes `first_best` along an axis by one reduction of pairs of score and index."""
+    """Computes `first_best` along an axis by one reduction of pairs of a score and its index. The arguments are those of `by_comparison`."""
     allowed, place, last, mask = first_places(score.shape, axis, given, ordered)
     lowest = -np.inf if jnp.issubdtype(score.dtype, jnp.floating) else jnp.iinfo(score.dtype).min
     counts = score == score
@@ -142,28 +145,28 @@ def _by_pairs(score: Array, *given: Array, axis: int, ordered: bool = False) -> 
 
 
 def barrier(value: Any) -> Any:
-    """Returns an array or pytree behind an optimisation barrier on every device: kernels and GPUs compute and round it once.
+    """Returns an array or pytree behind an optimisation barrier on every device, so that it is computed and rounded once.
 
-    For a value that is compared with itself (a score and its maximum), and for a value that is read from a table before the table is
-    updated in place. For speed alone `compute_once` is cheaper. In a scan on a CPU a sum of two products may still be rounded twice:
-    XLA drops barriers before it fuses.
+    It is for a value that is compared with itself (a score and its maximum), and for one that is read from a table before the table is updated in
+    place. To make programs faster `compute_once` is better. In a scan on a CPU a sum of two products may still be rounded twice: XLA drops barriers
+    before it fuses.
     """
     return lax.optimization_barrier(value)
 
 
 def chunked_size(size: int) -> int:
-    """Rounds the length of an axis up to whole chunks, as `chunked_fold` needs it."""
+    """Rounds the length of an axis up to a multiple of 32 if it is larger than 32, as `chunked_fold` requires."""
     return size if size <= CHUNK else -(-size // CHUNK) * CHUNK
 
 
 def chunked_fold(leaves: Any, in_use: Index, start: Any, step: Callable[[Any, Any, jax.Array], Any]) -> Any:
-    """Folds `step` over the chunks of the last axis up to index `in_use`, and returns the carry; the unused part of a growing table costs nothing.
+    """Folds `step` over chunks of the last axis of a growing table, up to the index `in_use`. The unused part of the table costs nothing.
 
     Args:
       leaves: pytree of arrays `[..., B]`, with `B` from `chunked_size`.
-      in_use: `[]` int32, the same in all runs (`largest_over_runs`); later elements may or may not be visited.
-      start: initial carry.
-      step: function of the carry, a chunk `[..., 32]` of the leaves, and the index of its first element.
+      in_use: number of used elements, an int32 scalar that is the same in all runs (`largest_over_runs`). Later elements may be visited or not.
+      start: initial value of the fold.
+      step: function of the value so far, a chunk `[..., 32]` of the leaves, and the index of the chunk's first element; returns the new value.
     """
     size = jax.tree.leaves(leaves)[0].shape[-1]
     if size <= CHUNK:
@@ -177,7 +180,7 @@ def chunked_fold(leaves: Any, in_use: Index, start: Any, step: Callable[[Any, An
     structure = jax.tree.structure(start)
 
     def pack(carry: Any) -> list[jax.Array]:
-        """Stacks arrays of equal shape and type: a loop copies and updates each array of its carry separately."""
+        """Stacks the arrays of equal shape and type, because a loop copies and updates each carried array separately."""
         values = jax.tree.leaves(carry)
         return [jnp.stack([values[i] for i in places]) for places in alike.values()]
 
@@ -194,10 +197,10 @@ def chunked_fold(leaves: Any, in_use: Index, start: Any, step: Callable[[Any, An
 
 
 def chunked_map_inplace(leaves: Any, in_use: Index, step: Callable[[Any, jax.Array], Any]) -> Any:
-    """Replaces each chunk of the last axis up to index `in_use` by `step(chunk, first index)`, in place if the leaves are not used afterwards.
+    """Replaces each chunk of the last axis up to index `in_use` by `step(chunk, index of its first element)`.
 
-    The arguments are those of `chunked_fold`, without a carry. To write elements whose index differs between runs, comparison with all used indices is
-    faster than a scatter.
+    It works in place if the leaves are not used afterwards. The arguments are those of `chunked_fold`. To write elements whose index differs between
+    runs, comparison with all used indices is faster than a scatter.
     """
     size = jax.tree.leaves(leaves)[0].shape[-1]
     if size <= CHUNK:
@@ -227,8 +230,8 @@ def sum_over_better(
 
     Args:
       values: `[K]` terms.
-      keys: arrays `[K]` to compare.
-      ahead: elementwise function `(keys of another element, keys of this one) -> bool`: whether the other one is better.
+      keys: arrays `[K]` by which elements are compared.
+      ahead: elementwise function `(keys of another element, keys of this one) -> bool`: whether the other element is better.
       together: `[K, K]` static bool, pairs of elements that are compared (default: all).
       start: `[K]` initial sums (default: zero).
     """
@@ -261,8 +264,8 @@ def sum_over_better(
 def weighted_sum_over_better(values: Array, *keys: Array, together: np.ndarray | None = None) -> jax.Array:
     """Returns for each of `K` elements the sum of `values` over the elements that rank higher by lexicographic keys.
 
-    The keys are numbers or booleans `[K]`, most significant first; pass `-x` to prefer small `x`. Larger keys rank higher; remaining ties go to the lower
-    index. `together` is as for `sum_over_better`.
+    The keys are numbers or booleans `[K]`, the most significant first. Larger keys rank higher (pass `-x` to prefer small `x`); remaining ties go to
+    the lower index. `together` is as for `sum_over_better`.
     """
     ranked = [k.astype(jnp.int32) if k.dtype == jnp.bool_ else k for k in keys]
     ranked = [lax.optimization_barrier(k) if jnp.issubdtype(k.dtype, jnp.floating) else compute_once(k) for k in ranked]
@@ -277,7 +280,7 @@ def weighted_sum_over_better(values: Array, *keys: Array, together: np.ndarray |
 
 
 def partial_sums(values: Array) -> list[jax.Array]:
-    """Returns the prefix sums of `values` `[K]` as a list of scalars."""
+    """Returns the sums of the first 1, 2, ... `K` elements of `values` `[K]` as a list of scalars."""
     terms = lax.split(compute_once(values), (1,) * values.shape[0])
     return list(itertools.accumulate(lax.squeeze(term, (0,)) for term in terms))
 
@@ -307,7 +310,7 @@ def _batch_first_best(args: Sequence[Any], dims: Sequence[int | None], *, axis: 
 
 
 def _has_no_derivative(primitive: Primitive) -> None:
-    """Defines the tangent of a primitive whose result is an integer: zero."""
+    """Defines the derivative of a primitive whose result is an integer as zero."""
 
     def jvp(args: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
         del tangents

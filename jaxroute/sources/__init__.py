@@ -1,1 +1,1 @@
-"""Random rewards and costs, and rows of tables, for the environments of all problems."""
+"""Random rewards and costs, and rows of recorded tables, for the environments of all problems."""

@@ -1,6 +1,6 @@
 """Distributions of the rewards or costs of all models in one round, given their means.
 
-One random number drives all models (two for the token lengths). Only one model is observed per round, so a run has the same distribution
+One random number per round drives all models (two for `TokenCost`). Only one model is observed per round, so a run has the same distribution
 as with independent models, draws are few, and two policies that differ in a few rounds have common random numbers.
 """
 
@@ -28,7 +28,7 @@ MOST_COUNTS = 64
 
 
 class Distribution(abc.ABC):
-    """Distribution of the rewards or costs of all models, given their means."""
+    """Distribution of the rewards or costs of all models in a round, given their means."""
 
     @abc.abstractmethod
     def __call__(self, key: Array, mean: Leaf, scale: Leaf) -> Array:
@@ -37,32 +37,32 @@ class Distribution(abc.ABC):
         Args:
           key: key of the round.
           mean: `[K]` expected values.
-          scale: `[]` spread of the values; each distribution gives its meaning.
+          scale: scalar spread of the values; each distribution defines its meaning.
         """
 
     def check_mean(self, name: str, mean: ArrayLike, scale: float) -> None:
-        """Raises `ValueError` if the distribution cannot have these means, which are those of the argument `name`."""
+        """Raises `ValueError` if the distribution cannot have these means. `name` is the argument that the error names."""
         del name, mean, scale
 
     def rewards(self, least_mean: float, largest_mean: float, scale: float) -> Rewards | None:
-        """Returns the range of rewards with means in an interval, or None if it is unknown."""
+        """Returns properties of rewards with means from `least_mean` to `largest_mean`; None if they are unknown."""
         del least_mean, largest_mean, scale
         return None
 
     def divergence(self, mean: np.ndarray, other: ArrayLike, scale: float) -> np.ndarray:
-        """Returns the Kullback-Leibler divergence of the distributions with two means, elementwise in float64."""
+        """Returns the Kullback-Leibler divergence from the distribution with mean `mean` to that with mean `other`, elementwise in float64."""
         del mean, other, scale
         raise ValueError(f"distribution must have a known divergence, got {self}")
 
 
 class NormalTransform(Distribution):
-    """Distribution whose values are functions of `num_normals` standard normal numbers."""
+    """Distribution whose values are a function of a few standard normal numbers, `num_normals` per round."""
 
     num_normals: ClassVar[int] = 1
 
     @abc.abstractmethod
     def from_normal(self, normal: Array, mean: Leaf, scale: Leaf) -> Array:
-        """Returns the values `[K]` for standard normal numbers `[num_normals]`, means `[K]` and a scale `[]`."""
+        """Returns the values `[K]` of a round, given the standard normal numbers `[num_normals]`, the means `[K]` and the scalar `scale`."""
 
     def __call__(self, key: Array, mean: Leaf, scale: Leaf) -> Array:
         return self.from_normal(draws.normal(key, (self.num_normals,)), mean, scale)
@@ -70,11 +70,11 @@ class NormalTransform(Distribution):
 
 @dataclass(frozen=True)
 class Gaussian(NormalTransform):
-    """Normal values `mean + scale * z`, which may leave [0, 1].
+    """Normal values `mean + scale * z`, which may lie outside [0, 1].
 
     Attributes:
-      relative: whether the noise is multiplied by the mean.
-      clip: bounds of the value, None for none.
+      relative: whether the noise `scale * z` is multiplied by the mean.
+      clip: bounds to which values are clipped, None for no bounds.
     """
 
     relative: bool = False
@@ -100,7 +100,7 @@ class Gaussian(NormalTransform):
 
 @dataclass(frozen=True)
 class Bernoulli(NormalTransform):
-    """1 with probability `mean`, else 0; `scale` is not used."""
+    """Values that are 1 with probability `mean`, else 0. `scale` is not used."""
 
     def __call__(self, key: Array, mean: Leaf, scale: Leaf) -> Array:
         del scale
@@ -122,7 +122,7 @@ class Bernoulli(NormalTransform):
 
 @dataclass(frozen=True)
 class LogNormal(NormalTransform):
-    """Log-normal values with coefficient of variation `scale`."""
+    """Log-normal values whose standard deviation is `scale` times the mean."""
 
     def from_normal(self, normal: Array, mean: Leaf, scale: Leaf) -> Array:
         variance = jnp.log1p(scale**2)
@@ -142,14 +142,14 @@ class Constant(NormalTransform):
 
 @dataclass(frozen=True)
 class TokenCost(NormalTransform):
-    """Cost proportional to the tokens of a query: input and output lengths are log-normal with coefficient of variation `scale`.
+    """Cost proportional to the tokens of a query. The lengths of input and output are log-normal with coefficient of variation `scale`.
 
     The output is capped, and the cost is scaled so that its mean is the given one. All models share the lengths. No experiment uses it. Source: the
     cost model of StageRoute (arXiv 2506.17254), section 3. The length distributions are ours: Table 1 gives one price per model.
 
     Attributes:
-      mean_input: mean tokens of a query.
-      mean_output: mean tokens of an answer, before the cap.
+      mean_input: mean number of tokens of a query.
+      mean_output: mean number of tokens of an answer, before the cap.
       cap_output: largest number of tokens of an answer.
     """
 
@@ -171,9 +171,9 @@ class TokenCost(NormalTransform):
 
 @dataclass(frozen=True)
 class Beta(Distribution):
-    """Beta values in [0, 1], drawn separately for each model, since the inverse of the distribution function is expensive.
+    """Beta values in [0, 1], drawn separately for each model, because the inverse of the distribution function is expensive.
 
-    `scale` is the concentration `a + b`; both parameters of every model must be at least 1.
+    `scale` is the sum of the two parameters `a` and `b`, both of which must be at least 1 for every model.
     """
 
     def __call__(self, key: Array, mean: Leaf, scale: Leaf) -> Array:
@@ -195,7 +195,7 @@ class Beta(Distribution):
 
 @dataclass(frozen=True)
 class Exponential(Distribution):
-    """Exponential values; `scale` is not used."""
+    """Exponentially distributed values. `scale` is not used."""
 
     def __call__(self, key: Array, mean: Leaf, scale: Leaf) -> Array:
         del scale
@@ -213,16 +213,16 @@ class Exponential(Distribution):
 
 @dataclass(frozen=True)
 class Poisson(Distribution):
-    """Poisson counts by the inverse of the distribution function; `scale` is not used.
+    """Poisson counts, drawn by the inverse of the distribution function. `scale` is not used.
 
-    The probability of counts above `terms` must be below that of the smallest uniform draw, `2^-23`.
+    The largest count is `terms`. Larger counts must be less probable than the smallest uniform draw, `2^-23`.
     """
 
     terms: int
 
     @classmethod
     def of(cls, mean: np.ndarray) -> "Poisson":
-        """Creates the distribution with enough terms for these means, by Chernoff's inequality."""
+        """Creates the distribution with a large enough `terms` for these means, by Chernoff's inequality."""
         top, terms = float(np.max(mean)), 1
         while top - terms + terms * np.log(terms / max(top, 1e-30)) < 24 * np.log(2.0) or terms <= top:
             terms += 1

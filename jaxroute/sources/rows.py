@@ -1,4 +1,4 @@
-"""Rows of a table as rounds: each row once, in a random order, before any is repeated."""
+"""Rows of a recorded table as rounds: each row is used once, in a random order, before any row is repeated."""
 
 import jax
 import jax.numpy as jnp
@@ -8,10 +8,10 @@ from jaxroute.core import numerics
 
 
 def random_order(key: Array, number: int) -> Array:
-    """Returns the order of a table's rows in one run, `[number]` int32."""
+    """Returns the random order, int32 `[number]`, in which one run uses the rows of a table."""
     return jax.random.permutation(key, number).astype(jnp.int32)
 
 
 def row_in_order(order: Array, t: Array) -> Array:
-    """Returns the row of round `t` (from 0), `[]` int32; after the last row the order starts again."""
+    """Returns the index (an int32 scalar) of the row for round `t`, from 0. After the last row the order starts again."""
     return numerics.at(order, (t % order.shape[0],))
