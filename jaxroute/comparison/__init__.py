@@ -1,4 +1,4 @@
-"""Comparison of routing strategies on a log of queries: which one reaches a quality at the least cost, and how certain that is."""
+"""Comparison of routing strategies on a log of queries: finds the strategy that reaches a quality at the least cost, with standard errors."""
 
 from jaxroute.core.exports import public_names
 

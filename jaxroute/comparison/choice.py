@@ -1,7 +1,7 @@
-"""Recommends a routing strategy for a target, and reports it in sentences.
+"""Recommends a routing strategy for a target quality, and describes it in sentences.
 
-The setting of each strategy is chosen by `Point.chosen_by` alone, and `Point.judged` is reported. The answer is the cheapest strategy whose
-chosen setting also meets the target in `judged`.
+The setting of each strategy is chosen by the measures `Point.chosen_by`; reports use the independent measures `Point.judged`. The recommendation
+is the cheapest strategy whose chosen setting also meets the target by `judged`.
 """
 
 import math
@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from .page.numbers import measured, percent, plain, share
 from .points import JUDGE, Estimate, Point, meets
 
-_CLEAR = 2.0  # Standard errors above 0 from which a saving is clear.
-_EQUAL = 1e-6  # Relative difference of equal costs, which are summed in different orders.
+_CLEAR = 2.0  # A saving is clear if it is more than this number of standard errors above 0.
+_EQUAL = 1e-6  # Relative difference up to which costs count as equal: sums in different orders differ by rounding.
 MIXTURE = "Best mixture"  # The query-blind strategy, which is reported for comparison.
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The recommendation for one target.
+    """Recommendation for one target quality.
 
     Attributes:
       target: requested quality.
       best: cheapest deployable point that meets the target, or None.
-      with_judge: cheapest point that meets it with a perfect judge; None if there is none, or none cheaper than `best`.
+      with_judge: cheapest point that needs a perfect judge and meets the target; None if there is none, or none cheaper than `best`.
       single: cheapest single model that meets the target, or None.
     """
 
@@ -42,7 +42,7 @@ class Answer:
 
 
 def saving(point: Point, single: Point) -> Estimate:
-    """Returns the relative saving against a single model, with the error of a quotient of independent means."""
+    """Returns the relative saving of a point against a single model; its standard error is that of a ratio of independent means."""
     cost, base = point.judged.cost, single.judged.cost
     if base.value <= 0:
         return Estimate(math.nan)
@@ -52,7 +52,7 @@ def saving(point: Point, single: Point) -> Estimate:
 
 
 def answers(points: Iterable[Point], target: float) -> list[Point]:
-    """Returns the chosen setting of each strategy: the cheapest that meets the target, or the best one if none meets it.
+    """Returns one point per strategy: its cheapest setting that meets the target, or its setting of highest quality if none does.
 
     Bounds and single models are left out, except the cheapest single model that meets the target.
     """
@@ -80,9 +80,10 @@ def answer(points: Iterable[Point], target: float) -> Answer:
 
 
 def saved(points: Iterable[Point], target: float, fits: Callable[[Point], bool]) -> Point | None:
-    """Returns the answer if it satisfies a condition, else the cheapest deployable point that satisfies it and meets the target, or None.
+    """Returns the point whose rule a report saves: the recommendation, if it satisfies the condition `fits`.
 
-    Without a clear saving it is the single model that meets the target.
+    Otherwise it is the cheapest deployable point that satisfies `fits` and meets the target, or None. If the recommendation saves nothing clearly, it
+    is the single model that meets the target.
     """
     points = list(points)
     found = answer(points, target)
@@ -94,7 +95,7 @@ def saved(points: Iterable[Point], target: float, fits: Callable[[Point], bool])
 
 
 def _cheapest(points: Sequence[Point], by: str = "judged") -> Point | None:
-    """Returns the cheapest point; of equal costs a single model, since a rule that always calls it is the same."""
+    """Returns the cheapest point by the measures `by`; None without points. Among equal costs it prefers a single model, the simplest rule."""
     if not points:
         return None
     least = min(points, key=lambda p: getattr(p, by).cost.value)
@@ -106,12 +107,12 @@ def _same_cost(point: Point, other: Point, by: str = "judged") -> bool:
 
 
 def named(point: Point) -> str:
-    """Returns the strategy of a point with its setting in parentheses."""
+    """Returns the name of a point's strategy, with the setting in parentheses."""
     return f"{point.strategy} ({point.setting})" if point.setting else point.strategy
 
 
 def sentences(points: Sequence[Point], found: Answer, unit: str) -> list[str]:
-    """Describes the recommendation `found` in a headline and further sentences. `unit` is that of costs."""
+    """Describes the recommendation `found` in a headline and further sentences. `unit` is the unit of costs."""
     goal, single, best = share(found.target), found.single, found.best
     if best is None:
         said = [_unreached(points, found)]
@@ -153,7 +154,7 @@ def _less(saved: Estimate) -> str:
 
 
 def _unreached(points: Sequence[Point], found: Answer) -> str:
-    """Returns the headline if no deployable point meets the target: the best of them, and its distance from the target."""
+    """Returns the headline if no deployable point meets the target: the point of highest quality, and its distance from the target."""
     most = max((p for p in points if p.available), key=lambda p: p.chosen_by.quality.value)
     which = "strategy" if found.with_judge is None else "strategy without a perfect judge of answers"
     reached = meets(most.judged.quality, found.target)

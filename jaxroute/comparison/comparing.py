@@ -29,8 +29,8 @@ from .points import Point
 from .summary import Summary, summary_of
 
 _SERVED = 160_000  # Online policies serve about this many queries in all random orders together.
-_FEWEST = 40  # Least number of queries that can be divided into fitting and held-out ones.
-# Differences between the requested target and other examined targets.
+_FEWEST = 40  # Smallest number of queries that can be divided into queries for fitting and held-out queries.
+# Further targets are examined, at these distances from the requested one.
 _AROUND = (-0.1, -0.05, -0.025, 0.0, 0.025, 0.05, 0.1)
 
 
@@ -44,11 +44,11 @@ class Comparison:
       target: requested quality.
       points: all routing strategies at all settings.
       orders: number of random orders of the queries for online policies.
-      targets: further qualities that are examined.
-      warm: share of each order that online policies serve first and that is not counted.
+      targets: all examined qualities, including the requested one.
+      warm: share of the queries at the beginning of each order that online policies serve uncounted, to learn.
       seconds: wall-clock time of each step.
       command: command that reproduces the report; empty for a table from Python.
-      opened: line of Python that reads the log.
+      opened: line of Python code that reads the log.
     """
 
     log: Log
@@ -64,26 +64,29 @@ class Comparison:
 
     @property
     def answer(self) -> choice.Answer:
-        """The recommendation: the cheapest points that meet the target."""
+        """Recommendation: the cheapest points that meet the target."""
         return choice.answer(self.points, self.target)
 
     @property
     def sentences(self) -> list[str]:
-        """The headline and further sentences."""
+        """Recommendation in words: a headline and further sentences."""
         return choice.sentences(self.points, self.answer, self.log.table.cost_unit)
 
     @property
     def sentence(self) -> str:
-        """All sentences as one text."""
+        """Headline and further sentences as one text."""
         return " ".join(self.sentences)
 
     @property
     def summary(self) -> Summary:
-        """Content of the report as plain JSON, see the module `summary`."""
+        """Content of the report as plain JSON; its keys are described in the module `summary`."""
         return summary_of(self, assumptions(self))
 
     def table(self, width: int | None = None) -> str:
-        """Describes the chosen setting of each strategy in lines of at most `width` letters, in groups by the target and by rare needs."""
+        """Returns a text table of the chosen setting of each strategy, in lines of at most `width` letters.
+
+        Its groups are strategies that meet the target, strategies that do not, and strategies with rare needs.
+        """
         return plain.text(self.summary, width)
 
     def shares(self, width: int | None = None) -> str:
@@ -92,7 +95,7 @@ class Comparison:
 
     @property
     def exported(self) -> Point | None:
-        """The point whose rule `report` saves: the answer, or else the cheapest single model or fitted rule that meets the target."""
+        """Point whose rule `report` saves: the recommendation, or else the cheapest single model or fitted rule that meets the target."""
         return choice.saved(self.points, self.target, serving.can_be_saved)
 
     def strategy(self, point: Point | None = None) -> serving.Strategy:
@@ -102,7 +105,7 @@ class Comparison:
           point: a single model or fitted rule from `points`; None for `exported`.
 
         Raises:
-          ValueError: the point is no such rule, or no such rule reaches the target.
+          ValueError: the point is neither a single model nor a fitted rule, or none of them reaches the target.
         """
         point = self.exported if point is None else point
         if point is None:
@@ -143,12 +146,12 @@ class Comparison:
         return xr.Dataset({**columns, **flags}, coords=texts, attrs=about)
 
     def report(self, folder: str | os.PathLike[str]) -> list[Path]:
-        """Writes the page, its numbers and pictures, and the strategy of `exported` to a folder. Returns the files."""
+        """Writes the page, its numbers and pictures, and the strategy of `exported` to a folder. Returns the paths of the files."""
         folder = Path(folder)
         made = None if self.exported is None else self.strategy()
         files = write(self.summary, folder)
         if made is None:
-            (folder / serving.FILE).unlink(missing_ok=True)  # From an earlier comparison.
+            (folder / serving.FILE).unlink(missing_ok=True)  # An earlier comparison may have saved it.
             return files
         return [*files, made.save(folder / serving.FILE)]
 
@@ -174,17 +177,17 @@ def compare(
     callback: Callable[[str], None] | None = None,
     **reading: Any,
 ) -> Comparison:
-    """Compares routing strategies on a log: which of them reaches a quality at the least cost?
+    """Compares routing strategies on a log: finds the strategy that reaches a quality at the least cost.
 
     Args:
       data: a file, a data frame, a `RoutingTable` or a `Log`; see `jaxroute.data.read_log`.
       target_quality: requested mean score, above 0 and below 1.
-      out: folder for the report, or None; an interrupted comparison resumes from it.
-      name: name of the log in the report (default: that of the file).
-      minutes: time limit; the remaining time is spent on more random orders of the queries. None stops after the first ones.
+      out: folder for the report, from which an interrupted comparison resumes; None for no report.
+      name: name of the log in the report (default: the name of the file).
+      minutes: time limit; the number of random orders of the queries is doubled as long as it allows. None never doubles it.
       orders: number of random orders of the queries for online policies, at least 4; None for 8 to 32, by the number of queries.
-      warm: share of the queries that online policies serve first and that is not counted, at most .5: a warm start.
-      command: command that reproduces the report (default: that of a file without further options).
+      warm: share of the queries, at most .5, at the beginning of each order that online policies serve uncounted: a warm start.
+      command: command that reproduces the report (default: the command for a file without further options).
       progress: whether to show a line with the current step.
       begun: is called once with a description of the steps, as soon as the log is read.
       callback: is called with each step in words as it begins, for example "step 14 of 30: LinUCB".
@@ -247,7 +250,7 @@ def compare(
 
 
 class _Plan(NamedTuple):
-    """The steps of a comparison, described before it begins.
+    """Steps of a comparison, described before it begins.
 
     Attributes:
       traffic: queries for online policies.
@@ -292,7 +295,7 @@ def _plan(
 def _learned(
     planned: _Plan, target: float, targets: Sequence[float], seconds: dict[str, float], progress: "_Progress", **options: Any
 ) -> list[Point]:
-    """Simulates all online policies, and adds the time of each to `seconds`."""
+    """Simulates all online policies, and adds the wall-clock time of each to `seconds`."""
     points: list[Point] = []
     mark, done = time.perf_counter(), progress.done
     simulated = learning.simulate(planned.traffic, target, targets, progress=progress, **options)
@@ -307,13 +310,13 @@ def _learned(
 
 
 def _fits(start: float, seconds: dict[str, float], minutes: float) -> bool:
-    """Whether a simulation of as many orders again fits into the remaining time."""
+    """Whether the remaining time allows simulations as long as all past ones, which doubling the number of orders takes."""
     simulated = sum(value for name, value in seconds.items() if name not in ("reading", "fitted rules", "report"))
     return time.perf_counter() - start + simulated < 60.0 * minutes
 
 
 def _claim(folder: Path, log: Log, name: str, settings: dict[str, float]) -> None:
-    """Makes the folder of a report and records its log and settings. Refuses a folder that holds another comparison."""
+    """Creates the folder of a report and records its log and settings. Raises ValueError if the folder holds another comparison."""
     table = log.table
     digest = hashlib.sha256(json.dumps([table.models, table.cost_unit, table.features is not None]).encode())
     for array in (table.scores, table.costs, table.groups):
@@ -342,14 +345,14 @@ def _target(value: Any) -> float:
 
 
 def _targets(table: RoutingTable, target: float) -> tuple[float, ...]:
-    """Returns the targets around the requested one that some model misses and the best answers reach."""
+    """Returns the requested target, and nearby targets that at least one model misses and the best answers reach."""
     low, high = float(table.mean_scores().min()), float(table.scores.max(axis=1).mean())
     around = [round(target + step, 6) for step in _AROUND]
     return tuple(t for t in around if t == round(target, 6) or (low < t < high and 0.0 < t < 1.0))
 
 
 def assumptions(found: Comparison) -> list[str]:
-    """Lists the assumptions behind the numbers of the page."""
+    """Lists the assumptions behind the numbers of the page, as sentences."""
     table, traffic = found.log.table, learning.Traffic.of(found.log.table, found.log.latency)
     mistakes = "their mistakes while learning are counted"
     if found.warm:
@@ -394,7 +397,7 @@ def _command(file: Any, target: float, out: Any) -> str:
 
 
 class _Progress:
-    """Shows a line with the current step and its time, which also runs during compilation; `callback` is called with each step in words.
+    """Shows a line with the current step and the elapsed time, also during compilation. `callback` is called with each step in words.
 
     Attributes:
       done: number of steps that have begun.
@@ -417,7 +420,7 @@ class _Progress:
         return self
 
     def __call__(self, text: str) -> None:
-        """Begins the next step."""
+        """Begins the next step, which `text` describes."""
         self.done += 1
         text = f"step {self.done} of {self.total}: {text}"
         self.show(text)
@@ -425,11 +428,10 @@ class _Progress:
             self._callback(text)
 
     def show(self, text: str) -> None:
-        """Changes the text of the line."""
         self._bar.set_description_str(text)
 
     def aside(self, write: Callable[[], None]) -> None:
-        """Lets a function write above the line."""
+        """Calls a function that prints, so that its text appears above the progress line."""
         with self._bar.external_write_mode():
             write()
 

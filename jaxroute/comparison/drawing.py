@@ -1,4 +1,4 @@
-"""Figures of a comparison for notebooks, on any axes. The package `page` draws the pictures of the report."""
+"""Figures of a comparison for notebooks. The package `page` draws the pictures of the report."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def frontier(found: "Comparison", *, ax: Any = None):
-    """Draws quality against cost of the Pareto frontier of each strategy, and the target, on `ax` (default: a new figure).
+    """Draws the Pareto frontier of quality against cost for each strategy, and the target, on `ax` (default: a new figure).
 
-    Strategies that cannot be deployed come last, and their names say so. Returns the axes.
+    Strategies that cannot be deployed come last, marked "(not deployable)". Returns the axes.
     """
     series: dict[str, list[tuple[float, float]]] = {}
     for point in sorted(found.points, key=lambda p: (not p.available, p.judged.cost.value)):
@@ -35,7 +35,7 @@ def frontier(found: "Comparison", *, ax: Any = None):
 
 
 def learning(found: "Comparison", axes: Sequence[Any] | None = None):
-    """Draws mean score and cost of the chosen setting of each online policy in each part of the stream, on two axes (default: a new figure).
+    """Draws mean score and cost of each online policy, at its chosen setting, in each part of the stream, on two axes (default: a new figure).
 
     Returns both axes.
     """

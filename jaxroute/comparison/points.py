@@ -1,30 +1,30 @@
-"""The measurements of a routing strategy at one setting."""
+"""Measurements of a routing strategy at one setting."""
 
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Pair = tuple[float | None, float | None]  # A mean and its standard error, each None if unknown.
+Pair = tuple[float | None, float | None]  # Mean and standard error, each None if unknown.
 Summary = dict[str, Any]  # Content of a report as plain JSON; its keys are described in `summary`.
-PointSummary = dict[str, Any]  # Entry of `points` in a summary.
+PointSummary = dict[str, Any]  # One point as plain JSON: an entry of `points` in a summary.
 # One model for all queries; a rule fitted to recorded queries; a policy that learns online; or a bound that cannot be deployed.
 Kind = Literal["single", "offline", "online", "bound"]
 
 JUDGE = "the true score of each answer before it is served (a perfect judge)"
 RECORDED = "scores of all models on a recorded sample"
 RETRIES = "users who accept an answer, or try again until they do"
-# Needs that most users cannot meet: a strategy with one of them is never the answer, and is listed separately under this name.
+# Requirements that most users cannot meet, with short names. A strategy with such a need is never recommended, and is listed separately.
 RARE = {JUDGE: "a perfect judge", RETRIES: "users who try again"}
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean and its standard error.
+    """Mean with its standard error.
 
     Attributes:
       value: the mean.
-      error: its standard error, NaN if unknown.
+      error: standard error of the mean, NaN if unknown.
     """
 
     value: float
@@ -32,20 +32,20 @@ class Estimate:
 
     @property
     def pair(self) -> Pair:
-        """Mean and standard error, each None if unknown."""
+        """Mean and standard error as a tuple, each None if unknown."""
         value, error = (None if math.isnan(x) else float(x) for x in (self.value, self.error))
         return value, error
 
 
 @dataclass(frozen=True)
 class Measures:
-    """Means over queries, with their errors.
+    """Mean quality, cost, calls and latency over queries, with standard errors.
 
     Attributes:
       quality: score of the served answer, in [0, 1].
       cost: cost per query of all calls, in the unit of the table.
       calls: number of models called per query.
-      latency: seconds until the answer, the longest of simultaneous calls or the sum of successive ones; None if the table has none.
+      latency: seconds until the answer: the longest of simultaneous calls, or the sum of successive ones; None if the log has no latencies.
     """
 
     quality: Estimate
@@ -56,10 +56,10 @@ class Measures:
 
 @dataclass(frozen=True)
 class Learning:
-    """The course of learning of an online policy, in `P` parts of its stream.
+    """Course of learning of an online policy, in `P` successive parts of its stream of queries.
 
     Attributes:
-      queries: `[P]` number of queries served at the end of each part.
+      queries: `[P]` number of queries served until the end of each part.
       quality: `[P]` mean score in each part, over all orders.
       cost: `[P]` mean cost per query in each part.
     """
@@ -71,9 +71,9 @@ class Learning:
 
 @dataclass(frozen=True)
 class Point:
-    """A routing strategy at one setting.
+    """Routing strategy at one setting, with its measurements.
 
-    It is chosen by `chosen_by` alone. Its reported measures, `judged`, are from other random orders of the queries (online policies), or from
+    A setting is chosen by `chosen_by` alone. The reported measures, `judged`, come from other random orders of the queries (online policies), or from
     other partitions into fitting and held-out queries (fitted rules).
 
     Attributes:
@@ -81,14 +81,14 @@ class Point:
       kind: kind of the strategy.
       setting: setting in words, for example "V = 0.01"; empty if there is nothing to set.
       chosen_by: measures for choosing a setting.
-      judged: measures on queries that nothing of this point was fitted to.
+      judged: measures to report.
       late: `judged` in the last half of the stream; None except for online policies.
       needs: requirements in production in words, for example "a score of each answer that is served".
-      further: Python to continue with this point; may be empty.
+      further: Python code to continue with this point; may be empty.
       learning: course of learning; None except for online policies.
-      shares: share of the queries for which each model is called, without models that are never called; more than 1 in total where several
+      shares: share of the queries for which each model is called, without models that are never called. The sum exceeds 1 if several models
         are called for a query.
-      tuned: quality that a rule was tuned to, or None.
+      tuned: quality to which a rule was tuned, or None.
     """
 
     strategy: str
@@ -105,7 +105,7 @@ class Point:
 
     @property
     def without(self) -> str | None:
-        """The rare need that prevents deployment, for example "a perfect judge", or None."""
+        """Rare need that prevents deployment, for example "a perfect judge"; None if there is no such need."""
         return next((RARE[need] for need in self.needs if need in RARE), None)
 
     @property
@@ -114,7 +114,7 @@ class Point:
         return self.kind != "bound" and self.without is None
 
     def meets(self, target: float) -> bool:
-        """Whether the quality meets a target, both in `chosen_by` and in `judged`."""
+        """Whether the quality meets a target, both by `chosen_by` and by `judged`."""
         return meets(self.chosen_by.quality, target) and meets(self.judged.quality, target)
 
 

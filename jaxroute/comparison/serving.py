@@ -1,4 +1,4 @@
-"""A routing strategy that was fitted to a log, ready for new queries: it names the model to call first, and the model to call next."""
+"""Routing strategies that were fitted to a log, ready for new queries: they name the model to call first, and the model to call next."""
 
 import dataclasses
 import io
@@ -27,7 +27,7 @@ from .points import Point
 
 FILE = "choice.npz"  # Name of the saved strategy in the folder of a report.
 _FORMAT = 1  # Version of the format of a saved file.
-# Functions that fit a rule to a table, tuned to a quality, by the name of the strategy.
+# For each strategy, a function of a table and a target quality that fits its rule.
 _FIT = {
     BEST_MIXTURE.name: fit_mixture,
     NEIGHBOURS.name: lambda table, target: fit_router(table, target, by="neighbours"),
@@ -37,13 +37,13 @@ _FIT = {
 
 
 class Rule(Protocol):
-    """A fitted rule for single queries, which `str` describes in words."""
+    """Fitted rule that routes single queries; `str` describes it in words."""
 
     @property
     def models(self) -> tuple[str, ...]: ...
 
     def next_model(self, sample: Sample, asked: Sequence[int], draw: float) -> int | None:
-        """Returns the index of the model to call next, or None if the last answer is to be served.
+        """Returns the index of the model to call next; None if the last answer is to be served.
 
         Args:
           sample: one query, with the costs of the available answers; scores are not used.
@@ -55,15 +55,15 @@ class Rule(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class Strategy:
-    """A routing strategy that was fitted to a whole log and routes single queries.
+    """Routing strategy that was fitted to a whole log and routes single queries.
 
     Attributes:
       name: name of the strategy.
-      setting: its rule in words.
+      setting: description of its rule in words.
       rule: fitted rule.
-      reader: makes features of texts or of long embeddings; None if the strategy uses numbers directly, or no features.
+      reader: converts texts or long embeddings to features; None if the strategy uses numbers directly, or no features.
       width: number of features of a query; 0 if the rule uses none.
-      categories: names of the known categories of queries.
+      categories: names of the categories of queries in the log.
       unit: unit of the costs of answers.
     """
 
@@ -81,14 +81,14 @@ class Strategy:
         return self.rule.models
 
     def predict(self, queries: Any, *, categories: Sequence[str | None] | None = None) -> list[str]:
-        """Returns the names of the models to call first, one for each query.
+        """Returns the name of the model to call first for each query.
 
         Args:
-          queries: texts if the log's features were made of texts, else `[Q, d]` features. A strategy without features only counts the queries.
-          categories: `[Q]` categories of the queries, if the log has some.
+          queries: `Q` texts if the log's features were made of texts, otherwise `[Q, d]` features. For a strategy without features, any list of
+          length `Q`. categories: `[Q]` categories of the queries, if the log has categories.
 
         Raises:
-          ValueError: an input of the rule is missing, or differs from those of the log.
+          ValueError: an input of the rule is missing, or differs from the inputs in the log.
         """
         if isinstance(queries, str) or not hasattr(queries, "__len__"):
             got = f"{checks.show(queries)}; for one give [query]"
@@ -115,17 +115,17 @@ class Strategy:
         asked: Mapping[str, float] | None = None,
         draw: float | None = None,
     ) -> str | None:
-        """Returns the name of the model to call for a query, or None if the last answer is to be served.
+        """Returns the name of the model to call for a query; None if the last answer is to be served.
 
         Args:
           text: text of the query, if the log's features were made of texts.
           features: `[d]` features of the query, if the log had features.
-          category: category of the query, if the log has categories; an unknown one counts as none.
+          category: category of the query, if the log has categories; an unknown category counts as none.
           asked: costs of the available answers to this query by model, in the order of the calls.
           draw: number in [0, 1) instead of a random one, for a strategy that chooses at random.
 
         Raises:
-          ValueError: an input of the rule is missing, or differs from those of the log.
+          ValueError: an input of the rule is missing, or differs from the inputs in the log.
         """
         paid = {} if asked is None else asked
         numbers = [self.models.index(checks.one_of("a model in asked", name, self.models)) for name in paid]
@@ -138,7 +138,7 @@ class Strategy:
         return None if chosen is None else self.models[chosen]
 
     def _features(self, queries: Any) -> np.ndarray | None:
-        """Converts texts or numbers to `[Q, d]` features. Returns None if the rule uses none."""
+        """Converts `Q` texts or rows of numbers to features `[Q, d]`. Returns None if the rule uses no features."""
         if not self.width:
             return None
         if isinstance(self.reader, Words):
@@ -160,7 +160,7 @@ class Strategy:
         return np.array([self.categories.index(c) if c in self.categories else -1 for c in categories], int)
 
     def save(self, file: str | os.PathLike[str]) -> Path:
-        """Writes a file that `load_strategy` reads, completely or not at all."""
+        """Writes the strategy to a file for `load_strategy`, completely or not at all."""
         arrays: list[np.ndarray] = []
         content = json.dumps({"format": _FORMAT, "strategy": _packed(self, arrays)})
         stream = io.BytesIO()
@@ -173,7 +173,7 @@ class Strategy:
 
 
 def load_strategy(file: str | os.PathLike[str]) -> Strategy:
-    """Reads a saved routing strategy; nothing in the file is executed.
+    """Reads a saved routing strategy. No code in the file is executed.
 
     Raises:
       ValueError: the file holds no strategy, or has another format.
@@ -194,14 +194,14 @@ def load_strategy(file: str | os.PathLike[str]) -> Strategy:
     return strategy
 
 
-# Classes that a saved strategy may consist of.
+# Classes that may occur in a saved strategy.
 _RULES: tuple[type, ...] = (Strategy, Router, Cascade, Mixture)
 _PREDICTORS: tuple[type, ...] = (Constant, Judge, Logistic, Neighbours, Design, Words, Directions, Standardisation)
 _CLASSES = {part.__name__: part for part in (*_RULES, *_PREDICTORS)}
 
 
 def _packed(value: Any, arrays: list[np.ndarray]) -> Any:
-    """Converts a value to JSON. Its arrays are appended to a list, and JSON refers to them by index."""
+    """Converts a value to JSON. Arrays are appended to `arrays`, and the JSON refers to them by index."""
     if isinstance(value, CachedPredictor):
         return _packed(value.predictor, arrays)
     if type(value).__name__ in _CLASSES:
@@ -226,12 +226,12 @@ def _unpacked(value: Any, arrays: Any) -> Any:
 
 
 def can_be_saved(point: Point) -> bool:
-    """Whether a point is a single model, or a rule fitted to the log that needs no perfect judge."""
+    """Whether a point is a single model, or a rule that is fitted to the log and needs no perfect judge."""
     return point.kind == "single" or (point.kind == "offline" and point.strategy in _FIT)
 
 
 def strategy_of(log: Log, point: Point) -> Strategy:
-    """Returns the strategy of a point, fitted to the whole log.
+    """Returns the routing strategy of a point, fitted to the whole log.
 
     Raises:
       ValueError: the point learns online, needs a perfect judge, or is a bound.
@@ -254,7 +254,7 @@ def strategy_of(log: Log, point: Point) -> Strategy:
 
 
 def snippet(log: Log, point: Point, file: str) -> str:
-    """Returns Python code that routes a query with a saved strategy."""
+    """Returns Python code that routes a query with the strategy of `point`, saved in `file`."""
     table = log.table
     words = []
     if point.kind != "single" and point.strategy != BEST_MIXTURE.name:

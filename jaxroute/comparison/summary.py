@@ -1,12 +1,12 @@
-"""The content of a report as plain JSON: `summary.json`, from which the page, its pictures and the tables are made.
+"""Content of a report as plain JSON: `summary.json`, from which the page, its pictures and the tables are made.
 
 A pair is a mean and its standard error; NaN and infinity are null. Keys that are not obvious:
 
 - `sentence`, `besides`: headline and further sentences.
 - `best`: index of the point of the headline, null if no deployable strategy meets the target.
-- `answered`: whether that point is clearly cheaper than the cheapest single model that meets the target.
+- `answered`: whether the point of the headline is clearly cheaper than the cheapest single model that meets the target.
 - `data`: `file`, `queries` (their number), `unit` and `currency` of costs, `latency` (whether it is recorded), `features` (their source in words),
-  `read` (notes of the reader of the log), and `models` from the cheapest to the most expensive (`name`, `quality`, `cost`).
+  `read` (remarks from reading the log), and `models` from the cheapest to the most expensive (`name`, `quality`, `cost`).
 - `points`: fields of `points.Point` with the measures of `judged`, in no particular order; `without` is the rare need that prevents deployment,
   `answer` marks the chosen setting of a strategy, and `saving` is relative to the cheapest single model that meets the target.
 - `sensitivity`: the cheapest deployable `strategy` and the cheapest `single` model that meet each examined target.

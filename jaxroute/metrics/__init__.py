@@ -1,9 +1,9 @@
 """Statistics of results: means with standard errors, paired differences, tables, windows and log-log slopes.
 
-Every function takes the `xarray.Dataset` of a simulation (or one variable of it, with `metric=None`) and returns labelled values. Runs that are
-not `valid` are left out; a `DataArray` has no `valid`: mask it first. Dimensions keep their order: those before `seed`, except `policy`, are
-settings; those after it, except `time`, index a vector metric. Statistics of a result of `keep="moments"` come from its stored moments
-and histograms; functions that need single runs raise `NeedsRunsError`.
+Every function takes the `xarray.Dataset` of a simulation, or one of its variables (a `DataArray`, with `metric=None`), and returns labelled values.
+Runs that are not `valid` are left out. A `DataArray` does not say which runs are valid: set their values to NaN first. Dimensions keep their order:
+dimensions before `seed`, except `policy`, are settings; dimensions after `seed`, except `time`, index a vector metric. For a result of
+`keep="moments"`, statistics come from its stored moments and histograms; functions that need single runs raise `NeedsRunsError`.
 """
 
 from jaxroute.core.exports import public_names

@@ -1,4 +1,4 @@
-"""Statistics over seeds: means with standard errors, quantiles, probabilities of tails, and values at the horizon."""
+"""Statistics over seeds: means with standard errors, quantiles, tail probabilities, and values at the horizon."""
 
 import warnings
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ _LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 def mean(data: Data, metric: str | None = None) -> xr.DataArray:
-    """Returns the mean over the valid seeds; NaN for a policy without the metric."""
+    """Returns the mean over the valid seeds; NaN for a policy that does not have the metric."""
     if not has_runs(data):
         return statistic(data, metric, "mean")
     return pick(data, metric).mean("seed", keep_attrs=True)
@@ -59,15 +59,15 @@ def deviation(data: Data, metric: str | None = None) -> xr.DataArray:
 
 
 def count(data: Data, metric: str | None = None) -> xr.DataArray:
-    """Returns the number of seeds of `mean`."""
+    """Returns the number of valid seeds over which `mean` averages."""
     array = pick(data, metric) if has_runs(data) else statistic(data, metric, "count")
     return describe(array.count("seed") if has_runs(data) else array, array, "seeds of {}", unit="seeds")
 
 
 def quantiles(data: Data, metric: str | None = None, q: Sequence[float] | float = _LEVELS) -> xr.DataArray:
-    """Returns quantiles over the valid seeds, along a first dimension `quantile`.
+    """Returns quantiles over the valid seeds at the levels `q` (default: 5, 25, 50, 75 and 95 %), along a first dimension `quantile`.
 
-    Quantiles of stored statistics come from the histogram, within 0.8 % of their magnitude (`statistics.RELATIVE_ACCURACY`).
+    If the result stores statistics instead of runs, they come from a histogram and are accurate to 0.8 % (`statistics.RELATIVE_ACCURACY`).
     """
     levels = np.atleast_1d(checks.probability("q", q))
     if not has_runs(data):
@@ -88,18 +88,18 @@ def quantile_intervals(
 ) -> xr.Dataset:
     """Returns quantiles with confidence intervals that are valid for any distribution.
 
-    The ends are two of the sorted runs; the quantile lies between them with at least this probability (the number of runs below it is
-    binomial). An end is infinite if there are too few runs for it: the quantile of 5 % has no lower end with fewer than 72 runs. With stored
-    statistics the ends are moved outwards by the accuracy of the histogram, 0.8 %.
+    Both ends of an interval are sorted runs, chosen so that the quantile lies between them with at least the given probability (the number of runs
+    below a quantile is binomial). An end is infinite if there are too few runs: the quantile of 5 % has no lower end with fewer than 72 runs. If the
+    result stores statistics instead of runs, the ends are moved outwards by the accuracy of the histogram, 0.8 %.
 
     Args:
       data: a result, or one variable of it.
       metric: name of the metric; None if `data` is a variable.
-      q: levels.
+      q: levels of the quantiles.
       confidence: probability of each interval.
 
     Returns:
-      A Dataset of `value`, as from `quantiles`, `low` and `high`, along a first dimension `quantile`.
+      A Dataset with a first dimension `quantile`: `value`, as from `quantiles`, and the ends `low` and `high` of the intervals.
 
     Example:
       >>> import jaxroute as jr
@@ -115,7 +115,7 @@ def quantile_intervals(
     lead = values.isel(quantile=0).dims
     number = count(data, metric).transpose(*lead).values
     levels = values["quantile"].values.reshape(-1, *[1] * number.ndim)
-    # Ranks from 0 of the runs at both ends.
+    # Ranks (from 0) of the sorted runs that are the two ends.
     first = _binomial_quantile((1 - level) / 2, number, levels) - 1
     last = _binomial_quantile((1 + level) / 2, number, levels)
     if has_runs(data):
@@ -143,7 +143,7 @@ def check_confidence(confidence: Any) -> float:
 
 
 def _binomial_quantile(level: float, number: np.ndarray, probability: np.ndarray) -> np.ndarray:
-    """Returns the smallest counts of successes that are not exceeded with probability `level`, in `number` trials."""
+    """Returns the quantile at `level` of the number of successes in `number` trials with success probability `probability`."""
     number, probability = np.broadcast_arrays(number, probability)
     inside = (probability > 0) & (probability < 1) & (number > 0)
     n, p = np.where(inside, number, 1), np.where(inside, probability, 0.5)
@@ -154,10 +154,10 @@ def _binomial_quantile(level: float, number: np.ndarray, probability: np.ndarray
 
 
 def tail(data: Data, metric: str | None = None, *, above: float) -> xr.Dataset:
-    """Returns the probability that a run ends above a value: the share of the valid seeds, over time.
+    """Returns the probability that the metric of a run is above a value: the share of the valid seeds, at each recorded time.
 
-    With stored statistics, runs in the same bin of the histogram as the value may be on either side of it: half of them count. A bin is 1.6 % of
-    its numbers wide.
+    If the result stores statistics instead of runs, half of the runs in the value's bin of the histogram count as above. A bin is 1.6 % of its
+    numbers wide.
 
     Args:
       data: a result, or one variable of it.
@@ -165,9 +165,9 @@ def tail(data: Data, metric: str | None = None, *, above: float) -> xr.Dataset:
       above: the value.
 
     Returns:
-      A Dataset of `probability`, its `stderr` (0 if none or all of the runs are above: with a probability of 3 / n, one case of twenty has none
-      of `n` runs above), `lower` and `upper`, sure bounds on the share of the runs (equal if single runs are stored), and `count`, the
-      number of seeds.
+      A Dataset of `probability`; its standard error `stderr`; `lower` and `upper`, certain bounds on the share of the runs (equal if single runs are
+      stored); and `count`, the number of seeds. `stderr` is 0 if none or all of the `n` runs are above the value: even with a
+      probability of 3 / n, one result in twenty has no run above it.
 
     Example:
       >>> import jaxroute as jr
@@ -208,11 +208,11 @@ def tail(data: Data, metric: str | None = None, *, above: float) -> xr.Dataset:
 
 
 def ratio_of_means(data: xr.Dataset, top: str, bottom: str) -> xr.DataArray:
-    """Returns the ratio of two metrics' means over seeds, as one value per run whose mean is this ratio.
+    """Returns a metric with one value per run whose mean is the ratio of the means of two metrics, `top` to `bottom`.
 
-    The value of a run is `R + (top - R * bottom) / mean(bottom)` with the ratio `R`. The standard error of these values is that of `R` by the
-    delta method, so means, error bars, tables and curves work as for any metric. Unlike a mean of ratios it is finite if one run's `bottom` is
-    zero.
+    A run's value is `R + (top - R * bottom) / mean(bottom)`, where `R` is the ratio of means. The standard error of these values is that of `R` by
+    the delta method, so means, error bars, tables and curves work as for any metric. Unlike a mean of ratios, it is finite even if `bottom` is zero
+    in one run.
     """
     upper, lower = pick(data, top), pick(data, bottom)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -224,7 +224,7 @@ def ratio_of_means(data: xr.Dataset, top: str, bottom: str) -> xr.DataArray:
 
 
 def check_metrics(data: xr.Dataset, metrics: str | Sequence[str] | None) -> list[str]:
-    """Returns names of metrics as a list (default: all that are not vectors); raises ValueError for unknown ones."""
+    """Returns names of metrics as a list (default: all with a single number per run). Raises ValueError for unknown names."""
     check_result(data)
     if metrics is None:
         return metric_names(data)
@@ -235,8 +235,8 @@ def check_metrics(data: xr.Dataset, metrics: str | Sequence[str] | None) -> list
 def final(data: xr.Dataset, metrics: str | Sequence[str] | None = None, time: int | None = None) -> xr.Dataset:
     """Returns mean and standard error of each metric at the horizon, or at another recorded `time`.
 
-    The Dataset has one variable per metric (default: all that are not vectors), of dimensions `(policy, settings..., statistic)`; `statistic` is
-    "mean" or "stderr".
+    The Dataset has one variable for each of `metrics` (default: all with a single number per run), with dimensions `(policy, settings...,
+    statistic)`; `statistic` is "mean" or "stderr".
     """
     now = at_time(data, time)
     variables = {}

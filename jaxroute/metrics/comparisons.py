@@ -1,4 +1,4 @@
-"""Comparisons of results: paired differences of policies, and violations of limits."""
+"""Comparisons of results: paired differences between policies, and violations of limits."""
 
 import math
 from collections.abc import Iterable
@@ -15,10 +15,10 @@ from jaxroute.metrics.texts import rounded, show_value
 
 
 def paired(data: Data, metric: str | None, baseline: str) -> xr.Dataset:
-    """Returns the difference of each other policy to a baseline over time, seed by seed.
+    """Returns the difference between each other policy and a baseline over time, seed by seed.
 
-    Policies share common random numbers, so this has less noise than the difference of two means. A seed counts if both runs are valid. A
-    result of `keep="moments"` holds these differences. `plot.curves` draws them.
+    Policies share common random numbers, so this has less noise than the difference of two means. A seed counts if both runs are valid. A result
+    of `keep="moments"` stores these differences. `plot.curves` draws them.
 
     Args:
       data: a result, or one variable of it.
@@ -26,8 +26,8 @@ def paired(data: Data, metric: str | None, baseline: str) -> xr.Dataset:
       baseline: name of the policy that is subtracted.
 
     Returns:
-      A Dataset without the baseline: `mean` of the difference, its `stderr`, `z`, their ratio (NaN if both are zero), and `count`, the
-      number of seeds.
+      A Dataset of all policies except the baseline: `mean` of the difference, its standard error `stderr`, the ratio `z` of the two (NaN if both are
+      zero), and `count`, the number of seeds.
 
     Example:
       >>> import jaxroute as jr
@@ -72,13 +72,13 @@ def is_paired(data: Any) -> bool:
 
 
 class Violation(NamedTuple):
-    """Violation of a limit by a policy.
+    """Metric whose mean is above its limit, for one policy in one setting.
 
     Attributes:
       policy: name of the policy.
-      where: setting, as coordinates by axis.
-      metric: metric with a limit.
-      value: mean of the metric at the horizon.
+      where: value of each setting axis.
+      metric: name of the metric.
+      value: mean of the metric at the compared time.
       error: standard error of the mean.
       limit: largest allowed mean.
       words: name of the violation, such as "over budget".
@@ -98,10 +98,10 @@ class Violation(NamedTuple):
 
 
 def violations(data: xr.Dataset, time: int | None = None) -> list[Violation]:
-    """Returns the policies whose mean exceeds the limit of a metric by three standard errors, at a recorded time (default: the horizon).
+    """Returns all cases in which a mean exceeds the limit of its metric by three standard errors, at a recorded time (default: the horizon).
 
-    Environment and policies specify the limits (`Metric.limit`): spend over budget, a share of rounds without feasible routing, a shortfall of
-    satisfaction.
+    Environment and policies define limits (`Metric.limit`), for example on spending, on the share of rounds without feasible routing, or on a
+    shortfall of satisfaction.
     """
     found = []
     for name in metric_names(data):
@@ -124,7 +124,7 @@ def violations(data: xr.Dataset, time: int | None = None) -> list[Violation]:
 
 
 def worst_violations(found: Iterable[Violation]) -> list[tuple[Violation, str]]:
-    """Returns the largest violation of each policy and metric, and a line of text about it."""
+    """Returns the largest violation of each policy and metric, with a line of text that describes it."""
     groups: dict[tuple[str, str], list[Violation]] = {}
     for one in found:
         groups.setdefault((one.policy, one.metric), []).append(one)
@@ -133,7 +133,7 @@ def worst_violations(found: Iterable[Violation]) -> list[tuple[Violation, str]]:
 
 
 def direction(metric: str, attributes: Any) -> Literal["min", "max"] | None:
-    """Returns whether less or more of a metric is better, by its name and label; None if they do not tell."""
+    """Returns "min" or "max": whether less or more of a metric is better, judged by words in its name and label; None if undecided."""
     words = f"{metric} {attributes.get('long_name', '')}".lower()
     less = ("regret", "cost", "violation", "loss", "queue", "latency", "infeasible", "overspend", "delay")
     if any(word in words for word in less):

@@ -1,4 +1,4 @@
-"""Selects metrics, runs and axes of a result."""
+"""Selection of metrics, runs and axes of a result."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,17 +14,17 @@ Data = xr.Dataset | xr.DataArray
 
 
 class NeedsRunsError(ValueError):
-    """A result holds only statistics of its runs, but single runs are needed."""
+    """Raised if a function needs single runs, but the result stores only statistics of them."""
 
 
 def has_runs(data: Data) -> bool:
-    """Whether a result holds single runs rather than statistics with a histogram of each metric."""
+    """Whether a result stores single runs rather than statistics and a histogram of each metric."""
     names = [str(name) for name in data if str(name).endswith("_histogram")] if isinstance(data, xr.Dataset) else []
     return not any(f"{name.removesuffix('_histogram')}_bin" in data[name].coords for name in names)
 
 
 def metric_names(data: xr.Dataset) -> list[str]:
-    """Returns the metrics that are curves of one number: no vectors, flags or counters of forbidden events."""
+    """Returns the metrics with a single number per run: no vectors, flags or counters of forbidden events; with times, only metrics over time."""
     check_result(data)
     names = [name for name, variable in data.data_vars.items() if variable.attrs.get("kind") in _KINDS]
     if "time" in data.dims:
@@ -39,56 +39,56 @@ def check_result(data: Any) -> None:
 
 
 def metrics_with_statistics(data: xr.Dataset) -> list[str]:
-    """Returns the metrics of a result that holds statistics, vectors included."""
+    """Returns the names of all metrics, also vectors, of a result that stores statistics instead of runs."""
     return [str(n).removesuffix("_mean") for n, v in data.data_vars.items() if v.attrs.get("kind") in _KINDS]
 
 
 def statistic(data: Data, metric: str | None, name: str) -> xr.DataArray:
-    """Returns a stored statistic of a metric, with the name and the attributes of the metric."""
+    """Returns a stored statistic of a metric, such as `name="mean"`, with the name and the attributes of the metric."""
     own = metrics_with_statistics(data)  # pyright: ignore[reportArgumentType]
     checks.one_of("metric", metric, own + [f"{n}_difference" for n in own if f"{n}_difference_mean" in data])
     return data[f"{metric}_{name}"].rename(metric).assign_attrs(data[f"{metric}_mean"].attrs)
 
 
 def like(data: Data, metric: str | None = None) -> xr.DataArray:
-    """Returns an array with the dimensions (except `seed`), coordinates and attributes of a metric."""
+    """Returns an array with the dimensions (except `seed`), coordinates and attributes of a metric; its values have no meaning."""
     if not has_runs(data):
         return statistic(data, metric, "mean")
     return _recorded_runs(data, metric).isel(seed=0, drop=True).astype(np.float64)
 
 
 def setting_axes(data: Data) -> list[str]:
-    """Returns the names of the swept axes, in order."""
+    """Returns the names of the setting axes (swept hyperparameters), in order."""
     if isinstance(data, xr.Dataset):
         return list(dict.fromkeys(a for v in data.data_vars.values() for a in setting_axes(v)))
     return [str(d) for d in data.dims[: _pivot(data)] if d not in ("policy", "baseline")]
 
 
 def vector_dims(array: xr.DataArray) -> list[str]:
-    """Returns the names of the dimensions of a vector metric."""
+    """Returns the dimensions that index a vector metric, such as `model`; empty for a single number per run."""
     return [str(d) for d in array.dims[_pivot(array) :] if d not in ("seed", "time")]
 
 
 def check_scalar(argument: str, array: xr.DataArray) -> None:
-    """Raises ValueError for a vector metric."""
+    """Raises ValueError for a vector metric; `argument` is the user's argument that the message names."""
     if vectors := vector_dims(array):
         raise ValueError(f"{argument} must be a single number per run, got {array.name!r} with one per {vectors[0]}")
 
 
 def _pivot(array: xr.DataArray) -> int:
-    """Returns the position of the first dimension that is `seed` or `time`: settings stand before it, dimensions of a vector after it."""
+    """Returns the position of `seed` or `time`, whichever is first. Setting axes stand before it, dimensions of a vector metric after it."""
     return next((i for i, d in enumerate(array.dims) if d in ("seed", "time")), len(array.dims))
 
 
 def pick(data: Data, metric: str | None = None) -> xr.DataArray:
-    """Returns one metric as float64, NaN for invalid runs.
+    """Returns the runs of one metric as float64; values of invalid runs are NaN.
 
     Args:
       data: a result, or one variable of it.
       metric: name of the variable; None if `data` is a variable.
 
     Raises:
-      ValueError: there is no such metric, or it has no seeds; `NeedsRunsError` if the result holds only statistics.
+      ValueError: there is no such metric, or it has no seeds; `NeedsRunsError` if the result stores only statistics.
     """
     array = _recorded_runs(data, metric).astype(np.float64)
     if not isinstance(data, xr.Dataset) or "valid" not in data:
@@ -98,7 +98,7 @@ def pick(data: Data, metric: str | None = None) -> xr.DataArray:
 
 
 def _recorded_runs(data: Data, metric: str | None) -> xr.DataArray:
-    """Returns one metric as it was recorded, with the dimension `seed`; raises the errors of `pick`."""
+    """Returns one metric as it was recorded, with the dimension `seed`. Raises the same errors as `pick`."""
     if not has_runs(data):
         problem = "single runs are needed, but only their statistics are stored; run with keep='runs'"
         raise NeedsRunsError(f"{metric or 'this'}: {problem}")
@@ -122,14 +122,14 @@ def _recorded_runs(data: Data, metric: str | None) -> xr.DataArray:
 
 
 def recorded_times(array: xr.DataArray) -> np.ndarray:
-    """Returns the times of an array; raises ValueError if it has none."""
+    """Returns the recorded times of an array. Raises ValueError if it has no dimension `time`."""
     if "time" not in array.dims:
         raise ValueError(f"data must have the dimension 'time', got {tuple(map(str, array.dims))}")
     return array["time"].values
 
 
 def at_time(data: xr.Dataset, time: int | None) -> xr.Dataset:
-    """Returns a result at a recorded time (default: the last)."""
+    """Returns a result at one recorded time (default: the last)."""
     check_result(data)
     if "time" not in data.dims:
         if time is not None:
@@ -144,13 +144,13 @@ def at_time(data: xr.Dataset, time: int | None) -> xr.Dataset:
 
 
 def show_times(times: np.ndarray) -> str:
-    """Lists times, at most six of them."""
+    """Lists times as text; of more than six, only the first three and the last."""
     shown = [f"{t:,.10g}" for t in times]
     return ", ".join(shown if len(shown) <= 6 else [*shown[:3], "...", shown[-1]])
 
 
 def own_axes(arrays: Sequence[xr.DataArray]) -> list[str]:
-    """Returns the setting axes along which an array differs; a policy without an axis has equal values along it."""
+    """Returns the setting axes along which any of the arrays differs. A policy without a hyperparameter has equal values along its axis."""
 
     def differs(array: xr.DataArray, axis: str) -> bool:
         first = array.isel({axis: [0]}).values
@@ -162,14 +162,14 @@ def own_axes(arrays: Sequence[xr.DataArray]) -> list[str]:
 
 
 def own_axes_of(data: xr.Dataset, metric: str) -> list[str]:
-    """Returns the setting axes along which a metric differs."""
+    """Returns the setting axes along which a metric of a result differs."""
     if has_runs(data):
         return own_axes([pick(data, metric)])
     return own_axes([statistic(data, metric, s) for s in ("count", "mean", "variance", "minimum", "maximum")])
 
 
 def describe(result: xr.DataArray, array: xr.DataArray, label: str, unit: str | None = None, **attrs: Any) -> xr.DataArray:
-    """Returns `result` with the attributes of `array`; `{}` in `label` stands for the label of `array`."""
+    """Returns `result` with the name and attributes of `array`, but with the given label (`{}` is the label of `array`), unit and `attrs`."""
     unit = array.attrs.get("units", "") if unit is None else unit
     label = label.replace("{}", str(array.attrs.get("long_name", array.name)))
     return result.rename(array.name).assign_attrs({**array.attrs, "long_name": label, "units": unit, **attrs})

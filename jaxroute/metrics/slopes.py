@@ -13,7 +13,7 @@ from jaxroute.metrics.selection import Data, check_scalar, describe, pick, recor
 
 
 def _sum(array: xr.DataArray) -> xr.DataArray:
-    """Returns the sum up to each time; a metric of kind "total" unchanged."""
+    """Returns the sum of a metric up to each time. A metric of kind "total" is such a sum already and stays unchanged."""
     kind, times = array.attrs.get("kind"), recorded_times(array)
     if kind not in ("total", "average"):
         raise ValueError(f"metric must be of kind 'total' or 'average', got {array.name!r} of kind {kind!r}")
@@ -21,7 +21,7 @@ def _sum(array: xr.DataArray) -> xr.DataArray:
 
 
 def cumulative(data: Data, metric: str | None = None) -> xr.DataArray:
-    """Returns the sum up to each time, run by run, of an average or (unchanged) a total."""
+    """Returns the sum of a metric up to each time, run by run. A metric of kind "total" is such a sum already and stays unchanged."""
     array = pick(data, metric)
     total = _sum(array)
     if total is array:
@@ -31,9 +31,9 @@ def cumulative(data: Data, metric: str | None = None) -> xr.DataArray:
 
 
 def window_mean(data: Data, metric: str | None, window: int) -> xr.DataArray:
-    """Returns the mean per round over the last `window` rounds, run by run, of an average or a total.
+    """Returns the mean per round of a metric over the last `window` rounds, run by run; its kind must be "average" or "total".
 
-    The window is a multiple of the record interval. The result has the times from `window` on, without a last interval that is shorter than
+    `window` must be a multiple of the record interval. The result has the times from `window` on, without a last interval that is shorter than
     the others.
     """
     window = checks.whole("window", window)
@@ -56,7 +56,7 @@ def window_mean(data: Data, metric: str | None, window: int) -> xr.DataArray:
 
 
 class Slope(NamedTuple):
-    """Power law `y = exp(intercept) * x**slope`, with the confidence interval `[low, high]` of its slope."""
+    """Fitted power law `y = exp(intercept) * x**slope`, with the standard error of the slope and its confidence interval from `low` to `high`."""
 
     slope: float
     low: float
@@ -72,12 +72,13 @@ def slope(x: Any, y: Any, yerr: Any = None, confidence: float = 0.95) -> Slope:
     where `l = log x` and `m` is its mean. All points have the same weight: real curves are power laws only in the limit, and weights by
     precision would make the slope depend on the noise.
 
-    With one column per seed, the error is the jackknife's: the slope without each seed in turn; the interval is Student's t with one degree of
-    freedom less than seeds. To leave out whole seeds is correct whether the points of a seed are independent or correlated, along a curve or
-    over horizons with common random numbers. With few or skewed seeds it covers better than the delta method, and unlike the bootstrap it needs
-    no random numbers.
+    If `y` has one column per seed, the standard error is that of the jackknife, which computes the slope without each seed in turn. The interval is
+    Student's t with one degree of freedom less than seeds. Leaving out whole seeds is correct whether the points of a seed are independent or
+    correlated, along a curve or over horizons with common random numbers. With few or skewed seeds its coverage is better than the delta
+    method's, and unlike the bootstrap it needs no random numbers.
 
-    With means and `yerr` it is the delta method's, `sqrt(sum_i (c_i yerr_i / mean_i)^2)`, for independent points; the interval is normal.
+    If `y` has means, the standard error is that of the delta method, `sqrt(sum_i (c_i yerr_i / mean_i)^2)`, for independent points; the interval is
+    normal.
 
     Args:
       x: `[P]` positive numbers, for example horizons.
@@ -134,9 +135,9 @@ def _check_positive(x: np.ndarray, means: np.ndarray, label: str) -> None:
 def curve_slope(data: Data, metric: str | None, start: float, confidence: float = 0.95) -> xr.Dataset:
     """Returns the log-log slope of the mean curve over the recorded times from `start` on, for each policy and setting.
 
-    The points of a curve are correlated within a seed, so whole seeds are the unit: see `slope`. The Dataset has `slope`, `low`, `high`, `stderr`
-    and `intercept`; NaN if the mean (or the mean without one seed) is not positive at every time, since a regret around zero
-    follows no power law, or if a policy does not have the metric.
+    The points of a curve are correlated within a seed, so the error comes from leaving out whole seeds, as in `slope`. The Dataset has `slope`,
+    `low`, `high`, `stderr` and `intercept`. They are NaN for a policy without the metric, or if the mean (with or without any one seed) is not
+    positive at every time: a regret around zero follows no power law.
 
     Raises:
       ValueError: `start` leaves fewer than two times, or no curve has a slope.

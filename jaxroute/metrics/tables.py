@@ -26,13 +26,13 @@ def table(
 ) -> Any:
     """Returns the results at the horizon as a table: a row per policy and setting, a mean and its standard error in each cell.
 
-    A policy whose numbers do not depend on an axis has one row for it, marked "any". If only some of the valid runs have a number, as for a time
-    that others never reach, the cell holds their median and their share: "115 in 66 %". A mean without spread within the rounding of the
-    summed numbers is printed as 0.
+    If the results of a policy do not depend on a setting axis, it has a single row for this axis, marked "any". If only some of the valid runs have a
+    number, such as the time of an event that the others never reach, the cell has their median and their share: "115 in 66 %". A mean without
+    spread that rounding errors of a sum explain is printed as 0.
 
     Args:
       data: a result.
-      metrics: names (default: all that are not vectors).
+      metrics: names (default: all with a single number per run).
       time: another recorded time.
       max_rows: largest number of rows; a last line counts the others. A data frame has all rows.
       format: "text" for aligned lines with "36.0 (1.6)"; "latex" for a `tabular` with the rules of booktabs, ready for a paper, and
@@ -96,7 +96,7 @@ def table(
 
 
 def _rounding(data: xr.Dataset, values: xr.Dataset, time: int | None) -> dict[str, float]:
-    """Returns how much of each metric may be rounding of sums in single precision: an epsilon of the largest summand of its unit, per round."""
+    """Returns the size below which each metric may be a rounding error: float32's epsilon times the largest metric of the same unit, per round."""
     now = at_time(data, time)
     rounds = float(now["time"]) if "time" in now.coords else 1.0
     if not any(_is_rounding(pair, math.inf) for v in values.values() for pair in v.values.reshape(-1, 2)):
@@ -112,7 +112,7 @@ def _rounding(data: xr.Dataset, values: xr.Dataset, time: int | None) -> dict[st
 
 
 def _is_rounding(pair: Any, most: float) -> bool:
-    """Whether a mean with its standard error may be rounding: without spread, and small, but not zero."""
+    """Whether `pair`, a mean and its standard error, may be a rounding error: nonzero, at most `most`, and without spread."""
     middle, error = abs(float(pair[0])), float(pair[1])
     return 0 < middle <= most and error <= 1e-13 * middle
 
@@ -130,7 +130,7 @@ def _frame(keys: Sequence[tuple[Any, ...]], axes: Sequence[str], names: Sequence
 
 
 def _partial(now: xr.Dataset, names: Sequence[str]) -> dict[str, tuple[xr.DataArray, xr.DataArray]]:
-    """Returns the median and the share of the runs for metrics that only some of the valid runs have."""
+    """Returns the median, and the share of runs that have a number, for each metric that only some of the valid runs have."""
     number = {name: count(now, name) for name in {*names, *metric_names(now)}}
     whole = functools.reduce(np.maximum, number.values(), 1)
     some = [name for name in names if ((number[name] > 0) & (number[name] < whole)).any()]
@@ -138,7 +138,7 @@ def _partial(now: xr.Dataset, names: Sequence[str]) -> dict[str, tuple[xr.DataAr
 
 
 def _own_axes(one: xr.Dataset, axes: Sequence[str]) -> list[str]:
-    """Returns the axes along which a policy's values differ."""
+    """Returns the setting axes along which the values of one policy differ."""
     in_order = [v.transpose(*(a for a in axes if a in v.dims), "statistic") for v in one.data_vars.values()]
     return own_axes([v.rename(statistic="seed") for v in in_order])
 
@@ -159,7 +159,7 @@ def _footnote(data: xr.Dataset, names: Sequence[str], time: int | None) -> str:
 def summary(data: xr.Dataset) -> dict[str, Any]:
     """Returns the results at the horizon as plain JSON values; None for NaN. Vector metrics are left out.
 
-    The form is `{policy: {metric: {"mean": float, "stderr": float}}}`. With setting axes it has one entry per setting:
+    The structure is `{policy: {metric: {"mean": float, "stderr": float}}}`. With setting axes, each policy has a list with one entry per setting:
     `{policy: [{"coordinates": {axis: value}, metric: {"mean": ..., "stderr": ...}, ...}, ...]}`.
     """
     values = final(data)

@@ -18,7 +18,7 @@ _NUMBER = re.compile(r"(?P<mean>-?[\d.,]+(?:e[+-]\d+)?)(?: \((?P<error>[\d.,]+(?
 def rounded(middle: float, error: float) -> str:
     """Returns a mean and its standard error as "36.0 (1.6)", rounded to two significant digits of the error.
 
-    Without an error (one seed) the mean has four digits; a NaN is "-". An error within the rounding of float64 counts as none.
+    Without an error (one seed) the mean has four digits. A NaN is "-". An error within the rounding of float64 counts as none.
     """
     middle, error = float(middle), float(error)
     error = 0.0 if error < 1e-13 * abs(middle) else error
@@ -37,12 +37,12 @@ def rounded(middle: float, error: float) -> str:
 
 
 def plain(value: Any) -> Any:
-    """Converts a NumPy number to a number of Python; returns anything else unchanged."""
+    """Converts a NumPy scalar to a Python number. Returns any other value unchanged."""
     return value.item() if hasattr(value, "item") else value
 
 
 def show_value(value: Any) -> str:
-    """Returns a coordinate as text."""
+    """Returns the value of a setting as text, with commas in large numbers."""
     value = plain(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
@@ -50,7 +50,7 @@ def show_value(value: Any) -> str:
 
 
 def show_seeds(counts: Any) -> str:
-    """Returns numbers of seeds as "50 seeds", or "48 to 50 seeds" if runs are invalid; zeros (of missing metrics) are left out."""
+    """Returns numbers of seeds as "50 seeds", or "48 to 50 seeds" if they differ. Zeros, of metrics that a policy does not have, are ignored."""
     counts = np.asarray(counts).ravel()
     counts = counts[counts > 0]
     low, high = (int(counts.min()), int(counts.max())) if counts.size else (0, 0)
@@ -58,7 +58,7 @@ def show_seeds(counts: Any) -> str:
 
 
 def axis_label(attrs: Mapping[str, Any], name: str = "") -> str:
-    """Returns label and unit of a variable, for an axis: "cumulative regret (reward)"."""
+    """Returns label and unit of a variable for an axis, such as "cumulative regret (reward)". `name` is used if the label is missing."""
     label, unit = attrs.get("long_name", name), attrs.get("units", "")
     return f"{label} ({unit})" if unit else str(label)
 
@@ -70,8 +70,8 @@ class Table:
     Attributes:
       heads: name and unit of each column.
       rows: cells as text, a mean and its standard error as "36.0 (1.6)".
-      keys: number of the first columns, which identify a row.
-      notes: lines below.
+      keys: number of leading columns that identify a row (policy and settings).
+      notes: lines below the table.
     """
 
     heads: Sequence[tuple[str, str]]
@@ -80,7 +80,7 @@ class Table:
     notes: Sequence[str]
 
     def text(self, width: int | None = None) -> str:
-        """Returns aligned lines. Columns beyond the width stand below the others, beside the same keys; notes are wrapped."""
+        """Returns aligned lines. Columns beyond `width` stand in further blocks below, with the same leading columns; notes are wrapped."""
         columns = [_column(head, [row[i] for row in self.rows], i > 0) for i, head in enumerate(self.heads)]
         keys, others = columns[: self.keys], columns[self.keys :]
         used, groups = _width(keys), [list[list[str]]()]
@@ -93,7 +93,7 @@ class Table:
         return "\n\n".join(blocks) + "".join(f"\n{note}" for note in notes)
 
     def latex(self) -> str:
-        """Returns a `tabular` that needs the package booktabs; means as 36.0 ± 1.6, notes as rows below the last rule."""
+        """Returns a `tabular` that needs the package booktabs, with means as 36.0 ± 1.6 and notes as rows below the last rule."""
         number = len(self.heads)
         lines = [
             r"% needs \usepackage{booktabs}",
@@ -112,7 +112,7 @@ class Table:
         return "\n".join([*lines, r"\end{tabular}"])
 
     def markdown(self) -> str:
-        """Returns a table with pipes, means as 36.0 ± 1.6, and a paragraph for each note."""
+        """Returns a Markdown table with means as 36.0 ± 1.6, and a paragraph for each note."""
 
         def row(cells: Sequence[str]) -> str:
             return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
@@ -130,7 +130,7 @@ FORMATS: dict[str, Callable[[Table], str]] = {"latex": Table.latex, "markdown": 
 
 
 def _column(head: tuple[str, str], cells: list[str], right: bool) -> list[str]:
-    """Returns cells of equal width with aligned parentheses."""
+    """Returns name, unit and cells of a column, padded to equal width with aligned parentheses; `right` aligns them to the right."""
     parts = [cell.partition(" (") for cell in cells]
     left, tail = (max((len(p[i]) + (2 if i and p[1] else 0) for p in parts), default=0) for i in (0, 2))
     cells = [p[0].rjust(left) + (p[1] + p[2]).ljust(tail) for p in parts] if right else cells
@@ -139,7 +139,7 @@ def _column(head: tuple[str, str], cells: list[str], right: bool) -> list[str]:
 
 
 def _width(columns: Sequence[Sequence[str]]) -> int:
-    """Returns the width of columns with two spaces after each."""
+    """Returns the total width of columns, with two spaces after each."""
     return sum(len(column[0]) + 2 for column in columns)
 
 

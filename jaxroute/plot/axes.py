@@ -1,4 +1,4 @@
-"""Numbers, scales, grids and titles of axes."""
+"""Numbers, scales, grid lines and titles of axes."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -8,14 +8,14 @@ import numpy as np
 from jaxroute.metrics.texts import axis_label, show_value
 from jaxroute.plot.style import wrapped
 
-# Widths of labels along the two axes of a panel, in letters.
+# Largest width of a label in letters: along the horizontal axis (WIDE) and the vertical axis (HIGH) of a panel.
 WIDE, HIGH = 46, 30
 
 
 def numbers(axis: Any, span: tuple[float, float] | None = None, few: bool = False) -> None:
-    """Writes plain numbers with commas on an axis; powers of ten only instead of long numbers.
+    """Writes plain numbers with commas on an axis, and powers of ten instead of long numbers.
 
-    `span` has the smallest and largest value (default: those in view). With `few`, a logarithmic axis has at most six numbers.
+    `span` is the smallest and largest value (default: those in view). With `few`, a logarithmic axis has at most six numbers.
     """
     from matplotlib.ticker import FuncFormatter, LogFormatterMathtext, LogLocator, NullFormatter, ScalarFormatter
 
@@ -46,7 +46,7 @@ def numbers(axis: Any, span: tuple[float, float] | None = None, few: bool = Fals
 
 
 def grid_lines(ax: Any) -> None:
-    """Draws pale lines behind the data."""
+    """Draws pale grid lines behind the data."""
     ax.grid(visible=True, color="#E4E4E4", linewidth=0.7)
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)
@@ -62,7 +62,7 @@ def log_spaced(values: Any) -> bool:
 
 
 def scale_of(values: Any) -> Literal["names", "linear", "log", "log and 0"]:
-    """Returns the scale of an axis of settings. "log and 0" is a logarithmic grid with a place for 0 before the others."""
+    """Returns the scale of a setting axis by its values. "log and 0" is logarithmic, with a separate place for 0 before the other values."""
     values = np.asarray(values)
     if values.dtype.kind not in "iuf":
         return "names"
@@ -72,7 +72,7 @@ def scale_of(values: Any) -> Literal["names", "linear", "log", "log and 0"]:
 
 
 def places_of(values: Any) -> np.ndarray:
-    """Returns the positions of settings on their axis."""
+    """Returns the positions of the values of a setting axis: indices of names, logarithms for "log and 0", otherwise the values."""
     values, scale = np.asarray(values), scale_of(values)
     if scale == "names":
         return np.arange(len(values), dtype=np.float64)
@@ -84,7 +84,7 @@ def places_of(values: Any) -> np.ndarray:
 
 
 def edges(places: np.ndarray, log: bool) -> np.ndarray:
-    """Returns the borders of the cells around sorted positions, in an image."""
+    """Returns the borders between neighbouring cells of a heat map, `[n + 1]`, around `n` sorted positions; `log` if their axis is logarithmic."""
     places = np.log(places) if log else places
     if places.size == 1:
         borders = places[0] + np.array([-0.5, 0.5])
@@ -95,9 +95,9 @@ def edges(places: np.ndarray, log: bool) -> np.ndarray:
 
 
 def settings_axis(ax: Any, which: str, values: np.ndarray) -> None:
-    """Sets scale and ticks of an axis of settings: ticks at the settings themselves if they are few.
+    """Sets scale and ticks of the axis `which` ("x" or "y") for the values of a setting; up to eight values each get a tick.
 
-    A dotted line separates 0 from a logarithmic axis.
+    On a logarithmic axis, a dotted line separates 0 from the other values.
     """
     from matplotlib.ticker import NullLocator
 
@@ -122,7 +122,10 @@ def settings_axis(ax: Any, which: str, values: np.ndarray) -> None:
 
 
 def marker_places(times: np.ndarray, log: bool, shift: int) -> list[int]:
-    """Chooses about eight evenly spaced points of a curve that get a marker. `shift` moves them, so the markers of several curves do not overlap."""
+    """Chooses about eight evenly spaced times of a curve that get a marker, and returns their indices.
+
+    `log` is for a logarithmic time axis. `shift` moves the markers, so that those of several curves do not overlap.
+    """
     if len(times) < 9:
         return list(range(len(times)))
     shares = (np.arange(8) + (shift % 4) / 4) / 8
@@ -132,7 +135,7 @@ def marker_places(times: np.ndarray, log: bool, shift: int) -> list[int]:
 
 
 def axis_title(attributes: Mapping[str, Any], name: str, width: int) -> str:
-    """Returns label and unit of a metric, on several lines if they would be longer than `width` letters."""
+    """Returns label and unit of a metric, broken into lines if they are longer than `width` letters."""
     text = axis_label(attributes, name)
     if len(text) <= width:
         return text

@@ -1,4 +1,4 @@
-"""Figures with several panels, logarithmic axes, reference levels, power laws, and files."""
+"""Figures with several panels, logarithmic axes, reference levels, power laws, and image files."""
 
 import math
 import os
@@ -20,14 +20,14 @@ def panels(number: int, *, columns: int = 3, size: tuple[float, float] = style.S
     """Makes a figure with `number` panels in rows of `columns`, with one legend below them. Returns the figure and the axes as a flat array.
 
     The legend names the lines of `curves`, `difference`, `sweep`, `quantiles` and `points`; a name has the same look in all panels.
-    `share_legend(figure)` adds your own labelled lines. The figure grows by its legend. `size` is that of a panel, in inches.
+    `share_legend(figure)` adds your own labelled lines. The legend makes the figure higher. `size` is that of a panel, in inches.
     """
     return style.new_panels(checks.count("number", number), columns, size)
 
 
 @style.styled
 def share_legend(figure: Any) -> None:
-    """Draws a legend of all labelled lines below the panels of a figure from `panels`; panels with a legend keep theirs."""
+    """Draws one legend of all labelled lines below the panels of a figure from `panels`. A panel that has a legend keeps it."""
     style.share_legend(figure)
 
 
@@ -51,9 +51,9 @@ def save(figure: Any, path: str | os.PathLike) -> Path:
 
 
 def log_axis(ax: Any, which: Literal["x", "y"], *, linear: float | None = None) -> None:
-    """Makes one axis logarithmic, with plain numbers; call it after drawing.
+    """Makes the axis `which` ("x" or "y") logarithmic, with plain numbers; call it after drawing.
 
-    For values with two signs, the axis is linear up to the distance `linear` from zero, and logarithmic beyond it on both sides.
+    For values with two signs, `linear` is a distance from zero: the axis is linear up to it and logarithmic beyond it, on both sides.
     """
     checks.one_of("which", which, ("x", "y"))
     scale = getattr(ax, f"set_{which}scale")
@@ -64,7 +64,7 @@ def log_axis(ax: Any, which: Literal["x", "y"], *, linear: float | None = None) 
 
 
 def level(ax: Any, name: str, value: float, *, along: Literal["x", "y"] = "y") -> None:
-    """Draws a line at a value with its name in the legend, such as a budget, a target or a bound; call it after drawing.
+    """Draws a line at a value such as a budget, a target or a bound, with its name in the legend; call it after drawing.
 
     `along` is the axis of the value: "y" for a horizontal line.
     """
@@ -77,7 +77,7 @@ def level(ax: Any, name: str, value: float, *, along: Literal["x", "y"] = "y") -
 
 
 def line_style(ax: Any, name: str) -> dict[str, Any]:
-    """Returns the look of a policy in a figure for your own lines: colour, dash, marker, width and height, as arguments of `ax.plot`."""
+    """Returns the look of a policy in a figure for your own lines: colour, dash, marker, width and drawing order, as arguments of `ax.plot`."""
     return style.styles_of(ax).style(name)
 
 
@@ -85,7 +85,7 @@ def line_style(ax: Any, name: str) -> dict[str, Any]:
 def power_laws(series: Mapping[str, xr.DataArray], *, ax: Any = None, title: str | None = None):
     """Draws means against a numeric setting on logarithmic axes, with the fitted power law of each series in the legend.
 
-    `series` holds values of dimensions `(setting, "seed")` by name; the setting is the horizontal axis.
+    `series` maps names to values with dimensions `(setting, "seed")`; the setting is the horizontal axis.
     """
     own = ax is None
     ax = style.new_axes(ax)

@@ -1,4 +1,4 @@
-"""Curves over time, and their differences."""
+"""Figures of curves over time, and of their differences."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, SupportsFloat
@@ -31,9 +31,9 @@ def curves(
 
     Args:
       data: a result; or paired differences from `metrics.paired`, with the baseline as the zero line.
-      metric: name of the metric; paired differences have one.
+      metric: name of the metric; may be omitted for paired differences, which have only one.
       band: band around each line: "stderr" for two standard errors, "deviation" for one standard deviation of the runs, "quantile" for
-        their 5 to 95 % range, or None. If no run is below zero, no band is.
+        their 5 to 95 % range, or None. If no run is below zero, the band is cut off at zero.
       reference: dotted grey lines: name to `(times, values)`, or to one number (a budget, a target).
       log: True for two logarithmic axes, "x" or "y" for one.
       ax, policies, title: as for all figures.
@@ -98,10 +98,10 @@ def difference(
     policies: Sequence[str] | None = None,
     title: str | None = None,
 ):
-    """Draws paired differences of the curves of other policies to that of the baseline `minus`, with two standard errors.
+    """Draws the paired differences between the curves of other policies and the curve of the baseline `minus`, with two standard errors.
 
     Policies share common random numbers, so the differences separate curves that coincide to the eye. The zero line is the baseline. `log` makes
-    time logarithmic.
+    the time axis logarithmic.
     """
     data, array = scalar_metric(data, metric)
     check_time(array)
@@ -140,9 +140,9 @@ def _curves_of_differences(
 def _draw_differences(
     found: xr.Dataset, minus: str, used: Any, label: str, log: bool, ax: Any, title: str | None, notes: str
 ) -> Any:
-    """Draws the differences `found` around the zero line of the baseline `minus`.
+    """Draws the differences `found`, a result of `metrics.paired`, around the zero line of the baseline `minus`.
 
-    `used` are the setting axes that each drawn policy depends on, `label` is the name of the metric, and `notes` are lines below the caption.
+    `used` are the setting axes on which each drawn policy depends, `label` is the name of the metric, and `notes` are lines below the caption.
     """
     array = found["mean"]
     own = ax is None
@@ -163,7 +163,7 @@ def _draw_differences(
 
 
 def _violations(data: xr.Dataset, drawn: Sequence[str]) -> str:
-    """Returns lines of a caption that name the policies above a limit at the horizon, such as their budget."""
+    """Returns lines of a caption that name the drawn policies above a limit at the horizon, such as their budget."""
     by_words: dict[str, list[str]] = {}
     for one in metrics.violations(data):
         if one.policy in drawn and one.policy not in by_words.setdefault(one.words, []):
@@ -174,14 +174,14 @@ def _violations(data: xr.Dataset, drawn: Sequence[str]) -> str:
 
 
 class _Line(NamedTuple):
-    """Line of a figure.
+    """Line of a figure: one policy in one setting.
 
     Attributes:
       policy: name of the policy.
       label: name in the legend.
-      place: setting, as positions by axis.
-      position: index of the setting among those of the policy.
-      number: number of settings of the policy.
+      place: index of the setting's value on each setting axis.
+      position: index of the setting among the drawn settings of the policy.
+      number: number of drawn settings of the policy.
     """
 
     policy: str
@@ -191,12 +191,12 @@ class _Line(NamedTuple):
     number: int
 
     def of(self, array: xr.DataArray) -> np.ndarray:
-        """Returns the values of the line, `[time]`."""
+        """Returns the policy's values in this setting, `[time]`."""
         return array.sel(policy=self.policy).isel(self.place).values
 
 
 def _lines(middle: xr.DataArray, used: Mapping[str, Sequence[str]]) -> Iterator[_Line]:
-    """Yields a line for each policy with the metric, and for each of its settings along the axes in `used`."""
+    """Yields a line for each policy that has the metric, and for each of its settings along the axes in `used`; `middle` has the means."""
     axes = metrics.setting_axes(middle)
     for name, own_axes in used.items():
         if not np.isfinite(middle.sel(policy=name).values).any():
@@ -215,7 +215,7 @@ def _draw_lines(
     looks = [styles.shade(line.policy, line.label, line.position, line.number) for line in lines]
     covers = style.separate_overlaps([(times, line.of(middle)) for line in lines], looks, joined=True)
     for number, (line, look, cover) in enumerate(zip(lines, looks, covers, strict=True)):
-        shift = number if cover is None else cover + 2  # Midway between the markers of the line above it.
+        shift = number if cover is None else cover + 2  # Midway between the markers of the covering line.
         ax.plot(times, line.of(middle), label=line.label, markevery=marker_places(times, log in (True, "x"), shift), **look)
         if borders is not None:
             low, high = (line.of(border) for border in borders)

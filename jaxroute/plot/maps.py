@@ -1,4 +1,4 @@
-"""Heat maps: two settings, and deployed models over time."""
+"""Heat maps: a metric over two settings, and deployed models over time."""
 
 from typing import Any, Literal
 
@@ -28,16 +28,16 @@ def heat(
 ):
     """Draws the mean at the last recorded time over a grid of two settings, with the best cell marked.
 
-    Quantities with two signs have a diverging map: white at zero, blue below and red above. The axes of the colour bar are `ax.figure.axes[-1]`.
+    Values with two signs have a diverging map: white at zero, blue below and red above. The axes of the colour bar are `ax.figure.axes[-1]`.
 
     Args:
-      data: a result with the setting axes `x` and `y`; select the others.
+      data: a result with the setting axes `x` and `y`; select a value of each other axis before.
       metric: name of the metric.
       policy: name of the policy, which is also the title by default.
       x, y: names of the setting axes.
-      best: cell to mark; "auto" marks the smallest regret, cost, violation, loss, queue or latency and the largest
+      best: cell to mark: "min", "max" or None; "auto" marks the smallest regret, cost, violation, loss, queue or latency and the largest
         reward, score or accuracy, and nothing for other metrics.
-      centre: white value of a diverging map, for example 1 for a ratio to the budget (default: 0 if there are values on both
+      centre: value shown as white in a diverging map, for example 1 for a ratio to the budget (default: 0 if there are values on both
         sides of it; otherwise the map has one hue).
       limits: smallest and largest value of the map, for comparable panels (default: those of the data); a diverging map is symmetric, and uses
         the limit that is farther from its centre.
@@ -77,7 +77,7 @@ def heat(
     shown = middle[np.ix_(order_y, order_x)]
     borders = [edges(at, log_spaced(array[a].values)) for at, a in zip(places, (x, y))]
     mesh = ax.pcolormesh(*borders, np.ma.masked_invalid(shown), rasterized=True, **_colours(shown, centre, limits))
-    ax.set_facecolor("#DDDDDD")  # Cells without a value.
+    ax.set_facecolor("#DDDDDD")  # Colour of cells without a value.
     note = ""
     mark = metrics.direction(metric, array.attrs) if best == "auto" else best
     if mark is not None:
@@ -101,7 +101,7 @@ def heat(
 
 
 def _limits(limits: Any) -> tuple[float, float]:
-    """Returns both ends of a map; raises ValueError if they are not two numbers, the smaller first."""
+    """Returns the smallest and largest value of a map. Raises ValueError if the user's `limits` are not two numbers, the smaller first."""
     try:
         low, high = checks.numbers("limits", limits, (2,))
     except ValueError:
@@ -113,7 +113,7 @@ def _limits(limits: Any) -> tuple[float, float]:
 
 
 def _colours(values: np.ndarray, centre: float | None, limits: tuple[float, float] | None) -> dict[str, Any]:
-    """Returns colours and limits of a heat map, as arguments of `pcolormesh`."""
+    """Returns colour map and limits of a heat map as arguments of `pcolormesh`. It is diverging if `values` have two signs or `centre` is set."""
     low, high = limits or (float(np.nanmin(values)), float(np.nanmax(values)))
     if centre is None and not low < 0 < high:
         return {"cmap": "viridis", "vmin": low, "vmax": high}
@@ -127,9 +127,9 @@ def deployment(data: xr.Dataset, *, policy: str, variable: str = "deployed", ax:
     """Draws the share of seeds in which each model is deployed, over time. The axes of the colour bar are `ax.figure.axes[-1]`.
 
     Args:
-      data: a result without setting axes, or with all of them selected.
+      data: a result without setting axes, or with a value of each selected.
       policy: name of the policy, which is also the title by default.
-      variable: a vector metric over models with values in [0, 1].
+      variable: name of a vector metric with one value in [0, 1] per model.
       ax, title: as for all figures.
     """
     data, array = with_policies(data, variable)
@@ -168,7 +168,7 @@ def deployment(data: xr.Dataset, *, policy: str, variable: str = "deployed", ax:
 
 
 def _share_bar(ax: Any, mesh: Any, label: str) -> None:
-    """Draws the colour bar of a share. The panels of one figure have one bar."""
+    """Draws a colour bar from 0 to 100 %. In a figure with several panels, panels with the same label have one bar together."""
     state = style.state_of(ax.figure)
     old, sharing = state.bars.get(label, (None, []))
     if old is not None:

@@ -1,4 +1,4 @@
-"""Checks results, and selects what is drawn."""
+"""Checks of results before drawing, and selection of policies and times."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ MAX_SETTINGS = 8
 
 
 def with_policies(data: Any, metric: str) -> tuple[xr.Dataset, xr.DataArray]:
-    """Returns a result with the dimension `policy`, and an array with the shape of one of its metrics, `[policy, settings..., time]`."""
+    """Returns a result with a dimension `policy`, and an array with the dimensions `[policy, settings..., time]` of one of its metrics."""
     if not isinstance(data, xr.Dataset):
         raise ValueError(f"data must be the xarray.Dataset of a simulation, got {type(data).__name__}")
     array = like(data, metric)
@@ -25,7 +25,7 @@ def with_policies(data: Any, metric: str) -> tuple[xr.Dataset, xr.DataArray]:
 
 
 def scalar_metric(data: Any, metric: str) -> tuple[xr.Dataset, xr.DataArray]:
-    """Returns the same as `with_policies` for a metric with a single number per run; raises ValueError for another metric."""
+    """Returns the same as `with_policies`. Raises ValueError for a vector metric, which has several numbers per run."""
     data, array = with_policies(data, metric)
     vectors = metrics.vector_dims(array)
     if vectors:
@@ -53,7 +53,7 @@ def check_time(array: xr.DataArray) -> None:
 
 
 def check_few_settings(array: xr.DataArray) -> None:
-    """Raises ValueError for more settings than a policy may have lines."""
+    """Raises ValueError for more settings than lines are drawn for one policy."""
     axes = metrics.setting_axes(array)
     settings = math.prod(array.sizes[a] for a in axes)
     if settings > MAX_SETTINGS:
@@ -63,7 +63,7 @@ def check_few_settings(array: xr.DataArray) -> None:
 
 
 def chosen_policies(array: xr.DataArray, policies: str | Sequence[str] | None) -> list[str]:
-    """Returns the names of the policies to draw (default: all)."""
+    """Returns the names of the policies to draw (default: all). Raises ValueError for an unknown one."""
     names = policy_names(array)
     return [checks.one_of("policies", p, names) for p in ([policies] if isinstance(policies, str) else policies or names)]
 

@@ -1,4 +1,4 @@
-"""Values at the horizon: by policy, against a setting, with quantiles, and in a plane."""
+"""Figures of values at the horizon: by policy, against a setting, as quantiles, and as points in a plane."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -24,15 +24,15 @@ def sweep(
     ax: Any = None,
     title: str | None = None,
 ):
-    """Draws a metric at the last recorded time: a dot per policy, or lines against one swept setting.
+    """Draws a metric at the last recorded time: a dot per policy, or lines against one setting axis.
 
-    A logarithmic grid with 0 has a logarithmic axis, with 0 in front of it behind a dotted line.
+    If the settings are 0 and a logarithmic grid, their axis is logarithmic, with 0 at its left end before a dotted line.
 
     Args:
-      data: a result without setting axes, or with one; select the others.
+      data: a result without setting axes, or with one; select a value of each other axis before.
       metric: name of the metric.
       x: name of the setting axis (default: the only one).
-      log: whether values are logarithmic, which must be positive then.
+      log: whether the axis of the metric is logarithmic; all means must be positive then.
       ax, title: as for all figures.
     """
     data, array, when = at_end(*scalar_metric(data, metric))
@@ -89,7 +89,7 @@ def sweep(
 
 
 def _rows(ax: Any, names: Sequence[str]) -> None:
-    """Labels a row for each name, the first at the top."""
+    """Labels one row of a figure for each name, the first at the top."""
     style.fit_rows(ax, len(names))
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.4, -0.6)
@@ -108,15 +108,15 @@ def quantiles(
     policies: Sequence[str] | None = None,
     title: str | None = None,
 ):
-    """Draws quantiles over seeds at the last recorded time, for each policy, or for each value of one swept setting.
+    """Draws quantiles over seeds at the last recorded time, for each policy, or for each value of one setting axis.
 
-    A thin line goes from the 5 to the 95 % quantile, a thick one from 25 to 75 %; a dot is the median and a tick the mean.
+    A thin line reaches from the 5 to the 95 % quantile, a thick line from 25 to 75 %; a dot is the median and a tick the mean.
 
     Args:
-      data: a result without setting axes, or with one; select the others.
+      data: a result without setting axes, or with one; select a value of each other axis before.
       metric: name of the metric.
       x: name of the setting axis (default: the only one).
-      log: whether values are logarithmic; those that are not positive are drawn at the lower end.
+      log: whether the axis of the metric is logarithmic; values that are not positive are drawn at the lower end.
       ax, policies, title: as for all figures.
     """
     data, array, when = at_end(*scalar_metric(data, metric))
@@ -167,7 +167,7 @@ def quantiles(
 
 
 def _one_axis(array: xr.DataArray, x: str | None) -> list[str]:
-    """Returns the setting axis as a list, empty if there is none; raises ValueError if there are more, or `x` is another one."""
+    """Returns the only setting axis in a list, which is empty without settings. Raises ValueError for several axes, or if `x` names none."""
     axes = metrics.setting_axes(array)
     if x is not None and not axes:
         raise ValueError(f"x must be None when the data has no setting axis, got {x!r}")

@@ -1,8 +1,8 @@
 """Style of figures: colours, dashes and markers of policies, legends, titles and panels.
 
-Colours follow names: a policy has the same look in all panels of a figure and, for policies of the built-in problems, in all figures. The system
-that a problem is named for is the thickest line, in vermilion; its variants have warm colours, its rivals cold ones, policies without decisions
-pale ones. Oracles are thin, dashed and black or grey lines above the others.
+The look of a policy follows from its name: it is the same in all panels of a figure and, for policies of the built-in problems, in all figures. The
+system that a problem is named for is the thickest line, in vermilion; its variants have warm colours, its rivals cold ones, policies without
+decisions pale ones. Oracles are thin, dashed and black or grey lines above the others.
 """
 
 import functools
@@ -17,7 +17,7 @@ import numpy as np
 from jaxroute.core import checks
 
 SIZE = (4.4, 3.0)  # Size of one panel, in inches.
-_LINE = 0.18  # Height of a line of a legend, in inches.
+_LINE = 0.18  # Height of one row of a legend, in inches.
 
 RC_PARAMS: dict[Any, Any] = {"font.size": 9, "axes.titlesize": 9, "axes.labelsize": 9, "axes.axisbelow": True}
 RC_PARAMS |= {"xtick.labelsize": 8, "ytick.labelsize": 8, "legend.fontsize": 8, "legend.title_fontsize": 8}
@@ -27,7 +27,7 @@ RC_PARAMS |= {"lines.linewidth": 1.6, "lines.markersize": 4.5}
 
 
 def pyplot() -> Any:
-    """Returns the plotting module, imported at the first figure."""
+    """Imports and returns `matplotlib.pyplot`, which only figures need."""
     try:
         import matplotlib.pyplot as plt
     except ImportError:
@@ -40,7 +40,7 @@ R = TypeVar("R")
 
 
 def styled(function: Callable[P, R]) -> Callable[P, R]:
-    """Makes a function draw in the style of the package, and checks names of arguments, axes and title."""
+    """Decorator: makes a function draw in the style of the package, and checks its argument names, `ax` and `title`."""
 
     @functools.wraps(function)
     def draw(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -66,7 +66,7 @@ def styled(function: Callable[P, R]) -> Callable[P, R]:
 
 
 class _Role(NamedTuple):
-    """Look of the policies of one kind: colours, width, height in the stack of lines, and dashes."""
+    """Look of the policies of one role: colours, line width, drawing order, and dashes."""
 
     colours: tuple[str, ...]
     width: float
@@ -92,7 +92,7 @@ _ROLES = {
 _SUBJECTS = ("StageRoute", "MESS+", "C2MAB-V (c)", "C2MAB-V", "ACQB", "COSMOS")
 _WEAK = ("random", "uniform", "always ", "query all", "round robin")
 _ORACLES = ("oracle", "optimal", "clairvoyant", "best single", "bestsingle", "contextsingle")
-# Rivals that several figures of a problem share, a line for each problem, in the order of their colours.
+# Policies that appear in several figures of a problem, one line for each problem, in the order of their colours.
 _SHARED = """UCB1, GaussianThompson, BetaThompson, EpsilonGreedy
 Greedy, GreedyByRatio, GreedyToBest, NoFiller, RandomFiller, IndexFiller, RandomTie, Lemma3
 EducatedGuessing, RouterDC, RouteLLM
@@ -117,14 +117,14 @@ def role_of(name: str) -> str:
 
 
 class LineStyles:
-    """Line styles of a figure by name, the same in all panels."""
+    """Line styles in a figure by name, the same in all panels."""
 
     def __init__(self) -> None:
         self._places: dict[str, tuple[str, int]] = {}
         self._shades: dict[str, tuple[str, dict[str, Any]]] = {}
 
     def add(self, names: Iterable[str], role: str | None = None) -> None:
-        """Assigns styles to new names; known rivals come first."""
+        """Assigns styles to names that have none. Rivals with a fixed colour come first; `role` overrides the role that follows from the name."""
         new = [n for n in dict.fromkeys(names) if n not in self._places]
         for name in sorted(new, key=lambda n: n not in _RIVALS):
             kind = role or role_of(name)
@@ -133,7 +133,7 @@ class LineStyles:
             self._places[name] = (kind, next(p for p in range(wanted, wanted + len(taken) + 1) if p not in taken))
 
     def style(self, name: str) -> dict[str, Any]:
-        """Returns colour, dash, marker, width and height of the line of a policy, as arguments of `plot`."""
+        """Returns the look of a policy's line as arguments of `plot`: colour, dash, marker, width and drawing order."""
         self.add([name])
         kind, place = self._places[name]
         role = _ROLES[kind]
@@ -144,7 +144,7 @@ class LineStyles:
         return style | {"marker": _MARKERS[place % len(_MARKERS)], "markeredgecolor": "white", "markeredgewidth": 0.6}
 
     def shade(self, name: str, label: str, position: int, number: int) -> dict[str, Any]:
-        """Returns the style of one of several settings of a policy: from light to dark, with other dashes and markers."""
+        """Returns the style of one setting of a policy: of its `number` settings, the first is the lightest; dashes and markers differ, too."""
         if label not in self._shades:
             style = self.style(name)
             if number > 1:
@@ -156,16 +156,16 @@ class LineStyles:
         return dict(self._shades[label][1])
 
     def rank(self, label: str) -> int:
-        """Returns the position of a label in a legend: subject, variants, rivals, weak policies, oracles, references."""
+        """Returns a sort key for a label in a legend: subject, variants, rivals, weak policies, oracles, references, then other labels."""
         name = self._shades[label][0] if label in self._shades else label
         kinds = list(_ROLES)
         return kinds.index(self._places[name][0]) if name in self._places else len(kinds)
 
 
 def _mixed(colour: str, position: int, number: int) -> tuple[float, ...]:
-    """Returns one of `number` steps from a light to a dark tone of a colour, which is in the middle.
+    """Returns one of `number` shades of a colour, from light (position 0) to dark; the colour itself is in the middle.
 
-    Many steps go from yellow to violet; two or three keep the hue of the policy.
+    Up to three shades keep the hue of the policy; more go from yellow to violet.
     """
     place = 2 * position / (number - 1) - 1
     light, dark, reach = (1.0, 1.0, 1.0), (0.0, 0.0, 0.0), 0.45
@@ -176,11 +176,11 @@ def _mixed(colour: str, position: int, number: int) -> tuple[float, ...]:
 
 
 def separate_overlaps(places: Sequence[Any], looks: Sequence[dict[str, Any]], joined: bool = False) -> list[int | None]:
-    """Makes lines and points visible that coincide with others above them, by changing their looks.
+    """Makes lines and points visible that coincide with others drawn above them, by changing their looks.
 
-    A line below a solid one becomes a thin dashed core of it; points below others get larger markers. `places` are the coordinates `(x, y)` of each
-    line or set of points, and `looks` their arguments of `plot`, which are changed. Returns for each line the index of the uppermost line above it;
-    None if it is visible anyway.
+    `places` are the coordinates `(x, y)` of each line or set of points, and `looks` their arguments of `plot`, which are changed. With `joined`,
+    they are lines: a line below a solid one becomes a thin dashed core of it. Otherwise, points below others get larger markers. Returns for each
+    the index of the uppermost one that covers it; None if it is visible anyway.
     """
     at = [np.asarray(place, np.float64) for place in places]
     heights = [look["zorder"] for look in looks]
@@ -188,7 +188,7 @@ def separate_overlaps(places: Sequence[Any], looks: Sequence[dict[str, Any]], jo
     near = 0.003 * np.ptp(every, axis=1, keepdims=True) if every.size else 0.0
 
     def alike(one: np.ndarray, other: np.ndarray) -> bool:
-        """Whether two coincide to the eye, on a linear axis and on a logarithmic one."""
+        """Whether two lines coincide to the eye, on a linear and on a logarithmic axis."""
         tolerances = ((3e-3, 0.0), (0.0, near))
         return one.shape == other.shape and all(np.isclose(one, other, *t, equal_nan=True).all() for t in tolerances)
 
@@ -219,9 +219,9 @@ class FigureState:
       styles: line styles.
       shared: whether the panels have one legend, below them.
       size: size without that legend, in inches.
-      rows: rows of panels.
-      above: height of the legends of single panels, in inches.
-      bars: shared colour bars by label.
+      rows: number of rows of panels.
+      above: height of the legends above single panels, in inches.
+      bars: colour bar and the panels that share it, by label.
     """
 
     styles: LineStyles = field(default_factory=LineStyles)
@@ -240,19 +240,19 @@ def state_of(figure: Any) -> FigureState:
 
 
 def styles_of(ax: Any, names: Iterable[str] = ()) -> LineStyles:
-    """Returns the line styles of the figure of `ax`, after adding names."""
+    """Returns the line styles of the figure to which `ax` belongs, after adding `names` to them."""
     styles = state_of(ax.figure).styles
     styles.add(names)
     return styles
 
 
 def new_axes(ax: Any, size: tuple[float, float] = SIZE) -> Any:
-    """Returns the given axes, or the axes of a new figure."""
+    """Returns `ax`, or the axes of a new figure if it is None."""
     return pyplot().subplots(figsize=size, layout="constrained")[1] if ax is None else ax
 
 
 def new_panels(number: int, columns: int, size: tuple[float, float]) -> tuple[Any, np.ndarray]:
-    """Returns a figure with panels of a size, in rows of `columns`, and its axes as a flat array."""
+    """Returns a figure of `number` panels in rows of `columns`, and its axes as a flat array; `size` is that of a panel, in inches."""
     columns = min(number, columns)
     rows = -(-number // columns)
     whole = (size[0] * columns, size[1] * rows)
@@ -265,7 +265,7 @@ def new_panels(number: int, columns: int, size: tuple[float, float]) -> tuple[An
 
 
 def fit_rows(ax: Any, number: int) -> None:
-    """Makes panels higher if `number` rows of names would touch each other in one of them."""
+    """Makes a figure of panels higher if `number` rows of names would touch each other in a panel."""
     state = state_of(ax.figure)
     height = state.rows * (1.0 + 0.2 * number)
     if state.shared and height > state.size[1]:
@@ -277,21 +277,22 @@ def fit_rows(ax: Any, number: int) -> None:
 
 
 def title(ax: Any, text: str | None) -> None:
-    """Draws a title at the left, on as many lines as it needs."""
+    """Draws a title at the left, broken into lines."""
     if text:
         width = ax.get_position().width * ax.figure.get_figwidth()
         ax.set_title(wrapped(text, int(14 * width)), loc="left", fontsize=8, fontweight="bold")
 
 
 def wrapped(text: str, width: int) -> str:
-    """Breaks a text into lines of at most `width` letters; its own line breaks stay."""
+    """Breaks a text into lines of at most `width` letters. Existing line breaks stay."""
     return "\n".join(textwrap.fill(line, max(width, 12), break_long_words=False) for line in text.splitlines())
 
 
 def legend(ax: Any, text: str | None, own: bool, shared: bool = True) -> None:
-    """Draws a legend: below all panels, or above single axes, or beside them if it has more than three rows.
+    """Draws the legend and the title of axes: below all panels, or above single axes, or beside them if it has more than three rows.
 
-    `text` is the title of the axes. If the figure is for these axes alone (`own`), it may be enlarged. Without `shared` these axes have a separate legend.
+    `text` is the title. `own` is True if the figure is for these axes alone, so that it may be enlarged. With `shared=False`, these axes have a
+    separate legend even in a figure of panels.
     """
     state = state_of(ax.figure)
     if state.shared and shared:
@@ -321,7 +322,7 @@ def legend(ax: Any, text: str | None, own: bool, shared: bool = True) -> None:
 
 
 def share_legend(figure: Any) -> None:
-    """Draws one legend below all panels of a figure, for lines without a legend in their panel; the figure grows by its height."""
+    """Draws one legend below all panels, for lines without a legend in their panel. The figure grows by the height of the legend."""
     state = state_of(figure)
     entries: dict[str, Any] = {}
     for ax in figure.axes:
@@ -342,6 +343,6 @@ def share_legend(figure: Any) -> None:
 
 
 def _columns(labels: Sequence[str], width: float) -> int:
-    """Returns the number of columns of a legend of a width in inches, with rows of about the same length."""
+    """Returns the number of legend columns that fit into a width in inches, balanced so that the rows have about the same length."""
     columns = max(1, min(len(labels), int(width / (0.62 + 0.062 * max(map(len, labels))))))
     return -(-len(labels) // -(-len(labels) // columns))

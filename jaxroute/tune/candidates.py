@@ -1,4 +1,4 @@
-"""Simulates candidates. All candidates of one structure are a grid with the same stacked leaves, so one program runs every generation."""
+"""Simulates candidates. All candidates of one structure (combination of choices) form a grid, so one compiled program runs every generation."""
 
 import inspect
 from collections.abc import Mapping, Sequence
@@ -16,12 +16,12 @@ from jaxroute.engine.simulate import simulate
 
 _AXIS = "candidate"
 
-# Values at the horizon `[candidate, seed]` by metric, and whether the runs `[candidate, seed]` are valid.
+# A dict of metric to its values at the horizon, `[candidate, seed]`, and a flag for each run, `[candidate, seed]`: whether it is valid.
 Outcomes = tuple[dict[str, np.ndarray], np.ndarray]
 
 
 def replace(policy: Any, parameters: Mapping[str, Any]) -> Any:
-    """Returns a policy with other hyperparameters; `"solver.temperature"` is a field of the object in the policy's field `solver`."""
+    """Returns a policy with other hyperparameters. `"solver.temperature"` names a field of the object in the policy's field `solver`."""
     for name, value in parameters.items():
         first, _, rest = name.partition(".")
         policy = policy.replace(**{first: replace(getattr(policy, first), {rest: value}) if rest else value})
@@ -30,7 +30,7 @@ def replace(policy: Any, parameters: Mapping[str, Any]) -> Any:
 
 @struct.dataclass
 class _EnvironmentWithPolicy(Wrapper):
-    """Holds environment and policy in one object, for a search in hyperparameters of both."""
+    """Stores environment and policy in one object, for a search in hyperparameters of both."""
 
     policy: Any
 
@@ -40,16 +40,16 @@ def _policy_of(env: Any) -> Any:
 
 
 class CandidateFactory:
-    """Makes environment and policy of a candidate from its hyperparameters.
+    """Makes the environment and the policy of a candidate from its hyperparameters.
 
     Args:
       env: an environment or sampler, or a function of some hyperparameters that returns an environment; a function with `**more` takes all.
-      policy: a policy whose fields are the hyperparameters, or a function (or class) of some of them that returns a policy; anything that
-        `simulate` takes if all hyperparameters are the environment's.
+      policy: a policy whose fields are the hyperparameters, or a function (or class) of some of them that returns a policy. If `env` takes all
+        hyperparameters, also anything else that `simulate` accepts as a policy.
       names: names of the hyperparameters.
 
     Raises:
-      ValueError: neither function takes a hyperparameter, or it is no field of the policy.
+      ValueError: a hyperparameter is neither an argument of one of the functions nor a field of the policy.
     """
 
     def __init__(self, env: Any, policy: Any, names: Sequence[str]):
@@ -73,7 +73,7 @@ class CandidateFactory:
                 checks.one_of("parameters", name, [p for f in functions for p in inspect.signature(f).parameters])
 
     def make(self, values: Mapping[str, Any]) -> tuple[Any, Any]:
-        """Returns environment and policy of a candidate, as `simulate` takes them. Raises ValueError if the values do not make them."""
+        """Returns the environment and the policy of a candidate for `simulate`. Raises ValueError if they cannot be made from the values."""
         described = ", ".join(f"{name}={checks.show(value)}" for name, value in values.items())
         try:
             env = self.env(**{n: values[n] for n in self.of_env}) if self.of_env else self.env
@@ -94,7 +94,7 @@ def _takes(function: Any, name: str) -> bool:
 
 
 def _check_field(policy: Any, name: str) -> None:
-    """Raises ValueError unless a policy, or an object in it, has a field of this name that is static or a single number."""
+    """Raises ValueError unless `name` (possibly dotted) is a field of the policy, or of an object in it, that is static or a single number."""
     owner, (*path, last) = policy, name.split(".")
     for part in path:
         owner = getattr(owner, part, None)
@@ -108,20 +108,20 @@ def _check_field(policy: Any, name: str) -> None:
 
 
 class CandidateRunner:
-    """Simulates the candidates of one structure, a combination of choices.
+    """Simulates the candidates of one structure (combination of choices).
 
     Args:
       factory: maker of environments and policies.
-      probes: candidates that together change every leaf that a candidate can change.
+      probes: example candidates in which every hyperparameter varies, to find the array leaves that depend on hyperparameters.
     """
 
     def __init__(self, factory: CandidateFactory, probes: Sequence[Mapping[str, Any]]):
         self.factory = factory
         self._varying: dict[str, set[int]] = {}
-        self._stack(probes)  # So the grids of all generations have the same axes.
+        self._stack(probes)  # All generations get the same leaves with a candidate axis, and so the same compiled program.
 
     def _stack(self, candidates: Sequence[Mapping[str, Any]]) -> tuple[Any, Any]:
-        """Returns environment and policy of several candidates, as `simulate` takes them."""
+        """Returns the environment and the policy for `simulate`; what differs between the candidates is a grid with one axis over them."""
         made = [self.factory.make(values) for values in candidates]
         if self.factory.of_env and self.factory.of_policy:
             both = [_EnvironmentWithPolicy(env, policy) for env, policy in made]
@@ -131,7 +131,7 @@ class CandidateRunner:
         return made[0][0], self._grid("policy", [policy for _, policy in made])
 
     def _grid(self, kind: str, objects: Sequence[Any]) -> Grid:
-        """Returns a grid of objects. A leaf has an axis if any candidate so far has changed it."""
+        """Returns a grid over the candidates. A leaf gets a candidate axis if it differs here or differed in an earlier call for the same `kind`."""
         grid = Grid({_AXIS: range(len(objects))}, objects, type(objects[0]).__name__)
         if grid.static:
             what = "a static field (a size or a choice of behaviour), or in the shape of an array"
@@ -146,18 +146,18 @@ class CandidateRunner:
         return grid
 
     def metrics(self, values: Mapping[str, Any]) -> dict[str, Metric]:
-        """Returns the metrics that a candidate can record, by name."""
+        """Returns the metrics that a candidate's environment and policy can record, by name."""
         env, policy = self.factory.make(values)
         example_env, example = grid.example_of("candidate", grid.env_settings(env), grid.policy_settings("policy", policy))
         return {m.name: m for m in (*example_env.spec.metrics, *metrics_of(example))}
 
     def run_grid(self, candidates: Sequence[Mapping[str, Any]], seeds: range, **options: Any) -> Outcomes:
-        """Simulates all candidates on the same seeds, as one grid."""
+        """Simulates all candidates on the same seeds in a single compiled call; the program depends on their number."""
         env, policy = self._stack(candidates)
         return _simulate(env, {_AXIS: policy}, seeds, options)
 
     def run_each(self, candidates: Sequence[Mapping[str, Any]], seeds: range, **options: Any) -> Outcomes:
-        """Simulates all candidates on the same seeds, with a program for one candidate, whatever their number."""
+        """Simulates all candidates on the same seeds, one after the other, so one compiled program serves any number of candidates."""
         parts = [self._stack([values]) for values in candidates]
         if not self.factory.of_env:
             return _simulate(parts[0][0], {f"{i}": policy for i, (_, policy) in enumerate(parts)}, seeds, options)

@@ -1,8 +1,8 @@
-"""Evaluations of a search: in memory, in a folder from which the search can be resumed, and as a Dataset.
+"""History of a search: its evaluations in memory, in a folder from which the search can be resumed, and as a Dataset.
 
-Candidates follow from the settings, the seeds and earlier evaluations, so the evaluations are the only state: a resumed search proposes the
-same candidates from the start and finds their evaluations here, with the same bits. A search with more rounds proposes the same first
-generations, and its result is that of a search in an empty folder.
+Settings, seeds and earlier evaluations determine the next candidates, so evaluations are the only state to store. A resumed search proposes the
+same candidates from the start and reads their evaluations here, bit by bit the same. A search with more rounds begins with the same generations;
+its result is the same as without a stored history.
 """
 
 import json
@@ -29,19 +29,19 @@ from jaxroute.tune.space import Choice, Integer, Log, Space
 PHASES: tuple[str, ...] = ("search", "selection", "test")
 _SETTINGS, _HISTORY, _BATCH = "search.json", "history.json", "batch-"
 _FORMAT = 2
-_GROWING = ("runs", "test_seeds", "selection")  # Fields of the plan that grow with the rounds.
+_GROWING = ("runs", "test_seeds", "selection")  # Fields of `Plan` that grow with the number of rounds.
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Candidates of one structure (a combination of choices) on the same seeds.
+    """Request to simulate several candidates of one structure (combination of choices) on the same seeds.
 
     Attributes:
       phase: "search", "selection" or "test".
-      generation: index of the generation in the structure's search, or of the rung of the selection.
-      structure: index of the combination of choices.
-      candidates: numbers of the candidates.
-      points: `[n][d]` points of the unit cube.
+      generation: index of the structure's generation in the search, or of the round of halving in the selection.
+      structure: index of the structure.
+      candidates: numbers that identify the candidates.
+      points: `[n][d]` points of the candidates in the unit cube.
       first_seed: the first of consecutive seeds.
       seeds: number of seeds.
     """
@@ -56,10 +56,10 @@ class Batch:
 
 
 class History:
-    """Evaluated batches of a search, in order.
+    """Evaluated batches of a search, in the order of their evaluation.
 
     Args:
-      folder: folder of the batches, also of earlier processes; None for memory alone.
+      folder: folder in which the batches are stored, possibly by earlier processes; None for memory alone.
 
     Raises:
       StoreMismatchError: a file is damaged.
@@ -73,14 +73,14 @@ class History:
         self._next = 1 + max((int(file.stem.removeprefix(_BATCH)) for file in files), default=-1)
 
     def stored(self, batch: Batch) -> Outcomes | None:
-        """Returns the outcomes of a stored batch, and adds it to the history; None for a new batch."""
+        """Returns the outcomes of a batch and adds them to the history if the folder has them; returns None otherwise."""
         outcomes = self._stored.get(_key(asdict(batch)))
         if outcomes is not None:
             self.evaluated.append((batch, outcomes))
         return outcomes
 
     def add(self, batch: Batch, outcomes: Outcomes) -> None:
-        """Stores a new batch, and adds it to the history."""
+        """Adds a newly simulated batch to the history, and writes it to the folder."""
         values, valid = outcomes
         if self.folder is not None:
             content = {"batch": asdict(batch), "values": {n: v.tolist() for n, v in values.items()}, "valid": valid.tolist()}
@@ -90,7 +90,7 @@ class History:
 
     @property
     def runs(self) -> dict[str, int]:
-        """Number of runs so far by phase."""
+        """Number of runs so far in each phase."""
         count: dict[str, int] = dict.fromkeys(PHASES, 0)
         for batch, _ in self.evaluated:
             count[batch.phase] += len(batch.candidates) * batch.seeds
@@ -98,7 +98,7 @@ class History:
 
 
 def _key(batch: Mapping[str, Any]) -> str:
-    """Returns the fields of a batch that determine its outcomes."""
+    """Returns the fields of a batch that determine its outcomes, as JSON text."""
     return json.dumps([batch[name] for name in ("phase", "structure", "points", "first_seed", "seeds")])
 
 
@@ -108,7 +108,7 @@ def _with_digest(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _read(file: Path) -> dict[str, Any] | None:
-    """Reads a file. Returns None if it is damaged."""
+    """Reads a JSON file of the history. Returns None if it is damaged."""
     try:
         content = json.loads(file.read_bytes())
     except ValueError:
@@ -127,9 +127,10 @@ def _load_batch(file: Path) -> tuple[str, Outcomes]:
 def open_history(
     out: str | os.PathLike[str] | None, settings: Mapping[str, Any], code: Mapping[str, Any], accept_changed_code: bool
 ) -> History:
-    """Opens the history in a folder, from which a search with the same settings or with more rounds resumes; in memory if `out` is None.
+    """Opens the history in the folder `out`, which may hold an unfinished search; a history in memory if `out` is None.
 
-    `settings` determine the evaluations, as plain JSON, and `code` has digests of the code of environment, policy, strategy and metric.
+    `settings` (plain JSON) determine the evaluations; only their number of rounds may have grown since the folder was made. `code` has digests of the
+    code of environment, policy, strategy and metric, which must be unchanged unless `accept_changed_code`.
 
     Raises:
       ValueError: `out` is no folder on disk.
@@ -153,14 +154,17 @@ def open_history(
         _check(folder, content, settings, code, accept_changed_code)
         if content["settings"]["plan"] == settings["plan"]:
             return History(folder)
-        folder.delete(_HISTORY)  # It belongs to a search with fewer rounds.
+        folder.delete(_HISTORY)  # The stored Dataset belongs to a search with fewer rounds.
         content["settings"] = settings
     folder.write(_SETTINGS, [json.dumps(_with_digest(content), indent=1).encode()])
     return History(folder)
 
 
 def _check(folder: Folder, content: Mapping[str, Any], settings: Any, code: Mapping[str, Any], accept: bool) -> None:
-    """Raises StoreMismatchError for other code, and for another search unless it only has more rounds."""
+    """Raises StoreMismatchError if the stored `content` belongs to other code (unless `accept`) or to a search with other settings.
+
+    More rounds than the stored search are allowed.
+    """
     there, here = content["settings"], settings
     if here["plan"]["runs"] > there["plan"]["runs"]:
         there, here = ({**one, "plan": {**one["plan"], **dict.fromkeys(_GROWING)}} for one in (there, here))
@@ -175,10 +179,10 @@ def _check(folder: Folder, content: Mapping[str, Any], settings: Any, code: Mapp
 
 
 def dataset(history: History, space: Space, goal: Goal, horizon: int, chosen: int) -> xr.Dataset:
-    """Returns every evaluation of a search (one candidate on one set of seeds), and stores it in the folder.
+    """Returns the evaluations of a search as a Dataset (one row for one candidate on one set of seeds), and stores it in the folder.
 
-    Variables along `evaluation` are `phase`, `generation` (in the selection: the rung), `structure`, `candidate`, `first_seed`, `seeds`, `rounds`
-    (simulated until then), `score`, its standard error `stderr`, `valid` and `feasible`: whether the runs satisfy all bounds with the margin.
+    Variables along `evaluation` are `phase`, `generation`, `structure`, `candidate`, `first_seed` and `seeds`, as in `Batch`. There are also `rounds`
+    (simulated so far), `score`, its standard error `stderr`, `valid`, and `feasible`: whether the runs satisfy all bounds with the margin.
     Further ones are `parameter.<name>` for each hyperparameter (the name of a choice), and `mean.<name>` and `stderr.<name>` for each metric.
 
     Args:
@@ -186,7 +190,7 @@ def dataset(history: History, space: Space, goal: Goal, horizon: int, chosen: in
       space: space of the search.
       goal: goal of the search.
       horizon: counted rounds of a run.
-      chosen: number of the chosen candidate.
+      chosen: number of the candidate that the search chose.
     """
     rows: list[dict[str, Any]] = []
     rounds = 0
@@ -217,7 +221,7 @@ def dataset(history: History, space: Space, goal: Goal, horizon: int, chosen: in
 
 
 def load(out: str | os.PathLike[str]) -> xr.Dataset:
-    """Returns the history of a finished search from its folder; raises ValueError if there is none."""
+    """Reads the Dataset of a finished search from its folder. Raises ValueError if there is none."""
     file = Path(out) / _HISTORY
     if not file.is_file():
         raise ValueError(f"out must be the folder of a finished search, got {show(str(out))}")

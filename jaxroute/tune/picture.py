@@ -1,4 +1,4 @@
-"""Draws a search: scores against the rounds and against each hyperparameter."""
+"""Draws the history of a search: scores against the rounds and against each hyperparameter."""
 
 from typing import Any
 
@@ -16,15 +16,15 @@ from jaxroute.plot.axes import grid_lines, numbers
 def picture(history: xr.Dataset, *, title: str | None = None) -> Any:
     """Draws the scores of a search against the simulated rounds, and against each hyperparameter. Returns the figure.
 
-    A point is a candidate on one set of seeds, hollow if it does not satisfy the bounds. Finalists on fresh seeds and the chosen candidate on
-    the test seeds have two standard errors. Points of the search have none: within a generation, candidates share their noise.
+    A point is a candidate on one set of seeds, hollow if it does not satisfy the bounds. Finalists and tested candidates have error bars of two
+    standard errors. Points of the search phase have none, because the candidates of a generation share their noise.
 
     Args:
       history: history of a `SearchResult`, or from `load`.
       title: title above the figure (default: none).
 
     Raises:
-      ValueError: it is no history of a search.
+      ValueError: `history` is not the history of a search.
     """
     if not isinstance(history, xr.Dataset) or "phase" not in history or "chosen" not in history.attrs:
         raise ValueError(f"history must be that of a search, got {show(history)}")
@@ -40,7 +40,7 @@ def picture(history: xr.Dataset, *, title: str | None = None) -> Any:
 
 
 def _panel(ax: Any, history: xr.Dataset, name: str) -> None:
-    """Draws scores against the rounds, or against a hyperparameter."""
+    """Draws scores against the variable `name` of the history: "rounds", or a hyperparameter."""
     attributes, values = decoded(history[name].attrs), history[name].values
     names = list(attributes.get("values", ()))
     places = np.array([names.index(v) for v in values], float) if names else values.astype(float)
@@ -75,7 +75,7 @@ def _panel(ax: Any, history: xr.Dataset, name: str) -> None:
 
 
 def _hide_extremes(ax: Any, searched: np.ndarray, tested: np.ndarray) -> None:
-    """Leaves the worst tenth of the search outside of the axes, if it lies far away."""
+    """Limits the vertical axis so that points of the search far outside of the 10 to 90 % range of all scores are not shown."""
     shown = np.concatenate([searched, tested])
     shown = shown[np.isfinite(shown)]
     if len(shown) < 20:

@@ -1,12 +1,12 @@
-"""The goal of a search, and the order of candidates by their measured metrics.
+"""Goal of a search, and ranking of candidates by their measured metrics.
 
 A bound counts as satisfied if the mean satisfies it by `margin` standard errors: no candidate passes by noise alone, and a candidate with more
 seeds may come closer to the bound. Candidates are ordered
 
 1. by whether all their runs are valid,
-2. by their violation of the bounds: the sum of `max(0, mean + margin * error - bound)`, in units of the largest violation of each bound
+2. by their violation of the bounds: the sum of `max(0, mean + margin * error - bound)` over the bounds, each in units of its largest violation
    among the compared candidates; zero for feasible candidates,
-3. by the mean score; where the numbers of seeds differ, by the mean with `margin` standard errors against it.
+3. by the mean score. Candidates with different numbers of seeds are compared by the mean, worsened by `margin` standard errors.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ from jaxroute.core.types import Metric
 
 
 class _Values(dict):
-    """Values of metrics at the horizon, `[seed]` each. An unknown name is an error that lists the names."""
+    """Dict of metric to its values at the horizon, `[seed]`. An unknown name raises an error that lists the known names."""
 
     def __missing__(self, name: Any) -> Any:
         checks.one_of("a metric in the function `metric`", name, self)
@@ -38,7 +38,7 @@ class Estimate:
     Attributes:
       score: mean score and its standard error.
       bounded: mean and standard error of each metric with a bound.
-      valid: whether all runs are valid.
+      valid: whether all runs of the candidate are valid.
     """
 
     score: tuple[float, float]
@@ -51,11 +51,11 @@ class Goal:
     """Objective and bounds of a search.
 
     Attributes:
-      metric: name of a metric, or a function of the values of all recorded metrics.
-      maximise: whether more is better.
-      at_most: largest allowed mean by metric.
-      at_least: smallest allowed mean by metric.
-      margin: standard errors by which a bound must be satisfied.
+      metric: name of the metric that is the score, or a function of the values of all recorded metrics that returns the score.
+      maximise: whether a larger score is better.
+      at_most: largest allowed mean of each metric with an upper bound.
+      at_least: smallest allowed mean of each metric with a lower bound.
+      margin: number of standard errors by which a mean must satisfy its bound.
     """
 
     metric: str | MetricFunction
@@ -66,11 +66,11 @@ class Goal:
 
     @staticmethod
     def of(metric: Any, maximise: Any, at_most: Any, at_least: Any, margin: Any, known: Mapping[str, Metric]) -> "Goal":
-        """Checks the user's arguments of `search`, and returns the goal.
+        """Makes the goal from the user's arguments of `search`.
 
         Args:
           metric, maximise, at_most, at_least, margin: as for `search`.
-          known: metrics that can be recorded.
+          known: metrics that environment and policy can record, by name.
 
         Raises:
           ValueError: a metric is unknown or no single number, a bound is no number, or it is unclear whether more is better.
@@ -96,7 +96,7 @@ class Goal:
         if not isinstance(maximise, bool):
             raise ValueError(f"maximise must be True, False or None, got {checks.show(maximise)}")
         checks.non_negative("margin", margin, ())
-        wanted: Any = metric  # Of any callable pyright knows no more.
+        wanted: Any = metric  # Pyright cannot infer the signature of the function.
         return Goal(wanted, maximise, bounds["at_most"], bounds["at_least"], float(margin))
 
     @property
@@ -106,18 +106,18 @@ class Goal:
 
     @property
     def name(self) -> str:
-        """Name of the score."""
+        """Name of the score: that of the metric or the function, or "score"."""
         name = self.metric if isinstance(self.metric, str) else getattr(self.metric, "__name__", "score")
         return name.replace("<lambda>", "score")
 
     def record(self, known: Mapping[str, Metric], record: Sequence[str] | None) -> list[str]:
-        """Returns the names of the metrics to be recorded: those of the goal, and for a function all defaults, or those of `record`."""
+        """Returns the metrics to record: the goal's own, and those in `record`. By default, a function as score gets all default metrics."""
         named = [self.metric] if isinstance(self.metric, str) else []
         usual = [m.name for m in known.values() if m.default] if callable(self.metric) else []
         return list(dict.fromkeys([*named, *self.bounded, *(usual if record is None else record)]))
 
     def scores(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Returns the score of each run, `[seed]`. Raises ValueError if the user's function returns something else."""
+        """Returns the score of each run, `[seed]`. Raises ValueError if the user's function returns another shape."""
         if isinstance(self.metric, str):
             return np.asarray(values[self.metric], np.float64)
         scores = np.asarray(self.metric(_Values(values)), np.float64)
@@ -128,23 +128,23 @@ class Goal:
         return scores
 
     def estimate(self, values: Mapping[str, np.ndarray], valid: np.ndarray) -> Estimate:
-        """Estimates the score and the bounded metrics of a candidate from its runs `[seed]`."""
+        """Estimates a candidate from the values of its runs, `[seed]` for each metric, and their validity `[seed]`."""
         scores, bounded = self.scores(values), {name: moments(np.asarray(values[name])) for name in self.bounded}
         return Estimate(moments(scores), bounded, bool(np.all(valid) and np.isfinite(scores).all()))
 
     def violations(self, one: Estimate, margin: float | None = None) -> np.ndarray:
-        """Returns by how much each bound is violated with the margin (default: the goal's); zeros for a feasible candidate."""
+        """Returns the size of the violation of each bound, `[bounds]`, with a margin (default: the goal's); zeros for a feasible candidate."""
         margin = self.margin if margin is None else margin
         above = [one.bounded[n][0] + margin * one.bounded[n][1] - most for n, most in self.at_most.items()]
         below = [least - one.bounded[n][0] + margin * one.bounded[n][1] for n, least in self.at_least.items()]
         return np.maximum(np.array([*above, *below], np.float64), 0.0)
 
     def is_feasible(self, one: Estimate) -> bool:
-        """Whether the runs are valid and satisfy all bounds with the margin."""
+        """Whether all runs are valid and all bounds are satisfied with the margin."""
         return bool(one.valid and not self.violations(one).any())
 
     def verdicts(self, one: Estimate) -> dict[str, str]:
-        """Returns for each bound whether it is satisfied or violated by more than the margin, or undecided."""
+        """Returns "satisfied" or "violated" (by more than the margin) or "undecided" for each bound, such as `"cost <= 0.5"`."""
         verdicts = {}
         for sign, symbol, bounds in ((1, "<=", self.at_most), (-1, ">=", self.at_least)):
             for name, bound in bounds.items():
@@ -159,8 +159,8 @@ class Goal:
 
         Args:
           estimates: estimates of the candidates.
-          cautious: whether standard errors count against candidates, as for different numbers of seeds.
-          margin: standard errors by which a bound must be satisfied (default: the goal's).
+          cautious: whether to worsen scores by `margin` standard errors, needed where numbers of seeds differ.
+          margin: number of standard errors by which a mean must satisfy its bound (default: the goal's).
         """
         if not estimates:
             return []
@@ -174,7 +174,7 @@ class Goal:
 
 
 def agreement(scores: np.ndarray) -> float:
-    """Returns the rank correlation of the candidates' means over two halves of the seeds: 1 without noise, about 0 if noise dominates.
+    """Returns the rank correlation between the candidates' means over two halves of the seeds: 1 without noise, about 0 if noise dominates.
 
     `scores` are `[candidate, seed]`.
     """
@@ -186,14 +186,14 @@ def agreement(scores: np.ndarray) -> float:
 
 
 def moments(values: np.ndarray) -> tuple[float, float]:
-    """Returns mean and standard error of values; an error of 0 for a single value."""
+    """Returns the mean of values and its standard error, which is 0 for a single value."""
     if len(values) < 2:
         return float(np.mean(values)), 0.0
     return float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values)))
 
 
 def _single(argument: str, name: Any, known: Mapping[str, Metric]) -> str:
-    """Checks that a metric is known and a single number, and returns its name. Fields `info.*` are known only when traced."""
+    """Returns a metric's name if it is known and a single number per run; raises ValueError otherwise. Fields `info.*` are not checked."""
     if not (isinstance(name, str) and name.startswith("info.")):
         checks.one_of(argument, name, [n for n, m in known.items() if not m.dims])
     return name

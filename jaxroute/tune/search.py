@@ -2,14 +2,13 @@
 
 Three phases share the rounds; no seed is used by two of them.
 
-1. Search: each generation of candidates is one grid on common seeds, so differences come from hyperparameters rather than noise; the
-   next generation has fresh seeds, so the search does not adapt to some seeds. If halves of the seeds disagree about the order of the
-   candidates, later generations have twice as many. Structures (combinations of choices) share the search by successive halving: the better
-   half of them continues after each of `log2 S` stages.
+1. Search: all candidates of a generation run on the same seeds, so they differ by hyperparameters rather than noise. The next generation has
+   fresh seeds. If the ranking by one half of the seeds disagrees with the ranking by the other, later generations have twice as many seeds.
+   Structures (combinations of choices) are reduced by successive halving: the better half continues after each of `log2(number)` stages.
 2. Selection: finalists are the strategy's centre and the best candidates by a model of all evaluations of a structure (`surrogate`). They run
-   again on fresh seeds, in rungs of equal cost, each with half of the finalists and twice as many seeds. With bounds, some finalists
-   satisfy them by more than the margin, since the error of the model of a bound is common to all candidates.
-3. Test: the chosen candidate and the start, on seeds that neither phase has used, so the means are unbiased.
+   again on fresh seeds, in rungs (rounds of halving) of equal cost, each with half of the finalists and twice as many seeds. With bounds, some
+   finalists satisfy them by more than the margin, since an error of the model of a bound affects all candidates alike.
+3. Test: the chosen candidate and the start run on seeds that neither phase has used, so their means are unbiased.
 """
 
 import math
@@ -38,20 +37,20 @@ from jaxroute.tune.strategies import CMAES, Optimizer, Strategy
 from jaxroute.tune.surrogate import Surrogate
 
 _FINALISTS, _FEWEST_SEEDS = 8, 4  # Number of finalists, and the fewest seeds of a rung of the selection.
-_STRICTER = (2.0, 4.0)  # Margins by which some finalists satisfy the bounds, in units of the required one.
-# Number of generations over which the agreement of the seeds is averaged, and the correlation below which their number is doubled.
+_STRICTER = (2.0, 4.0)  # Margins by which some finalists satisfy the bounds, in units of the required margin.
+# Generations over which the agreement between the halves of the seeds is averaged; a mean agreement below which the number of seeds doubles.
 _GENERATIONS, _AGREEMENT = 2, 0.5
-_SELECTION_SHARE, _TEST_SHARE = 1 / 5, 1 / 8  # Shares of the rounds of selection and test; the search has the others.
+_SELECTION_SHARE, _TEST_SHARE = 1 / 5, 1 / 8  # Shares of selection and test in the rounds; the search has the rest.
 
 
 class Evaluation(NamedTuple):
-    """A candidate on the test seeds.
+    """Results of a candidate on the test seeds.
 
     Attributes:
       values: hyperparameters by name.
       score: mean score and its standard error.
       metrics: mean and standard error of each recorded metric.
-      bounds: "satisfied" or "violated" (by more than the margin) or "undecided" for each bound.
+      bounds: verdict on each bound: "satisfied" or "violated" by more than the margin, or "undecided".
     """
 
     values: dict[str, Any]
@@ -65,11 +64,11 @@ class SearchResult(NamedTuple):
 
     Attributes:
       values: best hyperparameters by name.
-      best: their evaluation on the test seeds.
-      start: evaluation of the start on the same seeds; None without a start.
-      gain: mean improvement from start to best, seed by seed (positive is better), and its standard error.
+      best: results of the best hyperparameters on the test seeds.
+      start: results of the user's start on the same seeds; None without a start.
+      gain: mean improvement from start to best, seed by seed (positive is better), and its standard error; None without a start.
       feasible: whether the best candidate satisfies all bounds with the margin, by all runs of search and selection.
-      rounds: simulated rounds by phase.
+      rounds: number of simulated rounds in each phase.
       history: every evaluation, as described at `jaxroute.tune.history.dataset`.
     """
 
@@ -117,20 +116,20 @@ def search(
     Args:
       env: an environment or sampler, or a function that makes an environment from some of the hyperparameters.
       policy: a policy whose fields are the hyperparameters (`"solver.temperature"` is a field of the object in its field `solver`), or a
-        function that makes one from them.
+        function that makes a policy from hyperparameters.
       parameters: `Linear`, `Log`, `Integer` or `Choice` by name. Each combination of choices is compiled separately.
-      metric: name of a recorded metric, or a function of a dict of metric to values `[seed]` that returns values `[seed]`.
+      metric: name of a recorded metric, or a function of a dict of metric to values `[seed]` that returns a score for each seed, `[seed]`.
       horizon: counted rounds of a run.
       rounds: largest number of counted rounds in search, selection and test together.
-      seeds: seeds of a candidate in the first generations; doubled if noise decides their order. Few seeds leave rounds for many generations;
+      seeds: seeds of a candidate in the first generations; doubled if noise decides the order of candidates. Few seeds allow many generations;
         16 take about the same time on a CPU, and are better if only time counts.
       maximise: whether more is better (default: by the name of the metric).
-      at_most, at_least: bounds on means by metric.
-      margin: standard errors by which a bound must be satisfied.
+      at_most, at_least: bounds on the means of metrics, by name.
+      margin: number of standard errors by which a mean must satisfy its bound.
       strategy: `CMAES()` (default), `Random()` or `Lattice()`.
       start: hyperparameters of the first candidate, which is also tested.
-      test_seeds: seeds of the test (default: an eighth of the rounds).
-      record: metrics that a function needs (default: the default metrics of environment and policy).
+      test_seeds: number of seeds of the test (default: an eighth of the rounds).
+      record: metrics that the function `metric` needs (default: the default metrics of environment and policy).
       out: folder of the history, from which a stopped search is resumed, also with more rounds.
       root_seed: seed of all randomness, of runs and candidates.
       execution: as for `simulate`; the search chooses the blocks if they are not specified.
@@ -174,7 +173,7 @@ def search(
 
 
 def _probes(space: Space, structure: int) -> list[dict[str, Any]]:
-    """Returns candidates that together change every hyperparameter: the centre of the cube, and each bound alone."""
+    """Returns candidates in which every numeric hyperparameter varies: the centre of the unit cube, and the centres of its faces."""
     points = [space.centre]
     for place in range(len(space.centre)):
         points += [np.where(np.arange(len(space.centre)) == place, end, space.centre) for end in (0.0, 1.0)]
@@ -183,16 +182,16 @@ def _probes(space: Space, structure: int) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Plan:
-    """Number of runs of each phase.
+    """Division of a search's runs into phases.
 
     Attributes:
       runs: number of all runs.
-      test_seeds: seeds of the test of each candidate.
-      tested: number of candidates in the test: the best, and the start.
-      selection: runs of the selection.
-      size: candidates of a generation.
-      seeds: seeds of a candidate in the search.
-      stages: stages of the search; the better half of the structures continues after each.
+      test_seeds: number of seeds on which each candidate is tested.
+      tested: number of tested candidates: 2 with a start, otherwise 1.
+      selection: number of runs of the selection.
+      size: number of candidates of a generation.
+      seeds: number of seeds of a candidate in the first generations.
+      stages: number of stages of the search; the better half of the structures continues after each.
     """
 
     runs: int
@@ -205,7 +204,7 @@ class Plan:
 
     @staticmethod
     def of(space: Space, strategy: Strategy, rounds: int, horizon: int, seeds: int, test_seeds: Any, tested: int) -> "Plan":
-        """Plans a search. Raises ValueError if the rounds are too few for a generation of each structure, a selection and a test."""
+        """Plans a search of `rounds` rounds. Raises ValueError if they are too few for a generation of each structure, a selection and a test."""
         structures, runs = len(space.structures), rounds // horizon
         if test_seeds is None:
             number = max(2, math.floor(runs * _TEST_SHARE) // tested)
@@ -217,7 +216,7 @@ class Plan:
         stages = math.ceil(math.log2(structures)) + 1 if space.numeric else 0
         left = runs - tested * number
         selection = math.floor(runs * _SELECTION_SHARE) if space.numeric else left
-        # Each stage has as many runs as the first one needs.
+        # Every stage gets at least the runs that the first stage needs: a generation of each structure.
         least = stages * structures * size * seeds
         fewest = 2 if space.numeric else 2 * structures
         if left - selection < least or selection < fewest:
@@ -231,18 +230,18 @@ class Plan:
 
     @property
     def search(self) -> int:
-        """Runs of the search."""
+        """Number of runs of the search phase."""
         return self.runs - self.selection - self.tested * self.test_seeds
 
     @property
     def block(self) -> int:
-        """Seeds of a compiled call of selection and test: the same for all rungs, so they are one program."""
+        """Number of seeds per compiled call in selection and test, the same for all numbers of seeds, so that they share one program."""
         return min(256, max(16, 1 << (max(1, self.test_seeds) - 1).bit_length()))
 
 
 @dataclass(eq=False)
 class _Candidate:
-    """Point of a structure, with the runs of each of its batches in the current phase."""
+    """Candidate: a point of a structure (combination of choices), with its outcomes on each batch of the current phase."""
 
     number: int
     structure: int
@@ -256,14 +255,14 @@ class _Candidate:
 
 @dataclass(eq=False)
 class _Structure:
-    """State of the search within one structure, a combination of choices.
+    """State of the search within one structure (combination of choices).
 
     Attributes:
       optimizer: proposes candidates.
       seeds: current number of seeds of a candidate.
       next_seed: the first unused seed of the structure.
       generations: number of generations so far.
-      agreements: agreement of the halves of the seeds, by generation since the last doubling.
+      agreements: rank correlation between the halves of the seeds in each generation since their number last doubled.
       candidates: all candidates so far.
     """
 
@@ -282,7 +281,7 @@ class _Search:
     Attributes:
       next_seed: the first seed that no structure has used.
       number: number of candidates so far.
-      surrogates: model of search and selection by structure.
+      surrogates: model of all runs of search and selection for each structure.
     """
 
     space: Space
@@ -303,7 +302,7 @@ class _Search:
         return self.test(*self.select(self.finalists()))
 
     def evaluate(self, phase: str, generation: int, candidates: Sequence[_Candidate], seeds: range) -> None:
-        """Simulates candidates of one structure on some seeds, or reads the stored outcomes, and adds the runs to the candidates."""
+        """Simulates candidates of one structure on the same seeds, or reads their stored outcomes. The outcomes are added to the candidates."""
         structure = candidates[0].structure
         points = [[float(u) for u in one.point] for one in candidates]
         batch = Batch(phase, generation, structure, [c.number for c in candidates], points, seeds.start, len(seeds))
@@ -328,7 +327,7 @@ class _Search:
         return _Candidate(self.number - 1, structure, point)
 
     def finalists(self) -> list[_Candidate]:
-        """Searches all structures, and returns the finalists, without runs."""
+        """Runs the search phase. Returns the finalists as new candidates that have no outcomes yet."""
         plan, alive = self.plan, list(range(len(self.runners)))
         if not plan.stages:
             return [self.candidate(structure, np.zeros(0)) for structure in alive]
@@ -346,7 +345,7 @@ class _Search:
         return self._finalists({structure: states[structure] for structure in alive})
 
     def _run_stage(self, structure: int, state: _Structure, share: int) -> int:
-        """Runs generations of a structure within a share of the runs. Returns the number of runs."""
+        """Runs generations of a structure with at most `share` runs. Returns the number of runs used."""
         spent = 0
         while (number := min(self.plan.size, (share - spent) // state.seeds)) > 0:
             points = state.optimizer.ask(number)
@@ -367,7 +366,7 @@ class _Search:
         return spent
 
     def estimates(self, candidates: Sequence[_Candidate]) -> list[Estimate]:
-        """Estimates candidates by the models of their structures, or by their own runs where there are too few evaluations."""
+        """Estimates each candidate by the model of its structure, or by its own runs if the model has too few evaluations."""
         estimates = [one.estimate(self.goal) for one in candidates]
         for structure in dict.fromkeys(one.structure for one in candidates):
             members = [i for i, one in enumerate(candidates) if one.structure == structure]
@@ -377,7 +376,7 @@ class _Search:
         return estimates
 
     def _better_half(self, alive: list[int], states: Mapping[int, _Structure]) -> list[int]:
-        """Returns the better half of the structures, by the best candidate of each."""
+        """Returns the better half of the structures, compared by their best candidates."""
         best = []
         for structure in alive:
             estimates = self.estimates(states[structure].candidates)
@@ -386,10 +385,9 @@ class _Search:
         return sorted(alive[i] for i in order[: -(-len(alive) // 2)])
 
     def _finalists(self, states: Mapping[int, _Structure]) -> list[_Candidate]:
-        """Returns the centres of the strategies and the best candidates, each once.
+        """Returns the distinct points among the centres of the strategies and the best candidates, as new candidates.
 
-        With bounds, two of three finalists are the best of those that satisfy them by more: candidates close to a bound may all violate it
-        on other seeds.
+        With bounds, two of three best candidates are chosen under stricter margins: candidates close to a bound may all violate it on other seeds.
         """
         most = _FINALISTS
         while most > 1 and self.plan.selection // (most * max(1, math.ceil(math.log2(most)))) < _FEWEST_SEEDS:
@@ -425,7 +423,7 @@ class _Search:
             finalists = [finalists[i] for i in order[: -(-len(finalists) // 2)]]
 
     def test(self, chosen: _Candidate, feasible: bool) -> SearchResult:
-        """Evaluates the chosen candidate and the start on unused seeds, and returns the result."""
+        """Evaluates the chosen candidate and the start on unused seeds, and returns the result of the search."""
         seeds = range(self.next_seed, self.next_seed + self.plan.test_seeds)
         tested = [_Candidate(chosen.number, chosen.structure, chosen.point)]
         tested += [] if self.begin is None else [self.candidate(*self.begin)]

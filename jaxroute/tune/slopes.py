@@ -1,13 +1,13 @@
 """Derivatives of simulated metrics in hyperparameters.
 
-`slope` estimates the derivative of the mean of a metric at the horizon from differences of runs. Candidates on both sides of a point have
-common random numbers, so their difference shows the whole effect of the hyperparameters: decisions that jump, rounded sets, and the value of
-exploration. The bias grows with the square of the step; the noise grows as the step shrinks, because two runs part for good once they have
-decided differently.
+`slope` estimates the derivative of a metric's mean at the horizon from differences between runs. Candidates on both sides of a point have common
+random numbers, so their difference shows the whole effect of the hyperparameters, including that of discrete decisions, rounding and exploration.
+The bias grows with the square of the step. The noise grows as the step shrinks, because two runs stay different once they have decided
+differently.
 
-`objective_of` makes a run differentiable where its decisions are relaxed: the engine's scan sums an objective of the relaxed selection in the
-action, while outcomes, feedback and statistics come from the rounded set. The gradient takes the observed data as given: it does not include
-rounding, decisions that jump, or the value of exploration.
+`objective_of` makes a run differentiable for policies that relax their decisions: it sums an objective of the relaxed selection in the action,
+while outcomes, feedback and statistics come from the rounded set. The gradient takes the observed data as given: it does not include the effects
+of rounding, discrete decisions or exploration.
 
 Source: common random numbers: Glasserman and Yao (1992), "Some guidelines and guarantees for common random numbers"; all hyperparameters at
 once: Spall (1992), "Multivariate stochastic approximation using a simultaneous perturbation gradient approximation", here with orthogonal
@@ -42,12 +42,12 @@ class Slope(NamedTuple):
     """Result of `slope`.
 
     Attributes:
-      values: derivative of the mean by hyperparameter: for `Linear` per unit, for `Log` per unit of the natural logarithm (a hundredth of it is
-        the effect of one per cent more).
-      errors: standard errors of the values over the seeds.
-      at: hyperparameters in the middle of the candidates.
+      values: derivative of the mean in each hyperparameter: for `Linear` per unit, for `Log` per unit of the natural logarithm (a hundredth of
+        it is the effect of an increase by one per cent).
+      errors: standard errors of the derivatives over the seeds.
+      at: hyperparameters at which the derivative is taken.
       score: mean over all candidates, and its standard error over the seeds.
-      runs: `[seeds, parameters]` estimates of the single seeds.
+      runs: `[seeds, parameters]` derivatives estimated from each seed alone.
       rounds: number of simulated rounds.
     """
 
@@ -60,7 +60,7 @@ class Slope(NamedTuple):
 
 
 def orthogonal_directions(number: int, pairs: int, generator: np.random.Generator) -> np.ndarray:
-    """Returns random directions of length `sqrt(L)`, `[pairs, L]` for `L = number`; each block of `L` of them is orthogonal."""
+    """Returns `pairs` random directions of length `sqrt(number)`, `[pairs, number]`; each block of `number` rows is orthogonal."""
     blocks = []
     for _ in range(-(-pairs // number)):
         rotation, triangle = np.linalg.qr(generator.standard_normal((number, number)))
@@ -87,20 +87,20 @@ def slope(
 ) -> Slope:
     """Returns the derivative of the mean of a metric at the horizon in hyperparameters, with its standard error.
 
-    By default each of `L` hyperparameters has a candidate above and one below: `2 L` runs per seed. With `pairs` all of them change at once, in
-    random orthogonal directions: `2 pairs` runs per seed. To each hyperparameter, the slopes in the others are then noise; the errors include
-    this noise only if `pairs` is a multiple of `L`.
+    By default each of `L` hyperparameters has a candidate above and one below: `2 L` runs per seed. With `pairs` all hyperparameters change at once,
+    in random orthogonal directions: `2 pairs` runs per seed. Each derivative then has additional noise from the other hyperparameters; the errors
+    include this noise only if `pairs` is a multiple of `L`.
 
     Args:
       env, policy: as for `search`.
-      parameters: `Linear` or `Log` by name; a step is relative to their bounds.
-      metric: name of a recorded metric, or a function of a dict of metric to values `[seed]` that returns values `[seed]`.
+      parameters: `Linear` or `Log` by name; a step is relative to their ranges.
+      metric: name of a recorded metric, or a function of a dict of metric to values `[seed]` that returns a score for each seed, `[seed]`.
       horizon: counted rounds of a run.
-      at: hyperparameters (default: the middle of the box); closer to a bound than the step they are moved away from it.
+      at: hyperparameters (default: the middle of the ranges). Values closer to a bound than the step are moved away from it.
       seeds: number of seeds, common to all candidates.
-      step: half the distance of two candidates, in units of the box.
+      step: half the distance of two candidates, as a share of the range.
       pairs: number of random directions (default: one hyperparameter at a time).
-      record: metrics that a function needs (default: the default metrics of environment and policy).
+      record: metrics that the function `metric` needs (default: the default metrics of environment and policy).
       first_seed: the first of consecutive seeds.
       root_seed: seed of all randomness.
       execution: as for `simulate`.
@@ -126,7 +126,7 @@ def slope(
     known = runner.metrics(bounds[0])
     goal = Goal.of(metric, True, None, None, 0.0, known)
     point = space.centre if at is None else space.locate("at", at)[1]
-    # Both ends of a direction of length sqrt(L) lie in the box.
+    # Moves the point away from the bounds, so that candidates in all directions of length sqrt(L) lie in the unit cube.
     reach = (step if pairs else step / math.sqrt(number)) * math.sqrt(number)
     point = np.clip(point, reach, 1.0 - reach)
     generator = np.random.default_rng(root_seed)
@@ -142,7 +142,7 @@ def slope(
         worst = candidates[int(np.argmax(bad))]
         raise FloatingPointError(f"runs of the candidate {worst} are not valid, or their score is not finite")
     up, down = np.split(scores, 2)
-    # One estimate of the gradient per seed, `[S, L]`, in units of the box.
+    # One estimate of the gradient per seed, `[S, L]`, first in units of the unit cube, then in those of `Slope.values`.
     runs = number / np.sum(directions**2) * ((up - down) / (2.0 * step)).T @ directions
     runs = runs / np.array([math.log(s.high / s.low) if isinstance(s, Log) else s.high - s.low for s in scales])
     values, errors = (dict(zip(space.parameters, column)) for column in zip(*map(moments, runs.T)))
@@ -152,7 +152,7 @@ def slope(
 
 @struct.dataclass
 class _WithObjective(Wrapper):
-    """Adds the objective of the round to the flows of an environment."""
+    """Adds the objective of each round to the metrics that an environment returns."""
 
     objective: Objective = struct.field(pytree_node=False)
 
@@ -168,21 +168,21 @@ def objective_of(
 
     Args:
       env: an environment.
-      policy: a policy; its other hyperparameters stay as they are.
+      policy: a policy; hyperparameters that the returned function does not receive stay as they are.
       objective: function `(env, env_state, action, t) -> value` of a round, differentiable in the action's fields.
-      horizon: rounds of a run.
+      horizon: number of rounds of a run.
       root_seed: seed of all randomness.
 
     Returns:
-      A function of a dict of hyperparameter to value `[]`, and of seeds `[R]`, that returns the mean over the rounds of each run, `[R]`.
-      Differentiate its mean with `jax.jacfwd`, whose time grows with the number of hyperparameters, or with `jax.grad`, whose memory
-      grows with the horizon.
+      A function `f(parameters, seeds)` of a dict of hyperparameter to scalar, and of seeds `[R]`. It returns the mean over the rounds of each run,
+      `[R]`. Differentiate the mean of the runs with `jax.jacfwd`, whose time grows with the number of hyperparameters, or with `jax.grad`, whose
+      memory grows with the horizon.
     """
     record = Record(every=checks.whole("horizon", horizon), flows=(_METRIC,))
     root = jax.random.key_data(draws.key(root_seed))
     env = _WithObjective(env, objective)
 
-    # So that derivatives are taken outside of `rounding.protected`: inside, their rules would close over its traced zeros in a loop.
+    # `jit` here keeps differentiation outside of `rounding.protected`: inside, derivative rules would close over its traced zeros in a loop.
     @jax.jit
     def value(parameters: Mapping[str, Any], seeds: Any) -> jax.Array:
         with as_written():

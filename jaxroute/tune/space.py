@@ -1,7 +1,6 @@
-"""Search spaces: hyperparameters as positions from 0 to 1, or as choices among structures.
+"""Search spaces: maps each numeric hyperparameter to a position from 0 to 1, and each combination of discrete choices to a structure.
 
-Numbers have bounds and a scale, which map them to positions: a point of the unit cube. Each combination of choices is a structure, with
-a separate cube.
+The positions of all numeric hyperparameters form a point of the unit cube. Every structure is searched in a separate cube.
 """
 
 import itertools
@@ -19,7 +18,7 @@ _MAX_VALUES = 64  # Largest number of candidate values of an integer on a logari
 
 @dataclass(frozen=True)
 class Linear:
-    """A number between two bounds.
+    """Range of a real-valued hyperparameter, searched on a linear scale.
 
     Attributes:
       low: smallest value.
@@ -35,14 +34,14 @@ class Linear:
             checks.numbers(f"parameters[{name!r}].{end}", getattr(self, end), ())
         _check_order(name, self)
 
-    num_values = 0  # Number of values; 0 for a continuum.
+    num_values = 0  # Number of possible values; 0 means that every real number in the range is possible.
 
     def at(self, position: float) -> Any:
-        """Returns the value at a position from 0 to 1."""
+        """Returns the hyperparameter's value at a position: `low` at 0, `high` at 1."""
         return self._clip(self.low + (self.high - self.low) * position)
 
     def _clip(self, value: float) -> float:
-        # Twelve digits, so a value that a user wrote down is found again.
+        # Twelve digits, so that a position maps back to exactly the value that the user wrote, such as 0.1.
         return float(min(max(float(f"{value:.12g}"), self.low), self.high))
 
     def position(self, value: Any) -> float:
@@ -51,7 +50,7 @@ class Linear:
 
 @dataclass(frozen=True)
 class Log(Linear):
-    """A positive number between two bounds, on a logarithmic scale."""
+    """Range of a positive hyperparameter, searched on a logarithmic scale."""
 
     def check(self, name: str) -> None:
         super().check(name)
@@ -67,7 +66,7 @@ class Log(Linear):
 
 @dataclass(frozen=True)
 class Integer:
-    """A whole number between two bounds.
+    """Range of a whole-number hyperparameter.
 
     Attributes:
       low: smallest value.
@@ -98,14 +97,14 @@ class Integer:
         return int(self._log_values[index]) if self.log else self.low + index
 
     def position(self, value: Any) -> float:
-        """Returns the position of a value, or of the nearest candidate value."""
+        """Returns the position (0 to 1) of a value. On a logarithmic scale, it is the position of the nearest candidate value."""
         index = int(np.abs(np.log(self._log_values / value)).argmin()) if self.log else value - self.low
         return index / (self.num_values - 1)
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One of several objects or numbers: static fields, sizes, components. Each value is compiled separately.
+    """List of alternatives for a hyperparameter that changes compiled code, such as a size or a component. Each is compiled separately.
 
     Attributes:
       values: the alternatives.
@@ -122,11 +121,11 @@ class Choice:
 
     @property
     def names(self) -> list[str]:
-        """Names of the values in a history."""
+        """Names by which a search history refers to the alternatives."""
         return [v if isinstance(v, str) else getattr(v, "__name__", None) or checks.show(v) for v in self.values]
 
     def index(self, value: Any) -> int | None:
-        """Returns the index of a value; None if it is not among the values."""
+        """Returns the index of an alternative; None if `value` is no alternative."""
         return next((i for i, own in enumerate(self.values) if value is own or value == own), None)
 
 
@@ -140,17 +139,17 @@ Scale = Linear | Integer | Choice
 
 @dataclass(frozen=True)
 class Space:
-    """All candidates of a search.
+    """Search space: the hyperparameters of a search and their ranges.
 
     Attributes:
-      parameters: scale of each hyperparameter.
+      parameters: range or list of alternatives of each hyperparameter, by name.
     """
 
     parameters: Mapping[str, Scale]
 
     @staticmethod
     def of(parameters: Any) -> "Space":
-        """Checks the user's hyperparameters. Raises ValueError if there are none, or one has no scale, or wrong bounds."""
+        """Makes a search space from the user's dict. Raises ValueError if it is empty, or an entry has no range or wrong bounds."""
         if not isinstance(parameters, Mapping) or not parameters:
             got = checks.show(parameters)
             raise ValueError(f"parameters must be a dict of name to scale with at least one entry, got {got}")
@@ -164,27 +163,27 @@ class Space:
 
     @property
     def numeric(self) -> dict[str, Linear | Integer]:
-        """Hyperparameters with a position in the cube."""
+        """Hyperparameters with a numeric range; their order is that of the coordinates of a point."""
         return {name: scale for name, scale in self.parameters.items() if not isinstance(scale, Choice)}
 
     @property
     def choices(self) -> dict[str, Choice]:
-        """Hyperparameters that distinguish structures."""
+        """Hyperparameters with a list of alternatives."""
         return {name: scale for name, scale in self.parameters.items() if isinstance(scale, Choice)}
 
     @property
     def structures(self) -> list[dict[str, Any]]:
-        """All combinations of the choices; a single empty one without choices."""
+        """All structures: one dict of hyperparameter to alternative for each combination. Without choices, a single empty dict."""
         return [dict(zip(self.choices, v)) for v in itertools.product(*(c.values for c in self.choices.values()))]
 
     @property
     def structure_names(self) -> list[dict[str, str]]:
-        """Names of the choices of each structure."""
+        """Structures with the names of the alternatives instead of the alternatives."""
         return [dict(zip(self.choices, v)) for v in itertools.product(*(c.names for c in self.choices.values()))]
 
     @property
     def steps(self) -> np.ndarray:
-        """Distance of two neighbouring values in positions, `[d]`; 0 for a continuum."""
+        """Distance of neighbouring values of each numeric hyperparameter in the unit cube, `[d]`; 0 for a real-valued one."""
         return np.array([1.0 / (s.num_values - 1) if s.num_values else 0.0 for s in self.numeric.values()])
 
     @property
@@ -192,16 +191,16 @@ class Space:
         return np.full(len(self.numeric), 0.5)
 
     def values(self, structure: int, point: Sequence[float] | np.ndarray) -> dict[str, Any]:
-        """Returns the hyperparameters at a point `[d]` of a structure."""
+        """Returns all hyperparameters of a candidate, given the index of its structure and its point `[d]` in the unit cube."""
         numbers = {n: s.at(float(u)) for (n, s), u in zip(self.numeric.items(), point, strict=True)}
         found = self.structures[structure] | numbers
         return {name: found[name] for name in self.parameters}
 
     def locate(self, argument: str, values: Any) -> tuple[int, np.ndarray]:
-        """Returns structure and point `[d]` of given hyperparameters.
+        """Returns the index of the structure and the point `[d]` in the unit cube of given hyperparameters; `argument` names them in errors.
 
         Raises:
-          ValueError: a hyperparameter is missing or unknown, or a value lies outside of its bounds.
+          ValueError: a hyperparameter is missing or unknown, or a value lies outside of its range.
         """
         if not isinstance(values, Mapping):
             raise ValueError(f"{argument} must be a dict of hyperparameter to value, got {checks.show(values)}")

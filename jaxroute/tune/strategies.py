@@ -1,7 +1,7 @@
-"""Search strategies: CMA-ES, and two baselines, random points and a lattice.
+"""Search strategies: CMA-ES and two baselines, random points and a lattice.
 
-A strategy is a frozen description; `begin` makes the optimiser of one structure. An optimiser proposes points of the unit cube and
-receives only their order from best to worst: the ranking takes care of constraints and noise.
+A strategy only holds settings. Its method `begin` makes an optimiser for one structure (combination of choices), which proposes points of the
+unit cube and receives only their order from best to worst. The code that ranks them handles constraints and noise.
 """
 
 import itertools
@@ -15,57 +15,57 @@ from jaxroute.core import checks
 
 
 class Optimizer(Protocol):
-    """Proposes candidates of one structure, a combination of choices."""
+    """Proposes points of the unit cube for one structure (combination of choices)."""
 
     def ask(self, number: int) -> np.ndarray:
-        """Returns the next points of the unit cube, `[n, d]`: `number` of them, or fewer if there are no more."""
+        """Returns the next points of the unit cube, `[n, d]`; `n` is `number`, or less if the optimiser has no more points."""
         ...
 
     def tell(self, order: Sequence[int]) -> None:
-        """Receives the indices of the last points from best to worst."""
+        """Receives the ranking of the points of the last `ask`: their row indices from best to worst."""
         ...
 
     def centre(self) -> np.ndarray | None:
-        """Returns the most promising point `[d]`, evaluated or not; None if there is none."""
+        """Returns the optimiser's own estimate of the best point, `[d]`, which need not have been proposed; None without such an estimate."""
         ...
 
 
 class Strategy(Protocol):
-    """Describes how a search proposes candidates."""
+    """Settings of a method that proposes candidates."""
 
     def population(self, dimensions: int) -> int:
-        """Returns the number of candidates of a generation."""
+        """Returns the number of candidates of a generation in a search over `dimensions` numeric hyperparameters."""
         ...
 
     def begin(self, steps: np.ndarray, start: np.ndarray | None, seed: int) -> Optimizer:
-        """Returns the optimiser of one structure.
+        """Returns an optimiser for one structure.
 
         Args:
-          steps: `[d]` distance of two neighbouring values in the unit cube, 0 for a continuum.
+          steps: `[d]` distance of neighbouring values of each hyperparameter in the unit cube, 0 for a real-valued one.
           start: `[d]` first point (default: the centre).
-          seed: seed of the optimiser's own random numbers.
+          seed: seed of the optimiser's random numbers.
         """
         ...
 
 
 @dataclass(frozen=True)
 class CMAES:
-    """Covariance matrix adaptation: candidates come from a normal distribution that follows the better half of each generation.
+    """Covariance matrix adaptation: candidates come from a normal distribution that moves towards the better half of each generation.
 
-    Whole numbers have a least probability to change (CMA-ES with margin). Needs `pip install "jaxroute[tune]"`.
+    Whole numbers always have some probability to change (CMA-ES with margin). Needs `pip install "jaxroute[tune]"`.
 
     Source: Hansen (2016), arXiv 1604.00772; margin: Hamano et al. (2022), arXiv 2205.13482; as implemented by the library `cmaes`.
 
     Attributes:
-      size: number of candidates of a generation; few, for many generations.
-      width: standard deviation of the first generation, in units of the box.
+      size: number of candidates of a generation; a small one allows many generations.
+      width: standard deviation of the first generation, as a share of the range of each hyperparameter.
     """
 
     size: int = 8
     width: float = 0.3
 
     def check(self) -> None:
-        """Raises ValueError unless the population has a better half, and the width is positive."""
+        """Raises ValueError unless a generation has at least four candidates and the width is positive."""
         checks.whole("size", self.size, 4)
         checks.positive("width", self.width, ())
 
@@ -85,14 +85,14 @@ class CMAES:
 
 
 class _CMAOptimizer:
-    """Optimiser of the library `cmaes`, whose margin has no effect without whole numbers."""
+    """Adapts `CMAwM` of the library `cmaes`; without whole numbers, its margin has no effect."""
 
     def __init__(self, inner: Any, steps: np.ndarray):
         self.inner, self.steps = inner, steps
         self._raw: list[np.ndarray] = []
 
     def ask(self, number: int) -> np.ndarray:
-        """Returns a whole generation, or no point if there is no budget for one."""
+        """Returns a whole generation, or no points if `number` is less than a generation."""
         if number < self.inner.population_size:
             return np.zeros((0, len(self.steps)))
         asked = [self.inner.ask() for _ in range(self.inner.population_size)]
@@ -100,11 +100,11 @@ class _CMAOptimizer:
         return np.array([point for point, _ in asked])
 
     def tell(self, order: Sequence[int]) -> None:
-        # Ranks replace values, because the update depends on the order alone.
+        # Ranks serve as the scores, because the update depends only on their order.
         self.inner.tell([(self._raw[index], float(rank)) for rank, index in enumerate(order)])
 
     def centre(self) -> np.ndarray | None:
-        """Returns the mean of the distribution at the nearest whole numbers, which is mostly better than the best candidate."""
+        """Returns the mean of the normal distribution, rounded to whole numbers where needed. It is mostly better than the best candidate."""
         mean = np.clip(self.inner.mean, 0.0, 1.0)
         whole = np.rint(mean / np.where(self.steps > 0, self.steps, 1.0)) * self.steps
         return np.where(self.steps > 0, whole, mean)
@@ -112,7 +112,7 @@ class _CMAOptimizer:
 
 @dataclass(frozen=True)
 class Random:
-    """Uniform points of the box: the baseline of every search.
+    """Random search, the baseline of every search: proposes uniformly distributed points of the unit cube.
 
     Attributes:
       size: number of candidates of a generation.
@@ -135,7 +135,7 @@ class Random:
 
 @dataclass(frozen=True)
 class Lattice:
-    """All points of a regular lattice in the box, bounds included, in a random order, as far as the budget allows.
+    """Grid search: proposes the points of a regular lattice with the bounds in random order, until the budget is spent.
 
     Attributes:
       points: number of values of each hyperparameter.
@@ -160,7 +160,7 @@ class Lattice:
 
 
 class _Sequence:
-    """Proposes points in a given order, whatever their scores are."""
+    """Optimiser that proposes given points in order and ignores their ranking."""
 
     def __init__(self, points: Iterator[np.ndarray], dimensions: int):
         self.points, self.dimensions = points, dimensions

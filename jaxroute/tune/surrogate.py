@@ -2,8 +2,8 @@
 
     mean over the seeds of a batch = level + f(point) + noise of the batch + noise of the candidate
 
-Candidates of a batch share their seeds, so they share a part of their noise. Variances of both kinds of noise come from the runs; the lengths
-and the size of the Matern kernel are the most likely ones.
+Here `level` is a constant and `f` a Gaussian process with a Matern kernel. Candidates of a batch share their seeds, so they share a part of their
+noise. Both noise variances are estimated from the runs; length scales and variance of the kernel maximise the posterior density.
 
 Source: Rasmussen and Williams (2006), Gaussian Processes for Machine Learning, eqs. (2.41), (2.42), (2.45), (4.17) and (5.9).
 """
@@ -16,14 +16,14 @@ from scipy import linalg, optimize
 
 from jaxroute.tune.ranking import Estimate, Goal
 
-# Fewest evaluations for a model, and how many more for each dimension. Lengths are fitted again when there are `_GROWTH` times as many.
+# A model needs `_FEWEST` evaluations and `_PER_DIMENSION` more per dimension. Its kernel is fitted again when their number has grown by `_GROWTH`.
 _FEWEST, _PER_DIMENSION, _GROWTH = 8, 4, 1.25
 _MOST = 256  # A model is fitted to the best evaluations: its time grows with the cube of their number.
-# Prior of the logarithm of a length (mean and standard deviation), and bounds of the logarithms of lengths and of the kernel's size, the
+# Prior of the logarithm of a length scale (mean and standard deviation); bounds of the logarithms of length scales and kernel variance, the
 # latter in units of the variance of the values.
 _LENGTH, _SPREAD = np.log(0.5), 1.0
 _LENGTHS, _SIZES = (np.log(0.05), np.log(5.0)), (np.log(0.01), np.log(100.0))
-# Largest distance of a value below the better half, in units of the range of that half without its best fifth. Differences among poor
+# Values are clipped this far below the better half, in units of the range of that half without its best fifth. Differences among poor
 # candidates carry no information about good ones.
 _FLOOR = 3.0
 _PRIOR_SEEDS = 4.0  # Weight of the batch's mean variance in the variance of a candidate, in seeds.
@@ -31,19 +31,20 @@ _ROOT = np.sqrt(5.0)
 
 
 class Surrogate:
-    """Models the score and the bounded metrics of one structure (a combination of choices) from all its evaluations."""
+    """Predicts the score and the bounded metrics at any point of one structure (combination of choices) from all its evaluations."""
 
     def __init__(self, goal: Goal):
         self.goal = goal
-        # Points `[n, d]` of a batch, and runs `[n, seed]` of the score and of each bounded metric.
+        # For each batch: points `[n, d]`, and a list of values `[n, seed]`, first of the score, then of each bounded metric.
         self._batches: list[tuple[np.ndarray, list[np.ndarray]]] = []
         self._estimates: list[Estimate] = []
         self._fitted: tuple[int, list[np.ndarray]] = (0, [])
 
     def add(self, points: np.ndarray, values: Mapping[str, np.ndarray], valid: np.ndarray) -> None:
-        """Adds a batch: points `[n, d]`, values `[n, seed]` by metric, and validity `[n, seed]`.
+        """Adds a batch of `n` candidates.
 
-        A single seed and invalid runs are ignored, because their noise is unknown.
+        `points` are `[n, d]`, `values` hold `[n, seed]` for each metric, and `valid` is `[n, seed]`. Batches of a single seed and candidates with
+        invalid runs are ignored, because their noise is unknown.
         """
         each = [{name: runs[i] for name, runs in values.items()} for i in range(len(points))]
         runs = [np.array([self.goal.scores(one) for one in each]), *(values[name] for name in self.goal.bounded)]
@@ -53,7 +54,7 @@ class Surrogate:
             self._estimates += [self.goal.estimate(each[i], valid[i]) for i in np.flatnonzero(sound)]
 
     def at(self, points: np.ndarray) -> list[Estimate] | None:
-        """Returns estimates at points `[k, d]`; None if there are too few evaluations for a model."""
+        """Returns the predicted score and bounded metrics at points `[k, d]`; None if there are too few evaluations for a model."""
         if not points.shape[1] or len(self._estimates) < _FEWEST + _PER_DIMENSION * points.shape[1]:
             return None
         score, *bounded = [list(zip(*model.predict(points), strict=True)) for model in self._models()]
@@ -61,7 +62,7 @@ class Surrogate:
         return [Estimate(one, dict(zip(self.goal.bounded, more)), True) for one, more in zip(score, each, strict=True)]
 
     def _models(self) -> list["GaussianProcess"]:
-        """Returns the models of the score and of each bounded metric, fitted to the best evaluations."""
+        """Returns a Gaussian process for the score and one for each bounded metric, fitted to the best evaluations."""
         every = [observations_of([(at, runs[i]) for at, runs in self._batches]) for i in range(1 + len(self.goal.bounded))]
         order = np.array(self.goal.order(self._estimates))
         every[0] = without_outliers(every[0], order[: -(-len(order) // 2)], 1.0 if self.goal.maximise else -1.0)
@@ -76,14 +77,14 @@ class Surrogate:
 
 
 class Observations(NamedTuple):
-    """Mean of each candidate over the seeds of its batch, with its noise.
+    """Data of a Gaussian process: one row for each evaluated candidate.
 
     Attributes:
       points: `[n, d]` points of the unit cube.
-      values: `[n]` means.
-      noise: `[n]` variance of the candidate's own noise.
-      batch: `[n]` index of the batch.
-      common: `[n]` variance of the noise that is common to the batch.
+      values: `[n]` means over the seeds.
+      noise: `[n]` variance of the part of the mean's noise that is independent between candidates.
+      batch: `[n]` index of the candidate's batch.
+      common: `[n]` variance of the part of the mean's noise that all candidates of the batch share.
     """
 
     points: np.ndarray
@@ -94,7 +95,7 @@ class Observations(NamedTuple):
 
 
 def observations_of(batches: Sequence[tuple[np.ndarray, np.ndarray]]) -> Observations:
-    """Converts batches of points `[n, d]` and runs `[n, seed]`, of at least two seeds each, to observations."""
+    """Converts batches, pairs of points `[n, d]` and values `[n, seed]` with at least two seeds, to observations."""
     variances = [_variances(runs) for _, runs in batches]
     counts, seeds = zip(*(runs.shape for _, runs in batches), strict=True)
     common = max(0.0, float(np.average([shared for _, shared in variances], weights=np.array(seeds) - 1)))
@@ -105,9 +106,9 @@ def observations_of(batches: Sequence[tuple[np.ndarray, np.ndarray]]) -> Observa
 
 
 def _variances(runs: np.ndarray) -> tuple[np.ndarray, float]:
-    """Returns variances between seeds of runs `[n, seed]`: of each candidate's own noise, `[n]`, and of the noise common to all.
+    """Splits the variance between seeds of values `[n, seed]`: returns the independent part of each candidate, `[n]`, and the part common to all.
 
-    The second is an estimate that may be negative. All noise of a single candidate is its own.
+    The common part is an estimate that may be negative. A single candidate has no common part.
     """
     count, seeds = runs.shape
     common = runs.mean(axis=0) if count > 1 else np.full(seeds, runs.mean())
@@ -118,11 +119,11 @@ def _variances(runs: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 class GaussianProcess:
-    """Predicts the mean at any point from observations.
+    """Predicts the mean of a metric at any point from observations.
 
     Args:
       seen: the observations.
-      logs: logarithms of lengths and size, such as those of a model of slightly fewer observations (default: the most likely).
+      logs: `[d + 1]` logarithms of the length scales and of the kernel variance, such as those of an earlier model; None fits them.
     """
 
     def __init__(self, seen: Observations, logs: np.ndarray | None = None):
@@ -136,22 +137,22 @@ class GaussianProcess:
         self._solved = self._solve(self._kernel(self.logs, self.points))
 
     def _fit(self) -> np.ndarray:
-        """Returns the most likely logarithms of lengths and size."""
+        """Returns the logarithms of length scales and kernel variance, `[d + 1]`, with the largest posterior density."""
         number = self.points.shape[1]
         start, bounds = np.append(np.full(number, _LENGTH), 0.0), [*[_LENGTHS] * number, _SIZES]
         return optimize.minimize(self._negative_log_posterior, start, jac=True, method="L-BFGS-B", bounds=bounds).x
 
     def _squared_distances(self, logs: np.ndarray, points: np.ndarray) -> np.ndarray:
-        """Returns squared distances of observed and other points in units of the lengths, `[n, k, d]`."""
+        """Returns squared differences between the `n` observed points and `points` `[k, d]`, in units of the length scales, `[n, k, d]`."""
         return ((self.points[:, None] - points) / np.exp(logs[:-1])) ** 2
 
     def _kernel(self, logs: np.ndarray, points: np.ndarray) -> np.ndarray:
-        """Returns covariances of observed and other points, `[n, k]`. Source: eq. (4.17), with a length for each dimension."""
+        """Returns covariances of the `n` observed points with `points` `[k, d]`, `[n, k]`. Source: eq. (4.17), a length scale for each dimension."""
         r = _ROOT * np.sqrt(self._squared_distances(logs, points).sum(axis=-1))
         return np.exp(logs[-1]) * (1.0 + r + r**2 / 3.0) * np.exp(-r)
 
     def _solve(self, kernel: np.ndarray) -> tuple[Any, np.ndarray, float, float, np.ndarray]:
-        """Returns the Cholesky factor, the solution for ones, the level's precision, the level, and the weights of the observations."""
+        """Returns the Cholesky factor of the covariance matrix `C`, `C^-1 1`, the precision of the level, the level, and `C^-1 (values - level)`."""
         factor = linalg.cho_factor(kernel + self._noise, lower=True)
         ones = linalg.cho_solve(factor, np.ones(len(self._values)))
         precision = float(ones.sum())
@@ -159,7 +160,7 @@ class GaussianProcess:
         return factor, ones, precision, level, linalg.cho_solve(factor, self._values - level)
 
     def _negative_log_posterior(self, logs: np.ndarray) -> tuple[float, np.ndarray]:
-        """Returns the negative log-posterior (likelihood for any level, times prior) and its gradient. Source: eqs. (2.45) and (5.9)."""
+        """Returns the negative log-posterior of the kernel parameters (`level` is integrated out) and its gradient. Source: eqs. (2.45) and (5.9)."""
         squares, kernel = self._squared_distances(logs, self.points), self._kernel(logs, self.points)
         factor, ones, precision, level, weights = self._solve(kernel)
         away = (logs[:-1] - _LENGTH) / _SPREAD
@@ -173,7 +174,7 @@ class GaussianProcess:
         return value, np.append(lengths, np.sum(pull * kernel))
 
     def predict(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns means and standard deviations without noise at points `[k, d]`, `[k]` each. Source: eqs. (2.41) and (2.42)."""
+        """Returns the noise-free mean and its standard deviation at points `[k, d]`, `[k]` each. Source: eqs. (2.41) and (2.42)."""
         factor, ones, precision, level, weights = self._solved
         across = self._kernel(self.logs, points)
         mean = level + across.T @ weights
@@ -183,7 +184,7 @@ class GaussianProcess:
 
 
 def without_outliers(seen: Observations, good: np.ndarray, sign: float) -> Observations:
-    """Raises values far below the good ones to a floor. `good` are the indices of the better half, and `sign` is -1 if less is better."""
+    """Clips values that are far worse than the better half, which has the indices `good`. `sign` is 1 if more is better, -1 if less is."""
     values = sign * seen.values
     low, high = np.quantile(values[good], [0.0, 0.8])
     return seen._replace(values=sign * np.maximum(values, low - _FLOOR * (high - low)))

@@ -1,4 +1,4 @@
-"""Online policies on recorded queries: the five systems and a contextual bandit, with common metrics."""
+"""Simulation of online policies on recorded queries: five routing systems and a contextual bandit, with common metrics."""
 
 from .metered import Metered
 from .simulate import num_grids, simulate

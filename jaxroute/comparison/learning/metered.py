@@ -23,15 +23,15 @@ METRICS = (
 
 @dataclass(frozen=True)
 class Reading:
-    """Rules that read the decisions of a problem from its flows.
+    """Specifies where an environment reports its decisions: names of the flows (metrics of a round) that hold them.
 
     Attributes:
-      called: flow that marks the called models, `[N]`.
-      served: flow that marks the served model, `[N]`; None if the best answer of the called models is served.
-      in_turn: whether calls are successive.
-      row: `(env, state, feedback, t) -> []` index of the served row of the table, from the state before the round; None for the random
-        order in `state.source`.
-      accepted: flow that is 1 if the served answer is accepted and 0 if it does not count; None if every answer counts.
+      called: name of the flow that marks the called models, `[N]`.
+      served: name of the flow that marks the served model, `[N]`; None if the best answer of the called models is served.
+      in_turn: whether models are called one after the other rather than at the same time.
+      row: function `(env, state, feedback, t)` that returns the index (a scalar) of the served row of the table, from the state before the
+        round; None if the rows follow the random order in `state.source`.
+      accepted: name of the flow that is 1 if the served answer is accepted and 0 if it does not count; None if every answer counts.
     """
 
     called: str
@@ -41,7 +41,7 @@ class Reading:
     accepted: str | None = None
 
     def quality(self, flows: dict[str, jax.Array], called: jax.Array, scores: jax.Array) -> jax.Array:
-        """Returns the score of the served answer, `[]`, from the mask of the called models `[N]` and their scores `[N]`."""
+        """Returns the score of the served answer (a scalar). `called` marks the called models, `[N]`; `scores` are those of all models, `[N]`."""
         if self.served is not None:
             return jnp.sum(jnp.where(flows[self.served] > 0.5, scores, 0.0))
         if self.accepted is None:
@@ -51,14 +51,14 @@ class Reading:
 
 @struct.dataclass
 class Metered(Wrapper):
-    """An environment that serves the rows of a table, with metrics from the table itself.
+    """Adds metrics from a table to an environment that serves the rows of this table.
 
     Attributes:
       env: the environment.
       scores: `[Q, N]` scores, models in the order of `env`.
       costs: `[Q, N]` costs.
-      latency: `[Q, N]` latencies in seconds, or None for 0.
-      reading: rules that read the decisions (static).
+      latency: `[Q, N]` latencies in seconds; None counts as 0.
+      reading: where `env` reports its decisions (static).
       names: names of the models, in the order of `env` (static).
     """
 

@@ -18,16 +18,16 @@ from jaxroute.comparison.points import Estimate, Learning, Measures, Point, meet
 from .strategies import POOL, OnlineStrategy, strategies_for
 from .traffic import Traffic
 
-# Number of recorded parts of a stream, and number of finer values between two of the first grid.
+# Number of parts of a stream that are recorded, and number of values that the second grid adds between two neighbours of the first.
 _PIECES, _BETWEEN = 20, 3
-# Strategies without a second, finer grid: they take long, and their stream does not serve each query once.
+# Strategies without a second, finer grid: a simulation takes long, and its stream does not serve each query once.
 _ONE_GRID = ("ACQB, with retries",)
 # Metrics that are recorded with their squares, for standard errors.
 _MEASURED = ("quality", "spent", "calls", "latency")
 
 
 def num_grids(strategy: OnlineStrategy) -> int:
-    """Returns the largest number of simulations of a strategy: over its grid, then over a finer grid near the target."""
+    """Returns the largest number of simulations of a strategy: one over its grid, and one over a finer grid near the target."""
     return 1 if strategy.name in _ONE_GRID else 2
 
 
@@ -41,9 +41,9 @@ def simulate(
     folder: str | os.PathLike[str] | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Iterator[list[Point]]:
-    """Simulates each strategy on random orders of the queries: first over its grid, then over a finer one near the target.
+    """Simulates each strategy on random orders of the queries: first over its grid of settings, then over a finer grid near the target.
 
-    Even runs give `Point.chosen_by`, odd runs give `Point.judged`.
+    Runs with an even index give `Point.chosen_by`, runs with an odd index `Point.judged`.
 
     Args:
       traffic: the queries.
@@ -51,7 +51,7 @@ def simulate(
       targets: qualities for which settings are tried.
       orders: number of random orders, at least 4; all strategies share them.
       warm: share of each order that is served first and not counted: a warm start.
-      folder: store of the runs, from which a second call resumes, or None.
+      folder: folder that stores the runs, from which an interrupted call resumes; None to store nothing.
       progress: is called with each step in words.
 
     Yields:
@@ -87,7 +87,7 @@ def _runs(strategy: OnlineStrategy, values: Sequence[float], orders: int, out: s
 
 
 def _points(strategy: OnlineStrategy, traffic: Traffic, data: xr.Dataset, warm: float) -> dict[tuple[float, ...], Point]:
-    """Summarises runs as points, by the values of the axis and of the options."""
+    """Summarises the runs of each setting as a point, and returns the points by the values of the setting."""
     names = [strategy.axis, *strategy.options]
 
     def values_of(array: xr.DataArray, *dims: str) -> np.ndarray:
@@ -150,10 +150,11 @@ def _point(
 
 
 def _measures(curves: Mapping[str, np.ndarray], traffic: Traffic, pool: int | None = None) -> Measures:
-    """Returns means per query at the end of cumulative curves `[seed, time]`, with errors over orders and over queries.
+    """Returns means per query at the end of cumulative curves `[seed, time]`, with standard errors that include both orders and queries.
 
-    If each query is served once, runs differ by their orders alone, and the variance between queries is estimated within runs. If queries are
-    drawn from a `pool` with replacement, runs differ by both: a run of as many draws as the pool has queries varies like the pool itself.
+    If `pool` is None, each query is served once. Runs then differ only by their orders, and the variance between queries is estimated within
+    runs. Otherwise queries are drawn with replacement from a pool of this size. Runs then differ by both; a run of as many draws as the pool has
+    queries varies like the pool itself.
     """
     sums = {name: curve[:, -1] for name, curve in curves.items()}
     answered = np.maximum(sums["answered"], 1.0)
@@ -172,10 +173,10 @@ def _measures(curves: Mapping[str, np.ndarray], traffic: Traffic, pool: int | No
 
 
 def values_between(strategy: OnlineStrategy, points: Mapping[tuple[float, ...], Point], target: float) -> tuple[float, ...]:
-    """Returns values of a strategy's axis between the cheapest setting that meets a target and its neighbour that does not, by `chosen_by`.
+    """Returns three values of a strategy's axis between the cheapest setting that meets a target and its neighbour that does not, by `chosen_by`.
 
-    `points` are those of the first grid, by values of the axis and options. There are three values, or none if all settings meet the target, or none
-    does.
+    `points` are those of the first grid, by their setting (the value on the axis, then the options). Returns no values if all settings meet the
+    target, or none does.
     """
     reached = {s: p.chosen_by for s, p in points.items() if meets(p.chosen_by.quality, target)}
     if not reached:

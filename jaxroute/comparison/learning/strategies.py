@@ -1,4 +1,4 @@
-"""The online strategies of a comparison: their policies, grids of settings, and requirements in production."""
+"""Online strategies of a comparison: their policies, grids of settings, and requirements in production."""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
@@ -19,11 +19,11 @@ from . import metered
 from .metered import Metered, Reading
 from .traffic import Traffic
 
-# Deployed models of StageRoute, calls of C2MAB-V for a query, prompts in the pool of ACQB, and its rounds.
+# Largest numbers of models that StageRoute deploys, of calls by C2MAB-V per query, of queries in ACQB's pool, and of ACQB's rounds.
 _SLOTS, _ASKED, POOL, _QUEUE_ROUNDS = 6, 3, 1000, 2000
-# Largest numbers of main directions of queries and of models for a learned evaluator, whose rounds are slow.
+# Largest numbers of principal directions of query features, and of models, for a learned evaluator, whose rounds are slow.
 _OUTPUT_DIRECTIONS, _MOST_SIGNALLED = 4, 4
-_LOAD = 0.5  # Share of ACQB's rounds with an arrival.
+_LOAD = 0.5  # Share of ACQB's rounds in which a query arrives.
 _SCORE_SERVED = "the score of the answer that is served"
 _SCORE_ALL = "the scores of all models on the few queries that are explored"
 _COSTS = "the cost of each call"
@@ -32,18 +32,20 @@ _FEATURES = "features of a query before it is served"
 
 @dataclass(frozen=True)
 class OnlineStrategy:
-    """An online policy with a grid of its settings.
+    """Online policy with a grid of settings.
+
+    A setting consists of one parameter of the environment, such as its budget, and any number of parameters of the policy.
 
     Attributes:
       name: name of the strategy.
-      environment: makes the environment from the setting `axis`.
-      axis: name of the setting of the environment.
-      values: first grid of that setting.
-      policy: makes the policy from the settings in `options`.
-      options: settings of the policy with their values.
-      words: describes the settings, given by name.
+      environment: function that makes the environment from the parameter named `axis`.
+      axis: name of the environment's parameter.
+      values: values of this parameter in the first grid.
+      policy: function that makes the policy from the parameters in `options`.
+      options: values of each parameter of the policy.
+      words: function of all parameters, by name, that describes the setting.
       needs: requirements in production.
-      rounds: number of rounds that serve each query once.
+      rounds: number of rounds of a run, mostly one per query.
       rising: whether quality increases with `axis`.
       given: further arguments of `setting_of`, as Python code.
     """
@@ -63,7 +65,7 @@ class OnlineStrategy:
 
 @dataclass(frozen=True)
 class _ParallelWin(AnyWin):
-    """Reward of the best answer of a set whose models are all called at the same time."""
+    """Reward of the best answer in a set of models that are all called at the same time."""
 
     cascade = False
 
@@ -74,7 +76,7 @@ def _amount(value: float, traffic: Traffic) -> str:
 
 
 def _metered(traffic: Traffic, env: Any, reading: Reading, order: Sequence[str] = ()) -> Metered:
-    """Adds metrics from the table to an environment, whose models have the order `order`."""
+    """Adds metrics from the table to an environment; `order` names the models in the environment's order (default: that of the table)."""
     table = traffic.table
     places = [table.models.index(name) for name in order] if order else list(range(table.num_models))
     latency = None if traffic.latency is None else np.asarray(traffic.latency, np.float32)[:, places]
@@ -83,7 +85,7 @@ def _metered(traffic: Traffic, env: Any, reading: Reading, order: Sequence[str] 
 
 
 def _budgets(traffic: Traffic, targets: Sequence[float]) -> tuple[float, ...]:
-    """Returns the costs of the best query-blind mixture at each target."""
+    """Returns the cost of the cheapest query-blind mixture of models at each target quality, as a grid of budgets."""
     least = float(traffic.unit.mean_costs().min())
     return tuple(sorted({max(traffic.blind_cost(target), least * 1.001) for target in targets}))
 
@@ -105,7 +107,7 @@ def _stageroute(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
 def _with_budget(
     traffic: Traffic, name: str, environment: Any, budgets: Sequence[float], policy: Any, words: str, score: str
 ) -> OnlineStrategy:
-    """Returns a strategy over a grid of budgets, whose policy has no settings and needs some scores and all costs."""
+    """Returns a strategy over a grid of budgets. Its policy has no parameters; in production it needs `score` and the cost of each call."""
 
     def described(budget: float) -> str:
         return ", ".join(filter(None, (f"budget {_amount(budget, traffic)}", words)))
@@ -116,7 +118,7 @@ def _with_budget(
 
 def _messplus(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
     rounds = traffic.num_queries
-    # V = v0 sqrt(T) lets both gaps of the theory vanish.
+    # With V = v0 sqrt(T), the paper's bounds on excess cost and on violation both vanish.
     weights = tuple(float(v0 * np.sqrt(rounds / 100.0)) for v0 in (0.1, 0.3, 1.0, 3.0))
 
     def environment(alpha: float) -> Metered:
@@ -128,7 +130,7 @@ def _messplus(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
         environment,
         "alpha",
         tuple(sorted({float(np.clip(target, 0.01, 0.999)) for target in targets})),
-        # The cost of a call is unknown in advance, and the mean of past calls replaces it.
+        # The cost of a call is unknown in advance, so the policy uses the mean of past calls.
         lambda V, c: service.MessPlus(V=V, c=c, costs=service.RunningMeanCost()),
         {"V": weights, "c": (0.1, 0.4)},
         lambda alpha, V, c: f"alpha = {alpha:.3g}, V = {V:.3g} per mean call of the most expensive model, c = {c:.3g}",
@@ -176,7 +178,7 @@ def _asked_in_turn(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy | Non
 def _cascade(
     traffic: Traffic, name: str, policy: Any, options: Mapping[str, tuple[float, ...]], words: Any, needs: Any, **more: Any
 ) -> OnlineStrategy:
-    """Returns a strategy of cascades over a grid of weights of costs. With `features`, answers have features."""
+    """Returns a strategy of cascades over a grid of weights of costs. `more` may have `features` of answers, and further fields of the strategy."""
     unit, features = traffic.unit, more.pop("features", None)
     about: dict[str, Any] = {"names": unit.models} | ({} if features is None else {"features": features})
 
@@ -187,7 +189,7 @@ def _cascade(
     def described(weight: float, **setting: float) -> str:
         return f"a mean call of the most expensive model counts {weight:.3g} of a score, {words(**setting)}"
 
-    # At the largest weight the cheapest call costs half a score; at the smallest, the most expensive costs almost nothing.
+    # At the largest weight the cheapest call counts as much as half a score; at the smallest, even the most expensive counts almost nothing.
     largest = float(np.clip(0.5 / unit.mean_costs().min(), 1.0, 100.0))
     weights = tuple(np.geomspace(largest, 0.01, 9).tolist())
     rounds = traffic.num_queries - 1
@@ -196,7 +198,7 @@ def _cascade(
 
 def _cosmos(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy:
     def policy(bonus: float) -> cascade.COSMOS:
-        # With a small bonus the better model may never be found without queries that all models answer.
+        # With a small exploration bonus, the better model may never be found unless all models answer some queries first.
         warm = WarmUp(10 if bonus < 0.1 else 0)
         return cascade.COSMOS(fit=StreamingNewton(), radius=PracticalRadius(bonus, 0.0, 0.0), exploration=warm)
 
@@ -210,7 +212,7 @@ def _cosmos(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy:
 def _cosmos_by_signals(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy | None:
     unit, signals = traffic.unit, traffic.signals
     if signals is None or unit.num_models > _MOST_SIGNALLED:
-        return None  # Without such signals, an answer carries no more information than its query.
+        return None  # Without signals of its quality, an answer carries no more information than its query.
     number = unit.num_models
     model = np.broadcast_to(np.eye(number), (traffic.num_queries, number, number))
     directions = traffic.contexts[:, None, 1 : 1 + _OUTPUT_DIRECTIONS]
@@ -238,7 +240,7 @@ def _linucb(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy:
 
 def _acqb(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy | None:
     if traffic.contexts.shape[1] == 1:
-        return None  # It learns from features of queries alone.
+        return None  # ACQB can learn only from features of queries.
     rows = np.random.default_rng(0).permutation(traffic.num_queries)[:POOL]
     contexts, latency = traffic.contexts[rows], None if traffic.latency is None else traffic.latency[rows]
     unit = traffic.unit.subset(rows=rows).with_features(contexts)
@@ -270,7 +272,7 @@ STRATEGIES |= {"LinUCB": _linucb, "ACQB, with retries": _acqb}
 
 
 def strategies_for(traffic: Traffic, targets: Sequence[float]) -> list[OnlineStrategy]:
-    """Returns the strategies that suit the queries, with grids of settings for some target qualities."""
+    """Returns the strategies that suit the queries, with grids of settings for the given target qualities."""
     made = (make(traffic, targets) for make in STRATEGIES.values())
     return [strategy for strategy in made if strategy is not None]
 
@@ -278,20 +280,17 @@ def strategies_for(traffic: Traffic, targets: Sequence[float]) -> list[OnlineStr
 def setting_of(
     table: Any, name: str, *, latency: np.ndarray | None = None, signals: np.ndarray | None = None, **setting: float
 ) -> tuple[Metered, Any, int]:
-    """Returns one online strategy at one setting, ready for `jaxroute.simulate`.
+    """Returns environment, policy and number of rounds of an online strategy at one setting, ready for `jaxroute.simulate`.
 
     Args:
       table: a `RoutingTable`, as in `jaxroute.data.read_log(file).table`.
       name: name of the strategy, one of `STRATEGIES`.
       latency: `[Q, N]` seconds, or None.
       signals: `[Q, N]` self-reported quality of answers, or None.
-      setting: settings by name, as the report prints them.
-
-    Returns:
-      Environment, policy, and the number of rounds that serve each query once.
+      setting: parameters of environment and policy by name, as the report prints them.
 
     Raises:
-      ValueError: the name is unknown, the strategy does not suit the table, or the settings are not those of the strategy.
+      ValueError: the name is unknown, the strategy does not suit the table, or the parameters are not those of the strategy.
     """
     traffic = Traffic.of(table, latency, signals)
     strategy = STRATEGIES[checks.one_of("name", name, STRATEGIES)](traffic, (0.5,))

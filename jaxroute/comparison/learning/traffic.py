@@ -1,4 +1,4 @@
-"""Traffic: the recorded queries in the form that online policies need."""
+"""Traffic: the recorded queries, prepared for online policies."""
 
 from dataclasses import dataclass
 
@@ -7,19 +7,19 @@ import numpy as np
 from jaxroute.data import RoutingTable, main_directions
 
 _MOST_MODELS = 16  # Largest number of models for online policies.
-_DIRECTIONS, _GROUPS = 8, 8  # Largest numbers of main directions of the features, and of groups, in a context.
+_DIRECTIONS, _GROUPS = 8, 8  # Largest numbers of principal directions of the features, and of groups, in a context.
 # The least cost of a call, in mean calls of the most expensive model: policies need positive costs.
 _LEAST_COST = 1e-6
 
 
 @dataclass(frozen=True)
 class Traffic:
-    """Recorded queries for policies that learn.
+    """Recorded queries, prepared for online policies.
 
     Attributes:
-      table: scores and costs of the available models, with features of mean 0 and mean square length 1 if the log has some.
+      table: scores and costs of the available models. Features, if the log has some, have mean 0 and mean squared length 1.
       unit: the same table with costs divided by the mean cost of a call of the most expensive model.
-      contexts: `[Q, m]` context of each query: 1, and the main directions of the features, or indicators of the groups.
+      contexts: `[Q, m]` context of each query: 1, and the principal directions of its features or indicators of its group.
       latency: `[Q, N]` seconds, or None.
       signals: `[Q, N]` self-reported quality of each answer, such as confidence, or None.
     """
@@ -41,10 +41,10 @@ class Traffic:
 
     @classmethod
     def of(cls, table: RoutingTable, latency: np.ndarray | None = None, signals: np.ndarray | None = None) -> "Traffic":
-        """Prepares the queries of a table, with latencies and signals `[Q, N]` if there are some. Raises ValueError if no model has a positive cost.
+        """Prepares the queries of a table, with optional latencies and signals `[Q, N]`. Raises ValueError if no model has a positive cost.
 
-        Of more than 16 models, those on the Pareto frontier of mean score and cost are available, then the best of the others; of a frontier of
-        more than 16, as many from the cheapest to the best.
+        At most 16 models are available: first those on the Pareto frontier of mean score and cost, then the best of the others. If the frontier alone
+        has more than 16, they are spread evenly over it, from the cheapest to the best.
         """
         available = _available(table)
         if len(available) < table.num_models:
@@ -63,9 +63,9 @@ class Traffic:
         return cls(table, unit, _contexts(table), latency, signals)
 
     def blind_cost(self, quality: float) -> float:
-        """Returns the least mean cost at which a query-blind mixture of models has a mean score, in the unit of `unit`.
+        """Returns the least mean cost at which a query-blind mixture of models reaches the mean score `quality`, in the unit of `unit`.
 
-        The mean score is clipped to the mean scores of single models.
+        `quality` is clipped to the range of the models' mean scores.
         """
         score, cost = self.unit.mean_scores(), self.unit.mean_costs()
         quality = float(np.clip(quality, score.min(), score.max()))
@@ -77,7 +77,7 @@ class Traffic:
 
 
 def _available(table: RoutingTable) -> list[int]:
-    """Returns the indices of the available models, in the order of the table."""
+    """Returns the indices of the available models (at most 16, see `Traffic.of`), in the order of the table."""
     score, cost = table.mean_scores(), table.mean_costs()
     beaten = [bool(((cost <= c) & (score > s)).any()) for s, c in zip(score, cost, strict=True)]
     front = sorted((k for k in range(table.num_models) if not beaten[k]), key=lambda k: cost[k])
@@ -88,13 +88,13 @@ def _available(table: RoutingTable) -> list[int]:
 
 
 def _indicators(groups: np.ndarray) -> np.ndarray:
-    """Returns indicators of the largest groups, `[Q, G]`."""
+    """Returns 0/1 indicators of the `G` largest groups for each query, `[Q, G]`."""
     largest = np.argsort(-np.bincount(groups), kind="stable")[:_GROUPS]
     return (groups[:, None] == largest).astype(np.float32)
 
 
 def _scaled(features: np.ndarray) -> np.ndarray:
-    """Shifts and scales features to mean 0 and mean square length 1, so gradient steps do not depend on their scale."""
+    """Shifts and scales features to mean 0 and mean squared length 1, so that gradient steps do not depend on their scale."""
     features = np.asarray(features, np.float64)
     features = features - features.mean(axis=0)
     length = float(np.sqrt(np.square(features).sum(axis=1).mean()))

@@ -10,21 +10,21 @@ from .crossfit import OfflineStrategy, cheapest
 from .part import Part, Prediction, Predictor
 from .sample import Outcomes, Sample, several_calls
 
-THRESHOLDS = 16  # Candidate thresholds of each model.
+THRESHOLDS = 16  # Number of candidate thresholds of each model.
 MOST_MODELS = 12  # Largest number of models in a search.
 
 
 @dataclass(frozen=True, eq=False)
 class Cascade:
-    """Calls `stages` in order until the judge's value of an answer is at least the stage's threshold; the last answer is always served.
+    """Calls models in order until the judge's value of an answer is at least the model's threshold; the last model's answer is always served.
 
     Source: Chen et al. (2023), FrugalGPT, eq. (2) and Section 3, "LLM cascade".
 
     Attributes:
       models: names of the models.
       judge: predicts a value in [0, 1] of each answer.
-      stages: indices of one to three models.
-      thresholds: thresholds of all stages except the last.
+      stages: indices of the one to three models to call, in order.
+      thresholds: thresholds of all called models except the last.
     """
 
     models: tuple[str, ...]
@@ -63,15 +63,15 @@ class Cascade:
 
 @dataclass(frozen=True, eq=False)
 class CascadeSearch:
-    """Quality and cost of all cascades of up to three models on the fitting part.
+    """Quality and cost of all cascades of up to three models on the queries for fitting.
 
     Attributes:
       models: names of the models.
       judge: judge of answers.
       numbers: `[M]` indices of the searched models.
       thresholds: `[M, T]` thresholds of each searched model.
-      reached: `[C]` mean scores of single models, then pairs `[M, T, M]`, then triples `[k, i, T, j, T]` with `k` called last.
-      spent: `[C]` mean costs; infinite if a model would be called twice.
+      reached: `[C]` mean score of each cascade: first single models, then pairs `[M, T, M]`, then triples `[k, i, T, j, T]` with `k` called last.
+      spent: `[C]` mean cost of each cascade; infinite if it would call a model twice.
     """
 
     models: tuple[str, ...]
@@ -99,7 +99,7 @@ class CascadeSearch:
 
 
 def thresholds_of(values: np.ndarray, number: int = THRESHOLDS) -> np.ndarray:
-    """Returns `number` thresholds halfway between neighbouring values, at quantiles if there are many values; padded with NaN."""
+    """Returns `number` thresholds halfway between neighbouring distinct values, padded with NaN; at quantiles if there are more values."""
     seen, counts = np.unique(values, return_counts=True)
     cuts = (seen[1:] + seen[:-1]) / 2
     if len(cuts) > number:
@@ -110,7 +110,7 @@ def thresholds_of(values: np.ndarray, number: int = THRESHOLDS) -> np.ndarray:
 
 
 def least_dominated(cost: np.ndarray, quality: np.ndarray, most: int = MOST_MODELS) -> np.ndarray:
-    """Returns the indices of at most `most` models: first the models that no other dominates, then those that one dominates, and so on."""
+    """Returns the indices of at most `most` models that the fewest others dominate, by being no worse in cost and quality and better in one."""
     worse = (cost[:, None] >= cost) & (quality[:, None] <= quality) & ((cost[:, None] > cost) | (quality[:, None] < quality))
     return np.sort(np.lexsort((-quality, worse.sum(1)))[:most])
 
@@ -118,12 +118,12 @@ def least_dominated(cost: np.ndarray, quality: np.ndarray, most: int = MOST_MODE
 def search(sample: Sample, values: np.ndarray, numbers: np.ndarray, number: int = THRESHOLDS) -> tuple[np.ndarray, ...]:
     """Computes quality and cost of all cascades of up to three models, at all thresholds, by sums over queries.
 
-    A triple (i, j, k) at thresholds (t, u) serves `s_i` where `v_i >= t`, else `s_j` where `v_j >= u`, else `s_k`. It needs only sums of
-    scores and costs over the queries below `t` and `u`: cumulative histograms over the thresholds of each pair of models.
+    A triple (i, j, k) at thresholds (t, u) serves score `s_i` if the judge's value `v_i >= t`, else `s_j` if `v_j >= u`, else `s_k`. It needs only
+    sums of scores and costs over the queries below `t` and `u`: cumulative histograms over the thresholds of each pair of models.
 
     Args:
-      sample: the fitting part.
-      values: `[Q, N]` values of the judge.
+      sample: the queries for fitting.
+      values: `[Q, N]` judge's value of each answer.
       numbers: `[M]` indices of the searched models.
       number: `T`, the number of thresholds of each model.
 
@@ -161,8 +161,8 @@ def _below(cuts: np.ndarray, values: np.ndarray, amounts: np.ndarray) -> tuple[n
 
     Args:
       cuts: `[M, T]` increasing thresholds of each model, padded with NaN.
-      values: `[M, Q]` values.
-      amounts: `[A, Q]` summands.
+      values: `[M, Q]` judge's value of each model's answer.
+      amounts: `[A, Q]` amounts of each query, such as scores and costs.
 
     Returns:
       `[A, M, T]` sums below one threshold, and `[A, M, M, T, T]` sums below a threshold of each of two models.

@@ -1,4 +1,4 @@
-"""Cascade routing: after each answer, the rule chooses the next model or serves the best answer so far."""
+"""Cascade routing: after each answer, the rule either calls another model or serves the best answer so far."""
 
 import itertools
 from dataclasses import dataclass
@@ -10,8 +10,8 @@ from .crossfit import OfflineStrategy, PriceGrid, between, multipliers
 from .part import Part, Predictor
 from .sample import Outcomes, Sample, several_calls
 
-_PRICES, _FURTHER = 14, 22  # Prices of the first grid, and of the second where quality falls most.
-_ROWS = 8192  # Queries of a block.
+_PRICES, _FURTHER = 14, 22  # Number of prices in the first grid, and in the second one where quality falls most.
+_ROWS = 8192  # Number of queries that are computed together.
 _MOST_FOR_PAIRS = 16  # Largest number of models for which two further calls are considered at once.
 
 
@@ -19,9 +19,9 @@ _MOST_FOR_PAIRS = 16  # Largest number of models for which two further calls are
 class CascadeRouting:
     """Calls further models while one or two more answers are expected to be worth their cost, and serves the best answer.
 
-    Let `b` be the best score so far. A set `M` of further models is worth `(1 - b)(1 - prod_j (1 - p_j)) - price * sum_j c_j`. An answer is
-    assumed right or wrong, and right with probability `p_j`, its conditional mean given the scores so far under a normal distribution. The
-    cheapest model of the best set is called, or none if no set is worth more than 0. One model is always called.
+    With the best score so far, `b`, a set `M` of further models is worth `(1 - b)(1 - prod_j (1 - p_j)) - price * sum_j c_j`, where `c_j` is the mean
+    cost. An answer is assumed right or wrong; it is right with probability `p_j`, the conditional mean of its score given the scores so far under a
+    normal distribution. The cheapest model of the best set is called, or none if no set is worth more than 0. One model is always called.
 
     Source: Dekoninck et al. (2024), "A unified strategy to routing and cascading for LLMs", Section 4.
 
@@ -30,7 +30,7 @@ class CascadeRouting:
     Attributes:
       models: names of the models, in increasing order of mean cost.
       predictor: predictor of scores before any call.
-      covariance: `[N, N]` covariance of its residuals.
+      covariance: `[N, N]` covariance of the predictor's residuals.
       costs: `[N]` mean costs.
       price: price of a unit of cost, in units of score.
     """
@@ -53,7 +53,7 @@ class CascadeRouting:
 def calls(
     before: np.ndarray, scores: np.ndarray, covariance: np.ndarray, costs: np.ndarray, prices: np.ndarray
 ) -> np.ndarray:
-    """Returns the mask of the models that are called for each query, `[Q, N]`; computed in blocks of queries.
+    """Returns whether each model is called for each query, `[Q, N]` booleans; computed in blocks of queries.
 
     Args:
       before: `[Q, N]` predicted scores before any call.
@@ -92,9 +92,9 @@ def calls(
 
 
 def conditional(before: np.ndarray, scores: np.ndarray, called: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-    """Returns the mean of each score given the known scores of the same query under a normal distribution, `[Q, N]`, clipped to [0, 1].
+    """Returns the conditional mean of each score given the known scores of the query under a normal distribution, `[Q, N]`, clipped to [0, 1].
 
-    `before` are the unconditional means, `[Q, N]`, and `covariance` their covariance. Scores `[Q, N]` are used only where `called`.
+    `before` are the unconditional means, `[Q, N]`, and `covariance` is `[N, N]`. Scores `[Q, N]` are known where `called` is true.
     """
     if not called.any():
         return np.clip(before, 0.0, 1.0)
@@ -120,7 +120,7 @@ def conditional(before: np.ndarray, scores: np.ndarray, called: np.ndarray, cova
 
 
 def shrunk_covariance(missed: np.ndarray) -> np.ndarray:
-    """Estimates the `[N, N]` second moments of `[Q, N]` residuals; moments of two models are shrunk by `N / (N + Q / 10)`."""
+    """Estimates the `[N, N]` second moments of residuals `[Q, N]`; moments of two different models are shrunk to 0 by `N / (N + Q / 10)`."""
     num_queries, num_models = missed.shape
     moments = missed.T @ missed / num_queries
     part = num_models / (num_models + num_queries / 10)
@@ -128,7 +128,7 @@ def shrunk_covariance(missed: np.ndarray) -> np.ndarray:
 
 
 def _fit(part: Part) -> PriceGrid[CascadeRouting]:
-    """Evaluates every price, then further prices in the gaps where quality falls most."""
+    """Fits cascade routing at each price of a grid, then at further prices between those where quality falls most."""
     sample = part.sample
     predictor, before = part.logistic if sample.described else part.means
     missed, costs = sample.scores - before, sample.costs.mean(0)
@@ -143,7 +143,7 @@ def _fit(part: Part) -> PriceGrid[CascadeRouting]:
 
 
 def _evaluate(part: Part, before: np.ndarray, prices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns quality and cost at each price, `[L]`. Each fold is evaluated with the covariance and costs of the others."""
+    """Returns mean score and mean cost at each of `L` prices, `[L]` each. Each fold is evaluated with covariance and costs of the other folds."""
     sample, missed = part.sample, part.sample.scores - before
     reached, spent = np.zeros(len(prices)), np.zeros(len(prices))
     for fold in np.unique(part.folds):

@@ -1,6 +1,6 @@
 """Cross-fitting: rules are fitted to one part of the queries and evaluated on the others. In every partition, each query is held out once.
 
-Rules are selected by their quality and cost on the fitting part, for many of them on a grid of prices of cost.
+Rules are selected by their quality and cost on the queries for fitting; many rules have a price of cost, which is selected from a grid.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ RuleT_co = TypeVar("RuleT_co", covariant=True)
 
 
 class Rule(Protocol):
-    """A fitted rule, which `str` describes in words."""
+    """Fitted rule; `str` describes it in words."""
 
     def evaluate(self, sample: Sample) -> Outcomes:
         """Applies the rule to each query of a sample."""
@@ -27,22 +27,22 @@ class Rule(Protocol):
 
 
 class RuleFamily(Protocol[RuleT_co]):
-    """The fitted rules of a strategy, one for every target."""
+    """Fitted rules of a strategy, one for every target."""
 
     def tuned(self, target: float) -> RuleT_co:
-        """Returns the rule that reaches the target on the fitting part at the least cost, or the rule of highest quality if none does."""
+        """Returns the rule that reaches the target at the least cost on the queries for fitting, or the rule of highest quality if none does."""
         ...
 
 
 @dataclass(frozen=True)
 class OfflineStrategy(Generic[RuleT_co]):
-    """A routing strategy that is fitted to recorded queries.
+    """Routing strategy that is fitted to recorded queries.
 
     Attributes:
       name: name of the strategy.
-      line: Python code that fits it, with `{target}`.
+      line: Python code that fits its rule, with the placeholder `{target}`.
       needs: requirements in production.
-      fit: fits its rules to a part of the queries.
+      fit: function that fits the rules to a part of the queries.
     """
 
     name: str
@@ -52,7 +52,7 @@ class OfflineStrategy(Generic[RuleT_co]):
 
 
 class Record:
-    """Outcomes of each query in each partition, for one strategy and target."""
+    """Outcomes of one strategy, tuned to one target, for each query in each partition."""
 
     def __init__(self, num_partitions: int, sample: Sample) -> None:
         shape = (num_partitions, sample.num_queries)
@@ -62,7 +62,7 @@ class Record:
         self.sent, self.models = np.zeros((num_partitions, sample.num_models)), sample.models
 
     def write(self, partition: int, rule: int, rows: np.ndarray, outcomes: Outcomes) -> None:
-        """Stores the outcomes of some queries in one partition; `rule` is the index of the fold that the rule was not fitted to."""
+        """Stores the outcomes of the queries `rows` in one partition; `rule` is the index of the fold that was held out when the rule was fitted."""
         self.rules[partition, rows] = rule
         self.sent[partition] += outcomes.sent
         for name, values in self.values.items():
@@ -73,7 +73,7 @@ class Record:
         return all(np.array_equal(self.values[name], other.values[name]) for name in ("quality", "cost"))
 
     def measures(self, first: int = 0) -> Measures:
-        """Averages over the partitions `first`, `first + 2`, and so on."""
+        """Returns means over queries and over every second partition, beginning with `first`."""
         return Measures(**{name: estimate(values, self.rules, first) for name, values in self.values.items()})
 
     def shares(self) -> dict[str, float]:
@@ -86,8 +86,8 @@ class Record:
 def estimate(values: np.ndarray, rules: np.ndarray, first: int = 0) -> Estimate:
     """Averages over queries and over every second partition.
 
-    The squared error is the sum of two parts: the squared error of a mean over queries, and the variance between fitted rules, which depend on
-    the queries that they were fitted to. This variance is not divided by the number of rules, as only one is used in production. It is estimated
+    The squared error is the sum of two parts: the squared error of a mean over queries, and the variance between fitted rules, which depend on the
+    queries to which they were fitted. This variance is not divided by the number of rules, as only one rule is used in production. It is estimated
     from the difference between each rule's mean and the mean over all partitions on the same queries.
 
     Args:
@@ -116,8 +116,8 @@ def crossfit(
 ) -> list[list[Record]]:
     """Fits every strategy to all folds except one, tunes it there to every target, and evaluates it on the held-out fold.
 
-    The queries are partitioned `num_partitions` times into `num_folds` folds. Returns one record for each strategy and target. `progress` is called with
-    each step in words.
+    The queries are partitioned `num_partitions` times into `num_folds` folds. Returns one record for each strategy and target. `progress` is called
+    with each step in words.
     """
     records = [[Record(num_partitions, sample) for _ in targets] for _ in strategies]
     for partition in range(num_partitions):
@@ -138,7 +138,7 @@ RuleT = TypeVar("RuleT", bound=Any)
 def cheapest(quality: np.ndarray, cost: np.ndarray, target: float) -> int:
     """Returns the index of the candidate that reaches a target at the least cost, from mean scores and mean costs `[C]`.
 
-    Of equal costs it is the better candidate, then the first. If none reaches the target, it is the best candidate, then the cheapest.
+    Ties in cost go to the higher quality, then to the first. If no candidate reaches the target, it is the one of highest quality, then the cheapest.
     """
     # Sums in different orders differ in their last digits, which must not decide between equal candidates.
     good = np.flatnonzero(quality >= min(target, float(quality.max())) - 1e-12)
@@ -148,7 +148,7 @@ def cheapest(quality: np.ndarray, cost: np.ndarray, target: float) -> int:
 
 @dataclass(frozen=True, eq=False)
 class PriceGrid(Generic[RuleT]):
-    """One rule at `L` prices of cost, with its quality and cost on the fitting part at each price.
+    """A rule that weighs cost by a price, with its quality and cost on the queries for fitting at each of `L` prices.
 
     Attributes:
       rule: rule at a price of 0.
@@ -168,9 +168,9 @@ class PriceGrid(Generic[RuleT]):
 
 
 def multipliers(costs: np.ndarray, number: int) -> np.ndarray:
-    """Returns prices of a unit of cost: 0, then from prices that hardly matter to prices at which cost alone decides.
+    """Returns `number` prices of a unit of cost: 0, then from prices that hardly matter to prices at which cost alone decides.
 
-    `costs` are the mean costs of the models, `[N]`. If all models are free, there is one price.
+    `costs` are the mean costs of the models, `[N]`. If all models are free, 0 is the only price.
     """
     paid = costs[costs > 0]
     if not paid.size:
@@ -181,7 +181,7 @@ def multipliers(costs: np.ndarray, number: int) -> np.ndarray:
 
 
 def between(prices: np.ndarray, reached: np.ndarray, number: int) -> np.ndarray:
-    """Returns `number` further prices, in the gaps of increasing prices `[L]` where the mean scores `reached`, `[L]`, fall most."""
+    """Returns `number` further prices, between those neighbouring `prices` `[L]` (increasing) where the mean scores `reached` `[L]` differ most."""
     gaps = np.abs(np.diff(reached))
     pieces = np.ones(len(gaps))
     for _ in range(number if len(gaps) else 0):

@@ -1,4 +1,4 @@
-"""Measurement of rules without online learning on a table, and the fitting of one rule to a whole table for production."""
+"""Measures rules without online learning on a table, and fits one rule to a whole table for production."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -31,9 +31,9 @@ def offline(
     """Returns a point for each single model, each rule tuned to each target, and each bound.
 
     The queries are partitioned at random into folds. Rules are fitted and tuned on all folds except one and evaluated on that fold. `chosen_by`
-    is the mean over the even partitions, `judged` over the odd ones. `setting` describes the rule that is fitted to the whole table, which
-    `further` reproduces. If no rule reaches a target on the fitting part, the rule of highest quality is used. Targets with the same rules give
-    one point.
+    is the mean over the even partitions, `judged` over the odd ones. `setting` describes the rule that is fitted to the whole table; the Python
+    code `further` fits it again. If no rule reaches a target on the queries for fitting, the rule of highest quality is used. Targets with the
+    same rules give one point.
 
     Args:
       table: scores and costs of all models.
@@ -73,7 +73,7 @@ def offline(
 
 
 def partitions(num_queries: int) -> tuple[int, int]:
-    """Returns how often the queries are partitioned, and into how many folds each time."""
+    """Returns the number of random partitions of the queries, and the number of folds in each."""
     return 2 if num_queries > 8000 else 4, 3 if num_queries <= 2000 else 2
 
 
@@ -97,7 +97,7 @@ def _one_thread() -> AbstractContextManager[object]:
 
 
 def _unfitted(name: str, kind: Kind, setting: str, outcomes: Outcomes, sample: Sample, needs: tuple[str, ...] = ()) -> Point:
-    """Returns the point of a choice to which nothing was fitted: a single model or a bound."""
+    """Returns the point of a rule that needs no fitting: a single model or a bound."""
     record = Record(1, sample)
     record.write(0, 0, np.arange(sample.num_queries), outcomes)
     measures = record.measures()
@@ -137,7 +137,7 @@ def fit_router(table: RoutingTable, target: float, by: Literal["logistic", "neig
       by: method that predicts scores.
 
     Raises:
-      ValueError: the table has no features.
+      ValueError: the table lacks the features or groups that the method needs.
     """
     if by not in ("logistic", "neighbours"):
         raise ValueError(f'by is {by!r}; expected "logistic" or "neighbours"')
@@ -154,7 +154,7 @@ def fit_cascade(table: RoutingTable, target: float, judge: Literal["learned", "p
     Args:
       table: scores and costs of all models; for a learned judge with features or groups.
       target: required mean score.
-      judge: a judge of answers fitted to the table, or one that sees their scores.
+      judge: "learned" for a judge of answers that is fitted to the table, "perfect" for one that sees their scores.
 
     Raises:
       ValueError: the table has no features for the judge.

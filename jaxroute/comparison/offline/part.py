@@ -1,4 +1,4 @@
-"""The part of the queries that rules are fitted to, with the predictors of scores that several strategies share."""
+"""Queries for fitting rules, with the predictors of scores that several strategies share."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -17,14 +17,14 @@ from jaxroute.data.predictors import (
     sigmoid,
 )
 
-# Largest number of queries of a fitting part; larger parts are subsampled.
+# Largest number of queries for fitting; larger samples are subsampled.
 MOST_FITTED = 8000
 _FOLDS = 4
 
 
 @dataclass(eq=False)
 class CachedPredictor:
-    """A predictor that caches its last predictions, because the rules of all targets are evaluated on the same sample."""
+    """Stores the last predictions of a predictor, because the rules of all targets are evaluated on the same sample."""
 
     predictor: Predictor
     _last: tuple[Sample, np.ndarray] | None = field(default=None, repr=False)
@@ -47,7 +47,7 @@ class Constant:
 
 @dataclass(frozen=True, eq=False)
 class TrueScores:
-    """The perfect judge, which knows the scores of answers."""
+    """Perfect judge: "predicts" the true scores of answers."""
 
     def predict(self, sample: Sample) -> np.ndarray:
         return sample.scores
@@ -55,7 +55,7 @@ class TrueScores:
 
 @dataclass(frozen=True, eq=False)
 class Judge:
-    """Probability that an answer is right, predicted from the query, the model, and the cost of the answer.
+    """Predicts the probability that an answer is right from the query, the model, and the cost of the answer.
 
     Long answers are often worse, or better, than short ones, and the cost of an answer is known after the call.
 
@@ -74,17 +74,17 @@ class Judge:
         return self.of(self.before.predict(sample), sample.costs)
 
     def of(self, before: np.ndarray, costs: np.ndarray) -> np.ndarray:
-        """Returns the same from the `[Q, N]` predictions `before` and `costs`."""
+        """Returns the same probabilities from predictions `before` the call, `[Q, N]`, and `costs` of answers, `[Q, N]`."""
         w = self.weights
         return sigmoid(w[:, 0] + w[:, 1] * logit(before) + w[:, 2] * np.log(costs + self.floor))
 
 
-# A predictor, and its `[Q, N]` predictions for the fitting part; the prediction for a query does not use the query's own scores.
+# A predictor, and its predictions for the queries for fitting, `[Q, N]`. The prediction for a query does not use the query's own scores.
 Prediction = tuple[Predictor, np.ndarray]
 
 
 class Part:
-    """The queries that rules are fitted to. Each predictor is fitted when it is first needed.
+    """Queries to which rules are fitted. Each predictor is fitted when it is first needed.
 
     Args:
       sample: the queries; more than `MOST_FITTED` are subsampled.
@@ -118,7 +118,7 @@ class Part:
 
     @cached_property
     def judge(self) -> Prediction:
-        """Predicts scores after the call, each fold with weights fitted to the others; without the cost of the answer if that is no worse."""
+        """Predicts scores after the call, each fold with weights fitted to the others. The cost of an answer is used only if it improves predictions."""
         (before, predicted), sample = self.logistic, self.sample
         paid = sample.costs[sample.costs > 0]
         floor = 1e-3 * float(np.median(paid)) if paid.size else 1.0
@@ -137,5 +137,5 @@ class Part:
 
     @cached_property
     def perfect(self) -> Prediction:
-        """Returns the true scores of answers."""
+        """Perfect judge, and the true scores of answers."""
         return TrueScores(), self.sample.scores

@@ -15,12 +15,12 @@ _PRICES = 80
 
 @dataclass(frozen=True)
 class Mixture:
-    """Calls `second` with probability `weight`, else `first`.
+    """Calls the model `second` with probability `weight`, otherwise the model `first`.
 
     Attributes:
       models: names of the models.
       first: index of the cheaper model.
-      second: index of the better model; the same if one model is enough.
+      second: index of the better model; equal to `first` if one model is enough.
       weight: probability in [0, 1].
     """
 
@@ -30,7 +30,7 @@ class Mixture:
     weight: float
 
     def evaluate(self, sample: Sample) -> Outcomes:
-        """Returns the expected outcome of each query."""
+        """Returns the expected outcomes of each query."""
         one, other = (single_call(sample, np.full(sample.num_queries, i)) for i in (self.first, self.second))
 
         def mean(a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -55,11 +55,11 @@ class Mixture:
 
 @dataclass(frozen=True, eq=False)
 class Hull:
-    """Single models that a mixture may combine: no mixture of other models is both cheaper and better.
+    """Models from which mixtures are made: no mixture of other models is both cheaper and better than one of them.
 
     Attributes:
       models: names of all models.
-      corners: indices of these models, from the cheapest to the best.
+      corners: indices of the models for mixtures, from the cheapest to the best.
       quality: `[N]` mean scores of all models.
     """
 
@@ -68,7 +68,7 @@ class Hull:
     quality: np.ndarray
 
     def tuned(self, target: float) -> Mixture:
-        """Returns the cheapest mixture that reaches the target on the fitting part, or the best model if none does."""
+        """Returns the cheapest mixture that reaches the target on the queries for fitting, or the best model if none does."""
         quality = self.quality[list(self.corners)]
         upper = int(np.searchsorted(quality, target - 1e-12))
         if upper == 0 or upper == len(quality):
@@ -108,7 +108,7 @@ BEST_MIXTURE = OfflineStrategy("Best mixture", "fit_mixture(log.table, {target})
 
 @dataclass(frozen=True, eq=False)
 class Router:
-    """Calls the model with the highest `predicted score - price * mean cost`; of equal ones the cheapest.
+    """Calls the model with the highest `predicted score - price * mean cost`; the cheapest of several such models.
 
     Attributes:
       models: names of the models.
@@ -138,7 +138,7 @@ class Router:
 
 
 def _fit(part: Part, prediction: Prediction) -> PriceGrid[Router]:
-    """Evaluates a router at each price on the fitting part. The prediction for a query does not use the query's own scores."""
+    """Evaluates a router at each price on the queries for fitting. The prediction for a query does not use the query's own scores."""
     (predictor, predicted), sample = prediction, part.sample
     costs = sample.costs.mean(0)
     prices, rows = multipliers(costs, _PRICES), np.arange(sample.num_queries)

@@ -1,4 +1,4 @@
-"""Samples of queries for fitting and evaluating rules, the outcomes of a rule on a sample, and upper bounds for comparison.
+"""Samples of queries for fitting and evaluating rules, outcomes of a rule on a sample, and upper bounds for comparison.
 
 The bounds are choices that know the score of every model on a query before any model is called.
 """
@@ -45,7 +45,7 @@ class Outcomes:
       cost: `[Q]` cost of all calls.
       calls: `[Q]` number of models called.
       sent: `[N]` number of queries for which each model was called.
-      latency: `[Q]` seconds of successive calls; None if the sample has none.
+      latency: `[Q]` seconds of successive calls; None if the sample has no latencies.
     """
 
     quality: np.ndarray
@@ -56,7 +56,7 @@ class Outcomes:
 
 
 def single_call(sample: Sample, chosen: np.ndarray) -> Outcomes:
-    """Returns the outcomes if each query is answered by one model, whose index is `chosen`, `[Q]`."""
+    """Returns the outcomes if each query is answered by one model, whose index is in `chosen`, `[Q]`."""
     rows = np.arange(sample.num_queries)
     latency = None if sample.latency is None else sample.latency[rows, chosen]
     sent = np.bincount(chosen, minlength=sample.num_models).astype(np.float64)
@@ -64,23 +64,23 @@ def single_call(sample: Sample, chosen: np.ndarray) -> Outcomes:
 
 
 def several_calls(sample: Sample, called: np.ndarray, quality: np.ndarray) -> Outcomes:
-    """Returns the outcomes of successive calls, from the mask `called` of the called models, `[Q, N]`, and the score of the served answer, `[Q]`."""
+    """Returns the outcomes of successive calls; `called` marks the called models, `[Q, N]`, and `quality` has the scores of the served answers, `[Q]`."""
     latency = None if sample.latency is None else np.where(called, sample.latency, 0.0).sum(1)
     calls, sent = (called.sum(axis).astype(np.float64) for axis in (1, 0))
     return Outcomes(quality, np.where(called, sample.costs, 0.0).sum(1), calls, sent, latency)
 
 
 def best_of_each(sample: Sample) -> np.ndarray:
-    """Returns the index of the model with the highest score on each query, `[Q]`; of equal scores the cheapest, then the first."""
+    """Returns the index of the model with the highest score on each query, `[Q]`. Ties go to the cheapest, then to the first."""
     top = sample.scores >= sample.scores.max(1, keepdims=True)
     return np.argmin(np.where(top, sample.costs, np.inf), axis=1)
 
 
 def steps(sample: Sample) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Lists the models of each query along the upper convex hull of score over cost, as steps from its cheapest model to its best one.
+    """Lists the models of each query on the upper convex hull of score over cost, as steps from its cheapest model to its best one.
 
     Returns:
-      `[Q]` index of the cheapest model, of equal ones the best. Then four arrays over the steps of all queries, in decreasing order of gain
+      `[Q]` index of the cheapest model (ties go to the best). Then four arrays over the steps of all queries, in decreasing order of gain
       per cost: index of the query, model before the step, model after it, and gain in score.
     """
     scores, costs, rows = sample.scores, sample.costs, np.arange(sample.num_queries)
@@ -112,10 +112,10 @@ def steps(sample: Sample) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarra
 
 
 def cheapest_right(sample: Sample, target: float) -> Outcomes:
-    """Solves the linear program of one choice per query exactly: the least cost at which the mean score of this sample reaches the target.
+    """Returns the outcomes of the cheapest choice of a model per query for which the mean score of this sample reaches the target.
 
-    Steps along the hulls are taken in order of gain per cost until the target is reached, the last one with a probability below 1. If the target is
-    out of reach, every query gets its best model.
+    This linear program is solved exactly. Steps along the hulls are taken in order of gain per cost until the target is reached, the last one with a
+    probability below 1. If the target is out of reach, every query gets its best model.
     """
     first, query, before, after, gains = steps(sample)
     start = single_call(sample, first)

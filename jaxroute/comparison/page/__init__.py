@@ -1,4 +1,4 @@
-"""The page of a comparison: a single file that needs no network, with the same numbers as JSON and CSV beside it."""
+"""Page of a comparison: a single file that needs no network, with the same numbers as JSON and CSV beside it."""
 
 from .write import write
 

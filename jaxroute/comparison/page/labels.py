@@ -9,24 +9,24 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 _ANGLES = tuple(math.radians(a) for a in (0, 180, 90, -90, 35, -35, 145, -145, 65, -65, 115, -115))
-_DISTANCES = (0.0, 9.0, 20.0, 33.0, 48.0)  # Distances of a label from its point, besides the gap.
+_DISTANCES = (0.0, 9.0, 20.0, 33.0, 48.0)  # Distances of a label from its point that are tried, in addition to `gap`.
 Box = Sequence[float]  # Left, lower, right and upper border.
 
 
 def shortened(text: str, letters: int) -> str:
-    """Removes the middle of a long text, because names differ in their beginnings and ends."""
+    """Removes the middle of a text that is longer than `letters`, because names differ in their beginnings and ends."""
     text = " ".join(text.split())
     tail = (letters - 1) // 3
     return text if len(text) <= letters else f"{text[: letters - 1 - tail]}…{text[len(text) - tail :]}"
 
 
 def stand_in(text: str) -> str:
-    """Returns a text that is at least as wide in any font: wide letters, which matplotlib's own font lacks, become W."""
+    """Returns a text that is at least as wide in any font: wide (East Asian) letters, which matplotlib's own font lacks, become W."""
     return "".join("W" if unicodedata.east_asian_width(letter) in "WF" else letter for letter in text)
 
 
 class Placer:
-    """Finds free places for labels one by one, so the most important label comes first. All lengths are in points.
+    """Finds free places for labels one by one, so the most important label comes first. All lengths are in points (1/72 inch).
 
     Args:
       area: box that no label may leave.
@@ -39,13 +39,13 @@ class Placer:
         self._prices = np.empty(0)
 
     def avoid(self, points: ArrayLike, radius: float, price: float) -> None:
-        """Makes labels over points more expensive, by `price` where a label covers one completely."""
+        """Makes places over some points worse: a label that covers one of them completely costs `price` more."""
         centres = np.reshape(np.asarray(points, float), (-1, 2))
         self._obstacles = np.vstack([self._obstacles, np.hstack([centres - radius, centres + radius])])
         self._prices = np.append(self._prices, np.full(len(centres), price / (2 * radius) ** 2))
 
     def avoid_line(self, points: ArrayLike, price: float) -> None:
-        """Makes labels over a line more expensive, by `price` for about 8 points of its length."""
+        """Makes places over a line worse: a label costs about `price` more for each 8 points of the line's length that it covers."""
         for start, end in itertools.pairwise(np.asarray(points, float)):
             pieces = max(1, int(np.hypot(*(end - start)) / 8))
             self.avoid(start + (end - start) * np.linspace(0, 1, pieces + 1)[:, None], 1.5, price)
@@ -53,10 +53,10 @@ class Placer:
     def place(
         self, size: Sequence[float], point: Sequence[float], gap: float, limit: float
     ) -> tuple[Box, Sequence[float] | None] | None:
-        """Reserves the cheapest free box near a point, for a label of the size (width, height) at the least distance `gap` from the point.
+        """Reserves the best free box near a point, for a label of the given size (width, height), at least `gap` away from the point.
 
-        A box costs points of distance, plus the prices of what the label covers, `limit` at most. Returns the box, and the end of a line from the
-        point to it if it lies far away, else None. Returns None if there is no such box.
+        A box costs its distance from the point, plus the prices of what the label covers; it may cost at most `limit`. Returns the box, and the end
+        of a line from the point to it (None if the box is near). Returns None if there is no such box.
         """
         tries = [(d, i, a) for n, d in enumerate(_DISTANCES) for i, a in enumerate(_ANGLES) if n or i < 10]
         boxes = np.array([_beside(point, size, gap + distance, angle) for distance, _, angle in tries])
@@ -79,13 +79,13 @@ class Placer:
 
 
 def _overlap(boxes: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Returns the common areas of boxes, `[B, O]`."""
+    """Returns the areas that each of `B` boxes has in common with each of `O` others, `[B, O]`."""
     sides = np.minimum(boxes[:, None, 2:], others[:, 2:]) - np.maximum(boxes[:, None, :2], others[:, :2])
     return np.maximum(sides, 0.0).prod(-1)
 
 
 def _beside(point: Sequence[float], size: Sequence[float], distance: float, angle: float) -> tuple[float, ...]:
-    """Returns the box whose nearest side or corner lies at a distance from a point, in a direction."""
+    """Returns a box of the given size, whose nearest side or corner lies at a distance and angle from a point."""
     (x, y), (width, height), dx, dy = point, size, math.cos(angle), math.sin(angle)
     left = x + distance * dx - width * (0.0 if dx > 0.2 else 1.0 if dx < -0.2 else 0.5)
     low = y + distance * dy - height * (0.0 if dy > 0.9 else 1.0 if dy < -0.9 else 0.5)

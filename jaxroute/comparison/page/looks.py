@@ -16,12 +16,12 @@ _BASE = {"paper": "#FFFFFF", "raised": "#F6F7F9", "ink": "#16191F", "muted": "#5
 _BASE |= {"dot": "#6F7785", "frontier": "#C9CFD9", "accent": "#0B5CAD", "wash": "#EEF4FB"}
 _DARK = {"paper": "#14171C", "raised": "#1C2027", "ink": "#ECEFF4", "muted": "#A4ADBB", "rule": "#343A45", "grid": "#242931"}
 _DARK |= {"dot": "#98A1AF", "frontier": "#4A5260", "accent": "#7DB9FF", "wash": "#192331"}
-# Markers of matplotlib, with their sizes for about equal areas.
+# Markers of matplotlib, with relative sizes that make their areas about equal.
 MARKERS = {"o": 1.0, "s": 0.9, "^": 1.15, "D": 0.87, "v": 1.15, "P": 1.15, "X": 1.1, "*": 1.4, "h": 1.08}
 
 
 def _palette(base: dict[str, str], series: tuple[str, ...], tint: float) -> dict[str, str]:
-    """Returns all colours by name: strategies have `c0`, `c1`, ..., and `-tint` marks a colour mixed with the background."""
+    """Returns all colours by name: strategies have `c0`, `c1`, ...; a name with `-tint` is the colour mixed with the background."""
 
     def mixed(colour: str) -> str:
         channels = [(int(colour[i : i + 2], 16), int(base["paper"][i : i + 2], 16)) for i in (1, 3, 5)]
@@ -40,7 +40,7 @@ class Look:
 
     Attributes:
       colour: name in the palette.
-      marker: as in matplotlib.
+      marker: shape, as in matplotlib.
       fill: full for online policies, a tint for fitted rules, hollow for strategies that cannot be deployed.
     """
 
@@ -55,12 +55,12 @@ class Look:
 
     @property
     def hollow(self) -> "Look":
-        """The same mark without a filling."""
+        """Same mark without a filling."""
         return replace(self, fill="hollow")
 
 
 def looks_of(summary: Summary) -> dict[str, Look]:
-    """Assigns a look to each strategy that routes, and grey looks to bounds."""
+    """Assigns coloured marks to the strategies that route queries, and grey ones to bounds."""
     looks, markers = {}, list(MARKERS)
     groups = strategies.series(summary["points"])
     routing = [name for name, points in groups.items() if points[0]["kind"] != "bound"]

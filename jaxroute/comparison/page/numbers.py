@@ -9,7 +9,7 @@ from jaxroute.comparison.points import Pair
 NOTHING = "\N{EN DASH}"
 _MINUS = "\N{MINUS SIGN}"
 _SUPERSCRIPTS = str.maketrans("-0123456789", "\N{SUPERSCRIPT MINUS}⁰¹²³⁴⁵⁶⁷⁸⁹")
-_SMALLEST, _LARGEST = -5, 6  # Exponents without a power of ten: 0.0000123, but not 0.00000123.
+_SMALLEST, _LARGEST = -5, 6  # Exponents of numbers that are written without a power of ten: 0.0000123, but not 0.00000123.
 
 
 def known(value: float | None) -> TypeGuard[float]:
@@ -20,7 +20,7 @@ def known(value: float | None) -> TypeGuard[float]:
 def measured(pair: Pair | None, unit: str = "", *, decimals: int | None = None) -> str:
     """Formats a mean and its standard error in parentheses, as in "0.00614 (0.0002) USD".
 
-    An unknown mean is a dash, and an unknown error is left out. The mean has `decimals`, or three significant digits.
+    An unknown mean is a dash, and an unknown error is left out. The mean has `decimals`, or by default three significant digits.
     """
     value, error = pair or (None, None)
     if not known(value):
@@ -40,7 +40,7 @@ def plain(value: float | None, unit: str = "") -> str:
 
 
 def percent(pair: Pair | None, unit: str = "%") -> str:
-    """Formats a fraction in percent with one decimal, as in "75.1 (0.4) %"."""
+    """Formats a fraction as a percentage with one decimal, as in "75.1 (0.4) %"."""
     value, error = pair or (None, None)
     if not known(value):
         return NOTHING
@@ -48,24 +48,24 @@ def percent(pair: Pair | None, unit: str = "%") -> str:
 
 
 def share(value: float) -> str:
-    """Formats a target in percent with all its digits, as in "75 %"."""
+    """Formats a target as a percentage with all its digits, as in "75 %"."""
     return f"{_trimmed(100 * value)} %"
 
 
 def portions(shares: dict[str, float]) -> str:
-    """Lists the shares of the queries for which each model is called, in decreasing order; with one decimal below 10 %."""
+    """Lists the shares of the queries for which each model is called, in decreasing order, as in "a 65 %, b 4.2 %"."""
     ranked = sorted(shares.items(), key=lambda item: -item[1])
     return ", ".join(f"{name} {100 * part:.{0 if part >= 0.0995 else 1}f} %" for name, part in ranked)
 
 
 def ticks(values: list[float], log: bool = False) -> list[str]:
-    """Formats the labels of an axis, with powers of ten if they would be long; the labels of a linear axis all have the same form."""
+    """Formats the tick labels of an axis, with powers of ten if they would be long. Without `log`, all labels use the same power."""
     top = _exponent(max(map(abs, values), default=0.0))
     return [_tick(v, _exponent(v) if log else top) for v in values]
 
 
 def count(number: int, one: str, many: str = "") -> str:
-    """Formats a number and its noun, as in "1 model" and "11 models"."""
+    """Formats a number with its noun, as in "1 model" and "11 models". `many` is the plural if it is not `one` with an s."""
     return f"{number:,} {one if number == 1 else many or one + 's'}"
 
 
@@ -77,14 +77,14 @@ def _tick(value: float, power: int) -> str:
 
 
 def _trimmed(value: float) -> str:
-    """Returns the shortest text of a number to nine digits, without a power of ten."""
+    """Formats a number with up to nine digits, without trailing zeros or a power of ten."""
     text = f"{Decimal(f'{value:.9g}'):,f}"
     text = text.rstrip("0").rstrip(".") if "." in text else text
     return text.replace("-", _MINUS)
 
 
 def _exponent(value: float) -> int:
-    """Returns the exponent of the leading digit after rounding to three digits; 0 for zero."""
+    """Returns the decimal exponent of a number after rounding to three digits; 0 for zero."""
     return int(f"{abs(value):.2e}".split("e")[1]) if value else 0
 
 
@@ -93,7 +93,7 @@ def _power(tens: int) -> str:
 
 
 def _rounded(value: float, places: int, tens: int = 0, significant: int | None = None) -> str:
-    """Formats `value / 10**tens` with `places` decimals, rounded half away from zero in decimal notation."""
+    """Formats `value / 10**tens` with `places` decimals, or `significant` digits if they need fewer. Halves are rounded away from zero."""
     number = Decimal(repr(float(value))).scaleb(-tens)
     if significant is not None and number:
         places = min(places, significant - 1 - number.adjusted()) if places <= 0 else places
@@ -103,7 +103,7 @@ def _rounded(value: float, places: int, tens: int = 0, significant: int | None =
 
 
 def _error(error: float, tens: int, decimals: int | None) -> str:
-    """Formats an error with one digit, two if the first is 1, or with at least the given decimals."""
+    """Formats a standard error with one digit (two if the first is 1), or with at least the given decimals."""
     number = Decimal(repr(float(error))).scaleb(-tens)
     if not number:
         return "0"

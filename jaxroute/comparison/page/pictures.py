@@ -40,12 +40,12 @@ _SPACE = "{http://www.w3.org/2000/svg}"
 _VARIABLES = {colour.lower(): f"var(--{name})" for name, colour in LIGHT.items()}
 ET.register_namespace("", _SPACE[1:-1])
 ET.register_namespace("xlink", "http://www.w3.org/1999/xlink")
-_SPAN = 20.0  # Costs over a larger factor get a logarithmic axis.
-_DOMINATED = 0.5  # Relative size of the marks of dominated settings.
+_SPAN = 20.0  # The axis of costs is logarithmic if the largest cost is more than this factor times the smallest.
+_DOMINATED = 0.5  # Relative size of the mark of a setting that another setting of the strategy dominates.
 
 
 class Form(NamedTuple):
-    """Sizes of a version of the main picture.
+    """Sizes of one version (wide or narrow) of the main picture.
 
     Attributes:
       width: width of the picture.
@@ -55,7 +55,7 @@ class Form(NamedTuple):
       letters: largest number of letters of a label.
       singles: largest number of single models with a label.
       ticks: largest number of ticks of costs.
-      limits: largest prices of the label of a strategy, tried one after the other.
+      limits: largest prices for the place of a strategy's label (see `Placer.place`), tried one after the other.
     """
 
     width: float
@@ -74,11 +74,11 @@ _SMALL, _SMALL_AXES = (430, 270), (58, 44, 412, 242, 12)  # Sizes of the other p
 
 
 class Picture:
-    """A figure and its description.
+    """Figure of matplotlib with a description.
 
     Attributes:
-      title: description for those who cannot see the picture.
-      figure: the figure of matplotlib.
+      title: description for readers who cannot see the picture.
+      figure: the figure.
     """
 
     def __init__(self, title: str, width: float, height: float) -> None:
@@ -87,7 +87,7 @@ class Picture:
         self._renderer = FigureCanvasAgg(self.figure).get_renderer()
 
     def axes(self, left: float, bottom: float, right: float, top: float, font: float, titles: tuple[str, str]) -> Any:
-        """Adds axes between the given borders, with a title below and a title above."""
+        """Adds axes between the given borders. `titles` are the title of the horizontal axis, below, and of the vertical axis, above."""
         width, height = self.figure.bbox.size
         ax = self.figure.add_axes((left / width, bottom / height, (right - left) / width, (top - bottom) / height))
         ax.tick_params(labelsize=font - 1)
@@ -100,7 +100,7 @@ class Picture:
         return artist.get_window_extent(self._renderer).size
 
     def legend(self, handles: Sequence[Line2D], font: float, colour: str) -> Any:
-        """Adds a legend in as many columns as fit."""
+        """Adds a legend of the lines `handles`, in as many columns as fit into the width of the picture."""
         for columns in range(min(len(handles), 8), 0, -1):
             look = {"columnspacing": 1.6, "handletextpad": 0.5, "labelspacing": 0.55, "labelcolor": LIGHT[colour]}
             made = self.figure.legend(handles=handles, loc="lower left", fontsize=font, ncols=columns, **look)
@@ -110,7 +110,7 @@ class Picture:
 
 
 def _mark(ax: Any, xy: Sequence[float], look: Look, radius: float, tip: str) -> None:
-    """Draws a mark. The page shows the text `tip` while the pointer is over it."""
+    """Draws a strategy's mark at `xy`. The page shows the text `tip` while the pointer is over it."""
     ax.plot(*zip(xy, strict=True), gid=f"tip: {tip}", zorder=4, **_marker(look, radius))
 
 
@@ -126,7 +126,7 @@ def _ring(colour: str, radius: float) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def style() -> Iterator[None]:
-    """Switches to the page's own style, and hides warnings about letters that the font lacks."""
+    """Switches to the style of the page while a picture is drawn, and hides warnings about letters that the font lacks."""
     with warnings.catch_warnings(), matplotlib.rc_context():
         warnings.simplefilter("ignore")
         matplotlib.rcdefaults()
@@ -164,7 +164,7 @@ def quality_cost(summary: Summary, looks: dict[str, Look], form: Form = WIDE) ->
     ax = picture.axes(left, bottom, right, top, form.font, titles)
     target = 100 * summary["target"]
     ax.axhline(target, color=LIGHT["accent"], lw=1.5, ls=(0, (4, 2.7)), zorder=2)
-    least = 0.5 * min((c for c in costs if c > 0), default=0.0)  # An error bar may end near zero, but an axis may not.
+    least = 0.5 * min((c for c in costs if c > 0), default=0.0)  # Error bars stay above it.
     for point in (p for p in points if p["kind"] == "single"):
         _error_bar(ax, point, "dot", least)
         _mark(ax, _xy(point), Look(), form.radius * 0.62, tip_of(point, summary))
@@ -197,7 +197,7 @@ def _xy(point: PointSummary) -> tuple[float, float]:
 
 
 def _error_bar(ax: Any, point: PointSummary, colour: str, least: float) -> None:
-    """Draws one standard error in both directions, within the axes. `least` is the left border of the bar."""
+    """Draws one standard error of quality and cost around a point, within the axes. `least` is the smallest cost at which a bar may end."""
     (x, y), (across, up) = _xy(point), (e if known(e) else 0.0 for e in (point["cost"][1], point["quality"][1]))
     up = [[min(100 * up, y + 2)], [max(min(100 * up, 102 - y), 0)]]
     across = [[max(min(across, x - least), 0)], [across]] if x > 0 else None
@@ -214,7 +214,7 @@ def _linear_axis(ax: Any, letter: str, most: int) -> None:
 
 
 def _cost_axis(ax: Any, letter: str, costs: Sequence[float], most: int) -> None:
-    """Scales an axis for costs, with at most `most` ticks: logarithmic if they span a large factor, with zero at its start."""
+    """Scales an axis of costs, with at most `most` ticks. It is logarithmic if the costs span a large factor, with a place for zero at its start."""
     low, high = getattr(ax, f"get_{letter}lim")()
     if not _needs_log(costs):
         getattr(ax, f"set_{letter}lim")(max(low, -0.02 * high) if max(costs, default=0.0) > 0 else low)
@@ -247,7 +247,7 @@ def _set_ticks(ax: Any, letter: str, ticks: Sequence[float], log: bool = False) 
 def _label(
     picture: Picture, ax: Any, placer: Placer, summary: Summary, looks: dict[str, Look], front: Any, form: Form
 ) -> None:
-    """Writes the names of the target, the answer, the single model to compare with, all strategies, and some single models."""
+    """Writes the names of the target, the recommendation, the cheapest sufficient single model, all strategies, and some single models."""
     place, target = ax.transData.transform, 100 * summary["target"]
     groups = strategies.series(filter(strategies.drawable, summary["points"]))
     (left, y), (right, _) = place([(x, target) for x in ax.get_xlim()])
@@ -263,7 +263,7 @@ def _label(
         placer.avoid(ends, form.radius + 2, 24.0)
 
     def put(ends, words, colour, size, limits=(1e9,), weight="normal", gap=form.radius + 4) -> bool:
-        """Places a label near one of the points `ends`. Returns False if none has a free place."""
+        """Places a label near one of the points `ends`. Returns False if none of them has a free place."""
         look = {"fontsize": size, "weight": weight, "color": LIGHT[colour], "va": "bottom", "zorder": 9}
         made = ax.annotate(stand_in(words), (0, 0), xycoords="figure points", **look)
         extent = picture.size(made)
@@ -295,7 +295,7 @@ def _label(
             name([*answer[:1], points[-1], points[0]], strategy, looks[strategy].colour, form.font, form.limits)
     first = strategies.frontier(p for p in singles if p is not single)
     others = [p for p in singles if p is not single and not any(p is f for f in first)]
-    step, named = max(1, len(others) // 8), 0  # After the frontier come both ends, then the models between them.
+    step, named = max(1, len(others) // 8), 0  # Models on the frontier are named first, then models spread over all costs.
     for point in [*first, *(p for start in range(step) for p in others[start::step])]:
         if named < form.singles:
             words, limits = strategies.name_of(point), (min(26.0, *form.limits),)
@@ -305,7 +305,7 @@ def _label(
 def _handles(
     points: list[PointSummary], looks: dict[str, Look], best: PointSummary | None, single: PointSummary | None, form: Form
 ) -> list[tuple[list[Line2D], str]]:
-    """Lists the entries of the two legends, and the colours of their texts: the strategies, then the meanings of the marks."""
+    """Lists the entries of two legends, each with the colour of its texts: first the strategies, then the meanings of the marks."""
 
     def entry(label: str, look: Look, size: float = 1.0) -> Line2D:
         return Line2D([], [], label=label, **_marker(look, size * form.radius))
@@ -329,14 +329,14 @@ def _handles(
 
 
 def _dashed(ax: Any, draw: Any, place: float, words: str) -> None:
-    """Draws a dashed line at a value, and writes its name above the axes."""
+    """Draws a dashed line at the value `place` with the function `draw`, and writes its name above the axes."""
     draw(place, color=LIGHT["accent"], lw=1.3, ls=(0, (4, 3)))
     ax.set_title(f"- - {words}", loc="right", fontsize=11, color=LIGHT["accent"], pad=9)
 
 
 @style()
 def while_learning(summary: Summary, points: Sequence[Any], looks: dict[str, Look]) -> list[Picture]:
-    """Draws quality and cost of online policies against the number of queries served. The page lists their marks below."""
+    """Draws quality and cost of online policies against the number of queries served, as two pictures. The page lists the marks below them."""
     unit = shortened(summary["data"]["unit"], 30)
     made, names = [], ", ".join(p["strategy"] for p in points)
     for kind, title, scale in (("quality", "quality, %", 100.0), ("cost", f"cost, {unit}", 1.0)):
@@ -362,7 +362,7 @@ def while_learning(summary: Summary, points: Sequence[Any], looks: dict[str, Loo
 
 @style()
 def other_targets(summary: Summary, looks: dict[str, Look]) -> Picture:
-    """Draws the cost of the cheapest strategy and of the cheapest single model for each target."""
+    """Draws the cost of the cheapest strategy and of the cheapest single model for each examined target."""
     rows, unit = summary["sensitivity"], shortened(summary["data"]["unit"], 30)
     costs = {model["name"]: model["cost"][0] for model in summary["data"]["models"]}
     picture = Picture("Cost of the best strategy and of the cheapest single model for other targets", *_SMALL)
@@ -387,7 +387,7 @@ def other_targets(summary: Summary, looks: dict[str, Look]) -> Picture:
 def svg(picture: Picture, name: str) -> Markup:
     """Converts a picture to an SVG element of the page, of the class `name`, in the colours of the page's style sheet.
 
-    The page forbids inline styles, so these become attributes. Identifiers and clips of matplotlib, which would repeat, are removed.
+    The page forbids inline styles, so they become attributes. Identifiers and clip paths of matplotlib are removed, since they would repeat.
     """
     matplotlib.rcParams["svg.hashsalt"] = name
     stream = io.StringIO()
@@ -417,7 +417,7 @@ def svg(picture: Picture, name: str) -> Markup:
 
 @style()
 def files(picture: Picture) -> dict[str, bytes]:
-    """Converts a picture to PNG and PDF."""
+    """Returns a picture as PNG and PDF, by the end of the file name."""
     for label in picture.figure.axes[0].texts:
         label.set_path_effects([withStroke(linewidth=2.5, foreground=LIGHT["paper"])])
     made = {}

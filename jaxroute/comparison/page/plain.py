@@ -1,4 +1,4 @@
-"""The chosen settings as a small table (text for a terminal, HTML for a notebook), and the course of learning in words."""
+"""Chosen settings as a small table (text for a terminal, HTML for a notebook), and the course of learning in words."""
 
 import textwrap
 from html import escape
@@ -7,14 +7,14 @@ from jaxroute.comparison.page import numbers, strategies
 from jaxroute.comparison.page.numbers import known
 from jaxroute.comparison.points import PointSummary, Summary
 
-_NARROW = 24  # Least width of the columns of names and settings.
-_NEAR = 0.01  # Difference of quality that counts as none: one percentage point.
+_NARROW = 24  # Smallest width of the columns of names and settings.
+_NEAR = 0.01  # Largest difference of quality that counts as none: one percentage point.
 
 
 def text(summary: Summary, width: int | None = None) -> str:
-    """Returns one line of text for each strategy, under the title of its group.
+    """Returns the table as text: one line for each chosen setting, under the title of its group.
 
-    Names and settings are cut to lines of `width` letters, and columns that do not fit are left out.
+    Names and settings are cut to fit into lines of `width` letters, and columns that do not fit are left out.
     """
     heads = _heads(summary)
     groups = {title: [_cells(p) for p in points] for title, points in strategies.groups(summary).items()}
@@ -48,7 +48,7 @@ def shares(summary: Summary, width: int | None = None) -> str:
 
 
 def html(summary: Summary) -> str:
-    """Returns the answer and the table as HTML without styles or scripts."""
+    """Returns headline, further sentences and table as HTML without styles or scripts."""
     said = "".join(f"<p>{escape(words)}</p>" for words in (summary["sentence"], *summary["besides"]))
     rows = "".join(f"<th>{escape(head)}</th>" for head in _heads(summary))
     for title, points in strategies.groups(summary).items():
@@ -74,13 +74,13 @@ def _cut(text: str, width: int) -> str:
 
 
 def learners(summary: Summary) -> list[PointSummary]:
-    """Returns the chosen settings of online policies whose course of learning is known, in the order of the table."""
+    """Returns the chosen settings of online policies that have a recorded course of learning, in the order of the table."""
     chosen = [p for points in strategies.groups(summary).values() for p in points]
     return [p for p in chosen if p["kind"] == "online" and p["learning"] is not None and p["learning"]["queries"]]
 
 
 def course_of_learning(point: PointSummary, summary: Summary) -> str:
-    """Describes how long a policy takes to learn and what learning costs, compared with the last part of the stream."""
+    """Describes how many queries a policy needs until its quality is final, and what learning costs compared with the last part of the stream."""
     learning, name = point["learning"], point["strategy"]
     parts = [p for p in zip(learning["queries"], learning["quality"], learning["cost"], strict=True) if known(p[1])]
     name += "" if strategies.deployable(point) else f" (dashed: {strategies.obstacle(point)})"

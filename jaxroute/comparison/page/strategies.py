@@ -1,17 +1,17 @@
-"""Selects points of a summary for tables and pictures: the answer, the single model to compare with, groups, and the Pareto frontier."""
+"""Selects points of a summary for tables and pictures: the recommendation, single models, groups, and the Pareto frontier."""
 
 from collections.abc import Iterable
 
 from jaxroute.comparison.page.numbers import known
 from jaxroute.comparison.points import PointSummary, Summary
 
-# Titles of the groups of a table; further groups need something rare.
+# Titles of the groups of a table; strategies with a rare need are in further groups.
 MEETS, MISSES = "meet the target, within half a standard error", "do not meet the target"
 CHEAPEST = "cheapest that meets the target"
 
 
 def name_of(point: PointSummary) -> str:
-    """Returns the name of the model for a single model, and of the strategy for all other points."""
+    """Returns the name of a point: that of the model for a single model, otherwise that of the strategy."""
     return point["setting"] or point["strategy"] if point["kind"] == "single" else point["strategy"]
 
 
@@ -20,7 +20,7 @@ def drawable(point: PointSummary) -> bool:
 
 
 def deployable(point: PointSummary) -> bool:
-    """Whether a point can be the answer: it is no bound, and needs nothing rare."""
+    """Whether a point can be recommended: it is no bound, and has no rare need."""
     return point["kind"] != "bound" and point["without"] is None
 
 
@@ -30,7 +30,7 @@ def obstacle(point: PointSummary) -> str:
 
 
 def number_of_strategies(summary: Summary) -> int:
-    """Counts the strategies that route, which single models and bounds do not."""
+    """Counts the strategies that route queries; single models and bounds do not count."""
     return len({p["strategy"] for p in summary["points"] if p["kind"] in ("offline", "online")})
 
 
@@ -53,7 +53,7 @@ def series(points: Iterable[PointSummary]) -> dict[str, list[PointSummary]]:
 
 
 def by_cost(points: Iterable[PointSummary]) -> list[PointSummary]:
-    """Sorts points from the cheapest to the most expensive, of equal costs the better first, unknown costs last."""
+    """Sorts points from the cheapest to the most expensive. Of equal costs the better point comes first; unknown costs come last."""
 
     def key(point: PointSummary) -> tuple[bool, float, float]:
         cost, quality = point["cost"][0], point["quality"][0]
@@ -72,12 +72,12 @@ def cheapest_single(summary: Summary) -> PointSummary | None:
 
 
 def best(summary: Summary) -> PointSummary | None:
-    """Returns the point of the headline, or None."""
+    """Returns the recommended point, which the headline names, or None."""
     return None if summary["best"] is None else summary["points"][summary["best"]]
 
 
 def groups(summary: Summary) -> dict[str, list[PointSummary]]:
-    """Groups the chosen settings under titles, sorted from the cheapest on; no group is empty.
+    """Groups the chosen settings under titles, from the cheapest to the most expensive. No group is empty.
 
     The cheapest single model that meets the target is included, other single models are not.
     """
@@ -89,13 +89,13 @@ def groups(summary: Summary) -> dict[str, list[PointSummary]]:
 
 
 def with_shares(summary: Summary) -> dict[str, list[PointSummary]]:
-    """Returns the groups without single models and without points of unknown shares."""
+    """Returns the same groups without single models and without points of unknown shares."""
     found = {t: [p for p in of if p["shares"] and p["kind"] != "single"] for t, of in groups(summary).items()}
     return {title: points for title, points in found.items() if points}
 
 
 def needs(summary: Summary) -> dict[str, set[str]]:
-    """Returns the names of the strategies with each need in production."""
+    """Returns each need in production with the names of the strategies that have it."""
     points = [p for p in summary["points"] if p["kind"] in ("online", "offline")]
     found = {need: {p["strategy"] for p in points if need in p["needs"]} for p in points for need in p["needs"]}
     modest = {p["strategy"] for p in points if not p["needs"]}
@@ -103,7 +103,7 @@ def needs(summary: Summary) -> dict[str, set[str]]:
 
 
 def further(summary: Summary) -> dict[str, str]:
-    """Returns the Python code to continue with each strategy: that of its answer, or of its first setting that has some."""
+    """Returns Python code to continue with each strategy: that of its chosen setting, otherwise of its first setting with code."""
     lines: dict[str, str] = {}
     for point in sorted(by_cost(summary["points"]), key=lambda p: not p["answer"]):
         if point["further"]:
@@ -112,7 +112,7 @@ def further(summary: Summary) -> dict[str, str]:
 
 
 def frontier(points: Iterable[PointSummary]) -> list[PointSummary]:
-    """Returns the Pareto frontier: the points that no other point beats in quality and cost, from the cheapest on."""
+    """Returns the Pareto frontier, from the cheapest point on: no other point is at least as good in both quality and cost."""
     found: list[PointSummary] = []
     for point in by_cost(p for p in points if drawable(p)):
         if not found or point["quality"][0] > found[-1]["quality"][0]:

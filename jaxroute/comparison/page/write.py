@@ -1,4 +1,4 @@
-"""Writes the files of a report. Everything is rendered before anything is written, and each file appears whole or not at all."""
+"""Writes the files of a report. Everything is rendered before anything is written, and each file is written completely or not at all."""
 
 import base64
 import csv
@@ -20,22 +20,22 @@ from jaxroute.comparison.points import Summary
 _PAIRS = ("quality", "cost", "calls", "latency", "late_quality", "late_cost", "saving")
 _ERRORS = [name for pair in _PAIRS for name in (pair, f"{pair}_error")]
 COLUMNS = ["strategy", "kind", "setting", *_ERRORS, "without", "meets", "answer", "needs", "shares", "further"]
-# Control characters and halves of letters, which neither HTML nor fonts can show.
+# Control characters and surrogates (halves of characters), which neither HTML nor fonts can show.
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
 def write(summary: Summary, folder: Path) -> list[Path]:
     """Writes the page of a comparison, its pictures and its numbers.
 
-    Nothing is written if rendering fails. Without matplotlib or jinja2 there are no page and no pictures, and older ones, which would show
-    other numbers, are removed.
+    Nothing is written if rendering fails. Without matplotlib or jinja2 there are no page and no pictures; older ones are removed, because they
+    would show other numbers.
 
     Args:
       summary: content of the page.
-      folder: where to write; it is made if necessary.
+      folder: folder of the files; created if necessary.
 
     Returns:
-      The files: `summary.json`, `points.csv`, and `index.html`, `quality-cost.png` and `quality-cost.pdf` where they can be drawn.
+      The files: `summary.json`, `points.csv`, and with matplotlib and jinja2 `index.html`, `quality-cost.png` and `quality-cost.pdf`.
     """
     contents = {"summary.json": as_json(summary).encode(), "points.csv": as_csv(summary).encode()}
     try:
@@ -49,7 +49,7 @@ def write(summary: Summary, folder: Path) -> list[Path]:
 
 
 def rendered(summary: Summary) -> dict[str, bytes]:
-    """Returns the content of the page and its main picture by the names of their files. Raises ImportError without matplotlib or jinja2."""
+    """Returns the content of the page and of its main picture by file name. Raises ImportError without matplotlib or jinja2."""
     from jinja2 import Environment, StrictUndefined
     from markupsafe import Markup, escape
 
@@ -86,7 +86,7 @@ def as_json(summary: Summary) -> str:
 
 
 def as_csv(summary: Summary) -> str:
-    """Lists all points, one a line, from the cheapest to the most expensive; unknown values are empty."""
+    """Returns all points as CSV, one a line, from the cheapest to the most expensive; unknown values are empty."""
     text = io.StringIO()
     lines = csv.writer(text, lineterminator="\n")
     lines.writerow(COLUMNS)
@@ -112,7 +112,7 @@ def _plain(value: Any) -> Any:
 
 
 def put(path: Path, content: bytes) -> Path:
-    """Writes a file completely or not at all; until it is complete it has another name."""
+    """Writes a file completely or not at all: first under a temporary name, which is changed when it is complete."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         temporary.write_bytes(content)
