@@ -1,4 +1,4 @@
-"""Python functions as XLA's custom calls, decoded by ctypes from the C interface of XLA's FFI, and the compilations of kernels for them.
+"""Makes Python functions custom calls of XLA, by ctypes and the C interface of XLA's FFI, and collects the compilations of kernels.
 
 The interface is binary and versioned ("XLA runtime guarantees that old API versions are supported for at least 12 months", c_api.h). Only its
 oldest part is used: call frame, buffers, stream and error. So no build and no header is needed. A call simulates all rounds of a block, so that
@@ -25,7 +25,7 @@ _numbers = itertools.count()
 
 
 def _structure(**fields: Any) -> Any:
-    """Defines a C structure that begins with its size."""
+    """Defines a C structure with the given fields after a first field that holds its size."""
     return type("Structure", (ctypes.Structure,), {"_fields_": [("struct_size", _SIZE), *fields.items()]})
 
 
@@ -58,7 +58,7 @@ class Buffer(NamedTuple):
 
 
 class Call(NamedTuple):
-    """One call by XLA: its argument and result arrays, and the C structure of the call."""
+    """Call of a registered function by XLA: its argument and result arrays, and the C structure (`frame`) that describes it."""
 
     arguments: Sequence[Buffer]
     results: Sequence[Buffer]
@@ -73,7 +73,7 @@ class Call(NamedTuple):
 
 
 def register(function: Callable[[Call], None], platform: str, name: str | None = None) -> str:
-    """Registers a function as a target of custom calls for the lifetime of the process, and returns the target's name (a new one by default)."""
+    """Registers a function for custom calls on a platform, for the lifetime of the process. Returns its `name`, a new one if None."""
 
     def handle(pointer: Any) -> int | None:
         frame = pointer.contents
@@ -102,13 +102,13 @@ _interrupts: list[BaseException] = []
 
 
 def raise_interrupt() -> None:
-    """Raises the KeyboardInterrupt that arrived during a call, if any: XLA reports an internal error instead."""
+    """Raises the KeyboardInterrupt that arrived during a call, if any, because XLA reported it as an internal error."""
     if _interrupts:
         raise _interrupts.pop()
 
 
 def _is_metadata(frame: Any) -> bool:
-    """Whether a call only asks for the version of the interface; answers with the version of the structures above, or raises if the major one differs."""
+    """Whether XLA calls only to learn the version of the interface; then writes the version to `frame`. Raises if the major version is not 0."""
     if not frame.extension_start or frame.extension_start.contents.type != _METADATA:
         return False
     extension = ctypes.cast(frame.extension_start, ctypes.POINTER(_MetadataExtension)).contents
@@ -127,7 +127,7 @@ def _buffers(found: Any) -> list[Buffer]:
     return [Buffer(one.data or 0, tuple(one.dims[k] for k in range(one.rank))) for one in items]
 
 
-# Compilations: started while a program is lowered, finished before it is compiled
+# Compilations of kernels, which start while a program is lowered and are finished before it is compiled
 
 # Time limit of a compilation, in seconds.
 MOST_S = 120
@@ -137,12 +137,12 @@ pool = ThreadPoolExecutor(cores(), thread_name_prefix="kernels")
 # Started compilations, each with its kernel on a GPU (None on a CPU).
 Begun = list[tuple[Future[Any], Any]]
 _begun: contextvars.ContextVar[Begun | None] = contextvars.ContextVar("begun", default=None)
-# Numbers of the target GPUs of lowered programs; empty for all of this process.
+# Indices of the GPUs for which programs are lowered; empty for all GPUs of this process.
 devices: contextvars.ContextVar[tuple[int, ...]] = contextvars.ContextVar("devices", default=())
 
 
 def note(future: Future[Any], kernel: Any = None) -> None:
-    """Adds a started compilation to those that the surrounding `compilations` collects."""
+    """Adds a started compilation, with its kernel on a GPU, to the list of the surrounding context `compilations`, if any."""
     begun = _begun.get()
     if begun is not None:
         begun.append((future, kernel))
@@ -150,7 +150,7 @@ def note(future: Future[Any], kernel: Any = None) -> None:
 
 @contextlib.contextmanager
 def compilations(own: Sequence[int] = ()) -> Generator[Begun, None, None]:
-    """Context that collects the compilations which start while programs for the given GPUs are lowered inside it."""
+    """Context manager that yields a list of the compilations which start inside it, for the GPUs with indices `own` (empty: all)."""
     begun: Begun = []
     tokens = _begun.set(begun), devices.set(tuple(own))
     try:
@@ -161,7 +161,7 @@ def compilations(own: Sequence[int] = ()) -> Generator[Begun, None, None]:
 
 
 def finish(kernels: Begun) -> None:
-    """Waits until compilations have finished; raises `Unsupported` if one fails or takes too long."""
+    """Waits until compilations have finished. Raises the error of one that fails, and `Unsupported` if one takes too long."""
     for kernel, _ in kernels:
         try:
             kernel.result(MOST_S)

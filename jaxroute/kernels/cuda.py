@@ -1,4 +1,4 @@
-"""Kernels on GPUs: compiled by NVRTC (part of `jax[cuda12]` and `jax[cuda13]`) and launched on the stream of XLA's program."""
+"""Compiles kernels for GPUs by NVRTC (part of `jax[cuda12]` and `jax[cuda13]`) and launches them on the stream of XLA's program."""
 
 import ctypes
 import dataclasses
@@ -21,11 +21,11 @@ from jaxroute.kernels.ir import SlowerThanScan, Unsupported
 # Sums and products are rounded individually, and numbers below 1.2e-38 are 0, as in XLA's programs on a CPU. Roots may be off by one ulp, quotients
 # hardly ever (`prelude.h`). IEEE roots would cost UCB1 about 128 more instructions a round, IEEE divisions 77.
 OPTIONS = ("--std=c++17", "-fmad=false", "-ftz=true", "-prec-div=false", "-prec-sqrt=false")
-# Threads of a block: two warps, so that few runs spread over all processors of the device.
+# Number of threads in a block: two warps, so that few runs spread over all processors of the device.
 BLOCK = 64
 # Largest number of settings of a launch: blocks along the second axis of a grid.
 MOST_SETTINGS = 65_535
-# Target duration of a launch in seconds, rounds of the first launch, and largest growth of the next one.
+# Target duration of a launch in seconds, number of rounds of the first launch, and largest ratio of the next launch to it.
 LAUNCH_S, FIRST_ROUNDS, GROWTH = 0.5, 64, 16
 # Bytes of a thread's stack and of its scratch memory above which the scan is faster than a kernel, which waits for memory. On an H100 kernels with at
 # most 1,712 and 4,928 bytes are 1.4 to 12 times as fast as the scan. Of those above 3,100 or 8,192 bytes one is 1.9 times as fast, two are equal,
@@ -38,9 +38,9 @@ TRIVIAL = 'extern "C" __global__ void rounds(float *x) { x[threadIdx.x] = thread
 
 @functools.cache
 def nvrtc() -> Any:
-    """Returns the library of NVIDIA's compiler: the newest that the driver supports and that compiles a trivial kernel.
+    """Loads NVRTC, NVIDIA's compiler: the newest version that the driver supports and that compiles a trivial kernel.
 
-    If there is none, it raises `Unsupported`, whose message describes the failures of the candidates and the remedy.
+    If there is none, it raises `Unsupported`, whose message describes why each version failed, and the remedy.
     """
     try:
         supported = driver().version // 1000
@@ -69,12 +69,12 @@ def nvrtc() -> Any:
 
 
 def _install(major: int | None) -> str:
-    """Returns the command that installs NVRTC for a driver of a major version."""
+    """Returns the command that installs NVRTC for a driver that supports CUDA version `major`; None means the newest."""
     return f"python -m pip install -U nvidia-cuda-nvrtc{'-cu12' if major == 12 else ''}"
 
 
 def _candidates() -> list[str]:
-    """Returns paths or names under which NVRTC may be installed."""
+    """Returns paths and names of libraries that may be NVRTC; only that of the variable JAXROUTE_NVRTC if it is set."""
     if own := os.environ.get(NVRTC_PATH):
         return [own]
     found: list[str] = []
@@ -90,7 +90,7 @@ def _candidates() -> list[str]:
 
 
 def _with_builtins(path: str) -> Any:
-    """Loads an NVRTC. That of CUDA 13.0 finds its builtins only if they have been loaded before."""
+    """Loads NVRTC after the library of its builtins beside it, which the version of CUDA 13.0 would not find otherwise."""
     if os.path.isabs(path):
         for builtins in glob.glob(os.path.join(os.path.dirname(path), "libnvrtc-builtins.so*")):
             ctypes.CDLL(builtins)
@@ -106,7 +106,7 @@ def _version(library: Any) -> tuple[int, int]:
 def compiled(text: str, architecture: str, options: Sequence[str] = OPTIONS) -> bytes:
     """Compiles CUDA C to machine code for an architecture such as `sm_90a`; cached on disk where possible.
 
-    Raises `Unsupported` if there is no compiler, or if it refuses the text.
+    Raises `Unsupported` if there is no compiler, or if the compiler refuses the text.
     """
     key = "\0".join([text, architecture, version(), *options])
     file = cache_folder() / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.cubin"
@@ -127,7 +127,7 @@ def version() -> str:
 
 
 def compile_text(text: str, architecture: str, options: Sequence[str] = OPTIONS, library: Any = None) -> bytes:
-    """Compiles CUDA C as `compiled` does, without the cache, by a given NVRTC (default: the one of `nvrtc`)."""
+    """Compiles CUDA C as `compiled` does, but without the cache, by the NVRTC `library`; None means the one that `nvrtc` returns."""
     library, program = nvrtc() if library is None else library, ctypes.c_void_p()
     library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"rounds.cu", 0, None, None)
     try:
@@ -143,7 +143,7 @@ def compile_text(text: str, architecture: str, options: Sequence[str] = OPTIONS,
 
 
 def _made(library: Any, program: Any, what: str) -> bytes:
-    """Returns an output of NVRTC by its name: the machine code of a program, or its log."""
+    """Returns an output of NVRTC for a program, by its name in the library: "CUBIN" (machine code) or "ProgramLog"."""
     size = ctypes.c_size_t()
     getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
     made = ctypes.create_string_buffer(size.value)
@@ -152,11 +152,11 @@ def _made(library: Any, program: Any, what: str) -> bytes:
 
 
 class DriverError(RuntimeError):
-    """Failed call of NVIDIA's driver."""
+    """Error: a call of NVIDIA's driver failed."""
 
 
 class Driver:
-    """NVIDIA's driver as a library; a call that fails raises `DriverError`. Without a driver or a device `Unsupported` is raised."""
+    """NVIDIA's driver, called with a function's name and arguments. Failures raise `DriverError`, a missing driver or device `Unsupported`."""
 
     def __init__(self) -> None:
         names = ("libcuda.so.1", "nvcuda.dll")
@@ -177,14 +177,14 @@ class Driver:
             raise DriverError(f"{name}: {(text.value or b'unknown error').decode()} ({status})")
 
     def number(self, name: str, *arguments: Any) -> int:
-        """Calls a function that writes a number to its first argument, and returns the number."""
+        """Calls a function of the driver that writes an integer to its first argument, and returns the integer."""
         found = ctypes.c_int()
         self(name, ctypes.byref(found), *arguments)
         return found.value
 
     @contextmanager
     def context(self, pointer: Any) -> Generator[None, None, None]:
-        """Makes a context of the driver current in this thread, as a context manager."""
+        """Context manager that makes a CUDA context, given by its pointer, current in this thread."""
         self("cuCtxPushCurrent_v2", pointer)
         try:
             yield
@@ -211,7 +211,7 @@ _LOCAL_BYTES, _REGISTERS_OF_THREAD = 3, 4
 
 @functools.cache
 def attribute(which: int, device: int = 0) -> int:
-    """Returns an attribute of a device; the driver identifies it by a number."""
+    """Returns an attribute of a device; `which` is its number in the driver's interface, such as `_PROCESSORS`."""
     return driver().number("cuDeviceGetAttribute", which, driver().number("cuDeviceGet", device))
 
 
@@ -240,7 +240,7 @@ def architectures() -> set[str]:
 
 @contextmanager
 def primary(device: int) -> Generator[None, None, None]:
-    """Makes the context that XLA uses on a device current in this thread, as a context manager."""
+    """Context manager that makes the CUDA context that XLA uses on a device current in this thread."""
     context, handle = ctypes.c_void_p(), driver().number("cuDeviceGet", device)
     driver()("cuDevicePrimaryCtxRetain", ctypes.byref(context), handle)
     try:
@@ -255,10 +255,10 @@ class LoadedKernel:
     """Kernel that is loaded on a device.
 
     Attributes:
-      function: the driver's handle.
-      device: number of the device.
-      registers: registers of a thread.
-      local_bytes: stack of a thread in device memory, in bytes.
+      function: the driver's handle of the kernel.
+      device: index of the device.
+      registers: number of registers that a thread uses.
+      local_bytes: bytes of device memory that a thread's stack takes.
     """
 
     function: Any
@@ -277,17 +277,17 @@ class LoadedKernel:
 
     @property
     def threads_at_once(self) -> int:
-        """Returns how many threads the device runs at the same time: the registers of its multiprocessors limit them, in units of 256 for a warp."""
+        """Returns how many threads of the kernel the device runs at a time. Registers limit them, which a warp of 32 threads gets in units of 256."""
         of_warp = -(-self.registers * 32 // 256) * 256 or 256
         warps = 4 * (attribute(_REGISTERS, self.device) // 4 // of_warp)
         blocks = min(32 * warps, attribute(_THREADS, self.device)) // BLOCK
         return max(1, blocks) * BLOCK * attribute(_PROCESSORS, self.device)
 
     def check_memory(self, scratch: int) -> None:
-        """Checks that the stacks, which the driver reserves for all threads that the device can run at once, fit into its free memory.
+        """Raises `Unsupported` if the stacks, which the driver reserves for all threads that the device can run at once, exceed its free memory.
 
-        Memory that is already reserved for other kernels counts as free; otherwise it raises `Unsupported`. It raises `SlowerThanScan` if the stack, or the
-        `scratch` memory of a run in bytes, is so large that the scan is faster.
+        Stacks reserved for earlier kernels are used again. Raises `SlowerThanScan` if the stack of a thread, or the scratch memory of a run
+        (`scratch` bytes), is so large that the scan is faster.
         """
         if self.local_bytes > MOST_STACK or scratch > MOST_SCRATCH:
             size = (self.local_bytes + scratch) / 1024
@@ -303,15 +303,15 @@ class LoadedKernel:
             )
 
 
-_reserved: dict[int, int] = {}  # Reserved bytes of a thread's stack, by device.
+_reserved: dict[int, int] = {}  # Bytes that are reserved for each thread's stack, by device.
 
 
 class Kernel:
-    """Kernel of one text: compiles it, loads it on the devices that XLA uses, and launches it.
+    """Kernel: compiles a text, loads the machine code on the devices that XLA uses, and launches it.
 
     Args:
-      text: CUDA C.
-      scratch: bytes of scratch memory of a run.
+      text: text of the kernel in CUDA C.
+      scratch: bytes of scratch memory that a run needs.
 
     Attributes:
       done: completed share of the rounds of the current call, in [0, 1].
@@ -325,9 +325,9 @@ class Kernel:
         self._lock, self._stopped = threading.Lock(), threading.Event()
 
     def prepare(self, devices: Sequence[int] = ()) -> "Kernel":
-        """Compiles the kernel and loads it on devices, given by their indices (default: all that XLA uses).
+        """Compiles the kernel and loads it on the devices with these indices, or on all that XLA uses if there are none. Returns the kernel.
 
-        Raises `SlowerThanScan` if the scan is faster, and `Unsupported` if the compiler or the driver refuses it or the memory of a device is too small.
+        Raises `SlowerThanScan` if the scan is faster, and `Unsupported` if the kernel does not compile, load or fit into a device's memory.
         """
         try:
             used = [device for device in active() if device in devices or not devices]
@@ -341,7 +341,7 @@ class Kernel:
         return self
 
     def loaded(self) -> LoadedKernel:
-        """Returns the kernel in the current context, where it loads it if needed."""
+        """Returns the loaded kernel of the current CUDA context, after compiling and loading it if needed."""
         context = ctypes.c_void_p()
         driver()("cuCtxGetCurrent", ctypes.byref(context))
         with self._lock:
@@ -351,15 +351,15 @@ class Kernel:
             return self._loaded[place]
 
     def threads_at_once(self) -> int:
-        """Returns how many threads each of the devices on which it is loaded can run at the same time."""
+        """Returns how many threads of the kernel every device on which it is loaded can run at a time; 131,072 if it is loaded nowhere."""
         return min((one.threads_at_once for one in self._loaded.values()), default=1 << 17)
 
     def interrupt(self, stopped: bool = True) -> None:
-        """Stops calls after their current launch, or allows calls again."""
+        """Stops calls after their current launch; with False allows calls again."""
         (self._stopped.set if stopped else self._stopped.clear)()
 
     def launch(self, addresses: Sequence[int], intervals: int, runs: int, settings: int, stream: int) -> None:
-        """Simulates runs by launches of about half a second, and waits for each; raises `InterruptedError` after `interrupt`.
+        """Simulates all rounds of the runs by launches of about half a second, and waits for each. Raises `InterruptedError` after `interrupt`.
 
         Args:
           addresses: pointers to the inputs (the first is int32 `[intervals, 2]`, first round and number of rounds of each interval), to the
@@ -367,7 +367,7 @@ class Kernel:
           intervals: number of record intervals.
           runs: number of runs of each setting.
           settings: number of settings.
-          stream: stream of the driver.
+          stream: the driver's handle of the CUDA stream on which to launch.
         """
         context, on = ctypes.c_void_p(), ctypes.c_void_p(stream)
         driver()("cuStreamGetCtx", on, ctypes.byref(context))
@@ -386,7 +386,7 @@ class Kernel:
                 _reserved[kernel.device] = max(kernel.local_bytes, _reserved.get(kernel.device, 0))
 
     def _pieces(self, first: int, ends: np.ndarray, size: tuple[int, int]) -> Generator[tuple[int, int], None, None]:
-        """Yields the first round and the end of each launch; the caller launches before it asks for the next one. Ends are record times if possible."""
+        """Yields the first round of each launch and the round after its last one. The time until the caller returns sets the next launch's length."""
         at, last = first, int(ends[-1])
         most = FIRST_ROUNDS if size not in self._pace else max(1, int(self._pace[size] * LAUNCH_S))
         self.done = 0.0
@@ -402,9 +402,9 @@ class Kernel:
 
 
 def piece_end(at: int, most: int, ends: np.ndarray) -> int:
-    """Returns the round before which a launch that begins in round `at` ends: the last of the record times `ends` (ascending) within reach.
+    """Returns the end of a launch that begins in round `at`: the last of the record times `ends` (ascending) that it reaches, if any.
 
-    It has at most `most` rounds, or a quarter more if it is the last one.
+    The launch has at most `most` rounds, or a quarter more if it is the last one.
     """
     if ends[-1] - at <= most + most // 4:
         return int(ends[-1])
@@ -413,7 +413,7 @@ def piece_end(at: int, most: int, ends: np.ndarray) -> int:
 
 
 def trial() -> str | None:
-    """Compiles, loads and launches a trivial kernel on the first GPU of XLA; returns None, or why kernels cannot be used, with a remedy."""
+    """Compiles and launches a trivial kernel on XLA's first GPU. Returns None if it works, else the reason of the failure and a remedy."""
     try:
         return None if _tried() else "a trivial kernel gives wrong numbers; update the driver"
     except Unsupported as error:

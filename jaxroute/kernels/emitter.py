@@ -1,4 +1,4 @@
-"""Translation of a traced function of one run into statements: operations by their rules, loops and branches as those of C."""
+"""Translates the jaxpr of one run into statements: operations by their rules, loops and branches into those of C."""
 
 import contextlib
 import copy
@@ -25,20 +25,20 @@ _CALLS = {**CALLS, **_DERIVED, "custom_vjp_call_jaxpr": "fun_jaxpr", "checkpoint
 _SAME = frozenset([*BARRIERS, "copy", "copy_p", "reshard", "stop_gradient", "random_wrap", "random_unwrap", "random_clone"])
 
 
-# Function from an operation to its definition by basic operations, or None: for numbers if it is elementwise, else for its operands.
+# Function from an operation to the jaxpr that defines it by basic operations, or None. An elementwise operation is defined for numbers.
 Definition: TypeAlias = Callable[[JaxprEqn], ClosedJaxpr | None]
 
 
 class Emitter(Writer):
-    """Writer of the statements of traced functions into `block`.
+    """Writer that translates traced functions into statements of `block`.
 
     Args:
       wide: whether several runs are simulated at once.
       fast: whether elementwise operations use a GPU's library functions, where available, instead of their definitions.
-      definition: function from an operation to its definition.
+      definition: function from an operation to the jaxpr that defines it, or None.
 
     Attributes:
-      functions: C functions that statements call, each after those that it calls.
+      functions: C functions that the statements call, in an order in which each is declared before its callers.
     """
 
     def __init__(self, wide: bool = False, fast: bool = False, definition: Definition = arithmetic.definition):
@@ -49,14 +49,14 @@ class Emitter(Writer):
     # Jaxprs
 
     def call(self, closed: Any, args: Sequence[Value]) -> list[Value]:
-        """Writes the statements of a closed jaxpr and returns its results."""
+        """Writes the statements of a closed jaxpr with the arguments `args`, and returns its results."""
         if any(isinstance(const, Tracer) for const in closed.consts):
             raise ir.Unsupported("a function that closes over a traced value within a loop or a branch")
         consts = [self.constant(jax.random.key_data(const) if is_key(const) else const) for const in closed.consts]
         return self.replay(closed.jaxpr, consts, args)
 
     def replay(self, jaxpr: Any, consts: Sequence[Value], args: Sequence[Value]) -> list[Value]:
-        """Writes the statements of an open jaxpr with given constants, and returns its results."""
+        """Writes the statements of an open jaxpr with given constants and arguments, and returns its results."""
         env: dict[Any, Value] = {}
         last = _last_uses(jaxpr)
 
@@ -108,7 +108,7 @@ class Emitter(Writer):
         return rules.write(self, eqn, args)
 
     def _defined(self, eqn: Any, definition: ClosedJaxpr, args: list[Value]) -> list[Value]:
-        """Writes an operation by its definition: inline for arrays, as a call of a C function for each element otherwise."""
+        """Writes an operation by its definition: inline if this takes arrays, otherwise as a call of a C function for each element."""
         if any(v.aval.shape for v in definition.jaxpr.invars):
             return self.call(definition, args)
 
@@ -120,7 +120,7 @@ class Emitter(Writer):
         return [self.pointwise(*aval_of(eqn), at)]
 
     def _function(self, eqn: Any, definition: ClosedJaxpr, varies: bool) -> Function:
-        """Returns the C function of an elementwise definition, with vectors as arguments if the operands differ between runs."""
+        """Returns the C function for the definition of an elementwise operation; if `varies` is True, its arguments are vectors over several runs."""
         key = (eqn.primitive.name, str(eqn.params), str(definition.in_avals), varies)
         if key not in self.functions:
             inner = copy.copy(self)  # Shares tables and functions.
@@ -138,7 +138,7 @@ class Emitter(Writer):
 
     @contextlib.contextmanager
     def held(self, values: Sequence[Value]) -> Generator[None, None, None]:
-        """Protects values from being overwritten by the statements inside, as a context manager."""
+        """Context manager that protects values from being overwritten by the statements inside."""
         _count_readers(values, 1)
         yield
         _count_readers(values, -1)
@@ -157,7 +157,7 @@ class Emitter(Writer):
         return self.value_of(storage, ())
 
     def carry_on(self, storages: Sequence[ir.Storage], values: Sequence[Value]) -> None:
-        """Assigns the new values at the end of a step to the storages of the carried values."""
+        """Assigns the values at the end of a step to the storages from which the next step reads them."""
         others, ready = set(storages), list[Value]()
         for storage, value in zip(storages, values, strict=True):
             mixed = value.storage is not storage and bool(value.storages & others)
@@ -179,12 +179,12 @@ class Emitter(Writer):
         """Writes `carry = body(carry)` in a loop or branch, and returns the final values.
 
         Args:
-          statement: the loop or branch, without its body.
-          body: function that writes one step.
+          statement: the loop or branch, with an empty body.
+          body: function that writes one step and returns the new values.
           start: initial values.
-          varying: whether each value differs between runs (default: all do).
-          test: function that writes the end condition of the loop before a step.
-          mask: runs that continue, if the others wait for them.
+          varying: whether each value differs between runs; None means that all do.
+          test: function that writes the end condition of the loop before a step; None if `statement` has one.
+          mask: condition of the runs that continue, while the others wait; None if all runs take the same steps.
         """
         storages: list[ir.Storage] = []
         for value, varies in zip(start, [True] * len(start) if varying is None else varying, strict=True):
@@ -306,7 +306,7 @@ class Emitter(Writer):
 
 
 def _count_readers(values: Sequence[Value], more: int) -> None:
-    """Adds `more` readers to the storages of values."""
+    """Adds `more` (1 or -1) to the number of readers of each storage that the values read."""
     for storage in (storage for value in values for storage in value.storages):
         storage.readers += more
 
@@ -316,7 +316,7 @@ def _is_variable(v: Any) -> bool:
 
 
 def _last_uses(jaxpr: Any) -> dict[Any, int]:
-    """Returns the index of the last equation that uses each variable; for outputs of the jaxpr that is one after the last equation."""
+    """Returns the index of the last equation that uses each needed variable; for an output of the jaxpr it is the number of equations."""
     last = dict.fromkeys(filter(_is_variable, jaxpr.outvars), len(jaxpr.eqns))
     for number, eqn in reversed(list(enumerate(jaxpr.eqns))):
         if any(var in last for var in eqn.outvars):

@@ -1,4 +1,4 @@
-"""Kernels on CPUs: compiled by the host's compiler and called by XLA's programs."""
+"""Compiles kernels for CPUs by the machine's C or C++ compiler, and loads them."""
 
 import ctypes
 import functools
@@ -22,10 +22,10 @@ from jaxroute.kernels.source import LANES, PRELUDE, WIDE_ENTRY
 FLAGS = ("-ffp-contract=off", "-fno-math-errno", "-fno-trapping-math", "-w", "-shared", "-fPIC")
 # Flags for this processor, if the compiler supports them.
 X86_FLAGS, OTHER_FLAGS = ("-march=native", "-mprefer-vector-width=512"), ("-mcpu=native",)
-# Sequential runs, compiled quickly; several runs at once, with wrapping integers.
+# Flags for sequential runs, which compile quickly, and for several runs at once, where integers wrap around.
 NARROW_FLAGS = ("-Og",)
 WIDE_FLAGS = ("-fwrapv", "-fno-strict-aliasing", "-std=gnu++17")
-# Number of characters below which short loops are unrolled; GCC's -O3 takes up to five times as long and is not faster.
+# Number of characters below which short loops of a text are unrolled; GCC's -O3 takes up to five times as long and its code is not faster.
 LONG_FLAGS = ("-O1", "-ftree-vectorize")
 SHORT_FLAGS = {"GCC": (50_000, (*LONG_FLAGS, "-fpeel-loops")), "Clang": (20_000, ("-O3",))}
 
@@ -43,19 +43,19 @@ TRIVIAL = f"""{WIDE_ENTRY}(long long first, long long last, long long R, const v
 
 
 class _RefusedError(OSError):
-    """Error that the compiler reports about a text."""
+    """Error: the compiler refuses a text; the message has its first error."""
 
 
 @functools.cache
 def compiler(wide: bool = False) -> str | None:
-    """Returns the path of a C compiler, or of a C++ compiler for several runs at once: `CC` or `CXX`, or the first of the usual names."""
+    """Returns the path of a C compiler, or of a C++ compiler if `wide`: CC or CXX if set, else one of the usual names; None if there is none."""
     own = os.environ.get("CXX" if wide else "CC")
     names = [own] if own else ["c++", "g++", "clang++"] if wide else ["cc", "gcc", "clang"]
     return next((path for path in map(shutil.which, names) if path), None)
 
 
 def cache_folder() -> Path:
-    """Returns the folder of compiled kernels."""
+    """Returns the folder in which compiled kernels are cached; it may be missing or not writable."""
     try:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     except RuntimeError:  # The user has no home.
@@ -67,14 +67,14 @@ _folders: list["tempfile.TemporaryDirectory[str]"] = []
 
 
 def _temporary(name: str) -> Path:
-    """Returns a new path for a file that is deleted at the end of this process."""
+    """Returns the path of a file, still to be written, in a new folder that is deleted at the end of this process."""
     folder = tempfile.TemporaryDirectory(prefix="jaxroute-")
     _folders.append(folder)
     return Path(folder.name) / name
 
 
 def _run(command: Sequence[str], folder: str | None = None) -> "subprocess.CompletedProcess[str]":
-    """Runs a compiler, with its temporary files in a given folder; raises `Unsupported` if it cannot be started or takes too long."""
+    """Runs a compiler, with `folder` for temporary files if given; raises `Unsupported` if it cannot be started or takes too long."""
     env = os.environ | {"LC_ALL": "C"} | ({"TMPDIR": folder} if folder else {})
     try:
         return subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", timeout=MOST_S, env=env)
@@ -91,15 +91,15 @@ def own_flags() -> tuple[str, ...]:
 
 @functools.cache
 def _version(path: str, own: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
-    """Returns the flags that a compiler supports, and its macros: version and instruction sets, which depend on the machine."""
+    """Returns those flags of `own` that a compiler supports (all or none), and its predefined macros, which show its version and instruction sets."""
     asked = ((flags, _run([path, *flags, "-dM", "-E", "-x", "c", os.devnull])) for flags in (own, ()))
     return next(((flags, done.stdout) for flags, done in asked if not done.returncode), ((), ""))
 
 
 def compiled(text: str, wide: bool = False) -> Any:
-    """Compiles the function `rounds` of a C or C++ text; cached on disk.
+    """Compiles a text in C, or in C++ if `wide`, and returns its function `rounds` by ctypes. The library is cached on disk.
 
-    Raises `Unsupported` if there is no compiler, if it refuses the text, or if no folder is writable and executable.
+    Raises `Unsupported` if there is no compiler, if the compiler refuses the text, or if no folder allows writing and executing files.
     """
     path = compiler(wide)
     if path is None:
@@ -164,7 +164,7 @@ def _compile(command: Sequence[str], text: str, language: str, library: Path) ->
 
 
 def trial() -> str | None:
-    """Compiles, loads and runs a trivial kernel on this CPU; returns None, or why kernels cannot be used, with a remedy."""
+    """Compiles, loads and runs a trivial kernel on this CPU. Returns None if it works, else the reason of the failure and a remedy."""
     return _tried(compiler(wide=True), FLAGS, cache_folder())
 
 

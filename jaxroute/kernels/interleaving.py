@@ -1,4 +1,4 @@
-"""Interleaving of loop steps: several steps of a loop at a time, statement by statement.
+"""Interleaves the steps of loops: several steps are computed at a time, statement by statement.
 
 A processor executes some hundred instructions at once, but waits in a chain of dependent instructions such as a logarithm. Interleaving the chains
 of several models fills this time. Compilers do not do this for loops with hundreds of instructions. Numbers do not change.
@@ -10,12 +10,12 @@ from collections.abc import Iterable
 from jaxroute.kernels import ir
 from jaxroute.kernels.values import add
 
-# Steps at a time; smallest number of function calls in a step; largest number of statements of the resulting loop.
+# Largest number of steps at a time; smallest number of function calls in a step; largest number of statements of the resulting loop.
 MOST, LEAST_CALLS, MOST_STATEMENTS = 6, 2, 2000
 
 
 def interleaved(block: ir.Block) -> ir.Block:
-    """Returns a block in which several steps of each suitable loop are computed together."""
+    """Returns the block with several steps at a time of each loop, in it or in its inner blocks, that is suitable."""
     found = list[ir.Statement]()
     for statement in block:
         if isinstance(statement, ir.Loop) and (steps := _steps(statement)) > 1:
@@ -35,7 +35,7 @@ def _nodes(statements: Iterable[ir.Statement]) -> list[ir.Expr]:
 
 
 def _own(body: ir.Block) -> set[ir.Storage]:
-    """Returns the storages that a step of a loop declares, without replaced ones."""
+    """Returns the storages that the body of a loop declares, except those replaced by a successor."""
     return {one.storage for one in body if isinstance(one, ir.Declare) and one.storage.successor is None}
 
 
@@ -48,7 +48,7 @@ def _length(loop: ir.Loop) -> int:
 
 
 def _steps(loop: ir.Loop) -> int:
-    """Returns the number of steps to interleave; 1 if the loop is not suitable."""
+    """Returns how many steps of a loop to compute at a time; 1 if the loop is not suitable."""
     length, body = _length(loop), loop.body
     plain = all(
         one.written() and not one.blocks() and not (isinstance(one, ir.Call) and one.name == "given") for one in body
@@ -60,10 +60,9 @@ def _steps(loop: ir.Loop) -> int:
 
 
 def _may(loop: ir.Loop) -> bool:
-    """Whether the steps of a loop may be interleaved.
+    """Whether interleaving the steps of a loop leaves its results unchanged.
 
-    A storage that the loop changes and that exists before it must be used by one statement alone, or be an array of which each step uses another
-    element.
+    If the loop changes a storage from outside, only one statement may use it, or it must be an array of which each step uses a different element.
     """
 
     def each_its_own(storage: ir.Storage) -> bool:
@@ -77,7 +76,7 @@ def _may(loop: ir.Loop) -> bool:
 
 
 def _parts(loop: ir.Loop, steps: int) -> list[ir.Statement]:
-    """Returns the interleaved loop and the loop of the remaining steps."""
+    """Returns a loop that takes `steps` steps at a time, and a loop for the remaining steps if there are any."""
     assert loop.index is not None
     length, index = _length(loop), ir.variable(loop.index)
     whole = length - length % steps
@@ -90,7 +89,7 @@ def _parts(loop: ir.Loop, steps: int) -> list[ir.Statement]:
 
 
 def _copied(loop: ir.Loop, index: ir.Index, suffix: str) -> ir.Block:
-    """Copies the statements of a step with another index and other private storages."""
+    """Returns a copy of a loop's body with `index` as the loop's index and with own storages, whose names end with `suffix`."""
     renamed = {one: dataclasses.replace(one, name=one.name + suffix) for one in _own(loop.body)}
 
     def copied(part: object) -> object:

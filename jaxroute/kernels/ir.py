@@ -9,11 +9,11 @@ import numpy as np
 
 
 class Unsupported(Exception):
-    """Error about a function that cannot be written in C; the message names the unsupported operation."""
+    """Error: a function cannot become a kernel, for example because of an operation that the message names. The engine then uses the scan."""
 
 
 class SlowerThanScan(Unsupported):
-    """Error about a kernel that would be slower than the scan."""
+    """Error: a kernel would be slower than the scan."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -25,13 +25,13 @@ class Storage:
       dtype: type of its numbers.
       size: number of elements; 0 for a variable.
       writable: whether it may be overwritten when no value needs it.
-      stride: distance in memory between two elements, as C; empty for 1.
-      apart: whether the elements of a run are contiguous if several runs are simulated at once (`placement`).
-      varying: whether it differs between runs that are simulated at once.
-      depth: number of active masks at its declaration.
-      readers: number of live values that read it.
-      store: block, and statement in a loop of it, that assigns it, if a group makes it.
-      successor: storage that replaced it.
+      stride: distance in memory between two elements, as an expression of C; empty for 1.
+      apart: whether the elements of a run are contiguous if several runs are simulated at once (see `placement`).
+      varying: whether its contents differ between runs that are simulated at once.
+      depth: number of active masks (`Writer.masks`) at its declaration.
+      readers: number of values still in use that read it.
+      store: statement that assigns its elements in a shared loop (a group), after the block with this loop; None for other storages.
+      successor: storage in which its value is computed instead; None if it was not replaced.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Storage:
 
     @property
     def current(self) -> "Storage":
-        """Returns the storage itself, or the one that finally replaced it."""
+        """Returns the storage, or its last successor if it was replaced."""
         return self if self.successor is None else self.successor.current
 
 
@@ -58,14 +58,14 @@ def _operator(op: str) -> "Callable[[Expr, Operand], Expr]":
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Expr:
-    """Expression of C.
+    """Expression of C: a literal, a variable, an element of an array, or an operation on other expressions.
 
     Attributes:
-      op: name of the operation, a key of `formats`; "literal", "variable" or "element" for a leaf.
-      operands: operands; the index of an element.
+      op: "literal", "variable", "element", "call", "choose", "convert", or a key of `printer.FORMATS`.
+      operands: operands of the operation; the index of an element.
       dtype: type of its value.
-      storage: variable or array of a leaf.
-      number: value of a literal, or name of a called function.
+      storage: storage of a variable or an element; None for others.
+      number: value of a literal, or name of the called C function.
     """
 
     op: str
@@ -75,7 +75,7 @@ class Expr:
     number: Any = None
 
     def parts(self) -> "list[Expr]":
-        """Returns the expression and all its subexpressions."""
+        """Returns the expression itself and all its subexpressions."""
         found = list[Expr]([self])
         for one in found:  # The list grows during the loop.
             found += one.operands
@@ -87,7 +87,7 @@ class Expr:
 
     @property
     def varies(self) -> bool:
-        """Whether the expression differs between runs that are simulated at once."""
+        """Whether the value of the expression differs between runs that are simulated at once."""
         return any(one.storage.varying for one in self.leaves() if one.storage is not None)
 
     __add__, __sub__, __mul__ = _operator("add"), _operator("sub"), _operator("mul")
@@ -99,7 +99,7 @@ class Expr:
         return apply("not", self)
 
     def is_nan(self) -> "Expr":
-        """Returns the test whether the number is NaN, the only one that differs from itself."""
+        """Returns an expression that tests whether the number is NaN: only NaN differs from itself."""
         return self.differs(self)
 
 
@@ -113,9 +113,9 @@ _CONDITIONS = frozenset(["lt", "le", "gt", "ge", "eq", "ne", "both", "either", "
 
 
 def apply(op: str, *operands: Operand, dtype: Any = None, number: Any = None) -> Expr:
-    """Returns the expression of an operation; Python numbers among the operands take the type of the first expression.
+    """Returns the expression of the operation `op` on operands; Python numbers take the type of the first operand that is an expression.
 
-    The type of the result is by default that of the first operand, and bool for conditions.
+    By default the type of the result is bool for a condition, otherwise that of the first operand. For `number` see `Expr`.
     """
     first = next(one for one in operands if isinstance(one, Expr))
     given = tuple(one if isinstance(one, Expr) else literal(one, first.dtype) for one in operands)
@@ -133,7 +133,7 @@ def variable(storage: Storage) -> Expr:
 
 
 def element(storage: Storage, index: Index) -> Expr:
-    """Returns the expression of an element of an array, or of the value of a variable."""
+    """Returns the expression of the element of an array at a flat index, or of the whole storage if it is a variable."""
     if not storage.size:
         return variable(storage)
     return Expr("element", (as_expr(index),), storage.dtype, storage)
@@ -144,7 +144,7 @@ def as_expr(index: Index) -> Expr:
 
 
 def choose(condition: Expr, one: Operand, other: Operand) -> Expr:
-    """Returns the expression `condition ? one : other`; both cases are computed before the choice."""
+    """Returns the expression that is `one` where a condition holds, otherwise `other`; both are computed before the choice."""
     kind = one if isinstance(one, Expr) else other
     assert isinstance(kind, Expr)
     cases = (x if isinstance(x, Expr) else literal(x, kind.dtype) for x in (one, other))
@@ -171,10 +171,10 @@ def convert(x: Index, dtype: Any) -> Expr:
 
 @dataclasses.dataclass(eq=False)
 class Statement:
-    """Statement of C. Its fields are the expressions that it reads, the storages that it writes, and inner blocks.
+    """Statement of C. The fields of a subclass are the expressions that it reads, the storages that it writes, and its inner blocks.
 
     Attributes:
-      reads: storages that it reads outside its inner blocks.
+      reads: storages that its expressions read, without those of inner blocks.
     """
 
     reads: set[Storage] = dataclasses.field(init=False)
@@ -183,12 +183,12 @@ class Statement:
         self.reads = {one.storage for e in self.expressions() for one in e.leaves() if one.storage is not None}
 
     def expressions(self) -> Iterable[Expr]:
-        """Returns the expressions outside its blocks."""
+        """Returns the expressions that the statement evaluates, without those of inner blocks."""
         parts = [(one if isinstance(one, tuple) else (one,)) for one in vars(self).values()]
         return [one for part in parts for one in part if isinstance(one, Expr)]
 
     def written(self) -> tuple[Storage, ...]:
-        """Returns the storages that it writes; a statement without any has another effect."""
+        """Returns the storages that the statement writes. A statement that writes none has another effect and is never dropped."""
         return ()
 
     def blocks(self) -> "tuple[Block, ...]":
@@ -200,7 +200,7 @@ Block: TypeAlias = list[Statement]
 
 @dataclasses.dataclass(eq=False)
 class Declare(Statement):
-    """Declaration of a storage, for a variable with an optional value."""
+    """Declaration of a storage; a variable may have an initial value."""
 
     storage: Storage
     value: Expr | None = None
@@ -211,7 +211,7 @@ class Declare(Statement):
 
 @dataclasses.dataclass(eq=False)
 class Assign(Statement):
-    """Assignment to a variable or an element, where an optional mask holds."""
+    """Assignment to a variable or an element, only in the runs and cases where `mask` is true if there is one."""
 
     target: Expr
     value: Expr
@@ -228,7 +228,7 @@ class Assign(Statement):
 
 @dataclasses.dataclass(eq=False)
 class Loop(Statement):
-    """Loop `for (int index = first; test; index += step)` with optional parts; a `rolled` loop is not unrolled on a GPU."""
+    """Loop `for (int index = first; test; index += step)`, where None omits a part; a `rolled` loop is not unrolled on a GPU."""
 
     index: Storage | None = None
     first: Expr | None = None
@@ -247,7 +247,7 @@ class If(Statement):
 
 @dataclasses.dataclass(eq=False)
 class Call(Statement):
-    """Statement that the printer knows by name, such as "break", with its operands, the storages that it writes, and a size (of rows)."""
+    """Statement for which the printer has a text by `name`, such as "break"; `size` is the number of elements in a row that it reads or writes."""
 
     name: str
     operands: tuple[Expr, ...] = ()
@@ -259,7 +259,7 @@ class Call(Statement):
 
 
 def walk(block: Block) -> Iterator[Statement]:
-    """Yields all statements of a block and of inner blocks, in order."""
+    """Yields all statements of a block, each before those of its inner blocks."""
     for statement in block:
         yield statement
         for inner in statement.blocks():
@@ -267,7 +267,7 @@ def walk(block: Block) -> Iterator[Statement]:
 
 
 def live(block: Block) -> set[Storage]:
-    """Returns the storages that statements with an effect read, directly or indirectly."""
+    """Returns the storages whose contents matter: statements with an effect other than writing storages read them, directly or indirectly."""
     writers: dict[Storage, list[Statement]] = {}
     found, open_ = set[Storage](), list[Storage]()
     for statement in walk(block):

@@ -1,7 +1,7 @@
-"""Choice of the state arrays in which the elements of a run are contiguous, for several runs at once.
+"""Chooses the state arrays in which the elements of a run are contiguous, for kernels that simulate several runs at once.
 
-In most arrays the elements of all runs are interleaved. An array in which each run reads and writes a different row would then touch a cache
-line for each element and each run.
+In other arrays the elements of all runs are interleaved. If each run reads or writes another row of such an array, it touches a cache line for each
+element and each run.
 """
 
 import math
@@ -15,22 +15,22 @@ from jaxroute.core.batching.dependence import Flow, is_key
 from jaxroute.kernels.rules import CALLED_WIDE
 from jaxroute.kernels.values import is_row
 
-# Shorter rows are few cache lines in any case.
+# Smallest number of elements of a row: shorter rows touch few cache lines in any case.
 _SHORT_ROW = 32
 _TYPES = ("float32", "int32", "int16", "int8")
 
 
 class _Array(NamedTuple):
-    """Facts about a value: whether it differs between runs, and the index of the state array that it is, if any."""
+    """Facts about a value: whether it differs between runs, and the index of the state array with which it shares memory (None for others)."""
 
     varies: bool
     leaf: int | None = None
 
 
 def by_rows(closed: Any, given: Sequence[bool], leaves: Sequence[int | None]) -> set[int]:
-    """Returns the state arrays of which a closed jaxpr reads and writes only rows or elements, at an index that differs between runs.
+    """Returns the indices of the state arrays of which a closed jaxpr uses only rows or elements, at an index that differs between runs.
 
-    `given` tells which arguments differ between runs, `leaves` has the index of the state array that each argument is (None for others).
+    For each argument of the jaxpr `given` has whether it differs between runs, and `leaves` its index if it is a state array, else None.
     """
     may = [n if _has_long_rows(v.aval) else None for v, n in zip(closed.jaxpr.invars, leaves, strict=True)]
     if not any(n is not None for n in may):
@@ -46,7 +46,7 @@ def _has_long_rows(aval: Any) -> bool:
 
 
 class _Uses(Flow[_Array]):
-    """Analysis that collects the arrays used by rows at an index of each run (`rows`), and those used in another way (`others`)."""
+    """Analysis of a jaxpr that collects the state arrays with a row at an index of each run (`rows`), and those used in another way (`others`)."""
 
     def __init__(self) -> None:
         super().__init__(_Array(False))
@@ -80,7 +80,7 @@ class _Uses(Flow[_Array]):
         return _Array(fact.varies)
 
     def _part(self, array: _Array, shape: Sequence[int], sizes: Sequence[int], own_place: bool) -> None:
-        """Registers a read or write of a part of an array."""
+        """Registers a read or write of a part with these `sizes`; `own_place` means that it begins at an index of each run."""
         if array.leaf is None:
             return
         if is_row(shape, sizes):

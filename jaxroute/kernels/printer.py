@@ -1,4 +1,4 @@
-"""Text of a kernel from its statements: C for one run, or C++ for several at once."""
+"""Prints the statements of a kernel as text: C for one run, or C++ for several runs at once."""
 
 import functools
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ LANE_TYPES = {
 
 @functools.cache
 def c_type(dtype: Any, wide: bool = False) -> str:
-    """Returns the C name of a type, or of its vector type for several runs; raises `Unsupported` if there is none."""
+    """Returns the C name of a type of numbers, or, if `wide`, of vectors over several runs; raises `Unsupported` if there is none."""
     name, types = np.dtype(dtype).name, LANE_TYPES if wide else TYPES
     if name not in types:
         raise ir.Unsupported(f"numbers of type {name}" + " of several runs" * wide)
@@ -41,8 +41,8 @@ def _infix(symbol: str, **functions: str) -> dict[str, str]:
     return {"*": f"{{}} {symbol} {{}}", **functions}
 
 
-# C of each operation by the kind of its first operand, * for any other: the name of a function, or a format. The last lines are operations
-# on indices, conditions and bits, and between runs, instead of primitives.
+# Text of each operation by the kind of its first operand's type ("f", "i", "u", "b"; "*" for any other): the name of a C function, or a format. The
+# last lines are not primitives of JAX: operations on indices, conditions and bits, and operations over several runs.
 FORMATS: dict[str, dict[str, str]] = {
     "add": _infix("+", i="add_i"), "sub": _infix("-", i="sub_i"), "mul": _infix("*", i="mul_i", b="{} & {}"),
     "div": _infix("/", f="div_f", i="div_i", u="div_u"), "rem": {"f": "fmodf", "i": "rem_i", "u": "rem_u"},
@@ -76,7 +76,7 @@ _WIDE = {"given": "const Given<{type}> {1} = {{{0} + r, R, count}};", "put": "{0
 
 
 def check(op: str, dtype: Any) -> None:
-    """Raises `Unsupported` if the table `FORMATS` has no C for an operation on numbers of a type."""
+    """Raises `Unsupported` if `FORMATS` has no text for an operation on numbers of a type."""
     c_type(dtype)
     if np.dtype(dtype).kind not in FORMATS[op] and "*" not in FORMATS[op]:
         raise ir.Unsupported(f"{op} of numbers of type {np.dtype(dtype).name}")
@@ -98,7 +98,7 @@ def literal_text(number: Any) -> str:
 
 
 class _Printer:
-    """Printer of statements as C; it drops those whose results are not needed."""
+    """Printer of statements as C. It drops statements that write only storages which are not `needed`."""
 
     def __init__(self, wide: bool, needed: set[ir.Storage]):
         self._wide, self._needed = wide, needed
@@ -106,7 +106,7 @@ class _Printer:
         self.heap = self.scratch = 0
 
     def expression(self, e: ir.Expr, written: bool = False) -> str:
-        """Prints an expression, optionally as the target of an assignment."""
+        """Prints an expression; `written` means that it is the target of an assignment."""
         if e.op == "literal":
             return literal_text(e.number)
         if e.storage is not None:
@@ -131,7 +131,7 @@ class _Printer:
         return f"{storage.name}.read({index})" if storage.apart and not written else f"{storage.name}[{index}]"
 
     def block(self, statements: ir.Block, end: int = 0) -> list[str]:
-        """Prints indented statements; their arrays in scratch memory begin at byte `end` of a run."""
+        """Prints statements as indented lines; the first `end` bytes of a run's scratch memory are in use by enclosing blocks."""
         lines: list[str] = []
         for statement in statements:
             written = statement.written()
@@ -189,7 +189,7 @@ class _Printer:
 
 
 def _format_of(e: ir.Expr) -> str:
-    """Returns the C of an operation: the name of a function, or a format with `{}` for each operand."""
+    """Returns the text of an operation: the name of a C function, or a format with `{}` for each operand."""
     if e.op == "call":
         return e.number
     if e.op == "choose":
@@ -201,13 +201,13 @@ def _format_of(e: ir.Expr) -> str:
 
 
 def print_block(statements: ir.Block, wide: bool) -> tuple[str, int, int]:
-    """Prints the statements of a kernel. Also returns how many vectors its long arrays need, and the bytes of a run's scratch memory."""
+    """Returns the text of a kernel's statements, the number of vectors on a CPU's heap, and the bytes of a run's scratch memory on a GPU."""
     printer = _Printer(wide, ir.live(statements))
     return "\n".join(printer.block(statements)), printer.heap, printer.scratch
 
 
 class Function(NamedTuple):
-    """C function of numbers, which statements call: its name, parameters, statements and result."""
+    """C function that computes a number from numbers: its name, parameters, statements and result."""
 
     name: str
     parameters: Sequence[ir.Storage]
@@ -216,7 +216,7 @@ class Function(NamedTuple):
 
 
 def print_function(function: Function, wide: bool) -> str:
-    """Prints a C function that statements call."""
+    """Returns the text of a C function."""
     body = [*function.body, ir.Call("return", (function.result,))]
     printer = _Printer(wide, ir.live(body))
     varies = wide and any(one.varying for one in function.parameters)
@@ -226,7 +226,7 @@ def print_function(function: Function, wide: bool) -> str:
 
 
 def print_tables(tables: Mapping[ir.Storage, np.ndarray], wide: bool) -> str:
-    """Prints the declarations of constant arrays."""
+    """Returns the text that declares constant arrays."""
     lines: list[str] = []
     for storage, array in tables.items():
         kind, size, numbers = c_type(array.dtype), array.size, ", ".join(map(literal_text, array.ravel()))

@@ -1,7 +1,7 @@
-"""Rollout by a kernel: one thread per run simulates all rounds, in C generated from the same functions as the scan.
+"""Simulates all rounds of each run by one call of a kernel, in C generated from the same functions as the scan.
 
-On a GPU a scan over rounds launches several device kernels a round, which takes longer than their computation. Here one call simulates the whole
-horizon. A thread holds a run's states, draws random numbers from the same streams, and writes to memory only at record times.
+On a GPU a scan over rounds launches several small kernels a round, which takes longer than their computation. Here each run has a thread, which
+holds its states, draws random numbers from the same streams, and writes to memory only at record times.
 """
 
 import ctypes
@@ -44,12 +44,12 @@ def kernel_rollout(
     wide: bool = False,
     fast: bool = False,
 ) -> dict[str, Any]:
-    """Computes the results of `rollout`, arrays `[records, ..., R]` by name, by one call for all rounds.
+    """Computes the results of `engine.rollout.packed_rollout`, arrays `[records, ..., R]` for `R` runs by name, by one call for all rounds.
 
-    The other arguments are those of `packed_rollout`. Raises `Unsupported` if the round, its plan or a gauge has an operation without a rule in C.
+    Arguments not listed are those of `packed_rollout`. Raises `Unsupported` if a round, a plan or a gauge has an operation without a rule in C.
 
     Args:
-      wide: whether to simulate several runs at once (on CPUs); otherwise a thread for each run, or sequential runs.
+      wide: whether to simulate several runs at once, on CPUs; otherwise runs are sequential on CPUs and have a thread each on GPUs.
       fast: whether elementwise operations use a GPU's library functions, where available, instead of their definitions.
     """
     if in_64_bits():
@@ -84,7 +84,7 @@ def _(*operands: Any, source: Source, size: int, lead: tuple[int, ...], spread: 
 
 
 def _batch(operands: Sequence[Any], dims: Sequence[int | None], *, source: Source, size: int, lead: Any, spread: Any) -> Any:
-    """Maps a call over settings: operands that differ between settings, and all results, get a leading axis."""
+    """Maps a call over a new axis of settings (`jax.vmap`), which becomes the first axis of all results and of the operands that differ along it."""
     number = next(x.shape[d] for x, d in zip(operands, dims, strict=True) if d is not None)
     moved = [x if d is None else jnp.moveaxis(x, d, 0) for x, d in zip(operands, dims, strict=True)]
     spread = tuple((d is not None, *own) for d, own in zip(dims, spread, strict=True))
@@ -100,9 +100,9 @@ _registered: dict[str, Future[Any]] = {}
 
 
 def _host_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) -> tuple[str, Future[Any]]:
-    """Registers a function that XLA calls on a CPU, and starts its compilation; its name is the same in every process."""
+    """Registers a function that XLA calls on a CPU, and starts the compilation of its kernel. Its name is the same in every process."""
     text, every = source.for_host(), steps(lead, (True,) * len(lead))
-    # Steps of each array between two settings along each axis, and its bytes.
+    # For each array its steps between two settings along each axis, and its bytes.
     sizes = [math.prod(a.shape) * (1 if a.shared else size) * a.dtype.itemsize for a in source.inputs]
     inputs = [(steps(lead, own), n) for own, n in zip(spread, sizes, strict=True)]
     outputs = [(every, math.prod(a.shape) * size * a.dtype.itemsize) for a in source.outputs]
@@ -155,7 +155,7 @@ def _lowered_for_host(ctx: Any, *operands: Any, source: Source, size: int, lead:
 
 
 def _lowered_for_device(ctx: Any, *operands: Any, source: Source, size: int, lead: Any, spread: Any) -> Any:
-    """Lowers the call with an additional unread result, the scratch memory of the kernel."""
+    """Lowers the call with an additional result that nothing reads: the scratch memory of the kernel."""
     name, compilation, kernel = _device_target(source, lead, spread, size, calls.devices.get())
     calls.note(compilation, kernel)
     scratch = ShapedArray((math.prod(lead), source.scratch, size), np.dtype(np.uint8))

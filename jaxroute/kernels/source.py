@@ -1,4 +1,4 @@
-"""Source of the rounds of a run as one C function, with the loops of `rollout` over record intervals, chunks and rounds."""
+"""Writes the source of a kernel: all rounds of a run as one C function, with loops over record intervals, chunks and rounds."""
 
 import dataclasses
 import math
@@ -22,13 +22,13 @@ from jaxroute.kernels.values import Value, add, dtype_of, flat, quotient, shape_
 
 PRELUDE, LANES = (Path(__file__).with_name(name) for name in ("prelude.h", "lanes.h"))
 WIDE_ENTRY = 'extern "C" void rounds'
-# Largest size of per-run and shared arrays that are read once into local storage.
+# Largest number of elements of an input that is copied once to local storage, instead of being read in every round.
 _MOST_KEPT = 128
 
 
 @dataclasses.dataclass(frozen=True)
 class Array:
-    """Argument or result of the function: `[..., R]`, or without `R` if all runs share it."""
+    """Argument or result of the C function: an array of a shape and type for each of `R` runs, `[..., R]`, or one array that all runs share."""
 
     shape: tuple[int, ...]
     dtype: np.dtype
@@ -40,15 +40,15 @@ class Source:
     """Source of a kernel: its text, and the arrays that it reads and writes.
 
     Attributes:
-      body: lines of C for one run, or of C++ for several at once.
-      tables: constant arrays, and functions that the lines call.
-      inputs: input arrays, in order.
-      outputs: output arrays, in order.
+      body: statements, in C for one run or in C++ for several runs at once.
+      tables: declarations of constant arrays, and of functions that the statements call.
+      inputs: arrays that the function reads, in the order of its arguments.
+      outputs: arrays that the function writes, in the order of its arguments.
       wide: whether it simulates several runs at once.
-      heap: number of vectors of its long arrays.
-      scratch: bytes of a run for long arrays, and for sums between two launches, on a GPU.
-      states: number of state arrays, the last inputs and outputs.
-      fast: whether divisions and roots on a GPU use its special function units.
+      heap: number of vectors that its long arrays take on the heap of a CPU.
+      scratch: bytes of a run's scratch memory on a GPU, for long arrays and for sums between two launches.
+      states: number of state arrays, which are the last of the inputs and of the outputs.
+      fast: whether divisions and roots on a GPU are approximate, by its special function units.
     """
 
     body: str
@@ -62,7 +62,7 @@ class Source:
     fast: bool = False
 
     def for_host(self) -> str:
-        """Returns C or C++ of a function that simulates runs `first` to before `last` of `R`, sequentially or several at once."""
+        """Returns the text of a C or C++ function that simulates the runs `first`, ..., `last - 1` of `R` runs, sequentially or several at once."""
         given, made = ([(i, a, c_type(a.dtype)) for i, a in enumerate(arrays)] for arrays in (self.inputs, self.outputs))
         lines = [PRELUDE.read_text(), _HOST, *([LANES.read_text()] if self.wide else [])]
         lines += ["#define CONSTANT static const", self.tables]
@@ -87,11 +87,11 @@ class Source:
         return "\n".join(lines)
 
     def for_device(self, lead: Sequence[int] = (), spread: Sequence[Sequence[bool]] = ()) -> str:
-        """Returns CUDA C of a kernel with a thread for each run, and a block along `y` for each setting.
+        """Returns the text of a kernel in CUDA C, with a thread for each run and an index `y` of blocks for each setting.
 
         Its arguments are the inputs, the outputs, scratch memory, the number of runs, and the rounds `start` to before `stop` of a launch. A launch
-        after the first round continues from the states in the outputs and the sums in scratch memory. `lead` has the number of settings along each
-        axis, `spread` tells along which axes each input differs.
+        after the first round continues from the states in the outputs and the sums in scratch memory. `lead` has the length of each axis of settings,
+        `spread` has for each input whether it differs along each of these axes.
         """
         spread = spread or [()] * len(self.inputs)
         first_state, same = len(self.inputs) - self.states, len(self.outputs) - len(self.inputs)
@@ -118,7 +118,7 @@ class Source:
         return "\n".join([*lines, self.body, "}", ""])
 
 
-# Macros that the text of a kernel leaves open: the place of long arrays, and the simulated rounds.
+# Macros and constants that differ between CPU and GPU: where long arrays are stored, and which rounds a call simulates.
 _HOST = """#define ARRAY(kind, name, size, first) kind name[size]
 #define STRIDE 1
 static const int start = -2147483647 - 1, stop = 2147483647;
@@ -129,7 +129,7 @@ _DEVICE = """#define ARRAY(kind, name, size, first) kind *const name = (kind *)(
 
 
 def steps(lead: Sequence[int], own: Sequence[bool]) -> list[int]:
-    """Returns the distance in memory between the arrays of neighbouring settings along each axis, in arrays; 0 where they share the array."""
+    """Returns how many arrays lie between those of neighbouring settings along each axis of `lead`; 0 along an axis where `own` is False (shared)."""
     found, step = [], 1
     for size, varies in reversed(list(zip(lead, own, strict=True))):
         found.append(step if varies else 0)
@@ -138,7 +138,7 @@ def steps(lead: Sequence[int], own: Sequence[bool]) -> list[int]:
 
 
 def _offset(array: Array, lead: Sequence[int], own: Sequence[bool]) -> str:
-    """Returns the offset of a setting's array as C, a term to add to a pointer."""
+    """Returns the text that is added to a pointer to find the array of a setting; for `lead` and `own` see `steps`."""
     terms, after = [], math.prod(lead)
     for size, step in zip(lead, steps(lead, own), strict=True):
         after //= size
@@ -152,16 +152,16 @@ def _offset(array: Array, lead: Sequence[int], own: Sequence[bool]) -> str:
 def source_of(
     run: Run, states: Any, spans: Any, chunk: int, warm_up: bool = False, wide: bool = False, fast: bool = False
 ) -> tuple[Source, list[Any], list[str]]:
-    """Returns the source of the function that simulates the rounds of `run`, the arrays that all runs share (its first inputs), and the records' names.
+    """Returns the source of the kernel of a run, the arrays that all runs share (its first inputs), and the names of the records (its first outputs).
 
-    Raises `Unsupported` if an operation has no C, or a random key is recorded.
+    Raises `Unsupported` if an operation cannot be written in C, or a random key is recorded.
 
     Args:
       run: rounds of one environment and one policy.
       states: states of `R` runs, for their shapes.
-      spans: first round and number of rounds of each interval, int32 `[n, 2]`; other horizons with as many intervals have the same kernel.
+      spans: int32 `[n, 2]` first round and number of rounds of each record interval. The kernel depends only on `n`.
       chunk: number of rounds that are summed separately; it divides the length of a stage, and of an interval if that is longer.
-      warm_up: whether the first interval is not recorded.
+      warm_up: whether the first interval consists of rounds that are not recorded.
       wide: whether to simulate several runs at once, on a CPU.
       fast: see `Emitter`.
     """
@@ -170,7 +170,7 @@ def source_of(
 
 
 class _RoundsWriter:
-    """Writer of the loops over record intervals, chunks and rounds, and of the reads before and writes after them."""
+    """Writer of a kernel: it reads the inputs, loops over record intervals, chunks and rounds, and writes the outputs."""
 
     def __init__(self, run: Run, states: Any, spans: Any, chunk: int, warm_up: bool, emitter: Emitter):
         self._run, self._warm_up, self._chunk_length = run, int(warm_up), chunk
@@ -209,7 +209,7 @@ class _RoundsWriter:
         self._zeros = [emitter.constant(np.zeros(flows[name].shape, np.float32)) for name in sorted(flows)]
 
     def source(self) -> Source:
-        """Writes the loops over all record intervals, and returns the source."""
+        """Writes the loop over all record intervals, and returns the source of the kernel."""
         emitter = self._emitter
         sums = [*self._zeros, *self._zeros]  # Sums of the interval and of its current chunk.
         between = [] if emitter.wide else [emitter.array(zero.dtype, (zero.size,)) for zero in sums]
@@ -230,7 +230,7 @@ class _RoundsWriter:
         return source_from(emitter, self._arrays, outputs, len(self._states))
 
     def _constant(self, const: Any) -> Value:
-        """Returns the value of a closed-over constant: a table, or an input that all runs share."""
+        """Returns the value of a constant of a jaxpr, which becomes part of the text if it is short, otherwise an input that all runs share."""
         const = jax.random.key_data(const) if is_key(const) else const
         size = math.prod(const.shape)
         if not isinstance(const, Tracer) and size <= _MOST_KEPT:
@@ -244,14 +244,14 @@ class _RoundsWriter:
         return value
 
     def _kept(self, value: Value) -> Value:
-        """Returns the value of an input that is read in every round; a long one stays in memory."""
+        """Returns a read-only value of an input that every round reads: a local copy if it is short, otherwise the input itself."""
         value = value if value.size > _MOST_KEPT else self._emitter.copied(value)
         assert value.storage is not None
         value.storage.writable = False
         return value
 
     def _given(self, leaf: Any) -> Value:
-        """Returns the value of an input of each run."""
+        """Adds an input with an array like `leaf` for each run, and returns its value."""
         array = self._input(shape_of(leaf), dtype_of(leaf))
         memory = self._emitter.given(len(self._arrays) - 1, array.dtype, math.prod(array.shape))
         return self._emitter.value_of(memory, array.shape)
@@ -261,17 +261,17 @@ class _RoundsWriter:
         return self._arrays[-1]
 
     def _function(self, traced: Any, states: Sequence[Value], t: ir.Expr) -> list[Value]:
-        """Writes the statements of a traced function `(instance, words, states, t)` of one run."""
+        """Writes the statements of a traced function of one run, `(instance, words, states, t) -> results`, and returns its results."""
         time = Value((), ir.INT, lambda place: t)
         return self._emitter.replay(traced.jaxpr, self._consts[id(traced)], [*self._own, *states, time])
 
     def _parted(self, carry: Sequence[Value]) -> tuple[list[Value], list[Value], list[Value]]:
-        """Splits values into states, sums of the interval, and sums of the chunk."""
+        """Splits the values that a loop carries into states, sums over the record interval, and sums over the current chunk."""
         first, number = len(self._states), len(self._zeros)
         return list(carry[:first]), list(carry[first : first + number]), list(carry[first + number :])
 
     def _each(self, formula: Callable[..., ir.Expr], *lists: Sequence[Value]) -> list[Value]:
-        """Applies a formula elementwise to the n-th arrays of all lists, for each n."""
+        """Applies a formula elementwise to the first arrays of all lists, to the second arrays, and so on."""
 
         def computed(*xs: Value) -> Value:
             return self._emitter.pointwise(xs[0].shape, xs[0].dtype, lambda place: formula(*(x.at(place) for x in xs)))
@@ -279,7 +279,7 @@ class _RoundsWriter:
         return list(map(computed, *lists))
 
     def _interval(self, i: ir.Expr, carry: Sequence[Value]) -> list[Value]:
-        """Writes the rounds of a record interval that belong to this launch, and its record if the interval ends."""
+        """Writes the rounds of record interval `i` that belong to this launch, and its record if the interval ends in it."""
         emitter, start, stop = self._emitter, _named("start"), _named("stop")
         spans = ir.Storage("in0", ir.INT, 2 * self._intervals)
         begin = self._number(ir.element(spans, times(i, 2)))
@@ -303,7 +303,7 @@ class _RoundsWriter:
             return [*states, *emitter.repeat(ir.If(last.equals(end)), recorded, [*totals, *partial])]
 
     def _chunk(self, c: ir.Expr, begin: ir.Expr, end: ir.Expr, last: ir.Expr, carry: Sequence[Value]) -> list[Value]:
-        """Writes the rounds of a chunk, with the plan of a stage that begins there."""
+        """Writes the rounds of a chunk, which begins in round `c`, after the plan if a stage begins there too."""
         emitter, (states, totals, partial) = self._emitter, self._parted(carry)
         if self._plan is not None:
             stage = ir.If(ir.apply("index_rem", c, self._run.stage_length or 1).equals(0))
@@ -337,7 +337,7 @@ class _RoundsWriter:
         return [*played[: len(states)], *self._each(operator.add, totals, played[len(states) :])]
 
     def _write(self, number: int, value: Value, record: ir.Index | None = None) -> None:
-        """Writes a value to an output, or to one record of it."""
+        """Writes a value to output `number`, or to the record with an index `record` in it."""
         self._emitter.ready(value)
         with self._emitter.loops(value.shape) as place:
             at = flat(place, value.shape) if record is None else flat((record, *place), (self._records, *value.shape))
@@ -345,12 +345,12 @@ class _RoundsWriter:
 
 
 def _named(name: str, dtype: Any = np.int32) -> ir.Expr:
-    """Returns a variable that the text around a kernel declares."""
+    """Returns the expression of a variable that the text around the statements declares."""
     return ir.variable(ir.Storage(name, np.dtype(dtype), 0))
 
 
 def source_from(emitter: Emitter, inputs: Sequence[Array], outputs: Sequence[Array], states: int = 0) -> Source:
-    """Returns the source of the statements that an emitter has written."""
+    """Returns the source of a kernel whose statements an emitter has written; for `states` see `Source`."""
     wide = emitter.wide
     body, heap, scratch = print_block(interleaved(emitter.block) if wide else emitter.block, wide)
     lines = [print_tables(emitter.tables, wide), *(print_function(one, wide) for one in emitter.functions.values())]

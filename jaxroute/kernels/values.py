@@ -15,7 +15,7 @@ _OF_NUMBERS = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "d
 
 
 def _computed(op: str, a: Any, b: Any) -> ir.Index:
-    """Returns the result of an operation on indices: a number if both are numbers, else an expression."""
+    """Computes the operation `op` on two indices: the result is a number if both are numbers, else an expression."""
     return ir.apply(f"index_{op}", a, b) if isinstance(a, ir.Expr) or isinstance(b, ir.Expr) else _OF_NUMBERS[op](a, b)
 
 
@@ -36,12 +36,12 @@ def remainder(a: ir.Index, divisor: int) -> ir.Index:
 
 
 def mirrored(index: ir.Index, size: int) -> ir.Index:
-    """Returns the index, counted from the end of an axis of length `size`."""
+    """Returns the index of the same element on a reversed axis of length `size`: `size - 1 - index`."""
     return _computed("sub", size - 1, index)
 
 
 def flat(place: Sequence[ir.Index], shape: Sequence[int]) -> ir.Index:
-    """Returns the flat index of an element at a place of an array."""
+    """Returns the flat index, in row-major order, of the element at a place (one index per axis) of an array with this shape."""
     number: ir.Index = 0
     stride = math.prod(shape)
     for at, size in zip(place, shape, strict=True):
@@ -52,7 +52,7 @@ def flat(place: Sequence[ir.Index], shape: Sequence[int]) -> ir.Index:
 
 
 def unflat(number: ir.Index, shape: Sequence[int]) -> ir.Place:
-    """Returns the place of a flat index; the reverse of `flat`."""
+    """Returns the place (one index per axis) of the element with a flat index; the inverse of `flat`."""
     place: list[ir.Index] = []
     stride, outer = math.prod(shape), True
     for size in shape:
@@ -67,25 +67,25 @@ def unflat(number: ir.Index, shape: Sequence[int]) -> ir.Place:
 
 
 def is_row(shape: Sequence[int], sizes: Sequence[int]) -> bool:
-    """Whether a part with these sizes along each axis is one whole row of the first axis."""
+    """Whether a part of an array, with `sizes` along each axis, is one whole row: index 0 of the part spans all later axes."""
     return len(shape) > 1 and sizes[0] == 1 and tuple(sizes[1:]) == tuple(shape[1:])
 
 
 @dataclasses.dataclass(eq=False)
 class Value:
-    """Array of a traced function in a kernel, by a function that returns the expression of an element.
+    """Array of a traced function in a kernel, represented by a function that returns the expression of each element.
 
     Attributes:
-      shape: shape; keys have an additional axis of words.
+      shape: shape of the array; an array of random keys has an additional axis for the two words of a key.
       dtype: type of the elements.
-      at: function from indices to the expression of an element.
-      storages: storages that `at` reads.
-      storage: storage that holds exactly this array, in memory order.
-      known: elements, if they are constant.
-      uniform: whether all elements are equal.
-      lone: whether it is a vector with at most one true element.
-      chosen: such a condition, and the value where it holds (0 elsewhere).
-      steps: number of operations on numbers of a run and on indices to read an element.
+      at: function from a place (one index per axis) to the expression of the element there.
+      storages: storages that the expressions of elements read.
+      storage: storage that holds exactly this array, in row-major order; None if there is none.
+      known: the elements if they are constant, else None.
+      uniform: whether all elements are known to be equal.
+      lone: whether the array is known to be a vector with at most one true element.
+      chosen: a `lone` condition and an array, if this array equals that one where the condition holds, and 0 elsewhere; else None.
+      steps: number of operations by which an element is computed where it is read; 0 if it is stored.
     """
 
     shape: tuple[int, ...]
@@ -104,13 +104,13 @@ class Value:
         return math.prod(self.shape)
 
 
-# Rules for operations by the name of their primitive: `(writer, equation, *operands) -> results`.
+# Functions that write an operation of a jaxpr in C, `(writer, equation, *operands) -> results`, by the name of the operation's primitive.
 Rule = Callable[..., list[Value]]
 RULES: dict[str, Rule] = {}
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Decorates a function `(writer, equation, *operands) -> results`: registers it as the rule for the named operations."""
+    """Returns a decorator that registers a function in `RULES` for operations with these names."""
 
     def register(function: Rule) -> Rule:
         RULES.update(dict.fromkeys(names, function))
@@ -120,7 +120,7 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 
 def shape_of(aval: Any) -> tuple[int, ...]:
-    """Returns the shape of an array's numbers; a key has an additional axis of its two words."""
+    """Returns the shape of an array in a kernel; an array of random keys has an additional axis for the two words of a key."""
     return (*aval.shape, 2) if is_key(aval) else tuple(aval.shape)
 
 
@@ -129,6 +129,6 @@ def dtype_of(aval: Any) -> np.dtype:
 
 
 def aval_of(eqn: Any, place: int = 0) -> tuple[tuple[int, ...], np.dtype]:
-    """Returns shape and type of the numbers of an operation's result, by default the first one."""
+    """Returns the shape and the type, in a kernel, of the result with index `place` of an operation."""
     aval = eqn.outvars[place].aval
     return (shape_of(aval), dtype_of(aval)) if is_key(aval) else (tuple(aval.shape), aval.dtype)

@@ -1,4 +1,4 @@
-"""Writer of a kernel's statements: storages, values in them, and fused loops.
+"""Writer of a kernel's statements, which manages storages and the values in them, and fuses loops.
 
 An operation on arrays becomes a loop over their elements; consecutive operations on arrays of one shape share a loop (a `Group`). Operations that
 only move elements (reshape, slice, broadcast, transpose) are free: they change the expression of an element. Arrays are updated in place if no
@@ -22,18 +22,23 @@ from jaxroute.kernels.values import Value, add, flat, unflat
 _LONG = 16
 # Larger arrays of a run (in bytes) are in scratch memory on a GPU: the driver reserves stacks for all resident threads.
 MOST_ON_DEVICE_STACK = 2048
-# Placeholder of an index, to find the storages of an element.
+# Placeholder of an index, with which the storages of any element are found.
 _SOMEWHERE = ir.variable(ir.Storage("i", ir.INT, 0))
 
 
 @dataclasses.dataclass(eq=False)
 class Group:
-    """Loop that elementwise operations on arrays of one shape share: statements before, inside and after it.
+    """Loop over the elements of arrays of one shape, which several elementwise operations share.
 
     Attributes:
-      place: indices of the loop.
-      made: arrays and numbers that it computes.
-      open: whether operations may join it.
+      shape: shape of the arrays.
+      place: indices of the element that a step of the loop computes.
+      before: statements before the loop.
+      body: statements of a step.
+      after: statements after the loop.
+      made: arrays and accumulated numbers that the loop computes.
+      reads: storages that the loop reads.
+      open: whether further operations may still join the loop.
     """
 
     shape: tuple[int, ...]
@@ -47,19 +52,19 @@ class Group:
 
 
 class _Elsewhere(Exception):
-    """Signal that a loop needs an element which the same loop computes at another index."""
+    """Signal that an operation cannot join a loop, because it needs an element which this loop computes at another index."""
 
 
 class Writer:
     """Writer of a kernel's statements into a block.
 
     Args:
-      wide: whether a number that differs between runs is a vector over several runs (`lanes.h`).
+      wide: whether several runs are simulated at once, so that a number that differs between runs is a vector (`lanes.h`).
 
     Attributes:
-      masks: active masks of the runs that execute statements; the last one is the narrowest.
-      block: current block.
-      tables: constant arrays in memory.
+      masks: conditions of the enclosing branches that only some of the runs execute; the last one includes the others.
+      block: list to which statements are added.
+      tables: constant arrays that the kernel reads from memory, by their storage.
     """
 
     def __init__(self, wide: bool = False) -> None:
@@ -79,7 +84,7 @@ class Writer:
 
     @contextlib.contextmanager
     def inside(self, block: ir.Block) -> Generator[None, None, None]:
-        """Redirects statements into another block, as a context manager; shared loops do not extend over its borders."""
+        """Context manager that adds statements to another block. Shared loops are finished before and after, so that they stay in one block."""
         self.finish()
         outer, self.block = self.block, block
         yield
@@ -87,7 +92,7 @@ class Writer:
         self.block = outer
 
     def counting(self, size: ir.Index, first: ir.Index = 0) -> tuple[ir.Loop, ir.Expr]:
-        """Returns a loop from a first index to before `size`, without its body, and its index."""
+        """Returns a loop over `first`, ..., `size - 1` with an empty body that has not been added to a block, and the loop's index."""
         index = ir.Storage(self.name("i"), ir.INT, 0)
         now = ir.variable(index)
         return ir.Loop(
@@ -96,7 +101,7 @@ class Writer:
 
     @contextlib.contextmanager
     def loop(self, size: ir.Index, first: ir.Index = 0, step: int = 1) -> Generator[ir.Expr, None, None]:
-        """Writes a loop from a first index to before `size` (or down to 1) around the statements inside, and yields its index."""
+        """Context manager that writes a loop around the statements inside and yields its index: `first` to `size - 1`, or down to 1 by `step` -1."""
         loop, now = self.counting(size, first)
         if step < 0:
             loop.test, loop.step = now > 0, step
@@ -107,19 +112,19 @@ class Writer:
 
     @contextlib.contextmanager
     def loops(self, shape: Sequence[int]) -> Generator[ir.Place, None, None]:
-        """Writes nested loops over a shape around the statements inside, and yields the place."""
+        """Context manager that writes nested loops over all places of a shape around the statements inside, and yields the place."""
         with contextlib.ExitStack() as stack:
             yield tuple(0 if size == 1 else stack.enter_context(self.loop(size)) for size in shape)
 
     @contextlib.contextmanager
     def masked(self, mask: ir.Expr) -> Generator[None, None, None]:
-        """Restricts statements to some of the runs that are simulated at once."""
+        """Context manager that restricts the statements inside to the runs for which `mask` is true."""
         self.masks.append(mask)
         yield
         self.masks.pop()
 
     def meant(self, depth: int = 0) -> ir.Expr:
-        """Returns the mask of the runs that execute statements, relative to the first active masks."""
+        """Returns the mask of the runs that execute the current statement; True if all runs do that executed statements with `depth` active masks."""
         return self.masks[-1] if depth < len(self.masks) else ir.literal(True, bool)
 
     # Storages
@@ -128,7 +133,7 @@ class Writer:
         return f"{prefix}{next(self._names)}"
 
     def storage(self, prefix: str, dtype: Any, size: int, varying: bool = True) -> ir.Storage:
-        """Returns a new storage without writing its declaration."""
+        """Returns a new storage with a unique name, without adding its declaration; `varying` means that it differs between runs."""
         storage = ir.Storage(self.name(prefix), np.dtype(dtype), size, varying=varying and self.wide, depth=len(self.masks))
         c_type(dtype, storage.varying)
         if not self.wide and size * storage.dtype.itemsize > MOST_ON_DEVICE_STACK:
@@ -136,7 +141,7 @@ class Writer:
         return storage
 
     def array(self, dtype: Any, shape: Sequence[int], varying: bool = True, apart: bool = False) -> ir.Storage:
-        """Declares a storage for an array of a shape; a variable for a scalar."""
+        """Declares and returns a storage for an array of a shape, which is a variable if the shape is `()`."""
         size = math.prod(shape) if shape else 0
         storage = self.storage("a" if size else "x", dtype, size, varying)
         storage.apart = apart
@@ -150,7 +155,7 @@ class Writer:
         return ir.variable(storage)
 
     def given(self, number: int, dtype: Any, size: int) -> ir.Storage:
-        """Returns the storage of an input `[..., R]`, restricted to the simulated runs."""
+        """Returns the storage of the part of input `number`, an array `[..., R]` of `R` runs, that belongs to the simulated runs."""
         storage = self.storage("p", dtype, max(1, size))
         storage.writable, storage.stride = False, "R"
         source = ir.Storage(f"in{number}", storage.dtype, size)
@@ -158,11 +163,11 @@ class Writer:
         return storage
 
     def put(self, number: int, at: ir.Index, value: ir.Expr) -> None:
-        """Writes a number to an output `[..., R]`."""
+        """Writes a number of the simulated runs to output `number`, an array `[..., R]` of `R` runs, at a flat index of the first axes."""
         self.add(ir.Call("put", (ir.variable(ir.Storage(f"out{number}", value.dtype, 1)), ir.as_expr(at), value)))
 
     def assign(self, target: ir.Expr, value: ir.Expr, test: ir.Expr | None = None) -> None:
-        """Assigns a value to an element of a storage, in the active runs for which a test holds."""
+        """Assigns a value to a variable or element, in the runs that execute the statement and for which `test` holds (None: all of them)."""
         storage = target.storage
         assert storage is not None
         mask = self.masks[-1] if storage.varying and storage.depth < len(self.masks) else None
@@ -180,7 +185,7 @@ class Writer:
         )
 
     def constant(self, array: Any) -> Value:
-        """Returns a constant array as a value; it becomes a table only if an element is read at a computed index."""
+        """Returns a constant array as a value; it is stored in memory only if an element is read at an index that the kernel computes."""
         array = np.asarray(array)
         if not array.ndim or (array.size and (array == array.flat[0]).all()):
             number = ir.literal(array.flat[0], array.dtype)
@@ -200,24 +205,24 @@ class Writer:
     def view(
         self, value: Value, shape: Sequence[int], at: Callable[[ir.Place], ir.Expr], storage: ir.Storage | None = None
     ) -> Value:
-        """Returns a value of another shape that reads the storages of `value`."""
+        """Returns a value of another shape whose elements `at` takes from `value`; `storage` holds the result, if any storage does."""
         return Value(tuple(shape), value.dtype, at, value.storages, storage)
 
     def row(self, value: Value, number: ir.Index, axis: int = 0) -> Value:
-        """Returns the slice of a value at an index of an axis."""
+        """Returns the slice of a value at the index `number` of an axis, without this axis."""
         shape = (*value.shape[:axis], *value.shape[axis + 1 :])
         return self.view(value, shape, lambda place: value.at((*place[:axis], number, *place[axis:])))
 
     def varies(self, value: Value) -> bool:
-        """Whether reads of a value differ between runs that are simulated at once."""
+        """Whether the elements of a value differ between runs that are simulated at once."""
         return self.wide and bool(value.size) and value.at(tuple(0 if n == 1 else _SOMEWHERE for n in value.shape)).varies
 
     def stored(self, value: Value) -> Value:
-        """Returns a value that is held by a storage."""
+        """Returns the value if a storage holds it, otherwise a stored copy of it."""
         return value if value.storage is not None else self.copied(value)
 
     def copied(self, value: Value, varying: bool = False, apart: bool = False) -> Value:
-        """Copies a value to a new storage, which differs between runs if the value does or if requested."""
+        """Copies a value to a new storage, which differs between runs if the value does or if `varying` is True; for `apart` see `ir.Storage`."""
         storage = self.array(value.dtype, value.shape, varying or self.varies(value), apart)
         self.write(storage, value)
         return self.value_of(storage, value.shape)
@@ -230,7 +235,7 @@ class Writer:
     def write_part(
         self, storage: ir.Storage, shape: Sequence[int], starts: Sequence[ir.Index], value: Value, sizes: Sequence[int]
     ) -> None:
-        """Writes a value into a part of a storage."""
+        """Writes a value into the part of a storage of an array `shape` that begins at `starts` and has `sizes` along each axis."""
         self.before_writing(storage)
         if not math.prod(sizes):
             return
@@ -242,7 +247,7 @@ class Writer:
             self.assign(ir.element(storage, number), value.at(inside))
 
     def concatenated(self, shape: tuple[int, ...], xs: Sequence[Value], widths: Sequence[int], axis: int) -> Value:
-        """Concatenates arrays of given widths along an axis to an array of a given shape."""
+        """Concatenates arrays along an axis, where they have the lengths `widths`, to an array of a given shape."""
         storage = self.array(xs[0].dtype, shape)
         for x, width, first in zip(xs, widths, itertools.accumulate(widths, initial=0), strict=False):
             starts = [first if i == axis else 0 for i in range(len(shape))]
@@ -255,32 +260,32 @@ class Writer:
         return self.concatenated((*xs[0].shape[:axis], len(xs), *xs[0].shape[axis:]), xs, [1] * len(xs), axis)
 
     def ready(self, *values: Value) -> None:
-        """Closes the loops that compute values, before other loops read them."""
+        """Finishes the shared loops that compute these values, so that other statements may read them."""
         storages = frozenset[ir.Storage]().union(*(value.storages for value in values))
         for group in list(self._groups.values()):
             if not storages.isdisjoint(group.made):
                 self._finish(group)
 
     def before_writing(self, storage: ir.Storage) -> None:
-        """Closes the loops that read a storage."""
+        """Finishes the shared loops that read a storage, so that other statements may change it."""
         for group in list(self._groups.values()):
             if storage in group.reads:
                 self._finish(group)
 
     def free(self, value: Value) -> ir.Storage | None:
-        """Returns the storage of a value if no live value reads it, else None."""
+        """Returns the storage that holds a value if it is writable and no value that is still needed reads it, else None."""
         own = value.storage
         return own if own is not None and own.writable and not own.readers else None
 
     def may_take(self, value: Value, varying: bool) -> bool:
-        """Whether the storage of a value may be reused for a result that differs between runs (`varying`) or is shared."""
+        """Whether the storage of a value may be reused for a result of its shape, which differs between runs if `varying` is True."""
         own = self.free(value)
         if own is None or bool(value.shape) != bool(own.size):
             return False
         return own.varying == (varying and self.wide) and (varying or own.depth == len(self.masks))
 
     def to_change(self, value: Value) -> ir.Storage:
-        """Returns a storage that holds a value and may be changed: the value's own if no other value needs it, else a copy."""
+        """Returns a storage that holds a value and may be changed: the present storage if no other value needs it, else a copy."""
         own = self.free(value)
         if own is not None and (own.varying or not self.wide):
             self.ready(value)
@@ -291,14 +296,14 @@ class Writer:
         return storage
 
     def without(self, value: Value, other: Value) -> Value:
-        """Copies a value if it reads a storage of another one, which will be changed."""
+        """Returns a copy of `value` if it reads a storage of `other`, which the caller will change; otherwise returns `value`."""
         return self.copied(value) if value.known is None and value.storages & other.storages else value
 
     def made_in(self, storages: Sequence[ir.Storage], values: Sequence[Value]) -> list[bool]:
         """Computes values directly in their target `storages` instead of copying them there at the end of the current block.
 
-        That is possible for a value that a loop of this block computes, that is used nowhere else, and whose target is not read afterwards. Returns for each
-        value whether it was.
+        This is possible for a value that a shared loop of this block computes and that is used once, if its target is not read afterwards. Returns
+        for each value whether it is now computed in its target.
         """
         made = [value.storage for value in values]
         pairs = zip(made, storages, strict=True)
@@ -337,7 +342,7 @@ class Writer:
     # Groups
 
     def finish(self) -> None:
-        """Writes all shared loops that are still open."""
+        """Adds all shared loops that are still open to the current block and closes them."""
         for group in list(self._groups.values()):
             self._finish(group)
 
@@ -359,7 +364,7 @@ class Writer:
         dtypes: Sequence[Any],
         make: Callable[[ir.Place, Sequence[ir.Storage]], Sequence[ir.Statement]],
     ) -> list[Value]:
-        """Returns arrays of given types that are computed elementwise: `make` returns the statements that set a variable for each of them at a place."""
+        """Returns arrays of given types that a shared loop computes. `make` returns the statements that set a variable for each at a place."""
         if not math.prod(shape):
             return [self.nothing(shape, dtype) for dtype in dtypes]
         results = [self.storage("x", dtype, 0, varying=False) for dtype in dtypes]
@@ -382,7 +387,7 @@ class Writer:
         return values
 
     def pointwise(self, shape: tuple[int, ...], dtype: Any, at: Callable[[ir.Place], ir.Expr]) -> Value:
-        """Returns an array that is computed elementwise, by a function from a place to the expression of the element."""
+        """Returns an array that a shared loop computes; `at` returns the expression of the element at a place."""
         return self.elementwise(shape, [dtype], lambda place, results: [ir.Declare(results[0], at(place))])[0]
 
     def nothing(self, shape: tuple[int, ...], dtype: Any) -> Value:
@@ -396,9 +401,9 @@ class Writer:
         step: Callable[[ir.Place, Sequence[ir.Expr]], Sequence[ir.Statement]],
         last: Callable[[Sequence[ir.Expr]], Sequence[ir.Statement]] = lambda numbers: (),
     ) -> list[Value]:
-        """Returns numbers that a loop over all places of a shape accumulates, from their initial values `starts`.
+        """Returns numbers that a shared loop over all places of a shape accumulates, from their initial values `starts`.
 
-        `step` returns the statements of a step for a place and the numbers, `last` those after the loop.
+        `step` returns the statements that update the numbers at a place, `last` the statements that change them after the loop.
         """
         storages = [self.storage("x", start.dtype, 0, varying=False) for start in starts]
         numbers = [ir.variable(one) for one in storages]
@@ -417,7 +422,7 @@ class Writer:
         return [self._member_value(group, None, one, ()) for one in storages]
 
     def _vary(self, storages: Sequence[ir.Storage], statements: Sequence[ir.Statement]) -> set[ir.Storage]:
-        """Marks variables whose statements differ between runs; returns the storages that these read."""
+        """Marks variables as varying if the statements that set them read a varying storage; returns all storages that these statements read."""
         reads = set[ir.Storage]().union(*(one.reads for one in statements))
         if any(one.varying for one in reads):
             for storage in storages:
@@ -428,7 +433,7 @@ class Writer:
     def _joined(
         self, shape: tuple[int, ...], make: Callable[[ir.Place], Sequence[ir.Statement]]
     ) -> tuple[Group, Sequence[ir.Statement]]:
-        """Returns the shared loop over a shape, which it opens if needed, and the statements that `make` returns for it."""
+        """Returns the shared loop over a shape, a new one if needed, and the statements that `make` returns for the place of this loop."""
         for _ in range(2):
             group = self._groups.get(shape)
             if group is None:

@@ -1,4 +1,4 @@
-"""Rules that translate the operations of a traced function to C, by family."""
+"""Rules: functions that translate an operation of a jaxpr to C. Each module has the rules of a family of operations."""
 
 import os
 from typing import Any
@@ -15,14 +15,14 @@ from jaxroute.kernels.writer import Writer
 
 # Modules that register rules at import.
 FAMILIES = (elementwise, moving, reductions)
-# Functions that are recognised by name and have special loops for several runs at once.
+# Jitted functions that the emitter recognises by name if several runs are simulated at once, and the rules that replace them.
 CALLED_WIDE = {"has_nan": reductions.has_nan}
 
 _JAX = os.path.dirname(jax.__file__)
 
 
 def raise_for_user(error: ir.Unsupported, name: str, called: Any) -> None:
-    """Raises an `Unsupported` error about an operation again, with the name of the function of JAX that the user called."""
+    """Raises an `Unsupported` error again with the name of the function of JAX that the user called; returns if no such function is found."""
     debug = getattr(getattr(called, "jaxpr", called), "debug_info", None)
     name = name.removeprefix("_")
     module = next((one for one in (jax.random, jnp.linalg, jnp.fft, jnp) if hasattr(one, name)), None)
@@ -46,5 +46,5 @@ def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:
 
 @rule("platform_index")
 def _platform_index(writer: Writer, eqn: Any, *_: Value) -> list[Value]:
-    """Returns the default of a choice by platform."""
+    """Selects the default branch of an operation that depends on the platform."""
     return [writer.constant(np.int32(eqn.params["platforms"].index(None)))]

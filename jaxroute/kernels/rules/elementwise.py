@@ -15,7 +15,7 @@ from jaxroute.kernels.writer import Writer
 
 
 def combined(name: str, *operands: ir.Expr) -> ir.Expr:
-    """Returns the expression of an operation in `FORMATS` on operands of one type; raises `Unsupported` if it has no C for this type."""
+    """Returns the expression of an operation in `FORMATS` on operands of one type; raises `Unsupported` if C lacks it for this type."""
     check(name, operands[0].dtype)
     return ir.apply(name, *operands)
 
@@ -55,14 +55,14 @@ def _precise(x: ir.Expr, exponent_bits: int, mantissa_bits: int) -> ir.Expr:
 
 
 def _select(which: ir.Expr, *cases: ir.Expr) -> ir.Expr:
-    """Returns one of the cases; all are read before one is chosen, unlike `c ? a : b`."""
+    """Returns the case with the index `which`; all cases are computed before one is chosen, unlike with `c ? a : b`."""
     if which.dtype == np.bool_:
         return ir.choose(which, cases[1], cases[0])
     pairs = reversed(list(enumerate(cases[:-1])))
     return functools.reduce(lambda other, one: ir.choose(which <= one[0], one[1], other), pairs, cases[-1])
 
 
-# Composed operations: `(*operands, **parameters) -> expression`.
+# Operations that consist of others: functions `(*operands, **parameters) -> expression`.
 _COMPOSED: dict[str, Callable[..., ir.Expr]] = {
     "add_any": lambda a, b: combined("add", a, b),
     "clamp": lambda low, x, high: combined("min", combined("max", low, x), high),
@@ -84,7 +84,7 @@ _SHORT, _MOST_STEPS = 64, 4
 
 
 def element(value: Value, place: ir.Place) -> ir.Expr:
-    """Returns an element of an operand; axes of length 1 are broadcast."""
+    """Returns the expression of an operand's element at a place of the result; axes of length 1 are broadcast."""
     return value.at(tuple(0 if n == 1 else p for p, n in zip(place, value.shape, strict=True)) if value.shape else ())
 
 
@@ -130,13 +130,13 @@ def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:
 
 
 def _is_lone(a: Value, b: Value) -> bool:
-    """Whether two vectors are equal in at most one element: one of them is an iota, the other is constant along it."""
+    """Whether `a == b` holds in at most one element: one of them is a constant vector of different numbers, all elements of the other are equal."""
     lines = [one.known for one, other in ((a, b), (b, a)) if other.uniform or other.size == 1]
     return any(x is not None and x.ndim == 1 and len(np.unique(x)) == len(x) > 1 for x in lines)
 
 
 def beats(a: ir.Expr, b: ir.Expr, largest: bool = True) -> ir.Expr:
-    """Returns the test whether `a` is larger (or smaller) than `b`; NaN is both the largest and the smallest number."""
+    """Returns an expression that tests whether `a` is larger than `b`, or smaller if not `largest`; NaN is larger and smaller than any number."""
     wins = a > b if largest else a < b
     return ir.either(wins, ir.both(a.is_nan(), b.equals(b))) if a.dtype.kind == "f" else wins
 
@@ -147,7 +147,7 @@ WORD = np.dtype(np.uint32)
 
 
 def _encrypted(writer: Writer, shape: tuple[int, ...], words: Callable[[ir.Place], Sequence[ir.Expr]]) -> list[Value]:
-    """Computes Threefry at each place of a shape; `words` returns the two words of the key and of the block there."""
+    """Encrypts a block by Threefry at each place of a shape. `words` returns the two words of the key and the two of the block at a place."""
 
     def make(place: ir.Place, results: Sequence[ir.Storage]) -> list[ir.Statement]:
         k0, k1, *block = words(place)
@@ -182,7 +182,7 @@ def _random_seed(writer: Writer, eqn: Any, seeds: Value) -> list[Value]:
 def _blocks(
     writer: Writer, keys: Value, shape: tuple[int, ...], address: Callable[[ir.Place], ir.Index] | None = None
 ) -> list[Value]:
-    """Computes both words of Threefry at each place of a shape that begins with that of the keys; the default address is the index within a key."""
+    """Encrypts an address by Threefry at each place of `shape`, which begins with the shape of the keys; by default it is the index within a key."""
     lead = len(keys.shape) - 1
 
     def words(place: ir.Place) -> list[ir.Expr]:

@@ -1,4 +1,4 @@
-"""Rules of operations that move elements. Most only change the expression of an element, at no cost; reads and writes at computed indices do not."""
+"""Rules of operations that move elements. Most only change the index of an element, at no cost, except reads and writes at computed indices."""
 
 import itertools
 import math
@@ -81,7 +81,7 @@ def _rev(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 
 def _part(writer: Writer, x: Value, shape: Sequence[int], starts: Sequence[int], strides: Sequence[int]) -> Value:
-    """Returns a part of an array of a given shape, by start and step along its first axes."""
+    """Returns the part of `x` with a given shape that begins at `starts` and has steps of `strides` along the first axes."""
 
     def at(place: ir.Place) -> ir.Expr:
         front = (add(times(p, stride), start) for p, start, stride in zip(place, starts, strides, strict=False))
@@ -172,7 +172,7 @@ def _pad(writer: Writer, eqn: Any, x: Value, value: Value) -> list[Value]:
 
 # Reads and writes at computed indices
 
-# Length from which on rows are copied as such.
+# Smallest length of a row that is copied by one statement.
 _WIDE_ROW = 8
 _Mode = lax.GatherScatterMode
 
@@ -187,7 +187,7 @@ def _clipped(index: ir.Expr, largest: int) -> ir.Index:
 
 
 def _starts(writer: Writer, starts: Sequence[Value], shape: Sequence[int], sizes: Sequence[int]) -> list[ir.Index]:
-    """Returns the clipped start of a part of given sizes along each axis; 0 along the axis of a key's words."""
+    """Returns the start, along each axis, of a part with given `sizes`, clipped so that it lies in an array of this shape."""
     first: list[ir.Index] = [0] * len(shape)
     for axis, start in enumerate(starts):
         if shape[axis] > sizes[axis]:
@@ -197,7 +197,7 @@ def _starts(writer: Writer, starts: Sequence[Value], shape: Sequence[int], sizes
 
 
 def _readable(writer: Writer, x: Value) -> Value:
-    """Stores a value before some of its elements are read, unless it is only a view of an array, for example its transpose."""
+    """Returns a value whose elements can be read at no cost: the value itself if it is constant or a view of a stored array, otherwise a copy."""
     return x if x.known is not None or (len(x.storages) == 1 and not x.steps) else writer.stored(x)
 
 
@@ -242,9 +242,10 @@ def _in_window(
     window: Sequence[tuple[int, int]],
     place: ir.Place,
 ) -> tuple[ir.Place, list[ir.Expr]]:
-    """Returns the array index of an element that a gather reads or a scatter writes, and the conditions that its window is within bounds.
+    """Returns the place in the array that a gather reads or a scatter writes, and the conditions that its window is within bounds.
 
-    A window of the given sizes begins at the indices, clipped if needed; `window` has its axes in the array and in the result.
+    `numbers` are JAX's dimension numbers, `place` is a place in the result or the updates. A window of the given `sizes` begins at the `indices`,
+    clipped if needed; `window` has pairs of its axes: in the array of the given `shape`, and in the result.
     """
     starts: list[ir.Index] = [0] * len(shape)
     own = getattr(numbers, "start_indices_batching_dims", getattr(numbers, "scatter_indices_batching_dims", ()))
@@ -268,7 +269,7 @@ def _in_window(
 
 
 def _fill(params: Any, dtype: np.dtype) -> Any:
-    """Returns the fill value for reads out of bounds."""
+    """Returns the value of a gather where its indices are out of bounds."""
     if params.get("fill_value") is not None:
         return params["fill_value"]
     if dtype.kind in "iu":

@@ -1,4 +1,4 @@
-"""Rules of sums, products and extremes along axes, cumulative sums, matrix products, and sorting."""
+"""Rules of operations along axes: reductions, cumulative sums, argmax, matrix products and sorting."""
 
 import functools
 import math
@@ -25,7 +25,7 @@ _NEUTRAL = {"add": 0, "mul": 1, "and": 1, "or": 0, "xor": 0}
 
 
 def _first(dtype: np.dtype, operation: str) -> ir.Expr:
-    """Returns the neutral element of a reduction, its initial value."""
+    """Returns the initial value of a reduction: the neutral element of its operation."""
     if operation in _NEUTRAL:
         return ir.literal(_NEUTRAL[operation], dtype)
     if dtype.kind == "b":
@@ -38,7 +38,7 @@ def _first(dtype: np.dtype, operation: str) -> ir.Expr:
 
 @rule(*_REDUCTIONS)
 def _reduction(writer: Writer, eqn: Any, x: Value) -> list[Value]:
-    """Reduces in the order of the elements; an extreme that is zero is +0 in any order."""
+    """Reduces elements in their order. A maximum or minimum of zero becomes +0, because the order would decide between +0 and -0."""
     (value,) = _reduce(writer, eqn, x)
     if value.dtype.kind != "f" or _REDUCTIONS[eqn.primitive.name] in _NEUTRAL:
         return [value]
@@ -72,7 +72,7 @@ def _reduce(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 
 def has_nan(writer: Writer, x: Value) -> Value:
-    """Computes `numerics.has_nan` of several runs at once, in one pass."""
+    """Computes `numerics.has_nan` for several runs at once, in one pass over the elements."""
     if x.storage is not None and x.storage.apart:
         writer.ready(x)
         found = writer.array(bool, ())
@@ -111,7 +111,7 @@ def _cumulative(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 @rule("argmax", "argmin")
 def _extreme(writer: Writer, eqn: Any, x: Value) -> list[Value]:
-    """Returns the first index of the largest or smallest number; NaN counts as such."""
+    """Returns the first index of the largest or smallest number; a NaN counts as the largest and as the smallest."""
     (axis,) = eqn.params["axes"]
     shape, dtype = aval_of(eqn)
     varies = writer.varies(x)
@@ -130,7 +130,7 @@ def _extreme(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 @rule("first_best")
 def _first_best(writer: Writer, eqn: Any, *operands: Value) -> list[Value]:
-    """Returns the first index of the maximum among the allowed elements, or the length if there is none, as `xla.by_comparison`."""
+    """Returns the first index of the maximum among the allowed elements, or the length if none is allowed, as `xla.by_comparison`."""
     shape, dtype = aval_of(eqn)
     axis, ordered = eqn.params["axis"], eqn.params["ordered"]
     if not shape:
@@ -149,9 +149,10 @@ def _first_best(writer: Writer, eqn: Any, *operands: Value) -> list[Value]:
 
 
 def _first_of_largest(writer: Writer, ordered: bool, score: Value, *given: Value) -> Value:
-    """Computes `first_best` of a vector in two passes with short chains of operations: the maximum, then the first index that has it.
+    """Computes the operation `first_best` of a vector `score` in two passes: the maximum, then the first index that attains it.
 
-    Ties go to the least number: the index, or the last operand if `ordered`.
+    Elements are allowed where all conditions in `given` hold. Ties go to the smallest index or, if `ordered`, to the smallest number in the last
+    array of `given`, whose low bits are the index.
     """
     (size,) = score.shape
     mask, conditions = place_mask(size), given[:-1] if ordered else given
@@ -208,7 +209,7 @@ def _dot_general(writer: Writer, eqn: Any, a: Value, b: Value) -> list[Value]:
 
 
 def _at(x: Value, first: Sequence[int], place: ir.Place, last: Sequence[int]) -> ir.Expr:
-    """Returns an element of an array, by its indices along the axes `first`, then along the remaining axes, then along the axes `last`."""
+    """Returns an element of an array. `place` has the indices along the axes `first`, then along the remaining axes, then along the axes `last`."""
     axes = (*first, *(i for i in range(len(x.shape)) if i not in (*first, *last)), *last)
     where = dict(zip(axes, place, strict=True))
     return x.at(tuple(where[i] for i in range(len(x.shape))))
@@ -218,7 +219,7 @@ def _at(x: Value, first: Sequence[int], place: ir.Place, last: Sequence[int]) ->
 
 
 def _ahead(own: Sequence[ir.Expr], others: Sequence[ir.Expr]) -> ir.Expr:
-    """Returns the test whether the numbers `own` come before `others` in lexicographic order."""
+    """Returns an expression that tests whether the numbers `own` come before `others` in lexicographic order; NaN comes last."""
     found = None
     for a, b in reversed(list(zip(own, others, strict=True))):
         less, same = a < b, a.equals(b)
@@ -247,7 +248,7 @@ def _sort(writer: Writer, eqn: Any, *xs: Value) -> list[Value]:
 def _insert(
     writer: Writer, columns: Sequence[Value], axis: int, ahead: Callable[[Sequence[ir.Expr], Sequence[ir.Expr]], ir.Expr]
 ) -> None:
-    """Sorts arrays in their own storages along an axis: a number moves forward while it is ahead of its predecessor."""
+    """Sorts arrays jointly along an axis, in their storages, by insertion. `ahead` tests whether a row of numbers belongs before another one."""
     shape = columns[0].shape
     if shape[axis] < 2:
         return
@@ -272,7 +273,7 @@ def _insert(
 
 @rule("top_k")
 def _top_k(writer: Writer, eqn: Any, x: Value) -> list[Value]:
-    """Returns the largest numbers in order, ties in order of index; NaN is the largest."""
+    """Returns the largest numbers in descending order and their indices; ties are in order of index, and NaN is the largest."""
     axis = eqn.params.get("axis", -1) % len(x.shape)
     places = Value(x.shape, ir.INT, lambda place: ir.as_expr(place[axis]))
     columns = [writer.copied(one, varying=True) for one in (x, places)]
