@@ -67,7 +67,7 @@ class Single(StaticPolicy):
 
 @struct.dataclass
 class Mixture(StaticPolicy):
-    """Policy that draws a model with fixed probabilities; subclasses have different ways to choose them.
+    """Policy that draws a model with fixed probabilities; subclasses differ in how these are chosen.
 
     Attributes:
       probabilities: `[M]` numbers proportional to the probabilities (default: equal).
@@ -157,7 +157,7 @@ def _guess(accuracy: Array, alpha: Array) -> Array:
 @final
 @struct.dataclass
 class RouteLLM(StaticPolicy):
-    """Policy that uses the largest model if a router's score reaches a threshold, else the smallest.
+    """Policy that uses the largest model if a router's score of the request reaches a threshold, otherwise the smallest model.
 
     The score replaces the paper's router: `sigmoid(offset + spread z + advantage h)` with standard normal `z`. The advantage `h` of the largest model
     is the standardised difference between its probability of satisfaction and that of the smallest model. By default the score does not depend on the
@@ -215,7 +215,7 @@ class RouteLLM(StaticPolicy):
 
     @classmethod
     def knowing(cls, env: ServiceEnv, advantage: float, **options: Any) -> "RouteLLM":
-        """Returns a router whose logit increases by `advantage` per unit of `h`; `options` are other fields. Not for tables."""
+        """Returns a router whose logit increases by `advantage` per unit of `h`; `options` are other fields. Tables have no `h`."""
         predictor = TrueProbabilities(env.requests)
         predictor.check()
         contexts = env.requests.contexts()
@@ -242,7 +242,7 @@ class RouteLLM(StaticPolicy):
 
 
 def strong_share(threshold: Leaf, offset: Leaf, spread: Leaf) -> Array:
-    """Returns the share of requests whose score `sigmoid(offset + spread z)` reaches a threshold in (0, 1)."""
+    """Returns the share of requests whose score `sigmoid(offset + spread z)`, with standard normal `z`, reaches a threshold in (0, 1)."""
     logit = jnp.log(threshold) - jnp.log1p(-threshold)
     return jax.scipy.stats.norm.sf((logit - offset) / spread)
 

@@ -34,7 +34,7 @@ class ServiceEnv:
       requests, alpha, arrival, knows_cost, reveals_labels, serve_best, names, currency: as for `service`.
       accuracy: `[M]` share of requests that each model satisfies.
       mean_cost: `[M]` mean cost of each model.
-      best: cost and price of the cheapest stationary policy with known probabilities given the features (`best_informed`).
+      best: cost and price of the cheapest stationary policy that knows each model's probability of satisfaction given the features (`best_informed`).
       clairvoyant: cost and price of the cheapest policy that knows which models satisfy a request.
       blind_cost: `[]` cost per request of the cheapest blind mixture (`best_blind`).
       blind_choice: `[M]` probabilities of the cheapest blind mixture.

@@ -104,7 +104,7 @@ def typed_service(
       alpha, options: as for `service`.
       features: `[K, d]` features of each type (default: one-hot).
       cost_noise: standard deviation of the logarithm of a cost.
-      comonotone: whether a better model satisfies whenever a worse one does, instead of independently.
+      comonotone: whether a better model satisfies whenever a worse one does; otherwise models satisfy independently.
     """
     if (success is None) != (cost is None):
         raise ValueError("success and cost must be given together, or neither")
@@ -188,11 +188,11 @@ def probit_service(
       accuracy: `[M]` accuracies in (0, 1).
       cost: `[M]` mean cost, J.
       alpha, options: as for `service`.
-      from_features: weight of the features.
-      shared: weight of a difficulty that all models share; `from_features^2 + shared^2` is at most 1.
+      from_features: weight of the features in the latent number whose sign decides satisfaction.
+      shared: weight of a difficulty of the request that all models share in this number; `from_features^2 + shared^2` is at most 1.
       length_spread: standard deviation of the logarithm of a request's length, which is a factor of all costs.
       num_features: number of features, `d`.
-      directions: seed of the informative direction of each model.
+      directions: seed of the random direction in feature space that predicts each model's satisfaction.
     """
     accuracy = checks.probability("accuracy", accuracy)
     if accuracy.ndim != 1 or ((accuracy <= 0) | (accuracy >= 1)).any():
@@ -219,7 +219,7 @@ def table_service(table: RoutingTable, *, alpha: float, threshold: float = 0.5, 
     Args:
       table: scores in [0, 1] and costs `[N, M]`, preferably with features.
       alpha, options: as for `service`; costs are in the table's unit.
-      threshold: smallest score that satisfies.
+      threshold: smallest score that counts as satisfaction.
     """
     if not isinstance(table, RoutingTable):
         raise ValueError(f"table must be a RoutingTable, got {checks.show(table)}")
@@ -235,14 +235,14 @@ def table_service(table: RoutingTable, *, alpha: float, threshold: float = 0.5, 
 
 
 def paper_policy(benchmark: str = "winogrande", **changes: Any) -> MessPlus:
-    """Returns MESS+ with a logistic head, V = 1e-3, c = .1 and the SGD of Table 4 for a benchmark; `changes` are other fields."""
+    """Returns MESS+ with a logistic head, V = 1e-3, c = .1 and the SGD of Table 4 for a benchmark; `changes` override fields of `MessPlus`."""
     data = MESSPLUS_BENCHMARKS[checks.one_of("benchmark", benchmark, MESSPLUS_BENCHMARKS)]
     optimiser = SGD(data.learning_rate, data.momentum, MESSPLUS_WEIGHT_DECAY)
     return MessPlus(**{"optimiser": optimiser, **changes})
 
 
 def code_policy(benchmark: str = "winogrande", **changes: Any) -> MessPlus:
-    """Returns MESS+ with the settings of the authors' later public code for a benchmark; `changes` are other fields.
+    """Returns MESS+ with the settings of the authors' later public code for a benchmark; `changes` override fields of `MessPlus`.
 
     Gradients are clipped to norm 1, some benchmarks take several steps per explored request, costs are the last measured ones, and the first request
     is explored only at random.
@@ -254,10 +254,10 @@ def code_policy(benchmark: str = "winogrande", **changes: Any) -> MessPlus:
 
 
 def theory_policy(mu: float = 0.1, smoothness: float = 1.0, **changes: Any) -> MessPlus:
-    """Returns MESS+ with the setting of Lemma A.1; `changes` are other fields.
+    """Returns MESS+ with the setting of Lemma A.1; `changes` override fields of `MessPlus`.
 
-    The loss includes the squared norm with weight `mu`, the constant of the Polyak-Lojasiewicz inequality. Step `k` of SGD, without momentum, has
-    size `min(2 / (mu (k + 1)), 1 / smoothness)`.
+    The loss includes half the squared norm of the parameters with weight `mu`, the constant of the Polyak-Lojasiewicz inequality. Step `k` of SGD,
+    without momentum, has size `min(2 / (mu (k + 1)), 1 / smoothness)`.
     """
     optimiser = SGD(TheorySteps(mu, smoothness), momentum=0.0, weight_decay=0.0)
     return MessPlus(**{"optimiser": optimiser, "l2": mu, **changes})

@@ -31,7 +31,7 @@ class LearnerState:
     """State of a policy that predicts satisfaction.
 
     Attributes:
-      queue: virtual queue `Q_t` of the decisions.
+      queue: virtual queue `Q_t` on which decisions depend; unlike the environment's, it counts only requests with feedback.
       params: parameters `z_t` of the predictor.
       optimiser: state of the optimiser; empty if the predictor is not trained.
       cost: state of the cost model.
@@ -60,9 +60,9 @@ class Learner(abc.ABC):
       l2: `[]` weight of half the squared norm of the parameters in the loss.
       margin: `[]` number added to the target of the agreement.
       energy: `[]` cost of the predictor itself, J per request.
-      predictor: `Learned`, `TrueProbabilities` or `Labels`.
-      optimiser: `SGD`.
-      costs: `KnownCost`, `LastCost` or `RunningMeanCost`.
+      predictor: predictor of satisfaction: `Learned`, `TrueProbabilities` or `Labels`.
+      optimiser: `SGD`, which trains the predictor.
+      costs: estimator of costs: `KnownCost`, `LastCost` or `RunningMeanCost`.
       explores_first: whether the first request is always explored (static).
       repeats: number of optimiser steps per explored request (static).
     """
@@ -110,9 +110,10 @@ class Learner(abc.ABC):
 
     @abc.abstractmethod
     def score(self, queue: Array, cost: Array, probability: Array, alpha: Array) -> Array:
-        """Returns the score `[M]` of each model, of which the lowest serves.
+        """Returns the score of each model, `[M]`; the model with the lowest score serves.
 
-        It depends on the virtual queue `[]`, expected costs `[M]` in J, predicted probabilities `[M]`, and the target `[]` with the margin.
+        The score may depend on the virtual queue's length, expected costs `[M]` in J, predicted probabilities `[M]`, and the target `alpha` plus the
+        margin.
         """
 
     def explore_probability(self, t: Array) -> Array:

@@ -20,10 +20,10 @@ class Optimum(NamedTuple):
     Attributes:
       value: mean cost, J per request; NaN if infeasible.
       price: shadow price of the constraint, J per unit of satisfaction; infinite if infeasible.
-      part: share that the choice uses of the satisfaction available at about this price (within `PRICE_STEP`).
+      part: share of the satisfaction available at about this price (within `PRICE_STEP`) that the choice needs to reach the target.
       cost: mean cost of `choice`.
       choice: `[W, M]` probability of each model for each context; the most satisfying choice if infeasible.
-      satisfaction: mean satisfaction.
+      satisfaction: mean satisfaction that `choice` reaches.
       feasible: whether some choice reaches the target.
     """
 
@@ -37,13 +37,14 @@ class Optimum(NamedTuple):
 
 
 def cheapest_choice(contexts: Contexts, alpha: float) -> Optimum:
-    """Returns the cheapest choice `y` for contexts with weights `w`, costs `E_w` and probabilities `P_w`.
+    """Returns the cheapest randomised choice of a model for each context that reaches the mean satisfaction `alpha`.
 
-    It minimises `sum_w w y_w . E_w` over `y_w` in the simplex subject to `sum_w w y_w . P_w >= alpha`. The solution is exact: each context starts at
-    its cheapest model and climbs the lower convex hull of its points (satisfaction, cost). The steps of all contexts are taken in order of cost per
-    satisfaction until the target is met, the last one partially.
+    It minimises `sum_i w_i y_i . E_i` over `y_i` in the simplex subject to `sum_i w_i y_i . P_i >= alpha`; context `i` has weight `w_i`, costs `E_i`
+    and probabilities of satisfaction `P_i`, and `y_i` are the probabilities of its models. The solution is exact: each context starts at its cheapest
+    model and climbs the lower convex hull of its points (satisfaction, cost). The steps of all contexts are taken in order of cost per satisfaction
+    until the target is met, the last one partially.
 
-    Source: MESS+, eq. (1) for stationary policies; the dual of section 3.2 is the price.
+    Source: MESS+, eq. (1) for stationary policies; the dual variable of section 3.2 is the price.
     """
     weight, success, cost = (np.asarray(x, np.float64) for x in contexts)
     number, models = success.shape
@@ -103,24 +104,24 @@ def best_blind(requests: RequestSource, alpha: float) -> Optimum:
 def best_informed(requests: RequestSource, alpha: float, knows_cost: bool = True) -> Optimum:
     """Returns the cheapest policy that knows each model's probability of satisfaction given the features, the benchmark of Theorem 2.
 
-    With `knows_cost` the policy also observes the costs of a request. On a table, where the probabilities are unknown, it equals `best_blind`.
+    If `knows_cost` is True, the policy also observes the costs of a request. On a table, where the probabilities are unknown, it equals `best_blind`.
     """
     return cheapest_choice(requests.contexts(knows_cost), alpha)
 
 
 def best_clairvoyant(requests: RequestSource, alpha: float) -> Optimum:
-    """Returns the cheapest policy that knows which models satisfy a request, at mean costs.
+    """Returns the cheapest policy that knows which models satisfy a request, but only mean costs.
 
-    `ServiceEnv.clairvoyant` is that of a policy that also observes the costs of a request, if the environment reveals them.
+    `ServiceEnv.clairvoyant` is the optimum of a policy that also observes the costs of a request, if the environment reveals them.
     """
     return cheapest_choice(requests.label_contexts(), alpha)
 
 
 def best_in_hindsight(satisfied: ArrayLike, cost: ArrayLike, alpha: float) -> Optimum:
-    """Returns the cheapest service of given requests, for regret relative to the requests of a run, which results do not store.
+    """Returns the cheapest choice for given requests, such as those of one run, from which the caller can compute regret.
 
     Args:
-      satisfied: `[T, M]` satisfaction by each model.
+      satisfied: `[T, M]` satisfaction of each request by each model, in [0, 1]; results do not store it.
       cost: `[T, M]` costs, J.
       alpha: required share of satisfied requests.
     """

@@ -33,7 +33,7 @@ class PricedOracle(StaticPolicy):
 
     Attributes:
       price: shadow price.
-      predictor: `TrueProbabilities` or `Labels`.
+      predictor: source of the probabilities, `TrueProbabilities` or `Labels`.
     """
 
     price: Price

@@ -49,12 +49,12 @@ class Contexts(NamedTuple):
         return Contexts(np.ones(1), *((self.weight @ x)[None] for x in (self.success, self.cost)))
 
     def at_cost(self, cost: ArrayLike) -> "Contexts":
-        """Returns the contexts with the same costs `[M]` in all, for policies that do not observe costs."""
+        """Returns the contexts with the costs `cost` `[M]` in every context, for policies that do not observe costs."""
         return self._replace(cost=np.broadcast_to(np.asarray(cost, np.float64), self.cost.shape))
 
 
 def fingerprint(requests: Any) -> str:
-    """Returns a digest of a source's class and numbers; empty if they are traced, or larger than a mebibyte."""
+    """Returns a digest of a source's class and numbers; an empty string if the numbers are traced or larger than 1 MiB."""
     leaves, kind = jax.tree.flatten(requests)
     known = all(isinstance(leaf, (Array, np.ndarray, np.generic, float, int)) for leaf in leaves)
     if not known or any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
@@ -80,7 +80,7 @@ class RequestSource(Protocol):
         """Raises `ValueError` if a value is out of range."""
 
     def init(self, key: Array) -> Any:
-        """Returns the initial state of the source in a run; empty by default."""
+        """Returns the state of the source before the first round of a run; by default an empty tuple."""
         del key
         return ()
 
@@ -93,19 +93,19 @@ class RequestSource(Protocol):
         ...
 
     def average(self) -> Contexts:
-        """Returns all requests as one context."""
+        """Returns one context with the mean probabilities and costs of all requests."""
         return self.label_contexts().mean()
 
     def contexts(self, knows_cost: bool = True) -> Contexts:
-        """Returns the contexts of a policy that observes features, and optionally costs."""
+        """Returns the contexts of a policy that observes the features of a request, and its costs if `knows_cost` is True."""
         ...
 
     def label_contexts(self) -> Contexts:
-        """Returns the contexts of a policy that observes satisfaction, with mean costs if these have a closed form; a sample by default."""
+        """Returns the contexts of a policy that observes which models satisfy; by default a sample, in subclasses with mean costs where possible."""
         return labelled(self)
 
     def clairvoyant_contexts(self, knows_cost: bool = True) -> Contexts:
-        """Returns the contexts of a policy that observes satisfaction, and optionally costs."""
+        """Returns the contexts of a policy that observes which models satisfy a request, and its costs if `knows_cost` is True."""
         ...
 
 
@@ -141,20 +141,20 @@ def sampled(source: RequestSource) -> Request:
 
 
 def labelled(source: RequestSource) -> Contexts:
-    """Returns a sample of requests by satisfaction and cost."""
+    """Returns the requests of a fixed sample as contexts: satisfaction (0 or 1) as probabilities, and costs."""
     sample = sampled(source)
     return equally_weighted(sample.satisfied, sample.cost)
 
 
 def equally_weighted(success: ArrayLike, cost: ArrayLike) -> Contexts:
-    """Returns contexts of equal weight."""
+    """Returns contexts of equal weight with the given probabilities and costs `[W, M]`."""
     success, cost = np.asarray(success), np.asarray(cost)
     return Contexts(np.full(len(cost), 1.0 / len(cost)), success, cost)
 
 
 @struct.dataclass
 class TypeRequests(RequestSource):
-    """Requests of `K` types, which have a probability of satisfaction by each model.
+    """Requests of `K` types; each model satisfies requests of a type with a given probability.
 
     Attributes:
       weight: `[K]` shares of the types.
@@ -162,7 +162,7 @@ class TypeRequests(RequestSource):
       cost_mean: `[K, M]` mean cost.
       cost_noise: `[]` standard deviation of the logarithm of a cost; it does not change the mean.
       vectors: `[K, d]` features of a type.
-      comonotone: whether one uniform number decides for all models, instead of independent ones (static).
+      comonotone: whether one uniform number per request decides for all models; otherwise models satisfy independently (static).
     """
 
     weight: Leaf
@@ -211,7 +211,7 @@ class TypeRequests(RequestSource):
         return self.contexts(knows_cost=False).mean()
 
     def contexts(self, knows_cost: bool = True) -> Contexts:
-        """Returns the types, or a sample of requests if costs are noisy and observed."""
+        """Returns one context per type, or one per request of a sample if costs are noisy and observed."""
         weight, probability, cost = (np.asarray(x, np.float64) for x in (self.weight, self.probability, self.cost_mean))
         if not (self.cost_noise and knows_cost):
             return Contexts(weight / weight.sum(), probability, cost)
@@ -259,7 +259,7 @@ class CellRequests(RequestSource):
       weight: `[2 ** M]` share of each cell, in the order of `all_labels`.
       cost_mean: `[M]` mean of each model's normally distributed cost, which is at least 5 % of the mean.
       cost_spread: `[M]` standard deviation of the cost.
-      signal: `[]` information of a feature about its model.
+      signal: `[]` strength with which a feature predicts the satisfaction of its model, 0 for none.
       num_noise: number of uninformative features (static).
     """
 
@@ -298,7 +298,7 @@ class CellRequests(RequestSource):
         return Request(features=features, satisfied=bits == 1, cost=cost, success=self.success(features))
 
     def success(self, features: Array) -> Array:
-        """Returns the probabilities `[M]`: `P(cell j | x)` is proportional to `w_j exp(signal * sum_m (2 s_m(j) - 1) x_m)`."""
+        """Returns the probabilities `[M]` given features `x`; cell `j` has mass `weight_j exp(signal * sum_m (2 s_m(j) - 1) x_m)`."""
         labels = all_labels(np.shape(self.cost_mean)[0])
         lean = self.signal * jnp.sum((2.0 * labels - 1.0) * features[: labels.shape[1]], axis=-1)
         mass = jnp.asarray(self.weight, jnp.float32) * jnp.exp(lean - jnp.max(lean))
@@ -322,12 +322,12 @@ class CellRequests(RequestSource):
 class ProbitRequests(RequestSource):
     """Requests with normal features, for any number of models, whose satisfaction depends on features, a shared difficulty and noise.
 
-    Model `m` satisfies if `threshold_m + r_f w_m . x + r_c g + sqrt(1 - r_f^2 - r_c^2) e_m > 0`, with standard normal `x [d]`, `g` and `e_m`. Its
-    marginal probability is exactly `Phi(threshold_m)`.
+    Model `m` satisfies if `threshold_m + r_f w_m . x + r_c g + sqrt(1 - r_f^2 - r_c^2) e_m > 0`, with standard normal features `x` `[d]`, shared
+    difficulty `g` and noise `e_m`. Over all requests its probability is `Phi(threshold_m)`.
 
     Attributes:
       threshold: `[M]` thresholds.
-      direction: `[M, d]` unit vectors `w_m`.
+      direction: `[M, d]` unit vectors `w_m` along which features predict satisfaction.
       from_features: `[]` weight `r_f` of the features.
       shared: `[]` weight `r_c` of the shared difficulty `g`.
       cost_mean: `[M]` mean costs.
@@ -370,7 +370,7 @@ class ProbitRequests(RequestSource):
         return Request(features=x, satisfied=latent > 0, cost=cost, success=self._given(lean))
 
     def _given(self, lean: Array) -> Array:
-        """Returns the probabilities `[M]` given `threshold + r_f w . x`."""
+        """Returns the probabilities of satisfaction `[M]` given the features, whose effect is `lean`, equal to `threshold + r_f w . x`."""
         return ndtr(lean / jnp.sqrt(jnp.maximum(1e-12, 1.0 - jnp.square(self.from_features))))
 
     def success(self, features: Array) -> Array:
@@ -393,7 +393,7 @@ class TableRequests(RequestSource):
     """Recorded requests, replayed in a random order for each run, each once before any is repeated.
 
     Attributes:
-      labels: `[N, M]` float32 satisfaction.
+      labels: `[N, M]` float32, 1 if the model satisfies the request, otherwise 0.
       cost_table: `[N, M]` costs, J.
       vectors: `[N, d]` features.
     """

@@ -11,8 +11,8 @@ from jaxroute.problems.service.sources import Contexts
 def admissible_probability(contexts: Contexts, slack: float) -> float:
     """Returns `q` of Theorem 1: the mean probability of the worst model whose probability is within `slack` of the best.
 
-    Source: MESS+, assumption 1. Differs from the paper: it is the mean over requests, as the proof requires. For single requests the assumption fails
-    if some are hard for all models.
+    Source: MESS+, assumption 1. Differs from the paper: `q` is the mean over requests, as the proof requires. For single requests the assumption
+    fails if some are hard for all models.
     """
     weight, success, _ = contexts
     worst = np.where(success >= success.max(axis=1, keepdims=True) - slack - 1e-12, success, np.inf).min(axis=1)
@@ -55,7 +55,7 @@ def bound_mean_queue(
 
     Args:
       V, cost_range, slack, warm_up, alpha: as for `bound_queue`.
-      excess: `q - alpha`, with `q` of `admissible_probability`.
+      excess: difference `q - alpha` of `admissible_probability` and the target.
     """
     return _gamma(V, cost_range, slack, warm_up, alpha) + 0.5 / float(checks.positive("excess", excess, ()))
 
@@ -74,6 +74,6 @@ def bound_violation(V: float, cost_range: float, slack: float, horizon: int, war
 
 
 def expected_explorations(c: float, horizon: int, power: float = 0.25, explores_first: bool = True) -> float:
-    """Returns the expected number of explored requests, about `(4 c / 3) T^(3/4)`. Source: MESS+, Lemma A.3."""
+    """Returns the expected number of explored requests of `MessPlus`, by default about `(4 c / 3) horizon^(3/4)`. Source: MESS+, Lemma A.3."""
     probability = np.minimum(1.0, checks.non_negative("c", c, ()) * np.arange(1, horizon + 1, dtype=np.float64) ** -power)
     return float(probability[1:].sum() + (1.0 if explores_first else probability[0]))

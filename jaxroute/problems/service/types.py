@@ -46,7 +46,7 @@ class ServiceSpec(Spec):
       num_features: number of features, `d`.
       knows_cost: whether costs are observed before a decision.
       reveals_labels: whether satisfaction is observed before a decision (for clairvoyant policies only).
-      fingerprint: digest of the source of requests, by which an oracle recognises its environment; may be empty (see `sources.fingerprint`).
+      fingerprint: digest of the source of requests, by which an oracle recognises its environment; empty if unknown (see `sources.fingerprint`).
     """
 
     num_features: int = 1
@@ -74,12 +74,12 @@ class Request:
 
 @struct.dataclass
 class Price:
-    """Cost and shadow price of the best policy with some information.
+    """Cost and shadow price of the cheapest policy that meets the target with given information about requests.
 
     Attributes:
       cost: `[]` mean cost, J per request; that of the most satisfying policy if the target cannot be reached.
       price: `[]` shadow price of the constraint, J per unit of satisfaction; very large if the target cannot be reached.
-      part: `[]` share of requests that the policy decides at a slightly higher price than `price`; it decides the others at a lower one.
+      part: `[]` share of requests that the policy decides at a slightly higher price than `price`; it decides the others at a slightly lower price.
     """
 
     cost: Leaf
@@ -89,10 +89,10 @@ class Price:
 
 @struct.dataclass
 class VirtualQueue:
-    """Virtual queue of missing satisfaction: `Q <- max(0, Q + alpha - s)` after each request, from 0. Source: MESS+, eq. (2).
+    """Virtual queue `Q` of missing satisfaction. It starts at 0; a request with satisfaction `s` adds `alpha - s`. Source: MESS+, eq. (2).
 
     Attributes:
-      length: `[]` float32 `Q` in requests.
+      length: `[]` float32 length `Q` in requests, at least 0.
       error: `[]` float32 rounding error of `length`, see `numerics.add_up`.
     """
 
@@ -122,7 +122,7 @@ class ServiceState:
       satisfied: `[]` int32 number of satisfied requests.
       queue: virtual queue of eq. (2) with the true satisfaction.
       first_compliance: `[]` int32 first request, from the 50th on, at which the share of satisfied requests is at least alpha; 0 for none.
-      last_violation: `[]` int32 last request at which the share is below alpha; 0 for none.
+      last_violation: `[]` int32 last request at which the share of satisfied requests is below alpha; 0 for none.
       source: state of the source of requests.
     """
 
@@ -147,7 +147,7 @@ class Observation:
     Attributes:
       features: `[d]` features.
       cost: `[M]` costs, J; zeros if costs are not observed.
-      labels: `[M]` float32 satisfaction; zeros unless the environment reveals it.
+      labels: `[M]` float32, 1 for models that satisfy the request, otherwise 0; zeros unless the environment reveals them.
       alpha: `[]` share of satisfied requests that the agreement requires.
     """
 
@@ -178,9 +178,9 @@ class Feedback:
 
     Attributes:
       arrived: `[]` bool, whether the user gave feedback.
-      satisfied: `[]` float32 satisfaction of the request.
+      satisfied: `[]` float32, 1 if the user is satisfied, otherwise 0.
       cost: `[]` cost of the models, J.
-      labels: `[M]` float32 satisfaction by each model; only for an explored request.
+      labels: `[M]` float32, 1 for models that satisfy, otherwise 0; only for an explored request.
       costs: `[M]` cost of each model, J; only for an explored request.
     """
 

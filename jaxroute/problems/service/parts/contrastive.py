@@ -24,9 +24,10 @@ def contrastive_loss(logits: Array, satisfied: Array, positives: int = 3, negati
 
 
 def cluster_loss(code: Array, inside: Array, outside: Array) -> Array:
-    """Returns the sample-sample loss, small if a request is more similar (by cosine) to one inside its cluster than to some outside.
+    """Returns the sample-sample loss, which is small if a request is more similar to one from its cluster than to requests from others.
 
-    All are encoded: the request and the one inside are `[e]`, those outside are `[H, e]`. Source: RouterDC (Chen et al., 2024), eq. (5).
+    Similarity is the cosine of encodings: `code` `[e]` of the request, `inside` `[e]` of a request from its cluster, `outside` `[H, e]` of `H`
+    requests from other clusters. Source: RouterDC (Chen et al., 2024), eq. (5).
     """
     near, far = _cosine(code, inside), jax.vmap(lambda other: _cosine(code, other))(outside)
     return jnp.logaddexp(near, jax.nn.logsumexp(far)) - near
@@ -38,7 +39,7 @@ def _cosine(a: Array, b: Array) -> Array:
 
 
 def nearest_clusters(x: Array, number: int, key: Array, sweeps: int = 10) -> Array:
-    """Returns the cluster of each row of `x` `[n, d]`, `[n]`, by Lloyd's algorithm (k-means) from random rows."""
+    """Returns the cluster index of each row of `x` `[n, d]`, by Lloyd's algorithm (k-means) for `number` clusters that starts from random rows."""
     centres = x[jnp.argsort(draws.uniform(key, (x.shape[0],)))[:number]]
 
     def nearest(centres: Array) -> Array:
@@ -58,8 +59,8 @@ class Clusters(NamedTuple):
     """Requests sorted by cluster, to draw requests inside or outside a cluster.
 
     Attributes:
-      order: `[n]` int32 requests, one cluster after the other.
-      start: `[C]` int32 position of the first request of each cluster.
+      order: `[n]` int32 indices of the requests, one cluster after the other.
+      start: `[C]` int32 position in `order` of the first request of each cluster.
       number: `[C]` int32 number of requests of each cluster.
     """
 
@@ -69,16 +70,16 @@ class Clusters(NamedTuple):
 
     @classmethod
     def of(cls, cluster: Array, number: int) -> "Clusters":
-        """Sorts requests by their clusters `[n]`, from 0 to `number - 1`."""
+        """Sorts requests by cluster; `cluster` `[n]` is the cluster index of each request, from 0 to `number - 1`."""
         count = jnp.sum(cluster[:, None] == jnp.arange(number), axis=0, dtype=jnp.int32)
         return cls(jnp.argsort(cluster, stable=True).astype(jnp.int32), jnp.cumsum(count) - count, count)
 
     def inside(self, cluster: Array, uniform: Array) -> Array:
-        """Draws a request of a cluster by a uniform number."""
+        """Returns the index of a random request of a cluster, chosen by the random number `uniform` in [0, 1)."""
         return self.order[self.start[cluster] + _below(self.number[cluster], uniform)]
 
     def outside(self, cluster: Array, uniforms: Array) -> Array:
-        """Draws distinct requests `[H]` of other clusters by uniform numbers `[H]`; any requests if there are too few."""
+        """Returns indices of `H` distinct requests of other clusters, chosen by random numbers `[H]` in [0, 1). If too few exist, they may repeat."""
         start, count, size = self.start[cluster], self.number[cluster], self.order.shape[0]
         taken: list[Array] = []  # Positions among the outside requests, in ascending order.
         for number in range(uniforms.shape[0]):
@@ -93,5 +94,5 @@ class Clusters(NamedTuple):
 
 
 def _below(number: Array, uniform: Array) -> Array:
-    """Draws an integer from 0 to `number - 1` by a uniform number; 0 if `number` is 0."""
+    """Converts a random number in [0, 1) to a random integer from 0 to `number - 1`; 0 if `number` is 0."""
     return jnp.clip((uniform * number.astype(jnp.float32)).astype(jnp.int32), 0, jnp.maximum(number - 1, 0))

@@ -18,7 +18,7 @@ from jaxroute.problems.service.types import Action, Feedback, Observation, Param
 
 
 class Predictor(Protocol):
-    """Predictor of satisfaction; one that `trains` also has `training_logits(key, params, x)`.
+    """Predictor of satisfaction. If `trains` is True, it also has the method `training_logits(key, params, x)`.
 
     Attributes:
       trains: whether explored requests train its parameters (static).
@@ -43,7 +43,7 @@ class Learned(Predictor):
 
     Attributes:
       head: `Logistic` or `Mlp`.
-      params: initial parameters, for example from `pretrain`; drawn by the head by default.
+      params: initial parameters, for example from `pretrain`; None lets the head draw them.
       trains: whether explored requests train the parameters (static).
     """
 
@@ -75,7 +75,7 @@ class TrueProbabilities(Predictor):
     """True probability that each model satisfies, given the features.
 
     Attributes:
-      requests: source of requests of the environment; for a swept environment use a function `env -> policy`.
+      requests: source of requests of the environment; to simulate several environments, build the policy by a function `env -> policy`.
     """
 
     requests: RequestSource
@@ -128,7 +128,7 @@ def pretrain(env: ServiceEnv, head: Head, *, steps: int, optimiser: SGD = SGD(),
       env: environment with the source of requests.
       head: `Logistic` or `Mlp`.
       steps: number of requests; each is used for one step.
-      optimiser: optimiser, as in a run.
+      optimiser: optimiser of the parameters, as in a run.
       seed: seed of requests, initial parameters and dropout.
     """
     checks.part("head", head, "training_logits", "Logistic()")
@@ -167,7 +167,7 @@ class CostModel(Protocol):
 
 @struct.dataclass
 class KnownCost:
-    """Costs that are observed before the decision. Source: MESS+, section 2.2."""
+    """Uses the costs that are observed before the decision. Source: MESS+, section 2.2."""
 
     def init(self, spec: ServiceSpec) -> tuple[()]:
         if not spec.knows_cost:
@@ -185,7 +185,7 @@ class KnownCost:
 
 @struct.dataclass
 class LastCost:
-    """Costs of the last explored request; 1 J before the first. Source: the MESS+ authors' later public code."""
+    """Estimates costs by those of the last explored request; 1 J before the first. Source: the MESS+ authors' later public code."""
 
     def init(self, spec: ServiceSpec) -> Array:
         return jnp.ones((spec.num_models,), jnp.float32)
@@ -200,7 +200,7 @@ class LastCost:
 
 @struct.dataclass
 class RunningMeanCost:
-    """Mean of all costs of each model that were paid so far; 1e-6 J before the first."""
+    """Estimates the cost of each model by the mean of its costs that were paid so far; 1e-6 J before the first."""
 
     def init(self, spec: ServiceSpec) -> RunningMean:
         return RunningMean.empty(spec.num_models)
