@@ -70,7 +70,7 @@ class Relaxer(Learner):
         relaxation.check(self.solver, self.rounding, self.cap, self.noise)
 
     def relax(self, key: Array, value: Array, cost: Array, obs: Observation, spec: CombinatorialSpec) -> Selection:
-        """Returns the relaxed selection of available models for expected rewards `value` `[K]` and costs `cost` `[K]`."""
+        """Solves the relaxed problem over the available models for success probabilities `value` `[K]` and costs `cost` `[K]`."""
         w = relaxation.conditioned(key, value, self.cap, self.noise)
         return relaxation.solve_by_group(self.solver, spec, w, cost, obs, obs.available)
 
@@ -107,7 +107,7 @@ class CUCB(Learner):
 
 @struct.dataclass
 class Thompson(Learner):
-    """Policy that draws success probabilities from a posterior, selects the `N` largest and ignores costs.
+    """Policy that draws success probabilities from a posterior, selects the `N` models with the largest and ignores costs.
 
     Source: Thompson (1933); C2MAB-V, section 6.
 
@@ -139,7 +139,8 @@ class Thompson(Learner):
 class ConstrainedThompson(Relaxer):
     """Policy that draws rewards and costs from posteriors, then solves and rounds the relaxed problem like C2MAB-V. Not in the paper.
 
-    The posterior of a cost is normal around the mean with variance `1 / (4 n)`, truncated at zero. Models without observations have cost zero.
+    The posterior of a cost after `n` observations is normal around the mean with variance `1 / (4 n)`, truncated at zero. Models without observations
+    have cost zero.
 
     Attributes:
       posterior: `BetaPosterior` or `NormalPosterior`.
@@ -221,10 +222,10 @@ class OfflineFixed:
     costs.
 
     Attributes:
-      offline_mean: `[K]` success probabilities in the sample, which may differ from those online.
+      offline_mean: `[K]` success probabilities in the sample, which may differ from the environment's.
       cost_mean: `[K]` mean costs.
-      budget: `[]` or `[M]` budget of the offline problem.
-      size: `[]` or `[M]` number of models in the set, `N`.
+      budget: `[]` mean cost that a round of the offline problem may have, or `[M]` the same for each group.
+      size: `[]` number of models `N` in the set, or `[M]` number from each group.
       sample_size: number of questions (static).
       order: rule for the order of a cascade, such as `ByPrice`.
     """
@@ -238,7 +239,7 @@ class OfflineFixed:
 
     @classmethod
     def of(cls, env: CloudEnv, offline_mean: Leaf | None = None, sample_size: int = 200) -> "OfflineFixed":
-        """Returns the policy for an environment; by default the sample has the environment's means."""
+        """Returns the policy for an environment; `offline_mean` is by default the environment's mean outcomes in the first segment."""
         if env.availability is not None:
             raise ValueError("availability must be None for a fixed set: it does not select again from what is available")
         mean = env.outcomes.outcome_mean[0] if offline_mean is None else offline_mean

@@ -1,4 +1,4 @@
-"""C2MAB-V: solves a relaxed selection for upper bounds of rewards and lower bounds of costs, and rounds it."""
+"""C2MAB-V: solves the relaxed problem for upper bounds of rewards and lower bounds of costs, and rounds the fractions to a set."""
 
 from collections.abc import Sequence
 
@@ -20,11 +20,11 @@ from jaxroute.problems.combinatorial.types import Action, CombinatorialSpec, Fee
 
 @struct.dataclass
 class C2MABVState(Statistics):
-    """State of C2MAB-V: `Statistics`, and the last decision, which holds until the next batch.
+    """State of C2MAB-V: `Statistics`, and the last decision, which is repeated until enough feedback has arrived.
 
     Attributes:
-      held: `[K]` bool, last set.
-      held_relaxed: `[K]` last relaxed selection.
+      held: `[K]` bool, set of the last decision.
+      held_relaxed: `[K]` fraction of each model in the last decision, before rounding.
       arrived: `[]` int32 number of rounds with feedback since the last decision.
     """
 
@@ -35,7 +35,7 @@ class C2MABVState(Statistics):
 
 @struct.dataclass
 class C2MABV:
-    """Policy that solves the relaxed problem for upper bounds of rewards and lower bounds of costs, then rounds it randomly.
+    """Policy that finds the best fractions of models for upper bounds of rewards and lower bounds of costs, then rounds them to a random set.
 
     Source: C2MAB-V, Algorithm 1 with Algorithms 2 and 3, eqs. (3) to (6).
 
@@ -48,7 +48,7 @@ class C2MABV:
       reward_width: `[]` multiplier of the rewards' radius, the paper's alpha_mu.
       cost_width: `[]` multiplier of the costs' radius, alpha_c. Settings (a) to (d) of both are (.3, .05), (1, .05), (.3, .01), (1, .01).
       delta: `[]` confidence level, 1/T in the theorems (default for T = 10,000).
-      batch: `[]` number of rounds with feedback between decisions (appendix E.3).
+      batch: `[]` number of rounds with feedback until the next decision (appendix E.3).
       allowed: `[K]` bool, models that may be selected (default: all); two models give the two-tier variant of Fig. 12.
       prior_pulls: `[K]` or `[]` number of observations of each model before the first round.
       prior_outcome: `[K]` or `[]` mean outcome of these observations.
@@ -59,7 +59,7 @@ class C2MABV:
       order: rule for the order of a cascade, such as `ByPrice`.
       solver: solver of the relaxed problem, such as `Vertices` (default: `default_solver`).
       rounding: `Pairwise` or `Swap` (default: the paper's for the reward).
-      cap: `[]` largest probability for the solver.
+      cap: `[]` largest success probability that the solver receives.
       noise: `[]` largest random number that breaks ties. With `cap=1` and `noise=0` bounds are unchanged, and ties go to the lower index.
     """
 
@@ -144,7 +144,7 @@ class C2MABV:
         return jnp.where(seen, value, 1.0), jnp.where(cost_seen, cost, 0.0)
 
     def act(self, key: Array, state: C2MABVState, obs: Observation, t: Array) -> tuple[Action, Info]:
-        """Returns the action: Algorithm 1, lines 4 to 7, or the last decision between two batches."""
+        """Returns the action: a new decision by Algorithm 1, lines 4 to 7, or the last decision until a batch of feedback is complete."""
         k_tie, k_round, k_order = draws.split(key, 3)
         value, cost = self.bounds(state, t)  # lines 4 and 5
         # Line 6: the relaxed problem, eqs. (3) to (5).
@@ -170,7 +170,7 @@ class C2MABV:
     def update(
         self, key: Array, state: C2MABVState, obs: Observation, action: Action, feedback: Feedback, t: Array
     ) -> C2MABVState:
-        """Returns the next state, Algorithm 1, line 9: eq. (6) for the observed models (line 8)."""
+        """Returns the state after the feedback: updates the means of the observed models by eq. (6) (Algorithm 1, lines 8 and 9)."""
         del key
         arrived = jnp.where(self._fresh(state, t), 0, state.arrived) + feedback.arrived.astype(jnp.int32)
         # The bounds decide after the start.
@@ -179,7 +179,7 @@ class C2MABV:
         return state.add(feedback).replace(held=action.held, held_relaxed=held_relaxed, arrived=arrived)
 
     def _allowed(self, obs: Observation) -> Array:
-        """Returns the mask `[K]` of models that may be selected in this round."""
+        """Returns the mask `[K]` of models that are available in this round and allowed by the policy."""
         return obs.available if self.allowed is None else obs.available & jnp.asarray(self.allowed, bool)
 
     def _fresh(self, state: C2MABVState, t: Array) -> Array:
@@ -188,7 +188,7 @@ class C2MABV:
 
 
 def two_tier(names: Sequence[str], small: str = "Llama 2-7B", large: str = "ChatGPT-4") -> np.ndarray:
-    """Returns a mask `[K]` of two of the models `names`, for `C2MABV(allowed=...)`. Source: C2MAB-V, Fig. 12; the pair is ours."""
+    """Returns a mask `[K]` of the models `small` and `large` among `names`, for `C2MABV(allowed=...)`. Source: C2MAB-V, Fig. 12; the pair is ours."""
     for model in (small, large):
         checks.one_of("model", model, names)
     return np.asarray([name in (small, large) for name in names])

@@ -48,11 +48,11 @@ class CloudEnv:
 
     Attributes:
       outcomes, price, arrival, reward, sizes, groups, sees_all_costs, any_size, names, currency: as for `cloud`.
-      budget: `[]` cost per round, or `[M]` that of each group.
-      size: `[]` float32 `N`, or `[M]` that of each group.
+      budget: `[]` mean cost that a round may have, or `[M]` the same for each group.
+      size: `[]` float32 number of models `N` in a set, or `[M]` number from each group.
       availability: `[K]` probability that a model is available in a round; None for always.
       best: `[G, A]` reward of the best set, per segment of drift and per set of available models (`A = 2 ** K`; 1 without availability).
-      best_relaxed: `[G, A]` reward of the best relaxed selection, likewise.
+      best_relaxed: `[G, A]` reward of the best relaxed selection, indexed like `best`.
       best_selection: `[G, K]` best set with all models available.
       best_relaxed_selection: `[G, K]` best relaxed selection with all models available.
     """
@@ -108,18 +108,18 @@ class CloudEnv:
         return CloudState(**means, errors=numerics.no_errors(**means), source=self.outcomes.init(key))
 
     def _available(self, key: Array) -> Array:
-        """Draws the available models `[K]` of a round."""
+        """Draws which models are available in a round, `[K]` bool."""
         shape = jnp.shape(self.price)
         if self.availability is None:
             return jnp.ones(shape, bool)
         return draws.uniform(draws.fold_in(key, 1), shape) < self.availability
 
     def _per_budget(self, cost: Array) -> Array:
-        """Sums costs `[K]` over the models of each budget: `[]` or `[M]`."""
+        """Sums costs `[K]` over all models to a scalar, or over each group, `[M]`, if every group has a budget."""
         return group_sums(self.groups if jnp.ndim(self.budget) else None, cost)
 
     def _above(self, spent: Array) -> Array:
-        """Returns the sum of the spend above each budget, `[]`."""
+        """Returns how much `spent` exceeds the budget, a scalar; with a budget for each group the sum over the groups."""
         return jnp.sum(jnp.maximum(spent - self.budget, 0.0))
 
     def observe(self, key: Array, state: CloudState, t: Array) -> Observation:
@@ -154,7 +154,7 @@ class CloudEnv:
             illegal |= jnp.any((numbers != room) if self.reward.exact_size else (numbers > room))
 
         def running(state: CloudState, **values: Array) -> CloudState:
-            """Returns the state with the values of this round added to the named means."""
+            """Returns the state after updating the running means named in `values` by the values of this round."""
             played = (t + 1).astype(jnp.float32)
             return numerics.accumulate(state, **{name: (x - getattr(state, name)) / played for name, x in values.items()})
 
@@ -203,7 +203,7 @@ class CloudEnv:
 def relaxed_objective(price: float) -> Callable[[CloudEnv, CloudState, Action, Array], Array]:
     """Returns a differentiable objective: the expected reward of a round minus `price` times the expected cost above the budget.
 
-    Both are those of the relaxed selection, before rounding.
+    `price` is in reward per cost. Reward and cost are those of the relaxed selection before it is rounded to a set.
     """
 
     def objective(env: CloudEnv, state: CloudState, action: Action, t: Array) -> Array:

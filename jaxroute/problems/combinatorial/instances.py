@@ -29,7 +29,7 @@ BUDGETS = {"awc": 0.45, "suc": 0.5, "aic": 0.3}
 def _grouped(
     groups: Sequence[int], size: Any, budget: Any, sizes: tuple[int, int] | None, count: int
 ) -> tuple[tuple[int, ...], np.ndarray, Any]:
-    """Validates groups, sizes and budget; returns them as a tuple, as an array `[M]`, and as a number or an array `[M]`."""
+    """Validates groups, sizes and budget. Returns the groups as a tuple, the sizes `[M]` as an array, and the budget as a number or an array `[M]`."""
     labels = np.asarray(groups)
     if labels.shape != (count,) or labels.dtype.kind not in "iu" or set(labels.tolist()) != set(range(labels.max() + 1)):
         wanted = f"{count} whole numbers, the group of each model from 0 on"
@@ -70,13 +70,13 @@ def cloud(
       budget: mean cost per round; with groups optionally one number for each group.
       size: number `N` of models in a set: at most (any win) or exactly; with groups one number for each group.
       price: `[K]` known prices, for the order of a cascade (default: the mean costs of the first segment).
-      groups: group of each model, from 0 (default: one group). A set takes `size[g]` models from group `g`, for example one tutor for each subject
-        (appendix C.1, a partition matroid).
+      groups: index of each model's group, from 0 (default: one group). A set takes `size[g]` models from group `g`, for example one tutor for each
+        subject (appendix C.1, a partition matroid).
       availability: probability that a model is available in a round; one number or `[K]` (default: 1).
       arrival: probability that the feedback of a round arrives (default: 1).
-      sizes: smallest and largest `size` of a grid over sizes (default: `size`).
+      sizes: smallest and largest `size` if the caller sweeps over sizes (default: `size`).
       sees_all_costs: whether the costs of all selected models are observed, also of models that were not asked.
-      any_size: whether sets of another size are allowed.
+      any_size: whether sets of any size are allowed, not only of `size`.
       names: names of the models.
       currency: currency of the costs.
     """
@@ -111,7 +111,7 @@ def cloud(
             raise ValueError(f"availability needs at most {_MOST_MODELS_WITH_AVAILABILITY} models, {why}, got {count}")
 
     def optima(find: Callable) -> tuple[np.ndarray, np.ndarray]:
-        """Returns values `[G, A]` and selections `[G, K]` of `best_set` or `best_relaxed` in each segment of drift."""
+        """Returns the values `[G, A]` of `find` (`best_set` or `best_relaxed`) per segment and set of available models, and its selections `[G, K]`."""
         segments = list(zip(mean, cost, strict=True))
         found = [find(reward, m, c, budget, size, groups=labels) for m, c in segments]
         selections, values = (np.asarray(x, np.float32) for x in zip(*found, strict=True))
@@ -161,7 +161,7 @@ def parametric_cloud(
 
     Args:
       success: success probabilities `[K]`, or `[G, K]` for `G` segments of drift.
-      cost: mean costs, likewise.
+      cost: mean costs, `[K]` or `[G, K]`.
       switch: `[G]` first round (from 0) of each segment.
       correlation: weight of a shared difficulty in [0, 1) (`CopulaOutcomes`); by default successes are independent.
       costs: `FixedCosts()`, `ScaledCosts()` or `TokenCosts()`.
@@ -236,8 +236,8 @@ def table_cloud(
 ) -> CloudEnv:
     """Builds a cloud that replays the rows of a table, in a random order per run, each once before any is repeated.
 
-    The outcomes of a row may be dependent. Expected rewards and optima are those of independent models with the column means of the table;
-    `realised_reward` is that of the rows.
+    The outcomes of a row may be dependent. Expected rewards and optima are those of independent models with the column means of the table; the metric
+    `realised_reward` is computed from the rows.
 
     Args:
       table: scores in [0, 1] and costs `[Q, K]`.
@@ -269,7 +269,7 @@ def copies_of(env: CloudEnv, model: int | str, copies: int | None = None) -> Clo
     Args:
       env: cloud without groups that draws from distributions.
       model: name or index of the model.
-      copies: number of copies (default: `N`).
+      copies: number of copies (default: the set size `N`).
     """
     if isinstance(model, str):
         model = env.names.index(checks.one_of("model", model, env.names))

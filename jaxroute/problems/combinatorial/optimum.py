@@ -1,4 +1,4 @@
-"""Best set and best relaxed selection for known means; in float64 on the host."""
+"""Best set and best relaxed selection (a fraction of each model in [0, 1]) for known means; in float64 on the host."""
 
 import itertools
 import math
@@ -23,13 +23,13 @@ _SCALE = 1e4
 
 
 def _limits(usable: np.ndarray, size: Any, groups: Sequence[int] | None) -> tuple[np.ndarray, np.ndarray]:
-    """Returns which of the `U` usable models each group has, bool `[M, U]`, and how many models a set takes from each group, `[M]`."""
+    """Returns the members of each group among the `U` usable models, bool `[M, U]`, and the number of models that a set takes from it, `[M]`."""
     kinds = np.ones((1, len(usable)), bool) if groups is None else numerics.members(groups)[:, usable]
     return kinds, np.minimum(np.atleast_1d(np.asarray(size, int)), kinds.sum(1))
 
 
 def _cheapest(weight: np.ndarray, cost: np.ndarray, kinds: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Returns the mask `[U]` of the cheapest models of each group; ties go to the better model."""
+    """Returns the mask `[U]` of the cheapest models of each group, as many as `sizes` has; ties go to the model of larger weight."""
     chosen = np.zeros(len(cost), bool)
     for kind, size in zip(kinds, sizes, strict=True):
         inside = np.flatnonzero(kind)
@@ -52,9 +52,9 @@ def best_set(
       mean: `[K]` success probabilities.
       cost: `[K]` mean costs.
       budget: budget for all models, or one for each group.
-      size: size `N`, or one for each group.
-      allowed: `[K]` bool (default: all).
-      groups: group of each model, from 0 (default: one group).
+      size: number of models `N`, or one for each group.
+      allowed: `[K]` bool, models that may be selected (default: all).
+      groups: index of each model's group, from 0 (default: one group).
     """
     mean, cost = np.asarray(mean, np.float64), np.asarray(cost, np.float64)
     usable = np.flatnonzero(np.ones(mean.shape, bool) if allowed is None else allowed)
@@ -78,7 +78,7 @@ def best_set(
 def _compared(
     weight: np.ndarray, cost: np.ndarray, budget: float, kinds: np.ndarray, sizes: np.ndarray, exact_size: bool
 ) -> np.ndarray | None:
-    """Returns the set of largest weight by enumeration, `[U]` bool; None if no set is within the budget."""
+    """Returns the mask `[U]` of the set of largest weight by enumeration; None if no set is within the budget. For groups see `_limits`."""
     sets = subsets(len(weight), int(sizes.sum()), int(sizes.sum()) if exact_size else 0)
     if len(kinds) > 1:
         numbers = sets.astype(int) @ kinds.T
@@ -90,7 +90,7 @@ def _compared(
 def _searched(
     weight: np.ndarray, cost: np.ndarray, budget: float, kinds: np.ndarray, sizes: np.ndarray, exact_size: bool
 ) -> np.ndarray | None:
-    """Returns the result of `_compared` by a mixed-integer program in HiGHS."""
+    """Finds the same set as `_compared` by a mixed-integer program in HiGHS, for many sets."""
     from scipy import optimize
 
     ones, limit = np.ones(len(weight)), cast(Any, sizes)
@@ -135,7 +135,7 @@ def best_relaxed(
 
 
 def _any_win_vertex(w: np.ndarray, cost: np.ndarray, budget: float, sizes: np.ndarray, kinds: np.ndarray) -> np.ndarray:
-    """Returns the best vertex for any win, `[U]`: a set, and fractions of at most two models of one group that exhaust the budget.
+    """Returns the best relaxed selection for any win, `[U]`: a set, and fractions of at most two models of one group that exhaust the budget.
 
     It is `exact_any_win` in NumPy and float64, so that building a cloud does not wait for a compiler.
     """
@@ -168,10 +168,10 @@ def _any_win_vertex(w: np.ndarray, cost: np.ndarray, budget: float, sizes: np.nd
 
 
 def _any_win_by_chords(w: np.ndarray, cost: np.ndarray, budget: float, sizes: np.ndarray, kinds: np.ndarray) -> np.ndarray:
-    """Returns the result of `_any_win_vertex` for many vertices, by mixed-integer programs with converging upper bounds of the objective.
+    """Finds the same selection as `_any_win_vertex` by mixed-integer programs with converging upper bounds of the objective, for many models.
 
-    `-log(1 - w z)` is convex in `z` and thus below its chords between chosen points. Each program maximises the chords instead of the function; its
-    solution joins the points, until both agree there.
+    The objective `-log(1 - w z)`, for a success probability `w`, is convex in the fraction `z` and thus below its chords between chosen points. Each
+    program maximises the chords instead; its solution is added to the points, until chords and objective agree there.
     """
     count = len(w)
     w = np.minimum(w, 1 - 1e-15)
@@ -195,9 +195,9 @@ def _any_win_by_chords(w: np.ndarray, cost: np.ndarray, budget: float, sizes: np
 def _best_of_chords(
     w: np.ndarray, cost: np.ndarray, budget: float, sizes: np.ndarray, kinds: np.ndarray, points: list[np.ndarray]
 ) -> tuple[np.ndarray, float]:
-    """Returns the selection `[U]` that maximises the chords between the points of each model, and its value.
+    """Returns the selection `[U]` that maximises the sum of the chords between the points of each model, and this sum.
 
-    The program has a variable for the part used of each piece between two points, and binary variables that forbid a piece before the earlier one is
+    A variable of the program is the used fraction of an interval between two points; binary variables forbid an interval before the previous one is
     used up.
     """
     from scipy import optimize
@@ -226,7 +226,7 @@ def _best_of_chords(
 
 
 def _vertex_near(z: np.ndarray, cost: np.ndarray, budget: float, kinds: np.ndarray) -> np.ndarray:
-    """Returns the vertex that a solver's solution `z` `[U]` approximates: integers, and fractions that exhaust the budget."""
+    """Removes rounding errors from a solver's solution `z` `[U]`: returns zeros, ones, and fractions that exhaust the budget exactly."""
     z = np.where(z > 1.0 - 1e-6, 1.0, np.where(z < 1e-6, 0.0, z))
     free = np.flatnonzero((z > 0.0) & (z < 1.0))
     left = budget - cost[z == 1.0].sum()

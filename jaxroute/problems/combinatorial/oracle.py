@@ -1,4 +1,4 @@
-"""Oracles, which know the true means: one rounds the relaxed optimum in each round, one selects the best set."""
+"""Policies that know the true means: one rounds the best relaxed selection in each round, the other selects the best set."""
 
 import jax.numpy as jnp
 from flax import struct
@@ -14,7 +14,7 @@ from jaxroute.problems.combinatorial.types import Action, CombinatorialSpec, Fee
 
 @struct.dataclass
 class OracleState:
-    """State of an oracle: only what `init` learns about the environment.
+    """State of an oracle, which never changes during a run.
 
     Attributes:
       spec: properties of the environment (static).
@@ -28,8 +28,8 @@ class _Oracle:
     """Policy that rounds a fixed selection.
 
     Attributes:
-      relaxed: `[G, K]` relaxed selection, or set, for each segment of drift.
-      switch: `[G]` first rounds of the segments.
+      relaxed: `[G, K]` fraction of each model in each segment of drift; 0 and 1 for a set.
+      switch: `[G]` first round of each segment.
       order: rule for the order of a cascade, such as `ByPrice`.
       rounding: `Pairwise` or `Swap` (default: the paper's for the reward).
     """
@@ -61,7 +61,7 @@ class _Oracle:
 
 
 def _require_all(env: CloudEnv) -> CloudEnv:
-    """Returns the environment; `ValueError` unless all models are always available."""
+    """Returns the environment. Raises `ValueError` if models may be unavailable."""
     if env.availability is not None:
         raise ValueError("availability must be None for an oracle: it does not select again from what is available")
     return env

@@ -20,7 +20,7 @@ from jaxroute.sources.rows import random_order, row_in_order
 
 
 class Successes(Protocol):
-    """Distribution of outcomes and successes; a pytree, whose two-dimensional arrays are `[G, K]`."""
+    """Distribution of outcomes and successes; a pytree whose two-dimensional arrays have one row per segment of rounds, `[G, K]`."""
 
     @property
     def mean(self) -> Leaf:
@@ -29,7 +29,7 @@ class Successes(Protocol):
     def check(self) -> None: ...
 
     def draw(self, key: Array, segment: Array) -> tuple[Array, Array]:
-        """Draws outcomes `[K]` and successes `[K]` of a round in a segment."""
+        """Draws outcomes `[K]` in [0, 1] and successes `[K]` bool of a round in the segment with index `segment`."""
         ...
 
 
@@ -54,15 +54,15 @@ class Source(Protocol):
 
     @property
     def switch(self) -> Leaf:
-        """Returns the first round of each segment, int32 `[G]`; that of the first segment is 0."""
+        """Returns the first round of each segment, int32 `[G]`, starting with 0."""
 
     def check(self) -> None: ...
 
     def init(self, key: Array) -> Any:
-        """Returns the initial state of the source in a run."""
+        """Returns the state of the source before the first round of a run."""
 
     def segment(self, t: Array) -> Array | int:
-        """Returns the segment of round `t`."""
+        """Returns the index of the segment to which round `t` belongs."""
         ...
 
     def draw(self, key: Array, state: Any, t: Array) -> tuple[Array, Array, Array]:
@@ -70,7 +70,7 @@ class Source(Protocol):
         ...
 
     def copies(self, model: int, number: int) -> Self:
-        """Returns the source of independent copies of one model."""
+        """Returns a source of `number` independent copies of the model with index `model`."""
         ...
 
 
@@ -132,7 +132,7 @@ class GradedOutcomes:
 
 @struct.dataclass
 class CopulaOutcomes:
-    """Successes that depend on a common difficulty of the round, which violates the product formulas of the rewards. Not in the paper.
+    """Successes that are correlated by a common difficulty of the round, so that the rewards' product formulas do not hold. Not in the paper.
 
     Attributes:
       mean: `[G, K]` mean outcome.
@@ -156,7 +156,7 @@ class CopulaOutcomes:
 
 @struct.dataclass
 class FixedCosts:
-    """Constant costs: a price list. Source: C2MAB-V, section 6."""
+    """Costs that always equal their means, as in a price list. Source: C2MAB-V, section 6."""
 
     def draw(self, key: Array, mean: Array) -> Array:
         del key

@@ -9,7 +9,7 @@ from jaxroute.core.types import Leaf
 
 
 def least_observed(success: Leaf, order: Leaf, size: int) -> float:
-    """Returns `o` of Theorem 1, the smallest probability over all sets that a cascade asks the whole set.
+    """Returns `o` of Theorem 1: the probability that a cascade asks all models of a set, smallest over all sets of `size` models.
 
     This happens if all models except the last one fail. Without a cascade `o` is 1.
 
@@ -33,7 +33,7 @@ def bound_regret(num_models: int, size: int, horizon: int, least_observed: float
       horizon: number of rounds, `T`.
       least_observed: `o`, see `least_observed`.
       best: largest reward of a set, `r*`.
-      power: 1 as published; the proof gives 4.
+      power: exponent of `T`, 1 as published; the proof gives 4.
     """
     checks.share("least_observed", least_observed, ())
     log_term = math.log(2.0 * math.pi**2 * num_models * horizon**power / 3.0)

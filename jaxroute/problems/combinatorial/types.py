@@ -1,6 +1,6 @@
 """Types that environment and policies of the combinatorial problem exchange, and its metrics.
 
-Sizes: `K` models, sets of at most (or exactly) `N`, `M` groups. With a budget for each group, the violation is the sum over the groups.
+Sizes: `K` models, sets of at most (or exactly) `N` models, `M` groups. With a budget for each group, violations are summed over the groups.
 """
 
 from dataclasses import dataclass, field
@@ -42,7 +42,8 @@ METRICS = (
 class Reward(Protocol):
     """Reward of a set of models, one of `parts.rewards`.
 
-    Arguments and weights are `[..., K]`, rewards `[...]`. With `xp=numpy` each method works in NumPy, for optima in float64.
+    Arguments and weights have one entry per model, `[..., K]`, and rewards one per set, `[...]`. With `xp=numpy` each method works in NumPy, for
+    optima in float64.
 
     Attributes:
       exact_size: whether a set must have exactly `N` models.
@@ -55,10 +56,10 @@ class Reward(Protocol):
     approximation: ClassVar[float] = 1.0
 
     def value(self, chosen: AnyArray, mean: AnyArray, xp: Any = jnp) -> Any:
-        """Returns the expected reward of a set, given as a mask, for success probabilities `mean`."""
+        """Returns the expected reward of the set that the bool mask `chosen` marks, for success probabilities `mean`."""
 
     def relaxed(self, z: AnyArray, mean: AnyArray, xp: Any = jnp) -> Any:
-        """Returns the expected reward of a relaxed selection `z` in [0, 1]."""
+        """Returns the expected reward of a relaxed selection, which contains each model with a fraction `z` in [0, 1]."""
 
     def weight(self, w: AnyArray, xp: Any = jnp) -> Any:
         """Returns the additive weight of each model with success probability `w`; the sum of weights orders sets like `value`."""
@@ -72,10 +73,10 @@ class CombinatorialSpec(Spec):
       reward: `AnyWin`, `SumUp` or `AllIn`.
       min_size: smallest `N` (of all groups together) over all settings.
       max_size: largest `N` (of all groups together) over all settings.
-      groups: group of each model, from 0; None with one group.
+      groups: index of each model's group, from 0; None with one group.
       group_budgets: whether each group has a budget.
       always_available: whether all models are available in every round.
-      any_size: whether sets of another size are allowed.
+      any_size: whether sets of any size are allowed, not only of the size `N`.
     """
 
     reward: Reward = field(kw_only=True)
@@ -92,10 +93,10 @@ class Observation:
     """Information that a policy has before it selects a set.
 
     Attributes:
-      price: `[K]` known price of each model.
-      available: `[K]` bool, available models.
-      budget: `[]` cost per round, or `[M]` that of each group.
-      size: `[]` float32 `N`, or `[M]` that of each group.
+      price: `[K]` known price of each model, by which a cascade may order its models.
+      available: `[K]` bool, True for available models.
+      budget: `[]` mean cost that a round may have, or `[M]` the same for each group.
+      size: `[]` float32 number of models `N` in a set, or `[M]` number from each group.
     """
 
     price: Array
@@ -109,10 +110,10 @@ class Action:
     """Set that a policy selects for a round.
 
     Attributes:
-      selected: `[K]` bool, selected models.
+      selected: `[K]` bool, True for selected models.
       order: `[K]` numbers; models are asked in ascending order, ties by index (any win only).
-      relaxed: `[K]` relaxed selection before rounding; the environment ignores it.
-      held: `[K]` bool, the selected set including unavailable models; the environment ignores it.
+      relaxed: `[K]` fraction of each model before rounding to a set; the environment ignores it.
+      held: `[K]` bool, selected set including unavailable models, which the policy may repeat later; the environment ignores it.
     """
 
     selected: Array

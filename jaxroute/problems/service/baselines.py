@@ -67,7 +67,7 @@ class Single(StaticPolicy):
 
 @struct.dataclass
 class Mixture(StaticPolicy):
-    """Policy that draws a model with fixed probabilities; subclasses differ in how these are chosen.
+    """Policy that draws a model with fixed probabilities; subclasses choose the probabilities differently.
 
     Attributes:
       probabilities: `[M]` numbers proportional to the probabilities (default: equal).

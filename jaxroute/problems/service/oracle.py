@@ -66,7 +66,7 @@ class OracleInformed(PricedOracle):
 
     @classmethod
     def of(cls, env: ServiceEnv) -> "OracleInformed":
-        """Returns the oracle of an environment whose requests are not from a table."""
+        """Returns the oracle of an environment; its requests must not come from a table, whose probabilities are unknown."""
         return cls(price=env.best, predictor=TrueProbabilities(env.requests))
 
 

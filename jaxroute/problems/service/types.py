@@ -101,7 +101,6 @@ class VirtualQueue:
 
     @classmethod
     def empty(cls) -> "VirtualQueue":
-        """Returns the empty queue."""
         zero = jnp.zeros((), jnp.float32)
         return cls(length=zero, error=zero)
 
@@ -135,7 +134,6 @@ class ServiceState:
 
     @classmethod
     def start(cls, source: Any) -> "ServiceState":
-        """Returns the state before the first request."""
         zero = jnp.zeros((), jnp.int32)
         return cls(zero, zero, VirtualQueue.empty(), zero, zero, source)
 

@@ -52,7 +52,6 @@ class Oracle:
 
     @classmethod
     def of(cls, env: MarketEnv) -> "Oracle":
-        """Returns the oracle of a market."""
         return cls(reward_mean=env.outcomes.reward_mean, cost_mean=env.outcomes.cost_mean)
 
     metrics = POLICY_METRICS

@@ -29,11 +29,11 @@ class Statistics:
 
     @classmethod
     def empty(cls, spec: CombinatorialSpec) -> "Statistics":
-        """Returns the statistics without observations."""
+        """Returns statistics of all models without observations."""
         return Statistics(RunningMean.empty(spec.num_models), RunningMean.empty(spec.num_models), spec)
 
     def add(self, feedback: Feedback) -> Self:
-        """Adds the feedback of a round, eq. (6)."""
+        """Returns the statistics after the feedback of a round, by eq. (6)."""
         outcome = self.outcome.add(feedback.observed, feedback.outcome)
         return self.replace(outcome=outcome, cost=self.cost.add(feedback.cost_observed, feedback.cost))
 
@@ -48,7 +48,7 @@ class Radius(Protocol):
 
 @struct.dataclass
 class PlainRadius:
-    """Radius `sqrt(3 log t / (2 n))` of CUCB. Source: Wang and Chen (2017)."""
+    """Radius of CUCB after `n` observations in round `t`, `sqrt(3 log t / (2 n))`. Source: Wang and Chen (2017)."""
 
     def radius(self, count: Array, num_models: int, t: Array) -> Array:
         del num_models
@@ -57,7 +57,7 @@ class PlainRadius:
 
 @struct.dataclass
 class UnionRadius:
-    """Radius of C2MAB-V, `width` times `sqrt(log(2 pi^2 K t^3 / (3 delta)) / (2 n))`.
+    """Radius of C2MAB-V with `K` models after `n` observations in round `t`, `width * sqrt(log(2 pi^2 K t^3 / (3 delta)) / (2 n))`.
 
     Attributes:
       width: `[]` multiplier.
@@ -80,13 +80,13 @@ class Posterior(Protocol):
     """Distribution of the success probability of a model, given observations."""
 
     def sample(self, key: Array, wins: Array, losses: Array) -> Array:
-        """Draws a probability of each model `[K]`, given successes and failures `[K]`."""
+        """Draws a success probability of each model `[K]`, given its numbers of successes `wins` and failures `losses`, which may be fractional."""
         ...
 
 
 @struct.dataclass
 class BetaPosterior:
-    """Beta(1 + successes, 1 + failures); counts may be fractional."""
+    """Beta(1 + successes, 1 + failures), the posterior from a uniform prior."""
 
     def sample(self, key: Array, wins: Array, losses: Array) -> Array:
         return draws.beta(key, 1.0 + wins, 1.0 + losses)
@@ -94,7 +94,7 @@ class BetaPosterior:
 
 @struct.dataclass
 class NormalPosterior:
-    """Normal distribution with the mean and variance of the Beta posterior: three times as fast.
+    """Normal distribution with the mean and variance of the Beta posterior, which is drawn three times as fast.
 
     It lacks the skewness of the Beta posterior near 0 and 1. Means over runs agree, but some runs repeat one set for long: on `sciq_cloud` the spread
     over runs is more than twice as large.
@@ -111,7 +111,7 @@ class Grading(Protocol):
     """Rule that converts outcomes in [0, 1] to counts of successes."""
 
     def count(self, key: Array, outcome: Array) -> Array:
-        """Returns the successes `[K]` of outcomes `[K]`."""
+        """Returns the numbers of successes `[K]`, possibly fractional, as which the outcomes `[K]` count."""
         ...
 
 

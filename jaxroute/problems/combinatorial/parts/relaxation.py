@@ -1,6 +1,6 @@
-"""Solvers of the relaxed problem, as small objects.
+"""Solvers of the relaxed problem, which selects a fraction in [0, 1] of each model instead of a set.
 
-A solver handles groups only with a common budget; with a budget for each group each is a separate problem (`solve_by_group`).
+A solver handles groups only with a common budget; with a budget for each group, `solve_by_group` solves a separate problem for each group.
 
 The multiplier of a `Selection` is the gain per unit of the budget, in the reward's additive weight (see `rewards`). The weight is the reward itself
 for `SumUp`, its logarithm for `AllIn`, and minus the logarithm of the probability that no model succeeds for `AnyWin`.
@@ -39,13 +39,13 @@ class Solver(Protocol):
     """Solver of the relaxed problem."""
 
     def solve(self, spec: CombinatorialSpec, w: Array, cost: Array, obs: Observation, allowed: Array) -> Selection:
-        """Returns the relaxed selection.
+        """Returns the best fractions of the models, with the shadow price of the budget.
 
         Args:
           spec: sizes, groups and the reward.
           w: `[K]` success probabilities in (0, 1), see `conditioned`.
           cost: `[K]` non-negative costs.
-          obs: observation with budget and `N`.
+          obs: observation with the budget and the set size `N`.
           allowed: `[K]` bool, models that may be selected.
         """
         ...
@@ -58,7 +58,7 @@ class Linear:
     It is exact for `SumUp` and `AllIn`, and has no guarantee for `AnyWin`.
 
     Attributes:
-      steps: number of dual steps (static; default by the number of models).
+      steps: number of dual steps (static); None chooses it by the number of models.
     """
 
     steps: int | None = struct.field(pytree_node=False, default=None)
@@ -91,7 +91,7 @@ class Vertices:
 
 @struct.dataclass
 class ContinuousGreedy:
-    """Continuous greedy algorithm for `AnyWin`, which reaches at least `1 - 1/e` of the optimum.
+    """Continuous greedy algorithm for `AnyWin`: averages solutions of linear programs, and reaches at least `1 - 1/e` of the optimum.
 
     Source: C2MAB-V, section 4, "common greedy algorithms"; Calinescu, Chekuri, Pal and Vondrak (2011).
 
@@ -116,7 +116,7 @@ class ContinuousGreedy:
 
 @struct.dataclass
 class BestOf(ContinuousGreedy):
-    """Better one of the polished solutions of a linear program and of the continuous greedy algorithm, for `AnyWin` with many models."""
+    """Solver that improves the solutions of a linear program and of `ContinuousGreedy` and returns the better one, for `AnyWin` with many models."""
 
     polish: int = struct.field(pytree_node=False, default=2)
 
@@ -131,7 +131,7 @@ class BestOf(ContinuousGreedy):
 
 @struct.dataclass
 class BestSet:
-    """Best set by enumeration, instead of a relaxed selection. Source: C2MAB-V, appendix E.3, eq. (48).
+    """Solver that returns the best set by enumeration, instead of fractions. Source: C2MAB-V, appendix E.3, eq. (48).
 
     Differs from the paper: eq. (48) has no bound on the size; without one the best set of `AllIn` would be empty.
 
@@ -154,7 +154,7 @@ class BestSet:
 
 @struct.dataclass
 class Smoothed:
-    """Differentiable approximation of `Linear`: projects the weights, scaled to at most 1 and divided by the temperature.
+    """Differentiable approximation of `Linear`: projects the scaled weights, divided by the temperature, onto the feasible selections.
 
     Attributes:
       temperature: `[]` degree of smoothing. At the default the selection is nearly that of the linear program, and most derivatives are zero; tune
@@ -176,7 +176,7 @@ class Smoothed:
 
 @struct.dataclass
 class ProjectedGradient:
-    """Projected gradient ascent on the reward's additive weight (see the module). The multiplier is zero.
+    """Projected gradient ascent on the reward's additive weight (see the module). It returns zero as the multiplier.
 
     Attributes:
       learning_rate: `[]` step size for gradients scaled to at most 1.
@@ -208,7 +208,7 @@ class ProjectedGradient:
 
 
 def _scaled(weight: Array) -> tuple[Array, Array]:
-    """Divides weights by the largest absolute weight; also returns the latter.
+    """Divides weights by the largest absolute weight. Returns the scaled weights and this largest weight.
 
     The position of the maximum is computed once. The derivative of `jnp.max` would search it again, and fail if the compiler rounded the second copy
     differently.
@@ -230,7 +230,7 @@ def _require_one_group(spec: CombinatorialSpec, name: str) -> None:
 
 
 def _size(spec: CombinatorialSpec, obs: Observation, allowed: Array) -> Array:
-    """Returns `N`, `[]` or `[M]`; with an exact size at most the number of allowed models."""
+    """Returns the size `N` of a set, or the size for each group `[M]`; if sizes are exact, at most the number of allowed models."""
     count = selection.group_sums(spec.groups, allowed.astype(jnp.float32))
     return jnp.minimum(obs.size, count) if spec.reward.exact_size else obs.size
 
@@ -251,10 +251,10 @@ def metrics_of(solver: Solver | None) -> tuple[Metric, ...]:
 def solve_by_group(
     solver: Solver | None, spec: CombinatorialSpec, w: Array, cost: Array, obs: Observation, allowed: Array
 ) -> Selection:
-    """Returns the relaxed selection by a solver, or by `default_solver` for None; other arguments as for `Solver.solve`.
+    """Solves the relaxed problem by a solver, or by `default_solver` if `solver` is None; other arguments as for `Solver.solve`.
 
-    If each group has a budget, the selection is the union of the groups' selections. The multiplier is then the sum over the groups, the price of
-    raising every budget. Source: C2MAB-V, appendix C.1.
+    If each group has a budget, the selection is the union of the groups' selections. The multiplier is then the sum over the groups, the gain from
+    raising every budget by one unit. Source: C2MAB-V, appendix C.1.
     """
 
     def solve(spec: CombinatorialSpec, obs: Observation, allowed: Array) -> Selection:
@@ -281,13 +281,13 @@ def solve_by_group(
 
 
 def conditioned(key: Array, value: Array, cap: Leaf, noise: Leaf) -> Array:
-    """Converts expected rewards `[K]` to probabilities `[K]` for the solvers: caps them, and breaks ties by random numbers up to `noise`."""
+    """Converts expected rewards `value` `[K]` to success probabilities for the solvers: at most `cap`, ties broken by random `noise`."""
     tie = noise * draws.uniform(key, value.shape)
     return jnp.clip(jnp.minimum(value, cap) - tie, 1e-6, cap)
 
 
 def check(solver: Solver | None, rounding: Any, cap: Leaf, noise: Leaf) -> None:
-    """Checks the fields of a policy that solves the relaxed problem and rounds its solution."""
+    """Raises `ValueError` if a field of a policy that solves the relaxed problem and rounds its solution is invalid."""
     if solver is not None:
         checks.part("solver", solver, "solve", "BestOf()")
     if rounding is not None:
@@ -297,7 +297,7 @@ def check(solver: Solver | None, rounding: Any, cap: Leaf, noise: Leaf) -> None:
 
 
 def info_of(found: Selection) -> Info:
-    """Returns the diagnostics of a selection, for Info."""
+    """Returns the diagnostics of a solution for the Info of a policy: shadow price, infeasible and unfinished shares, fractions."""
     return {
         "shadow_price": jnp.where(found.feasible, found.multiplier, 0.0),
         "infeasible_share": 1.0 - found.feasible.astype(jnp.float32),

@@ -12,14 +12,14 @@ from jaxroute.solvers.selection import any_win, any_win_weight
 
 @dataclass(frozen=True)
 class AnyWin(Reward):
-    """Cascade (AWC): at most `N` models are asked in sequence until one succeeds. Source: C2MAB-V, section 3, eq. (3)."""
+    """Any win (AWC): at most `N` models are asked in sequence, a cascade, until one succeeds. Source: C2MAB-V, section 3, eq. (3)."""
 
     exact_size = False
     cascade = True
     approximation = 1.0 - 1.0 / math.e
 
     def value(self, chosen: AnyArray, mean: AnyArray, xp: Any = jnp) -> Any:
-        """Returns `1 - prod over the set of (1 - mean)`; 0 for the empty set."""
+        """Returns the probability that any model of the set succeeds, `1 - prod (1 - mean)`; 0 for the empty set."""
         return 1.0 - xp.prod(xp.where(chosen, 1.0 - mean, 1.0), axis=-1)
 
     def relaxed(self, z: AnyArray, mean: AnyArray, xp: Any = jnp) -> Any:
@@ -34,7 +34,7 @@ class AnyWin(Reward):
 
 @dataclass(frozen=True)
 class SumUp(Reward):
-    """Parallel sub-tasks (SUC): the reward is the sum of successes. Source: C2MAB-V, section 3, eq. (4)."""
+    """Sum up (SUC): the models work on parallel sub-tasks, and the reward is the sum of successes. Source: C2MAB-V, section 3, eq. (4)."""
 
     def value(self, chosen: AnyArray, mean: AnyArray, xp: Any = jnp) -> Any:
         """Returns the sum of `mean` over the set; 0 for the empty set."""
@@ -51,7 +51,7 @@ class SumUp(Reward):
 
 @dataclass(frozen=True)
 class AllIn(Reward):
-    """Modules of a project (AIC): all models must succeed. Source: C2MAB-V, section 3, eq. (5)."""
+    """All in (AIC): the models write the modules of a project, and all must succeed. Source: C2MAB-V, section 3, eq. (5)."""
 
     def value(self, chosen: AnyArray, mean: AnyArray, xp: Any = jnp) -> Any:
         """Returns the product of `mean` over the set; 1 for the empty set."""

@@ -1,4 +1,4 @@
-"""Rules that round a relaxed selection to a set of models, and the selection of the models with the largest scores."""
+"""Rules that round a relaxed selection (a fraction of each model) to a set of models, and the selection of the models with the largest scores."""
 
 import dataclasses
 from typing import Protocol
@@ -18,13 +18,13 @@ class Rounding(Protocol):
     """Rule that rounds a relaxed selection of one group to a set (see `round_by_group`)."""
 
     def round(self, key: Array, z: Array, spec: CombinatorialSpec) -> Array:
-        """Draws a random set, `[K]` bool, that contains each model with its probability in `z` `[K]`."""
+        """Draws a random set, `[K]` bool, that contains each model with the probability `z` `[K]`."""
         ...
 
 
 @struct.dataclass
 class Pairwise:
-    """Pairwise rounding. Source: C2MAB-V, Algorithm 3."""
+    """Pairwise rounding: shifts weight between two fractions at a time until one is 0 or 1. Source: C2MAB-V, Algorithm 3."""
 
     def round(self, key: Array, z: Array, spec: CombinatorialSpec) -> Array:
         return rounding.pairwise(z, draws.uniform(key, z.shape), whole_sum=spec.reward.exact_size)
@@ -32,7 +32,7 @@ class Pairwise:
 
 @struct.dataclass
 class Swap:
-    """Swap rounding. Source: C2MAB-V, Algorithm 2."""
+    """Swap rounding: writes the selection as a mixture of sets and merges these at random. Source: C2MAB-V, Algorithm 2."""
 
     def round(self, key: Array, z: Array, spec: CombinatorialSpec) -> Array:
         # Keys as words: a branch over keys would be taken by all runs.
@@ -49,7 +49,7 @@ class Swap:
 
 @struct.dataclass
 class Indicator:
-    """Converts a selection that is a set already, such as that of `BestSet`."""
+    """Converts a selection of zeros and ones, such as the result of `BestSet`, to a bool mask."""
 
     def round(self, key: Array, z: Array, spec: CombinatorialSpec) -> Array:
         del key, spec
@@ -62,7 +62,7 @@ def default_rounding(spec: CombinatorialSpec) -> Rounding:
 
 
 def round_by_group(rounding: Rounding | None, key: Array, z: Array, spec: CombinatorialSpec) -> Array:
-    """Draws a random set by a rounding, or by `default_rounding` for None; other arguments as for `Rounding.round`.
+    """Draws a random set by a rounding, or by `default_rounding` if `rounding` is None; other arguments as for `Rounding.round`.
 
     Each group is rounded separately, which preserves its size.
     """

@@ -16,12 +16,12 @@ class Start:
     """Rule for the first rounds; by default there is none. `allowed` `[K]` bool marks the models that may be selected in the round."""
 
     def active(self, state: Statistics, allowed: Array) -> Array:
-        """Whether the rule still decides, `[]` bool."""
+        """Whether this rule, and not the bounds, decides about the current round, a scalar bool."""
         del state, allowed
         return jnp.asarray(False)
 
     def choose(self, state: Statistics, obs: Observation, allowed: Array, selected: Array) -> Array:
-        """Returns the set `[K]` of this round, given the set `selected` by the bounds."""
+        """Returns the mask `[K]` of the set for this round; `selected` is the set that the bounds suggest."""
         del state, obs, allowed
         return selected
 
@@ -33,7 +33,7 @@ class Optimistic(Start):
 
 @struct.dataclass
 class RoundRobin(Start):
-    """Selects the least observed models until all have been observed, for `K / N` rounds without a cascade.
+    """Selects the least observed models until all `K` have been observed, in `K / N` rounds if every selected model is asked.
 
     Source: the first rounds of C2MAB-V's proofs, which assume an observation of every model.
     """
@@ -50,12 +50,12 @@ class Hold:
     """Rule for the rounds between two decisions, which a policy takes once per batch; `fresh` `[]` bool marks a round with a new decision."""
 
     def relaxed(self, fresh: Array, z: Array, held_z: Array) -> Array:
-        """Returns the relaxed selection `[K]` to round: the new one, `z`, or that of the last decision, `held_z`."""
+        """Returns the relaxed selection `[K]` to round: by default the new one, `z`, instead of `held_z` from the last decision."""
         del fresh, held_z
         return z
 
     def hold(self, fresh: Array, new: tuple[Array, Array], held: tuple[Array, Array]) -> tuple[Array, Array]:
-        """Returns set and relaxed selection of this round: the new ones, or those of the last decision, `held`."""
+        """Returns the set and the relaxed selection of this round: by default the pair `new`, instead of `held` from the last decision."""
         del fresh, held
         return new
 
@@ -80,7 +80,7 @@ class Order(Protocol):
     """Rule for the order in which a cascade asks the models of a set."""
 
     def order(self, key: Array, obs: Observation, value: Array, cost: Array) -> Array:
-        """Returns numbers `[K]`: models are asked in ascending order, ties by index; `value` and `cost` `[K]` are what the policy expects."""
+        """Returns numbers `[K]` in whose ascending order models are asked, ties by index. `value` and `cost` are expected rewards and costs, `[K]`."""
         ...
 
 
@@ -132,6 +132,6 @@ class ByProbability:
 def action_of(
     order: Order, key: Array, obs: Observation, selected: Array, relaxed: Array, value: Array, cost: Array
 ) -> Action:
-    """Returns the action that asks the available models of a set `[K]` in an order; `relaxed` `[K]` is the selection before rounding."""
+    """Returns the action that asks the available models of the set `selected` in an order; `relaxed` `[K]` are the fractions before rounding."""
     available = selected & obs.available
     return Action(selected=available, order=order.order(key, obs, value, cost), relaxed=relaxed, held=selected)

@@ -34,7 +34,6 @@ def cluster_loss(code: Array, inside: Array, outside: Array) -> Array:
 
 
 def _cosine(a: Array, b: Array) -> Array:
-    """Returns the cosine of the angle between vectors `[e]`."""
     return jnp.sum(a * b) / jnp.sqrt(jnp.maximum(jnp.sum(a * a) * jnp.sum(b * b), 1e-12))
 
 
