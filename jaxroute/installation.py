@@ -149,10 +149,7 @@ def _install(needs: Sequence[str]) -> str:
 
 
 def _check_jax(have: Mapping[str, str], bounds: Sequence[tuple[str, str]], cards: Sequence[GPU]) -> list[Finding]:
-    """Returns the faults of jaxlib and the CUDA plugins, if jax itself is recent enough.
-
-    `have` maps installed packages to versions; `bounds` are jax's bounds on jaxlib, as pairs like `(">=", "0.7.0")`.
-    """
+    """Returns the faults of jaxlib and the CUDA plugins. `have` maps packages to versions; `bounds` are jax's on jaxlib, like `(">=", "0.7.0")`."""
     jax, jaxlib, plugins = have["jax"], have.get("jaxlib"), _plugins(have)
     need = _jax(f"=={jax}", have, cards)
     if jaxlib is None:

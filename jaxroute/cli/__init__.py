@@ -119,7 +119,6 @@ def _environment(options: argparse.Namespace) -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    """Formats an error and its notes as one line."""
     text = str(error)
     if isinstance(error, OSError) and error.strerror:
         text = f"{error.filename}: {error.strerror}" if error.filename else error.strerror

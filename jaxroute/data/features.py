@@ -1,4 +1,4 @@
-"""Features of queries, from their texts or from numbers such as an encoder's embeddings, and contexts made of features."""
+"""Computes features of queries from their texts, or from numbers such as an encoder's embeddings; and contexts from features."""
 
 import importlib.util
 import os
@@ -21,20 +21,19 @@ _INSTALL = 'pip install "jaxroute[data]"'
 
 
 def has_sklearn() -> bool:
-    """Whether scikit-learn can be imported."""
     return importlib.util.find_spec("sklearn") is not None
 
 
 @dataclass(frozen=True, eq=False)
 class Standardisation:
-    """Shifts and scales the features of a log to mean 0 and standard deviation 1, and those of new queries in the same way."""
+    """Scales each feature of a log to mean 0 and standard deviation 1; features of new queries are scaled by the numbers of the log."""
 
     mean: np.ndarray  #: `[d]` float64 mean of each feature in the log.
     scale: np.ndarray  #: `[d]` float64 standard deviation of each feature in the log, infinite for a constant feature.
 
     @classmethod
     def fit(cls, features: np.ndarray) -> "Standardisation":
-        """Computes means and standard deviations of `[Q, d]` features; a column that varies by rounding alone counts as constant."""
+        """Computes mean and standard deviation of each column of `[Q, d]` features; a column that varies only by rounding counts as constant."""
         features = np.asarray(features, np.float64)
         # Differences from the first row are exact in a large column that varies little. Divided by the largest, no square overflows.
         moved = features - features[0]
@@ -45,18 +44,18 @@ class Standardisation:
         return cls(mean, np.where(constant, np.inf, largest * moved.std(axis=0)))
 
     def of(self, features: np.ndarray) -> np.ndarray:
-        """Standardises `[Q, d]` features to float32; a constant column becomes 0."""
+        """Standardises `[Q, d]` features to float32; a constant feature becomes 0."""
         return ((np.asarray(features, np.float64) - self.mean) / self.scale).astype(np.float32)
 
 
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """Projects features to fewer dimensions as for the log, and scales each row to length 1."""
+    """Projects features of new queries onto the directions that were fitted to a log, and scales each row to length 1."""
 
     components: np.ndarray  #: `[r, d]` directions of the projection.
 
     def of(self, numbers: np.ndarray) -> np.ndarray:
-        """Returns `[Q, r]` float32 features of new queries from their `[Q, d]` numbers."""
+        """Converts the `[Q, d]` numbers of new queries to `[Q, r]` float32 features."""
         numbers = np.asarray(numbers, np.float64)
         if numbers.shape[-1] != self.components.shape[1]:
             raise refusal("other_size", size=self.components.shape[1], got=numbers.shape[-1])
@@ -65,7 +64,7 @@ class Directions:
 
 @dataclass(frozen=True, eq=False)
 class Words:
-    """Turns texts of new queries into features as for the log: hashed words and pairs of words, weighted and projected."""
+    """Converts texts of new queries to features by the numbers fitted to a log: words and pairs of words are hashed, weighted and projected."""
 
     columns: np.ndarray  #: `[c]` hashes that occur in the log.
     rarity: np.ndarray  #: `[c]` weight of each hash, larger for words of fewer texts.
@@ -73,7 +72,7 @@ class Words:
     width: int  #: Number of different hashes.
 
     def of(self, texts: Sequence[str]) -> np.ndarray:
-        """Returns `[Q, r]` float32 features of length 1, or zeros for a text without words of the log. Needs scikit-learn."""
+        """Returns `[Q, r]` float32 features of length 1; zeros for a text without words of the log. Needs scikit-learn."""
         counts = _count_words(texts, self.width).tocsc()[:, self.columns].tocsr()
         counts.data = 1.0 + np.log(counts.data)  # Sublinear; the length of unknown words does not count.
         weighted = counts.multiply(self.rarity).tocsr()
@@ -85,7 +84,7 @@ Reader = Words | Directions | Standardisation | None
 
 
 def scales(features: np.ndarray) -> np.ndarray:
-    """Returns the `[d]` standard deviations of columns of very different sizes, or ones for columns like those of one embedding."""
+    """Returns `[d]` standard deviations of the columns if they differ by more than a factor of 100; otherwise ones, as for an embedding."""
     scale = Standardisation.fit(features).scale
     finite = scale[np.isfinite(scale)]
     return scale if finite.size and finite.max() > _LARGEST_RATIO * finite.min() else np.ones_like(scale)
@@ -117,16 +116,17 @@ def choose_features(
     num_rows: int,
     notes: list[str],
 ) -> tuple[np.ndarray | None, str, Reader]:
-    """Chooses the features of a log's queries, and adds lines for the user to `notes`.
+    """Chooses the features of a log's queries, and appends lines for the user to `notes`.
 
     Args:
       wanted: None for the best available; "none", "text" or "own"; an array; or the path of its file.
-      text: `[Q]` texts of the queries and the name of their column, or None.
-      own: `[Q, d]` numbers in the file, their source in words, and whether they are separate columns (not an embedding); or None.
-      rows: `[Q]` row of each query in the file, which has `num_rows`.
+      text: `[Q]` texts of the queries and the name of their column; None without texts.
+      own: `[Q, d]` numbers in the file, their source in words, and whether they are separate columns (not an embedding); None without numbers.
+      rows: `[Q]` row of each query in the file.
+      num_rows: number of rows of the file; an array as `wanted` may have a row for each.
 
     Returns:
-      `[Q, d]` features or None, their source in words, and the object that computes those of new queries.
+      `[Q, d]` features or None, their source in words, and the object that computes the features of new queries.
     """
     word = wanted.lower() if isinstance(wanted, str) else ""
     if word == "own" and own is None:
@@ -153,7 +153,7 @@ def choose_features(
 
 
 def _from_numbers(numbers: np.ndarray, source: str, are_columns: bool, notes: list[str]) -> tuple[np.ndarray, str, Reader]:
-    """Makes features of `[Q, d]` numbers: standardises separate columns, and reduces a long embedding to fewer dimensions."""
+    """Standardises `[Q, d]` numbers in separate columns, or reduces a long embedding to fewer dimensions. Returns as `choose_features` does."""
     if are_columns or (scales(numbers) != 1).any():
         standard = Standardisation.fit(numbers)
         return standard.of(numbers), f"{source}, standardised", standard
@@ -166,7 +166,7 @@ def _from_numbers(numbers: np.ndarray, source: str, are_columns: bool, notes: li
 
 
 def _from_texts(texts: Sequence[str]) -> tuple[np.ndarray, Words]:
-    """Returns the `[Q, r]` features of texts, and the object that computes those of further texts."""
+    """Returns `[Q, r]` features of texts, and the object that converts texts of new queries."""
     counts = _count_words(texts, _HASHED)
     if not counts.nnz:
         nothing = Words(np.zeros(0, int), np.zeros(0), np.zeros((1, 0), np.float32), _HASHED)
@@ -190,7 +190,7 @@ def _count_words(texts: Sequence[str], width: int) -> Any:
 
 
 def _reduce(matrix: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Projects `[Q, d]` rows to at most 32 dimensions and length 1; also returns the directions of the projection."""
+    """Projects `[Q, d]` rows onto at most 32 principal directions and scales them to length 1. Returns the result and the directions."""
     from sklearn.decomposition import TruncatedSVD
 
     svd = TruncatedSVD(min(_WIDTH, *matrix.shape), random_state=0)

@@ -1,4 +1,4 @@
-"""Arrays in npz and npy files, and the messages for the user, whose texts are in `messages.json`."""
+"""Reads arrays from npz and npy files, and formats messages for the user, whose texts are in `messages.json`."""
 
 import contextlib
 import importlib
@@ -22,7 +22,7 @@ _MESSAGES: dict[str, str] = json.loads(Path(__file__).with_name("messages.json")
 
 
 class _Formatter(string.Formatter):
-    """Formats messages. `{names:r6}` joins at most 6 names in quotation marks, `!q` quotes for a shell, and `!v` shortens a value."""
+    """Formatter of messages with additions: `{names:r6}` joins at most 6 names in quotation marks, `!q` quotes for a shell, `!v` shortens a value."""
 
     def convert_field(self, value: Any, conversion: str | None) -> Any:
         special = {"q": lambda: shlex.quote(str(value)), "v": lambda: checks.show(value)}
@@ -36,17 +36,17 @@ class _Formatter(string.Formatter):
 
 
 def message(name: str, /, **values: Any) -> str:
-    """Returns the text called `name` in `messages.json`, with these values filled in."""
+    """Returns the text that `messages.json` stores under `name`, with the given values filled in."""
     return _Formatter().vformat(_MESSAGES[name], (), values)
 
 
 def refusal(name: str, /, **values: Any) -> ValueError:
-    """Returns the error with the text called `name` in `messages.json`."""
+    """Returns a `ValueError` with the text that `messages.json` stores under `name`, with the given values filled in."""
     return ValueError(message(name, **values))
 
 
 def file_path(path: Any) -> Path:
-    """Returns the path of a file; refuses folders and values that are not paths."""
+    """Returns the path of a file; raises `ValueError` for a folder and for values that are no paths."""
     if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
         raise ValueError(f"path must be the name of a file, got {checks.show(path)}")
     if Path(path).is_dir():
@@ -56,7 +56,7 @@ def file_path(path: Any) -> Path:
 
 @contextlib.contextmanager
 def errors_name(path: str | os.PathLike) -> Iterator[None]:
-    """Adds the name of a file to the errors that are raised in this context and do not have it."""
+    """Context that adds the name of a file to errors whose text does not contain it."""
     try:
         yield
     except UnsafePickleError:
@@ -68,19 +68,19 @@ def errors_name(path: str | os.PathLike) -> Iterator[None]:
 
 
 def join_names(names: Iterable[Any], limit: int = 12) -> str:
-    """Joins names for a message; of more than `limit`, counts the rest."""
+    """Joins names by commas for a message. If there are more than `limit`, the others are only counted."""
     names = [str(name) for name in names]
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more if names else "nothing"
 
 
 def option(name: str, text: str) -> str:
-    """Formats an option of the command line with the quotation marks that a shell needs: `--column 'cost=Total ($)'`."""
+    """Formats an option of the command line, with the quotation marks that a shell needs: `--column 'cost=Total ($)'`."""
     return f"{name} {shlex.quote(str(text))}"
 
 
 def import_optional(module: str) -> Any:
-    """Imports an optional dependency, or refuses with the command that installs it."""
+    """Imports an optional dependency; if it is missing, the error names the command that installs it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -88,7 +88,7 @@ def import_optional(module: str) -> Any:
 
 
 def read_arrays(path: str | os.PathLike) -> dict[str, np.ndarray]:
-    """Returns the arrays of an npz file by name; refuses Python objects in them."""
+    """Returns the arrays of an npz file by name. Arrays of Python objects are refused, because reading them could execute code."""
     content = _load(path)
     if not isinstance(content, np.lib.npyio.NpzFile):
         raise ValueError(f"{path} holds one array without a name: use numpy.savez(path, scores=..., costs=..., models=...)")
@@ -126,7 +126,7 @@ def load_embeddings(path: str | os.PathLike, num_queries: int | None = None) -> 
       `[Q, d]` float32.
 
     Raises:
-      ValueError: not such a file, not a matrix of finite numbers, or not `num_queries` rows. Pickled arrays are refused.
+      ValueError: it is not such a file, not a matrix of finite numbers, or has not `num_queries` rows. Pickled arrays are refused.
     """
     array = _load(path)
     if isinstance(array, np.lib.npyio.NpzFile):

@@ -17,11 +17,11 @@ import numpy as np
 
 
 class UnsafePickleError(ValueError):
-    """Error about a pickle with a name that a data frame does not need; raised before anything runs."""
+    """Error about a pickle that names a function which no data frame needs; it is raised before anything runs."""
 
 
 def open_pickle(path: str | os.PathLike, content: bytes) -> dict | list | tuple[list[str], Callable[[str], np.ndarray]]:
-    """Opens a pickle (pandas 1.5 to 3, pickle protocol 4 or 5) without unpickling it, or refuses it by a ValueError.
+    """Opens a pickle (pandas 1.5 to 3, protocol 4 or 5) without running its code; raises `ValueError` if that is impossible.
 
     Returns:
       The dict, or list of dicts, with decoded arrays; or the names of a data frame's columns and a function that reads a column.
@@ -56,7 +56,7 @@ def open_pickle(path: str | os.PathLike, content: bytes) -> dict | list | tuple[
 
 @contextlib.contextmanager
 def _explain_damage(path: str | os.PathLike) -> Iterator[None]:
-    """Turns all errors about a damaged or unknown pickle into a ValueError with a remedy."""
+    """Context that converts all errors of a damaged or unknown pickle to a `ValueError` with a remedy."""
     try:
         yield
     except UnsafePickleError as error:
@@ -79,7 +79,7 @@ _FRAME_PARTS = {  # Modules within a package moved between versions, so names ar
 
 
 class _Record:
-    """Stores the arguments and the state of one object in a pickle."""
+    """Stands for an object in a pickle and stores only its arguments and state."""
 
     __slots__ = ("args", "state")
 
@@ -93,13 +93,13 @@ class _Record:
 
 
 def _attribute(owner: Any, name: str) -> type:
-    """Returns a record type instead of an attribute, such as `ZoneInfo._unpickle`, which is not looked up."""
+    """Returns a record type where a pickle asks for an attribute, such as `ZoneInfo._unpickle`; the attribute itself is never accessed."""
     del owner
     return type(str(name), (_Record,), {"__slots__": ()})
 
 
 class _RecordUnpickler(pickle.Unpickler):
-    """Reads a pickle into `_Record`s, each of a type with the name of the original."""
+    """Reads a pickle into `_Record`s; each has a type with the name of the original class or function."""
 
     def find_class(self, module: str, name: str) -> Any:
         parts = _FRAME_PARTS.get(module.partition(".")[0], "").split()
@@ -113,7 +113,7 @@ class _RecordUnpickler(pickle.Unpickler):
 
 
 def _decode(record: _Record) -> np.ndarray:
-    """Decodes the array that a record describes: numbers as they are, strings and mixtures as objects."""
+    """Decodes the array that a record stands for: numbers with their dtype, strings and mixtures as objects."""
     kind = type(record).__name__
     if kind == "_frombuffer":
         data, dtype, shape, order = record.args
@@ -147,7 +147,7 @@ def _decode(record: _Record) -> np.ndarray:
 
 
 def _decode_dtype(record: _Record) -> np.dtype:
-    """Returns the dtype of numbers or objects, from its letter and size and not from the pickled state."""
+    """Returns the dtype that a record stands for, from its letter and size; the pickled state is not trusted."""
     name, byte_order = record.args[0], record.state[1]
     if name in ("M8", "m8"):
         unit = record.state[-1][1][0]
@@ -158,7 +158,7 @@ def _decode_dtype(record: _Record) -> np.dtype:
 
 
 def _decode_object(value: Any) -> Any:
-    """Decodes an entry of an object array: a Python value or NumPy scalar as itself, anything else (NA) as None."""
+    """Decodes an entry of an object array: Python values and NumPy scalars stay, anything else (such as pandas' NA) becomes None."""
     if type(value).__name__ == "scalar" and isinstance(value, _Record):
         dtype, data = value.args
         return np.frombuffer(data, _decode_dtype(dtype))[0].item()
@@ -174,7 +174,7 @@ def _decode_tree(value: Any) -> Any:
 
 
 def _decode_strings(arguments: Sequence[Any]) -> np.ndarray:
-    """Decodes the strings of an Arrow array from its validity bits, offsets and characters."""
+    """Decodes the strings of an Arrow array from its validity bits, offsets and characters; missing ones are None."""
     kind, length, _, start, buffers, *_ = arguments
     # Arrow leaves out the buffer of an array without missing values or without characters.
     valid, offsets, characters = (b"" if buffer is None else bytes(buffer.args[0]) for buffer in buffers)

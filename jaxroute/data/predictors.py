@@ -1,4 +1,4 @@
-"""Predictors of a model's score from features and categories of a query, fitted by `jaxroute data` and `jaxroute compare` in NumPy."""
+"""Predicts the score of each model from features and categories of a query. The commands `data` and `compare` fit these predictors, in NumPy."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ _MOST_QUERIES = 8000  # Predictions are evaluated on at most so many queries.
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Some queries of a table in float64. The fields are those of `RoutingTable`, and `latency`, `[Q, N]` seconds or None."""
+    """Some queries of a table, in float64. The fields are those of `RoutingTable`; `latency` is `[Q, N]` seconds or None."""
 
     models: tuple[str, ...]
     scores: np.ndarray
@@ -48,21 +48,21 @@ class Sample:
 
     @property
     def described(self) -> bool:
-        """Whether the queries have features or categories, from which scores can be predicted before an answer."""
+        """Whether the queries have features or categories, from which scores can be predicted before an answer is known."""
         return self.features is not None or self.groups is not None
 
     def take(self, rows: np.ndarray) -> "Sample":
-        """Returns the queries that a mask or an array of indices selects."""
+        """Returns the sample restricted to the queries that a mask or an array of indices selects."""
         part = (None if a is None else a[rows] for a in (self.latency, self.features, self.groups, self.prompts))
         return Sample(self.models, self.scores[rows], self.costs[rows], *part)
 
     def numbered(self) -> np.ndarray:
-        """Returns the `[Q]` index of each query's prompt, equal for copies of a prompt, in the order of first appearance."""
+        """Returns an index for each query's prompt, `[Q]`, in the order of first appearance; copies of a prompt have the same index."""
         return np.arange(self.num_queries) if self.prompts is None else pd.factorize(self.prompts)[0]
 
 
 class Predictor(Protocol):
-    """Predicts the score of each model on each query."""
+    """Object that predicts the score of each model on each query."""
 
     def predict(self, sample: Sample) -> np.ndarray:
         """Returns `[Q, N]` predicted scores."""
@@ -70,14 +70,14 @@ class Predictor(Protocol):
 
 
 def random_folds(sample: Sample, number: int, seed: int | tuple[int, ...] | np.random.Generator) -> np.ndarray:
-    """Draws the `[Q]` fold of each query. Copies of a prompt share a fold, and folds have equally many prompts, or one more."""
+    """Assigns each query at random to one of `number` folds, `[Q]`. Copies of a prompt share a fold; all folds have about as many prompts."""
     prompts = sample.numbered()
     return np.random.default_rng(seed).permutation(np.arange(prompts.max() + 1) % number)[prompts]
 
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """Turns queries into columns of numbers: scaled features, then an indicator of each category.
+    """Converts queries to columns of numbers: scaled features, then an indicator of each category.
 
     The scaled features have a total variance of 1, so that two queries differ on average as much by their features as by
     different categories.
@@ -90,7 +90,7 @@ class Design:
     groups: np.ndarray | None  #: `[G]` categories that have a column, or None without categories.
 
     def columns(self, sample: Sample) -> np.ndarray:
-        """Returns the `[Q, r + G]` columns of some queries."""
+        """Returns the columns of numbers for some queries, `[Q, r + G]`: `r` for features, `G` for categories."""
         columns = []
         if self.mean is not None and self.turn is not None and sample.features is not None:
             columns.append((sample.features - self.mean) @ self.turn)
@@ -100,7 +100,7 @@ class Design:
 
 
 def design(sample: Sample) -> Design:
-    """Fits the columns to some queries: at most 64 for features, after standardising those of very different sizes."""
+    """Fits a `Design` to some queries: features of very different sizes are standardised, and more than 64 are reduced to 64 directions."""
     mean = turn = groups = None
     if sample.features is not None:
         mean, scale = sample.features.mean(0), scales(sample.features)
@@ -122,13 +122,13 @@ def sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def logit(p: np.ndarray) -> np.ndarray:
-    """Returns the inverse of `sigmoid` for probabilities clipped to [0.001, 0.999]."""
+    """Returns `log(p / (1 - p))`, after `p` is clipped to [0.001, 0.999]."""
     p = np.clip(p, 1e-3, 1 - 1e-3)
     return np.log(p / (1 - p))
 
 
 def cross_entropy(predicted: np.ndarray, scores: np.ndarray) -> float:
-    """Returns the mean of `-s log p - (1 - s) log(1 - p)` over scores `s` and predictions `p`."""
+    """Returns the mean of `-s log p - (1 - s) log(1 - p)` over scores `s` and predicted scores `p`."""
     p = np.clip(predicted, 1e-6, 1 - 1e-6)
     return float(-(scores * np.log(p) + (1 - scores) * np.log(1 - p)).mean())
 
@@ -141,9 +141,10 @@ def fit_weights(columns: np.ndarray, scores: np.ndarray, penalties: np.ndarray, 
     loss, and are accelerated (Nesterov).
 
     Args:
-      columns: `[Q, d]`, shared by the outputs.
+      columns: `[Q, d]` predictors, shared by the outputs.
       scores: `[Q, M]` in [0, 1], one column per output.
-      penalties: `[A]` positive penalties; intercepts have none.
+      penalties: `[A]` positive penalties of the weights; intercepts have none.
+      steps: number of iterations.
 
     Returns:
       `[A, 1 + d, M]` intercepts and weights.
@@ -177,13 +178,13 @@ def fit_weights(columns: np.ndarray, scores: np.ndarray, penalties: np.ndarray, 
 
 
 def _intercepts(scores: np.ndarray) -> np.ndarray:
-    """Returns the `[M]` intercepts that fit scores `[Q, M]` without columns."""
+    """Returns `[M]` intercepts of logistic regressions without columns, for `[Q, M]` scores."""
     least = 1 / (2 * len(scores))
     return logit(np.clip(scores.mean(0), least, 1 - least))
 
 
 def fit_each(columns: np.ndarray, scores: np.ndarray, penalty: float = 1.0, steps: int = 12) -> np.ndarray:
-    """Fits a logistic regression for each output on its own few columns, by Newton's method.
+    """Fits a logistic regression for each of `M` outputs on its own few columns, by Newton's method.
 
     A step that would increase the loss is replaced by one along the bound of the Hessian (see `fit_weights`). Takes columns `[d, Q, M]`
     and scores `[Q, M]`, and returns the intercepts and weights `[M, 1 + d]`; intercepts have no penalty.
@@ -215,7 +216,7 @@ def fit_each(columns: np.ndarray, scores: np.ndarray, penalty: float = 1.0, step
 
 @dataclass(frozen=True, eq=False)
 class Logistic:
-    """Predicts the score of each model by logistic regression."""
+    """Predictor of each model's score by logistic regression."""
 
     design: Design  #: Columns of numbers that describe a query.
     weights: np.ndarray  #: `[1 + r, N]` intercepts and weights.
@@ -227,7 +228,7 @@ class Logistic:
 
 
 def fit_logistic(sample: Sample, folds: np.ndarray) -> tuple[Logistic, np.ndarray]:
-    """Fits a logistic regression to all queries, its penalty chosen by cross-validation over `[Q]` folds.
+    """Fits a logistic regression to all queries. Its penalty is chosen by cross-validation over the given folds, `[Q]`.
 
     Returns:
       The predictor, and `[Q, N]` predictions of each query by a fit to the other folds.
@@ -247,7 +248,7 @@ def fit_logistic(sample: Sample, folds: np.ndarray) -> tuple[Logistic, np.ndarra
 
 @dataclass(frozen=True, eq=False)
 class Neighbours:
-    """Predicts the score of each model as its mean over the most similar recorded queries."""
+    """Predictor of each model's score by its mean score on the most similar recorded queries."""
 
     design: Design  #: Columns of numbers in which distances are computed.
     columns: np.ndarray  #: `[R, r]` columns of the recorded queries.
@@ -260,7 +261,7 @@ class Neighbours:
 
 
 def fit_neighbours(sample: Sample) -> tuple[Neighbours, np.ndarray]:
-    """Chooses the number of neighbours by predicting each query from the queries with other prompts.
+    """Fits a `Neighbours` predictor. The number of neighbours is chosen by predicting each query from the queries with other prompts.
 
     Returns:
       The predictor, and these `[Q, N]` predictions.
@@ -277,9 +278,9 @@ def fit_neighbours(sample: Sample) -> tuple[Neighbours, np.ndarray]:
 def _neighbour_means(
     columns: np.ndarray, recorded: np.ndarray, scores: np.ndarray, sizes: tuple[int, ...], prompts: np.ndarray | None = None
 ) -> np.ndarray:
-    """Returns `[S, Q, N]` mean scores of the nearest recorded queries, for each of `S` ascending numbers of neighbours.
+    """Returns `[S, Q, N]` mean scores over the nearest recorded queries, for each of the `S` ascending numbers of neighbours in `sizes`.
 
-    Where the recorded queries themselves are predicted, `prompts` `[Q]` excludes those with the same prompt.
+    If the recorded queries predict themselves, `prompts` `[Q]` excludes queries with the same prompt.
     """
     means = np.empty((len(sizes), len(columns), scores.shape[1]))
     lengths, most = np.square(recorded).sum(1), sizes[-1]
@@ -300,7 +301,7 @@ def _neighbour_means(
 
 @dataclass(frozen=True)
 class Prediction:
-    """Accuracy of predicted scores in five folds, and the gain of routing by them at no more than the best single model's cost."""
+    """Accuracy of scores predicted by one method, and the gain of routing by them at no more than the best single model's cost; five folds."""
 
     how: str  #: "categories", "nearest neighbours" or "logistic regression".
     measure: str  #: "AUC", or "R2" if a score is not 0 or 1.
@@ -312,17 +313,17 @@ class Prediction:
 
 
 def best_single(quality: np.ndarray, cost: np.ndarray) -> int:
-    """Returns the index of the model with the highest quality; among equals, of the cheapest."""
+    """Returns the index of the model with the highest quality; if several are equal, of the cheapest among them."""
     return int(np.lexsort((cost, -quality))[0])
 
 
 def standard_error(values: np.ndarray) -> float:
-    """Returns the standard error of the mean, NaN for a single value."""
+    """Returns the standard error of the mean of some values, NaN for a single value."""
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else float("nan")
 
 
 def evaluate_predictions(sample: Sample) -> tuple[tuple[Prediction, ...], tuple[str, ...]]:
-    """Evaluates predictions from categories, by nearest neighbours and by logistic regression; also returns omissions in words."""
+    """Evaluates predictions by category means, nearest neighbours and logistic regression. Also returns lines about what was left out."""
     left_out, found, total = [], [], sample.num_queries
     if total > _MOST_QUERIES:
         left_out.append(f"predictions are evaluated on {_MOST_QUERIES:,} of the {total:,} queries, drawn at random")
@@ -349,7 +350,7 @@ def _predict_by_logistic(others: Sample, sample: Sample) -> np.ndarray:
 
 
 def _category_means(others: Sample, sample: Sample) -> np.ndarray:
-    """Returns the `[Q, N]` mean score of the query's category among others, shrunk to the overall mean by a weight of two queries."""
+    """Predicts `[Q, N]` scores by the mean score of `others` in the query's category, with two more queries at the overall mean."""
     assert others.groups is not None and sample.groups is not None
     mean, size = others.scores.mean(axis=0), 1 + int(max(others.groups.max(), sample.groups.max()))
     count = np.bincount(others.groups, minlength=size)[:, None]
@@ -358,7 +359,7 @@ def _category_means(others: Sample, sample: Sample) -> np.ndarray:
 
 
 def _evaluate(how: str, predict: Callable[[Sample, Sample], np.ndarray], sample: Sample, fold: np.ndarray) -> Prediction:
-    """Evaluates a method `predict(others, part)` that fits to `others` and predicts `part`, over the `[Q]` folds."""
+    """Evaluates a method over folds, `[Q]`: `predict(others, part)` fits to the queries `others` and predicts the scores of the queries `part`."""
     scores, costs, rows = sample.scores, sample.costs, np.arange(sample.num_queries)
     predicted = np.empty_like(scores)
     for number in range(_FOLDS):
@@ -372,9 +373,9 @@ def _evaluate(how: str, predict: Callable[[Sample, Sample], np.ndarray], sample:
 
 
 def _choose_models(predicted: np.ndarray, scores: np.ndarray, costs: np.ndarray, fold: np.ndarray) -> np.ndarray:
-    """Chooses the `[Q]` models with the largest predicted score minus a price times the mean cost.
+    """Chooses a model for each query, `[Q]`: the one with the largest predicted score minus a weight times its mean cost.
 
-    The price is fitted to the other folds, where routing must cost no more than the best single model.
+    The weight is fitted to the other folds, where routing must cost no more than the best single model.
     """
     choice = np.zeros(len(scores), int)
     for number in range(_FOLDS):
@@ -393,7 +394,7 @@ def _choose_models(predicted: np.ndarray, scores: np.ndarray, costs: np.ndarray,
 
 
 def _auc(predicted: np.ndarray, truth: np.ndarray) -> float:
-    """Returns the probability that a right answer is predicted higher than a wrong one."""
+    """Returns the probability that a right answer has a higher prediction than a wrong one; NaN if all answers are right or all wrong."""
     rank = pd.Series(predicted).rank().to_numpy()
     right = truth > 0.5
     positive, negative = int(right.sum()), int((~right).sum())

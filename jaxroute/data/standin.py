@@ -1,4 +1,4 @@
-"""Synthetic prompts that replace public files: features of the prompts, and the score and the cost of each model."""
+"""Generates synthetic prompts that replace public files: features of prompts, and the score and cost of each model."""
 
 from typing import Literal
 
@@ -104,7 +104,7 @@ def _unit(rows: np.ndarray) -> np.ndarray:
 
 
 def _models(models: str | tuple[np.ndarray, np.ndarray]) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
-    """Returns the names, accuracies `[N]` and prices `[N]` of models."""
+    """Returns names, `[N]` accuracies and `[N]` prices of the models that the argument `models` of `standin` means."""
     if isinstance(models, str):
         checks.one_of("models", models, [*STANDIN_MODELS, "embedllm"])
         if models == "embedllm":

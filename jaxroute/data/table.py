@@ -1,4 +1,4 @@
-"""Tables of recorded queries: the score and the cost of each model on each query."""
+"""Tables of recorded queries, with the score and the cost of each model on each query."""
 
 import os
 from collections import Counter
@@ -23,14 +23,14 @@ class RoutingTable:
       scores: `[Q, N]` float32 in `[0, 1]`.
       costs: `[Q, N]` float32, at least 0, in `cost_unit`.
       models: the `N` model names, all different.
-      features: `[Q, d]` float32 description of each query, or None.
+      features: `[Q, d]` float32 numbers that describe each query, or None.
       groups: `[Q]` int32 index into `group_names`, for example of the benchmark a query comes from, or None.
       group_names: names of the groups; empty without `groups`.
       cost_unit: unit of a cost.
       rows: `[Q]` int64 row of each query in the file (or in the arrays); in a file with a row per query and model, its index
         among the different queries.
       num_rows: number of rows of the file.
-      prompts: `[Q]` int32 number of each query's prompt, equal for copies of one prompt, or None where prompts are unknown and
+      prompts: `[Q]` int32 index of each query's prompt, equal for copies of one prompt; None if prompts are unknown, so that
         each query counts as different. Copies stay together wherever queries are split.
 
     Raises:
@@ -112,11 +112,11 @@ class RoutingTable:
     def subset(
         self, models: Sequence[str] | None = None, rows: slice | Sequence[int] | np.ndarray | None = None
     ) -> "RoutingTable":
-        """Returns a table of some models, some queries, or both; `group_names` stays complete.
+        """Returns a table with only some models, some queries, or both; `group_names` stays complete.
 
         Args:
           models: names in the new order; None keeps all.
-          rows: a slice, query numbers (repeats allowed) or a `[Q]` boolean mask; None keeps all.
+          rows: a slice, indices of queries (repeats allowed) or a `[Q]` boolean mask; None keeps all.
 
         Raises:
           ValueError: a model is not in the table, or nothing would be left.
@@ -148,7 +148,7 @@ class RoutingTable:
             the order of the file's rows; None for no features.
 
         Raises:
-          ValueError: not one row per query, or a value that is not finite.
+          ValueError: the features have not one row per query, or a value is not finite.
         """
         if features is not None and self.num_rows != self.num_queries:
             found = len(features) if np.ndim(features) else 0
@@ -168,11 +168,11 @@ class RoutingTable:
         return self.costs.mean(axis=0, dtype=np.float64)
 
     def order_by_cost(self) -> "RoutingTable":
-        """Returns the same table with its models from the lowest to the highest mean cost; ties keep their order."""
+        """Returns the same table with its models sorted by mean cost, the cheapest first; models of equal cost keep their order."""
         return self.subset(models=[self.models[i] for i in np.argsort(self.mean_costs(), kind="stable")])
 
     def to_frame(self) -> pd.DataFrame:
-        """Returns a row per query and model: `query` (a number), `model`, `score`, `cost` and, with groups, `group` (a name)."""
+        """Returns a data frame with a row per query and model: `query` (an index), `model`, `score`, `cost` and, with groups, `group` (a name)."""
         query = np.repeat(np.arange(self.num_queries), self.num_models)
         model = np.tile(np.array(self.models, object), self.num_queries)
         frame = pd.DataFrame({"query": query, "model": model, "score": self.scores.ravel(), "cost": self.costs.ravel()})
@@ -181,7 +181,7 @@ class RoutingTable:
         return frame
 
     def save(self, path: str | os.PathLike) -> None:
-        """Writes the table to `path` as a compressed npz of plain arrays, named like the fields."""
+        """Writes the table to `path` as a compressed npz file whose arrays have the names of the fields."""
         file_path(path)
         arrays = {name: value for name, value in vars(self).items() if value is not None}
         if self.groups is None:
@@ -193,7 +193,7 @@ class RoutingTable:
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> "RoutingTable":
-        """Reads a table written by `save`; for other files see `jaxroute.data.read_log`.
+        """Reads a table that `save` has written; for other files see `jaxroute.data.read_log`.
 
         Raises:
           ValueError: an array is missing, or as in `RoutingTable`.
@@ -228,7 +228,7 @@ def _floats(argument: str, values: ArrayLike) -> np.ndarray:
 
 
 def _integers(argument: str, numbers: ArrayLike, num_queries: int, end: int, rule: str) -> np.ndarray:
-    """Returns a read-only int32 copy of one integer per query; refuses integers below 0 or not below `end`."""
+    """Returns a read-only int32 copy of one integer per query; integers below 0, and those of `end` or more, are refused."""
     numbers = np.asarray(numbers)
     if numbers.shape != (num_queries,) or numbers.dtype.kind not in "iu":
         found = f"shape {numbers.shape} and dtype {numbers.dtype}"
@@ -238,7 +238,7 @@ def _integers(argument: str, numbers: ArrayLike, num_queries: int, end: int, rul
 
 
 def _names(argument: str, names: str | Iterable[object]) -> tuple[str, ...]:
-    """Returns names as a tuple of strings; refuses repeated names."""
+    """Converts names to a tuple of texts; repeated names are refused."""
     if not isinstance(names, Iterable):
         raise ValueError(f"{argument} must be names, got {names!r}")
     names = (names,) if isinstance(names, str) else tuple(str(name) for name in names)
@@ -248,7 +248,7 @@ def _names(argument: str, names: str | Iterable[object]) -> tuple[str, ...]:
 
 
 def _refuse(argument: str, values: np.ndarray, wrong: np.ndarray, rule: str, models: Sequence[str] = ()) -> None:
-    """Raises at the first entry, in row order, that is `wrong`."""
+    """Raises an error about the first entry, in row order, that is marked in `wrong`; does nothing if there is none."""
     if wrong.any():
         place = tuple(np.argwhere(wrong)[0].tolist())
         where = f"row {place[0]}, model {models[place[1]]!r}" if models else f"[{', '.join(map(str, place))}]"

@@ -160,7 +160,6 @@ class Target:
 
     @property
     def platform(self) -> str:
-        """Platform of the devices, such as "cpu" or "gpu"."""
         return self.devices[0].platform
 
     @property

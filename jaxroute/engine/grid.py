@@ -98,10 +98,7 @@ class Grid:
         return self._parts[key]
 
     def tile(self, positions: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """Returns the leaves of the pytree for a rectangle of settings, given by indices along each axis.
-
-        Each leaf `[settings..., shape]` has a leading dimension for each axis along which it varies.
-        """
+        """Returns the leaves at the given indices along each axis; a leaf `[settings..., shape]` has a dimension for each axis that changes it."""
         names = list(self.axes)
         tiles = []
         for leaf, varies in zip(self.leaves, self.leaf_axes, strict=True):
@@ -130,7 +127,7 @@ class Grid:
 class FunctionGrid(Grid):
     """Grid for a function that is given instead of an environment or policy: `env -> policy` (an oracle), or a sampler `key -> Environment`.
 
-    A sampler with `number` instances has the axis `instance`, whose index is the only leaf of the pytree; without `number` each run has an instance.
+    A sampler with `number` instances has the axis `instance`, whose index is its only leaf; without `number`, each run draws an instance.
     """
 
     def __init__(self, function: Callable[..., Any], number: int | None = None):

@@ -278,10 +278,7 @@ class Block:
         seeds: np.ndarray | None = None,
         begun: Mapping[str, np.ndarray] = MappingProxyType({}),
     ) -> "Future[Any]":
-        """Starts compiling the block in a pool of threads, unless an equal program is compiled already, and returns the future.
-
-        `seeds` is an array of the wanted length, None for the usual one; `begun` holds the states from which runs continue.
-        """
+        """Starts compiling the program for as many seeds as given (None: the usual number) in a pool of threads, unless it is compiled already."""
         program = self.lower(self._any_seeds() if seeds is None else seeds, begun)
         compiling = program.compiled
         failed = compiling is not None and (compiling.cancelled() or (compiling.done() and compiling.exception()))

@@ -46,7 +46,6 @@ class LineProgress:
         pass
 
     def set_description(self, text: str) -> None:
-        """Sets the text that describes the running block."""
         self._description = text
 
     def update(self, blocks: float) -> None:

@@ -1,6 +1,6 @@
 """Reports on a finished simulation: attributes of its result, warnings, and the round in which an invalid run became invalid.
 
-Runs have the indices of their seeds, so that a single run can be simulated again, with every round checked.
+A run is identified by its seed, so that it can be simulated again alone, with every round checked.
 """
 
 import itertools

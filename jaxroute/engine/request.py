@@ -54,7 +54,7 @@ class Sampling:
 
 
 def number_of_seeds(seeds: int | Sequence[int]) -> int:
-    """Returns the number of seeds that the argument `seeds` of `simulate` means, if possible without building a list of them.
+    """Returns how many seeds the argument `seeds` of `simulate` specifies, if possible without building a list of them.
 
     Raises:
       ValueError: there are none, or more than fit into memory.

@@ -154,7 +154,7 @@ def spec_for(env: AnyEnvironment, horizon: int) -> Spec:
 
 
 def chunk_length(record_every: int, free_rounds: int, stage_length: int | None) -> int:
-    """Chooses the number of rounds of the inner loop, a divisor of the stage length and (up to `LONGEST_CHUNK`) of the record interval.
+    """Chooses the rounds of the inner loop: a divisor of the stage length and the record interval, at most `LONGEST_CHUNK` if possible.
 
     Args:
       record_every: rounds of a record interval.

@@ -25,7 +25,7 @@ def check_behaviour(policy: Any, env: Any, *, horizon: int = 40, seeds: int = 24
     The compiled run must equal a plain Python loop over rounds, whose states contain no NaN. No run may be invalid. A seed must give the same run
     alone, in a batch, in blocks, and on one device or several. A longer horizon must not change earlier rounds (fix the horizon of a policy whose
     constants depend on it). Later draws of the environment must not change earlier decisions. Changed values of the policy's fields must need no new
-    trace, and a grid of four settings one. Arguments are those of `check_policy`.
+    trace, and a grid of four settings at most one. Arguments are those of `check_policy`.
 
     Raises:
       AssertionError: a check fails.

@@ -1,1 +1,1 @@
-"""Reading logs of answers of any kind as complete tables."""
+"""Reads logs of models' answers to queries from files of many formats, and converts them to complete tables."""

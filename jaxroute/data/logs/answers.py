@@ -1,6 +1,6 @@
-"""Answers of models to queries, as one number per answer and role in common units, and their costs: stated, given, or tokens times prices.
+"""Reads the answers of models to queries: for each answer one number per role (score, cost, latency, tokens), in common units.
 
-Below, `A` is the number of answers and `R` that of rows of the file.
+Costs are those of the file or of the caller, or tokens times prices. Below, `A` is the number of answers.
 """
 
 import os
@@ -51,7 +51,7 @@ _PRICE_COLUMNS = {"model": (), "price_in": ("in", "input"), "price_out": ("out",
 
 @dataclass
 class Answers:
-    """The answers of a log; each has an entry in the arrays of length `A`."""
+    """Answers of a log. An array of length `A` has an entry for each answer of a model to a query."""
 
     roles: Roles  #: Roles of the columns.
     models: list[str]  #: Names of the models.
@@ -76,7 +76,7 @@ class Answers:
 
 
 def collect_answers(roles: Roles, units: Mapping[str, str], instead: str = "") -> Answers:
-    """Reads the answers of a log, in seconds, USD and tokens; `instead` is "costs" or "prices" if the caller gave these, else empty."""
+    """Reads the answers in seconds, USD and tokens. If the caller gave costs or prices, `instead` is "costs" or "prices"; it is empty otherwise."""
     costs = [*roles.candidates.get("cost", ())]
     if "cost" in roles.families:
         costs += roles.families["cost"].columns.values()
@@ -95,7 +95,7 @@ def collect_answers(roles: Roles, units: Mapping[str, str], instead: str = "") -
 
 
 def _units_in_columns(roles: Roles, units: Mapping[str, str]) -> dict[str, str]:
-    """Returns units by role from columns such as `currency` and `latency_unit`; refuses several units in one column."""
+    """Returns units by role from columns such as `currency` and `latency_unit`; a column with several units is refused."""
     sheet, found = roles.sheet, {}
     columns = {role: names[0] for role, names in roles.candidates.items() if role in UNIT_KINDS and names}
     columns |= {role: family.pattern for role, family in roles.families.items() if role in UNIT_KINDS}
@@ -126,7 +126,7 @@ def _units_in_columns(roles: Roles, units: Mapping[str, str]) -> dict[str, str]:
 
 
 def _contradict(kind: str, unit: str, other: str) -> bool:
-    """Whether two units cannot be those of the same numbers: two currencies, or two factors."""
+    """Whether two units cannot both describe the same numbers, because they are different currencies or different factors."""
     first, second = UNITS[kind][unit], UNITS[kind][other]
 
     def is_currency(value: float | str, name: str) -> bool:
@@ -136,7 +136,7 @@ def _contradict(kind: str, unit: str, other: str) -> bool:
 
 
 def _collect_long(roles: Roles, units: Mapping[str, str]) -> Answers:
-    """Reads the answers of a table with a row per query and model."""
+    """Reads the answers of a table with a row for each query and model."""
     sheet = roles.sheet
     sheet.notes.append("layout: a row per query and model")
     model_column, query_column = str(roles.column("model")), str(roles.column("query"))
@@ -158,7 +158,7 @@ def _collect_long(roles: Roles, units: Mapping[str, str]) -> Answers:
 
 
 def _collect_wide(roles: Roles, units: Mapping[str, str]) -> Answers:
-    """Reads the answers of a table with a row per query and columns of each model."""
+    """Reads the answers of a table with a row for each query, and a column for each model."""
     sheet, models = roles.sheet, roles.models
     scores, number, size = roles.families["score"], len(models), sheet.num_rows
     which = "columns called like the models" if scores.pattern == "{}" else f"columns {scores.shown()}"
@@ -178,7 +178,7 @@ def _collect_wide(roles: Roles, units: Mapping[str, str]) -> Answers:
 
 
 def _add_family(answers: Answers, role: str, units: Mapping[str, str]) -> None:
-    """Adds the numbers of a role from the columns of each model."""
+    """Adds the numbers of a role that has a separate column for each model."""
     roles, sheet, family = answers.roles, answers.sheet, answers.roles.families[role]
     name, size, parts = family.shown(""), sheet.num_rows, []
     for model in answers.models:
@@ -200,7 +200,7 @@ def _add_family(answers: Answers, role: str, units: Mapping[str, str]) -> None:
 
 
 def _add_column(answers: Answers, role: str, units: Mapping[str, str], *more: str) -> None:
-    """Adds the numbers of a role from one column, if the role has one that is needed."""
+    """Adds the numbers of a role from its single column, if there is one and it has an effect; `more` are remarks for the user."""
     roles = answers.roles
     column = roles.column(role) if _is_needed(roles, role) else None
     if column is not None:
@@ -214,7 +214,7 @@ def _add_column(answers: Answers, role: str, units: Mapping[str, str], *more: st
 
 
 def _is_needed(roles: Roles, role: str) -> bool:
-    """Whether a role has an effect: texts of answers count only without their tokens, and tokens only without costs."""
+    """Whether a role affects the result: texts of answers only serve to count unknown tokens, and tokens only to compute unknown costs."""
     present = {name for name, columns in roles.candidates.items() if columns} | roles.families.keys()
     if role.startswith(("tokens", "price")) and "cost" in present:
         return False
@@ -222,7 +222,7 @@ def _is_needed(roles: Roles, role: str) -> bool:
 
 
 def _read_role(sheet: Sheet, column: str, role: str, units: Mapping[str, str], name: str | None = None) -> Numbers:
-    """Reads the numbers of a column, or the lengths of texts of answers."""
+    """Reads the numbers of a column for a role; for texts of answers, their lengths. `name` replaces the column's name in the search for units."""
     if role == "response":
         lengths = [len(text) or np.nan for text in read_texts(sheet.cells(column))]
         return Numbers(np.array(lengths), notes=["its length counts"])
@@ -235,7 +235,7 @@ def _read_role(sheet: Sheet, column: str, role: str, units: Mapping[str, str], n
 
 
 def _add_numbers(answers: Answers, role: str, numbers: Numbers, column: str, units: Mapping[str, str]) -> None:
-    """Adds the numbers of a role, and what the name and the cells of their column determine."""
+    """Adds the numbers of a role to the answers, with properties that the name or the cells of the column reveal, such as a currency."""
     parts, values = words(column), np.asarray(numbers.values, np.float64)
     # Anthropic's usage counts cached tokens beside the input, and Google's counts thoughts beside the output.
     cache = role in ("tokens_cached", "tokens_written") and parts[-2:] == ("input", "tokens") and "cache" in parts
@@ -259,9 +259,9 @@ def _add_numbers(answers: Answers, role: str, numbers: Numbers, column: str, uni
 def choose_models(
     answers: Answers, models: Sequence[str] | None, costs: Mapping[str, float] | None, prices: Prices | None, file: str
 ) -> None:
-    """Drops the answers of models that the caller did not name, and of models without a cost among given costs or prices.
+    """Drops the answers of models that the caller did not name, and of models for which the caller's costs or prices have no entry.
 
-    `file` is the name of a file of prices, which may also have other models, or empty.
+    `file` is the name of a file of prices, which may contain further models; it is empty if the prices come from elsewhere.
     """
     name, present = answers.sheet.name, set(answers.models)
     if len(present) < 2:
@@ -299,7 +299,7 @@ def choose_models(
 def check_costs(
     costs: Any, prices: Any, units: Mapping[str, str] | None = None
 ) -> tuple[dict[str, float] | None, Prices | None]:
-    """Checks the caller's costs and prices by model; prices may be in a file, whose units are `units`."""
+    """Checks the costs or prices by model that the caller gave. `prices` may be a file; `units` are the units of its columns."""
     if costs is not None and prices is not None:
         raise ValueError("costs and prices mean the same: give one of them")
     if isinstance(prices, (str, os.PathLike)):
@@ -319,7 +319,7 @@ def check_costs(
 
 
 def _read_prices(path: str | os.PathLike, units: Mapping[str, str] | None) -> Prices:
-    """Reads prices by model from a file with a row per model; names of columns specify per how many tokens, else per million."""
+    """Reads prices from a file with a row for each model, in USD per million tokens unless names of columns specify another unit."""
     sheet = open_log(path)
     columns: dict[str, str] = {}
     for role, short in _PRICE_COLUMNS.items():
@@ -342,7 +342,7 @@ def _read_prices(path: str | os.PathLike, units: Mapping[str, str] | None) -> Pr
 
 
 def price_answers(answers: Answers, costs: Mapping[str, float] | None, prices: Prices | None) -> np.ndarray | None:
-    """Returns `[A]` costs with NaN for gaps, from the caller's costs or prices, or the file's; None without any of these."""
+    """Returns `[A]` costs, NaN for gaps: from the caller's costs or prices, or from the file; None if there are none of these."""
     name, values, preset = answers.sheet.name, answers.values, answers.sheet.preset
     if costs is not None:
         answers.notes.append("cost: as given, the same for every query")
@@ -375,7 +375,7 @@ def price_answers(answers: Answers, costs: Mapping[str, float] | None, prices: P
 
 
 def _count_tokens(answers: Answers) -> tuple[np.ndarray | None, np.ndarray | None, str]:
-    """Returns the `[A]` input tokens and output tokens, None if they are unknown, and how they were counted, in words."""
+    """Returns `[A]` input tokens and `[A]` output tokens (None if unknown), and a text about how they were counted."""
     values, by = answers.values, f"characters / {_CHARACTERS_PER_TOKEN:g}"
     tokens_in, tokens_out = values.get("tokens_in"), values.get("tokens_out")
     if tokens_out is not None and "tokens_reasoning" in values:
@@ -412,13 +412,13 @@ def _count_tokens(answers: Answers) -> tuple[np.ndarray | None, np.ndarray | Non
 
 
 def _lost_usage(values: Mapping[str, np.ndarray], *tokens: np.ndarray | None) -> np.ndarray:
-    """Returns the `[A]` mask of answers for which all counts of tokens are 0."""
+    """Returns an `[A]` mask of answers that have a score although all their token counts are 0, so that the counts must be missing."""
     answered = ~np.isnan(values["score"]) if "score" in values else np.ones(len(next(iter(values.values()))), bool)
     return answered & np.logical_and.reduce([counts == 0 for counts in tokens if counts is not None])
 
 
 def _cached_cost(answers: Answers, tokens_in: np.ndarray, prices: Mapping[Any, np.ndarray]) -> np.ndarray:
-    """Returns the `[A]` additional cost of cached input in 1e-6 USD; negative if cached tokens are part of the input tokens."""
+    """Returns the `[A]` additional cost of cached input in 1e-6 USD; negative if cached tokens are part of the input tokens and cheaper."""
     tokens = np.nan_to_num(answers.values.get("tokens_cached", np.zeros(len(answers.row))))
     if not (tokens > 0).any():
         return tokens
@@ -432,7 +432,7 @@ def _cached_cost(answers: Answers, tokens_in: np.ndarray, prices: Mapping[Any, n
 
 
 def _are_beside(answers: Answers, role: str, total: np.ndarray, note: str) -> bool:
-    """Whether tokens of a role are counted in addition to `total`, by their number, the sum of all tokens, or their name; notes it."""
+    """Whether tokens of a role are counted in addition to `total`. Their number, the sum of all tokens, or their name decides; `note` reports it."""
     part, values, beside = np.nan_to_num(answers.values[role]), answers.values, role in answers.beside
     if (part > np.nan_to_num(total, nan=np.inf)).any():
         beside = True

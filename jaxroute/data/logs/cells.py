@@ -1,4 +1,4 @@
-"""Cells as numbers, verdicts, texts and dates; a cell that cannot be read is refused with its place in the file."""
+"""Converts cells of a table to numbers, verdicts, texts and dates. A cell that cannot be read is refused with its place in the file."""
 
 import json
 import re
@@ -52,14 +52,14 @@ class Numbers:
 
 
 def is_empty(cell: Any) -> bool:
-    """Whether a cell has no content, or a word for that such as "n/a"."""
+    """Whether a cell has no content, or a word that means so, such as "n/a"."""
     if isinstance(cell, str):
         return not cell.strip() or cell.strip().lower().replace(". ", ".") in WORDS["empty"]
     return len(cell) == 0 if isinstance(cell, _CONTAINERS) else cell is None or bool(pd.isna(cell))
 
 
 def which_empty(cells: np.ndarray) -> np.ndarray:
-    """Returns the `[R]` mask of empty cells; checks each different cell once."""
+    """Returns an `[R]` mask of the empty cells; equal cells are checked only once."""
     try:
         codes, different = pd.factorize(cells, use_na_sentinel=False)
     except TypeError:  # Lists cannot be hashed.
@@ -68,12 +68,12 @@ def which_empty(cells: np.ndarray) -> np.ndarray:
 
 
 def first_cells(cells: np.ndarray, number: int = 200) -> list[Any]:
-    """Returns the first cells that are not empty."""
+    """Returns the first `number` cells that are not empty."""
     return list(islice((cell for cell in cells if not is_empty(cell)), number))
 
 
 def key_text(cell: object) -> str:
-    """Returns an id or a label as text. A whole number that pandas made a float, as the column has gaps, has no point."""
+    """Converts an id or a label to text. A whole number that pandas stored as a float, because its column has gaps, gets no decimal point."""
     if isinstance(cell, str):
         return cell.strip()
     if isinstance(cell, float) and cell.is_integer():
@@ -88,7 +88,7 @@ def key_texts(cells: np.ndarray) -> np.ndarray:
 
 
 def examples(cells: np.ndarray) -> str:
-    """Returns the first three different cells, shortened, for a line about a column."""
+    """Returns the first three different cells, shortened and joined by commas, for a message about a column."""
     different = list(dict.fromkeys(str(cell) for cell in first_cells(cells)))
     shown = [text if len(text) <= 24 else text[:23] + "…" for text in different[:3]]
     return ", ".join(shown) + (", ..." if len(different) > 3 else "")
@@ -99,7 +99,7 @@ def read_numbers(
 ) -> Numbers:
     """Reads the numbers of a column, and converts them to seconds, USD, USD per million tokens or fractions.
 
-    The unit is the caller's one of the role in `units`, or else that in `name` (the column's name if that is None).
+    The unit is the one that `units` gives for the role; if it gives none, it is taken from `name` (None for the column's name).
     """
     other = "tokens" if role.startswith("tokens") else "length" if role.endswith("_chars") else "feature"
     kind = UNIT_KINDS.get(role, other)
@@ -140,7 +140,7 @@ def read_numbers(
 
 
 def _check_range(sheet: "Sheet", column: str, kind: str, values: np.ndarray) -> None:
-    """Refuses infinite and impossible negative numbers, and points between thousands that were taken for decimal points."""
+    """Refuses infinite numbers, impossible negative ones, and numbers such as "1.234" whose point probably separates thousands."""
     if kind in ("tokens", "length") and sheet.separator not in (None, ","):
         cells, fractions = sheet.cells(column), np.flatnonzero(np.nan_to_num(values, posinf=0, neginf=0) % 1)
         # Other fractions are means of several answers.
@@ -155,7 +155,7 @@ def _check_range(sheet: "Sheet", column: str, kind: str, values: np.ndarray) -> 
 
 
 def _parse_cells(sheet: "Sheet", column: str, kind: str, rest: np.ndarray, numbers: Numbers) -> np.ndarray | None:
-    """Parses the rows `rest` of a column into `numbers`; returns the `[R]` mask of cells with a unit, None if no cell has one."""
+    """Parses the cells in the rows `rest` into `numbers`. Returns an `[R]` mask of the cells with a unit, None if no cell has one."""
     cells = sheet.cells(column)
     comma = sheet.decimal_comma or _has_decimal_comma(sheet.separator == ";", cells, rest)
     rows = np.array([row for row, cell in enumerate(cells) if not is_empty(cell)], int) if comma else rest
@@ -200,7 +200,7 @@ def _parse_cells(sheet: "Sheet", column: str, kind: str, rest: np.ndarray, numbe
 
 
 def _parse(cell: Any, kind: str, comma: bool) -> _Parsed | None:
-    """Parses a cell as a number of a kind; `comma`: whether commas are decimal. Returns None if the cell is not a number."""
+    """Parses a cell as a number of a kind such as "score" or "cost"; `comma` tells whether commas are decimal. Returns None for another content."""
     if isinstance(cell, (timedelta, np.timedelta64)):
         return (pd.Timedelta(cell).total_seconds(), None, False) if kind == "latency" else None
     if isinstance(cell, (int, float, np.bool_, np.integer, np.floating)):
@@ -240,13 +240,13 @@ def _parse(cell: Any, kind: str, comma: bool) -> _Parsed | None:
 
 
 def number_of(cell: Any) -> float:
-    """Returns a cell as a number or verdict, NaN for another content."""
+    """Converts a cell to a number; verdicts such as "correct" count as numbers, too. Returns NaN for another content."""
     number = _parse(cell, "score", True)
     return np.nan if number is None else number[0]
 
 
 def _has_decimal_comma(semicolons: bool, cells: np.ndarray, rest: np.ndarray) -> bool:
-    """Whether commas are decimal: a cell has no other reading, or semicolons separate columns and no cell has a point."""
+    """Whether commas are decimal: some cell has no other reading, or `semicolons` separate the columns and no cell contains a point."""
 
     def is_decimal(text: str) -> bool:
         number = re.sub(r"[^0-9.,]", "", text)
@@ -272,7 +272,7 @@ def _not_a_number(sheet: "Sheet", row: int, column: str, kind: str) -> ValueErro
 
 
 def looks_like_numbers(cells: np.ndarray, kind: str = "cost") -> bool:
-    """Whether at least half of the first cells are numbers, or, for a score, verdicts."""
+    """Whether at least half of the first cells are numbers; if `kind` is "score", verdicts such as "correct" count, too."""
     if cells.dtype.kind in "biufm":
         return cells.dtype.kind != "m" or kind == "latency"
     found = first_cells(cells)
@@ -285,7 +285,7 @@ def _is_number(cell: Any, kind: str) -> bool:
 
 
 def looks_like_text(cells: np.ndarray) -> bool:
-    """Whether more than a fifth of the first texts are not numbers: they may be in any script, formulas or code."""
+    """Whether more than a fifth of the first texts of a column are not numbers. Texts may be in any language, formulas or code."""
     if cells.dtype.kind != "O":
         return False
     found = [cell for cell in first_cells(cells) if isinstance(cell, (str, *_CONTAINERS))]
@@ -293,14 +293,14 @@ def looks_like_text(cells: np.ndarray) -> bool:
 
 
 def looks_like_sentences(cells: np.ndarray) -> bool:
-    """Whether cells of a column with any name are texts: long, or of several words, and mostly different."""
+    """Whether the cells of a column are mostly different texts, and long or of several words, so that its name does not matter."""
     found = [cell for cell in first_cells(cells) if isinstance(cell, str)]
     long = [cell for cell in found if len(cell) > 40 or re.search(r"[^\W\d_]+\s+\S", cell)]
     return looks_like_text(cells) and len(long) > 0.2 * len(found) and len(set(found)) > 0.3 * len(found)
 
 
 def has_fractions(cells: np.ndarray) -> bool:
-    """Whether the first cells are numbers of which some are not whole."""
+    """Whether the first cells are numbers and some are not whole."""
     try:
         return any(float(cell) % 1 for cell in first_cells(cells))
     except (TypeError, ValueError):
@@ -308,7 +308,7 @@ def has_fractions(cells: np.ndarray) -> bool:
 
 
 def fits_role(role: str, cells: np.ndarray) -> bool:
-    """Whether the first cells of a column can have a role."""
+    """Whether the first cells of a column are of the type that a role such as "text", "date" or "score" needs."""
     if role in ("text", "response"):
         return looks_like_text(cells)
     if role == "date":
@@ -326,7 +326,7 @@ def fits_role(role: str, cells: np.ndarray) -> bool:
 
 
 def read_texts(cells: np.ndarray) -> np.ndarray:
-    """Returns `[R]` texts, empty where a cell is; for messages of a chat, their contents."""
+    """Converts cells to `[R]` texts; an empty cell becomes an empty text, and a list of chat messages the content of the user's last one."""
     return np.array(["" if is_empty(cell) else _text(cell) for cell in cells], dtype=object)
 
 
@@ -341,7 +341,7 @@ def _text(cell: Any) -> str:
 
 
 def read_dates(sheet: "Sheet", column: str) -> np.ndarray:
-    """Returns `[R]` datetime64[s] in UTC, NaT where a cell is empty; refuses cells that are neither ISO 8601 nor time since 1970."""
+    """Returns `[R]` datetime64[s] in UTC, NaT where a cell is empty; other cells must be ISO 8601 or the time since 1970."""
     cells = sheet.cells(column)
     if cells.dtype.kind == "M":
         return cells.astype("datetime64[s]")
@@ -353,7 +353,7 @@ def read_dates(sheet: "Sheet", column: str) -> np.ndarray:
 
 
 def _date(cell: Any) -> np.datetime64 | None:
-    """Returns the moment in UTC, or None if a cell is not a date."""
+    """Converts a cell to a time in UTC; returns None if it is not a date."""
     if isinstance(cell, datetime) and cell.tzinfo:
         cell = cell.astimezone(UTC).replace(tzinfo=None)
     if isinstance(cell, np.datetime64):
@@ -375,7 +375,7 @@ def _date(cell: Any) -> np.datetime64 | None:
 
 
 def read_vectors(sheet: "Sheet", column: str, rows: np.ndarray) -> np.ndarray:
-    """Returns the `[Q, d]` float64 embeddings in some rows of a column; refuses other cells and lists of unequal lengths."""
+    """Returns the embeddings in the given rows of a column, `[Q, d]` float64; other cells and lists of unequal lengths are refused."""
     vectors: list[np.ndarray] = []
     for row, cell in zip(rows, sheet.cells(column)[rows], strict=True):
         try:

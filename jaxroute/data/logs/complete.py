@@ -1,6 +1,6 @@
-"""The complete table of a log: the query of each answer, repeated answers, gaps, scores in [0, 1], costs, and properties of queries.
+"""Completes the table of a log: assigns answers to queries, merges repeated answers, closes gaps, and converts scores and costs.
 
-Below, `A` is the number of answers, `Q` that of queries, and `N` that of models.
+Below, `A` is the number of answers, `Q` the number of queries, and `N` the number of models.
 """
 
 import re
@@ -27,7 +27,7 @@ _MOST_VALUES = 20  # A column that distinguishes the answers of one model to one
 
 @dataclass(frozen=True)
 class Log:
-    """Answers of models to queries, and how they were read.
+    """Complete table of models' answers to queries, and a report on how it was read.
 
     Attributes:
       table: complete table, scores in [0, 1].
@@ -37,7 +37,7 @@ class Log:
       features: source of the table's features, in words.
       read: lines about roles, conversions and omissions.
       opened: line of Python that reads the file again; empty for data in memory.
-      reader: object that computes features of further queries from their texts or numbers; None if there is no conversion.
+      reader: object that computes features of new queries from their texts or numbers; None if there is no conversion.
     """
 
     table: RoutingTable
@@ -53,7 +53,7 @@ class Log:
 def complete_log(
     answers: Answers, costs: Mapping[str, float] | None, prices: Prices | None, options: Mapping[str, Any]
 ) -> Log:
-    """Completes the log of the answers of the chosen models; `options` are the arguments of `read_log`."""
+    """Builds the complete log from the answers of the chosen models. `options` holds the arguments of `read_log` by name."""
     notes, roles, sheet, arrays = answers.notes, answers.roles, answers.sheet, answers.arrays
     score_name = roles.families["score"].pattern if roles.models else str(roles.column("score"))
     groups: dict[str, Any] = {"model": (answers.model, answers.models)}
@@ -117,14 +117,14 @@ def complete_log(
 
 
 def convert_scores(answers: Answers, scale: tuple[float, float] | None, name: str, groups: Groups) -> np.ndarray:
-    """Returns `[A]` scores in [0, 1]; without a given scale, the one in their name counts."""
+    """Returns `[A]` scores in [0, 1]. Without a `scale` from the caller, the scale in the column's name is used, as in "Score (0-10)"."""
     if scale is None and (scale := scale_in_name(name)) is not None:
         answers.notes.append(f"score: from {scale[0]:g} to {scale[1]:g}, as in its name (--scale decides)")
     return to_unit_interval(answers, scale, name, groups)
 
 
 def _convert_costs(answers: Answers, costs: Mapping[str, float] | None, prices: Prices | None) -> tuple[np.ndarray, str]:
-    """Returns the `[A]` costs and their unit; refuses a log without costs."""
+    """Returns the `[A]` costs and their unit in words; a log without costs is refused."""
     file, cost = answers.sheet.name, price_answers(answers, costs, prices)
     unit = answers.unit or "USD per query"
     if cost is None and answers.sheet.preset.name == "EmbedLLM":
@@ -141,7 +141,7 @@ def _convert_costs(answers: Answers, costs: Mapping[str, float] | None, prices: 
 
 @dataclass
 class _Keys:
-    """Assigns each answer to a query."""
+    """Assignment of answers to queries."""
 
     query: np.ndarray  #: `[A]` index of the query.
     first: np.ndarray  #: `[Q]` first row of each query in the file.
@@ -150,12 +150,12 @@ class _Keys:
     is_sorted: bool = False  #: Whether the queries are in another order than that of the file.
 
     def pairs(self, answers: Answers) -> np.ndarray:
-        """Returns `[A]` integers that are equal for answers of one model to one query."""
+        """Returns `[A]` integers that are equal if and only if answers belong to the same query and model."""
         return self.query * np.int64(len(answers.models)) + answers.model
 
 
 def _find_keys(answers: Answers) -> _Keys:
-    """Numbers the queries. Different questions under one id are different queries."""
+    """Assigns each answer to a query. Rows with the same id but different questions or categories belong to different queries."""
     roles, sheet, notes = answers.roles, answers.sheet, answers.notes
     column, category, text = roles.column("query"), roles.column("category"), roles.column("text")
     wide, by_id = bool(roles.models), True
@@ -201,7 +201,7 @@ def _find_keys(answers: Answers) -> _Keys:
 
 
 def _fill_gaps(codes: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Replaces the empty label of a row by that of the other rows with the same code, if these have a single label."""
+    """Replaces the empty label of a row by the label of other rows with the same code, if these have only one label."""
     present = labels != ""
     if present.all():
         return labels
@@ -215,13 +215,13 @@ def _have_several(codes: np.ndarray, labels: np.ndarray) -> bool:
 
 
 def _pair_codes(codes: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Returns integers that are equal for rows with equal codes and equal labels."""
+    """Returns an integer for each row; rows with equal codes and equal labels have equal integers."""
     numbers, different = pd.factorize(labels)
     return pd.factorize(codes * np.int64(len(different) + 1) + numbers)[0]
 
 
 def _check_repeats(answers: Answers, keys: _Keys, column: str) -> None:
-    """Notes repeated answers of one model to one query; refuses those that another column distinguishes."""
+    """Notes for the user if a model has several answers to one query. They are refused if another column shows that they differ in a setting."""
     pairs, how = keys.pairs(answers), answers.sheet.preset.how
     count = np.bincount(pairs)
     is_repeated = count[pairs] > 1
@@ -250,7 +250,7 @@ def _check_repeats(answers: Answers, keys: _Keys, column: str) -> None:
 
 
 def _tells_apart(pairs: np.ndarray, values: np.ndarray) -> bool:
-    """Whether most pairs have each value once, or all values equally often, as is true of a setting and not of an outcome."""
+    """Whether repeated answers have values of a setting, not of an outcome: within most `pairs` each value occurs once, or all equally often."""
     codes, number = pd.factorize(pairs)[0], int(values.max()) + 1
     table = np.bincount(codes * np.int64(number) + values, minlength=(codes.max() + 1) * number).reshape(-1, number)
     once = (table.max(axis=1) == 1) & (table.sum(axis=1) > 1)
@@ -260,7 +260,7 @@ def _tells_apart(pairs: np.ndarray, values: np.ndarray) -> bool:
 
 
 def _pivot(answers: Answers, keys: _Keys, values: np.ndarray, how: str = "") -> np.ndarray:
-    """Returns `[Q, N]` means (or maxima) of `[A]` values over the answers of each model to each query, NaN without any."""
+    """Averages `[A]` values over the answers of each model to each query, or takes maxima. Returns `[Q, N]`, NaN where there is no answer."""
     found = pd.Series(values).groupby(keys.pairs(answers)).agg(how or answers.sheet.preset.how)
     matrix = np.full((len(keys.first), len(answers.models)), np.nan)
     matrix.flat[found.index] = found
@@ -270,10 +270,10 @@ def _pivot(answers: Answers, keys: _Keys, values: np.ndarray, how: str = "") -> 
 def _close_gaps(
     answers: Answers, keys: _Keys, scores: np.ndarray, costs: np.ndarray, missing: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Drops queries with gaps, or fills them with 0 if `missing` is "zero"; if no query stays, the error proposes models to keep.
+    """Drops queries with gaps, or fills gaps with 0 if `missing` is "zero". If no query is complete, the error proposes models to drop.
 
     Returns:
-      `[Q]` mask of the queries that stay, and scores and costs `[Q, N]`.
+      `[Q]` mask of the remaining queries, and scores and costs `[Q, N]`.
     """
     gaps, notes, file, models = np.isnan(scores) | np.isnan(costs), answers.notes, answers.sheet.name, answers.models
     keep = np.logical_not(gaps.any(axis=1))
@@ -312,7 +312,7 @@ def _close_gaps(
 
 
 def _propose_models(models: list[str], gaps: np.ndarray, num_complete: int) -> str:
-    """Proposes models for which more queries than now are complete."""
+    """Returns a text that proposes models for which more than `num_complete` queries are complete."""
     left = list(range(len(models)))
     while len(left) > 2 and (~gaps[:, left].any(axis=1)).mean() < 0.5:
         left.remove(max(left, key=lambda i: gaps[:, i].sum()))
@@ -324,7 +324,7 @@ def _propose_models(models: list[str], gaps: np.ndarray, num_complete: int) -> s
 
 
 def _shared_column(answers: Answers) -> str:
-    """Returns the column whose values several models have, each about once, as ids of queries would be; empty without one."""
+    """Returns the name of a column that may hold ids of queries: several models share its values, each about once. Empty if there is none."""
     roles, sheet = answers.roles, answers.sheet
     others = {*FILE_COLUMNS, *roles.candidates.get("query", ()), *roles.candidates.get("model", ())}
     columns = [name for name in sheet.single(sheet.names) if name not in others]
@@ -337,7 +337,7 @@ def _shared_column(answers: Answers) -> str:
 
 
 def _equal_ids(answers: Answers) -> str:
-    """Returns a hint at ids that are the same number in other digits, empty without any."""
+    """Returns a hint if two ids are the same number in different notation, such as "7" and "07"; otherwise an empty text."""
     column = answers.roles.column("query")
     first: dict[str, str] = {}
     for name in [] if column is None else dict.fromkeys(key_texts(answers.sheet.cells(column))):
@@ -348,7 +348,7 @@ def _equal_ids(answers: Answers) -> str:
 
 
 def _aliases(models: list[str], scores: np.ndarray) -> str:
-    """Returns a hint at two names of one model that never answer the same query, empty without any."""
+    """Returns a hint if two models that never answer the same query differ only in their version; otherwise an empty text."""
     version = r"[-_@:]?(\d{4}-?\d{2}-?\d{2}|\d{4}|latest|preview)$"
     short = [re.sub(version, "", model.lower().split("/")[-1]) for model in models]
     for (i, a), (j, b) in combinations(enumerate(short), 2):
@@ -358,7 +358,7 @@ def _aliases(models: list[str], scores: np.ndarray) -> str:
 
 
 def _unlike_rest(models: list[str], scores: np.ndarray, keep: np.ndarray) -> list[str]:
-    """Returns a line about models whose scores on the dropped queries differ by more than three standard errors, if any."""
+    """Returns a line about models whose scores on dropped queries differ from the others by more than three standard errors; empty without any."""
     found = []
     for model, column in zip(models, scores.T, strict=True):
         left, kept = column[~keep & ~np.isnan(column)], column[keep]
@@ -371,7 +371,7 @@ def _unlike_rest(models: list[str], scores: np.ndarray, keep: np.ndarray) -> lis
 
 
 def _latency(answers: Answers, keys: _Keys, keep: np.ndarray) -> np.ndarray | None:
-    """Returns `[Q, N]` seconds with the model's median for gaps, None if a model has none."""
+    """Returns `[Q, N]` seconds; gaps become the model's median. None if the log has no latencies, or none of some model."""
     if "latency" not in answers.values:
         return None
     latency = _pivot(answers, keys, answers.values["latency"], "mean")[keep]
@@ -386,14 +386,14 @@ def _latency(answers: Answers, keys: _Keys, keep: np.ndarray) -> np.ndarray | No
 
 
 def _first_of_queries(answers: Answers, keys: _Keys, cells: np.ndarray) -> np.ndarray:
-    """Returns the `[Q]` first cell of each query that is not empty."""
+    """Returns for each query its first cell that is not empty, `[Q]`."""
     rows, query = np.append(keys.first, answers.row), np.append(np.arange(len(keys.first)), keys.query)
     order = np.argsort(which_empty(cells)[rows], kind="stable")
     return cells[rows[order][np.unique(query[order], return_index=True)[1]]]
 
 
 def _texts(answers: Answers, keys: _Keys, keep: np.ndarray) -> np.ndarray | None:
-    """Returns the `[Q]` texts of the queries, None without them."""
+    """Returns the `[Q]` texts of the remaining queries (mask `keep`), None if the log has no texts."""
     column = answers.roles.column("text")
     if column is None:
         return None
@@ -404,7 +404,7 @@ def _texts(answers: Answers, keys: _Keys, keep: np.ndarray) -> np.ndarray | None
 
 
 def _categories(answers: Answers, keys: _Keys, keep: np.ndarray) -> list[str] | None:
-    """Returns the `[Q]` categories of the queries, None without them."""
+    """Returns the `[Q]` categories of the remaining queries (mask `keep`), None if the log has no categories."""
     column = answers.roles.column("category")
     if column is None:
         return None
@@ -415,7 +415,7 @@ def _categories(answers: Answers, keys: _Keys, keep: np.ndarray) -> list[str] | 
 
 
 def _dates(answers: Answers, rows: np.ndarray) -> np.ndarray | None:
-    """Returns the `[Q]` dates in some rows, None unless all have one."""
+    """Returns the `[Q]` dates in the given rows, None unless each row has one."""
     column = answers.roles.column("date")
     if column is None:
         return None
@@ -434,7 +434,7 @@ def _dates(answers: Answers, rows: np.ndarray) -> np.ndarray | None:
 
 
 def _own_numbers(answers: Answers, first: np.ndarray) -> tuple[np.ndarray, str, bool] | None:
-    """Returns `[Q, d]` numbers of queries in the file, their source, and whether they are separate columns; None without them."""
+    """Returns the file's `[Q, d]` numbers of its queries, their source in words, and whether they are separate columns; None without numbers."""
     roles, sheet = answers.roles, answers.sheet
     names, (head, star, tail) = roles.vectors, roles.given.get("embedding", "").partition("*")
     if star:

@@ -1,4 +1,4 @@
-"""The scale of scores, and evidence in a file that scores, costs or models are not what their names say.
+"""Finds the scale of scores, and evidence in a file that scores, costs or models are not what their names say.
 
 Such evidence is a column of labels or of largest points beside the scores, a model that is a mean of others, or costs that are a running sum.
 """
@@ -31,9 +31,9 @@ Groups = Mapping[str, tuple[np.ndarray, Sequence[str]]]
 
 
 def to_unit_interval(answers: Answers, scale: tuple[float, float] | None, name: str, groups: Groups) -> np.ndarray:
-    """Returns `[A]` scores in [0, 1], and notes their conversion; refuses an unclear scale, or several.
+    """Returns `[A]` scores in [0, 1], and notes their conversion for the user; scores on an unclear scale, or on several, are refused.
 
-    `scale` is the lowest and the highest possible score, None to find them out. `name` is that of the scores. The models and the
+    `scale` is the lowest and the highest possible score, None to find them out. `name` is the name of the scores. All models and
     categories in `groups` must have the same scale.
     """
     scores, percent, notes = answers.values["score"], answers.percent, answers.notes
@@ -90,7 +90,7 @@ def to_unit_interval(answers: Answers, scale: tuple[float, float] | None, name: 
 
 
 def _refuse_mixed(scores: np.ndarray, groups: Groups, place: Callable[[int], str]) -> None:
-    """Refuses scores if one model or category has fractions and another does not."""
+    """Refuses the scores if one model or category has fractions up to 1 and another has larger numbers."""
     found, present = [], np.isfinite(scores)
     for kind, (codes, names) in groups.items():
         high, low = np.full(len(names), -np.inf), np.full(len(names), np.inf)
@@ -106,7 +106,7 @@ def _refuse_mixed(scores: np.ndarray, groups: Groups, place: Callable[[int], str
 
 
 def check_scores(answers: Answers, has_scale: bool) -> None:
-    """Refuses scores that another column shows to be labels, points or errors; `has_scale`: whether their name has a scale."""
+    """Refuses scores that other columns show to be labels, points or errors. `has_scale` is whether the column's name contains a scale."""
     if "score" in answers.given or answers.sheet.preset.name:
         return
     roles, about = answers.roles, {"file": answers.sheet.name}
@@ -146,7 +146,7 @@ def check_scores(answers: Answers, has_scale: bool) -> None:
 
 
 def _describe_scores(answers: Answers) -> tuple[str, str, list[str], float]:
-    """Describes the columns of scores and how to accept them, in words; also returns columns of equal labels, and the match level."""
+    """Returns the columns of scores in words, the remedy that accepts them, columns that equal them or look like labels, and the match level."""
     roles = answers.roles
     if roles.models:
         family = roles.families["score"]
@@ -175,7 +175,7 @@ def _free_columns(answers: Answers) -> list[str]:
 
 
 def _different_values(answers: Answers, column: str) -> set[float | str]:
-    """Returns the different values of a column; words such as yes are numbers."""
+    """Returns the different values of a column: texts in lower case, and numbers for numbers and for words such as "yes"."""
     cells = answers.sheet.cells(column)
     cells = np.unique(cells) if cells.dtype.kind in "biuf" else cells
     texts = {str(cell).strip().lower() for cell in first_cells(cells, len(cells))}
@@ -184,13 +184,13 @@ def _different_values(answers: Answers, column: str) -> set[float | str]:
 
 
 def _is_no_score(metric: str) -> bool:
-    """Whether the name of a metric is that of an error, a cost, a latency or a number of tokens."""
+    """Whether a metric's name belongs to an error, a cost, a latency or a number of tokens."""
     others = (role for role in PER_MODEL if role not in ("score", "response"))
     return bool(WORDS["lower"] & set(words(metric))) or any(match_level(role, metric) > 0 for role in others)
 
 
 def check_same_scores(answers: Answers, scores: np.ndarray) -> None:
-    """Refuses scores `[Q, N]` that are the same for all models; verdicts under a clear name are noted instead."""
+    """Refuses `[Q, N]` scores that are the same for all models. If they are few verdicts under a clear name, the user is only warned."""
     if "score" in answers.given or answers.sheet.preset.name or not (scores == scores[:, :1]).all() or np.ptp(scores) == 0:
         return
     about = {"file": answers.sheet.name}
@@ -204,7 +204,7 @@ def check_same_scores(answers: Answers, scores: np.ndarray) -> None:
 
 
 def check_models(answers: Answers, scores: np.ndarray, costs: np.ndarray, named: Collection[str]) -> None:
-    """Refuses models that are a statistic of the others, or called like the right answer, unless the caller named them."""
+    """Refuses a "model" that is a statistic of the others or has the name of a right answer, unless the caller `named` it."""
     models, parts = answers.models, np.stack([scores, costs])
 
     def is_close(a: np.ndarray, b: np.ndarray) -> bool:
@@ -228,7 +228,7 @@ def check_models(answers: Answers, scores: np.ndarray, costs: np.ndarray, named:
 
 
 def doubt_costs(answers: Answers, costs: np.ndarray, unit: str, stated: bool) -> None:
-    """Notes implausible costs `[Q, N]`: means in USD, and, if costs are `stated` in the file, those of its rows."""
+    """Warns the user of implausible `[Q, N]` costs: of mean costs in USD, and of the rows' costs if the file itself stated them (`stated`)."""
     models, notes = answers.models, answers.notes
     means = zip(models, costs.mean(axis=0) if unit.startswith("USD per query") else [])
     implausible = [f"{model} {mean:.3g}" for model, mean in means if 0 < mean < _CHEAPEST or mean > _MOST_EXPENSIVE]

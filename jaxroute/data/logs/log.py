@@ -1,7 +1,7 @@
-"""Reading a log of answers from any file as a complete table of queries and models, with an account of how it was read.
+"""Reads a log of answers from any file as a complete table of queries and models, with a report on how it was read.
 
-A log takes these steps: `open_log` gives a sheet of named columns, `_choose_rows` the rows that count, `assign_roles` the role of each column,
-`collect_answers` one number per answer and role, `choose_models` the models, and `complete_log` the table, in which nothing is missing.
+A log takes these steps: `open_log` returns a sheet of named columns, `_choose_rows` selects rows, `assign_roles` finds the role of each column,
+`collect_answers` reads a number per answer and role, `choose_models` selects models, and `complete_log` builds a table without gaps.
 """
 
 import os
@@ -102,14 +102,14 @@ def read_log(
 
 
 def read_answers(data: Any, **options: Any) -> pd.DataFrame:
-    """Reads a log as a list of answers, also if each query has the answer of one model alone.
+    """Reads a log as a list of answers, even if only one model has answered each query.
 
     Args:
       data: as in `read_log`.
       options: `columns`, `where`, `units`, `prices`, `separator` and `encoding` of `read_log`. The scores may be missing.
 
     Returns:
-      A row per answer with the columns `query`, `model`, `score`, `cost` (in `attrs["cost_unit"]`), `seconds` and `date`, NaN for unknown values.
+      A row per answer with the columns `query`, `model`, `score`, `cost` (unit in `attrs["cost_unit"]`), `seconds` and `date`; NaN if unknown.
 
     Raises:
       ValueError: as in `read_log`.
@@ -137,7 +137,7 @@ def read_answers(data: Any, **options: Any) -> pd.DataFrame:
 
 
 def _open_answers(options: Mapping[str, Any], wanted: Sequence[str], instead: str, scored: bool = True) -> Answers:
-    """Reads the answers in a file.
+    """Opens a file, assigns roles to its columns and reads the answers.
 
     `options` are the arguments of `read_log`, and `wanted` the models that they name. See `collect_answers` for `instead`, and
     `assign_roles` for `scored`.
@@ -167,7 +167,7 @@ def _open_answers(options: Mapping[str, Any], wanted: Sequence[str], instead: st
 
 
 def _open_sheet(options: Mapping[str, Any]) -> tuple[Sheet, dict[str, Any]]:
-    """Opens any data as a sheet; also returns arrays of the file that are not converted."""
+    """Opens a file or data in memory as a sheet. Also returns those arrays of an npz file or table that are not converted to columns."""
     data, where = options["data"], options.get("where")
     if where is not None and not isinstance(where, Mapping):
         raise ValueError(f"where must map columns to values, as {{'filter': 'strict-match'}}, got {checks.show(where)}")
@@ -188,7 +188,7 @@ def _open_sheet(options: Mapping[str, Any]) -> tuple[Sheet, dict[str, Any]]:
 
 
 def _choose_rows(sheet: Sheet, where: Mapping[str, Any]) -> list[str]:
-    """Selects the rows that the caller wants, or that the format counts; returns the columns that decide."""
+    """Selects the rows that the caller wants (`where`) and that the file's format needs. Returns the names of the columns used for it."""
     for name, value in where.items():
         column = str(name)
         if column not in sheet.names:
@@ -213,7 +213,7 @@ def _choose_rows(sheet: Sheet, where: Mapping[str, Any]) -> list[str]:
 
 
 def _equals(cell: Any, value: Any) -> bool:
-    """Whether a cell is a value: as texts, or as numbers if the cell is a number."""
+    """Whether a cell equals a value as text, regardless of case, or as a number."""
     if str(cell).strip().lower() == str(value).strip().lower() or (str(value) == "" and is_empty(cell)):
         return True
     try:
@@ -223,7 +223,7 @@ def _equals(cell: Any, value: Any) -> bool:
 
 
 def load_table(path: Any, *, missing: Literal["error", "drop"] = "error", **reading: Any) -> RoutingTable:
-    """Reads a complete table of scores and costs: `read_log(path).table`.
+    """Reads a complete table of scores and costs; unlike `read_log`, it refuses gaps unless told otherwise, and returns no report.
 
     Args:
       path: as in `read_log`.
@@ -244,7 +244,7 @@ def load_table(path: Any, *, missing: Literal["error", "drop"] = "error", **read
 def read_experiment_log(
     data: str | os.PathLike | None, costs: Mapping[str, float] | None = None, *, features: str | os.PathLike | None = None
 ) -> Log:
-    """Reads the log of an experiment. Errors name the experiment's options; omitted queries and doubts become warnings."""
+    """Reads the log of an experiment. Errors name the options of `jaxroute run`; notes on omitted queries and doubts become warnings."""
     if not data:
         raise ValueError("this experiment runs on the user's own table: give its file with --data FILE")
     try:
@@ -261,7 +261,7 @@ def read_experiment_log(
 
 
 def load_columns(path: str | os.PathLike, numbers: Sequence[str], labels: Sequence[str] = ()) -> dict[str, np.ndarray]:
-    """Reads some columns of a file of any schema.
+    """Reads some columns of a file, whatever other columns it has.
 
     Args:
       path: a file as in `read_log`.
@@ -269,7 +269,7 @@ def load_columns(path: str | os.PathLike, numbers: Sequence[str], labels: Sequen
       labels: names of columns to read as text.
 
     Returns:
-      `[Q]` arrays by name.
+      `[R]` arrays by name, an entry for each row of the file.
 
     Raises:
       ValueError: the file lacks a column, or a cell is not a number.

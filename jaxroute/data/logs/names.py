@@ -1,4 +1,4 @@
-"""Names of columns: the role and the unit that a name tells, by the lists of `names.json`, and the columns of each model in a wide table.
+"""Recognises names of columns: their role and unit, by the lists of `names.json`, and the columns of each model in a wide table.
 
 A role is the meaning of a column, such as "query", "model" or "score". A family is a group of columns with one role, one for each model:
 `score_gpt` and `score_llama` in a table with a row per query. How well a name matches a role is its match level: 3 for the name
@@ -28,7 +28,7 @@ _LETTERS |= str.maketrans(_FILE["signs"])
 
 
 def plain_name(name: str) -> str:
-    """Returns a name in lower case without marks between its words: "Query-ID" becomes "queryid"."""
+    """Converts a name to lower case without marks between its words: "Query-ID" becomes "queryid"."""
     return re.sub(r"[\W_]+", "", str(name).lower().translate(_LETTERS))
 
 
@@ -60,20 +60,20 @@ def title(role: str) -> str:
 
 @lru_cache(65536)
 def words(name: str) -> tuple[str, ...]:
-    """Splits a name into lower-case words: "promptTokens", "prompt_tokens" and "Prompt tokens" have the same words."""
+    """Splits a name into lower-case words: "promptTokens", "prompt_tokens" and "Prompt tokens" all give ("prompt", "tokens")."""
     parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[^\W\d_A-Z]+|\d+", str(name).translate(_LETTERS))
     return tuple(part.lower() for part in parts)
 
 
 def _split_remark(name: str) -> tuple[str, str]:
-    """Splits a name from the remark in parentheses or brackets at its end, which is empty if there is none."""
+    """Splits a remark in parentheses or brackets off the end of a name; the remark is empty if there is none."""
     match = re.fullmatch(r"([^(\[]+)[(\[](.+)[)\]]\s*", name)
     return (match[1], match[2]) if match else (name, "")
 
 
 @lru_cache(65536)
 def split_unit(kind: str, name: str) -> tuple[str, tuple[str, ...]]:
-    """Splits a plain name from its units of a kind: "latency_ms" becomes ("latency", ("ms",)). A name of units alone stays."""
+    """Splits units of a kind such as "cost" off a name: "latency_ms" gives ("latency", ("ms",)). A name that is only a unit is in both parts."""
     head, remark = _split_remark(name)
     filling = WORDS["remarks"] - {"per", "query", "request", "call", "answer"}  # As in `Cost (USD, est.)`.
     parts, found, units = [*words(head), *(word for word in words(remark) if word not in filling)], [], UNITS.get(kind, {})
@@ -106,7 +106,7 @@ def _names_role(base: str) -> bool:
 
 
 def parse_units(kind: str, text: str) -> tuple[str, ...]:
-    """Returns the units in a text such as "ms" or "EUR cents", none if it has another word."""
+    """Returns the units of a kind in a text such as "ms" or "EUR cents"; empty if the text contains another word."""
     parts = [plain_name(text)] if plain_name(text) in UNITS[kind] else [*map(plain_name, text.split())]
     return tuple(parts) if all(part in UNITS[kind] for part in parts) else ()
 
@@ -114,7 +114,7 @@ def parse_units(kind: str, text: str) -> tuple[str, ...]:
 def unit_of(role: str, name: str, given: Mapping[str, str]) -> tuple[float, str | None, str]:
     """Returns the factor of a column's unit, its currency if that is not USD, and the unit as text, empty without one.
 
-    The caller's unit of the role, if it is among the units `given` by role, replaces the one in the column's name.
+    If the caller has given a unit for the role (`given`), it replaces the unit in the column's name.
     """
     kind = UNIT_KINDS.get(role, "")
     units = parse_units(kind, given[role]) if role in given else split_unit(kind, name)[1]
@@ -125,7 +125,7 @@ def unit_of(role: str, name: str, given: Mapping[str, str]) -> tuple[float, str 
 
 
 def is_unit_column(name: str, role: str, text: str) -> bool | None:
-    """Whether a column called `currency`, `cost_unit`, ... with the cell `text` has the unit of a role; None for an unknown unit."""
+    """Whether a column with a name such as `cost_unit` and the cell `text` states the unit of a role; None if it does but the unit is unknown."""
     match, kind = UNIT_COLUMN.fullmatch(plain_name(name)), UNIT_KINDS[role]
     if not match or (match[1] and match[1] != kind and match[1] not in NAMES[role]):
         return False
@@ -139,7 +139,7 @@ def _has_unknown_unit_word(name: str) -> bool:
 
 
 def has_unknown_unit(kind: str, name: str) -> bool:
-    """Whether a name has a unit that is not in the list of its kind, as `cost (pesos)` has."""
+    """Whether a name contains a unit that jaxroute does not know for this kind of numbers, such as `cost (pesos)`."""
     if kind not in ("cost", "latency", "price") or _names_role(plain_name(name)):
         return False
     units = "".join(split_unit(kind, name)[1])
@@ -151,9 +151,9 @@ def has_unknown_unit(kind: str, name: str) -> bool:
 
 @lru_cache(65536)
 def match_level(role: str, name: str) -> float:
-    """Returns how well a name matches a role, 0 to 3.
+    """Returns how well a name matches a role, from 0 (not at all) to 3 (the role's own name).
 
-    A field of an object (`usage.prompt_tokens`) matches less than any synonym, and a name with a remark half less.
+    A field of an object (`usage.prompt_tokens`) matches less than any synonym, and a name with a remark has half a level less.
     """
     found = full_match_level(role, name)
     head, remark = _split_remark(str(name))
@@ -169,7 +169,7 @@ def match_level(role: str, name: str) -> float:
 
 @lru_cache(65536)
 def full_match_level(role: str, name: str) -> float:
-    """Returns how well a whole name matches a role, without regard to units, fields of objects and remarks."""
+    """Returns how well a name as a whole matches a role, from 0 to 3. Unlike `match_level`, it considers neither fields of objects nor remarks."""
     kind, whole, names = UNIT_KINDS.get(role, ""), plain_name(name), NAMES.get(role, {})
     base, units = split_unit(kind, name) if kind else (whole, ())
     if role == "query" and whole not in names and len(words(name)) == 2:  # As in `problem_idx`.
@@ -191,20 +191,20 @@ def has_role(name: str, nested: bool = True) -> bool:
 
 
 def can_be(role: str, name: str) -> bool:
-    """Whether no word of a name contradicts a role, as those of `error_rate` (score) and `cost_limit` (cost) do."""
+    """Whether no word of a name contradicts a role. In `error_rate` a word contradicts "score", in `cost_limit` a word contradicts "cost"."""
     contradictions = {"score": WORDS["aside"], "cost": WORDS["aside"] | WORDS["lower"] | WORDS["parts_of_cost"]}
     return not contradictions.get(role, set()) & set(words(name)) and not (role == "score" and lower_is_better(name))
 
 
 def similar_names(role: str, names: Sequence[str]) -> list[str]:
-    """Returns the names that match no role but have a word of this role."""
+    """Returns the names that match no role but contain a word that hints at this role."""
     marks = re.compile(_FILE["marks"].get(role, role.split("_")[0]))
     free = [name for name in names if not has_role(name) and not _has_unknown_unit_word(name) and can_be(role, name)]
     return [name for name in free if any(map(marks.fullmatch, words(name)))]
 
 
 def scale_in_name(name: str) -> tuple[float, float] | None:
-    """Returns the range of scores in names such as "Score (0-10)", "rating (1 to 5)", "score_0_10" and "score out of 5"."""
+    """Returns the lowest and the highest score that a name such as "Score (0-10)", "rating (1 to 5)" or "score out of 5" states; None without."""
     match = re.search(r"(?<![^\W_])(?<!\.)([01]) ?(?:[-–_]|to|\.\.) ?(\d{1,3})(?![\d.])", name)
     match = match or re.search(r"out[ _]of[ _](\d{1,3})\b", name)
     if match is None:
@@ -214,7 +214,7 @@ def scale_in_name(name: str) -> tuple[float, float] | None:
 
 
 def lower_is_better(name: str) -> bool:
-    """Whether low scores are better by their name: "error_rate", "Rating (1 = best)"; not "error_free", "Rating (5 = best)"."""
+    """Whether a name shows that low scores are better, as in "error_rate" and "Rating (1 = best)", but not in "error_free"."""
     text = name.lower()
     numbers = [float(number) for number in re.findall(r"\d+", text)]
     ends = [(float(number), word) for number, word in re.findall(r"(\d+) ?(?:=|is|:) ?([a-z]+)", text)]
@@ -227,14 +227,14 @@ def lower_is_better(name: str) -> bool:
 
 
 def is_repeat(name: str) -> bool:
-    """Whether a column of this name counts repeated answers, as `run` and `answer_idx` do."""
+    """Whether the name of a column shows that it numbers repeated answers, as `run` and `answer_idx` do."""
     parts = set(words(name))
     answers = parts & {"answer", "completion", "output"} and parts & {"idx", "index", "id", "number"}
     return bool((WORDS["repeats"] & parts and not {"date", "time"} & parts) or answers)
 
 
 def numbered_columns(names: Sequence[str]) -> list[str]:
-    """Returns the columns emb_0, emb_1, ... in the order of their numbers: the largest such group of at least two."""
+    """Returns the columns of an embedding such as emb_0, emb_1, ..., in the order of their numbers: the largest group of at least two."""
     groups: dict[str, list[tuple[int, str]]] = {}
     pattern = r"(?i)^(emb|embedding|feature|feat|vec|vector|dim)[\s_\-.]*(\d+)$"
     for match in filter(None, (re.match(pattern, name) for name in names)):
@@ -244,7 +244,7 @@ def numbered_columns(names: Sequence[str]) -> list[str]:
 
 
 def check_units(units: Mapping[str, str] | None) -> dict[str, str]:
-    """Returns the caller's units by role; refuses unknown roles and units."""
+    """Returns the caller's units by role, an empty dict for None; unknown roles and units are refused."""
     found: dict[str, str] = {}
     if units is not None and not isinstance(units, Mapping):
         raise ValueError(f"units must map roles to units, as {{'latency': 'ms'}}, got {checks.show(units)}")
@@ -258,7 +258,7 @@ def check_units(units: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def check_columns(columns: Mapping[str, str] | None, names: Sequence[str], file: str) -> dict[str, str]:
-    """Returns the caller's columns by role, with `*` for the model, or empty; refuses unknown roles and columns."""
+    """Returns the caller's names of columns by role; `*` in a name stands for a model, an empty name for no column. Unknown names are refused."""
     if columns is not None and not isinstance(columns, Mapping):
         raise refusal("no_columns_by_role", got=columns)
     found: dict[str, str] = {}
@@ -287,16 +287,16 @@ class Family:
     statistics: list[str] = field(default_factory=list)  #: Models excluded because they are called like statistics.
 
     def of_models(self, models: Collection[str]) -> "Family":
-        """Returns the family restricted to some of its models."""
+        """Returns the family with only those columns that belong to the given models."""
         return replace(self, columns={model: column for model, column in self.columns.items() if model in models})
 
     def shown(self, model: str = "<model>") -> str:
-        """Returns the pattern with a text instead of the model."""
+        """Returns the common name of the columns, with a placeholder or a model's name in it."""
         return self.pattern.replace("{}", model)
 
 
 class _Split(NamedTuple):
-    """One reading of a column's name as a role and a model; `length` counts the characters of the role."""
+    """One way to divide a column's name into a role and a model. `length` is the number of characters of the role."""
 
     role: str
     pattern: str
@@ -306,9 +306,9 @@ class _Split(NamedTuple):
 
 
 def find_families(names: Sequence[str], given: Mapping[str, str], wanted: Sequence[str]) -> list[Family]:
-    """Finds the families among the names of columns.
+    """Finds the families among the names of columns: groups with one role and a column for each model.
 
-    A column with `*` among those `given` by role is the only family of its role. Columns called like the `wanted` models may be scores.
+    A name with `*` that the caller gave for a role is the only family of this role. Columns named like the `wanted` models may be scores.
     """
     families: dict[tuple[str, str], Family] = {}
     unnamed = [name for name in names if name not in given.values()]
@@ -345,7 +345,7 @@ def find_families(names: Sequence[str], given: Mapping[str, str], wanted: Sequen
 
 
 def _splits(name: str) -> list[_Split]:
-    """Reads a name as a role and a model in all possible ways: the role may be its beginning or its end."""
+    """Divides a name into a role and a model in all possible ways; the role may be at its beginning or its end."""
     found = []
     for match in re.finditer(r"[\s_\-.|:/]+", name):
         left, mark, right = name[: match.start()], match[0], name[match.end() :]
@@ -359,7 +359,7 @@ def _splits(name: str) -> list[_Split]:
 
 
 def _best_splits(free: Sequence[str]) -> Iterator[tuple[str, _Split]]:
-    """Yields columns with their best readings: those whose model has columns of other roles, then those of the longest role."""
+    """Yields names with their best divisions: preferred are models with columns of several roles, then common patterns, then long role names."""
     splits = {name: _splits(name) for name in free}
     roles_of: dict[str, set[str]] = {}
     for split in (split for found in splits.values() for split in found):
@@ -378,7 +378,7 @@ def _best_splits(free: Sequence[str]) -> Iterator[tuple[str, _Split]]:
 
 
 def _add_units_behind_models(families: dict[tuple[str, str], Family]) -> None:
-    """Adds families whose unit follows the model, as in `cost_<model>_usd`."""
+    """Adds families in whose names a unit follows the model, such as `cost_<model>_usd`."""
     scored = {model for family in families.values() if family.role == "score" for model in family.columns}
     for (role, pattern), family in [*families.items()]:
         unit = next((words(model)[-1] for model in family.columns if words(model)), "")
@@ -390,7 +390,7 @@ def _add_units_behind_models(families: dict[tuple[str, str], Family]) -> None:
 
 
 def _remove_statistics(families: Mapping[tuple[str, str], Family], given: Mapping[str, str], wanted: Sequence[str]) -> None:
-    """Removes models called like statistics, or like a statistic of another model, that have columns of one role alone."""
+    """Removes "models" whose names are those of statistics, such as "mean", unless the caller wants them or they have columns of several roles."""
     siblings = Counter(model for family in families.values() if len(family.columns) > 1 for model in family.columns)
     for family in families.values():
         if family.role not in given:

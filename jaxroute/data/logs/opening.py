@@ -1,4 +1,4 @@
-"""Opening a log of any kind as a sheet: the kind of file by its first bytes, delimited text, JSON, archives, and several files as one."""
+"""Opens a log as a sheet of named columns. The first bytes of a file decide its kind: text, JSON, archive and others; files can be joined."""
 
 import bz2
 import codecs
@@ -64,7 +64,7 @@ _REFUSED = {
 def open_log(data: Any, separator: str | None = None, encoding: str | None = None) -> Sheet:
     """Opens a file, a folder, a list of files or data in memory as a sheet.
 
-    `separator` is the character between columns of text, and `encoding` the encoding of text; None finds them out.
+    `separator` is the character between the columns of a text file, and `encoding` its encoding; if None, they are detected.
     """
     if separator is not None:
         separator = _SEPARATOR_WORDS.get(separator, separator)
@@ -102,7 +102,7 @@ def open_log(data: Any, separator: str | None = None, encoding: str | None = Non
 
 
 def existing_path(path: str | os.PathLike) -> Path:
-    """Returns the path of an existing file or folder; for another path, the error proposes similar names."""
+    """Returns the path of an existing file or folder; if there is none, the error proposes similar names."""
     if not os.fspath(path):
         raise ValueError("data must be the name of a file, got an empty text")
     if "://" in str(path):
@@ -126,7 +126,7 @@ def existing_path(path: str | os.PathLike) -> Path:
 
 
 def _suffix(name: str) -> str:
-    """Returns the suffix of a name without those of compression, empty if it is unknown."""
+    """Returns the suffix of a file name, ignoring suffixes of compression such as ".gz"; empty for unknown kinds of files."""
     name = name.lower()
     while name.endswith(_PACKED):
         name = name[: name.rfind(".")]
@@ -134,7 +134,7 @@ def _suffix(name: str) -> str:
 
 
 def _open_bytes(path: Path, content: bytes, packed: str, separator: str | None, encoding: str | None) -> Sheet:
-    """Opens content by its first bytes and then by its name; `packed` is the compression in words."""
+    """Opens the content of a file by its first bytes, and if they do not decide, by its name. `packed` names the compression, for messages."""
     suffix = _suffix(path.name)
     for magic, (compression, unpack) in _PACKERS.items():
         if content.startswith(magic):
@@ -178,7 +178,7 @@ def _open_bytes(path: Path, content: bytes, packed: str, separator: str | None, 
 
 
 def _decode(name: str, content: bytes, encoding: str | None) -> tuple[str, str, tuple[str, ...]]:
-    """Returns the text of a file, the name of its encoding, and all possible encodings if there are several."""
+    """Decodes the bytes of a text file. Returns the text, the name of its encoding, and all possible encodings if several fit."""
     if encoding is not None:
         try:
             return content.decode(encoding), encoding.upper(), ()
@@ -212,7 +212,7 @@ def _decode(name: str, content: bytes, encoding: str | None) -> tuple[str, str, 
 
 
 def _open_text(path: Path, text: str, separator: str | None, encoding: str, packed: str) -> Sheet:
-    """Opens delimited text, which pandas reads; lines above the names of the columns are skipped and noted."""
+    """Opens delimited text; lines above the line with the names of the columns are skipped and reported."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     notes = []
     setting = re.match(r"(sep=(.))(?:\n|$)", text, re.IGNORECASE)
@@ -256,7 +256,7 @@ def _open_text(path: Path, text: str, separator: str | None, encoding: str, pack
 
 
 def _read_fields(path: Path, body: str, mark: str, before: int) -> pd.DataFrame:
-    """Reads texts into a frame with the names of the columns in its first row; refuses unequal rows and open quotation marks."""
+    """Reads delimited text into a frame whose first row has the names of the columns. Rows of unequal length and open quotation marks are refused."""
     reading = {"dtype": str, "keep_default_na": False, "skipinitialspace": True, "header": None, "engine": "c"}
     try:
         frame = pd.read_csv(io.StringIO(body), sep=mark, **reading)
@@ -275,7 +275,7 @@ def _read_fields(path: Path, body: str, mark: str, before: int) -> pd.DataFrame:
 
 
 def _check_widths(path: Path, text: str, mark: str, before: int) -> None:
-    """Refuses the first row with another number of fields than the header; `before` lines were skipped."""
+    """Raises an error for the first row that has not as many fields as the header; `before` is the number of skipped lines."""
     width = 0
     for line, fields in _rows(text, mark):
         width, number = width or len(fields), len(fields)
@@ -290,14 +290,14 @@ def _check_widths(path: Path, text: str, mark: str, before: int) -> None:
 
 
 def _rows(text: str, mark: str) -> Iterator[tuple[int, list[str]]]:
-    """Yields the number of the last line and the fields of each row that is not blank."""
+    """Yields the number of its last line and the fields, for each row of delimited text that is not blank."""
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # Prompts may be long.
     rows = csv.reader(io.StringIO(text), delimiter=mark, skipinitialspace=True)
     return ((rows.line_num, fields) for fields in rows if any(fields) or len(fields) > 1)
 
 
 def _find_separator(text: str, marks: Collection[str]) -> tuple[str, int]:
-    """Finds the character that gives most of the first rows equally many fields, and how many; the header comes early."""
+    """Returns which of the characters `marks` separates the columns, and the number of columns: most of the first rows must have as many fields."""
     found = {}
     for mark in marks:
         widths = [len(fields) for _, fields in islice(_rows(text[:_SAMPLE], mark), 60)]
@@ -309,12 +309,12 @@ def _find_separator(text: str, marks: Collection[str]) -> tuple[str, int]:
 
 
 def is_digits(field: str) -> bool:
-    """Whether a field is a number in digits, which no name of a column is."""
+    """Whether a text is a number in digits, and therefore not the name of a column."""
     return field.replace(".", "", 1).replace("-", "", 1).replace(",", "", 1).isdigit()
 
 
 def _open_json(path: Path, text: str, about: str) -> Sheet:
-    """Opens JSON, or lines of JSON; `about` is added to the words for the kind of file."""
+    """Opens a JSON file, or a file with JSON in each line; `about` is appended to the words that describe the kind of file."""
     kind, has_lines, is_json = "JSON", "\n" in text.strip(), _suffix(path.name) == ".json"
     try:
         value = json.loads(text)
@@ -352,7 +352,7 @@ def _open_json(path: Path, text: str, about: str) -> Sheet:
 def _sheet_of_records(
     path: Path, records: list[dict], about: str, place: Callable | None = None, **attributes: Any
 ) -> Sheet:
-    """Makes a sheet of records in the columns of their format; `place` returns the place of a record in the file."""
+    """Converts records to a sheet, with the columns of their format if it is known; `place` returns the place of a record in the file."""
     rows, preset = presets.read_records(path, records)
     frame = frame_of(rows)
     same_rows = rows is records and len(frame) == len(records)
@@ -360,7 +360,7 @@ def _sheet_of_records(
 
 
 def _apply_preset(sheet: Sheet) -> Sheet:
-    """Converts a sheet to the columns of its format, if that is known."""
+    """Converts a sheet to columns with known names if it has the format of a known tool or data set."""
     preset = sheet.preset if sheet.preset.name else presets.find_preset(sheet.names)
     if preset is None:
         return sheet
@@ -401,13 +401,13 @@ def _open_archive(path: Path, content: bytes, separator: str | None, encoding: s
 
 
 def _without_summaries(files: Iterable[Path]) -> list[Path]:
-    """Returns the files that are no summaries; of samples that lm-evaluation-harness wrote several times, the last."""
+    """Drops files that only summarise others; if lm-evaluation-harness has written the same samples several times, only the last file stays."""
     files = [file for file in files if not presets.is_summary(file)] or [*files]
     return list({re.sub(r"_\d{4}-\d\d-\d\dT[\d.:-]+(?=\.jsonl)", "", str(file)): file for file in files}.values())
 
 
 def _join_files(name: str, files: Sequence[Path], open_one: Callable[[Path], Sheet], listed: bool = False) -> Sheet:
-    """Joins the rows of several files. Files that are not logs are left out, unless the caller listed them."""
+    """Joins the rows of several files to one sheet. Files that are not logs are skipped, unless the caller listed them."""
     opened, refused = {}, {}
     for file in files:
         try:
@@ -433,7 +433,7 @@ def _join_files(name: str, files: Sequence[Path], open_one: Callable[[Path], She
 
 
 def _stack(name: str, opened: dict[Path, Sheet]) -> Sheet:
-    """Makes a sheet with the rows of several, and with columns for the parts of their paths that differ."""
+    """Joins sheets by rows, and adds columns for those parts of their files' paths that differ, since these may name models."""
     sheets, parts = list(opened.values()), {"(file)": list(map(_stem, opened))}
     for depth, column in enumerate(FILE_COLUMNS[1:]):
         folders = [file.parents[depth].name if len(file.parents) > depth else "" for file in opened]
@@ -470,7 +470,7 @@ def _stem(path: Path) -> str:
 
 
 def _unwrapped(stems: list[str]) -> list[str]:
-    """Removes words that all names of files have around their models, as in `samples_gpt-4`."""
+    """Removes a word before or after the model that all file names have in common, as in `samples_gpt-4`."""
     for pattern in (r"(?P<word>[a-zA-Z]+)[_\-. ](?P<rest>.+)", r"(?P<rest>.+)[_\-. ](?P<word>[a-zA-Z]+)"):
         matches = [match for match in (re.fullmatch(pattern, stem) for stem in stems) if match]
         words = {match["word"].lower() for match in matches}

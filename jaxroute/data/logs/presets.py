@@ -1,4 +1,4 @@
-"""Formats of tools and of public data sets (presets), converted to columns with known names; `presets.json` lists them."""
+"""Converts files of known formats (presets), of tools and public data sets, to columns with known names; `presets.json` lists the formats."""
 
 import ast
 import fnmatch
@@ -26,7 +26,7 @@ Prices = dict[str, tuple[float, ...]]
 
 @dataclass(frozen=True)
 class Preset:
-    """Known format of files; without a name, an unknown format."""
+    """Known format of files, with rules that convert it to known columns; one without a name stands for an unknown format."""
 
     name: str = ""  #: Name of the format.
     fields: Sequence[str] = ()  #: Names that all its records have, with `*` for any text.
@@ -46,11 +46,11 @@ class Preset:
 
     @property
     def prices(self) -> Mapping[str, tuple[float, ...]]:
-        """Price list of the format: USD per million tokens by model, or empty."""
+        """Price list of the format: USD per million input and output tokens by model; empty without one."""
         return SPROUT_PRICES if self.name == "SPROUT" else {}
 
     def rows(self, path: Path, records: Records) -> Records:
-        """Returns the answers in the records of a file, with known names; scores and ids that the user added to the records stay."""
+        """Converts the records of a file to answers with known names; columns of scores and ids that the user has added are preserved."""
         if self.reader is None and not self.columns:
             return records
         if self.explode:
@@ -77,7 +77,7 @@ class Preset:
         return rows
 
     def complete_prices(self, file: str, prices: Prices | None, models: Sequence[str]) -> Prices | None:
-        """Adds the format's price list to the caller's prices; refuses models that are in neither."""
+        """Adds the format's price list to the caller's prices; models without a price are refused. Formats without a list return `prices`."""
         if not self.prices:
             return prices
         known = {**self.prices, **(prices or {})}
@@ -88,7 +88,7 @@ class Preset:
 
 
 def parse_nested(value: Any) -> Any:
-    """Returns the object that a text of JSON or Python stands for, and other cells as they are."""
+    """Parses a text that is a JSON or Python object; returns other values unchanged."""
     if isinstance(value, str) and value.strip()[:1] in ("{", "[", '"'):
         for parse in (json.loads, ast.literal_eval):
             try:
@@ -99,7 +99,7 @@ def parse_nested(value: Any) -> Any:
 
 
 def nested(value: Any, *keys: Any) -> Any:
-    """Returns the value at some keys inside objects and lists, None if it is absent."""
+    """Follows keys into nested objects and lists and returns the value there, None if it is absent."""
     for key in keys:
         try:
             value = parse_nested(value)[key]
@@ -109,7 +109,7 @@ def nested(value: Any, *keys: Any) -> Any:
 
 
 def cell_at(record: Mapping[str, Any], path: str) -> Any:
-    """Returns the cell of a record at a path of `presets.json` (see `Preset.columns`)."""
+    """Returns the value in a record at a path, whose syntax `Preset.columns` describes; None if it is absent."""
     if ".." in path:
         moments = [pd.to_datetime(parse_nested(record.get(name)), errors="coerce", utc=True) for name in path.split("..")]
         return float((moments[1] - moments[0]).total_seconds()) if not any(map(pd.isna, moments)) else np.nan
@@ -184,7 +184,7 @@ def _langsmith(path: Path, records: Records) -> Records:
 
 
 def _inspect(path: Path, record: Record) -> Record:
-    """Reads a sample that has the head of its log under `log`, or a row of the data frame of samples."""
+    """Reads a sample of Inspect: a record with the log's head under `log`, or a row of the data frame of samples."""
     if nested(record, "log", "status") not in (None, "success"):
         return {}
     usage, scores = parse_nested(record.get("model_usage")) or {}, record.get("scores") or {}
@@ -206,7 +206,7 @@ def _inspect(path: Path, record: Record) -> Record:
 
 
 def _mmlu_pro(path: Path, record: Record) -> Record:
-    """Reads an answer. The model is the name of the file, or of the folder where each subject has a file."""
+    """Reads an answer of MMLU-Pro. The file's name is the model; if each subject has a file, the folder's name is."""
     model = path.parent.name if path.stem.endswith("_result") else re.sub(r"^model_outputs_|_\d+shots?$", "", path.stem)
     prompt = "\n".join([str(record["question"]), *map(str, record.get("options") or ())])
     return {"model": record.get("model", model), "score": float(record["pred"] == record["answer"]), "prompt": prompt}
@@ -218,7 +218,7 @@ def _mix_instruct(path: Path, record: Record) -> Record:
 
 
 def _langfuse(path: Path, record: Record) -> Record:
-    """Reads the scores of an observation: columns with a list in each cell, or a list of named values."""
+    """Reads the scores of an observation of Langfuse: from columns with a list in each cell, or from a list of named values."""
     own = set(" ".join(_FILE["columns of Langfuse"]).split())
     firsts = {name: nested(value, 0) for name, value in record.items() if name not in own and "." not in name}
     scores = {name: record[name] if value is None else value for name, value in firsts.items()}
@@ -234,7 +234,7 @@ def _single_score(scores: Record) -> Record:
 
 
 def _experiment(path: Path, record: Record) -> Record:
-    """Reads a record of a LangSmith experiment with one model, which is the name of the file."""
+    """Reads a record of a LangSmith experiment, which has one model; the file's name is the model."""
     row = {"model": record.get("model", path.stem)}
     for column, heads in (("prompt", ("inputs.", "input.")), ("response", ("outputs.", "output."))):
         row[column] = " ".join(str(value) for name, value in record.items() if name.startswith(heads))
@@ -254,7 +254,7 @@ _SIZE = re.compile(r"(?<![\d.])(?:(\d+)x)?(\d+(?:\.\d+)?)([bm])(\d)?(?=v\d|[^a-z
 
 
 def costs_by_size(models: Iterable[str], default: float = 7.0) -> dict[str, float]:
-    """Reads the sizes of models in 1e9 parameters from their names, to be used as costs where a file (EmbedLLM) has none.
+    """Reads the sizes of models in 1e9 parameters from their names. They serve as costs where a file (EmbedLLM) has none.
 
     The first size in a name counts: 13 for "vicuna-13b-v1.5", 56 for "Mixtral-8x7B", 0.35 for "opt-350m", 7.1 for
     "bloom-7b1". Experts are multiplied out, although they share parameters (a Mixtral-8x7B has 47, not 56).
@@ -262,8 +262,8 @@ def costs_by_size(models: Iterable[str], default: float = 7.0) -> dict[str, floa
     Source: replaces the cost map of ACQB's EmbedLLM experiment, which is taken from another paper and not printed.
 
     Args:
-      models: names.
-      default: size of a model whose name has none.
+      models: names of models.
+      default: size of a model whose name contains none.
     """
     if not isinstance(models, Iterable):
         raise ValueError(f"models must be names, got {checks.show(models)}")
@@ -279,7 +279,7 @@ def costs_by_size(models: Iterable[str], default: float = 7.0) -> dict[str, floa
 
 
 def find_preset(names: Iterable[str]) -> Preset | None:
-    """Returns the preset that fits a file with these fields or columns."""
+    """Returns the known format whose fields are all among the names of a file's fields or columns; None if there is none."""
     present = set(names)
 
     def fits(pattern: str) -> bool:
@@ -290,7 +290,7 @@ def find_preset(names: Iterable[str]) -> Preset | None:
 
 
 def read_records(path: Path, records: Records) -> tuple[Records, Preset]:
-    """Returns records in columns with known names, and their preset; refuses formats that hold nothing to compare."""
+    """Converts records to columns with known names, and returns them with their format. Formats without anything to compare are refused."""
     preset = find_preset(dict.fromkeys(str(key) for record in records[:50] for key in record)) if records else None
     if preset is None:
         return records, Preset()
@@ -306,7 +306,7 @@ def read_records(path: Path, records: Records) -> tuple[Records, Preset]:
 
 
 def routereval_columns(path: Path, value: Mapping[Any, Any]) -> tuple[dict[str, np.ndarray], Preset]:
-    """Returns the columns of a pickled data set of RouterEval, whose groups of models overlap."""
+    """Converts a pickled data set of RouterEval to columns, and returns them with their format; a model in several groups counts once."""
     if not all(isinstance(value.get(part), dict) and value[part] for part in ("easy", "hard", "split_index", "prompt")):
         raise refusal("pickled_dict", file=path, keys=", ".join(map(str, value)))
     groups = [group for part in ("easy", "hard") for kinds in value[part].values() for group in kinds.values()]
@@ -325,6 +325,6 @@ def routereval_columns(path: Path, value: Mapping[Any, Any]) -> tuple[dict[str, 
 
 
 def is_summary(path: Path) -> bool:
-    """Whether the name of a file shows that it summarises others."""
+    """Whether the name of a file shows that it summarises other files."""
     named = re.fullmatch(_FILE["summaries"], path.stem, re.IGNORECASE)
     return path.suffix == ".json" and named is not None and not path.stem.endswith("_result")

@@ -1,6 +1,6 @@
-"""The role of each column of a log, from its name and its content, and the reasons why a file is not a log.
+"""Finds the role of each column of a log, from its name and content, or the reason why a file is not a log.
 
-Candidates of a role are the columns with the most evidence for it. Families are groups of columns with one for each model (see `names`).
+Candidates for a role are the columns with the most evidence for it. Families are groups of columns with one for each model (see `names`).
 """
 
 import re
@@ -50,7 +50,7 @@ _BESIDE_SUMMARY = {"all", "grand", "of", "queries", "questions", "models", "rows
 
 @dataclass
 class Roles:
-    """Assigns roles to the columns of a sheet."""
+    """Roles of the columns of a sheet: the meaning of each column, such as "query", "model" or "score"."""
 
     sheet: Sheet  #: The open file.
     given: dict[str, str]  #: Columns by role that the caller or the format named.
@@ -66,7 +66,7 @@ class Roles:
     _codes: dict[str, np.ndarray] = field(default_factory=dict)
 
     def column(self, role: str) -> str | None:
-        """Returns the column of a role, None without one; refuses several columns if nothing decides between them."""
+        """Returns the column of a role, None if there is none. Raises an error if several columns fit equally well."""
         names = self.candidates.get(role, [])
         if len(names) > 1:
             raise _undecided(self.sheet, role, names, f", or --column {role}= for none")
@@ -74,13 +74,13 @@ class Roles:
         return names[0] if names else None
 
     def note(self, role: str, column: str, *more: str) -> None:
-        """Adds the line for the user about a role: its column, examples and conversions."""
+        """Adds a line to the report for the user: role, column, examples of cells, and remarks `more`."""
         shown = examples(self.sheet.cells(column))
         details = "; ".join(part for part in (f"as in {shown}" if shown else "", *more) if part)
         self.sheet.notes.append(f"{title(role)}: column {column!r} ({details})")
 
     def codes(self, column: str) -> np.ndarray:
-        """Returns `[R]` integers that are equal for cells with equal texts."""
+        """Returns an integer for each cell of a column, `[R]`; cells with equal texts have equal integers."""
         if column not in self._codes:
             texts = [str(cell).strip() for cell in self.sheet.cells(column)]
             self._codes[column] = pd.factorize(np.array(texts, object))[0]
@@ -94,15 +94,15 @@ class Roles:
 
 
 def _undecided(sheet: Sheet, role: str, names: Sequence[str], none: str = "") -> ValueError:
-    """Returns the error about several columns, or columns per model, that could have the same role."""
+    """Returns the error for several columns or families that fit a role equally well; `none` is a hint for the case that none is meant."""
     both = " and ".join(map(repr, names))
     return refusal("undecided", file=sheet.name, both=both, title=title(role), role=role, name=names[0], none=none)
 
 
 def assign_roles(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str] = (), scored: bool = True) -> Roles:
-    """Assigns a role to each column: the one that its name matches best, if its cells fit. Refuses a file that is not a log.
+    """Assigns to each column the role that its name matches best, if its cells fit. Refuses a file that is not a log.
 
-    The caller named the columns `given` by role, and the `wanted` models. Without `scored`, a log may have no scores.
+    `given` holds the columns that the caller named, by role; `wanted` the models. Without `scored`, a log may have no scores.
     """
     given = {**sheet.given, **given}
     numbers = [name for name in sheet.names if is_digits(name)]
@@ -130,7 +130,7 @@ def assign_roles(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str] =
 
 
 def _fitting_families(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str]) -> list[Family]:
-    """Returns the families without the columns whose cells cannot have their role."""
+    """Returns the families of columns, without columns whose cells do not fit their role."""
     found, families = [], find_families([name for name in sheet.names if name not in FILE_COLUMNS], given, wanted)
     for family in families:
         if "*" not in given.get(family.role, "") and family.role != "response":
@@ -147,7 +147,7 @@ def _fitting_families(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[s
 
 
 def _best_score_families(families: Sequence[Family]) -> list[Family]:
-    """Returns the families of scores with the most evidence: several if nothing decides, one of a single model without others."""
+    """Returns the families of scores with the most evidence, several if they are equal; without any, one of a single model with a clear name."""
     others = {model for family in families if family.role != "score" for model in family.columns}
 
     def evidence(family: Family) -> tuple[float, ...]:
@@ -161,7 +161,7 @@ def _best_score_families(families: Sequence[Family]) -> list[Family]:
 
 
 def _assign_families(roles: Roles, families: list[Family], scores: Family) -> Roles:
-    """Completes the roles of a table with a row per query."""
+    """Completes the roles of a table with a row per query, in which each model has its own columns."""
     sheet = roles.sheet
     roles.models = sorted(scores.columns, key=lambda model: sheet.names.index(scores.columns[model]))
     roles.families["score"] = scores
@@ -188,14 +188,14 @@ def _assign_families(roles: Roles, families: list[Family], scores: Family) -> Ro
 
 
 def _refuse_different(sheet: Sheet, options: Sequence[Family]) -> None:
-    """Refuses families of the same role with different cells."""
+    """Raises an error if families of the same role have different cells, since it is unclear which one counts."""
     first, *others = (family.columns for family in options)
     if not all(o.keys() == first.keys() and all(_same_cells(sheet, o[m], first[m]) for m in o) for o in others):
         raise _undecided(sheet, options[0].role, [family.shown("*") for family in options])
 
 
 def _find_candidates(roles: Roles, taken: set[str], has_families: bool) -> None:
-    """Fills the candidates of every role that was not given; `taken` columns already have a role."""
+    """Finds candidate columns for every role that the caller has not given; columns in `taken` already have a role."""
     sheet, candidates = roles.sheet, roles.candidates
     names = [name for name in sheet.names if name and name not in FILE_COLUMNS]
     for role in (role for role in SEARCH_ORDER if role not in roles.given):
@@ -218,7 +218,7 @@ def _find_candidates(roles: Roles, taken: set[str], has_families: bool) -> None:
 
 
 def _best_columns(roles: Roles, role: str, names: Sequence[str]) -> list[str]:
-    """Returns the columns whose names match a role best, among those whose cells fit."""
+    """Returns those columns among `names` that match a role best and whose cells fit; of columns with equal cells, only the first."""
     sheet = roles.sheet
     options = sheet.single(names)
     fitting = [name for name in options if fits_role(role, sheet.cells(name))]
@@ -237,7 +237,7 @@ def _best_columns(roles: Roles, role: str, names: Sequence[str]) -> list[str]:
 
 
 def _best_queries(roles: Roles, options: Sequence[str]) -> list[str]:
-    """Returns the columns of queries with the best match; among several, those in which models have the same values."""
+    """Returns the columns that match the role "query" best; among several, those whose values recur for different models."""
     sheet, model = roles.sheet, roles.candidates.get("model", [])
     taken = {*model, *roles.candidates.get("score", ())}
     fitting = [name for name in sheet.single(options) if name not in taken]
@@ -251,7 +251,7 @@ def _best_queries(roles: Roles, options: Sequence[str]) -> list[str]:
 
 
 def _models_in_paths(roles: Roles, names: Sequence[str]) -> list[str]:
-    """Returns the parts of the paths of several files that may be the models: those that share most of the questions."""
+    """Returns the columns of paths (file or folder names) that may hold the models, because their values share most of the questions."""
     sheet, text = roles.sheet, roles.candidates.get("text", [])
     columns = [column for column in FILE_COLUMNS if column in sheet.names]
     if not columns or similar_names("model", names):
@@ -271,7 +271,7 @@ def _models_in_paths(roles: Roles, names: Sequence[str]) -> list[str]:
 
 
 def differing_columns(roles: Roles, role: str, column: str) -> list[str]:
-    """Returns columns without a role that match this one less than `column` does, and that have other cells."""
+    """Returns columns without a role that also match this role, but less than `column`, and have other cells; the user is warned of them."""
     sheet, taken = roles.sheet, roles.taken()
     free = [n for n in sheet.single(sheet.names) if n and n not in taken and n not in FILE_COLUMNS]
     weaker = {*similar_names(role, free)} | {name for name in free if match_level(role, name) > 0}
@@ -285,12 +285,12 @@ def _best_match(role: str, names: Sequence[str]) -> list[str]:
 
 
 def _first_of_each(names: Sequence[str], same: Callable[[str, str], bool]) -> list[str]:
-    """Returns the names that are not the same as an earlier one."""
+    """Returns the names without those for which `same` finds an equal one before."""
     return [name for place, name in enumerate(names) if not any(same(name, other) for other in names[:place])]
 
 
 def _same_cells(sheet: Sheet, a: str, b: str, role: str = "") -> bool:
-    """Whether two columns have the same cells, or numbers that are the same after conversion from their units."""
+    """Whether two columns have the same cells, or the same numbers after conversion from the units of a role."""
     first, second = sheet.cells(a), sheet.cells(b)
     if role in UNIT_KINDS:
         try:
@@ -303,10 +303,10 @@ def _same_cells(sheet: Sheet, a: str, b: str, role: str = "") -> bool:
 
 
 def refuse_summary(roles: Roles) -> None:
-    """Refuses rows that are means or sums of others.
+    """Refuses a log with rows that are means or sums of other rows.
 
-    Their query is a word such as "Total" among ids with digits, or the word is in one of the first columns of the last rows, and in no
-    row above. If ids are words, the numbers decide.
+    The query of such a row is a word such as "Total" among ids with digits, or the word is in one of the first columns of the last rows and
+    in no row above. If ids are words, the numbers decide.
     """
     sheet, size, queries = roles.sheet, roles.sheet.num_rows, roles.candidates.get("query", [])
     texts = {*roles.candidates.get("text", ())} - {*queries} if queries else set()
@@ -328,7 +328,7 @@ def refuse_summary(roles: Roles) -> None:
 
 
 def _is_summary_word(cell: object) -> bool:
-    """Whether a cell is a word for a mean or sum, such as "Total (n=20)"."""
+    """Whether a cell is a word for a mean or a sum, such as "Total (n=20)"."""
     if not isinstance(cell, str) or not _SUMMARY.match(cell):
         return False
     parts = set(words(cell.split("(")[0]))
@@ -336,7 +336,7 @@ def _is_summary_word(cell: object) -> bool:
 
 
 def _is_mean(roles: Roles, column: str, row: int) -> bool:
-    """Whether scores and costs of a row are the means or sums over rows with another cell in `column` and the same model, if any."""
+    """Whether scores and costs of a row are means or sums over the rows with another cell in `column` and, if it has one, the same model."""
     sheet, model = roles.sheet, roles.candidates.get("model", [])
     others = roles.codes(column) != roles.codes(column)[row]
     if len(model) == 1 and not is_empty(sheet.cells(model[0])[row]):
@@ -354,7 +354,7 @@ def _is_mean(roles: Roles, column: str, row: int) -> bool:
 def _explain_not_a_log(
     sheet: Sheet, candidates: Mapping[str, list[str]], scores: Family, families: Sequence[Family], wanted: Sequence[str]
 ) -> str:
-    """Returns the message why a file is not a log, and what would make it one; models that the caller named are `wanted`."""
+    """Returns a message that explains why a file is not a log and how it could become one; `wanted` are models that the caller named."""
     file, names = sheet.name, [name for name in sheet.names if name not in FILE_COLUMNS]
     has = f"It has {join_names(map(repr, names))}."
     if any(pair <= set(map(plain_name, names)) for pair in _PAIRS):
@@ -404,7 +404,7 @@ def _explain_not_a_log(
 def _likely_columns(
     sheet: Sheet, lacking: Sequence[str], free: Sequence[str], unknown: Sequence[str]
 ) -> tuple[str, list[str]]:
-    """Proposes columns for the roles that are lacking, in words; also returns those for the models."""
+    """Proposes, in words, columns for the roles that the file lacks. Also returns the proposed columns of models."""
     proposals = {role: similar_names(role, free) for role in lacking}
     only_score = lacking == ["score"]
     if only_score:  # By their content.
@@ -421,12 +421,12 @@ def _likely_columns(
 
 
 def likely_column(role: str, names: Sequence[str]) -> str:
-    """Returns the proposal to use one of some columns for a role."""
+    """Returns a text that proposes one of some columns for a role, with the option that chooses it."""
     return f"{' or '.join(map(repr, names[:3]))} looks like the {role}: {option('--column', f'{role}={names[0]}')}"
 
 
 def _two_patterns(sheet: Sheet, free: Iterable[str]) -> tuple[str, str, list[str]] | None:
-    """Returns two patterns of names of numeric columns that the same models have, the likelier scores first, and the models."""
+    """Finds two groups of numeric columns named after the same models. Returns both patterns, the likelier scores first, and the models."""
     patterns: dict[str, dict[str, str]] = {}
     for name in sheet.single(free):
         marks = [*re.finditer(r"[\s_\-.|:/]+", name)] if looks_like_numbers(sheet.cells(name)) else []
@@ -451,7 +451,7 @@ def _two_patterns(sheet: Sheet, free: Iterable[str]) -> tuple[str, str, list[str
 
 
 def _like_scores(cells: np.ndarray) -> bool:
-    """Whether cells are numbers or verdicts in [0, 1], or whole or half grades up to 100."""
+    """Whether cells look like scores: numbers or verdicts in [0, 1], or whole and half grades up to 100."""
     if not looks_like_numbers(cells, "score"):
         return False
     values = np.array([number for number in map(number_of, first_cells(cells)) if number == number])

@@ -1,4 +1,4 @@
-"""Sheets: logs of any kind as named columns of cells. Made here of data frames, parquet, Excel, JSON records and arrays."""
+"""Sheets: logs of any kind as named columns of cells, made from data frames, parquet, Excel, JSON records and arrays."""
 
 import io
 import zipfile
@@ -26,7 +26,7 @@ _UNCHANGED = ("cost_unit", "rows", "num_rows", "prompts")  # Arrays that are no 
 
 @dataclass(eq=False)
 class Sheet:
-    """Named columns of cells; a column is read when it is first used. An absent cell is None, NaN or an empty text."""
+    """Named columns of cells. A column is read when it is first used. A missing cell is None, NaN or an empty text."""
 
     name: str  #: Name of the file, or "the data frame".
     names: list[str]  #: Names of the columns, in order.
@@ -44,7 +44,7 @@ class Sheet:
     _cells: dict[str, np.ndarray] = field(default_factory=dict)
 
     def cells(self, name: str) -> np.ndarray:
-        """Returns the `[R]` cells of a column."""
+        """Returns the cells of a column, `[R]`, in the selected rows."""
         if name not in self._cells:
             if self.names.count(name) > 1:
                 raise ValueError(f"{self.name} has {self.names.count(name)} columns {name!r}: rename or remove all but one")
@@ -60,7 +60,7 @@ class Sheet:
         self._cells[name] = cells
 
     def select(self, rows: np.ndarray) -> None:
-        """Drops all rows except those with these indices."""
+        """Keeps only the rows with these indices."""
         self.rows = rows if self.rows is None else self.rows[rows]
         self._cells = {name: cells[rows] for name, cells in self._cells.items()}
 
@@ -71,23 +71,23 @@ class Sheet:
         return len(next(iter(self._cells.values())) if self._cells else self.read(self.names[0]))
 
     def place(self, row: Any, column: str | None = None) -> str:
-        """Returns the name of the file and the place of a row, or of a cell, in it."""
+        """Returns the name of the file and the place of a row in it, or of a cell if `column` is given, for messages."""
         row = int(row if self.rows is None else self.rows[row])
         place = f"{self.name}, {self.place_of(row) if self.place_of else f'row {row} (from 0)'}"
         return place if column is None else f"{place}, column {column!r}"
 
     def refuse_cell(self, name: str, row: Any, column: str, /, **values: Any) -> ValueError:
-        """Returns the error with the message called `name` about a cell, whose `place` and content `cell` it fills in."""
+        """Returns the error about a cell whose text `messages.json` stores under `name`; place and content of the cell are filled in."""
         return refusal(name, place=self.place(row, column), cell=self.cells(column)[row], **values)
 
     def single(self, names: Iterable[str]) -> list[str]:
-        """Returns the names that only one column has."""
+        """Returns those names that belong to exactly one column."""
         counts = Counter(self.names)
         return [name for name in names if counts[name] == 1]
 
 
 def sheet_of_frame(name: str, frame: pd.DataFrame, about: str, **attributes: Any) -> Sheet:
-    """Makes a sheet of a data frame. Objects in its cells become columns."""
+    """Converts a data frame to a sheet. Objects inside cells become columns."""
     if not frame.size:
         raise ValueError(f"{name} has no {'columns' if len(frame) else 'rows'}")
     frame = frame.set_axis([str(column) for column in frame.columns], axis=1)
@@ -103,7 +103,7 @@ def sheet_of_frame(name: str, frame: pd.DataFrame, about: str, **attributes: Any
 
 
 def sheet_in_memory(data: Any) -> Sheet:
-    """Makes a sheet of a data frame of any library, a dict of columns or a list of records."""
+    """Converts a data frame of any library, a dict of columns or a list of records to a sheet."""
     if isinstance(data, Mapping):
         if not data:
             raise ValueError("data must be columns by name, got an empty dict")
@@ -132,7 +132,7 @@ def sheet_in_memory(data: Any) -> Sheet:
 
 
 def open_parquet(path: Path, content: Any) -> Sheet:
-    """Opens a parquet file, of which only the columns that are used are read."""
+    """Opens a parquet file as a sheet; only columns that are used are read."""
     parquet, arrow = import_optional("pyarrow.parquet"), import_optional("pyarrow")
     try:
         file = parquet.ParquetFile(content)
@@ -163,7 +163,7 @@ def open_parquet(path: Path, content: Any) -> Sheet:
 
 
 def open_excel(path: Path, content: bytes) -> Sheet:
-    """Opens the first worksheet with a table of an Excel file; rows above the names of the columns are skipped and noted."""
+    """Opens the first worksheet of an Excel file that has a table; rows above the names of the columns are skipped and reported."""
     import_optional("openpyxl")
     reading = {"sheet_name": None, "header": None, "dtype": object, "keep_default_na": False, "engine": "openpyxl"}
     try:
@@ -196,9 +196,9 @@ def open_excel(path: Path, content: bytes) -> Sheet:
 
 
 def records_of(name: str, value: Any) -> tuple[list[dict], list[str]]:
-    """Returns the records in a JSON value, and notes on where they were.
+    """Finds the records in a JSON value. Returns them, with notes for the user on their place in the value.
 
-    The value is a list of objects; an object with one such list at any depth, or with several of the same fields; an object of
+    The value may be a list of objects; an object with one such list at any depth, or with several of the same fields; an object of
     equally long columns; or an object of objects by id. Anything else is refused.
     """
     if isinstance(value, list):
@@ -238,7 +238,7 @@ def records_of(name: str, value: Any) -> tuple[list[dict], list[str]]:
 
 
 def _record_lists(value: Mapping, before: str) -> list[tuple[str, list]]:
-    """Finds the lists of records inside an object, by their keys joined by dots. Objects by number ("0", "1", ...) are a list, too."""
+    """Finds the lists of records inside an object, by their keys joined by dots. An object with the keys "0", "1", ... counts as a list."""
     found = []
     for key, part in value.items():
         if isinstance(part, list) and part and all(isinstance(record, dict) for record in part):
@@ -254,7 +254,7 @@ def _count_matches(names: Iterable[Any], *roles: str) -> int:
 
 
 def _role_evidence(records: Sequence[Mapping]) -> float:
-    """Measures how well the fields of records match the roles of a log; a score counts twice."""
+    """Measures how well the fields of records match the roles of a log, as a sum of match levels in which the score counts twice."""
     names = list(map(str, pd.json_normalize([dict(record) for record in records[:20]], sep=".").columns))
     wide = 3.0 if any(name.split(".")[0] == "scores" for name in names) else 0.0
     roles = ("query", "text", "model", "cost", "score")
@@ -263,7 +263,7 @@ def _role_evidence(records: Sequence[Mapping]) -> float:
 
 
 def _without_lists(name: str, value: Mapping) -> tuple[list[dict], list[str]]:
-    """Returns the records, and a note, in an object of columns, of objects by id, or of one record."""
+    """Returns the records, and a note, if an object without lists of records holds columns, objects by id, or a single record."""
     columns = list(value.values())
     if columns and all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns):
         return [dict(zip(value, row, strict=True)) for row in zip(*columns, strict=True)], ["file: an object of columns"]
@@ -291,7 +291,7 @@ def _without_lists(name: str, value: Mapping) -> tuple[list[dict], list[str]]:
 
 
 def _first_object(cells: pd.Series) -> Mapping | None:
-    """Returns the first object in a column of objects, or of lists of objects."""
+    """Returns the first object in a column of objects, or of lists of objects; None for other columns."""
     for cell in cells if cells.dtype == object else ():
         if isinstance(cell, dict):
             return cell
@@ -301,7 +301,7 @@ def _first_object(cells: pd.Series) -> Mapping | None:
 
 
 def frame_of(records: Sequence[Mapping]) -> pd.DataFrame:
-    """Returns records as columns without objects inside.
+    """Converts records to a data frame without objects in its cells.
 
     An object `{"usage": {"in": 3}}` becomes the column `usage.in`. A list of named values `[{"name": "f1", "value": 1}]` becomes `scores.f1`,
     and a list of objects with models becomes a row for each.
@@ -330,7 +330,7 @@ def frame_of(records: Sequence[Mapping]) -> pd.DataFrame:
 
 
 def _named_values(cell: Any) -> dict[str, Any]:
-    """Returns `[{"name": "f1", "value": 1}]` as `{"f1": 1}`, and nothing for another cell."""
+    """Converts a list such as `[{"name": "f1", "value": 1}]` to the dict `{"f1": 1}`; another cell gives an empty dict."""
     if not isinstance(cell, (list, np.ndarray)) or not all(isinstance(item, Mapping) for item in cell):
         return {}
     values = {}
@@ -345,7 +345,7 @@ def _named_values(cell: Any) -> dict[str, Any]:
 
 
 def sheet_of_arrays(name: str, arrays: Mapping[str, np.ndarray], about: str) -> tuple[Sheet, dict[str, Any]]:
-    """Makes a sheet of arrays; also returns the arrays `cost_unit`, `rows`, `num_rows` and `prompts` if they are there.
+    """Converts arrays to a sheet. Also returns the arrays `cost_unit`, `rows`, `num_rows` and `prompts`, if they are present.
 
     The arrays are `[Q, N]` numbers of each answer, `[Q]` of each query or `[N]` of each model, `models` `[N]`, features
     `[Q, d]`, or one `[Q]` for each model and role; shapes that do not fit together are refused.

@@ -1,4 +1,4 @@
-"""Numbers of the papers, exactly as printed, from one JSON file per paper: tables with their source, units, remarks and rows."""
+"""Numbers from the papers, exactly as printed. One JSON file per paper holds its tables with source, units, remarks and rows."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, eq=False)
 class ModelTable:
-    """Score and cost of each model, `[N]` finite float64 each, in the order of their release; the names are the printed ones."""
+    """Table of a paper with score and cost of each model, `[N]` finite float64, in the order of release; names are those printed."""
 
     names: tuple[str, ...]
     scores: np.ndarray
@@ -39,7 +39,7 @@ class ModelTable:
 
 @dataclass(frozen=True, eq=False)
 class PriceTable:
-    """List price of each model, `[K]` finite float64; the names are the printed ones."""
+    """Table of a paper with the list price of each model, `[K]` finite float64; names are those printed."""
 
     names: tuple[str, ...]
     prices: np.ndarray
@@ -65,8 +65,8 @@ class RunTimes:
 class Benchmark:
     """One benchmark of MESS+: outcomes of its requests, energy of each model, and settings.
 
-    The outcome of a request is one of `2^M = 8` cells, `4 s_L1B + 2 s_L8B + s_L70B` with `s = 1` if the model satisfies
-    it. `messplus.json` has the source of each column, and how it agrees with Table 2.
+    The outcome of a request is one of 8 cells, numbered `4 s_L1B + 2 s_L8B + s_L70B`, where `s = 1` for a model that satisfies the request.
+    `messplus.json` has the source of each column, and how it agrees with Table 2.
 
     Source: Woisetschläger et al., "Dynamically Learned Test-Time Model Routing in Language Model Zoos with Service Level
     Guarantees" (MESS+); outcomes and settings from the public repository laminair/mess-plus.
@@ -100,18 +100,18 @@ class Benchmark:
 
     @property
     def labels(self) -> np.ndarray:
-        """`[8, M]` float64 in {0, 1}: which models satisfy a request of each cell."""
+        """`[8, M]` float64: for each outcome, 1 for the models that satisfy the request and 0 for the others."""
         return _LABELS
 
     @property
     def accuracy(self) -> np.ndarray:
-        """`[M]` float64: share of the requests that each model satisfies."""
+        """`[M]` float64: fraction of the requests that each model satisfies."""
         return self.cells @ _LABELS / self.num_requests
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Result of one method on one benchmark, as printed in Tables 2, 6 and 7 of MESS+ except for the order of `ratio`."""
+    """Result of one method on one benchmark, as Tables 2, 6 and 7 of MESS+ print it, except for the order of `ratio`."""
 
     cost_mj: float  #: Energy of one pass over the benchmark in MJ.
     cost_pm: float  #: Number after its "±", no standard error.
@@ -122,7 +122,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Overhead:
-    """Cost of the predictor on one benchmark, Table 3 of MESS+; each `..._pm` is the number after the "±"."""
+    """Cost of the predictor on one benchmark, from Table 3 of MESS+. Fields that end in `_pm` are the numbers after "±"."""
 
     predictor: float  #: Energy of the predictor, training and inference, in J per request.
     predictor_pm: float
@@ -133,7 +133,7 @@ class Overhead:
 
 
 def min_max(scores: np.ndarray) -> np.ndarray:
-    """Returns `[N]` float64 scores on a scale where the worst model is 0 and the best is 1: `(s - min s) / (max s - min s)`.
+    """Rescales `[N]` scores so that the worst model has 0 and the best 1: `(s - min s) / (max s - min s)`, float64.
 
     Source: StageRoute, section 6.1, says only that scores are "normalized to lie within the [0,1] interval";
     this reading spreads the pool over the whole interval. At least two `[N]` scores must differ.
@@ -146,7 +146,7 @@ def min_max(scores: np.ndarray) -> np.ndarray:
 
 
 def divide_by_max(scores: np.ndarray) -> np.ndarray:
-    """Returns `[N]` float64 scores as a share of the best model's: `s / max s`, the other reading of the paper (see `min_max`).
+    """Divides `[N]` scores by the best model's score, `s / max s`, float64: another reading of the paper's scale (see `min_max`).
 
     The `[N]` scores may have any unit; none is negative, the largest is positive.
     """
@@ -157,7 +157,7 @@ def divide_by_max(scores: np.ndarray) -> np.ndarray:
 
 
 def _set_columns(table: Any, what: str, least: float = -np.inf, **sizes: int) -> None:
-    """Makes fields of a table read-only float64 arrays; refuses other `sizes`, and values that are not finite or below `least`."""
+    """Converts fields of a table to read-only float64 arrays. Other lengths than `sizes`, infinite values and values below `least` are refused."""
     for column, size in sizes.items():
         values = np.array(getattr(table, column), dtype=np.float64)
         if values.shape != (size,):
@@ -175,7 +175,7 @@ def _read(paper: str) -> dict[str, Any]:
 
 
 def _rows(paper: str, table: str) -> tuple[Any, ...]:
-    """Returns the rows of a table as tuples; refuses a row with more or fewer values than the table has columns."""
+    """Returns the rows of a paper's table as tuples; each row must have as many values as the table has columns."""
 
     def tuples(value: Any) -> Any:
         return tuple(map(tuples, value)) if isinstance(value, list) else value
@@ -187,13 +187,13 @@ def _rows(paper: str, table: str) -> tuple[Any, ...]:
 
 
 def _table(kind: Callable[..., _T], paper: str, table: str) -> _T:
-    """Makes an object of the columns of a table, their units and its source."""
+    """Builds an object of class `kind` from the columns, units and source of a paper's table."""
     _, *units = _read(paper)[table]["columns"].values()
     return kind(*zip(*_rows(paper, table)), *units, _read(paper)[table]["source"])
 
 
 def _groups(paper: str, table: str) -> dict[Any, list[Any]]:
-    """Returns the rows of a table by their first value, without it."""
+    """Groups the rows of a paper's table by their first value, which the rows in the result lack."""
     groups = {}
     for key, *row in _rows(paper, table):
         groups.setdefault(key, []).append(row)
@@ -201,7 +201,7 @@ def _groups(paper: str, table: str) -> dict[Any, list[Any]]:
 
 
 def _by_benchmark(kind: Callable[..., _T], rows: Sequence[Any]) -> dict[str, _T]:
-    """Returns rows of MESS+ by benchmark and, last, "average"; refuses rows that are missing, repeated or out of order."""
+    """Converts rows of MESS+ to objects by benchmark, with "average" last; missing, repeated and misplaced rows are refused."""
     expected, names = [*MESSPLUS_BENCHMARKS, "average"], [name for name, *_ in rows]
     if names != expected:
         raise ValueError(f"rows are {', '.join(names)}; expected {', '.join(expected)}")
