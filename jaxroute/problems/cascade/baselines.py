@@ -1,4 +1,4 @@
-"""Baselines: variants of COSMOS, one call per request, cascades with fixed thresholds, all boxes at once."""
+"""Baseline policies: variants of COSMOS, cascades with fixed thresholds, and policies that call one model or all models."""
 
 import abc
 from typing import Any
@@ -37,28 +37,28 @@ from jaxroute.problems.cascade.types import CascadeSpec, Feedback, Observation
 
 @struct.dataclass
 class Greedy(COSMOS):
-    """COSMOS without bonuses: Weitzman's search on the estimates themselves. Some runs never correct an index that starts too low."""
+    """COSMOS without bonuses: it searches by the estimated indices themselves. In some runs an index that starts too low is never corrected."""
 
     radius: Radius = struct.field(default_factory=lambda: PracticalRadius(index=0.0, plug_in=0.0, optimism=0.0))
 
 
 @struct.dataclass
 class EpsilonGreedy(Greedy):
-    """`Greedy` that opens all boxes with probability `min(1, scale t^-(1/3))`."""
+    """`Greedy` that opens all boxes (calls all models) with probability `min(1, scale t^-(1/3))` in period `t`."""
 
     exploration: Exploration = struct.field(default_factory=DecayingExploration)
 
 
 @struct.dataclass
 class ExploreThenCommit(Greedy):
-    """`Greedy` that opens all boxes in the first `T^(2/3)` periods, and then stops learning."""
+    """`Greedy` that opens all boxes in the first `T^(2/3)` of `T` periods, and then stops learning."""
 
     exploration: Exploration = struct.field(default_factory=ExplorationPhase)
 
 
 @struct.dataclass
 class OnlineGradient(Greedy):
-    """`Greedy` that opens all boxes once per block of `T^(1/6)` periods, with gradient steps on the loss of the samples of these periods alone.
+    """`Greedy` that opens all boxes in one period of each block of `T^(1/6)` periods, and learns by gradient steps from the samples of these periods only.
 
     Source: in the spirit of Atsidakou et al. (2024); not their exact algorithm.
     """
@@ -69,7 +69,7 @@ class OnlineGradient(Greedy):
 
 @struct.dataclass
 class DistributionLearner(COSMOS):
-    """COSMOS with scores modelled as a linear mean plus noise of one distribution; it learns both and solves for the index.
+    """COSMOS that models scores as a linear mean plus noise of one distribution. It learns mean and noise, and solves for the index.
 
     Source: in the spirit of Liu et al. (2025); the details are those of `LocationFamily`.
     """
@@ -80,9 +80,9 @@ class DistributionLearner(COSMOS):
 
 @struct.dataclass
 class ThompsonSampling(COSMOS):
-    """COSMOS with random draws around its estimates instead of bonuses. Not in the paper.
+    """COSMOS that draws randomly around its estimates (Thompson sampling) instead of adding bonuses. Not in the paper.
 
-    Its estimator is `StreamingNewton`, whose warning about unknown evaluators applies.
+    Its estimator `StreamingNewton` never updates old scores, a disadvantage where an evaluator is learned.
     """
 
     fit: IndexEstimator = struct.field(default_factory=StreamingNewton)
@@ -91,9 +91,9 @@ class ThompsonSampling(COSMOS):
 
 @struct.dataclass
 class BootstrapCOSMOS(COSMOS):
-    """COSMOS whose bonuses are the spread of weighted copies of the estimate, after a warm-up of ten periods.
+    """COSMOS whose bonus is the spread of copies of the estimate that weigh samples randomly, after a warm-up of ten periods.
 
-    Estimate and copies are `StreamingNewton`, whose warning about unknown evaluators applies.
+    Estimate and copies use `StreamingNewton`, which never updates old scores, a disadvantage where an evaluator is learned.
     """
 
     fit: IndexEstimator = struct.field(default_factory=StreamingNewton)
@@ -103,7 +103,7 @@ class BootstrapCOSMOS(COSMOS):
 
 @struct.dataclass
 class SearchState:
-    """State of a fixed search: the estimate of the evaluator (None where scores are seen), and sizes and links of the environment."""
+    """State of a fixed search: the estimate of the evaluator (None if scores are seen), and the environment's sizes and links."""
 
     evaluation: evaluators.EvaluatorState | None
     spec: CascadeSpec = struct.field(pytree_node=False)
@@ -111,7 +111,7 @@ class SearchState:
 
 @struct.dataclass
 class FixedSearch(abc.ABC):
-    """Search by a fixed rule that learns at most the evaluator, where scores are not seen.
+    """Search by a fixed rule. It learns nothing, except the evaluator where scores are not seen.
 
     Attributes:
       evaluator, eta0, evaluator_bound: as in `COSMOS`.
@@ -135,7 +135,7 @@ class FixedSearch(abc.ABC):
 
     @abc.abstractmethod
     def _rule(self, key: Array, number: int) -> tuple[Array, Array]:
-        """Returns priorities and thresholds `[K]` of `number` boxes."""
+        """Returns the priority and the threshold of each of `number` boxes; see `IndexSearch`."""
 
     def act(self, key: Array, state: SearchState, obs: Observation, t: Array) -> Decision:
         del obs, t
@@ -154,7 +154,7 @@ class FixedSearch(abc.ABC):
 
 @struct.dataclass
 class QueryAll(FixedSearch):
-    """Opens every box and deploys the best output."""
+    """Calls every model and deploys the best output."""
 
     def _rule(self, key: Array, number: int) -> tuple[Array, Array]:
         del key
@@ -165,15 +165,15 @@ class QueryAll(FixedSearch):
 class Frugal(FixedSearch):
     """A cascade that opens boxes in a fixed order and stops as soon as the best score reaches a threshold.
 
-    `Frugal.of` orders boxes from the cheapest to the most expensive, `Frugal.tuned` also sets the best threshold on other draws than those of a run, and
-    `Frugal.fit` chooses models, their order and a threshold for each. Without an order boxes come by their numbers, whatever they cost.
+    `Frugal.of` orders boxes from the cheapest to the most expensive. `Frugal.tuned` also sets the best threshold, on simulated periods separate from a run.
+    `Frugal.fit` chooses models, their order and a threshold for each.
 
     Source: FrugalGPT (Chen, Zaharia and Zou, 2023), as a rule on scores.
 
     Attributes:
-      threshold: `[]`, or `[K]` for the level that the best score must miss before each box is opened (that of the first one does not matter); `-inf` for
-        a box that is never opened, nor any after it.
-      order: `[K]`, place of each box in the cascade, 0 first; None for the order of their numbers.
+      threshold: `[]` score that ends the search; or `[K]`, one threshold per box, which is opened only if the best score so far is below it. The first box
+        is always opened; `-inf` closes a box and all boxes after it.
+      order: `[K]` place of each box in the cascade, 0 for the first; None to open boxes in the order of their indices, whatever they cost.
     """
 
     threshold: Leaf = 0.53
@@ -200,14 +200,14 @@ class Frugal(FixedSearch):
 
     @classmethod
     def of(cls, env: CascadeEnv, threshold: Leaf = 0.53, **options: Any) -> "Frugal":
-        """Returns the cascade from the cheapest model of an environment to the most expensive."""
+        """Returns the cascade that calls the models of an environment from the cheapest to the most expensive."""
         return cls(threshold=threshold, order=cost_order(env), **options)
 
     @classmethod
     def tuned(cls, env: CascadeEnv, number: int = 20_000, **options: Any) -> "Frugal":
-        """Returns the cascade from the cheapest model to the most expensive, with the best single threshold (`tuned_threshold`, on `number` draws).
+        """Returns the cascade from the cheapest to the most expensive model with the threshold that is best on `number` simulated periods (`tuned_threshold`).
 
-        Where scores are not seen it uses the evaluator for which the threshold was set, as FrugalGPT does, which trains one beforehand.
+        Where scores are not seen, the policy uses the evaluator for which the threshold was set, like FrugalGPT, whose scorer is trained beforehand.
         """
         if env.evaluator is not None:
             options = {"evaluator": FrozenGLM(np.asarray(env.evaluator.theta)), **options}
@@ -215,7 +215,7 @@ class Frugal(FixedSearch):
 
     @classmethod
     def fit(cls, scores: Leaf, costs: Leaf, seen: Leaf | None = None, **options: Any) -> "Frugal":
-        """Returns the learned list: models, their order and a threshold for each that are best on training rows (`best_list`).
+        """Returns the cascade whose models, order and threshold per model are best on training rows (`best_list`).
 
         Args:
           scores: `[N, K]` scores of training rows.
@@ -274,9 +274,9 @@ class LinUCBState:
 
 @struct.dataclass
 class LinUCB:
-    """One call per request, of the model with the largest upper bound on score less cost: a router that never cascades.
+    """Router without a cascade: calls one model per request, the one with the largest upper confidence bound on score less cost.
 
-    With an unknown evaluator it learns from rewards, and so nothing in the free first period.
+    With an unknown evaluator it learns from rewards only, hence nothing in the free first period, in which no output is deployed.
 
     Source: Li et al. (2010).
 

@@ -36,17 +36,17 @@ class CosmosState:
     """State of COSMOS before a request.
 
     Attributes:
-      number: `[K]` int32, number of samples of each box's estimates, `n_at`.
+      number: `[K]` int32, number of samples from which the index of each box is estimated, `n_at`.
       rho: `[m, K]` estimated coefficients of the indices, eqs. (10) and (23).
       fit: state of the index estimator.
       design: `[m, m, K]` inverse design matrices, of `V_at` in eq. (13).
       evaluation: estimate of the evaluator, eqs. (19) and (20); None with a known evaluator.
       opened: `[d, d, K]` sum of `phi phi'` over the outputs seen of each box; None with a known evaluator.
-      potential: `[K]` elliptical potential, eq. (16): sum of the requests' squared norms in the inverse design matrices before them.
-      score_potential: `[]` the same sum for deployed outputs.
+      potential: `[K]` elliptical potential, eq. (16): sum of the squared norms of requests, each in the inverse design matrix before it.
+      score_potential: `[]` the same sum for the features of deployed outputs.
       errors: rounding errors of the sums, see `numerics.accumulate`.
-      radius: state of the radius.
-      exploration: state of the exploration.
+      radius: state of the policy's `Radius`, which computes the bonuses.
+      exploration: state of the policy's `Exploration`, which chooses the periods in which all boxes are opened.
       spec: sizes and links of the environment (static).
     """
 
@@ -72,7 +72,7 @@ class COSMOS:
     Boxes are opened by falling index until the best score so far reaches the next index. Where scores are not seen, outputs have an optimistic estimate
     of their score, learned from the rewards of deployed outputs.
 
-    A grid over constants of a part is a grid over a function that makes the policy:
+    To sweep constants of a component, take a grid over a function that builds the policy:
     `jr.grid(lambda index: COSMOS(radius=PracticalRadius(index=index)), index=[.03, .1, .3])`.
 
     Source: Belloni, Chen and Wei (2026), Algorithm 1 (known evaluator) and Algorithm 2 (unknown).
@@ -90,7 +90,7 @@ class COSMOS:
       eta1, eta0: `[]` ridges of the design matrices of requests, and of deployed outputs.
       evaluator_bound: `[]` largest length of `theta`.
       deploy_optimism: `[]` 1 to deploy the output with the largest optimistic score, 0 to decide by the plain estimate.
-      horizon: `[]` number of periods `T` in the radii, None for that of the run.
+      horizon: `[]` number of periods `T` in the radii, None for the horizon of the run.
     """
 
     fit: IndexEstimator = struct.field(default_factory=Window)
@@ -225,7 +225,7 @@ class COSMOS:
         return jnp.asarray(horizon, jnp.float32)
 
     def _radius_inputs(self, state: CosmosState, psi: Array, t: Array) -> RadiusInputs:
-        """Returns the inputs of the radii: norms of eq. (14), and the traces of proposition 5.4."""
+        """Returns the quantities from which bonuses are computed, such as the norms of eq. (14) and the traces of proposition 5.4."""
         norm = jnp.sqrt(square_norm(state.design, psi))
         trace = None
         if state.opened is not None:
@@ -248,7 +248,7 @@ class COSMOS:
         )
 
     def _scoring(self, key: Array, state: CosmosState, inputs: RadiusInputs) -> Scoring | None:
-        """Returns the scores of outputs, Algorithm 2, line 9 and eq. (21); None where scores are seen, as in Algorithm 1 with a known evaluator."""
+        """Returns the rule that scores outputs: Algorithm 2, line 9, eq. (21); without a bonus if the evaluator is frozen, None if scores are seen."""
         if not self._learns_scores(state.spec):
             return evaluators.mean_scoring(state.evaluation, state.spec)
         assert state.evaluation is not None

@@ -36,12 +36,12 @@ class Period:
 
     Attributes:
       psi: `[m]` features of the request.
-      index: `[K]` true indices.
+      index: `[K]` true reservation indices.
       mean_cost: `[K]` mean costs, in units of utility.
       score: `[K]` true scores.
       cost: `[K]` costs, in units of utility.
       features: `[K, d]` features of the outputs, None with a known evaluator.
-      coin: `[]` uniform number that decides the reward.
+      coin: `[]` uniform number on [0, 1) that decides the reward of the deployed output.
     """
 
     psi: Array
@@ -55,7 +55,7 @@ class Period:
 
 @struct.dataclass
 class CascadeEnv:
-    """`K` models, each a box: for every request some are opened one after another, at a cost seen afterwards, and one is deployed.
+    """Environment of `K` models, the boxes: on each request a policy opens some one after another, sees their costs afterwards, and deploys one output.
 
     In a period the features of the request are seen, the policy's search opens boxes one by one and stops, one of the opened outputs is deployed, and
     its noisy reward is seen. Nothing is learned about unopened boxes, nor about the reward of outputs that were not deployed. In a first period,
@@ -68,10 +68,10 @@ class CascadeEnv:
     Attributes:
       contexts: distribution of requests.
       boxes: distribution of scores and costs.
-      index: `[K, m]` coefficients of the base index, eq. (5).
-      evaluator: features of outputs (`ScoredFeatures`, ...), None if scores are seen.
+      index: `[K, m]` coefficients of the base index (the reservation index at cost weight 1), eq. (5).
+      evaluator: distribution of the outputs' features, from which scores must be learned (`ScoredFeatures`, ...); None if scores are seen.
       cost_weight: `[]` utility of a unit of cost.
-      bend: `[]` size of a misfit `bend cos(3 x_1 + box)` of the index, None for 0.
+      bend: `[]` factor of a nonlinear term `bend cos(3 x_1 + a)` in the base index of box `a`, None for 0.
       index_link: link of the index (static).
       shows_all: whether unopened outputs are shown after the period (static).
       names: names of the models (static).
@@ -142,18 +142,18 @@ class CascadeEnv:
         return self.contexts.init(key)
 
     def base_index(self, psi: Array) -> Array:
-        """Returns the indices `[K]` at cost weight 1 of a request `psi` `[m]`."""
+        """Returns the reservation indices `[K]` of a request `psi` `[m]` at cost weight 1."""
         base = self.index_link.value(numerics.combine(psi, jnp.swapaxes(jnp.asarray(self.index, jnp.float32), 0, 1)))
         if self.bend is not None:
             base = base + jnp.asarray(self.bend) * jnp.cos(3.0 * psi[1] + jnp.arange(base.shape[0], dtype=psi.dtype))
         return base
 
     def true_index(self, psi: Array) -> Array:
-        """Returns the reservation indices `[K]` of a request `psi` `[m]`."""
+        """Returns the reservation indices `[K]` of a request `psi` `[m]` at the environment's cost weight."""
         return self.boxes.index(psi, self.base_index(psi), jnp.asarray(self.cost_weight, jnp.float32))
 
     def single_value(self, psi: Array) -> Array:
-        """Returns the expected score less weighted cost `[K]` of each model called alone for a request `psi` `[m]`."""
+        """Returns, for each model, the expected score less weighted cost of calling it alone for a request `psi` `[m]`."""
         base = self.base_index(psi)
         weight = jnp.asarray(self.cost_weight, jnp.float32)
         return self.boxes.mean_score(psi, base) - self.boxes.mean_cost(psi, base) * weight
@@ -192,7 +192,7 @@ class CascadeEnv:
 
 
 def as_cascade(env: Any) -> CascadeEnv:
-    """Returns the environment; raises `ValueError` if it is no `CascadeEnv`."""
+    """Returns `env` unchanged, or raises `ValueError` if it is not a `CascadeEnv`."""
     if not isinstance(env, CascadeEnv):
         raise ValueError(f"env must be a CascadeEnv, got {checks.show(env)}")
     return env
@@ -231,7 +231,7 @@ def _flows(period: Period, result: SearchResult, cost_weight: Leaf) -> dict[str,
 
 
 def _optimism(period: Period, action: Any, result: SearchResult, regret: Array, free: Array) -> dict[str, Array]:
-    """Tests whether indices and scores were optimistic, up to rounding, and whether the regret was then within the bound of theorem 3.3 in this period."""
+    """Returns flags of the period, 0 or 1: optimistic indices, optimistic scores, an incomplete search, a regret outside theorem 3.3, outcomes out of range."""
     score, index, opened, deployed = period.score, period.index, result.opened, result.deployed
     wrong = regret < -_ROUNDING
     all_indices = all_scores = jnp.zeros((), bool)

@@ -1,6 +1,6 @@
-"""Ready-made cascades: the index of each is known exactly, by construction.
+"""Ready-made cascades, built so that the reservation index of each box is known exactly.
 
-The paper has no experiment. These environments, their names and numbers are ours; `two_boxes` is its only example.
+The paper has no experiment. These environments, their names and numbers are ours; only `two_boxes` is an example of the paper.
 """
 
 import warnings
@@ -45,7 +45,7 @@ def _contexts(contexts: Contexts | None, dim: int) -> Contexts:
 
 
 def _share(num_models: int) -> np.ndarray:
-    """Returns `a / (K - 1)` of the boxes, from the cheapest to the most expensive."""
+    """Returns the positions `a / (K - 1)` of the boxes `a = 0, ..., K - 1`: 0 for the cheapest, 1 for the most expensive."""
     return np.arange(checks.count("num_models", num_models, minimum=2)) / (num_models - 1)
 
 
@@ -55,7 +55,7 @@ def _uniform_boxes(num_models: int, kind: type[UniformBoxes] = UniformBoxes, til
 
 
 def _index(num_models: int, dim: int, slopes: float = 0.20) -> np.ndarray:
-    """Returns indices `[K, m]`: intercepts around .52, and slopes whose sizes sum to `slopes`."""
+    """Returns coefficients `[K, m]` of the indices: intercepts around .52, and for each box other coefficients whose sizes sum to `slopes`."""
     a = np.arange(checks.count("num_models", num_models, minimum=2))[:, None]
     j = np.arange(1, checks.count("dim", dim))[None, :]
     wave = np.cos(1.3 * a + 2.1 * j + 0.7 * a * j)
@@ -64,13 +64,13 @@ def _index(num_models: int, dim: int, slopes: float = 0.20) -> np.ndarray:
 
 
 def default_theta(dim: int) -> np.ndarray:
-    """Returns coefficients `[d]` of an evaluator: alternating signs, growing sizes, length 2."""
+    """Returns the default coefficients of an evaluator of `dim` features: alternating signs, growing sizes, norm 2."""
     h = (-1.0) ** np.arange(checks.count("feature_dim", dim)) * (1.0 + np.arange(dim) / dim)
     return _float32(2.0 * h / np.linalg.norm(h))
 
 
 def _evaluator(evaluator: OutputFeatures | int | None) -> OutputFeatures | None:
-    """Returns the features of outputs for None, a number of features, or an `OutputFeatures`."""
+    """Converts a number of output features to `ScoredFeatures`; None and an `OutputFeatures` are returned unchanged."""
     has_methods = all(hasattr(evaluator, name) for name in ("draw", "dim", "link", "theta"))
     if evaluator is None or (has_methods and not isinstance(evaluator, type)):
         return cast(OutputFeatures | None, evaluator)
@@ -90,7 +90,7 @@ def _built(
     reach: float = _REACH,
     **options: Any,
 ) -> CascadeEnv:
-    """Builds the environment; `reach` is the squared length that a score may add to an output's features."""
+    """Builds and checks the environment. `reach` is the squared length that a score may add to an output's features; `feature_bound` follows from it."""
     features = _evaluator(evaluator)
     options["cost_weight"] = np.float32(checks.positive("cost_weight", cost_weight, ()))
     env = CascadeEnv(contexts=contexts, boxes=boxes, index=_float32(index), evaluator=features, **options)
@@ -100,7 +100,7 @@ def _built(
 
 
 def _with_warning(env: CascadeEnv, index: Leaf) -> CascadeEnv:
-    """Returns the environment; warns if no index is above 0: no call is worth its cost then, and the unit of costs is likely wrong."""
+    """Returns `env` unchanged; warns if no index is above 0: no call is worth its cost then, and the unit of costs is likely wrong."""
     largest = float(np.max(index))
     if largest <= 0.0:
         weight = float(np.asarray(env.cost_weight))
@@ -124,20 +124,20 @@ def uniform_cascade(
     cost_weight: float = 1.0,
     shows_all: bool = False,
 ) -> CascadeEnv:
-    """Builds the main cascade: scores uniform around indices that are linear in the request (`LOC` of the experiments).
+    """Builds the main cascade: scores are uniform around indices that are linear in the request (`LOC` of our experiments).
 
-    Cheap boxes have a low mean, a wide score and a right tail that is rarely above the index; expensive ones are reliable.
+    Scores of cheap boxes have a low mean and a wide range, and rarely exceed the index; expensive boxes are reliable.
 
     Args:
       num_models: number of models, `K`, at least 2.
       dim: number of features of a request, `m`.
-      tilt: mean costs and widths have the factor `1 + tilt x_1` (`HET` with .25).
-      bend: `bend cos(3 x_1 + a)` is added to the index of box `a` (`MISSPEC` with .05).
-      link: "identity", "tanh" or "flat".
-      contexts: default `UniformContexts(dim)`.
+      tilt: slope of the factor `1 + tilt x_1` on mean costs and ranges of scores, None for 0 (`HET` of our experiments has .25).
+      bend: factor of the term `bend cos(3 x_1 + a)` in the index of box `a`, None for 0 (`MISSPEC` of our experiments has .05).
+      link: link function of the indices, "identity", "tanh" or "flat".
+      contexts: distribution of requests, None for `UniformContexts(dim)`.
       evaluator: None if scores are seen, otherwise the number of features of an output, or `ScoredFeatures(...)`.
       cost_weight: utility of a unit of cost.
-      shows_all: whether unopened outputs are shown afterwards.
+      shows_all: whether unopened outputs are shown after the period.
     """
     return _built(
         _contexts(contexts, dim),
@@ -155,7 +155,7 @@ def uniform_cascade(
 def spike_cascade(
     num_models: int = 3, dim: int = 3, *, evaluator: OutputFeatures | int | None = None, cost_weight: float = 1.0
 ) -> CascadeEnv:
-    """Builds `uniform_cascade` with boxes that score .97 once in a hundred times, so that the theory's mass condition holds everywhere."""
+    """Builds `uniform_cascade` with boxes that score .97 once in a hundred times, so that the theory's mass condition (assumption 4.1) holds everywhere."""
     boxes = _uniform_boxes(num_models, SpikeBoxes)
     return _built(UniformContexts(dim), boxes, _index(num_models, dim), evaluator, cost_weight, reach=3.1)
 
@@ -163,7 +163,7 @@ def spike_cascade(
 def pass_fail_cascade(
     num_models: int = 3, dim: int = 3, *, evaluator: OutputFeatures | int | None = None, cost_weight: float = 1.0
 ) -> CascadeEnv:
-    """Builds a cascade whose scores are .95 or .1, with a probability that depends on the request."""
+    """Builds a cascade whose scores are .95 with a probability that depends on the request, otherwise .1."""
     index = _index(num_models, dim, slopes=0.10)
     index[:, 0] = 0.78 + 0.4 * (index[:, 0] - 0.52)
     boxes = PassFailBoxes(
@@ -179,7 +179,7 @@ def group_cascade(
     evaluator: OutputFeatures | int | None = None,
     cost_weight: float = 1.0,
 ) -> CascadeEnv:
-    """Builds a cascade for groups of requests with given probabilities and different indices; other arguments as in `uniform_cascade`."""
+    """Builds a cascade whose requests belong to groups, drawn with `probabilities`; a box has a different index in each. See `uniform_cascade`."""
     GroupContexts(probabilities).check()
     contexts, boxes = GroupContexts(_float32(probabilities)), _uniform_boxes(num_models)
     a, g = np.arange(num_models)[:, None], np.arange(contexts.dim)[None, :]
@@ -188,16 +188,16 @@ def group_cascade(
 
 
 def safe_and_risky(gap: float, *, evaluator: OutputFeatures | int | None = None) -> CascadeEnv:
-    """Builds two boxes without contexts, a narrow one with index .5 and a wide one with index `.5 - gap`: the hard case for `gap = s / sqrt(T)`."""
+    """Builds two boxes without contexts: a narrow one with index .5, a wide one with index `.5 - gap`. A gap of order `1 / sqrt(T)` is the hard case."""
     boxes = UniformBoxes(base_cost=_float32([0.05, 0.05]), quantile=_float32([0.0, 0.5]))
     gap = float(checks.numbers("gap", gap, ()))
     return _built(UniformContexts(1), boxes, [[0.5], [0.5 - gap]], evaluator)
 
 
 def two_boxes() -> CascadeEnv:
-    """Builds the paper's example: an answer that is always right for .5, and one that is right once in ten times for .01.
+    """Builds the paper's example of two models. The expensive one (price .5) is always right; the cheap one (price .01) is right in 10 % of the queries.
 
-    The cascade "the second, and the first if it fails" earns .54 per request, no single call more than .5.
+    Calling the cheap model, and the expensive one if it fails, earns .54 per request. A single call earns at most .5.
 
     Source: Belloni, Chen and Wei (2026), section 2.1.
     """
@@ -208,7 +208,7 @@ def two_boxes() -> CascadeEnv:
 
 
 def frozen_cascade() -> CascadeEnv:
-    """Builds three boxes, and one context for the whole run, so that a coefficient of the evaluator may never be observable (remark 5.2)."""
+    """Builds three boxes whose requests are all the same within a run, so that a coefficient of the evaluator may never be observable (remark 5.2)."""
     index = np.column_stack([_index(3, 1)[:, 0], np.full(3, 0.1)])
     return _built(FrozenContexts(), _uniform_boxes(3), index, FrozenFeatures())
 
@@ -226,7 +226,7 @@ def custom_cascade(
     shows_all: bool = False,
     names: Sequence[str] = (),
 ) -> CascadeEnv:
-    """Builds a cascade with given numbers.
+    """Builds a cascade of `UniformBoxes` with given indices, mean costs and quantiles.
 
     Args:
       index: `[K, m]` coefficients of the indices.
@@ -257,7 +257,7 @@ def custom_cascade(
 
 
 def token_costs(input_tokens: Leaf, output_tokens: Leaf, input_price: Leaf, output_price: Leaf) -> np.ndarray:
-    """Returns costs `input price x input tokens + output price x output tokens`, of broadcast arrays (remark 2.1)."""
+    """Returns the costs of calls, `input price x input tokens + output price x output tokens`, for arrays that broadcast (remark 2.1)."""
     names = ("input_tokens", "output_tokens", "input_price", "output_price")
     values = (input_tokens, output_tokens, input_price, output_price)
     i, o, p, q = (checks.non_negative(*pair) for pair in zip(names, values, strict=True))
@@ -269,7 +269,7 @@ def token_costs(input_tokens: Leaf, output_tokens: Leaf, input_price: Leaf, outp
 
 
 def _recorded_features(features: Leaf, scores: np.ndarray, score_link: str, order: np.ndarray) -> RecordedFeatures:
-    """Returns features `[N, K, d]` of outputs, in an order of the rows, and the fit of their scores, which are in that order already."""
+    """Returns recorded features of outputs, sorted by `order`, with a fit of their scores to them; `scores` must be sorted already."""
     table = checks.numbers("features", features, (*scores.shape, "d"))[order]
     link = SCORE_LINKS[checks.one_of("score_link", score_link, SCORE_LINKS)]
     theta = fit_glm(table.reshape(-1, table.shape[-1]), scores.reshape(-1), link)
@@ -302,8 +302,8 @@ def replay_cascade(
       cost_weight: utility of a unit of cost.
       joint: whether all models answer the same query, as in the data; otherwise each box draws a separate query of the group, as the theory assumes. With
         `joint` the indices are not optimal, and the best policy in sample is `JointOracle`.
-      features: `[N, K, d]` features of outputs, for a learned evaluator.
-      score_link: "logistic", "probit" or "identity".
+      features: `[N, K, d]` features of outputs, from which scores must be learned; None if scores are seen.
+      score_link: link function from these features to scores, "logistic", "probit" or "identity".
       names: names of the models.
       cost_unit: unit of `costs`, for tables and axes.
     """
@@ -343,7 +343,7 @@ def query_cascade(
     names: Sequence[str] = (),
     cost_unit: str = "",
 ) -> CascadeEnv:
-    """Builds a cascade from recorded scores and costs of real queries, each once a pass; a request shows the features of its query.
+    """Builds a cascade that replays recorded queries, each once per pass through the data; a request shows the features of its query.
 
     All models answer the same query, so that outputs depend on each other, and the data contain no other answers to a query with the same features: the
     indices of the environment are the linear ones with the best fit to the rows, in hindsight.
@@ -351,8 +351,8 @@ def query_cascade(
     Args:
       scores, costs, cost_weight, score_link, names, cost_unit: as in `replay_cascade`.
       contexts: `[N, m]` features of queries, used unchanged; a column of ones is the intercept.
-      shuffled: whether each run has a separate order; otherwise that of the rows.
-      features: `[N, K, d]` features of outputs, for a learned evaluator.
+      shuffled: whether each run draws an order of the queries; otherwise they come in the order of the rows.
+      features: `[N, K, d]` features of outputs, from which scores must be learned; None if scores are seen.
     """
     scores, costs, weight = _recorded(scores, costs, cost_weight)
     psi = checks.numbers("contexts", contexts, (len(scores), "m"))

@@ -1,4 +1,4 @@
-"""Benchmarks of cascades: the optimum `U*` of the regret, eq. (3), the optimum of recorded rows that all models share, and simpler rules.
+"""Benchmarks of cascades: the largest expected utility `U*` of eq. (3), the best policy on recorded rows that all models share, and simpler rules.
 
 Computed on the host in float64, up to the float32 of the environment's distributions.
 """
@@ -31,7 +31,7 @@ _SWEEPS = 20
 
 
 def _average(env: CascadeEnv, function: Callable) -> Array:
-    """Returns the mean `[K]` of a function of the request over many requests, or over all recorded ones; may be traced."""
+    """Returns the mean of a function of the request, over many requests or over all recorded ones; may be traced."""
     key = draws.key(0)
     if isinstance(env.contexts, RecordedContexts):
         return jnp.mean(jax.vmap(function)(jnp.asarray(env.contexts.table, jnp.float32)), axis=0)
@@ -56,17 +56,20 @@ def _cost_order(env: CascadeEnv) -> Array:
 
 
 def single_values(env: CascadeEnv) -> Array:
-    """Returns the mean score less weighted cost `[K]` of each model called alone, over the requests of the first 20,000 periods, or all recorded ones."""
+    """Returns each model's mean score less weighted cost if called alone, over the requests of the first 20,000 periods, or all recorded ones."""
     return _single_values(as_cascade(env))
 
 
 def cost_order(env: CascadeEnv) -> Array:
-    """Returns the place `[K]` of each model from the cheapest (0) to the most expensive; ties, to six digits, by their index. May be traced."""
+    """Returns the place of each model in the order of mean costs, 0 for the cheapest. Costs equal to six digits are a tie, which goes to the lower index."""
     return _cost_order(as_cascade(env))
 
 
 def oracle_value(env: CascadeEnv, psi: Leaf, points: int = 4000) -> float:
-    """Returns `U*(x) = E max_a min(M_a, index_a)`, eq. (3), for a request `psi` `[m]`, by numerical integration with `points` points between two indices."""
+    """Integrates `U*(x) = E max_a min(M_a, index_a)`, eq. (3), the largest expected utility of a request `psi` `[m]`, where `M_a` is the score of box `a`.
+
+    The numerical integral uses `points` points between neighbouring indices.
+    """
     boxes: Any = as_cascade(env).boxes
     if not hasattr(boxes, "above"):
         raise ValueError("oracle_value needs a distribution of scores, got recorded ones")
@@ -85,10 +88,10 @@ def oracle_value(env: CascadeEnv, psi: Leaf, points: int = 4000) -> float:
 
 
 def tuned_threshold(env: CascadeEnv, number: int = _DRAWS, seed: int = 0) -> tuple[float, float]:
-    """Returns the best single threshold of the cascade from the cheapest model to the most expensive, and its mean utility.
+    """Returns the best single threshold of the cascade from the cheapest to the most expensive model, and its mean utility, both from simulated periods.
 
-    The threshold applies to the scores that a policy sees: true ones, or where they are not seen those of an evaluator with the true coefficients, as one
-    trained beforehand would have. The draws are other ones than those of a run, for the requests of its first `number` periods.
+    The threshold applies to the scores that a policy sees. Where true scores are not seen, an evaluator with the true coefficients computes them, as if
+    trained beforehand. Periods 0 to `number - 1` are drawn, with keys from `seed` that differ from those of a run.
     """
     env, number = as_cascade(env), checks.count("number", number)
     key = draws.key(checks.count("seed", seed, minimum=0))
@@ -109,11 +112,13 @@ def tuned_threshold(env: CascadeEnv, number: int = _DRAWS, seed: int = 0) -> tup
 def best_threshold(
     scores: Leaf, costs: Leaf, seen: Leaf | None = None, order: Sequence[int] | np.ndarray | None = None
 ) -> tuple[float, float]:
-    """Returns the best single threshold (.01 to .99 in steps of .01, the smallest of ties) of a cascade of all models on given rows, and its mean utility.
+    """Returns the single threshold with which a cascade of all models earns most on given rows, and its mean utility.
+
+    Thresholds from .01 to .99 in steps of .01 are tried; ties go to the smallest.
 
     Args:
       scores, costs, seen: as for `best_list`.
-      order: models from the first to the last, None for the cheapest first.
+      order: indices of the models in the order of their calls, None for the cheapest first.
     """
     score, cost, seen = _rows(scores, costs, seen)
     chosen = np.argsort(cost.mean(axis=0), kind="stable") if order is None else np.asarray(order)
@@ -128,7 +133,7 @@ class BestList(NamedTuple):
 
     Attributes:
       models: `[L]` int, a subset of all models in the order of the calls.
-      thresholds: `[L]` level that the best score so far must miss before each call; that of the first does not matter.
+      thresholds: `[L]` threshold of each call, which is made only if the best score so far is below it; the first call is always made.
       utility: mean score less cost on the rows for which the list was made.
     """
 
@@ -149,8 +154,8 @@ def best_list(scores: Leaf, costs: Leaf, seen: Leaf | None = None) -> BestList:
     theirs are pruned beforehand.
 
     Args:
-      scores: `[N, K]` of the outputs of each model on each row.
-      costs: `[N, K]` in units of utility.
+      scores: `[N, K]` scores of each model's output on each row.
+      costs: `[N, K]` costs of these outputs, in units of utility.
       seen: `[N, K]` scores by which the cascade decides; None for the scores themselves.
     """
     score, cost, seen = _rows(scores, costs, seen)
@@ -178,7 +183,7 @@ def best_list(scores: Leaf, costs: Leaf, seen: Leaf | None = None) -> BestList:
 
 
 def _neighbours(models: list[int], number: int) -> list[tuple[int, ...]]:
-    """Lists with one model more, less, exchanged, or moved."""
+    """Returns all lists that differ from `models` in one model: inserted (of `number` models), removed, exchanged or moved."""
     others, places = [a for a in range(number) if a not in models], range(len(models))
     shorter = [models[:i] + models[i + 1 :] for i in places]
     lists = [[*models[:i], a, *models[i:]] for i in (*places, len(models)) for a in others]
@@ -194,7 +199,10 @@ def _rows(scores: Leaf, costs: Leaf, seen: Leaf | None) -> tuple[np.ndarray, np.
 
 
 def _stages(models: np.ndarray, score: np.ndarray, cost: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the best score seen, and the utility of stopping, after each call of a list, both `[N, L]`; ties go to the lower model."""
+    """Computes, for each row and each call of the list `models`, the best score seen so far and the utility of stopping then.
+
+    Returns both as arrays `[N, L]`. Equal scores seen are a tie, which goes to the model with the lower index.
+    """
     best, stop = np.empty((2, len(score), len(models)))
     top, earned, holder = np.full(len(score), -np.inf), np.zeros(len(score)), np.full(len(score), score.shape[1])
     for place, a in enumerate(models):
@@ -214,7 +222,7 @@ def _list_value(best: np.ndarray, stop: np.ndarray, thresholds: np.ndarray) -> n
 
 
 def _best_thresholds(best: np.ndarray, stop: np.ndarray) -> np.ndarray:
-    """Returns thresholds `[L]`, each the best given the others, midway between two scores of the rows."""
+    """Returns a threshold for each of `L` calls, each the best given the others, midway between two scores. See `_stages` for the arguments."""
     length = best.shape[1]
     thresholds, utility = np.full(length, np.inf), -np.inf
     for _ in range(_SWEEPS):
@@ -240,14 +248,14 @@ class TooManyHistoriesError(ValueError):
 class JointPlan(NamedTuple):
     """Best policy on rows that all models share, as a table of actions after each history of calls and outputs.
 
-    A history is coded as one integer: the group's `start`, plus for each called model its stride times 1 plus the index of its signal (the output as seen).
+    A history is coded as one integer: the group's `start`, plus, for each called model, its stride multiplied by 1 + the index of its output in `signals`.
 
     Attributes:
       value: mean utility of the policy on these rows.
-      signals: `[K, V, d]` possible signals of each model; NaN beyond the last.
-      strides: `[K]` int32, factors of the models in a history.
-      start: `[G]` int32, history of each group before the first call.
-      action: `[H]` int32: models below `K` are called next; `K + a` stops and deploys the output of the model `a`.
+      signals: `[K, V, d]` outputs that each model may show, up to `V` different ones; NaN beyond the last.
+      strides: `[K]` int32, factors of the models in the code of a history.
+      start: `[G]` int32, code of the history of each group before the first call.
+      action: `[H]` int32, action after each history: a number `a` below `K` calls the model `a`, `K + a` stops and deploys its output.
     """
 
     value: float
@@ -258,10 +266,10 @@ class JointPlan(NamedTuple):
 
 
 def joint_plan(env: CascadeEnv) -> JointPlan:
-    """Returns the exact optimum on recorded rows that all models share, by dynamic programming over histories.
+    """Computes the best policy on recorded rows that all models share, by dynamic programming over histories of calls and outputs.
 
-    Rows that agree in their group and in all signals so far are indistinguishable. Their value is the larger of stopping with the output that has the
-    largest mean score among them, and of the mean over the rows of the next call's cost and the value after it:
+    Rows that agree in their group and in all signals so far are indistinguishable. Let `S` be the called models and `h` the signals so far. The
+    value of these rows is that of the better action: stop with the output of the largest mean score, or call the next model and pay its cost:
 
         V(S, h) = max( max_(a in S) E[score_a | h],  max_(a not in S) E[-cost_a + V(S + a, h and the signal of a) | h] ).
 
@@ -269,7 +277,7 @@ def joint_plan(env: CascadeEnv) -> JointPlan:
     it is an in-sample bound, and identifies single queries if signals hardly repeat.
 
     Raises:
-      ValueError: the environment has no such rows, or (`TooManyHistoriesError`) more than two million histories.
+      ValueError: the environment has no rows that all models share, or (`TooManyHistoriesError`) more than two million histories.
     """
     boxes: Any = as_cascade(env).boxes
     if not isinstance(boxes, RecordedBoxes) or not boxes.joint:
@@ -298,7 +306,7 @@ def joint_plan(env: CascadeEnv) -> JointPlan:
 def _joint_values(
     seen: np.ndarray, score: np.ndarray, cost: np.ndarray, start: np.ndarray, strides: np.ndarray, histories: int
 ) -> tuple[float, np.ndarray]:
-    """Returns the mean value of the plan, and its action after each history; see `joint_plan`."""
+    """Returns the mean value of the plan, and its action after each history. `seen` `[N, K]` are indices of signals, `start` `[N]` codes before any call."""
     number = score.shape[1]
     action = np.full(histories, number, np.int32)
     # By the set of the called models, as bits: the value `[N]` of the history of each row.

@@ -30,17 +30,17 @@ class _FixedPolicy:
 
 @struct.dataclass
 class TrueSearch(_FixedPolicy, abc.ABC):
-    """Search by the true scores that learns nothing.
+    """Search by a rule that knows the environment and learns nothing.
 
     Attributes:
-      env: the environment. With an unknown evaluator scores come from its true coefficients, with recorded features from a fit to all.
+      env: known environment. Where scores are not seen, they are computed with the evaluator's true coefficients (for recorded features: a fit to all rows).
     """
 
     env: CascadeEnv
 
     @classmethod
     def of(cls, env: CascadeEnv) -> Self:
-        """Returns the policy of an environment."""
+        """Returns the policy that knows this environment."""
         return cls(as_cascade(env))
 
     def check(self) -> None:
@@ -54,7 +54,7 @@ class TrueSearch(_FixedPolicy, abc.ABC):
 
     @abc.abstractmethod
     def _rule(self, psi: Array) -> tuple[Array, Array]:
-        """Returns priorities and thresholds `[K]` for a request `psi` `[m]`."""
+        """Returns the priority and the threshold of each box for a request `psi` `[m]`; see `IndexSearch`."""
 
     def act(self, key: Array, state: tuple[()], obs: Observation, t: Array) -> Decision:
         del key, state, t
@@ -70,9 +70,9 @@ class TrueSearch(_FixedPolicy, abc.ABC):
 
 @struct.dataclass
 class TrueIndexSearch(TrueSearch):
-    """Weitzman's rule with the true index of each box: the best policy if outputs are independent (`Oracle`).
+    """Policy by Weitzman's rule with the true index of each box: the best one if outputs are independent (`Oracle`).
 
-    If all models answer the same query one call may earn more.
+    If all models answer the same query, outputs depend on each other, and a single call may earn more.
 
     Source: Weitzman (1979); Belloni, Chen and Wei (2026), proposition 3.1.
     """
@@ -90,7 +90,7 @@ class TrueIndexSearch(TrueSearch):
 class Oracle(TrueIndexSearch):
     """Best policy for independent outputs: the search by the true indices.
 
-    If all models share a recorded row it is not the best, and warns; `JointOracle` is.
+    If all models share a recorded row, `of` warns: `JointOracle` is the best policy then.
     """
 
     @classmethod
@@ -106,9 +106,9 @@ class Oracle(TrueIndexSearch):
 
 @struct.dataclass
 class JointOracle(_FixedPolicy):
-    """Best policy on recorded rows that all models share, in sample: it knows the rows, but not which one is drawn.
+    """Best policy on recorded rows that all models share. It knows the rows on which it is evaluated, but not which one is drawn.
 
-    It calls and stops by the group and by all that it has seen of the query, according to `joint_plan`.
+    Calls and stops depend on the group and on all outputs seen so far, according to `joint_plan`.
 
     Attributes:
       decisions: result of `joint_plan`.
@@ -118,7 +118,7 @@ class JointOracle(_FixedPolicy):
 
     @classmethod
     def of(cls, env: CascadeEnv) -> Self:
-        """Returns the policy of an environment with given numbers; it cannot be made inside a grid."""
+        """Returns the policy for an environment whose parameters are numbers; traced parameters, as inside a grid, are not possible."""
         return cls(joint_plan(env))
 
     def check(self) -> None:
@@ -138,7 +138,7 @@ class JointOracle(_FixedPolicy):
 
 
 def _planned(plan: Any, opened: Array, seen: Outputs) -> Array:
-    """Returns the action `[]` of the plan after the calls so far, and their outputs."""
+    """Returns the plan's action, a scalar, after the calls `opened` with the outputs `seen`."""
     shown: Any = seen.features if seen.score is None else seen.score[:, None]
     same = jnp.all(shown[:, None, :] == plan.signals, axis=-1)  # [K, V]
     number = 1 + jnp.sum(jnp.where(same, jnp.arange(same.shape[1], dtype=jnp.int32), 0), axis=1)
@@ -157,7 +157,7 @@ def _to_deploy(plan: Any, opened: Array, seen: Outputs) -> Array:
 
 @struct.dataclass
 class StaticIndex(TrueSearch):
-    """Weitzman's rule with the indices of the mean request (in the main cascade the intercepts), the same for every request."""
+    """Policy by Weitzman's rule with the indices of the mean request (in the main cascade the intercepts) on every request."""
 
     def _rule(self, psi: Array) -> tuple[Array, Array]:
         del psi
@@ -167,7 +167,7 @@ class StaticIndex(TrueSearch):
 
 @struct.dataclass
 class ContextSingle(TrueSearch):
-    """Policy of one call, of the model with the largest expected score less cost for the request: the best that a router without cascades can do."""
+    """Calls one model per request, that with the largest expected score less cost for this request: the best router without cascades."""
 
     def _rule(self, psi: Array) -> tuple[Array, Array]:
         value = self.env.single_value(psi)
@@ -176,7 +176,7 @@ class ContextSingle(TrueSearch):
 
 @struct.dataclass
 class BestSingle(TrueSearch):
-    """Policy of one call, always of the same model.
+    """Calls one model per request, always the same.
 
     Attributes:
       model: `[]` index of the model.

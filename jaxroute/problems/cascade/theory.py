@@ -1,4 +1,4 @@
-"""Bounds and rules of the paper, for comparison (none of the constants is sharp), and probes for the quantities of its proofs.
+"""Bounds and rules of the paper for comparison, with constants that are not sharp, and probes that measure the quantities of its proofs.
 
 A probe measures a quantity that depends on both the truth and the policy's state: `simulate(..., probes={"error": index_error})`, for policies of the
 `COSMOS` family. Source: Belloni, Chen and Wei (2026), sections 4, 5, 8 to 12.
@@ -36,7 +36,7 @@ def ridge_rule(num_models: int, dim: int, feature_dim: int, *, corrected: bool =
       num_models: `K`.
       dim: `m`.
       feature_dim: `d`.
-      corrected: `r = d / (sqrt(d) + K sqrt(m))`, with a factor that the derivation drops; in simulations neither version matters.
+      corrected: whether `r = d / (sqrt(d) + K sqrt(m))`, with a term that the derivation drops; in simulations the difference does not matter.
     """
     for name, value in (("num_models", num_models), ("dim", dim), ("feature_dim", feature_dim)):
         checks.count(name, value)
@@ -46,7 +46,7 @@ def ridge_rule(num_models: int, dim: int, feature_dim: int, *, corrected: bool =
 
 
 def potential_bound(number: Leaf, dim: int, longest: float, ridge: float) -> np.ndarray:
-    """Returns section 12's bound `(1 + C^2 / eta) m log(1 + n C^2 / (eta m))` of `sum |psi_s|^2` in the inverse design matrices before each sample.
+    """Returns section 12's bound `(1 + C^2 / eta) m log(1 + n C^2 / (eta m))` of the elliptical potential after `n` samples.
 
     Args:
       number: number of samples `n`, a number or an array.
@@ -73,11 +73,11 @@ def regret_bound(
     evaluator_bound: float = 4.0,
     growth: float | None = None,
 ) -> float:
-    """Returns a bound of the regret after `horizon` periods, with all its constants: far above the trivial bound at any simulated horizon.
+    """Returns the paper's regret bound after `horizon` periods with all constants; at any simulated horizon it is far above the trivial bound.
 
     Source: eq. (58) with a known evaluator, otherwise eq. (86).
 
-    Differs from the paper: eq. (83) is printed with other logarithms than proposition 11.2, whose are used here.
+    Differs from the paper: the logarithms of eq. (83) differ from those of proposition 11.2, which are used here.
 
     Args:
       spec: sizes and links of the environment (`env.spec`).
@@ -122,7 +122,7 @@ def regret_bound(
 
 
 def _learned(name: str, state: Any) -> EvaluatorState:
-    """Returns the evaluator's estimate in the state of a policy."""
+    """Returns the evaluator's estimate in a policy's state, or raises `ValueError` if there is none; `name` is the probe's name for the message."""
     evaluation = getattr(state, "evaluation", None)
     if evaluation is None:
         raise ValueError(f"{name} needs a policy that learns an evaluator, got one with the state {type(state).__name__}")
@@ -130,7 +130,7 @@ def _learned(name: str, state: Any) -> EvaluatorState:
 
 
 def index_error(env: CascadeEnv, policy: Any, env_state: Any, state: CosmosState, t: Array) -> Array:
-    """Returns `|rho_hat - rho|` `[K]` of each model's index, exact if the index before its link is linear in the request."""
+    """Returns the distance `|rho_hat - rho|` of the estimated coefficients from the true ones, for each model. It requires linear indices before the link."""
     del env_state, t
     fit = getattr(policy, "fit", None)
     if not isinstance(fit, IndexEstimator) or isinstance(fit, LocationFamily):
@@ -140,7 +140,7 @@ def index_error(env: CascadeEnv, policy: Any, env_state: Any, state: CosmosState
 
 
 def evaluator_error(env: CascadeEnv, policy: Any, env_state: Any, state: Any, t: Array) -> Array:
-    """Returns `|theta_hat - theta|` `[]`."""
+    """Returns the distance `|theta_hat - theta|` of the evaluator's estimated coefficients from the true ones, a scalar."""
     del policy, env_state, t
     theta = _learned("evaluator_error", state).state.theta
     assert env.evaluator is not None
@@ -149,15 +149,15 @@ def evaluator_error(env: CascadeEnv, policy: Any, env_state: Any, state: Any, t:
 
 
 def design_growth(env: CascadeEnv, policy: Any, env_state: Any, state: Any, t: Array) -> Array:
-    """Returns the least eigenvalue `[]` of the design matrix of deployed outputs, `eta_0 I + sum phi phi'`."""
+    """Returns the least eigenvalue, a scalar, of the design matrix of deployed outputs, `eta_0 I + sum phi phi'`."""
     del env, policy, env_state, t
     return 1.0 / jnp.linalg.eigvalsh(_learned("design_growth", state).inverse)[-1]
 
 
 def residual(env: CascadeEnv, policy: Any, env_state: Any, state: CosmosState, t: Array) -> Array:
-    """Returns the largest entry of the estimating equation `[K]` at the estimate, per sample: far from 0 in a run whose estimates have frozen.
+    """Returns, for each model, the largest entry of the loss's gradient at the estimate, per sample: far from 0 if the estimates of a run have frozen.
 
-    For index estimators that store samples (`Window`, `MomentEquations`).
+    The policy's index estimator must store samples (`Window`, `MomentEquations`).
     """
     del env_state, t
     fit = getattr(policy, "fit", None)

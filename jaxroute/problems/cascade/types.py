@@ -33,7 +33,7 @@ ZERO_FLOWS = ("empty", "violations", "outside")
 def metrics_in(cost_unit: str = "", *, joint: bool = False) -> tuple[Metric, ...]:
     """Returns the metrics of a cascade, with the unit of cost.
 
-    If outputs depend on each other (`joint`), `regret` and `mean_cost_regret` do not have the mean of the regret, and are not recorded by default.
+    If outputs depend on each other (`joint`), the means of `regret` and `mean_cost_regret` are not the regret, so they are not recorded by default.
     """
     changes: dict[str, dict[str, Any]] = {"cost": {"unit": f"{cost_unit} per request"}} if cost_unit else {}
     if joint:

@@ -40,7 +40,7 @@ class Uniform(StatelessPolicy):
 
 @struct.dataclass
 class BestSingle(StatelessPolicy):
-    """Always uses the model that is best on average over all contexts: the optimum without looking at them.
+    """Always uses the model that is best on average over all contexts: the best policy that ignores contexts.
 
     Attributes:
       best: `[]` int32, index of that model.
@@ -50,7 +50,7 @@ class BestSingle(StatelessPolicy):
 
     @classmethod
     def of(cls, env: ContextualEnv | TableEnv) -> "BestSingle":
-        """Returns the policy for an environment."""
+        """Returns the policy for an environment, whose `average` rewards decide which model is best."""
         return cls(best=numerics.argmax(jnp.asarray(env.average)))
 
     def act(self, key: Array, state: tuple[()], obs: Array, t: Array) -> Choice:
@@ -62,7 +62,7 @@ class BestSingle(StatelessPolicy):
 class Oracle(StatelessPolicy):
     """Always uses the model with the largest expected reward in the context; its regret is zero.
 
-    For a table, whose expected rewards are unknown, it is the linear rule fitted to the rewards of all rows.
+    The expected rewards of a table are unknown: the policy then uses linear predictions, fitted to the rewards of all rows.
 
     Attributes:
       theta: `[K, d]` parameters, or `[1, d]` shared by all models.
@@ -74,7 +74,6 @@ class Oracle(StatelessPolicy):
 
     @classmethod
     def of(cls, env: ContextualEnv | TableEnv) -> "Oracle":
-        """Returns the oracle of an environment."""
         theta = env.theta if isinstance(env, ContextualEnv) else jnp.asarray(env.fit).T
         return cls(theta=theta, num_models=env.spec.num_models)
 

@@ -22,15 +22,15 @@ Order = Array | tuple[()]
 class ContextualEnv:
     """Bandit whose expected rewards are `link(theta_k . x_k)`, generalised linear in the context.
 
-    It covers both settings of the literature. With one context for all models, `x_k = x`, each model has a separate parameter (Li et al.,
-    2010, disjoint); with a context for each model, all can have the same parameter (Chu et al., 2011).
+    It covers both settings of the literature. With one context for all models, `x_k = x`, each model has a separate parameter vector (Li et al.,
+    2010, disjoint); with a separate context for each model, all can have the same parameter vector (Chu et al., 2011).
 
     One random number per round drives the rewards of all models; only the chosen model's is observed.
 
     Attributes:
       contexts: distribution of the contexts `x`.
-      theta: `[K, d]`, one parameter for each model, or `[1, d]`, the same for all.
-      average: `[K]` expected reward of each model over all contexts, for `BestSingle`.
+      theta: `[K, d]`, one parameter vector for each model, or `[1, d]`, the same for all.
+      average: `[K]` expected reward of each model, averaged over all contexts, for `BestSingle`.
       scale: `[]` standard deviation of the noise (Gaussian distribution).
       num_models: `K` (static).
       link: link function of the linear predictor (static).
@@ -60,7 +60,7 @@ class ContextualEnv:
         checks.non_negative("scale", self.scale, ())
 
     def rewards(self) -> Rewards | None:
-        """Returns range and noise of the rewards in all contexts; None if `distribution` is a function of the user."""
+        """Returns the range and the noise of the rewards over all contexts; None if `distribution` is a function of the user."""
         if self.distribution != Gaussian():
             return Rewards.unit("Bernoulli", 1.0) if isinstance(self.distribution, Bernoulli) else None
         longest = float(
@@ -70,7 +70,7 @@ class ContextualEnv:
         return Rewards.normal(low, high, float(self.scale))
 
     def means(self, features: Array) -> Array:
-        """Returns the expected rewards `[K]` at the contexts `[rows, d]`."""
+        """Returns the expected reward of each model, `[K]`, given the contexts `[rows, d]` of a round."""
         predictor = numerics.combine(features.T, jnp.asarray(self.theta).T)
         return self.link.value(jnp.broadcast_to(predictor, (self.num_models,)))
 
@@ -99,16 +99,16 @@ class ContextualEnv:
 class TableEnv:
     """Routing of recorded queries as a contextual bandit: features of the query are the context, score minus weighted cost is the reward.
 
-    A row has the outcomes of all models on a query; only the chosen model's is observed. The expected rewards given the features are unknown.
-    So there are three benchmarks: the best model of each query, which only a clairvoyant knows; the linear rule fitted to all rows, which
+    A row has the outcomes of all models on a query; only that of the chosen model is observed. The expected rewards given the features are unknown.
+    So there are three benchmarks: the best model of each query, which no policy can know; the linear rule fitted to all rows, which
     is about the optimum of a linear policy; and the best single model.
 
     Attributes:
       features: `[Q, d]` contexts.
-      scores: `[Q, K]`, in [0, 1].
+      scores: `[Q, K]` score of every model on every query, in [0, 1].
       costs: `[Q, K]` cost of every model on every query.
       cost_weight: `[]` score per unit of cost.
-      fit: `[d, K]` least-squares parameters of the rewards of all rows.
+      fit: `[d, K]` coefficients of the linear rule, fitted to the rewards of all rows by least squares.
       average: `[K]` mean reward of each model.
       one_pass: whether each row is used once, in a random order, before any is repeated; otherwise rows are drawn with replacement (static).
       names: names of the models (static).
@@ -146,7 +146,7 @@ class TableEnv:
         checks.numbers("features", self.features, (shape[0], "d"))
 
     def rewards(self) -> Rewards:
-        """Returns range and noise of the rewards of all rows."""
+        """Returns the range and the noise of the rewards over all rows."""
         values = np.asarray(self.scores, np.float64) - float(self.cost_weight) * np.asarray(self.costs, np.float64)
         low, high = float(values.min()), float(values.max())
         return Rewards("recorded", low, high, float(values.std(axis=0).max()), high - low, float(values.mean(axis=0).max()))
@@ -155,7 +155,7 @@ class TableEnv:
         return random_order(key, self.num_queries) if self.one_pass else ()
 
     def row(self, key: Array, state: Order, t: Array) -> Array:
-        """Returns the row of round `t`, `[]` int32."""
+        """Returns the index of the row of round `t`, an int32 scalar. `state` is the order of the rows, or `()` if rows are drawn with replacement."""
         return draws.randint(key, self.num_queries) if isinstance(state, tuple) else row_in_order(state, t)
 
     def observe(self, key: Array, state: Order, t: Array) -> Array:

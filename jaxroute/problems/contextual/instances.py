@@ -1,4 +1,4 @@
-"""Ready-made contextual bandits."""
+"""Builders of ready-made contextual bandits."""
 
 from typing import Any
 
@@ -22,10 +22,10 @@ def linear(theta: Leaf, scale: float = 0.1, *, num_models: int | None = None, in
     Contexts are uniform in a cube, with norm at most 1.
 
     Args:
-      theta: `[K, d]`, a parameter for each model, and the same context for all; or `[d]`, one parameter for all, and a separate context for each
-        of the `num_models`.
+      theta: `[K, d]`, a parameter vector for each model, and one context for all; or `[d]`, one parameter vector for all, and a separate context for
+        each of the `num_models`.
       scale: standard deviation of the noise.
-      num_models: `K`, with one parameter.
+      num_models: number of models `K` if they share one parameter vector, otherwise None.
       intercept: whether the first entry of a context is constant.
     """
     noise = np.float32(checks.non_negative("scale", scale, ()))
@@ -68,13 +68,13 @@ def _environment(theta: Leaf, num_models: int | None, intercept: bool, link: Lin
 def table_routing(table: RoutingTable, *, cost_weight: float = 0.0, directions: int = 8, one_pass: bool = True) -> TableEnv:
     """Builds an environment that simulates the queries of a table, the common baseline of papers on routers.
 
-    A context is 1 and the main directions of the features of the queries; for a table without features, the indicators of its groups; without
-    both, 1 alone.
+    A context has a constant 1 and the principal components of the queries' features. Without features it has indicators of the table's groups; without
+    either it is 1.
 
     Args:
       table: scores and costs of every model on every query, preferably with features.
       cost_weight: score per unit of cost.
-      directions: largest number of main directions of the features.
+      directions: largest number of principal components of the features.
       one_pass: whether each query is used once, in a random order, before any is repeated; otherwise rows are drawn with replacement.
     """
     if not isinstance(table, RoutingTable):

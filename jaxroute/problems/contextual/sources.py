@@ -1,4 +1,4 @@
-"""Distributions of the contexts."""
+"""Distribution of the contexts of a contextual bandit."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,7 +14,7 @@ class UniformContexts:
 
     Attributes:
       dim: dimension `d` (static).
-      rows: number of contexts of a round, 1 or one for each model (static).
+      rows: number of contexts in a round, 1 if all models have the same, otherwise one for each model (static).
       intercept: whether the first entry is constant, `1 / sqrt(d)` (static).
     """
 
@@ -27,13 +27,13 @@ class UniformContexts:
         checks.count("rows", self.rows)
 
     def draw(self, key: Array) -> Array:
-        """Returns the contexts `[rows, d]` of a round."""
+        """Draws the contexts `[rows, d]` of a round."""
         scale = np.float32(1.0 / np.sqrt(self.dim))
         x = scale * (2.0 * draws.uniform(key, (self.rows, self.dim)) - 1.0)
         return jnp.where(jnp.arange(self.dim) == 0, scale, x) if self.intercept else x
 
     def sample(self, number: int) -> np.ndarray:
-        """Returns contexts `[number, rows, d]` on the host, always the same."""
+        """Returns the contexts `[number, rows, d]` of `number` rounds as a NumPy array, the same in every call."""
         x = np.random.default_rng(0).uniform(-1.0, 1.0, (number, self.rows, self.dim))
         if self.intercept:
             x[..., 0] = 1.0

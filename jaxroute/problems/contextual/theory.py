@@ -17,24 +17,24 @@ def oful_bound(
     length: float = 1.0,
     number: int = 1,
 ) -> np.ndarray:
-    """Returns OFUL's bound, which holds in all rounds at once with probability `1 - delta`, for expected rewards in [-1, 1].
+    """Returns OFUL's regret bound, which holds in all rounds at once with probability `1 - delta`, for expected rewards in [-1, 1].
 
-    `4 sqrt(T d log(lambda + T L^2 / d)) (sqrt(lambda) S + R sqrt(2 log(1 / delta) + d log(1 + T L^2 / (lambda d))))`
+    It is `4 sqrt(T d log(lambda + T L^2 / d)) (sqrt(lambda) S + R sqrt(2 log(1 / delta) + d log(1 + T L^2 / (lambda d))))`.
 
     Source: Abbasi-Yadkori, Pal and Szepesvari (2011), Theorem 3, which has `L` instead of `L^2`, and whose proof needs `lambda >= max(1, L^2)`.
 
-    Differs from the paper: with `number` disjoint parameters each has such a bound for the rounds in which it is used, and their sum is largest if
-    these are equally many.
+    Differs from the paper: each of `number` disjoint parameter vectors has such a bound for the rounds in which it is used. The sum of these bounds is
+    returned for equally many rounds each, for which it is largest.
 
     Args:
-      rounds: `T`, array of any shape, at least 1.
-      dim: dimension `d`.
+      rounds: numbers of rounds `T`, an array of any shape, at least 1.
+      dim: dimension `d` of the features.
       noise: sub-Gaussian constant `R` of the rewards.
-      norm: largest norm `S` of a parameter.
-      delta: failure probability.
-      ridge: `lambda`.
+      norm: largest norm `S` of a parameter vector.
+      delta: probability that the bound fails.
+      ridge: weight `lambda` of the squared norm.
       length: largest norm `L` of the features.
-      number: number of parameters, 1 for `SharedParameters()`, `K` for `DisjointParameters()`.
+      number: number of parameter vectors, 1 for `SharedParameters()`, `K` for `DisjointParameters()`.
     """
     dim, number = checks.count("dim", dim), checks.count("number", number)
     each = np.asarray(rounds, np.float64) / number
@@ -44,15 +44,15 @@ def oful_bound(
 
 
 def squarecb_bound(rounds: ArrayLike, num_models: int, square_regret: ArrayLike, *, delta: float = 0.01) -> np.ndarray:
-    """Returns SquareCB's bound at the horizon of its gamma: `4 sqrt(K T square regret) + 8 sqrt(K T log(2 / delta))`.
+    """Returns SquareCB's regret bound after the `T` rounds for which gamma is chosen: `4 sqrt(K T square regret) + 8 sqrt(K T log(2 / delta))`.
 
     It holds with probability `1 - delta`, for rewards in [0, 1]. Source: Foster and Rakhlin (2020), Theorem 1.
 
     Args:
-      rounds: `T`, array of any shape, at least 1.
-      num_models: `K`.
-      square_regret: regret of the predictions in square loss at `T`, see `square_regret`.
-      delta: failure probability.
+      rounds: numbers of rounds `T`, an array of any shape, at least 1.
+      num_models: number of models `K`.
+      square_regret: regret of the predictions in square loss after `T` rounds, see `square_regret`.
+      delta: probability that the bound fails.
     """
     total = checks.count("num_models", num_models) * np.asarray(rounds, np.float64)
     return 4.0 * np.sqrt(total * np.asarray(square_regret)) + 8.0 * np.sqrt(total * np.log(2.0 / delta))

@@ -30,11 +30,11 @@ Choice = tuple[Array, dict[str, Array]]
 
 @dataclass(frozen=True)
 class ContextualSpec(Spec):
-    """Sizes that a policy knows in advance.
+    """Sizes of a contextual bandit, which policies may use.
 
     Attributes:
       dim: dimension `d` of a context.
-      rows: number of contexts of a round: 1 if all models have the same, else `K`, one for each.
+      rows: number of contexts in a round: 1 if all models have the same, otherwise `K`, one for each.
     """
 
     dim: int = 1

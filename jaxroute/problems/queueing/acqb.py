@@ -1,4 +1,4 @@
-"""ACQB: explores some arrivals, otherwise serves the query and the assortment that look best in posterior samples."""
+"""ACQB: a policy that explores some arrivals, and otherwise serves the query and the models that look best in posterior samples."""
 
 import math
 from typing import Any
@@ -25,16 +25,16 @@ _C1 = 1.0
 
 @struct.dataclass
 class LearnerState:
-    """State of a policy that learns the choice model; with pair features there is one parameter, so that `theta` and `spread` have `N = 1`.
+    """State of a policy that learns the choice model. With pair features there is one parameter vector, so that `theta` and `spread` have `N = 1`.
 
     Attributes:
-      theta: `[N, d]` estimate.
+      theta: `[N, d]` estimated parameters.
       spread: state of the sampler, the design matrices `[N, d, d]` or square roots of their inverses.
-      fit: state of the solver.
-      data: observations, of the memory.
-      pulls: `[N]` int32, rounds served with each model.
-      next_offer: `[K]` int32, next assortment to explore.
-      spec: sizes (static).
+      fit: state of the solver that computes the estimate.
+      data: observations so far, as the policy's `Memory` stores them.
+      pulls: `[N]` int32, number of rounds in which each model was shown.
+      next_offer: `[K]` int32, models of the next assortment to explore.
+      spec: sizes of the environment (static).
     """
 
     theta: Array
@@ -48,15 +48,15 @@ class LearnerState:
 
 @struct.dataclass
 class ACQB:
-    """Anytime contextual queueing bandit: Thompson sampling of query and assortment, with forced exploration of arrivals.
+    """Anytime contextual queueing bandit: Thompson sampling of the query and of the assortment (set of models shown), with forced exploration.
 
     Some arrivals are explored with the next assortment in turn. In the other rounds `M` parameters are sampled from `N(theta_j, radius_j^2 V_j^-1)`
     for each model; a utility is the largest over the samples, and the query and assortment with the largest departure rate are served. The estimate
-    is the regularised maximum-likelihood one, to 1e-3 in a logit (relative to logits above 1): up to 8 features by Newton steps (`Tracked` if rounds
-    show one answer, otherwise `Newton`), with more, and for the prompts of a pool, by quasi-Newton steps (`BFGS`). The metric `residual` is a bound
-    of the remaining error. `Online` is an approximation without a pass over the data: many times as fast in long runs.
+    maximises the regularised likelihood, to 1e-3 in a logit (relative to logits above 1): up to 8 features by Newton steps (`Tracked` if rounds
+    show one answer, otherwise `Newton`), with more, and for the prompts of a pool, by quasi-Newton steps (`BFGS`). The metric `residual` bounds
+    the remaining error. `Online` is an approximation without a pass over the data, many times as fast in long runs.
 
-    The environment decides whether features belong to queries (one parameter per model) or to pairs (one for all).
+    The environment decides whether features describe queries (one parameter vector per model) or pairs of query and model (one for all models).
 
     Source: ACQB, Algorithm 1 (pair features) and Algorithm 2, whose lines are given in the code.
 
@@ -68,14 +68,14 @@ class ACQB:
       curvature: `[]` the paper's kappa.
       ridge: `[]` the paper's lambda_0.
       c1: `[]` constant of exploration, 0 for none: an arrival is explored with probability `min(1, c1 / sqrt(t))`.
-      trigger: another rule of exploration instead of that, for example `PhaseThenCoin`.
-      second_answer: `[]` probability that a Thompson round shows `K` answers instead of one, None for always `K`; explored rounds show `K`.
-      features: `[d', P]` features that replace those of a pool's prompts (ACQB-CL), None for those of the pool.
-      num_samples: number of samples `M`, None for the paper's (static).
+      trigger: rule that replaces exploration by `c1`, for example `PhaseThenCoin`; None for `c1`.
+      second_answer: `[]` probability that a round without exploration shows `K` answers instead of one, None for always `K`; explored rounds show `K`.
+      features: `[d', P]` features that replace those of a pool's prompts (ACQB-CL), None for the pool's own features.
+      num_samples: number of samples `M`, None for the paper's number (static).
       solver: `Tracked`, `Newton`, `BFGS` or `Online`, None to choose by sizes (static).
       sampler: `ByCholesky`, `ByRoot` or `ByFactors`, None to choose by sizes (static).
-      joint: whether the estimates of all models are solved together, not only those shown (static).
-      fifo: whether Thompson rounds serve the query that has waited longest (static).
+      joint: whether each round updates the estimates of all models together, not only of the models shown (static).
+      fifo: whether rounds without exploration serve the query that has waited longest (static).
     """
 
     curvature: Leaf = 0.3
@@ -108,7 +108,7 @@ class ACQB:
         )
 
     def act(self, key: Array, state: LearnerState, obs: Observation, t: Array) -> Decision:
-        """Carries out lines 3 to 11 of Algorithm 2, lines 2 to 8 of Algorithm 1."""
+        """Implements lines 3 to 11 of Algorithm 2, lines 2 to 8 of Algorithm 1."""
         k_coin, k_sample, k_size = draws.split(key, 3)
         spec, parts = state.spec, choose_parts(self, state.spec)
 
@@ -147,7 +147,7 @@ class ACQB:
     def update(
         self, key: Array, state: LearnerState, obs: Observation, action: Action, feedback: Feedback, t: Array
     ) -> LearnerState:
-        """Carries out lines 12 to 20 of Algorithm 2, 9 to 11 of Algorithm 1, and counts `c`; an empty queue changes nothing."""
+        """Implements lines 12 to 20 of Algorithm 2, lines 9 to 11 of Algorithm 1. An empty queue changes nothing."""
         del key
         spec, parts = state.spec, choose_parts(self, state.spec)
         busy = (obs.queue_length > 0) & (t < spec.rounds)
@@ -179,7 +179,7 @@ class ACQB:
         )
 
     def _size(self, key: Array, spec: QueueSpec) -> Array:
-        """Returns the number of answers shown in a Thompson round."""
+        """Returns the number of answers shown in a round without exploration."""
         full = jnp.int32(spec.num_offered)
         return full if self.second_answer is None else jnp.where(draws.uniform(key) < self.second_answer, full, 1)
 

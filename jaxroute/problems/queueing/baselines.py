@@ -1,4 +1,4 @@
-"""Baselines: random service, two bandits that ignore contexts and serve the oldest query, and CQB-eps, from which ACQB was developed."""
+"""Baseline policies: random service, two bandits that ignore contexts and serve the oldest query, and CQB-eps, from which ACQB was developed."""
 
 import abc
 from typing import Any
@@ -20,10 +20,7 @@ from jaxroute.solvers.assortment import best_models
 
 @struct.dataclass
 class Random(FixedPolicy):
-    """Serves a waiting query with an assortment, both uniformly random.
-
-    Source: ACQB, appendix B.3.
-    """
+    """Serves a random waiting query with a random assortment (set of models), both uniformly distributed. Source: ACQB, appendix B.3."""
 
     def act(self, key: Array, state: OracleState, obs: Observation, t: Array) -> Decision:
         k_query, k_models = draws.split(key)
@@ -36,7 +33,7 @@ class Random(FixedPolicy):
 
 @struct.dataclass
 class QueueBanditState:
-    """State of Q-UCB and Q-ThS: `[N]` int32, rounds served by each model (`pulls`), and departures after its answers (`wins`)."""
+    """State of Q-UCB and Q-ThS: for each model the number of rounds that it served (`pulls`), and of its accepted answers (`wins`), `[N]` int32."""
 
     pulls: Array
     wins: Array
@@ -44,10 +41,10 @@ class QueueBanditState:
 
 @struct.dataclass
 class _QueueBandit(abc.ABC):
-    """Serves the oldest query, with probability `min(1, scale N log(t)^2 / t)` by a random model, otherwise by the model of largest index.
+    """Serves the oldest query: with probability `min(1, scale N log(t)^2 / t)` by a random model, otherwise by the model with the largest index.
 
     Attributes:
-      scale: `[]` factor of the exploration, 3 in the paper.
+      scale: `[]` factor of the exploration probability, 3 in the paper.
     """
 
     scale: Leaf = 3.0
@@ -66,7 +63,7 @@ class _QueueBandit(abc.ABC):
 
     @abc.abstractmethod
     def _index(self, key: Array, state: QueueBanditState, time: Array) -> Array:
-        """Returns the index of each model, `[N]`, in round `time`, from 1."""
+        """Returns the index of each model, by which the best one is chosen, in round `time`, counted from 1."""
 
     def act(self, key: Array, state: QueueBanditState, obs: Observation, t: Array) -> Decision:
         k_explore, k_model, k_index = draws.split(key, 3)
@@ -93,7 +90,7 @@ class _QueueBandit(abc.ABC):
 
 @struct.dataclass
 class QUCB(_QueueBandit):
-    """Q-UCB: the index is `mean + sqrt(log(t)^2 / (2 pulls))`, infinite for an unused model; ties go to the lower model.
+    """Q-UCB: the index of a model is `mean + sqrt(log(t)^2 / (2 pulls))`, infinite for an unused model; ties go to the lower model.
 
     In the horizons of ACQB's experiments the probability of exploration is near 1: it is almost a random policy.
 
@@ -109,7 +106,7 @@ class QUCB(_QueueBandit):
 
 @struct.dataclass
 class QThS(_QueueBandit):
-    """Q-ThS: the index is a draw from the beta posterior of a model's departures.
+    """Q-ThS: the index of a model is a draw from the beta posterior of the probability that its answer is accepted.
 
     Source: Krishnasamy et al. (2021), Algorithm 2; ACQB, appendix B.3.
     """
@@ -124,14 +121,14 @@ class QThS(_QueueBandit):
 class CQBEpsilon(ACQB):
     """CQB-eps: the estimator and Thompson rounds of `ACQB`, with exploration in a first phase and then with constant probability.
 
-    `CQBEpsilon.of(env)` makes one for the horizon of an environment. `trigger` replaces `c1`; the other fields are those of `ACQB`.
+    `CQBEpsilon.of(env)` builds the policy for the horizon of an environment. `trigger` replaces `c1`; the other fields are those of `ACQB`.
 
     Source: CQB-eps (Bae et al., 2026), Algorithm 1, as adapted in ACQB, appendix B.3.
     """
 
     @classmethod
     def of(cls, env: Any, **settings: Any) -> "CQBEpsilon":
-        """Returns a policy that explores in a tenth of the horizon of a `QueueEnv`, then with probability `1 / sqrt(horizon)`; `settings` are those of `ACQB`."""
+        """Returns the policy that explores in the first tenth of the horizon of `env`, then with probability `1 / sqrt(horizon)`; `settings` are fields of `ACQB`."""
         if not hasattr(env, "spec"):
             raise ValueError(
                 f"env must be a queue, got {checks.show(env)}; for a sampler the policy is `CQBEpsilon.of` itself"

@@ -1,4 +1,4 @@
-"""The queue: queries wait until a user accepts one of the answers shown, and try again otherwise."""
+"""Environment of a queue: a query waits until its user accepts one of the answers shown, and is tried again otherwise."""
 
 from typing import Any
 
@@ -16,17 +16,17 @@ from jaxroute.problems.queueing.sources.choice import choose, shortfall
 from jaxroute.problems.queueing.sources.contexts import Round, Source
 from jaxroute.problems.queueing.types import METRICS, ZERO_FLOWS, Action, Feedback, Observation, QueueSpec
 
-# Child of a round's key for a process of arrivals; those of the source count from 0.
+# Number of the child of a round's key that the process of arrivals uses; the source of queries uses children from 0 on.
 _ARRIVALS = 2**16
 
 
 @struct.dataclass
 class QueueState:
-    """State of the queue.
+    """State of a `QueueEnv`.
 
     Attributes:
-      backlog: queue of the policy.
-      optimal: queue of the optimal policy, with common random numbers.
+      backlog: queries that wait under the policy.
+      optimal: queries that wait under the optimal policy, with common random numbers.
       peak: `[]` int32, longest queue so far.
       arrivals: state of the process of arrivals, None without one.
     """
@@ -41,12 +41,12 @@ class QueueState:
 class QueueEnv:
     """One queue, `N` models: a waiting query is served with the answers of `K` models, and leaves if the user accepts one.
 
-    In a round the operator sees the waiting queries and serves one with an assortment, the user accepts an answer or tries again, and then a new
-    query may arrive, to be served from the next round on. A query that is tried again stays at its place. An empty queue has arrivals only.
+    In a round the policy sees the waiting queries and serves one with an assortment (set of models). The user accepts an answer or tries again, and
+    then a new query may arrive, to be served from the next round on. A query that is tried again stays at its place. An empty queue has arrivals only.
 
-    All policies face the same arrivals, contexts and one uniform number per round that decides the user's choice (`choose`). Beside the policy's
-    queue the environment simulates that of the optimal policy, which serves the query and the assortment with the largest true departure rate;
-    `queue_regret` is the difference. Source: ACQB, section 2 and appendix D.1.
+    All policies face the same arrivals, contexts and one uniform number per round that decides the user's choice (`choose`). The environment also
+    simulates the queue of the optimal policy, which serves the query and the assortment with the largest true departure rate; `queue_regret` is the
+    difference of the lengths of both queues. Source: ACQB, section 2 and appendix D.1.
 
     A round's key has three children, in this order: whether a query arrives, its context (or its prompt), and the user's choice. `recorded_queue` and
     `pool_queue(recorded=...)` take them from arrays instead.
@@ -56,15 +56,15 @@ class QueueEnv:
     regret is counted.
 
     Attributes:
-      contexts: source of the queries.
+      contexts: source that draws the queries.
       backlog: buffer of the waiting queries.
       num_models: number of models, `N` (static).
-      num_offered: answers shown, `K` (static).
+      num_offered: number of answers shown in a round, `K` (static).
       dim: number of features, `d` (static).
-      pair_features: whether features belong to pairs of query and model (static).
+      pair_features: whether features describe pairs of query and model, not queries alone (static).
       mixed: whether assortments may be smaller than `K` (static).
       names: names of the models (static).
-      arrivals: process of arrivals, `Rates`, `Bursts` or `Slots`, None for coins of the source's `arrival_rate`.
+      arrivals: process of arrivals, `Rates`, `Bursts` or `Slots`; None for independent arrivals with the source's `arrival_rate`.
     """
 
     contexts: Source
@@ -115,7 +115,7 @@ class QueueEnv:
             checks.part("arrivals", self.arrivals, "draw", "Bursts.on_off(...)")
 
     def with_double_capacity(self) -> "QueueEnv | None":
-        """Returns the queue with twice the places for waiting queries; None if it has one for every round."""
+        """Returns the queue with twice the places for waiting queries; None if there is a place for every round already."""
         backlog = self.backlog.with_double_capacity()
         return None if backlog is None else self.replace(backlog=backlog)
 
@@ -195,10 +195,10 @@ class QueueEnv:
 
 
 def _optimal_round(backlog: Backlog, state: BacklogState, drawn: Round, t: Array) -> tuple[BacklogState, Array]:
-    """Simulates a round of the optimal policy's queue, with rows `Query.for_optimum()`; returns as `Backlog.move`.
+    """Simulates a round of the optimal policy's queue; returns its new state, and whether an arrival was lost because the buffer was full.
 
-    Of each waiting query the policy needs only the departure rate of the best assortment; with the uniform number of the round that rate decides
-    whether the query leaves. Source: ACQB, section 2 and appendix D.1.
+    Queries are stored as `Query.for_optimum()`: the departure rate of the best assortment is enough, since this rate and the round's uniform number decide
+    whether a query leaves. Source: ACQB, section 2 and appendix D.1.
     """
     place, rate = best_place(lambda rate: rate, state.rows.best_rate, backlog.view(state))
     place, rate, state = xla.barrier((place, rate, state))

@@ -20,16 +20,16 @@ from jaxroute.problems.queueing.sources.arrivals import Arrivals
 from jaxroute.problems.queueing.sources.contexts import PoolContexts, RandomContexts, RecordedContexts, RecordedPrompts
 from jaxroute.problems.queueing.sources.utility import departure_probability, divide_costs
 
-# Places for waiting queries to begin with, where the horizon has more rounds.
+# Initial number of places for waiting queries if the horizon has more rounds.
 _PLACES = 1024
-# Below this expected share of valid runs a queue with given parameters warns.
+# `fixed_queue` warns if the expected share of valid runs is below this.
 _MOSTLY_VALID = 0.99
 
 
 def backlog_for(horizon: int, limit: int | None = None) -> Backlog:
-    """Returns the buffer for a horizon: a place for every round, at most 1,024 unless `limit` is given.
+    """Returns the buffer of waiting queries for a horizon, with `limit` places, by default one for every round but at most 1,024.
 
-    `simulate` repeats a run that needs more places with twice as many.
+    `simulate` repeats a run with twice as many places if it needs more.
     """
     horizon = checks.count("horizon", horizon)
     return Backlog(horizon, min(horizon, _PLACES) if limit is None else checks.count("limit", limit))
@@ -37,26 +37,26 @@ def backlog_for(horizon: int, limit: int | None = None) -> Backlog:
 
 @struct.dataclass
 class RandomQueues:
-    """Random queues: every run draws parameters uniform on `[-spread, spread]^d`, and its contexts likewise.
+    """Sampler of random queues: each run draws parameters, and later contexts, uniformly on `[-spread, spread]^d`.
 
-    A sampler `key -> QueueEnv` whose array fields can be swept. Defaults: the paper's figure 2.
+    It is a function `key -> QueueEnv`; its fields that are numbers can be swept. Defaults are those of the paper's figure 2.
 
     Source: ACQB, section 6.1, which does not specify that every run draws parameters.
 
     Attributes:
       arrival_rate: `[]` probability lambda of an arrival in a round.
-      slack: `[]` epsilon, gap of the departure rates over the arrival rate.
-      spread: `[]` largest entry; with pair features vectors are divided by `sqrt(d)`, so that their norms are at most one (assumption 1), otherwise not, as in the
-        paper's figures. Departure rates are then at most `sigmoid(1)` with one answer, and mostly near one half: an `arrival_rate` of about .4 suits.
+      slack: `[]` epsilon, least difference between the departure rate of a context and the arrival rate.
+      spread: `[]` largest entry. Pair features are also divided by `sqrt(d)`, so that norms are at most one (assumption 1): departure rates are then at most
+        `sigmoid(1)` with one answer, mostly near one half, and an `arrival_rate` of about .4 suits. Others are not divided, as in the paper's figures.
       num_models: number of models, `N` (static).
-      num_offered: answers shown, `K` (static).
+      num_offered: number of answers shown in a round, `K` (static).
       dim: number of features, `d` (static).
       horizon: number of rounds, `T` (static).
       limit: initial number of places for waiting queries, None to choose by the horizon, see `backlog_for` (static).
-      pair_features: whether there is one parameter for all models (static).
+      pair_features: whether features describe pairs of query and model, with one parameter vector for all models (static).
       mixed: whether assortments may be smaller than `K` (static).
-      candidates: contexts tried per round (static).
-      arrivals: process of arrivals, `Rates`, `Bursts` or `Slots`, instead of coins of probability `arrival_rate`.
+      candidates: number of contexts that are tried per round until one is good enough (static).
+      arrivals: process of arrivals, `Rates`, `Bursts` or `Slots`; None for independent arrivals with probability `arrival_rate`.
     """
 
     arrival_rate: Leaf = 0.7
@@ -87,7 +87,7 @@ class RandomQueues:
         self.of(np.zeros((self.dim,) if self.pair_features else (self.num_models, self.dim), np.float32)).check()
 
     def of(self, theta: Leaf) -> QueueEnv:
-        """Returns the queue with given parameters: `[N, d]`, with pair features `[d]`."""
+        """Returns the queue with given parameters `theta` `[N, d]`, or `[d]` with pair features."""
         shape = (self.dim,) if self.pair_features else (self.num_models, self.dim)
         if np.shape(theta) != shape:
             raise ValueError(f"theta must have shape {shape}, got {np.shape(theta)}")
@@ -113,13 +113,13 @@ class RandomQueues:
 
 
 def fixed_queue(theta: ArrayLike, *, num_offered: int = 1, horizon: int = 1000, **settings: Any) -> QueueEnv:
-    """Builds a queue with given parameters, the same in all runs, and random contexts; warns if many runs will be invalid.
+    """Builds a queue with given parameters, the same in all runs, and random contexts; warns if many runs are expected to be invalid.
 
     Args:
       theta: `[N, d]` parameters, one row per model.
       num_offered: answers shown, `K`.
       horizon: number of rounds, `T`.
-      settings: other fields of `RandomQueues`, except sizes and `pair_features`: with one parameter for all models use
+      settings: other fields of `RandomQueues`, except sizes and `pair_features`; for one parameter vector for all models use
         `RandomQueues(pair_features=True, ...).of(theta)`.
     """
     for name in settings:
@@ -140,19 +140,19 @@ def fixed_queue(theta: ArrayLike, *, num_offered: int = 1, horizon: int = 1000, 
 
 
 def describe_contexts(queues: RandomQueues | QueueEnv, *, instances: int = 256, contexts: int = 4096) -> dict[str, float]:
-    """Computes the share of the drawn contexts that some assortment serves well enough, to judge a queue before a run.
+    """Computes the share of random contexts that some assortment serves well enough, to assess a queue before a run.
 
-    Assumption 4 accepts contexts with a departure rate of at least `arrival_rate + slack`; a round tries `candidates` of them. With parameters that
-    serve a share `p`, an arrival finds none with probability `(1 - p)^candidates`, and one such arrival makes a run invalid. Source: ACQB, assumption
-    4 and section 6.1, which does not specify how often contexts are redrawn.
+    A context is accepted if some departure rate is at least `arrival_rate + slack`; a round tries up to `candidates` contexts. If a share `p` is accepted,
+    an arrival finds none with probability `(1 - p)^candidates`, and one such arrival makes a run invalid. Source: ACQB, assumption 4 and section 6.1,
+    which does not specify how often contexts are redrawn.
 
     Args:
       queues: `RandomQueues`, or a queue with given parameters.
-      instances: number of draws of the parameters of `RandomQueues`.
-      contexts: number of contexts for each of them.
+      instances: number of parameter draws if `queues` is a `RandomQueues`.
+      contexts: number of contexts for each draw of the parameters.
 
     Returns:
-      "accepted": share of the accepted contexts, mean over the instances. "least": share of the worst instance. "valid": share of runs over the
+      "accepted": mean share of accepted contexts over the instances. "least": smallest share of an instance. "valid": share of runs over the
       queue's horizon in which every arrival finds a context.
     """
     if isinstance(queues, RandomQueues):
@@ -166,7 +166,7 @@ def describe_contexts(queues: RandomQueues | QueueEnv, *, instances: int = 256, 
 
 
 def _accepted(env: Any, number: int, rng: np.random.Generator) -> tuple[float, float]:
-    """Returns the share of the accepted contexts, and of the valid runs, with one queue's parameters."""
+    """Returns the share of accepted contexts, and the probability that a run is valid, for the parameters of one queue."""
     source = getattr(env, "contexts", None)
     if not isinstance(source, RandomContexts):
         raise ValueError(f"queues must be RandomQueues or a queue with random contexts, got {checks.show(env)}")
@@ -188,15 +188,15 @@ def recorded_queue(
     limit: int | None = None,
     mixed: bool = False,
 ) -> QueueEnv:
-    """Builds a queue with given arrivals, contexts and choices, for replays and comparisons.
+    """Builds a queue with given arrivals, contexts and random numbers of the choices, for replays and comparisons.
 
     Args:
       theta: `[N, d]` parameters, or `[d]` for pair features.
-      arrivals: `[T]` bool.
-      contexts: `[T, d]`, for pair features `[T, N, d]`.
-      uniforms: `[T]` numbers on [0, 1) that decide the choices.
-      num_offered: answers shown, `K`.
-      limit: see `backlog_for`.
+      arrivals: `[T]` bool, whether a query arrives in each round.
+      contexts: `[T, d]` features of the arriving queries, for pair features `[T, N, d]`.
+      uniforms: `[T]` numbers on [0, 1) that decide the users' choices.
+      num_offered: number of answers shown in a round, `K`.
+      limit: initial number of places for waiting queries, see `backlog_for`.
       mixed: whether assortments may be smaller than `K`.
     """
     values = checks.numbers("theta", theta)
@@ -235,17 +235,17 @@ def pool_queue(
     recorded: tuple[Any, Any, Any] | None = None,
     arrivals: Arrivals | None = None,
 ) -> QueueEnv:
-    """Builds a queue of prompts from a pool, with given probabilities that a model's answer is accepted.
+    """Builds a queue whose queries are prompts from a pool, with given probabilities that a model's answer is accepted.
 
     Args:
       features: `[P, d]` features of the prompts.
-      probability: `[P, N]` in (0, 1), of an answer shown alone.
+      probability: `[P, N]` probability, in (0, 1), that each model's answer to each prompt is accepted if it is shown alone.
       arrival_rate: probability lambda of an arrival in a round.
-      num_offered: answers shown, `K`.
+      num_offered: number of answers shown in a round, `K`.
       horizon: number of rounds, `T`.
       names: names of the models.
-      recorded: arrivals `[T]`, prompts `[T]` and uniforms `[T]`, instead of random ones; `T` is the horizon then.
-      arrivals: process of arrivals, `Rates`, `Bursts` or `Slots`, instead of coins of probability `arrival_rate`.
+      recorded: arrivals, prompts and uniform numbers of the choices, three arrays `[T]` that replace random draws; `T` is the horizon then.
+      arrivals: process of arrivals, `Rates`, `Bursts` or `Slots`; None for independent arrivals with probability `arrival_rate`.
     """
     table = checks.numbers("features", features, ("P", "d"))
     shape, allowed = (len(table), "N"), "above 0 and below 1"
@@ -296,14 +296,14 @@ def table_queue(
     high: float = 0.99,
     **settings: Any,
 ) -> QueueEnv:
-    """Builds a queue of the queries of a table: scores less weighted costs become probabilities that an answer is accepted.
+    """Builds a queue of the queries of a table; scores less weighted costs are converted to probabilities that an answer is accepted.
 
     Source: ACQB, section 6.2 and appendix B.4.
 
     Args:
       table: scores, costs and features.
-      cost_weight: rho, weight of the costs divided by the largest.
-      low, high: probabilities of the worst and of the best model of a query.
+      cost_weight: weight rho of the costs, which are divided by the largest cost.
+      low, high: probabilities that the answers of the worst and of the best model of a query are accepted.
       arrival_rate, settings: arguments of `pool_queue`, except `names`.
     """
     if not isinstance(table, RoutingTable):
@@ -329,7 +329,7 @@ def standin_queue(
     """Builds a queue of generated queries that stand in for public data.
 
     Args:
-      models, preset, scores, queries, dim, seed: see `jaxroute.data.standin`.
+      models, preset, scores, queries, dim, seed: arguments of `jaxroute.data.standin`.
       settings: arguments of `table_queue`.
     """
     pool, _ = standin_tables(models, preset=preset, scores=scores, queries=queries, offline=1, dim=dim, seed=seed)

@@ -1,4 +1,4 @@
-"""Policies that know the choice model: the optimal policy, and a switch from a learner to it."""
+"""Policies for comparison: the optimal policy, which knows the choice model, and a switch from one policy to another."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from jaxroute.solvers.assortment import best_models, log_weight_of_best
 
 @struct.dataclass
 class OracleState:
-    """State of a policy that learns nothing: the sizes."""
+    """State of a policy that learns nothing: the sizes of the environment."""
 
     spec: QueueSpec = struct.field(pytree_node=False)
 
@@ -40,13 +40,13 @@ class FixedPolicy:
 
 @struct.dataclass
 class Optimal(FixedPolicy):
-    """Serves the query and the assortment with the largest true departure rate.
+    """Serves the query and the assortment (set of models) with the largest true departure rate.
 
     Source: ACQB, section 2 and appendix B.3.
 
     Attributes:
-      theta: `[N, d]` true parameters, with pair features `[1, d]`; None with a pool.
-      log_odds: `[N, P]` true utilities of a pool's prompts, None without a pool.
+      theta: `[N, d]` true parameters, with pair features `[1, d]`; None if queries are prompts of a pool.
+      log_odds: `[N, P]` true utilities of each model's answers to a pool's prompts, None without a pool.
       fifo: whether the query that has waited longest is served, with its best assortment (static).
     """
 
@@ -97,11 +97,11 @@ class Optimal(FixedPolicy):
 class PolicySwitch:
     """Uses one policy before round `at` (from 0) and another from then on; the first stops learning at the switch.
 
-    With a learner first and `Optimal` second these are the policy-switching queues: `at = i` gives `Q(i, t)`, and a sweep of `at` gives all of them
-    in one compiled call. Source: ACQB, section 4.1 and appendix D.1.
+    With a learner first and `Optimal` second, `at = i` gives the paper's policy-switching queue `Q(i, t)`; a sweep of `at` simulates all of them in one
+    compiled call. Source: ACQB, section 4.1 and appendix D.1.
 
     Attributes:
-      first, second: policies before round `at`, and from then on.
+      first, second: policy before round `at`, and policy from then on.
       at: `[]` round of the switch.
     """
 

@@ -1,4 +1,4 @@
-"""Quantities of the theory of ACQB, computed on the host: samples, radii, and the bounds of theorems 5 and 6."""
+"""Computes quantities of the theory of ACQB on the host: numbers of samples, radii, and the regret bounds of theorems 5 and 6."""
 
 import math
 from dataclasses import dataclass
@@ -31,21 +31,21 @@ def expected_explorations(horizon: int, arrival_rate: float, c1: float) -> float
 
 @dataclass(frozen=True)
 class Theory:
-    """Bounds of ACQB for the model with a shared parameter. Source: ACQB, theorems 5 and 6, appendices D, E and G.
+    """Bounds of ACQB for pair features, with one parameter vector for all models. Source: ACQB, theorems 5 and 6, appendices D, E and G.
 
     Differs from the paper: some displays print `eps - 2 eta` without the square of eq. (7); the square is used. The warm-up `M(u)` decreases in `u`
-    only beyond its pole at `eps = 2 eta(u)`, so that `tau` is searched beyond it.
+    only beyond its pole at `eps = 2 eta(u)`, so `tau` is searched beyond the pole.
 
     Attributes:
       dim: number of features, `d`.
-      num_offered: answers shown, `K`.
+      num_offered: number of answers shown in a round, `K`.
       arrival_rate: probability lambda of an arrival in a round.
-      slack: epsilon, gap of the departure rate over the arrival rate.
+      slack: epsilon, least difference between departure rate and arrival rate.
       curvature: factor kappa of the radius.
       ridge: lambda_0 of the design matrix.
       spread: `sigma_0^2`, least eigenvalue of the features' second moment.
-      c0, c2: constants of the paper.
-      c1: constant of exploration.
+      c0, c2: constants of the paper's bounds.
+      c1: constant of the exploration probability.
     """
 
     dim: int
@@ -70,13 +70,13 @@ class Theory:
             checks.count(name, getattr(self, name))
 
     def radius(self, count: float) -> float:
-        """Returns the confidence radius `alpha_l` after `count` rounds (section 3)."""
+        """Returns the confidence radius `alpha_l` after `l = count` rounds (section 3)."""
         checks.non_negative("count", count, ())
         grown = self.dim * math.log1p(count * self.num_offered / (self.dim * self.ridge)) + 4.0 * math.log(max(count, 1.0))
         return 0.5 * self.curvature * math.sqrt(grown) + self.curvature * math.sqrt(self.ridge)
 
     def sample_radius(self, count: float, t: float) -> float:
-        """Returns `beta_l`, the largest deviation of samples after `count` rounds, at time `t` (appendix D.3)."""
+        """Returns `beta_l`, the largest deviation of samples from the estimate after `l = count` rounds, at time `t` (appendix D.3)."""
         number = num_samples(self.num_offered)
         wide = math.sqrt(6.0 * self.dim * math.log(max(number * t, 1.0)))
         shown = max(self.num_offered * max(count, 1.0) * t, 1.0)
@@ -84,11 +84,11 @@ class Theory:
         return self.radius(count) * min(wide, narrow)
 
     def reach(self, t: float) -> float:
-        """Returns `alpha_{t-1} + 48 beta_{t-1}`, the factor of per-round gaps (appendix D)."""
+        """Returns `alpha_{t-1} + 48 beta_{t-1}`, the factor in the bound of a round's gap to the best departure rate (appendix D)."""
         return self.radius(t - 1.0) + 48.0 * self.sample_radius(t - 1.0, t)
 
     def warm_up(self, t: float, u: float) -> float:
-        """Returns `M(t)` with the exploration probability of round `u`: the number of explorations that make all gaps small, eq. (7)."""
+        """Returns `M(t)`, the number of explorations after which all gaps are small, eq. (7), with the exploration probability of round `u`."""
         gap = self.slack - 2.0 * explore_probability(u, self.c1)
         if gap <= 0:
             return math.inf
@@ -96,7 +96,7 @@ class Theory:
         return self.c2 * ((self.dim + math.log(t)) / self.spread**2 + ratio)
 
     def bad_rounds(self, t: float) -> float:
-        """Returns `tau(t)`, the number of rounds after which the queue has a negative drift (condition 20), by bisection in `log u`."""
+        """Returns `tau(t)`, the number of rounds after which the queue shrinks on average (condition 20), by bisection in `log u`."""
         checks.positive("t", t, ())
         rate, logarithm = self.arrival_rate, math.log(t)
 
@@ -119,7 +119,7 @@ class Theory:
         return math.exp(high)
 
     def burn_in(self, t: float) -> float:
-        """Returns `omega = 4 tau(t) / eps` (condition 20)."""
+        """Returns `omega = 4 tau(t) / eps`, the number of rounds during which a difference is assumed to persist, see `survival` (condition 20)."""
         return 4.0 * self.bad_rounds(t) / self.slack
 
     def holds(self, t: float) -> bool:
@@ -128,7 +128,7 @@ class Theory:
         return t >= tau and t >= 4.0 * tau / self.slack and self.slack > 2.0 * explore_probability(tau, self.c1)
 
     def inverse_eigenvalue(self, count: float) -> float:
-        """Returns `nu(l)`, a bound of the mean inverse of the design matrix' least eigenvalue (lemma 11)."""
+        """Returns `nu(l)`, a bound on the mean of 1 over the least eigenvalue of the design matrix, in round `l = count` (lemma 11)."""
         before = max(count - 1.0, 0.0)
         explored = self.arrival_rate * min(before, self.c1 * math.sqrt(before))
         tails = math.exp(-explored / 8.0) + self.dim * math.exp(-self.spread * explored / 16.0)
@@ -146,7 +146,7 @@ class Theory:
         return math.sqrt(2.0 * self.dim * t * grown)
 
     def routing_regret(self, t: float) -> float:
-        """Returns the explicit bound of theorem 6."""
+        """Returns the explicit bound of theorem 6 on the routing regret after `t` rounds."""
         checks.positive("t", t, ())
         before, total = t - 1.0, self.elliptic_bound(t)
         beta, alpha = self.sample_radius(before, t), self.radius(before)
@@ -155,7 +155,7 @@ class Theory:
         return explored + 16.0 * math.sqrt(math.e * math.pi) * beta * optimistic + (alpha + beta) * total
 
     def gap(self, i: float, t: float) -> float:
-        """Returns `E_i`, a bound of the root mean square gap of round `i` (lemma 11, appendix D.7)."""
+        """Returns `E_i`, a bound on the root mean square gap of round `i` to the best departure rate (lemma 11, appendix D.7)."""
         square = (
             self.c0 / t**2
             + 2.0 * self.arrival_rate * explore_probability(i - 1.0, self.c1)
@@ -164,7 +164,7 @@ class Theory:
         return min(1.0, math.sqrt(square))
 
     def survival(self, i: float, t: float, burn_in: float | None = None) -> float:
-        """Returns `P_i`, a bound of the probability that a difference made in round `i` persists at `t` (lemma 19)."""
+        """Returns `P_i`, a bound on the probability that a difference of queue lengths made in round `i` persists at `t` (lemma 19)."""
         omega = self.burn_in(t) if burn_in is None else burn_in
         if i > t - omega - 1.0:
             return 1.0
@@ -172,7 +172,7 @@ class Theory:
         return min(1.0, math.sqrt(square))
 
     def queue_regret(self, t: int, burn_in: float | None = None) -> float:
-        """Returns `(sum_i E_i)(sum_i P_i) / (t - 1)`, by Chebyshev's sum inequality: the bound behind theorem 5 (appendix D.7)."""
+        """Returns the bound behind theorem 5, `(sum_i E_i)(sum_i P_i) / (t - 1)`, by Chebyshev's sum inequality (appendix D.7); `burn_in` replaces `omega`."""
         checks.count("t", t, minimum=2)
         omega = self.burn_in(t) if burn_in is None else burn_in
         gaps = sum(self.gap(i, t) for i in range(1, t))

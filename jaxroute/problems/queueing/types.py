@@ -47,12 +47,12 @@ class QueueSpec(Spec):
     """Sizes and properties of a queue, which policies may use.
 
     Attributes:
-      num_offered: largest number of answers shown, `K`.
+      num_offered: largest number of answers shown in a round, `K`.
       dim: number of features, `d`.
       capacity: places for waiting queries, `B`.
-      rounds: horizon of the queue.
-      pair_features: whether features describe pairs of query and model, with one parameter for all (the paper's Algorithm 1).
-      prompts: size of the pool of prompts, `P`; 0 without one.
+      rounds: number of rounds of a run.
+      pair_features: whether features describe pairs of query and model, with one parameter vector for all models (the paper's Algorithm 1).
+      prompts: number of prompts in the pool, `P`; 0 without a pool.
       mixed: whether fewer than `K` answers may be shown.
     """
 
@@ -67,15 +67,15 @@ class QueueSpec(Spec):
 
 @struct.dataclass
 class QueueView:
-    """Waiting queries before a decision; they stand in the first `queue_length` places.
+    """Waiting queries before a decision; they fill the first `queue_length` places of the buffer.
 
     Attributes:
       waiting: `[B]` bool, whether a query waits at each place.
-      arrival: `[B]` int32, round in which the query there arrived; it decides ties.
-      in_use: `[]` int32, places from here on are empty, the same number in all runs: only for bounds of loops, since it may depend on other runs.
+      arrival: `[B]` int32, round in which the query at each place arrived; ties go to the earlier one.
+      in_use: `[]` int32, places from this index on are empty in all runs: only a bound of loops, since it depends on other runs.
       queue_length: `[]` int32, number of waiting queries.
       arrived: `[]` bool, whether the previous round brought a query.
-      newest, oldest: `[]` int32, places of that query, and of the query that has waited longest.
+      newest, oldest: `[]` int32, places of the query that arrived last, and of the query that has waited longest.
     """
 
     waiting: Array
@@ -92,8 +92,8 @@ class Observation(QueueView):
     """Waiting queries and their features, before a decision.
 
     Attributes:
-      features: `[d, B]`, with pair features `[N, d, B]`; with a pool `[d, P]`, those of its prompts.
-      prompt: `[B]` int32, prompt of the query at each place; None without a pool.
+      features: `[d, B]` features of the query at each place, with pair features `[N, d, B]`; with a pool `[d, P]` features of all its prompts.
+      prompt: `[B]` int32, index of the prompt of the query at each place; None without a pool.
     """
 
     features: Array
@@ -107,7 +107,7 @@ class Action:
     Attributes:
       query: `[]` int32, place of the query that is served.
       offered: `[N]` bool, models whose answers are shown.
-      explored: `[]` bool, whether the decision was forced exploration: a metric, and an input of the policy's `update`.
+      explored: `[]` bool, whether the decision was forced exploration, for a metric and the policy's `update`.
     """
 
     query: Array
@@ -124,9 +124,9 @@ class Feedback:
     """Reaction of the user in a round, and the features of the served query.
 
     Attributes:
-      chosen: `[N]` bool, the model whose answer the user accepted; all False if the user tries again or no query waited.
-      features: `[d]`, with pair features `[N, d]`, of the served query: another one may have taken its place since.
-      prompt: `[]` int32, prompt of the served query; None without a pool.
+      chosen: `[N]` bool, True for the model whose answer the user accepted; all False if the user tries again or no query waited.
+      features: `[d]`, with pair features `[N, d]`, features of the served query, whose place may be taken by another query now.
+      prompt: `[]` int32, index of the served query's prompt; None without a pool.
     """
 
     chosen: Array

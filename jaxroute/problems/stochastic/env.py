@@ -1,4 +1,4 @@
-"""K-armed stochastic bandit: only the chosen model's reward is observed; its distribution is fixed, or its mean changes."""
+"""Environments of K-armed stochastic bandits with fixed or changing mean rewards; only the reward of the chosen model is observed."""
 
 from typing import Any
 
@@ -19,8 +19,8 @@ from jaxroute.sources.distributions import Bernoulli, Distribution, DrawFunction
 class BanditEnv:
     """K-armed bandit with fixed means.
 
-    One random number per round drives the rewards of all models. Only one of them is observed, so a run has the same distribution as with
-    independent rewards, while two policies have common random numbers (smaller error of differences).
+    One random number per round determines the rewards of all models. Only one reward is observed, so a run has the same distribution as with independent
+    rewards, while all policies have common random numbers, which makes comparisons more precise.
 
     Attributes:
       mean: `[K]` expected reward of each model.
@@ -43,7 +43,7 @@ class BanditEnv:
             self.distribution.check_mean("mean", self.mean, scale)
 
     def rewards(self) -> Rewards | None:
-        """Returns range and noise of the rewards; None if `distribution` is a function of the user."""
+        """Returns the range and the noise of the rewards; None if `distribution` is a function of the user."""
         if not isinstance(self.distribution, Distribution):
             return None
         mean = np.asarray(self.mean, np.float64)
@@ -68,7 +68,7 @@ class ChangingEnv:
     """K-armed bandit whose means change; regret is measured against the best model of each round.
 
     Attributes:
-      path: path of the means, for example `Pieces(means, starts)`.
+      path: rule by which the means change from round to round, for example `Pieces(means, starts)`.
       scale, distribution: as for `BanditEnv`.
     """
 
@@ -85,7 +85,7 @@ class ChangingEnv:
         checks.non_negative("scale", self.scale, ())
 
     def rewards(self) -> Rewards | None:
-        """Returns range and noise of Bernoulli rewards; None for other distributions."""
+        """Returns the range and the noise of Bernoulli rewards; None for other distributions."""
         return self.distribution.rewards(0.0, 1.0, 0.0) if isinstance(self.distribution, Bernoulli) else None
 
     def init(self, key: Array) -> Any:

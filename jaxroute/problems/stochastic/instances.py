@@ -1,4 +1,4 @@
-"""Ready-made bandits."""
+"""Builders of ready-made bandits."""
 
 from typing import Any
 
@@ -22,9 +22,9 @@ def gaussian(mean: ArrayLike, scale: float = 1.0) -> BanditEnv:
 
 
 def beta(mean: ArrayLike, concentration: float = 10.0) -> BanditEnv:
-    """Builds a bandit with beta rewards in [0, 1]: means `[K]`, and a common concentration `a + b` of the parameters `a = mean (a + b)` and `b`.
+    """Builds a bandit with beta rewards in [0, 1], with the given means `[K]` and a common concentration `a + b` of the beta parameters `a` and `b`.
 
-    Both must be at least 1 for every model. The variance is `mean (1 - mean) / (concentration + 1)`.
+    Here `a = mean (a + b)`, and both must be at least 1 for every model. The variance is `mean (1 - mean) / (concentration + 1)`.
     """
     return _fixed(Beta(), mean, float(checks.positive("concentration", concentration, ())))
 
@@ -94,8 +94,8 @@ def restless(low: ArrayLike, high: ArrayLike, up: ArrayLike, down: ArrayLike) ->
     Regret is measured against the best model of each round, which no policy can know.
 
     Args:
-      low, high: `[K]` both success probabilities.
-      up, down: `[K]` probabilities of a change from the low (high) value to the other before the next round.
+      low, high: `[K]` lower and higher success probability of each model.
+      up, down: `[K]` probability, after each round, of a change from `low` to `high`, and from `high` to `low`.
     """
     values = (checks.probability(name, v, ("K",)) for name, v in (("low", low), ("high", high)))
     probabilities = (checks.share(name, v, ("K",)) for name, v in (("up", up), ("down", down)))

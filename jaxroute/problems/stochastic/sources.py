@@ -1,4 +1,4 @@
-"""Means that change from round to round."""
+"""Rules by which the mean rewards of a bandit change from round to round."""
 
 from typing import Any, Protocol
 
@@ -12,7 +12,7 @@ from jaxroute.core.types import Leaf
 
 
 class MeanPath(Protocol):
-    """Path of the means of all models."""
+    """Rule by which the means of all models change during a run."""
 
     def init(self, key: Array) -> Any:
         """Returns the state before the first round."""
@@ -23,12 +23,12 @@ class MeanPath(Protocol):
         ...
 
     def move(self, key: Array, state: Any, t: Array) -> Any:
-        """Returns the state of the next round."""
+        """Returns the state of the round after `t`."""
         ...
 
 
 class _Schedule:
-    """Path that is a function of the round."""
+    """Path whose means are a fixed function of the round, without a state."""
 
     def init(self, key: Array) -> tuple[()]:
         del key
@@ -147,13 +147,13 @@ class BrownianMotion:
 
 @struct.dataclass
 class MarkovChains:
-    """Means that jump between `low` and `high` `[K]`, each by a separate Markov chain, whether the model is used or not: a restless bandit.
+    """Means that jump between `low` and `high`, for each model by a separate Markov chain, whether the model is used or not: a restless bandit.
 
     Source: Gilbert (1960); Whittle (1988); Liu and Zhao (2010), section II.
 
     Attributes:
-      low, high: `[K]` both means of each model.
-      up, down: `[K]` probability of a change from the low (high) mean to the other one before the next round.
+      low, high: `[K]` lower and higher mean of each model.
+      up, down: `[K]` probability, after each round, of a change from `low` to `high`, and from `high` to `low`.
     """
 
     low: Leaf

@@ -15,14 +15,14 @@ _HALVINGS = 60
 
 
 def lai_robbins(env: BanditEnv, t: ArrayLike) -> np.ndarray:
-    """Returns the Lai-Robbins line: `sum over suboptimal k of (best - mean_k) / KL(mean_k, best) * log t`.
+    """Returns the asymptotic lower bound on the regret of Lai and Robbins: `sum over suboptimal k of (best - mean_k) / KL(mean_k, best) * log t`.
 
     The regret of every consistent policy grows at least like this line as `t` goes to infinity; at a finite `t` a policy may be below it. Source: Lai
     and Robbins (1985).
 
     Args:
-      env: bandit with fixed means; for the beta distribution, the family has all distributions of its concentration.
-      t: rounds, array of any shape, at least 1.
+      env: bandit with fixed means; beta distributions are compared with others of the same concentration.
+      t: numbers of rounds, an array of any shape, at least 1.
     """
     mean = np.asarray(env.mean, np.float64)
     best = mean.max()
@@ -31,14 +31,14 @@ def lai_robbins(env: BanditEnv, t: ArrayLike) -> np.ndarray:
 
 
 def _divergence(env: BanditEnv, mean: np.ndarray, other: ArrayLike) -> np.ndarray:
-    """Returns the Kullback-Leibler divergence of an environment's distributions, elementwise in float64."""
+    """Returns the Kullback-Leibler divergence of the environment's reward distribution with mean `mean` from that with mean `other`, elementwise."""
     if not isinstance(env.distribution, Distribution):
         raise ValueError(f"distribution must be one of jaxroute.sources.distributions, got {checks.show(env.distribution)}")
     return env.distribution.divergence(mean, other, float(env.scale))
 
 
 def auer_bound(env: BanditEnv, t: ArrayLike) -> np.ndarray:
-    """Returns UCB1's bound at rounds `t`: `sum over suboptimal k of 8 log t / gap_k + (1 + pi^2 / 3) sum of gap_k`, for rewards in [0, 1].
+    """Returns UCB1's regret bound after `t` rounds: `sum over suboptimal k of 8 log t / gap_k + (1 + pi^2 / 3) sum of gap_k`, for rewards in [0, 1].
 
     Source: Auer, Cesa-Bianchi and Fischer (2002), Theorem 1.
     """
@@ -49,28 +49,25 @@ def auer_bound(env: BanditEnv, t: ArrayLike) -> np.ndarray:
 
 
 def minimax_bound(num_models: int, t: ArrayLike) -> np.ndarray:
-    """Returns MOSS's bound `49 sqrt(K T)` at horizons `t`, for rewards in [0, 1] and all means.
-
-    Source: Audibert and Bubeck (2009), the bound of MOSS for all means.
-    """
+    """Returns MOSS's regret bound `49 sqrt(K T)` for horizons `T = t`, rewards in [0, 1] and any means. Source: Audibert and Bubeck (2009)."""
     return 49.0 * np.sqrt(checks.count("num_models", num_models) * np.asarray(t, np.float64))
 
 
 def minimax_lower_bound(num_models: int, t: ArrayLike) -> np.ndarray:
-    """Returns `min(sqrt(K T), T) / 20`: for every policy there are means in [0, 1] for which its regret is at least as large.
+    """Returns the lower bound `min(sqrt(K T), T) / 20`: every policy has at least this regret for some means in [0, 1].
 
     Source: Auer, Cesa-Bianchi, Freund and Schapire (2002), Theorem 5.1.
 
     Args:
-      num_models: `K`, at least 2.
-      t: rounds `T`, array of any shape.
+      num_models: number of models `K`, at least 2.
+      t: numbers of rounds `T`, an array of any shape.
     """
     rounds = np.asarray(t, np.float64)
     return np.minimum(np.sqrt(checks.count("num_models", num_models, 2) * rounds), rounds) / 20.0
 
 
 def exp3_bound(num_models: int, t: ArrayLike) -> np.ndarray:
-    """Returns Exp3's bound `2 sqrt((e - 1) T K log K)` at the horizons `t` for which it is tuned, for all rewards in [0, 1], also adversarial ones.
+    """Returns Exp3's regret bound `2 sqrt((e - 1) T K log K)` for the horizons `T = t` for which it is tuned, for any rewards in [0, 1].
 
     Source: Auer, Cesa-Bianchi, Freund and Schapire (2002), Corollary 3.2.
     """
@@ -79,10 +76,10 @@ def exp3_bound(num_models: int, t: ArrayLike) -> np.ndarray:
 
 
 def characteristic_time(env: BanditEnv) -> float:
-    """Returns `T*` of best-arm identification: an error probability of at most `delta` requires `T* kl(delta, 1 - delta)` samples on average.
+    """Returns the factor `T*` of best-arm identification: an error probability of `delta` requires `T* kl(delta, 1 - delta)` samples on average.
 
     That is about `T* log(1 / (2.4 delta))`, and Track-and-Stop reaches `T* log(1 / delta)` as `delta` goes to 0. With the shares `w` of
-    `optimal_weights`, `1 / T*` is the least of `w_1 kl(mean_1, m) + w_k kl(mean_k, m)`, `m = (w_1 mean_1 + w_k mean_k) / (w_1 + w_k)`. The bandit has
+    `optimal_weights`, `1 / T*` is the least of `w_1 kl(mean_1, m) + w_k kl(mean_k, m)`, `m = (w_1 mean_1 + w_k mean_k) / (w_1 + w_k)`. The bandit needs
     fixed means, one best model, and a distribution with one parameter. Source: Garivier and Kaufmann (2016), Theorem 1 and Lemma 3.
     """
     mean, kl = np.asarray(env.mean, np.float64), functools.partial(_divergence, env)
@@ -95,9 +92,9 @@ def characteristic_time(env: BanditEnv) -> float:
 
 
 def optimal_weights(env: BanditEnv) -> np.ndarray:
-    """Returns the shares of samples `[K]`, sum 1, that identify the best model soonest, by two bisections in float64.
+    """Returns the shares of samples, summing to 1, with which the best model is identified soonest, by two nested bisections in float64.
 
-    The bandit is as for `characteristic_time`. Source: Garivier and Kaufmann (2016), Theorem 5.
+    The bandit must be as in `characteristic_time`. Source: Garivier and Kaufmann (2016), Theorem 5.
     """
     if isinstance(env.distribution, Beta):
         raise ValueError("distribution must be one of an exponential family of one parameter, got Beta()")
@@ -112,7 +109,7 @@ def optimal_weights(env: BanditEnv) -> np.ndarray:
         return (1.0 - part) * mean[best] + part * others
 
     def parts(y: float) -> np.ndarray:
-        """Returns `x / (1 + x)` of each other model, for the cost `y`."""
+        """Returns `x / (1 + x)` for each other model, where `x` is its share over that of the best model, if all costs are `y`."""
         low, high = np.zeros_like(others), np.ones_like(others)
         for _ in range(_HALVINGS):
             part = (low + high) / 2.0

@@ -22,13 +22,13 @@ Choice = tuple[Array, dict[str, Array]]
 
 @struct.dataclass
 class ArmStatistics:
-    """Sufficient statistics of every model.
+    """Number of uses and total reward of every model.
 
     Attributes:
       pulls: `[K]` int32, uses of each model.
       reward_sum: `[K]` float32, total reward of each model.
       errors: rounding errors of the sums, see `numerics.accumulate`.
-      order: `[K]` int32, order of ties; see `numerics.argmax`.
+      order: `[K]` int32, ranks by which ties are broken; see `numerics.argmax`.
     """
 
     pulls: Array
@@ -42,7 +42,7 @@ class ArmStatistics:
 
     @classmethod
     def empty(cls, key: Array, num_models: int) -> Self:
-        """Returns statistics without observations; the key draws the order of ties."""
+        """Returns statistics without observations; `key` draws the order in which ties are broken."""
         zeros = jnp.zeros((num_models,), jnp.float32)
         return cls.of(zeros.astype(jnp.int32), zeros, draws.order(key, num_models))
 
@@ -59,7 +59,7 @@ class ArmStatistics:
 
 
 def rounds_of(spec: Spec, horizon: Leaf | None) -> Array:
-    """Returns the number of rounds for which a policy is tuned, `[]` float32: the given horizon, or else the run's."""
+    """Returns the number of rounds for which a policy is tuned, a float32 scalar: `horizon`, or that of the run if it is None."""
     rounds = spec.horizon if horizon is None else horizon
     if rounds is None:
         raise ValueError("horizon must be given where no run gives it")

@@ -1,7 +1,4 @@
-"""Estimate of an evaluator that is learned from rewards, and its certainty about the score of an output.
-
-Source: Belloni, Chen and Wei (2026), section 5.1, eqs. (19) to (21).
-"""
+"""Estimates an evaluator, the score as a function of an output's features. Source: Belloni, Chen and Wei (2026), section 5.1, eqs. (19) to (21)."""
 
 import jax.numpy as jnp
 from flax import struct
@@ -36,7 +33,7 @@ def check_spec(estimator: GLM, spec: CascadeSpec) -> None:
 
 
 def initial(estimator: GLM, spec: CascadeSpec, ridge: Leaf) -> EvaluatorState | None:
-    """Returns the estimate before the first reward; None where scores are seen."""
+    """Returns the estimate before the first reward, with the weight `ridge` of the squared norm; None where scores are seen."""
     if not spec.feature_dim:
         return None
     ridge = jnp.asarray(ridge, jnp.float32)
@@ -47,7 +44,7 @@ def initial(estimator: GLM, spec: CascadeSpec, ridge: Leaf) -> EvaluatorState | 
 def updated(
     evaluator: EvaluatorState, estimator: GLM, spec: CascadeSpec, feedback: Feedback, ridge: Leaf, bound: Leaf
 ) -> EvaluatorState:
-    """Returns the estimate with the reward of the deployed output, if there was one: eqs. (19) and (20)."""
+    """Returns the estimate after a period, eqs. (19) and (20): unchanged if nothing was deployed. `bound` is the largest length of the coefficients."""
     seen = jnp.any(feedback.deployed)
     phi = xla.compute_once(_deployed_features(feedback))
     ridge, bound = jnp.asarray(ridge, jnp.float32), jnp.asarray(bound, jnp.float32)
@@ -56,7 +53,7 @@ def updated(
 
 
 def deployed_square_norm(evaluator: EvaluatorState, feedback: Feedback) -> Array:
-    """Returns the squared norm `[]` of the deployed output in the inverse design matrix, 0 if there is none."""
+    """Returns the squared norm of the deployed output's features in the inverse design matrix, a scalar; 0 if nothing was deployed."""
     phi = _deployed_features(feedback)
     return jnp.maximum(jnp.sum(phi * numerics.combine(phi, evaluator.inverse)), 0.0)
 
@@ -67,7 +64,7 @@ def _deployed_features(feedback: Feedback) -> Array:
 
 
 def mean_scoring(evaluator: EvaluatorState | None, spec: CascadeSpec) -> Scoring | None:
-    """Returns the scoring of outputs by the estimate alone, without a bonus; None where scores are seen."""
+    """Returns a rule that scores outputs by the estimate alone, without a bonus; None where scores are seen."""
     if evaluator is None:
         return None
     zero = jnp.zeros((), jnp.float32)

@@ -11,7 +11,7 @@ from jaxroute.core.types import Leaf, PyTree
 
 
 def rounded_up(horizon: Array, power: float) -> Array:
-    """Returns `ceil(T^power)` as a float; a `T^power` that misses a whole number by rounding, by less than `1e-6` of it, counts as that number."""
+    """Returns `ceil(horizon^power)` as a float. A power less than a relative `1e-6` above a whole number counts as that number, because of rounding."""
     return jnp.ceil(jnp.asarray(horizon, jnp.float32) ** power * (1.0 - 1e-6))
 
 
@@ -19,23 +19,23 @@ class Exploration(abc.ABC):
     """Rule that decides in which periods a policy opens all boxes, and from which periods it learns (by default from all)."""
 
     def init(self, key: Array) -> PyTree:
-        """Returns the rule's state at the start of a run, which does not change."""
+        """Returns the rule's state, which stays the same during a run."""
         del key
         return ()
 
     @abc.abstractmethod
     def forced(self, key: Array, state: PyTree, t: Array, horizon: Array) -> Array:
-        """Returns whether all boxes are opened in the period `t` of a run of `horizon` periods, `[]` bool."""
+        """Returns whether all boxes are opened in the period `t` of a run of `horizon` periods, a boolean scalar."""
 
     def learns(self, forced: Array, t: Array, horizon: Array) -> Array:
-        """Returns whether the policy learns from the period, `[]` bool."""
+        """Returns whether the policy learns from the period `t`, a boolean scalar; `forced` is True if all boxes were opened."""
         del forced, t, horizon
         return jnp.ones((), bool)
 
 
 @struct.dataclass
 class WarmUp(Exploration):
-    """Opens all boxes in the first `rounds` `[]` periods."""
+    """Opens all boxes in the first `rounds` periods."""
 
     rounds: Leaf = 0
 
@@ -49,7 +49,7 @@ class WarmUp(Exploration):
 
 @struct.dataclass
 class DecayingExploration(Exploration):
-    """Opens all boxes with probability `min(1, scale t^-(1/3))`, with a factor `scale` `[]`."""
+    """Opens all boxes with probability `min(1, scale t^-(1/3))` in period `t`."""
 
     scale: Leaf = 1.0
 
@@ -63,7 +63,7 @@ class DecayingExploration(Exploration):
 
 @struct.dataclass
 class ExplorationPhase(Exploration):
-    """Opens all boxes in the first `rounds` `[]` periods (None for `ceil(T^(2/3))`), and learns nothing afterwards."""
+    """Opens all boxes in the first `rounds` periods (None for `ceil(T^(2/3))` of `T` periods), and learns nothing afterwards."""
 
     rounds: Leaf | None = None
 
@@ -86,7 +86,7 @@ class ExplorationPhase(Exploration):
 
 @struct.dataclass
 class BlockExploration(Exploration):
-    """Opens all boxes in one random period of each block, and learns from these only; `length` `[]` is that of a block, None for `ceil(T^(1/6))`."""
+    """Opens all boxes in one random period of each block of `length` periods (None for `ceil(T^(1/6))` of `T` periods), and learns from these only."""
 
     length: Leaf | None = None
 

@@ -1,8 +1,8 @@
-"""Estimators of the indices of all boxes, and the samples, loss and design matrices that they share; `window` has those that store samples.
+"""Estimators of the indices of all boxes, with the samples, loss and design matrices that they share; `window` has the estimators that store samples.
 
-An index is `L(rho . psi)`, eq. (5); the loss of a sample is `int_0^u (c - (M - L(v))^+) dv` at `u = rho . psi`, eq. (8), and with a learned evaluator
-eq. (22). Its derivative is the moment `c - (M - L(u))^+`, eqs. (7) and (9). For the identity link the loss is quadratic left of the score and rises
-with slope `c` right of it. All boxes are fitted side by side; they are the last axis of arrays.
+An index is `L(u)` with a link `L` and `u = rho . psi`, eq. (5). The loss of a sample with cost `c` and score `M` is `int_0^u (c - (M - L(v))^+) dv`, eq. (8),
+and with a learned evaluator eq. (22). Its derivative is the moment `c - (M - L(u))^+`, eqs. (7) and (9). For the identity link the loss is quadratic
+left of the score and rises with slope `c` right of it. All boxes are fitted side by side; they are the last axis of arrays.
 
 Source: Belloni, Chen and Wei (2026), section 4.1, eqs. (7) to (10), and section 5.2, eqs. (22) and (23).
 
@@ -26,20 +26,20 @@ from jaxroute.solvers.reservation import index_by_bisection
 
 
 def first_inverse(ridge: Leaf, dim: int, number: int) -> Array:
-    """Returns the inverse design matrices `[m, m, K]` of all boxes before the first row, `I / ridge`: the inverses of `V` in eq. (13)."""
+    """Returns the inverse design matrices `[m, m, K]` of `number` boxes before the first sample, `I / ridge`: the inverses of `V` in eq. (13)."""
     eye = jnp.eye(dim, dtype=jnp.float32)[:, :, None] / jnp.asarray(ridge, jnp.float32)
     return jnp.broadcast_to(eye, (dim, dim, number))
 
 
 def change_of_inverse(inverse: Array, x: Array) -> Array:
-    """Returns the change of the inverses `[m, m, K]` due to another row `x` `[m]`, symmetric as in `gaussian.sherman_morrison`."""
+    """Returns the change of inverse design matrices `[m, m, K]` when each gets the row `x` `[m]`; exactly symmetric, as in `gaussian.sherman_morrison`."""
     direction = xla.compute_once(numerics.combine(x, inverse))
     gain = 1.0 / (1.0 + numerics.combine(x, direction))
     return -gain * (direction[:, None] * direction[None])
 
 
 def square_norm(inverse: Array, x: Array) -> Array:
-    """Returns the squared norm `[K]` of `x` `[m]` in the inverses `[m, m, K]`."""
+    """Returns the squared norm `x' A_k x` of `x` `[m]` in the inverse design matrix `A_k` of each box, of `[m, m, K]`."""
     return jnp.maximum(numerics.combine(x, numerics.combine(x, inverse)), 0.0)
 
 
@@ -61,9 +61,9 @@ class Sample(NamedTuple):
     Attributes:
       t: `[]` period.
       psi: `[m]` features of the request.
-      seen: `[K]` bool, boxes whose sample is used.
+      seen: `[K]` bool, whether the sample of each box is used.
       cost: `[K]` costs.
-      score: `[K]` scores, seen or by the latest evaluator.
+      score: `[K]` scores, as seen or as estimated by the latest evaluator.
       features: `[K, d]` features of the outputs, None with a known evaluator.
     """
 
@@ -76,7 +76,7 @@ class Sample(NamedTuple):
 
 
 class Evaluator(NamedTuple):
-    """Latest coefficients `[d]` and link of the evaluator, by which old outputs are scored again."""
+    """Latest estimate of the evaluator, with coefficients `theta` `[d]`, by which stored outputs are scored again."""
 
     theta: Array
     link: Link
@@ -97,33 +97,33 @@ class IndexEstimator(abc.ABC):
     def update(
         self, fit: PyTree, rho: Array, sample: Sample, evaluator: Evaluator | None, link: Link
     ) -> tuple[PyTree, Array]:
-        """Returns state and estimates `[m, K]` after a period; `evaluator` is None if no evaluator is learned, `link` is that of the indices."""
+        """Returns the state and the estimates `[m, K]` after a period. `evaluator` is None if scores are not learned; `link` is the link of the indices."""
 
     def predict(self, fit: PyTree, rho: Array, psi: Array, link: Link) -> tuple[Array, Callable[[Array], Array]]:
-        """Returns estimates `[K]` before the link for a request `psi` `[m]`, and a function from such numbers to indices."""
+        """Returns the estimates `u` `[K]` before the link for a request `psi` `[m]`, and the function that turns `u` into indices."""
         del fit
         return numerics.combine(psi, rho), link.value
 
 
 def moment(link: Link, u: Array, score: Array, cost: Array) -> Array:
-    """Returns `c - (M - L(u))^+`, eqs. (7) and (9), the derivative of the loss at `u`, elementwise."""
+    """Returns the derivative of the loss, `c - (M - L(u))^+`, at indices before their link `u`, eqs. (7) and (9), elementwise."""
     return cost - jnp.maximum(score - link.value(u), 0.0)
 
 
 def loss(link: Link, u: Array, score: Array, cost: Array) -> Array:
-    """Returns the loss of samples at `u`, eq. (8), up to a constant, elementwise."""
+    """Returns the loss of samples at indices before their link `u`, eq. (8), up to a constant, elementwise."""
     # A score below the link's range is above no index.
     v = jnp.where(score > link.value(jnp.float32(-FAR)), jnp.minimum(u, link.inverse(score)), 0.0)
     return cost * u - (score * v - link.integral(v))
 
 
 def curvature(link: Link, u: Array, score: Array, floor: Array | float) -> Array:
-    """Returns the generalised second derivative of the loss, at least `floor` times the link's slope, elementwise."""
+    """Returns the generalised second derivative of the loss: the link's slope where the score is above the index, `floor` times the slope elsewhere."""
     return jnp.maximum((score > link.value(u)).astype(u.dtype), floor) * link.slope(u)
 
 
 def summed(values: Array) -> Array:
-    """Returns the sum over the first axis, computed once; short sums are written out, which is vectorised over runs."""
+    """Returns the sum over the first axis. The result is computed only once; short sums are written out, which is vectorised over runs."""
     size = values.shape[0]
     if size > _MOST_TERMS:
         return xla.compute_once(jnp.sum(values, axis=0))
@@ -135,7 +135,7 @@ def summed(values: Array) -> Array:
 
 @struct.dataclass
 class StreamState:
-    """State of a `StreamEstimator`: inverse curvatures `[m, m, K]`, and the rounding error `[m, K]` of the estimates (`numerics.add_up`)."""
+    """State of a `StreamEstimator`: the inverse of summed curvatures `[m, m, K]`, and the rounding error `[m, K]` of the estimates (`numerics.add_up`)."""
 
     inverse: numerics.Sum
     error: Array
@@ -166,7 +166,7 @@ class StreamEstimator(IndexEstimator):
 
     @abc.abstractmethod
     def _curvature(self, link: Link, u: Array, score: Array) -> Array:
-        """Returns the curvature `[K]` of a sample at the estimate."""
+        """Returns the curvature of each box's sample at the estimated index before its link, `u`; all arrays are `[K]`."""
 
     def update(
         self, fit: StreamState, rho: Array, sample: Sample, evaluator: Evaluator | None, link: Link
@@ -175,7 +175,7 @@ class StreamEstimator(IndexEstimator):
         return self.weighted(fit, rho, sample, sample.seen.astype(jnp.float32), link)
 
     def weighted(self, fit: StreamState, rho: Array, sample: Sample, weight: Array, link: Link) -> tuple[StreamState, Array]:
-        """Returns state and estimates after samples with weights `[K]`, 0 for no sample."""
+        """Returns the state and the estimates after samples with weights `[K]`; a weight of 0 means that the box has no sample."""
         psi, score = sample.psi, sample.score
         u = numerics.combine(psi, rho)
         bend = weight * self._curvature(link, u, score)
@@ -189,10 +189,10 @@ class StreamEstimator(IndexEstimator):
 
 @struct.dataclass
 class StreamingNewton(StreamEstimator):
-    """Estimator that takes one Newton step per sample on the loss: constant memory, and the fastest.
+    """Fastest estimator: takes one Newton step per sample on the loss, with constant memory.
 
-    Scores are those of the evaluator at the time of the sample and are never updated: with a learned evaluator `Window` is better, above all with the
-    identity link, whose first estimate scores every output 0. Without the `floor` estimates stop changing.
+    A score is estimated in the period of its sample and never updated: with a learned evaluator `Window` is better, above all with the identity link,
+    whose first estimate scores every output 0. Without the `floor` of the curvature, estimates stop changing.
     """
 
     def _curvature(self, link: Link, u: Array, score: Array) -> Array:
@@ -201,7 +201,7 @@ class StreamingNewton(StreamEstimator):
 
 @struct.dataclass
 class ConstantCurvature(StreamEstimator):
-    """The textbook's online Newton step, with the curvature `floor` for every sample: slow, for comparison."""
+    """Textbook's online Newton step, which assumes the curvature `floor` for every sample: slow, for comparison."""
 
     floor: Leaf = 0.3
 
@@ -220,7 +220,7 @@ class GradientDescent(IndexEstimator):
         checks.positive("bound", self.bound, ())
 
     def init(self, sizes: Sizes) -> Array:
-        """Returns the number `[K]` int32 of samples of each box."""
+        """Returns the number of samples of each box, `[K]` int32."""
         return jnp.zeros((sizes.num_boxes,), jnp.int32)
 
     def update(self, fit: Array, rho: Array, sample: Sample, evaluator: Evaluator | None, link: Link) -> tuple[Array, Array]:
@@ -261,7 +261,7 @@ class LocationFamily(IndexEstimator):
 
     Attributes:
       ridge: `[]` ridge of the regression.
-      size: number of stored residuals (static).
+      size: number of stored residuals per box (static).
       halvings: number of bisections of the interval of the index (static).
     """
 

@@ -1,4 +1,4 @@
-"""Radii: the optimism of COSMOS, as bonuses of the indices and of the evaluator."""
+"""Radii: rules for the optimism of COSMOS, which add a bonus to each estimated index and to each estimated score."""
 
 import abc
 import math
@@ -22,9 +22,9 @@ class RadiusInputs(NamedTuple):
     Attributes:
       t: `[]` period.
       log_horizon: `[]` logarithm of the number of periods.
-      number: `[K]` samples of each box, the paper's `n_at`.
+      number: `[K]` numbers of samples of the boxes, the paper's `n_at`.
       psi: `[m]` features of the request.
-      norm: `[K]` norms of psi in the inverse design matrices, eq. (14).
+      norm: `[K]` norms of `psi` in the boxes' inverse design matrices, eq. (14).
       trace: `[K]` `tr(Phi^-1 Psi_a)` of the opened outputs of each box, proposition 5.4; None if scores are seen.
       eta1, eta0: `[]` ridges of the design matrices of requests, and of deployed outputs.
       index_bound: `[]` largest length of `rho`.
@@ -46,7 +46,7 @@ class RadiusInputs(NamedTuple):
 
     @property
     def log_inverse_delta(self) -> Array:
-        """Returns `log(1 / delta)`: delta is `1 / T` with a known evaluator, `1 / sqrt(T)` with an unknown one."""
+        """Returns `log(1 / delta)` for the failure probability delta: `1 / T` if scores are seen, otherwise `1 / sqrt(T)`."""
         return self.log_horizon * (1.0 if self.trace is None else 0.5)
 
     @property
@@ -55,7 +55,7 @@ class RadiusInputs(NamedTuple):
 
 
 class Radius(abc.ABC):
-    """Bonuses of the indices and of the evaluator, by default without a state."""
+    """Rule for the bonuses of indices and scores, by default without a state."""
 
     def init(self, sizes: Sizes) -> PyTree:
         """Returns the state before the first period."""
@@ -63,24 +63,24 @@ class Radius(abc.ABC):
         return ()
 
     def update(self, key: Array, state: PyTree, sample: Sample, link: Link) -> PyTree:
-        """Returns the state after a period; `link` is that of the indices."""
+        """Returns the state after a period; `link` is the link of the indices."""
         del key, sample, link
         return state
 
     @abc.abstractmethod
     def bonus(self, key: Array, state: PyTree, inputs: RadiusInputs) -> Array:
-        """Returns the bonus `[K]` of the estimated indices before their link, eq. (14)."""
+        """Returns the bonus `[K]` that is added to the estimated indices before their link, eq. (14)."""
 
     @abc.abstractmethod
     def scoring(self, key: Array, inputs: RadiusInputs, theta: Array, inverse: Array) -> tuple[Array, Array]:
-        """Returns coefficients `[d]` that score outputs, and the factor `[]` of their bonus, `beta_t` of eq. (21).
+        """Returns the coefficients `[d]` by which outputs are scored, and the factor of the scores' bonus, the scalar `beta_t` of eq. (21).
 
         `theta` `[d]` is the estimate, `inverse` `[d, d]` the inverse of the design matrix of deployed outputs.
         """
 
 
 def _growth(inputs: RadiusInputs) -> Array:
-    """Returns `d log(1 + t C^2 / eta0)`."""
+    """Returns the scalar `d log(1 + t C^2 / eta0)`, where `C` is the largest norm of an output's features."""
     return inputs.spec.feature_dim * jnp.log1p(inputs.rounds * inputs.spec.feature_bound**2 / inputs.eta0)
 
 
@@ -88,7 +88,7 @@ def _growth(inputs: RadiusInputs) -> Array:
 class PracticalRadius(Radius):
     """Radii of the theory's form with tuned constants; all constants 0 give a greedy policy.
 
-    `sqrt(index^2 (m log T + log(K T / delta)) + plug_in^2 (d log t + log(1 / delta)) trace)`, and for the evaluator
+    The radius of an index is `sqrt(index^2 (m log T + log(K T / delta)) + plug_in^2 (d log t + log(1 / delta)) trace)`, that of the evaluator is
     `optimism sqrt(d log(1 + t C^2 / eta0) + 2 log(2 / delta))`.
 
     Source: Belloni, Chen and Wei (2026), eqs. (14), (26) and (61).
@@ -96,7 +96,7 @@ class PracticalRadius(Radius):
     Differs from the paper: it leaves the constants open. With those of its proofs (`TheoreticalRadius`) the policy opens every box.
 
     Attributes:
-      index, plug_in: `[]` factors of the first and the second term.
+      index, plug_in: `[]` factors of the first and the second term of an index's radius.
       optimism: `[]` factor of the evaluator's radius.
     """
 
@@ -151,7 +151,7 @@ class TheoreticalRadius(Radius):
             checks.positive(name, getattr(self, name), ())
 
     def index_radius(self, inputs: RadiusInputs) -> Array:
-        """Returns the radius `[K]` of the indices: eq. (51) where scores are seen, otherwise proposition 11.2."""
+        """Returns the factor `[K]` of each index's bonus: eq. (51) where scores are seen, otherwise proposition 11.2."""
         spec, strength = inputs.spec, self.mass * self.slope
         diameter = 2.0 * inputs.index_bound
         longest = spec.context_bound * diameter
@@ -172,7 +172,7 @@ class TheoreticalRadius(Radius):
         return self.index_radius(inputs) * inputs.norm
 
     def _width(self, inputs: RadiusInputs, union: float) -> Array:
-        """Returns the radius `[]` of the evaluator, eq. (61) with `log(union / delta)`."""
+        """Returns the factor of a score's bonus, a scalar: eq. (61) with `log(union / delta)`."""
         inside = _growth(inputs) + 2.0 * (math.log(union) + inputs.log_inverse_delta)
         start = jnp.sqrt(inputs.eta0) * inputs.evaluator_bound
         return 2.0 / jnp.minimum(1.0, self.score_slope) * (self.reward_bound * jnp.sqrt(inside) + start)
@@ -184,7 +184,7 @@ class TheoreticalRadius(Radius):
 
 @struct.dataclass
 class SampledRadius(Radius):
-    """Thompson sampling: draws around the estimates, with the inverse design matrices times `spread^2` `[]` as covariances.
+    """Thompson sampling: draws around the estimates; their covariances are the inverse design matrices multiplied by `spread^2`.
 
     Of an index only its value at the request matters, so that one normal number per box suffices. Not in Belloni, Chen and Wei (2026).
     """
@@ -214,14 +214,14 @@ class BootstrapState:
 
 @struct.dataclass
 class BootstrapRadius(Radius):
-    """Spread of copies of the estimate, each of which weighs every sample by an exponential draw.
+    """Bonus by the standard deviation over copies of the estimate, each of which weighs every sample by an exponential draw.
 
     Without a warm-up of at least ten rounds, or a `floor`, one or two samples have hardly any spread, and the policy stops learning.
     Belloni, Chen and Wei (2026) mention the idea after eq. (15); the details are ours.
 
     Attributes:
-      factor: `[]` number of standard deviations.
-      floor: lower bound of the bonus of an index, and the evaluator's bonus.
+      factor: `[]` number of standard deviations in the bonus.
+      floor: radius that gives a lower bound of an index's bonus, and the bonus of a score.
       fit: estimator of the copies.
       copies: number of copies, `B` (static).
     """

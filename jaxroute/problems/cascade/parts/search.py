@@ -1,7 +1,7 @@
-"""Searches: the boxes to open one after another, the stopping rule, and the opened output to deploy.
+"""Searches: rules that choose the boxes to open one after another, when to stop, and the opened output to deploy.
 
-A search is an action of a policy: a decision rule with a pure `run(outputs)`, which the environment calls. A box that is not opened cannot influence it:
-tests fill unopened boxes with NaN.
+A search is the action of a policy; the environment calls its pure method `run(outputs)`. Outputs of unopened boxes cannot influence the result: tests fill
+them with NaN.
 """
 
 import functools
@@ -20,7 +20,7 @@ from jaxroute.problems.cascade.types import Outputs, SearchResult
 
 
 def opened_in_order(priority: Array, threshold: Array, score: Array, order: Array | None = None) -> Array:
-    """Returns the boxes `[K]` bool opened by falling priority, each later one only while the best score so far is below its threshold.
+    """Returns which boxes are opened, `[K]` bool: by falling priority, each after the first only while the best score so far is below its threshold.
 
     Weitzman's rule has the index as priority and threshold. Thresholds may rise along the order. Source: Weitzman (1979); Belloni, Chen and Wei
     (2026), Algorithm 1, lines 5 to 12.
@@ -29,7 +29,7 @@ def opened_in_order(priority: Array, threshold: Array, score: Array, order: Arra
       priority: `[K]` priorities.
       threshold: `[K]` thresholds.
       score: `[K]` scores of all boxes; that of an unopened box does not matter.
-      order: `[K]` int32, order of ties, None for the lower box first; see `numerics.argmax`.
+      order: `[K]` int32, rank by which ties of priority are broken; None for the lower box first; see `numerics.argmax`.
     """
     size = priority.shape[0]
 
@@ -49,7 +49,7 @@ def opened_in_order(priority: Array, threshold: Array, score: Array, order: Arra
 
 
 def best_opened(opened: Array, score: Array, order: Array | None = None) -> Array:
-    """Returns the opened box with the largest score, `[K]` bool, one-hot: Algorithm 1, line 13. Ties go by `order` `[K]`, or to the lower box."""
+    """Returns the opened box with the largest score, one-hot `[K]` bool: Algorithm 1, line 13. Ties go by the ranks `order` `[K]`, for None to the lower box."""
     size = score.shape[0]
     best = [opened[a] for a in range(size)]
     for a in range(size):
@@ -61,14 +61,14 @@ def best_opened(opened: Array, score: Array, order: Array | None = None) -> Arra
 
 
 def _before(value: Array, b: int, a: int, order: Array | None) -> Array:
-    """Returns whether the box `b`, lower than `a`, comes first by falling values."""
+    """Returns whether box `b` precedes box `a` by falling `value`; `b` must be the lower of both, and precedes in a tie unless `order` decides it."""
     first = value[b] >= value[a]
     return first if order is None else (value[b] > value[a]) | (first & (order[b] < order[a]))
 
 
 @struct.dataclass
 class Scoring:
-    """Scores of outputs from their features: `G(theta . phi + width |phi|)`, in the norm of the inverse design matrix.
+    """Rule that scores outputs by their features `phi`: `G(theta . phi + width |phi|)`, in the norm of the inverse design matrix.
 
     Source: Belloni, Chen and Wei (2026), eq. (21); Algorithm 2, line 9.
 
@@ -87,7 +87,7 @@ class Scoring:
     link: Link = struct.field(pytree_node=False)
 
     def predictors(self, features: Array) -> tuple[Array, Array]:
-        """Returns the linear predictors `[K]`, for stopping and for deploying, of features `[K, d]`."""
+        """Returns two linear predictors `[K]` of the features `[K, d]`: one for the stopping rule, one to choose the output to deploy."""
         columns = jnp.swapaxes(features, 0, 1)
         middle = numerics.combine(self.theta, columns)
         image = jnp.stack([numerics.combine(self.inverse[i], columns) for i in range(columns.shape[0])])
@@ -105,9 +105,9 @@ class IndexSearch:
       threshold: `[K]` thresholds.
       scoring: scores of outputs, None if their scores are seen.
       index: `[K]` optimistic indices that are compared with the true ones, None if the rule has no indices.
-      bounded: `[]` bool, search and deployment follow indices and scores alone, so that theorem 3.3 bounds the regret.
-      forced: `[]` bool, all boxes are opened to learn.
-      order: `[K]` int32, order of ties; None for the lower box first.
+      bounded: `[]` bool, whether search and deployment follow indices and scores alone, so that theorem 3.3 bounds the regret.
+      forced: `[]` bool, whether all boxes are opened to learn.
+      order: `[K]` int32, rank by which ties are broken; None for the lower box first.
     """
 
     priority: Array
@@ -131,7 +131,7 @@ class IndexSearch:
         return SearchResult(opened=opened, deployed=best_opened(opened, final, self.order), score=score)
 
 
-# Result of `act`: the search of the period, and Info.
+# Result of a policy's `act`: the search of the period, and values that can be recorded.
 Decision = tuple[IndexSearch, dict[str, Array]]
 
 
@@ -165,5 +165,5 @@ class LoopSearch:
 
 
 def seen_outputs(outputs: Outputs, seen: Array) -> Outputs:
-    """Returns the outputs with zeros wherever `seen` `[K]` is False."""
+    """Returns the outputs with zeros for every box that is not `seen`, of `[K]` bool."""
     return jax.tree.map(lambda x: jnp.where(seen.reshape(-1, *(1,) * (x.ndim - 1)), x, jnp.zeros_like(x)), outputs)

@@ -34,7 +34,7 @@ class WindowState:
       number: `[K]` int32, number of samples so far.
       psi: `[W, m, K]` features of the requests.
       cost: `[W, K]` costs.
-      score: `[W, K]` scores, None with a learned evaluator, which scores `features` again.
+      score: `[W, K]` scores; None with a learned evaluator, by which the outputs' `features` are scored again in each period.
       features: `[W, d, K]` features of the outputs, None with a known evaluator.
       hessian: `[m, m, K]` second derivatives of the samples that have left the window.
       gradient: `[m, K]` derivatives of the samples that have left the window.
@@ -60,7 +60,7 @@ class WindowSamples(NamedTuple):
       columns: `[m, W, K]` features of the requests.
       score: `[W, K]` scores.
       used: `[W, K]` bool, slots with a sample.
-      gradient: `[m, K]` gradient at 0 of the samples that have left.
+      gradient: `[m, K]` gradient, at `rho = 0`, of the linearised samples that have left the window.
     """
 
     columns: Array
@@ -73,15 +73,15 @@ class WindowSamples(NamedTuple):
 class SampleWindow(IndexEstimator):
     """Estimator that stores the latest samples, and linearises earlier ones; derived classes define the steps towards the estimate.
 
-    With an unknown evaluator the latest one scores all old outputs again, to first order those that have left the window.
+    With an unknown evaluator, its latest estimate scores all old outputs again; for those that have left the window only to first order.
 
     Attributes:
       ridge: `[]` ridge of the loss.
       bound: `[]` largest length of the estimate.
       size: samples per box, `W` (static).
-      tolerance: length of a step after which the estimate stays, in units of the index before its link (static).
-      iterations: largest number of steps per round (static).
-      every: period of the updates after the first 20 rounds, which all update the estimate (static).
+      tolerance: remaining distance below which the iteration ends, in units of the index before its link (static).
+      iterations: largest number of steps per update (static).
+      every: number of rounds from one update to the next; the first 20 rounds all update the estimate (static).
     """
 
     ridge: Leaf = 1e-4
@@ -136,13 +136,13 @@ class SampleWindow(IndexEstimator):
         return fit, new if evaluator is not None else jnp.where(sample.seen, new, rho)
 
     def _pushed(self, fit: WindowState, rho: Array, sample: Sample, evaluator: Evaluator | None, link: Link) -> WindowState:
-        """Returns the state with the new samples, which replace the oldest of a full window; these are linearised."""
+        """Returns the state with the new samples. They replace the oldest samples of a full window, which are linearised and added to the sums."""
         slots = jnp.arange(self.size)[:, None]
         place = (slots == fit.number % self.size) & sample.seen  # [W, K]
         full = fit.number >= self.size
 
         def oldest(table: Array) -> Array:
-            """Entries `[..., K]` of the slots that are overwritten."""
+            """Returns the entries `[..., K]` of a table in the slots that are overwritten; 0 for a box that loses no sample."""
             mask = place & full
             return summed(jnp.where(mask.reshape(self.size, *(1,) * (table.ndim - 2), -1), table, 0.0))
 
@@ -190,14 +190,14 @@ class SampleWindow(IndexEstimator):
         return WindowSamples(columns, evaluator.link.value(s), used, fit.gradient - moved)
 
     def slope(self, fit: WindowState, rho: Array, evaluator: Evaluator | None, link: Link) -> Array:
-        """Returns the derivative `[m, K]` of the penalised loss at `rho`."""
+        """Returns the derivative of the loss with its ridge at `rho`, both `[m, K]`. `evaluator` is None if scores are not learned."""
         columns, score, used, gradient = self._samples(fit, evaluator)
         slope = jnp.where(used, moment(link, _linear(rho, columns), score, fit.cost), 0.0)
         samples = jnp.stack([summed(slope * column) for column in columns])
         return samples + numerics.combine(rho, fit.hessian) + gradient + jnp.asarray(self.ridge, jnp.float32) * rho
 
     def _fitted(self, fit: WindowState, rho: Array, evaluator: Evaluator | None, link: Link) -> Array:
-        """Iterates until the steps are short, as many times as each box of each run needs."""
+        """Takes steps from the estimates `rho` until they are short, as many as each box of each run needs, and returns the new estimates."""
         samples = self._samples(fit, evaluator)
         samples = WindowSamples(samples.columns, *xla.compute_once(samples[1:]))
         ridge = jnp.asarray(self.ridge, jnp.float32)
@@ -218,11 +218,11 @@ class SampleWindow(IndexEstimator):
 
     @abc.abstractmethod
     def _step(self, fit: WindowState, rho: Array, samples: WindowSamples, ridge: Array, link: Link) -> tuple[Array, Array]:
-        """Returns a step `[m, K]` towards the estimate, and its remaining distance `[K]`: a small one ends the iteration."""
+        """Returns a step `[m, K]` towards the estimate, and a remaining distance `[K]`; a box is finished when it is within the tolerance."""
 
 
 class _Point(NamedTuple):
-    """State of the iteration: estimates `rho` `[m, K]`, boxes `active` `[K]` that need another step, and the number of steps, the same in all runs."""
+    """State of the iteration: estimates `rho` `[m, K]`, whether each box needs another step (`active` `[K]`), and the number of steps, the same in all runs."""
 
     rho: Array
     active: Array
@@ -233,7 +233,7 @@ class _Point(NamedTuple):
 class Window(SampleWindow):
     """Estimator of eqs. (10) and (23) by Newton steps with a line search; it is exact until a sample leaves the window.
 
-    Second derivatives are those of the samples whose score is above the index; with the identity link a full step that changes none of these ends at the
+    Only samples whose score is above the index have a second derivative; with the identity link a full step that does not change which these are ends at the
     minimum. The iteration ends after a step whose decrement `sqrt(slope' H^-1 slope)` is within the tolerance: at such a sample no index moves further
     than that. The probe `residual` measures the remaining error of float32. Source: Qi and Sun (1993), "A nonsmooth version of Newton's method".
     """
@@ -253,7 +253,7 @@ class Window(SampleWindow):
         square = jnp.sum(direction * (numerics.combine(direction, fit.hessian) + ridge * direction), axis=0)
 
         def slope_at(length: Array) -> Array:
-            """Derivative `[K]` of the loss along the direction, which rises."""
+            """Returns the derivative of the loss along the direction, after a step of the given `length`; it rises with the length. Both are `[K]`."""
             samples = jnp.where(used, moment(link, u + length * along, score, fit.cost) * along, 0.0)
             return xla.compute_once(summed(samples) + linear + length * square)
 
@@ -261,7 +261,7 @@ class Window(SampleWindow):
         short = xla.compute_once(_BEND / jnp.maximum(jnp.max(jnp.where(used, jnp.abs(along), 0.0), axis=0), _BEND))
 
         def narrower(_: Array, ends: tuple[Array, ...]) -> tuple[Array, ...]:
-            """The interval in which the derivative changes its sign, cut at its geometric mean if it is long, otherwise at the secant."""
+            """Cuts the interval in which the derivative changes its sign: at its geometric mean if it is long, otherwise where the secant is zero."""
             low, high, at_low, at_high = ends
             share = at_low / jnp.where(at_low < at_high, at_low - at_high, -1.0)
             least = jnp.maximum(low, short)
@@ -284,8 +284,8 @@ class Window(SampleWindow):
 class MomentEquations(SampleWindow):
     """Generalised method of moments: Gauss-Newton steps on the moments themselves, weighted by the features' second moments.
 
-    With as many moments as parameters it has the same estimate, if it converges: the problem is not convex, and if no parameter meets the moments it ends
-    elsewhere. The paper discusses it (section 4.1) and prefers the loss. The iteration ends after a step shorter than the tolerance.
+    There are as many moments as parameters, so that it has the same estimate as `Window` if it converges. The problem is not convex, and if no parameter
+    solves the equations it ends elsewhere. The paper discusses it (section 4.1) and prefers the loss. It ends after a step shorter than the tolerance.
 
     Attributes:
       floor: `[]` least curvature of a sample in the matrix of a step.
@@ -316,7 +316,7 @@ class MomentEquations(SampleWindow):
 def _derivatives(
     fit: WindowState, rho: Array, samples: WindowSamples, ridge: Array, link: Link, floor: Array | float
 ) -> tuple[Array, Array, Array, Array]:
-    """Returns index before its link, slope of the loss and curvature of each sample, `[W, K]`; and the gradient `[m, K]` of all other terms."""
+    """Returns the indices before their link, slopes and curvatures of the loss of each sample, `[W, K]`, and the gradient `[m, K]` of all other terms."""
     columns, score, used, gradient = samples
     u = _linear(rho, columns)
     slope = jnp.where(used, moment(link, u, score, fit.cost), 0.0)

@@ -16,7 +16,7 @@ from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
 from jaxroute.solvers.reservation import index_by_bisection, two_point_index, uniform_index
 
-# Keys of scores, costs and rare events.
+# Random keys of the scores, the costs and the rare events of a period.
 Keys = tuple[Array, Array, Array]
 # Scores and costs, `[K]`, and the rows `[K]` of a table of real queries, None for other distributions.
 Draw = tuple[Array, Array, Array | None]
@@ -44,19 +44,19 @@ class Boxes(Protocol):
         ...
 
     def draw(self, keys: Keys, psi: Array, base: Array, row: Array | None = None) -> Draw:
-        """Draws scores and costs of a period; `row` `[]` is that of the request in a table of recorded ones, None without a table."""
+        """Draws scores and costs of a period; `row` is the request's index in a table of recorded requests, None without a table."""
         ...
 
 
 def check_feature(name: str, value: Leaf | None, dim: int) -> None:
-    """Raises `ValueError` on an effect of `x_1` where requests have one feature."""
+    """Raises `ValueError` if the parameter `name`, an effect of the feature `x_1`, has a value but requests have only `dim` 1 feature, the intercept."""
     if value is not None and dim < 2:
         raise ValueError(f"{name} must be None where requests have one feature: there is no x_1, got {value!s}")
 
 
 @struct.dataclass
 class UniformBoxes:
-    """Scores are uniform on an interval around the index: `M = index + width (U - quantile)`, with `width = 2 cost / (1 - quantile)^2`.
+    """Boxes with scores `M = index + width (U - quantile)`, `width = 2 cost / (1 - quantile)^2` and `U` uniform on [0, 1].
 
     Costs are `mean (1 + spread l)` with `l = (2 U - 1) / 2 + L / 2`, `L` uniform on [-1, 1]: they increase with quality, as lengths do. Cheap boxes with a
     large quantile are wide and rarely above their index, expensive ones with a small quantile are reliable.
@@ -124,7 +124,7 @@ class UniformBoxes:
 
 @struct.dataclass
 class SpikeBoxes(UniformBoxes):
-    """`UniformBoxes` that score `top` `[]` with the small probability `jackpot` `[]`, whatever the request: assumption 4.1 then has mass at every level."""
+    """`UniformBoxes` that score `top` with a small probability `jackpot`, whatever the request, so that assumption 4.1 has mass at every level."""
 
     jackpot: Leaf = 0.01
     top: Leaf = 0.97
@@ -168,13 +168,13 @@ class SpikeBoxes(UniformBoxes):
 
 @struct.dataclass
 class PassFailBoxes:
-    """Scores are `high` with probability `base_probability + slope x_1`, otherwise `low`; mean costs are `probability (high - index)`.
+    """Boxes that score `high` with probability `base_probability + slope x_1`, otherwise `low`; mean costs are `probability (high - index)`.
 
     Attributes:
       base_probability: `[K]` probability at `x = 0`.
       slope: `[]` slope of the probability, None for 0.
       low, high: `[]` both scores.
-      spread: `[]` relative spread of the costs, `mean (1 + spread L / 2)`.
+      spread: `[]` relative spread of the costs `mean (1 + spread L / 2)`, with `L` uniform on [-1, 1].
     """
 
     base_probability: Leaf
@@ -276,7 +276,7 @@ class _ScoreTable:
         return base
 
     def _outputs(self, rows: Array) -> Draw:
-        """Returns score and cost `[K]` of each box in its row `[K]`."""
+        """Returns the recorded score and cost of each box `a` in the row `rows[a]`, and `rows`; all are `[K]`."""
         table = jnp.stack([jnp.asarray(self.score, jnp.float32), jnp.asarray(self.cost, jnp.float32)], axis=-1)
         cells = jnp.stack([numerics.at(table, (rows[a], a)) for a in range(rows.shape[0])])
         return cells[:, 0], cells[:, 1], rows
@@ -286,8 +286,8 @@ class _ScoreTable:
 class RecordedBoxes(_ScoreTable):
     """Outputs of real queries, sorted by group; contexts are unit vectors of groups.
 
-    A request is a row of its group. Boxes draw rows independently of each other, as the theory assumes, or share one (`joint`): then outputs are
-    dependent, and no rule based on indices alone is optimal. The fits `[G, K]` are the means of each group.
+    A request shows its group. Each box draws a row of this group independently, as the theory assumes; or all share one row (`joint`), so that outputs
+    are dependent and no rule based on indices alone is optimal. `score_fit` and `cost_fit` `[G, K]` are the means of each group.
 
     Attributes:
       first, count: `[G]` int32, first row and number of rows of each group.
@@ -308,7 +308,7 @@ class RecordedBoxes(_ScoreTable):
             checks.non_negative(name, getattr(self, name), (len(first), models))
 
     def rows(self, keys: Keys, psi: Array, base: Array) -> Array:
-        """Returns the row `[K]` that each box draws."""
+        """Returns the index of the row that each box draws, `[K]`."""
         first, size = (numerics.combine(psi, jnp.asarray(x, jnp.float32)) for x in (self.first, self.count))
         u = draws.uniform(keys[0], () if self.joint else base.shape)
         place = jnp.minimum((u * size).astype(jnp.int32), size.astype(jnp.int32) - 1)
@@ -323,8 +323,8 @@ class RecordedBoxes(_ScoreTable):
 class QueryBoxes(_ScoreTable):
     """Outputs of real queries, row by row: all models answer the query whose features the request shows.
 
-    Given the features of a query only its own outputs are recorded. Mean score, mean cost and index given the request, which environments with a known
-    distribution have exactly, are here the linear functions of the features with the best fit to the rows, in hindsight.
+    Mean score, mean cost and index of a request are unknown, since only one output per model and query is recorded. They are replaced by the linear
+    functions of the features with the best fit to all rows, in hindsight.
     """
 
     joint: ClassVar[bool] = True

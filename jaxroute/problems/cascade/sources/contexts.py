@@ -28,7 +28,7 @@ class Contexts(abc.ABC):
 
     @abc.abstractmethod
     def draw(self, key: Array, state: PyTree, t: Array) -> Array:
-        """Returns the features `psi` `[m]` of the period `t`."""
+        """Draws the features `psi` `[m]` of the request in the period `t`."""
 
 
 @struct.dataclass
@@ -63,7 +63,7 @@ class UniformContexts(Contexts):
 
 @struct.dataclass
 class GroupContexts(Contexts):
-    """Unit vectors of groups, drawn with `probabilities` `[m]`."""
+    """Contexts that show a group of requests as a unit vector; groups are drawn with `probabilities` `[m]`."""
 
     bound = 1.0
     probabilities: Leaf
@@ -109,7 +109,7 @@ class RecordedContexts(Contexts):
         checks.numbers("table", self.table, ("periods", "m"))
 
     def row(self, state: PyTree, t: Array) -> Array:
-        """Returns the row `[]` of the table in the period `t`."""
+        """Returns the index of the table's row in the period `t`, a scalar."""
         del state
         return t % np.shape(self.table)[0]
 
@@ -120,7 +120,7 @@ class RecordedContexts(Contexts):
 
 @struct.dataclass
 class ShuffledContexts(RecordedContexts):
-    """Contexts of a `table` `[P, m]` in another order for each run, each once before any is repeated."""
+    """Contexts of a `table` `[P, m]` in a random order, drawn once per run; all are used before any is repeated."""
 
     def init(self, key: Array) -> Array:
         return random_order(key, np.shape(self.table)[0])
@@ -131,7 +131,7 @@ class ShuffledContexts(RecordedContexts):
 
 @struct.dataclass
 class TwoTimesContexts(Contexts):
-    """Contexts of one distribution up to a period and of another from then on, or alternating: contexts need not be identically distributed.
+    """Contexts of one distribution up to a period and of another from then on, or alternating, to test contexts that are not identically distributed.
 
     Source: Belloni, Chen and Wei (2026), remark 4.6.
 
@@ -175,7 +175,7 @@ class TwoTimesContexts(Contexts):
 
 @struct.dataclass
 class FrozenContexts(Contexts):
-    """`psi = (1, x)` with one coin `x` for the whole run: a direction in which nothing can be learned about an evaluator (remark 5.2)."""
+    """Contexts `psi = (1, x)` with one fair coin `x` for the whole run, so that one coefficient of an evaluator may be unobservable (remark 5.2)."""
 
     dim = 2
     bound = 2.0**0.5

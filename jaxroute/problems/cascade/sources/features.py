@@ -25,7 +25,7 @@ class OutputFeatures(abc.ABC):
 
     @abc.abstractmethod
     def bound(self, largest: float) -> float:
-        """Returns the largest norm of a feature vector, if the score contributes at most `largest` of it for a `theta` of length 2."""
+        """Returns the largest norm of a feature vector. `largest` bounds the contribution of the score to it for a `theta` of length 2; it is rescaled for others."""
 
     @abc.abstractmethod
     def check_spec(self, boxes: Boxes, dim: int) -> None:
@@ -33,13 +33,13 @@ class OutputFeatures(abc.ABC):
 
     @abc.abstractmethod
     def draw(self, key: Array, score: Array, psi: Array, row: Array | None) -> Array:
-        """Returns features `[K, d]` of outputs with these scores `[K]`, of these rows `[K]` of a table of real queries."""
+        """Draws features `[K, d]` of outputs with given scores `[K]`; recorded features are read from the rows `row` `[K]` of their table instead."""
 
 
 def reward_of(link: Link, score: Array, coin: Array) -> Array:
-    """Returns the reward of an output of score `score` `[]`: a coin, or with the identity link a uniform number around the score, at least 0.
+    """Returns the reward of an output: 1 with the probability `score`, otherwise 0; with the identity link a uniform number around `score`, at least 0.
 
-    `coin` `[]` is uniform on [0, 1).
+    `coin` is the random number that decides, uniform on [0, 1); all are scalars.
     """
     if link is IDENTITY:
         return score + jnp.minimum(_REWARD_SPREAD, score) * (2.0 * coin - 1.0)
@@ -59,7 +59,7 @@ class CubeNoise:
 
 @struct.dataclass
 class RadialNoise:
-    """Random direction times a length from a table of quantiles `[n]` at equally spaced probabilities; `normal` and `student` make such tables.
+    """Noise with a uniformly random direction and a random length, whose quantiles `[n]` at equally spaced probabilities `normal` and `student` compute.
 
     Source: Belloni, Chen and Wei (2026), lemmas 10.3 to 10.7: distributions that fulfil assumption 5.2.
     """
@@ -75,7 +75,7 @@ class RadialNoise:
 
     @classmethod
     def student(cls, dim: int, freedom: float = 3.0, longest: float = 3.0) -> "RadialNoise":
-        """Returns Student vectors with `freedom` degrees of freedom, conditioned likewise: the squared length over `d` follows an F distribution."""
+        """Returns Student vectors with `freedom` degrees of freedom, conditioned on a length of at most `longest`: squared length over `d` is F distributed."""
         from scipy import stats
 
         distribution = stats.f(checks.count("dim", dim), float(checks.positive("freedom", freedom, ())))
@@ -83,7 +83,7 @@ class RadialNoise:
 
     @classmethod
     def _of(cls, distribution: Any, longest: float, to: Callable = np.asarray, back: Callable = np.asarray) -> "RadialNoise":
-        """Returns the table of lengths whose image under `to` has the given distribution."""
+        """Returns noise of a length at most `longest` whose image under `to` has the given distribution; `back` is the inverse of `to`."""
         longest = float(checks.positive("longest", longest, ()))
         lengths = back(distribution.ppf(np.linspace(0.0, distribution.cdf(to(longest)), 1025)))
         # A probability that rounds to 1, or nearly, has an infinite quantile.
@@ -114,7 +114,7 @@ class RadialNoise:
 
 @struct.dataclass
 class ScoredFeatures(OutputFeatures):
-    """`phi = s theta / |theta|^2 + P z` with `s = G^-1(score)`, noise `z` and the projection `P` orthogonal to `theta`.
+    """Features `phi = s theta / |theta|^2 + P z` with `s = G^-1(score)`, noise `z`, and the projection `P` on the space orthogonal to `theta`.
 
     Attributes:
       theta: `[d]` coefficients of the evaluator.
@@ -167,7 +167,7 @@ class ScoredFeatures(OutputFeatures):
 
 @struct.dataclass
 class FrozenFeatures(OutputFeatures):
-    """`phi = (x, score - c x)` with the context `psi = (1, x)` and the identity link, so that `theta = (c, 1)`; `weight` `[]` is c.
+    """Features `phi = (x, score - c x)` for the context `psi = (1, x)`; with the identity link `theta` is `(c, 1)`. The field `weight` is `c`.
 
     Source: Belloni, Chen and Wei (2026), remark 5.2: if `x` is always 0, no reward contains information about `c`.
     """

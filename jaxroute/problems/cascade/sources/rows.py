@@ -1,4 +1,4 @@
-"""Recorded rows of real queries, read from a table or from columns of a file, and their halves to fit and to evaluate rules."""
+"""Reads recorded queries with the scores and costs of all models, and splits them into a half to fit rules and a half to evaluate them."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -10,7 +10,7 @@ from jaxroute.core import checks
 from jaxroute.data import RoutingTable, load_columns, main_directions, standin
 from jaxroute.data.logs.log import read_experiment_log
 
-# Names of columns, by model.
+# Name of a column for each model.
 Columns = Mapping[str, str]
 # Starts of k-means.
 _RESTARTS = 10
@@ -34,8 +34,8 @@ class RecordedRows:
       groups: `[N]` int, from 0.
       names: names of the models.
       unit: unit of the costs.
-      features: `[N, K, d]` of outputs, None where scores are seen.
-      contexts: `[N, m]` of queries, 1 and the main directions of the table's features; None unless requested.
+      features: `[N, K, d]` features of outputs, None where scores are seen.
+      contexts: `[N, m]` features of queries, a constant 1 and principal components of the table's features; None unless requested.
     """
 
     scores: np.ndarray
@@ -52,7 +52,7 @@ class RecordedRows:
         return float(self.costs.mean(axis=0).max())
 
     def take(self, chosen: np.ndarray) -> "RecordedRows":
-        """Returns some rows, `[n]`; or a row for each model, `[n, K]`, all of one group."""
+        """Selects rows by indices `[n]`. Indices `[n, K]` select a row for each model instead; the rows of each new row must be of one group."""
         at = (chosen,) if chosen.ndim == 1 else (chosen, np.arange(len(self.names)))
         return replace(
             self,
@@ -64,7 +64,7 @@ class RecordedRows:
         )
 
     def halves(self) -> tuple["RecordedRows", "RecordedRows"]:
-        """Returns every other row of each group, in a fixed random order: one half to fit rules, one to evaluate them."""
+        """Splits the rows of each group at random, the same in every call, into a half to fit rules and a half to evaluate them."""
         sizes = np.bincount(self.groups)
         if sizes.min() < 2:
             raise ValueError("groups must have two rows at least, one to fit rules to and one to judge: take fewer groups")
@@ -74,7 +74,7 @@ class RecordedRows:
         return self.take(shuffled[place % 2 == 1]), self.take(shuffled[place % 2 == 0])
 
     def unpaired(self, copies: int = 4) -> "RecordedRows":
-        """Returns `copies` rows for each row, in which every model has a separate row of the same group."""
+        """Builds `copies` new rows for each row; each takes the output of every model from a separately drawn row of the same group."""
         rng, number = np.random.default_rng(1), len(self.names)
         members = [np.flatnonzero(self.groups == g) for g in range(self.groups.max() + 1)]
         return self.take(np.concatenate([rng.choice(members[g], (copies, number)) for g in self.groups]))
@@ -96,14 +96,14 @@ def recorded_rows(
 
     Args:
       data: file of a table (`jaxroute.data.read_log`), or of columns that `scores` names; "standin" for generated prompts.
-      by: "features" (k-means, default if the file has an embedding) or "groups" (its categories) of a table; with `scores`, the name of a column.
+      by: source of the groups of a table, "features" (k-means; default if the file has an embedding) or "groups" (its categories); with `scores`, a column.
       groups: number of groups of k-means.
       models: selected models of a table.
       costs: cost per query of each model if the table has none; with `scores` per unit of `sizes`.
       scores: columns of scores in [0, 1], by model.
       sizes: columns of the quantities that are paid for, by model.
       confidence: columns of an output's confidence in its score, by model: with these, scores are not seen but learned.
-      directions: number of main directions of a table's features that contexts show.
+      directions: number of principal components of a table's features that contexts show, None for no contexts.
     """
     count = checks.count("groups", groups)
     for name, value in (("costs", costs), ("scores", scores), ("sizes", sizes), ("confidence", confidence)):
@@ -133,8 +133,8 @@ def query_groups(table: RoutingTable, by: str | None = None, number: int = 6) ->
 
     Args:
       table: the queries.
-      by: "features" for k-means (the best of ten fixed random starts), "groups" for those of the table; None for features if there are some, otherwise
-        groups, otherwise one group.
+      by: "features" for k-means (the best of ten fixed random starts), "groups" for the table's groups; None for the first of both that the table has,
+        otherwise one group.
       number: largest number of groups of k-means.
     """
     if by is not None and getattr(table, checks.one_of("by", by, ("features", "groups"))) is None:
@@ -165,7 +165,7 @@ def _clusters(features: np.ndarray, number: int) -> np.ndarray:
 
 
 def _table(data: str, costs: Mapping[str, float] | None, categories_first: bool) -> RoutingTable:
-    """Reads the table of a file; if categories come first and exist, features of text are removed."""
+    """Reads the table of a file. With `categories_first`, features made from text are removed if the file has categories, which are the groups then."""
     if data == "standin":
         return standin("routerbench", scores="binary", queries=2000)[0].subset(models=_STAND_IN)
     try:
@@ -209,7 +209,7 @@ def _from_columns(
 
 
 def _output_features(groups: np.ndarray, confidence: np.ndarray, sure: list[bool]) -> np.ndarray:
-    """Returns features `[N, K, d]` of outputs with confidences: the group, the model, and the confidence of each model that has one."""
+    """Returns features `[N, K, d]` of outputs: indicators of group and model, and the `confidence` `[N, K]` of each model that reports one (`sure`)."""
     rows, number = confidence.shape
     in_group = np.eye(groups.max() + 1)[groups]
     group = np.broadcast_to(in_group[:, None], (rows, number, in_group.shape[1]))

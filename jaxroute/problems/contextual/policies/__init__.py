@@ -1,1 +1,1 @@
-"""Policies that learn, one module per family of methods; `parameters` holds the shared code."""
+"""Policies that learn from rewards, one module per family of methods; `parameters` holds the code that they share."""

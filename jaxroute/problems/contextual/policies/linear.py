@@ -1,4 +1,4 @@
-"""Policies with a ridge regression of the rewards: LinUCB and OFUL, Thompson sampling, epsilon-greedy."""
+"""Policies that predict rewards by ridge regression: LinUCB, OFUL, Thompson sampling and epsilon-greedy."""
 
 import jax.numpy as jnp
 from flax import struct
@@ -14,7 +14,7 @@ from jaxroute.problems.contextual.types import Choice, ContextualSpec
 
 @struct.dataclass
 class LinUCB(RidgePolicy):
-    """Uses the model with the largest upper bound of its expected reward in the context.
+    """Uses the model with the largest upper confidence bound of its expected reward in the context.
 
     The bound is `theta_k . x + alpha sqrt(x' A_k^-1 x)`, with the ridge estimate `theta_k` and its design matrix `A_k`. With `alpha = 0` it is greedy.
 
@@ -42,7 +42,7 @@ class LinUCB(RidgePolicy):
 
 @struct.dataclass
 class OFULState:
-    """State of `OFUL`: ridge regressions, `log(det V / det(lambda I))` `[G]`, and the rounding errors of that sum (`numerics.accumulate`)."""
+    """State of `OFUL`: ridge regressions, `log(det V / det(lambda I))` of each of the `G` parameter vectors, and its rounding errors (`numerics.accumulate`)."""
 
     estimate: Ridge
     log_det: Array
@@ -51,7 +51,7 @@ class OFULState:
 
 @struct.dataclass
 class OFUL(RidgePolicy):
-    """LinUCB with a radius that holds in all rounds with a given probability: optimism in the face of uncertainty, linear.
+    """LinUCB with confidence bounds that hold in all rounds at once with a given probability (optimism in the face of uncertainty, linear).
 
     The bound is `theta . x + beta sqrt(x' V^-1 x)` with
     `beta = noise sqrt(log(det V / det(lambda I)) + 2 log(1 / delta)) + sqrt(lambda) norm`.

@@ -17,7 +17,7 @@ _STEPS = 10
 
 @struct.dataclass
 class LaplacePosterior:
-    """Normal distributions of the weights of logistic regressions, with independent entries: `w_i ~ N(m_i, 1 / q_i)`.
+    """Normal posteriors of the weights of `G` logistic regressions, with independent entries: `w_i ~ N(m_i, 1 / q_i)`.
 
     Attributes:
       mean: `[d, G]` means `m`.
@@ -30,19 +30,19 @@ class LaplacePosterior:
     errors: dict[str, Array]
 
     def square_deviation(self, x: Array) -> Array:
-        """Returns the variance `[K]` of `w . x` at each column of `x` `[d, K]` (or `[d, 1]`)."""
+        """Returns the variance `[K]` of `w . x` for each column of `x` `[d, K]`; a single column `[d, 1]` is used for all."""
         return numerics.combine(jnp.square(x), 1.0 / self.precision)
 
     def sample(self, noise: Array) -> Array:
-        """Returns an error `[d]` of the only parameter for standard normal noise `[d]`."""
+        """Returns a random deviation `[d]` of the weights from their mean, made of standard normal `noise` `[d]`; there must be one regression."""
         return noise * lax.rsqrt(self.precision[:, 0])
 
 
 def newest_slope(level: Array, variance: Array, label: Array) -> Array:
-    """Returns the `c` with `c = label - sigmoid(level + c variance)`, the step of the weights for the newest label in [0, 1].
+    """Solves `c = label - sigmoid(level + c variance)` for `c`, which determines the step of the weights for the newest label in [0, 1].
 
-    It is found by Newton's method for `s = level + c variance`. From 0, where the sigmoid has its inflection, the steps never pass the root. `level` `[]`
-    is `m . x`, `variance` `[]` is `sum_i x_i^2 / q_i`.
+    Newton's method is used for `s = level + c variance`. From 0, where the sigmoid has its inflection, the steps never pass the root. The scalars are
+    `level`, the prediction `m . x`, and `variance`, which is `sum_i x_i^2 / q_i`.
     """
     target = level + variance * label
     s = jnp.zeros_like(target)

@@ -1,4 +1,4 @@
-"""Parameters of the models, a separate one for each (disjoint) or the same for all (shared), and policies that learn them."""
+"""Parameter vectors of the models, a separate one for each (disjoint) or the same for all (shared), and base classes of policies that learn them."""
 
 from typing import Any
 
@@ -14,30 +14,30 @@ from jaxroute.problems.contextual.types import ContextualSpec
 
 @struct.dataclass
 class DisjointParameters:
-    """A separate parameter for each model, informed by its rewards alone. Source: Li, Chu, Langford and Schapire (2010), section 3.1."""
+    """Separate parameter vector for each model, learned from its rewards alone. Source: Li, Chu, Langford and Schapire (2010), section 3.1."""
 
     def check_spec(self, spec: ContextualSpec) -> None:
         del spec
 
     def sizes(self, spec: ContextualSpec) -> tuple[int, int]:
-        """Returns the dimension `d` and the number `G` of the parameters."""
+        """Returns the dimension `d` and the number `G` of the parameter vectors."""
         return spec.dim, spec.num_models
 
     def columns(self, features: Array) -> Array:
-        """Returns the features `[d, K]` (or `[d, 1]`, the same for all models) of the contexts `[rows, d]`."""
+        """Returns the features of the models as columns, `[d, K]` (or `[d, 1]`, the same for all), of the contexts `[rows, d]`."""
         return features.T
 
     def of_chosen(self, x: Array, action: Array, number: int) -> tuple[Array, Array]:
-        """Returns features `[d, G]` (or `[d, 1]`) of the chosen model, and a mask `[G]` of the parameters that its reward informs.
+        """Returns the features of the chosen model, `[d, G]` or `[d, 1]`, and which parameter vectors its reward updates, `[G]` bool.
 
-        `x` are the features from `columns`, `number` is `G`.
+        `x` are the features of all models from `columns`, `number` is `G`.
         """
         return x, numerics.one_hot(action, number)
 
     def errors(self, key: Array, x: Array, distribution: Any) -> Array:
-        """Returns errors `[K]` of the models' predictions for one draw of the errors of the parameters.
+        """Draws random errors `[K]` of the models' predictions, such as a posterior draw of the parameters would cause.
 
-        `x` are the features from `columns`, `distribution` has the variances of the errors, as `Ridge` and `LaplacePosterior`.
+        `x` are the features from `columns`, `distribution` is the state that has the variances, a `Ridge` or a `LaplacePosterior`.
         """
         # Parameters are independent: a normal number per model has the same distribution as a vector per model.
         deviation = jnp.sqrt(distribution.square_deviation(x))
@@ -46,9 +46,9 @@ class DisjointParameters:
 
 @struct.dataclass
 class SharedParameters:
-    """The same parameter for all models, informed by all rewards.
+    """Single parameter vector for all models, learned from all rewards.
 
-    If the environment has one context for all models, descriptors distinguish them: the features of a model are all products of an entry of the
+    If the environment has one context for all models, `descriptors` distinguish them: the features of a model are all products of an entry of the
     context and an entry of its descriptor. With unit vectors as descriptors that equals `DisjointParameters`. Source: Chu, Li, Reyzin and Schapire
     (2011); Li et al. (2010), for products as features.
 
@@ -90,7 +90,7 @@ Parameters = DisjointParameters | SharedParameters
 
 @struct.dataclass
 class ParameterPolicy:
-    """Policy that learns linear parameters, `DisjointParameters()` (one for each model) or `SharedParameters()`."""
+    """Policy that learns parameter vectors: one for each model (`DisjointParameters()`) or one for all (`SharedParameters()`)."""
 
     parameters: Parameters = struct.field(default_factory=DisjointParameters, kw_only=True)
 
@@ -103,7 +103,7 @@ class ParameterPolicy:
 
 @struct.dataclass
 class RidgePolicy(ParameterPolicy):
-    """Policy that learns ridge regressions of the rewards on the features; `ridge` `[]` is the weight of the squared norm, the paper's lambda."""
+    """Policy that predicts rewards from features by ridge regression; `ridge` is the weight of the squared norm, the paper's lambda."""
 
     ridge: Leaf = struct.field(default=1.0, kw_only=True)
 

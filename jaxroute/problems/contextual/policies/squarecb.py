@@ -1,4 +1,4 @@
-"""SquareCB: reduction of the bandit to online regression by inverse gap weighting."""
+"""SquareCB: a policy that turns predictions of an online regression into probabilities by inverse gap weighting."""
 
 import jax.numpy as jnp
 from flax import struct
@@ -13,16 +13,17 @@ from jaxroute.problems.contextual.types import Choice, ContextualSpec
 
 @struct.dataclass
 class SquareCBState:
-    """State of `SquareCB`: ridge regressions, and the weight `gamma` `[]` of a gap."""
+    """State of `SquareCB`: the ridge regressions, and `gamma`, the scalar weight of a gap in the probabilities."""
 
     estimate: Ridge
     gamma: Array
 
 
 def inverse_gap_weights(predicted: Array, gamma: Leaf, order: Array | None = None) -> Array:
-    """Returns probabilities `[K]`: `1 / (K + gamma gap)` for a model with this gap to the best prediction, the remainder for the best.
+    """Returns probabilities of the models: `1 / (K + gamma gap)` for a model with this gap to the best predicted reward, the remainder for the best one.
 
-    `predicted` `[K]` are rewards, `order` `[K]` int32 decides ties. Source: Foster and Rakhlin (2020), Algorithm 1, with `mu = K`.
+    `predicted` `[K]` are predicted rewards; ties go by the ranks `order` `[K]`, or for None to the lower index. Source: Foster and Rakhlin (2020),
+    Algorithm 1, with `mu = K`.
     """
     number = predicted.shape[-1]
     best = numerics.one_hot(numerics.argmax(predicted, order=order), number)
@@ -46,7 +47,7 @@ class SquareCB(RidgePolicy):
     Attributes:
       scale: `[]` factor of gamma; 1 in the theorem.
       delta: `[]` probability that the bound of the theorem fails, in (0, 1].
-      horizon: `[]` number of rounds `T`; None for those of the run.
+      horizon: `[]` number of rounds `T`; None for the horizon of the run.
       ridge: `[]` weight of the squared norm, above 0.
       parameters: `DisjointParameters()` for a separate parameter of each model, or `SharedParameters()` for the same one.
     """
@@ -86,16 +87,16 @@ class SquareCB(RidgePolicy):
 
 
 def square_regret(rounds: Leaf, dim: int, number: int, ridge: Leaf) -> Array:
-    """Returns a bound on the regret in square loss of Vovk-Azoury-Warmuth predictions: rewards in [-1, 1], norms at most 1.
+    """Returns a bound on the regret in square loss of Vovk-Azoury-Warmuth predictions, for rewards in [-1, 1] and features of norm at most 1.
 
-    `G (lambda + d log(1 + T / (G lambda d)))`
+    The bound is `G (lambda + d log(1 + T / (G lambda d)))`.
 
     Source: Vovk (2001); Azoury and Warmuth (2001); Foster and Rakhlin (2020), their example of linear regression.
 
     Args:
       rounds: `[]` number of rounds `T`.
-      dim: dimension `d`.
-      number: number of parameters `G`, which share the rounds.
-      ridge: `[]` lambda.
+      dim: dimension `d` of the features.
+      number: number of parameter vectors `G`, among which the rounds are divided.
+      ridge: `[]` weight lambda of the squared norm.
     """
     return number * (ridge + dim * jnp.log1p(rounds / (number * ridge * dim)))

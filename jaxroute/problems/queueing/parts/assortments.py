@@ -1,4 +1,4 @@
-"""Assortments, as indices `[K]` and as masks `[N]` of the models shown, and the order in which they are explored."""
+"""Assortments (sets of models whose answers are shown), as indices `[K]` and as masks `[N]`, and the order in which they are explored."""
 
 import jax.numpy as jnp
 from jax import Array
@@ -7,19 +7,19 @@ from jaxroute.core import numerics
 
 
 def shown_items(offered: Array, size: int) -> Array:
-    """Returns the indices `[K]` of the models in a mask `[N]`, rising; -1 beyond the last. `size` is `K`."""
+    """Converts a mask `offered` `[N]` of the models shown to their indices in rising order; -1 fills up the result to `size` entries."""
     place = numerics.prefix_sums(offered.astype(jnp.int32))
     models = jnp.arange(offered.shape[0], dtype=jnp.int32)
     return jnp.stack([jnp.sum(jnp.where(offered & (place == k + 1), models + 1, 0)) - 1 for k in range(size)])
 
 
 def mask_of(items: Array, number: int) -> Array:
-    """Returns the mask `[N]` of the models `items` `[K]`; `number` is `N`."""
+    """Converts indices of models, `items` `[K]`, to a mask of all `number` models."""
     return jnp.any(items[:, None] == jnp.arange(number), axis=0)
 
 
 def accepted_place(items: Array, chosen: Array) -> Array:
-    """Returns the place `[]` of the accepted model, of a mask `chosen` `[N]`, among those shown, `items` `[K]`; `K` if there is none."""
+    """Returns the position, within the shown models `items` `[K]`, of the accepted model, which the mask `chosen` `[N]` marks; `K` if none was accepted."""
     size = items.shape[0]
     models = jnp.arange(chosen.shape[0])
     hit = jnp.stack([jnp.any(chosen & (models == items[k])) for k in range(size)])
@@ -27,9 +27,9 @@ def accepted_place(items: Array, chosen: Array) -> Array:
 
 
 def next_combination(items: Array, number: int) -> Array:
-    """Returns the combination of `K` of `number` models after `items` `[K]`, rising, in lexicographic order; after the last one the first.
+    """Returns the combination of `K` of `number` models that follows `items` `[K]` (rising) in lexicographic order; the first one follows the last.
 
-    It replaces the counter `c` of ACQB, Algorithm 1, line 4, and a table of the combinations.
+    It makes the counter `c` of ACQB, Algorithm 1, line 4, and a table of all combinations unnecessary.
     """
     size = items.shape[0]
     places = jnp.arange(size, dtype=jnp.int32)

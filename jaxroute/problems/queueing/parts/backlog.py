@@ -1,4 +1,4 @@
-"""Compact buffer of the waiting queries."""
+"""Buffer that stores the waiting queries of a queue."""
 
 from typing import Any
 
@@ -17,8 +17,8 @@ class BacklogState:
     """State of a `Backlog`.
 
     Attributes:
-      rows: pytree `[..., B]`, stored data of the queries; the first `length` of them wait.
-      arrival: `[B]` int32, round in which each arrived.
+      rows: pytree of arrays `[..., B]`, data of the query in each place; queries wait in the first `length` places.
+      arrival: `[B]` int32, round in which the query in each place arrived.
       length: `[]` int32, number of waiting queries.
       arrived: `[]` bool, whether the last round brought a query.
     """
@@ -33,11 +33,11 @@ class BacklogState:
 class Backlog:
     """Buffer for a limited number of waiting queries.
 
-    An arrival at a full buffer is lost and counted (`dropped`); `simulate` then repeats the run with twice the places, so that its result has
-    lost nothing. Queries stand in the first places; the last one moves into the place of a query that leaves.
+    An arrival at a full buffer is lost and counted (`dropped`); `simulate` then repeats the run with twice the places, so that no query is missing from its
+    result. Queries fill the first places; the last one moves into the place of a query that leaves.
 
     Attributes:
-      rounds: horizon (static).
+      rounds: number of rounds of a run (static).
       limit: largest number of waiting queries (static).
     """
 
@@ -57,7 +57,7 @@ class Backlog:
         return xla.chunked_size(self.limit)
 
     def init(self, row: Any) -> BacklogState:
-        """Returns an empty buffer for queries like `row`."""
+        """Returns an empty buffer for queries with the same fields, shapes and types as `row`."""
         return BacklogState(
             rows=jax.tree.map(lambda x: jnp.zeros((*x.shape, self.places), x.dtype), row),
             arrival=jnp.zeros((self.places,), jnp.int32),
@@ -78,9 +78,9 @@ class Backlog:
         return view.replace(oldest=oldest_place(view))
 
     def serve(self, state: BacklogState, action: Action) -> tuple[Any, BacklogState, Action]:
-        """Returns the row of the served query, state and action.
+        """Returns the data of the served query, and `state` and `action` with unchanged values.
 
-        Tables are written in place only if all their readers, the decision included, come before: hence the barrier.
+        The barrier around them makes the compiler read the buffer before it is written, so that it can be written in place.
         """
         row = jax.tree.map(lambda x: numerics.take(x, action.query), state.rows)
         row, rows, action = xla.barrier((row, state.rows, action))
@@ -92,15 +92,15 @@ class Backlog:
     def move(
         self, state: BacklogState, place: Array, departed: Array, row: Any, arrived: Array, t: Array
     ) -> tuple[BacklogState, Array]:
-        """Returns the state after a departure and an arrival, and whether the new query was lost because the buffer was full, `[]` bool.
+        """Returns the state after a departure and an arrival, and whether the new query was lost because the buffer was full.
 
         Args:
           state: state before the round.
           place: `[]` place of the served query.
-          departed: `[]` bool, whether it leaves.
-          row: data of the query that arrives after that.
-          arrived: `[]` bool, whether one arrives.
-          t: `[]` round.
+          departed: `[]` bool, whether the served query leaves.
+          row: data of the query that may arrive afterwards.
+          arrived: `[]` bool, whether this query arrives.
+          t: `[]` index of the round.
         """
         length = state.length - departed.astype(jnp.int32)
         fits = length < self.limit

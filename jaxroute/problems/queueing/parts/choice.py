@@ -1,4 +1,4 @@
-"""Components of `ACQB`, chosen by the sizes of an environment."""
+"""Selects the components of `ACQB` by the sizes of an environment."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 # From this dimension on quasi-Newton steps and updates of a square root take less time than Newton steps and Cholesky factors. CPU seconds of both, for 64
 # runs of 600 rounds with five models and one answer: .35 and .32 at 8 features, .32 and .41 at 9, .56 and .90 at 12.
 LARGE_DIM = 9
-# Up to this number of answers, counts per prompt of a pool hold all data of a run, in less memory than a row per round.
+# Up to this number of answers per round, counts per prompt of a pool contain all data of a run, in less memory than a row per round.
 FEW_ANSWERS = 2
 
 
@@ -27,11 +27,11 @@ class Parts(NamedTuple):
     """Components of `ACQB` in an environment.
 
     Attributes:
-      solver: updates the estimate, eqs. (1) and (4).
-      sampler: draws parameters.
-      num_samples: number of samples, `M`.
-      memory: the parameters, and the stored observations.
-      queries: features of the queries, and the best of them.
+      solver: rule that updates the estimate, eqs. (1) and (4).
+      sampler: rule that draws parameters around the estimate.
+      num_samples: number of samples in a round, `M`.
+      memory: form in which parameters and observations are stored.
+      queries: functions that read the queries' features and find the best query.
     """
 
     solver: mnl.Solver
@@ -42,7 +42,7 @@ class Parts(NamedTuple):
 
 
 def choose_parts(policy: "ACQB", spec: QueueSpec) -> Parts:
-    """Returns the components of a policy in an environment: its own, and by the sizes where it specifies none."""
+    """Returns the components that the policy specifies, and default components, chosen by the environment's sizes, for those that it does not specify."""
     dim = spec.dim if policy.features is None else np.shape(policy.features)[0]
     if spec.prompts and spec.num_offered <= FEW_ANSWERS:
         memory: Memory = PromptCounts(spec, dim)
@@ -66,6 +66,6 @@ def _matrix_size(memory: Memory) -> int:
 
 
 def cost_hint_of(memory: Memory) -> CostHint:
-    """Returns the sizes that decide the back end; counts of prompts need products with few prompts only."""
+    """Returns sizes by which the back end is chosen, in bytes. Counts of prompts need no large matrix products."""
     size = 4 * _matrix_size(memory)
     return CostHint(matrix_bytes=size, product_bytes=0 if isinstance(memory, PromptCounts) else size)

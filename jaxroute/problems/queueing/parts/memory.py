@@ -1,7 +1,7 @@
-"""Memories of a learner: its parameters and the observations that it stores, one class per description of queries.
+"""Memories: forms in which a learner stores its parameters and observations, one class for each kind of query features.
 
-`SharedRows` is Algorithm 1 of ACQB, one parameter for all models; the others are Algorithm 2, one parameter per model. A memory is made from the
-sizes of an environment; its data are part of the policy's state, the memory itself is not.
+`SharedRows` is for Algorithm 1 of ACQB, with one parameter vector for all models; the others are for Algorithm 2, with one per model. A memory is built
+from the sizes of an environment and has no data; its data are part of the policy's state.
 """
 
 import abc
@@ -19,14 +19,14 @@ from jaxroute.problems.queueing.types import QueueSpec
 
 @struct.dataclass
 class RoundData:
-    """Data of one round for the estimator.
+    """Observation of one round, as the estimator needs it.
 
     Attributes:
       x: `[K, d]` features phi(x_t) for each model shown.
-      items: `[K]` int32, the models, rising; -1 for none.
-      accepted: `[]` place of the accepted model, `K` for none.
-      parameters: `[K]` int32, parameter of each row of `x`; -1 for none.
-      refit: `[A]` int32, parameters that are estimated again; -1 for none.
+      items: `[K]` int32, indices of the models shown, rising; -1 for none.
+      accepted: `[]` position of the accepted model in `items`, `K` if none was accepted.
+      parameters: `[K]` int32, index of the parameter vector for each row of `x`; -1 for none.
+      refit: `[A]` int32, indices of the parameter vectors that are estimated again; -1 for none.
       new: terms of the observation in the derivatives of the likelihood.
     """
 
@@ -40,13 +40,13 @@ class RoundData:
 
 @dataclass(frozen=True)
 class Memory(abc.ABC):
-    """Parameters and data of a learner, by default one parameter per model and a row of data per round.
+    """Form in which a learner stores parameters and observations, by default one parameter vector per model and a row of data per round.
 
     Attributes:
-      spec: sizes.
+      spec: sizes of the environment.
       dim: number of features, `d`.
       joint: whether the parameters of all models are estimated again in every round, not only those of the models shown.
-      has_hessian: whether the derivatives include second ones, which `Newton` needs.
+      has_hessian: whether second derivatives are available, which `Newton` needs.
     """
 
     spec: QueueSpec
@@ -57,29 +57,29 @@ class Memory(abc.ABC):
 
     @property
     def num_parameters(self) -> int:
-        """Returns the number of parameters, each `[d]`."""
+        """Returns the number of parameter vectors, each `[d]`."""
         return self.spec.num_models
 
     @abc.abstractmethod
     def init(self) -> Any:
-        """Returns empty data."""
+        """Returns the data before the first observation."""
 
     def rounds_learned(self, pulls: Array, t: Array) -> Array:
-        """Returns the rounds from which each parameter was learned, as the confidence radius counts them.
+        """Returns the number of rounds from which each parameter vector was learned, for its confidence radius.
 
-        `pulls` `[N]` int32 are the rounds served with each model, `t` `[]` the rounds so far.
+        `pulls` `[N]` int32 counts the rounds in which each model was shown, `t` the rounds so far.
         """
         del t
         return pulls
 
     def round_data(self, theta: Array, x: Array, items: Array, accepted: Array) -> RoundData:
-        """Returns the data of a round.
+        """Returns the observation of a round.
 
         Args:
-          theta: last estimate.
+          theta: `[N, d]` estimate before the round.
           x: `[d]`, with pair features `[N, d]`, features of the served query.
-          items: `[K]` int32, models shown, -1 for none.
-          accepted: `[]` place of the accepted one.
+          items: `[K]` int32, indices of the models shown, -1 for none.
+          accepted: `[]` position of the accepted model in `items`, `K` for none.
         """
         refit = jnp.arange(self.spec.num_models, dtype=jnp.int32) if self.joint else items
         logits = jnp.stack([numerics.combine(theta[j], x[:, None])[0] for j in range(theta.shape[0])])
@@ -89,12 +89,12 @@ class Memory(abc.ABC):
 
     @abc.abstractmethod
     def write(self, data: Any, t: Array, prompt: Array | None, new: RoundData, valid: Array) -> Any:
-        """Returns the data with those of round `t` `[]`; `prompt` `[]` is None without a pool, `valid` `[]` False if no query was served."""
+        """Returns the data with the observation of round `t`. `prompt` is None without a pool; `valid` is False if no query was served."""
 
     def derivatives(self, data: Any, refit: Array, features: Array, t: Array) -> mnl.Derivatives:
-        """Returns the derivatives of the negative log-likelihood of the data after round `t` in the parameters `refit` `[A]`.
+        """Returns a function that computes the derivatives of the data's negative log-likelihood in the parameters with the indices `refit` `[A]`.
 
-        `features` are those of all places, or prompts, see `Queries.features`.
+        `t` is the last round; `features` are the features of all places, or of all prompts of a pool, see `QueueQueries.features`.
         """
         del features
 
@@ -105,7 +105,7 @@ class Memory(abc.ABC):
 
 
 class SharedRows(Memory):
-    """One parameter for all models and features of pairs, from a row per round: Algorithm 1."""
+    """Memory for pair features, with one parameter vector for all models and a row of data per round: Algorithm 1."""
 
     @property
     def num_parameters(self) -> int:
@@ -137,7 +137,7 @@ class SharedRows(Memory):
 
 
 class ModelRows(Memory):
-    """One parameter per model, from a row per round: Algorithm 2."""
+    """Memory with one parameter vector per model and a row of data per round: Algorithm 2."""
 
     def init(self) -> mnl.Rows:
         return mnl.Rows.empty(self.spec.rounds, self.spec.num_models, self.spec.num_offered, self.dim)
@@ -148,7 +148,7 @@ class ModelRows(Memory):
 
 
 class PromptCounts(Memory):
-    """One parameter per model, from counts of the prompts of a pool, for one or two answers: Algorithm 2."""
+    """Memory with one parameter vector per model and counts for each prompt of a pool, for one or two answers: Algorithm 2."""
 
     has_hessian: ClassVar[bool] = False
 

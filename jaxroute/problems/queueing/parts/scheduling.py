@@ -1,4 +1,4 @@
-"""Choice of the query to serve: the place of the best score, of a rank, or of the oldest query."""
+"""Functions that find a waiting query in the buffer: the one with the best score, with a given rank of arrival, or the oldest."""
 
 import functools
 from collections.abc import Callable
@@ -14,14 +14,14 @@ from jaxroute.problems.queueing.types import Feedback, Observation, QueueView
 
 _NEVER = 2**31 - 1
 
-# Logarithm of the weight of the best assortment, from one array of utilities per model.
+# Function from one array of utilities per model to the logarithm of the best assortment's weight.
 Weight = Callable[[list[Array]], Array]
-# A chunk of places: its leaves, whether a query waits at each (`[C]` bool), and the rounds of arrival.
+# Data of a chunk of `C` places: arrays, whether a query waits at each place (`[C]` bool), and its round of arrival.
 _Chunk = tuple[Any, Array, Array]
 
 
 def _fold(leaves: Any, queue: QueueView, start: Any, step: Callable[[Any, _Chunk, Array], Any]) -> Any:
-    """Folds `step` over places by `xla.chunked_fold`; `step` takes a carry, a `_Chunk`, and the index of its first place."""
+    """Folds `step` over chunks of places (`xla.chunked_fold`), from `start`. `step` takes a carry, a `_Chunk`, and the index of the chunk's first place."""
 
     def with_waiting(carry: Any, chunk: Any, first: Array) -> Any:
         leaves, arrival = chunk
@@ -32,13 +32,13 @@ def _fold(leaves: Any, queue: QueueView, start: Any, step: Callable[[Any, _Chunk
 
 
 def best_place(score: Callable[[Any], Array], leaves: Any, queue: QueueView) -> tuple[Array, Array]:
-    """Returns the place `[]` int32 of the largest score among the waiting queries (`B` if no query waits or a score is NaN), and the score `[]`.
+    """Returns the place of the waiting query with the largest score (`B` if no query waits or a score is NaN), and its score, both scalars.
 
     Ties go to the earlier arrival, then to the lower place.
 
     Args:
-      score: function of the leaves of a chunk, returns `[C]`.
-      leaves: pytree of arrays `[..., B]`.
+      score: function that returns the scores `[C]` of a chunk of `C` places, given this part of `leaves`.
+      leaves: pytree of arrays `[..., B]`, data of all places.
       queue: waiting queries.
     """
     size = queue.waiting.shape[-1]
@@ -60,18 +60,18 @@ def best_place(score: Callable[[Any], Array], leaves: Any, queue: QueueView) -> 
 
 
 def best_prompt(score: Array, obs: Observation) -> tuple[Array, Array]:
-    """Returns the place of the waiting query with the largest score `[P]` of its prompt, and the score; see `best_place`."""
+    """Returns the place of the waiting query whose prompt has the largest score, of `score` `[P]` for all prompts, and this score; see `best_place`."""
     return best_place(lambda prompt: jnp.take(score, prompt, mode="clip"), obs.prompt, obs)
 
 
 def place_of_rank(queue: QueueView, rank: Leaf, t: Array) -> Array:
-    """Returns the place of the query of a rank `[]`, from 0 in order of arrival, in round `t` `[]`; `B` beyond the last."""
+    """Returns the place of the waiting query with the given rank in the order of arrival, 0 for the oldest, in round `t`; `B` if there is none."""
     arrived = _round_of_rank(queue, rank, t)
     return best_place(lambda arrival: (arrival == arrived).astype(jnp.float32), queue.arrival, queue)[0]
 
 
 def _round_of_rank(queue: QueueView, rank: Leaf, t: Array) -> Array:
-    """Returns the round in which the query of a rank arrived, by bisection; any round if there is none."""
+    """Returns the round, at most `t`, in which the waiting query with the given rank arrived, by bisection; any round if there is none."""
 
     def step(last: Array, count: Array, chunk: _Chunk, first: Array) -> Array:
         del first
@@ -94,7 +94,7 @@ def oldest_place(queue: QueueView) -> Array:
 
 
 def best_rate_waiting(rate: Array, queue: QueueView) -> Array:
-    """Returns the largest rate `[]` of the waiting queries, of rates `[B]`; -1 if no query waits."""
+    """Returns the largest of the rates `[B]` among the waiting queries, a scalar; -1 if no query waits."""
 
     def step(carry: Array, chunk: _Chunk, first: Array) -> Array:
         del first
@@ -105,16 +105,16 @@ def best_rate_waiting(rate: Array, queue: QueueView) -> Array:
 
 
 def optimistic_utilities(sample: Array, x: Array) -> list[Array]:
-    """Returns the largest utility over the samples, `max_i x_{-j}' theta_i`, one array `[C]` per model. Source: ACQB, section 3 and appendix B.1.
+    """Returns the largest utility of `C` queries over the samples, one array `[C]` per model. Source: ACQB, section 3 and appendix B.1.
 
     Args:
-      sample: `[N, M, d]` parameters, or `[1, M, d]` with pair features.
-      x: `[d, C]` features, with pair features `[N, d, C]`.
+      sample: `[N, M, d]` sampled parameters, or `[1, M, d]` with pair features.
+      x: `[d, C]` features of the queries, with pair features `[N, d, C]`.
     """
     number, dim = sample.shape[1:]
 
     def largest(parameter: Array, x: Array) -> Array:
-        """Returns the utility `[C]` of one model, of samples `[M, d]` and features `[d, C]`."""
+        """Returns the largest utility `[C]` of one model over its samples `[M, d]`, for features `[d, C]`."""
         if number == 1:
             return numerics.combine(parameter[0], x)
         terms = [parameter[:, i, None] * x[i][None, :] for i in range(dim)]
@@ -127,14 +127,14 @@ def optimistic_utilities(sample: Array, x: Array) -> list[Array]:
 
 @struct.dataclass
 class QueueQueries:
-    """Queries with individual features, at the places of a queue: the context map phi of ACQB, Algorithm 2, line 1."""
+    """Reads queries that have individual features, stored in the places of a queue: the context map phi of ACQB, Algorithm 2, line 1."""
 
     def features(self, obs: Observation) -> Array:
         """Returns the features phi of all places, or of all prompts of a pool."""
         return obs.features
 
     def utilities(self, sample: Array, obs: Observation, place: Array) -> Array:
-        """Returns the largest utilities `[N]` over the samples of the query at a place; see `optimistic_utilities`."""
+        """Returns each model's largest utility over the samples, for the query at `place`; see `optimistic_utilities`."""
         return jnp.stack(optimistic_utilities(sample, numerics.take(obs.features, place)[..., None]))[:, 0]
 
     def served(self, obs: Observation, feedback: Feedback) -> Array:
@@ -143,13 +143,13 @@ class QueueQueries:
         return feedback.features
 
     def best(self, sample: Array, weight: Weight, obs: Observation) -> tuple[Array, Array]:
-        """Returns place and weight of the waiting query with the largest weight of the best assortment, for samples `[N, M, d]`."""
+        """Returns the place of the waiting query whose best assortment has the largest weight, and this weight; `sample` is `[N, M, d]`."""
         return best_place(lambda x: weight(optimistic_utilities(sample, x)), obs.features, obs)
 
 
 @struct.dataclass
 class PromptQueries:
-    """Prompts of a pool, whose features all runs share; a `table` `[d', P]` replaces the environment's features (ACQB-CL)."""
+    """Reads queries that are prompts of a pool, whose features all runs share; a `table` `[d', P]` replaces the environment's features (ACQB-CL)."""
 
     table: Leaf | None = None
 

@@ -1,4 +1,4 @@
-"""Rules by which a policy explores an arrival."""
+"""Rules that decide whether a policy explores an arrival, that is serves it at once with an assortment in turn."""
 
 import math
 from typing import Protocol
@@ -14,18 +14,18 @@ from jaxroute.core.types import Leaf
 
 
 class Trigger(Protocol):
-    """Rule of exploration; any object with these methods can be given as `ACQB(trigger=...)`."""
+    """Rule that decides whether an arrival is explored; any object with these methods can be given as `ACQB(trigger=...)`."""
 
     def check(self) -> None: ...
 
     def fires(self, t: Array, coin: Array) -> Array:
-        """Returns whether an arrival is explored in round `t` `[]` int32, from 0; `coin` `[]` is uniform on [0, 1)."""
+        """Returns whether an arrival is explored in round `t`, from 0, a boolean scalar; `coin` is a random number uniform on [0, 1)."""
         ...
 
 
 @struct.dataclass
 class DecayingExploration:
-    """Explores an arrival with probability `min(1, c1 / sqrt(t))` in round `t = 1, 2, ...`: `eta(t - 1)`; `c1` `[]` is 0 for no forced exploration.
+    """Explores an arrival with probability `min(1, c1 / sqrt(t))` in round `t = 1, 2, ...`, the paper's `eta(t - 1)`; `c1 = 0` never explores.
 
     Source: ACQB, section 3; Algorithm 1, line 12.
     """
@@ -41,7 +41,7 @@ class DecayingExploration:
 
 @struct.dataclass
 class RecordedCoins:
-    """Explores an arrival in round `t` if `coins[t]`, for replays; `coins` is `[T]` bool, and later rounds are not explored."""
+    """Explores an arrival in round `t` if `coins[t]` is True, for replays of recorded runs; rounds after the last of `coins` `[T]` are not explored."""
 
     coins: Leaf
 
@@ -56,7 +56,7 @@ class RecordedCoins:
 
 @struct.dataclass
 class PhaseThenCoin:
-    """Explores every arrival of the first `phase` `[]` rounds, and later ones with probability `coin` `[]`.
+    """Explores every arrival of the first `phase` rounds, and later arrivals with probability `coin`.
 
     Source: CQB-eps (Bae et al., 2026), Algorithm 1, as ACQB uses it for comparison (appendix B.3).
     """
@@ -70,13 +70,13 @@ class PhaseThenCoin:
 
     @classmethod
     def for_horizon(cls, horizon: int) -> "PhaseThenCoin":
-        """Returns a phase of a tenth of the horizon, then a probability of `1 / sqrt(horizon)`."""
+        """Returns the rule with a phase of a tenth of the horizon, then the probability `1 / sqrt(horizon)`."""
         checks.count("horizon", horizon)
         return cls(phase=np.float32(horizon // 10), coin=np.float32(horizon**-0.5))
 
     @classmethod
     def for_data(cls, horizon: int, c1: float) -> "PhaseThenCoin":
-        """Returns a phase as long as ACQB with this `c1` always explores, then the same probability: the paper's choice for real data."""
+        """Returns the paper's rule for real data: a phase as long as ACQB with this `c1` always explores, then the probability `1 / sqrt(horizon)`."""
         checks.count("horizon", horizon)
         checks.non_negative("c1", c1, ())
         return cls(phase=np.float32(max(0, math.ceil(c1**2 - 1))), coin=np.float32(horizon**-0.5))

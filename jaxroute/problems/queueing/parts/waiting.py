@@ -1,4 +1,4 @@
-"""Waiting times: a histogram that a run stores, and percentiles from it."""
+"""Records waiting times in a histogram during a run, and computes percentiles from it."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,12 +10,12 @@ from jax import Array
 
 from jaxroute.core import checks
 
-# The least waiting time of each class, in rounds: every number up to 64, then eight classes per octave, up to 2^24 rounds.
+# Least waiting time of each class of the histogram, in rounds: every number up to 64, then eight classes per octave, up to 2^24 rounds.
 WAITS = np.concatenate([np.arange(1, 64), np.floor(64.0 * 2.0 ** (np.arange(145) / 8.0))]).astype(np.int32)
 
 
 def class_of(waited: Array) -> Array:
-    """Returns the mask `[W]` of the class of a waiting time `[]`."""
+    """Returns the class of a waiting time (a scalar, in rounds) as a one-hot mask over the `W` classes of the histogram."""
     reached = waited >= jnp.asarray(WAITS, waited.dtype)
     return reached & ~jnp.concatenate([reached[1:], jnp.zeros((1,), bool)])
 

@@ -1,7 +1,7 @@
-"""Processes of arrivals other than coins of one probability: rates that change, bursts, several servers. ACQB does not contain them.
+"""Processes of arrivals other than independent arrivals at one rate: rates that change, bursts, several servers. ACQB does not contain them.
 
-They are given as `arrivals` of a queue. The queue's source draws the context of each arrival as usual; `arrival_rate` then only decides which
-contexts are accepted (assumption 4 of ACQB), and should be the mean rate.
+A queue takes a process as its field `arrivals`. The queue's source draws the context of each arrival as usual; its `arrival_rate` then only decides
+which contexts are accepted (assumption 4 of ACQB), and should be the mean rate.
 """
 
 from typing import Any, Protocol
@@ -25,13 +25,13 @@ class Arrivals(Protocol):
         ...
 
     def draw(self, key: Array, state: Any, t: Array) -> tuple[Array, Any]:
-        """Returns whether a query arrives in round `t`, `[]` bool, and the state after it."""
+        """Returns whether a query arrives in round `t`, a boolean scalar, and the state of the process after the round."""
         ...
 
 
 @struct.dataclass
 class Rates:
-    """A rate per round: a daily cycle, a launch, a drift. Round `t` brings a query with probability `rates[t]` of `[T]`, later rounds with the last one."""
+    """Process with a rate for each round: round `t` brings a query with probability `rates[t]`, rounds after the last of `rates` `[T]` with the last one."""
 
     rates: Leaf
 
@@ -49,7 +49,7 @@ class Rates:
 
 @struct.dataclass
 class Bursts:
-    """Markov-modulated process: a hidden phase changes from round to round, and each phase has a rate.
+    """Markov-modulated process of arrivals: a hidden phase changes from round to round, and each phase has a rate of arrivals.
 
     Source: the discrete form of the Markov-modulated Poisson process; Fischer and Meier-Hellstern (1993).
 
@@ -63,7 +63,7 @@ class Bursts:
 
     @classmethod
     def on_off(cls, rate: float, mean_on: float, mean_off: float) -> "Bursts":
-        """Returns queries with probability `rate` in busy periods and none in quiet ones, whose mean lengths are `mean_on` and `mean_off` rounds, at least 1."""
+        """Returns a process with `rate` in busy periods and no arrivals in quiet ones; their mean lengths are `mean_on` and `mean_off` rounds."""
         for name, length in (("mean_on", mean_on), ("mean_off", mean_off)):
             checks.at_least(name, length, 1.0)
         leave, come = 1.0 / mean_on, 1.0 / mean_off
@@ -72,7 +72,7 @@ class Bursts:
 
     @property
     def mean_rate(self) -> float:
-        """Returns the long-run number of queries per round."""
+        """Returns the long-run mean number of arrivals per round."""
         return float(np.asarray(self.rates, np.float64) @ np.asarray(_stationary(jnp.asarray(self.moves)), np.float64))
 
     def check(self) -> None:
@@ -96,11 +96,11 @@ class Bursts:
 
 @struct.dataclass
 class Slots:
-    """Several servers: a time slot has a round for each, and a query may arrive only in the first round of a slot.
+    """Process for several servers: a time slot has one round for each server, and a query may arrive only in the first round of a slot.
 
-    In a slot several queries are served, or one of them again if its user was not satisfied. The operator serves one after the other and knows the
-    result of each before the next, which is slightly more than with simultaneous service. A slot brings at most one query, so that the rate per round
-    is at most 1 / servers. Metrics count rounds; division by `servers` gives slots.
+    In a slot several queries are served, or one of them again if its user was not satisfied. A policy knows the result of each service before the
+    next, slightly more than with simultaneous service. A slot brings at most one query, so that the rate per round is at most 1 / servers. Metrics count
+    rounds; division by `servers` gives slots.
 
     Attributes:
       rate: `[]` probability that a slot brings a query.
@@ -122,7 +122,7 @@ class Slots:
 
 
 def _stationary(moves: Array) -> Array:
-    """Returns the stationary distribution `[S]` of a chain `[S, S]`: from its first state if there are several, the mean over time of a periodic chain."""
+    """Returns the stationary distribution of a Markov chain with transition matrix `moves` `[S, S]`; if it is not unique, the one reached from state 0."""
     lazy = 0.5 * (moves + jnp.eye(moves.shape[0], dtype=moves.dtype))
     for _ in range(24):  # 16 million rounds: longer than any phase that a run could distinguish from an endless one.
         lazy = jnp.sum(lazy[:, :, None] * lazy[None], axis=1)

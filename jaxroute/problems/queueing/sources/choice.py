@@ -1,4 +1,4 @@
-"""Multinomial-logit choice with the outside option "try again": utilities, departure rates and a user's choice."""
+"""Multinomial-logit model of a user, who accepts one of the answers shown or tries again: utilities, departure rates and choices."""
 
 import jax.numpy as jnp
 from jax import Array
@@ -9,7 +9,7 @@ from jaxroute.solvers.assortment import log_weight_of_best
 
 
 def utilities_of(theta: Leaf, features: Array, pair_features: bool) -> Array:
-    """Returns the utilities `[N, ...]`: `x' theta_j`, or with pair features `x_j' theta`.
+    """Returns the utilities `[N, ...]` of all models: `x' theta_j` for model `j`, or with pair features `x_j' theta`.
 
     Args:
       theta: `[N, d]` parameters, with pair features `[d]`.
@@ -23,17 +23,17 @@ def utilities_of(theta: Leaf, features: Array, pair_features: bool) -> Array:
 
 
 def departure_rate(log_weight: Array) -> Array:
-    """Returns the probability that a shown answer is accepted, from the logarithm of the sum of `exp(utility)` (ACQB, section 2)."""
+    """Returns the probability that the user accepts one of the answers shown, given the logarithm of the sum of their `exp(utility)` (ACQB, section 2)."""
     return 1.0 / (1.0 + jnp.exp(-log_weight))
 
 
 def best_rate(utility: Array, size: int) -> Array:
-    """Returns the largest departure rate `[...]` of `size` models, of utilities `[N, ...]`."""
+    """Returns the largest departure rate `[...]` that `size` models can reach together, for utilities `[N, ...]`."""
     return departure_rate(log_weight_of_best(list(utility), size))
 
 
 def shortfall(best: Array, rate: Array) -> Array:
-    """Returns the difference between the best departure rate and another one.
+    """Returns the difference `best - rate` of departure rates, or 0 if it is within rounding.
 
     Both are sums of the same terms in different orders: a difference within their rounding (a millionth in single precision) counts as zero, so that
     the optimal policy has no regret at all.
@@ -43,10 +43,10 @@ def shortfall(best: Array, rate: Array) -> Array:
 
 
 def choose(utility: Array, offered: Array, uniform: Leaf) -> tuple[Array, Array]:
-    """Returns the offered model that the user accepts, `[N]` bool with at most one True, and the departure rate `[]`.
+    """Returns the model whose answer the user accepts, `[N]` bool with at most one True, and the departure rate, a scalar.
 
-    The probabilities are laid end to end in the order of the models, and the first whose end is at least `uniform` is chosen: of two assortments the
-    one with the larger departure rate loses the query whenever the other one does. Source: ACQB, appendix D.1.
+    The first model whose cumulative probability is at least `uniform` is chosen. With the same `uniform`, an assortment satisfies the user
+    whenever one with a smaller departure rate does. Source: ACQB, appendix D.1.
 
     Args:
       utility: `[N]` utilities.

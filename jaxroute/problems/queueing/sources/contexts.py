@@ -1,7 +1,7 @@
-"""Sources of queries: random instances, recorded arrivals, or a pool of prompts with given probabilities.
+"""Sources of queries: random contexts, recorded arrivals, or a pool of prompts with given probabilities of acceptance.
 
-The environment stores a `Query`. A source with parameters draws its features; a source with a pool of prompts stores the features itself, and a
-query has the index of its prompt.
+The environment stores each query as a `Query`, which has its features, or only the index of its prompt if the source has a pool of prompts: the source
+then stores the features of all prompts.
 """
 
 from typing import Any, NamedTuple, Protocol
@@ -17,12 +17,12 @@ from jaxroute.core.types import Leaf
 from jaxroute.problems.queueing.sources.choice import best_rate, utilities_of
 from jaxroute.problems.queueing.types import QueueSpec
 
-# Number of candidates for a context that are tried at once, until one is good.
+# Number of candidates for a context that are tried at once, until some assortment serves one well enough.
 _CANDIDATES = 8
 
 
 class _Search(NamedTuple):
-    """State of the search among candidates: features and rate of the first good one so far, or the last one, the number of those before it, and of all seen."""
+    """Search for a good context: features and best rate of the first good candidate (else the last), and numbers of candidates before it and tried."""
 
     features: Array
     rate: Array
@@ -32,12 +32,12 @@ class _Search(NamedTuple):
 
 @struct.dataclass
 class Query:
-    """Stored data of a query; the optimal policy's queue needs only the rate.
+    """Stored data of a query; for the optimal policy's queue only the rate.
 
     Attributes:
       best_rate: `[]` departure rate of its best assortment.
-      features: `[d]`, with pair features `[N, d]`; None with a pool.
-      prompt: `[]` int32, its index in a pool; None without a pool.
+      features: `[d]` features, with pair features `[N, d]`; None with a pool.
+      prompt: `[]` int32, index of its prompt in the pool; None without a pool.
     """
 
     best_rate: Array
@@ -45,7 +45,7 @@ class Query:
     prompt: Any = None
 
     def for_optimum(self) -> "Query":
-        """Returns the data that the optimal policy's queue stores."""
+        """Returns the query with the data that the optimal policy's queue stores: the rate alone."""
         return self.replace(features=None, prompt=None)
 
 
@@ -55,10 +55,10 @@ class Round:
 
     Attributes:
       arrived: `[]` bool, whether a query arrives.
-      row: the query that arrived (or would have arrived).
-      infeasible: `[]` bool, no context was found that some assortment serves well enough.
-      uniform: `[]` number that decides the user's choice.
-      rejected: `[]` int32, contexts rejected before, for which no assortment is good enough.
+      row: query that arrives (or would arrive).
+      infeasible: `[]` bool, whether no context was found that some assortment serves well enough.
+      uniform: `[]` number on [0, 1) that decides the user's choice.
+      rejected: `[]` int32, number of contexts drawn before it that no assortment serves well enough.
     """
 
     arrived: Array
@@ -73,27 +73,27 @@ class Source(Protocol):
 
     @property
     def pool_size(self) -> int:
-        """Returns the size `P` of the pool; 0 without one."""
+        """Returns the number of prompts `P` in the pool; 0 without a pool."""
         ...
 
     def check(self) -> None: ...
 
     def draw(self, key: Array, t: Array, spec: QueueSpec) -> Round:
-        """Draws round `t`."""
+        """Draws the query, its arrival and the random numbers of round `t`."""
         ...
 
     def features_of(self, rows: Query) -> Array:
-        """Returns features `[d, B]`, with pair features `[N, d, B]`, of all places, from the `rows` stored there; of a pool `[d, P]`, those of its prompts."""
+        """Returns the features `[d, B]` (pair features `[N, d, B]`) of the queries `rows` at all places; with a pool the features `[d, P]` of all prompts."""
         ...
 
     def serve(self, row: Query, spec: QueueSpec) -> tuple[Array, Array]:
-        """Returns features `[d]` (with pair features `[N, d]`) and true utilities `[N]` of a served query."""
+        """Returns the features `[d]` (pair features `[N, d]`) of a served query, and its true utilities `[N]`."""
         ...
 
 
 @struct.dataclass
 class _LinearUtility:
-    """Utilities that are linear in the features: `x' theta_j` with `theta` `[N, d]`, or with pair features `x_j' theta` with `theta` `[d]`."""
+    """Base class of sources whose utilities are linear: `x' theta_j` with `theta` `[N, d]`, or with pair features `x_j' theta` with `theta` `[d]`."""
 
     theta: Leaf
 
@@ -113,19 +113,19 @@ class _LinearUtility:
 
 @struct.dataclass
 class RandomContexts(_LinearUtility):
-    """Contexts uniform on `[-scale, scale]^d`, given that some departure rate is at least `arrival_rate + slack`.
+    """Source of contexts uniform on `[-scale, scale]^d`, given that some assortment's departure rate is at least `arrival_rate + slack`.
 
     Source: ACQB, section 6.1 and assumption 4.
 
-    Differs from the paper: a context is the first of a number of candidates that fulfils the condition. If none does in a round with an arrival, the
-    context is the last candidate and `infeasible` is counted, which makes the run invalid: parameters that serve hardly any context well are excluded.
+    Differs from the paper: a context is the first of `candidates` random ones that fulfils the condition. If none does in a round with an arrival, it is
+    the last one and `infeasible` is counted, which makes the run invalid: parameters that serve hardly any context well are excluded.
     `describe_contexts` computes the share of contexts that fulfil the condition.
 
     Attributes:
       theta: `[N, d]` parameters, with pair features `[d]`.
       arrival_rate: `[]` probability that a round brings a query.
-      slack, scale: `[]` numbers of the formulas above.
-      candidates: number of contexts tried per round (static).
+      slack, scale: `[]` numbers in the formulas above.
+      candidates: largest number of contexts tried per round (static).
     """
 
     arrival_rate: Leaf
@@ -151,7 +151,7 @@ class RandomContexts(_LinearUtility):
         starts = self.candidates * np.arange(np.prod(lead), dtype=np.uint32).reshape(*lead, 1)
 
         def search(first: Array, number: int) -> tuple[Array, Array, Array]:
-            """Returns features and rate of the first good one of `number` candidates from `first` on, or of the last, and its index among all."""
+            """Returns features, best rate and index of the first good one of `number` candidates from `first` on, or of the last if none is good."""
             numbers = jnp.minimum(lax.iota(jnp.uint32, number) + first.astype(jnp.uint32), np.uint32(self.candidates - 1))
             key = jax.random.wrap_key_data(words, impl=draws.KEY_IMPL)
             x = scale * (2.0 * draws.uniform_at(key, jnp.asarray(starts) + numbers) - 1.0)
@@ -184,13 +184,13 @@ class RandomContexts(_LinearUtility):
 
 @struct.dataclass
 class RecordedContexts(_LinearUtility):
-    """Given arrivals, contexts and uniform numbers of the choices: round `t` reads column `t`.
+    """Source with given arrivals, contexts and random numbers of the choices; round `t` reads entry `t` of each.
 
     Attributes:
       theta: `[N, d]` parameters, with pair features `[d]`.
-      arrivals: `[T]` bool.
-      contexts: `[d, T]`, with pair features `[N, d, T]`.
-      uniforms: `[T]` on [0, 1).
+      arrivals: `[T]` bool, whether a query arrives in each round.
+      contexts: `[d, T]` features of the queries, with pair features `[N, d, T]`.
+      uniforms: `[T]` numbers on [0, 1) that decide the users' choices.
     """
 
     arrivals: Leaf
@@ -222,12 +222,12 @@ class RecordedContexts(_LinearUtility):
 
 @struct.dataclass
 class PoolContexts:
-    """Prompts drawn from a pool, uniformly and with replacement. Source: ACQB, section 6.2 and appendix B.4.
+    """Source that draws prompts from a pool, uniformly and with replacement. Source: ACQB, section 6.2 and appendix B.4.
 
     Attributes:
-      features: `[P, d]`, with the features of a prompt side by side, since a round reads few prompts.
-      log_odds: `[N, P]`, `log(u / (1 - u))` of the probability `u` that a model's answer alone is accepted.
-      best_rate: `[P]` departure rate of the best assortment.
+      features: `[P, d]` features of the prompts; those of one prompt are contiguous in memory, since a round reads few prompts.
+      log_odds: `[N, P]` utilities, `log(u / (1 - u))` for the probability `u` that a model's answer shown alone is accepted.
+      best_rate: `[P]` departure rate of each prompt's best assortment.
       arrival_rate: `[]` probability that a round brings a query.
     """
 
@@ -271,7 +271,7 @@ class PoolContexts:
 
 @struct.dataclass
 class RecordedPrompts(PoolContexts):
-    """Pool with given arrivals `[T]` bool, prompts `[T]` int32 and uniform numbers `[T]` of the choices; `arrival_rate` is not used."""
+    """Pool with given arrivals, indices of prompts and random numbers of the choices, each `[T]`; `arrival_rate` is not used."""
 
     arrivals: Leaf = struct.field(kw_only=True)
     prompts: Leaf = struct.field(kw_only=True)

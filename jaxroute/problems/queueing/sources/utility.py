@@ -1,4 +1,4 @@
-"""Probability that an answer satisfies a user, from scores and costs of recorded prompts; in float64 on the host."""
+"""Computes the probability that a user accepts an answer from scores and costs of recorded prompts, in float64 on the host."""
 
 import itertools
 import math
@@ -17,10 +17,7 @@ _SAMPLED_SUBSETS = 2_000
 
 
 def divide_costs(costs: ArrayLike) -> np.ndarray:
-    """Returns costs `[P, N]` in [0, 1]: divided by the largest one of all prompts and models, or zeros if all are zero.
-
-    Source: ACQB (Bae et al.), section 6.2, requires normalised costs in [0, 1] without a method; this one is ours.
-    """
+    """Divides costs `[P, N]` by the largest one, so that they lie in [0, 1] as ACQB (Bae et al.), section 6.2, requires without specifying a method."""
     given = checks.non_negative("costs", costs)
     largest = given.max(initial=0.0)
     return given / largest if largest > 0 else np.zeros_like(given)
@@ -29,7 +26,7 @@ def divide_costs(costs: ArrayLike) -> np.ndarray:
 def departure_probability(
     scores: ArrayLike, costs: ArrayLike, *, cost_weight: float = 0.1, low: float = 0.1, high: float = 0.99
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the probability `[P, N]` that each model's answer satisfies the user of each prompt, and the prompts `[P]` bool with equally good models.
+    """Returns the probability `[P, N]` that each model's answer to each prompt is accepted, and whether all models of a prompt are equally good, `[P]` bool.
 
     The utility `raw_j = score_j - cost_weight cost_j` is scaled to [0, 1] over the models of each prompt, then to [low, high]:
 
@@ -67,19 +64,19 @@ def departure_probability(
 
 
 def describe_probabilities(probability: ArrayLike, *, size: int = 1) -> dict[str, Any]:
-    """Computes mean departure probabilities per round of simple routers on a pool of prompts, to judge a load before a run.
+    """Computes the mean probability that simple routers satisfy a query of a pool, to assess an arrival rate before a run.
 
-    An assortment `S` satisfies with probability `Z / (1 + Z)`, `Z = sum_{j in S} u_j / (1 - u_j)`. A load above "random" overflows the random router,
-    one above "best_fixed" every router that ignores the prompts. Source: ACQB (Bae et al.), appendix B.4 and section 2.
+    An assortment `S` satisfies with probability `Z / (1 + Z)`, `Z = sum_{j in S} u_j / (1 - u_j)`. With an arrival rate above "random" the random router's
+    queue grows without end; above "best_fixed" that of every router that ignores the prompts. Source: ACQB (Bae et al.), appendix B.4 and section 2.
 
     Args:
-      probability: `[P, N]` departure probabilities, at least 0 and below 1.
-      size: models per assortment, `K`.
+      probability: `[P, N]` probabilities `u` that an answer shown alone is accepted, at least 0 and below 1.
+      size: number of models in an assortment, `K`.
 
     Returns:
-      "random": a uniformly random assortment. "best_fixed": the assortment that is best for all prompts together; "best_fixed_models": its models.
-      "oracle": the best assortment of each prompt. "exact": False if there are more than 10,000 assortments: then "random" is the mean over 2,000 of
-      them, from a fixed seed, and the fixed one is built greedily, model by model, so that a better one may exist.
+      "random": mean over all assortments. "best_fixed": the assortment that is best for all prompts together; "best_fixed_models": its models.
+      "oracle": the best assortment of each prompt. "exact": False if there are more than 10,000 assortments: then "random" is the mean over 2,000
+      random ones, with a fixed seed, and the fixed one is built greedily, model by model, so that a better one may exist.
     """
     given = checks.bounded("probability", probability, ("P", "N"), "at least 0 and below 1", lambda p: (p >= 0) & (p < 1))
     num_models = given.shape[1]
@@ -87,7 +84,7 @@ def describe_probabilities(probability: ArrayLike, *, size: int = 1) -> dict[str
     odds = given / (1 - given)
 
     def mean_rates(subsets: np.ndarray) -> np.ndarray:
-        """Returns the mean over the prompts for each row of `subsets` `[s, K]`."""
+        """Returns the mean over the prompts for each assortment, a row of `subsets` `[s, K]`."""
         total = sum(odds.T[column] for column in subsets.T)
         return (total / (1 + total)).mean(axis=1)
 

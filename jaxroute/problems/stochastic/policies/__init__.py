@@ -1,1 +1,1 @@
-"""Policies, one module per family of methods; `base` holds their shared state and parameters."""
+"""Policies that learn from rewards, one module per family of methods; `base` holds the state and parameters that they share."""

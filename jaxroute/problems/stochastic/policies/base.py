@@ -1,4 +1,4 @@
-"""Shared state and parameters of several policies."""
+"""Base classes of the policies, with the state and the parameters that several of them share."""
 
 import jax.numpy as jnp
 from flax import struct
@@ -15,7 +15,7 @@ class SumPolicy:
     """Policy whose state is the number of uses and the total reward of each model."""
 
     def check(self) -> None:
-        """Does nothing; subclasses check their parameters."""
+        """Checks nothing; subclasses check their parameters."""
 
     def init(self, key: Array, spec: Spec) -> ArmStatistics:
         return ArmStatistics.empty(key, spec.num_models)
@@ -54,7 +54,7 @@ class BetaPosteriorPolicy(BetaPrior, SumPolicy):
     """Policy with a beta posterior of each model's success probability."""
 
     def posterior(self, state: ArmStatistics) -> tuple[Array, Array]:
-        """Returns both parameters `[K]` of the beta distributions."""
+        """Returns both parameters of each model's beta posterior, two arrays `[K]`."""
         # In two parts, each exact in float32: few losses are not lost among many pulls.
         few = state.pulls & 4095
         losses = ((state.pulls - few).astype(jnp.float32) - state.reward_sum) + few.astype(jnp.float32)
@@ -67,7 +67,7 @@ class RangeBound:
     """Parameters of Garivier and Moulines' confidence bounds for rewards in `[0, b]`.
 
     Attributes:
-      xi: `[]` exploration; the theory requires more than 1/2.
+      xi: `[]` factor of the logarithm in the bound; the theory requires more than 1/2.
       upper: `[]` largest reward `b`.
     """
 

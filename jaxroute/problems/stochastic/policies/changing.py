@@ -1,4 +1,4 @@
-"""Policies for means that change: they use the latest rounds only, or weigh past rounds less with age."""
+"""Policies for means that change. They learn from the latest rounds only, or weigh past rounds less the older they are."""
 
 import math
 from typing import Self
@@ -32,14 +32,14 @@ class WindowPolicy:
 
 @struct.dataclass
 class SlidingWindowUCB(RangeBound, WindowPolicy):
-    """UCB of the latest `W` rounds: `mean + b sqrt(xi log(min(t, W)) / pulls)`, with mean and pulls in the window.
+    """UCB of the latest `W` rounds. Its bound is `mean + b sqrt(xi log(min(t, W)) / pulls)`, with the mean and the number of pulls in these rounds.
 
     For means that change abruptly. A model that was not used in the window comes first.
 
     Source: Garivier and Moulines (2011), SW-UCB; `t` is 1 in the first round.
 
     Attributes:
-      xi: `[]` exploration; the theory requires more than 1/2.
+      xi: `[]` factor of the logarithm; the theory requires more than 1/2.
       upper: `[]` largest reward `b`: rewards lie in `[0, b]`.
       window: number of rounds `W` (static); the default is that of `tuned(10_000)`.
     """
@@ -67,7 +67,7 @@ class SlidingWindowUCB(RangeBound, WindowPolicy):
 
 @struct.dataclass
 class SlidingWindowThompson(BetaPrior, WindowPolicy):
-    """Thompson sampling with a beta posterior of the latest `W` rounds: `Beta(successes + wins, failures + losses)`.
+    """Thompson sampling with a beta posterior from the latest `W` rounds: `Beta(successes + wins, failures + losses)`.
 
     Source: Trovo, Paladino, Restelli and Gatti (2020), SW-TS. A reward in (0, 1) counts as that fraction of a success. A draw is as
     expensive as one of `BetaThompson`.
@@ -90,17 +90,17 @@ class SlidingWindowThompson(BetaPrior, WindowPolicy):
 
 @struct.dataclass
 class DiscountedSums(ArmStatistics):
-    """Sums over all rounds, each weighted by the discount to the power of its age; `pulls` are float32 weights."""
+    """Sums over all rounds, each weighted by `discount^age`, with its age in rounds; `pulls` are sums of these weights, float32."""
 
     @classmethod
     def empty(cls, key: Array, num_models: int) -> Self:
-        """Returns the sums before the first round; the key draws the order of ties."""
+        """Returns the sums before the first round; `key` draws the order in which ties are broken."""
         zeros = jnp.zeros((num_models,), jnp.float32)
         errors = numerics.no_errors(pulls=zeros, reward_sum=zeros)
         return cls(zeros, zeros, errors, draws.order(key, num_models))
 
     def discounted(self, discount: Leaf, action: Array, reward: Array) -> Self:
-        """Returns the discounted sums with another round, its model and reward."""
+        """Returns the sums after another round: the former sums multiplied by `discount`, plus the new `reward` of the model `action`."""
         chosen = numerics.one_hot(action, self.pulls.shape[-1])
         lost = 1.0 - discount  # Subtracting the small lost part retains digits that a product with the discount would lose.
         return numerics.accumulate(
@@ -112,7 +112,7 @@ class DiscountedSums(ArmStatistics):
 
 @struct.dataclass
 class DiscountedPolicy:
-    """Policy whose state is discounted sums; `discount` `[]` is the weight of the previous round, in (0, 1]."""
+    """Policy whose state is discounted sums; `discount` is the weight of the previous round relative to the latest, in (0, 1]."""
 
     discount: Leaf = 0.9975
 
@@ -131,7 +131,7 @@ class DiscountedPolicy:
 
 @struct.dataclass
 class DiscountedUCB(RangeBound, DiscountedPolicy):
-    """UCB of discounted sums: `mean + 2 b sqrt(xi log(n) / pulls)`, with `n` the discounted number of all rounds.
+    """UCB of discounted sums. Its bound is `mean + 2 b sqrt(xi log(n) / pulls)`, where `n` is the discounted number of all rounds.
 
     For means that change. A model that was never used comes first.
 
@@ -139,7 +139,7 @@ class DiscountedUCB(RangeBound, DiscountedPolicy):
 
     Attributes:
       discount: `[]` weight of the previous round, in (0, 1]; the default is that of `tuned(10_000)`.
-      xi: `[]` exploration; the theory requires more than 1/2.
+      xi: `[]` factor of the logarithm; the theory requires more than 1/2.
       upper: `[]` largest reward `b`: rewards lie in `[0, b]`.
     """
 
@@ -165,7 +165,7 @@ class DiscountedUCB(RangeBound, DiscountedPolicy):
 
 @struct.dataclass
 class DiscountedThompson(BetaPrior, DiscountedPolicy):
-    """Thompson sampling with a beta posterior of discounted sums: `Beta(successes + wins, failures + losses)`.
+    """Thompson sampling with a beta posterior from discounted sums: `Beta(successes + wins, failures + losses)`.
 
     Source: Raj and Kalyani (2017), dTS. A reward in (0, 1) counts as that fraction of a success. A draw is as expensive as one of `BetaThompson`.
 

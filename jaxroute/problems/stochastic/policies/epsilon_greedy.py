@@ -1,4 +1,4 @@
-"""Epsilon-greedy."""
+"""Epsilon-greedy: the policy that explores at random with a constant probability."""
 
 import jax.numpy as jnp
 from flax import struct
@@ -14,7 +14,7 @@ from jaxroute.problems.stochastic.types import ArmStatistics, Choice
 class EpsilonGreedy(SumPolicy):
     """Uses a uniformly random model with probability `min(1, epsilon)`, otherwise the one with the largest empirical mean.
 
-    Models that were never used come first. Equal means are a tie (`numerics.argmax`).
+    Models that were never used come first. Equal means are a tie, which `numerics.argmax` breaks.
 
     Source: Sutton and Barto (2018), section 2.4.
 

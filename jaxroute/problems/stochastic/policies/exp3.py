@@ -14,7 +14,7 @@ from jaxroute.problems.stochastic.types import Choice, rounds_of
 
 @struct.dataclass
 class Exp3State:
-    """Weights of the models, and the exploration probability.
+    """State of `Exp3`: the weights of the models, and the exploration probability.
 
     Attributes:
       log_weight: `[K]` float32 logarithms of the weights, the largest is 0.
@@ -28,7 +28,7 @@ class Exp3State:
 
     @property
     def probability(self) -> Array:
-        """Returns the probability `[K]` of each model."""
+        """Returns the probability `[K]` with which each model is used."""
         weight = jnp.exp(self.log_weight)
         return (1.0 - self.gamma) * weight / jnp.sum(weight, axis=-1) + self.gamma / weight.shape[-1]
 
@@ -44,8 +44,8 @@ class Exp3:
     default; rewards in [0, 1].
 
     Attributes:
-      gamma: `[]` exploration probability; None for that of the horizon.
-      horizon: `[]` number of rounds `T`; None for those of the run.
+      gamma: `[]` exploration probability; None for the paper's value, from `horizon`.
+      horizon: `[]` number of rounds `T`; None for the horizon of the run.
     """
 
     gamma: Leaf | None = None
@@ -85,7 +85,7 @@ class Exp3:
 
 @struct.dataclass
 class Exp3PlusPlusState:
-    """Losses of the models; a loss is 1 minus the reward.
+    """State of `Exp3PlusPlus`: losses of the models, where a loss is 1 minus the reward.
 
     Attributes:
       pulls: `[K]` int32, uses of each model.
@@ -104,7 +104,7 @@ class Exp3PlusPlusState:
 class Exp3PlusPlus:
     """Exponential weights with exploration by estimated gaps, for adversarial and for stochastic rewards.
 
-    The weights `rho = exp(-eta L) / sum`, `eta = sqrt(log K / (t K)) / 2`, of the estimated losses `L` are mixed with exploration of each model
+    The weights `rho = exp(-eta L) / sum`, `eta = sqrt(log K / (t K)) / 2`, with estimated total losses `L`, are mixed with exploration of each model
     by `epsilon = min(1 / (2 K), eta, beta log t / (t gap^2))`. The gap is the lower confidence bound of a model's loss minus the smallest upper
     bound, with radius `sqrt(alpha log(t K^(1 / alpha)) / (2 pulls))`. The regret is of the order of Exp3's for all rewards, and of `log(T)^2` for
     fixed means.

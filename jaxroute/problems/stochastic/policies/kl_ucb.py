@@ -1,4 +1,4 @@
-"""Indices from the divergence of the reward distribution: KL-UCB, a confidence bound, and IMED, which needs no search."""
+"""Policies that use the Kullback-Leibler divergence of the reward distribution: KL-UCB, a confidence bound, and IMED, which needs no search."""
 
 import jax.numpy as jnp
 from flax import struct
@@ -13,9 +13,9 @@ from jaxroute.problems.stochastic.types import ArmStatistics, Choice
 
 @struct.dataclass
 class KLUCB(SumPolicy):
-    """Uses the model with the largest mean that agrees with its rewards: `max {q : pulls kl(mean, q) <= log t + c log log t}`.
+    """Uses the model whose largest plausible mean is highest: `max {q : pulls kl(mean, q) <= log t + c log log t}`.
 
-    Its regret attains the Lai-Robbins line. With the Gaussian family it is UCB with the radius `scale sqrt(2 (log t + c log log t) / pulls)`.
+    Its regret attains the Lai-Robbins lower bound. With the Gaussian family it is UCB with the radius `scale sqrt(2 (log t + c log log t) / pulls)`.
 
     Source: Garivier and Cappe (2011), Algorithm 1; `t` is 1 in the first round. Their proofs have `c = 3`, and they recommend `c = 0` in
     practice, which is the default. A model that was never used comes first.
@@ -48,7 +48,7 @@ class KLUCB(SumPolicy):
 class IMED(SumPolicy):
     """Indexed minimum empirical divergence: uses the model with the least `pulls kl(mean, largest mean) + log pulls`.
 
-    Its regret attains the Lai-Robbins line, as KL-UCB's does, with one divergence per model and no search.
+    Its regret attains the Lai-Robbins lower bound, like that of KL-UCB, with one divergence per model and no search.
 
     Source: Honda and Takemura (2015), IMED, with the divergence of a family of one parameter instead of that of all distributions with bounded
     rewards. A model that was never used comes first.

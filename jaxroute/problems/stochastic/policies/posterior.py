@@ -58,8 +58,8 @@ class GaussianThompson(SumPolicy):
 class BetaThompson(BetaPosteriorPolicy):
     """Uses the model with the largest draw from its beta posterior, for Bernoulli rewards.
 
-    A beta draw is the fraction of one of two gamma draws, each by the Marsaglia-Tsang method with a fixed number of tries. It costs
-    about 20 times a normal draw per model: prefer `GaussianThompson` for speed.
+    A beta draw is `g / (g + h)` with gamma draws `g` and `h`, by the Marsaglia-Tsang method with a fixed number of tries. It takes about 20 times as
+    long as a normal draw: prefer `GaussianThompson` for speed.
 
     Source: Thompson (1933); Kaufmann, Korda and Munos (2012). A reward in (0, 1) counts as that fraction of a success.
 
@@ -80,7 +80,7 @@ MOST_PRIOR = 20  # See `upper_quantile`.
 class BayesUCB(BetaPosteriorPolicy):
     """Uses the model whose beta posterior has the largest quantile of level `1 - 1 / t`.
 
-    Its regret attains the Lai-Robbins line. The quantile takes a fixed number of operations (`estimators.beta`).
+    Its regret attains the Lai-Robbins lower bound. The quantile takes a fixed number of operations (`estimators.beta`).
 
     Source: Kaufmann, Cappe and Garivier (2012), Algorithm 1, with `c = 0` in the level `1 - 1 / (t (log T)^c)`, as in their experiments; their proof
     has `c = 5`.

@@ -17,9 +17,9 @@ _STEPS, _START_STEPS = 5, 5
 
 
 def optimal_shares(mean: Array, family: Family) -> Array:
-    """Returns the shares of samples `[K]`, sum 1, that identify the best model soonest, for means `[K]` in the range of the family.
+    """Returns the shares of samples, summing to 1, with which the best model is identified soonest; `mean` `[K]` must be in the range of the family.
 
-    With the best model 1 and `x = w / w_1`, `m = (mean_1 + x mean) / (1 + x)` for each other model, all transportation costs
+    Let 1 be the best model, `w` the shares, and for each other model `x = w / w_1` and `m = (mean_1 + x mean) / (1 + x)`. At the optimum all costs
     `kl(mean_1, m) + x kl(mean, m)` are one number `y`, and `sum of kl(mean_1, m) / kl(mean, m) = 1`. Newton's method in `log x` solves for all `x`
     and `y` together: five steps from the solution for normal distributions, to 1e-4 (a test measures it). Several best models get equal shares.
 
@@ -74,10 +74,10 @@ def optimal_shares(mean: Array, family: Family) -> Array:
 
 
 def evidence(pulls: Array, mean: Array, family: Family) -> Array:
-    """Returns the generalised likelihood ratio `[]` of the hypothesis that the model with the largest mean is the best.
+    """Returns the generalised log-likelihood ratio, a scalar, for the hypothesis that the model with the largest empirical mean is the best.
 
-    It is `min over the others of pulls_1 kl(mean_1, m) + pulls kl(mean, m)`, with `m` the mean of both models' rewards together: 0 if there are
-    several best models, infinite if there is one model. `pulls` `[K]` are at least 1, `mean` `[K]` are empirical means. Source: Garivier and Kaufmann
+    It is `min over the others of pulls_1 kl(mean_1, m) + pulls kl(mean, m)`, where `m` is the mean of both models' rewards together. It is 0 if several
+    models are best, infinite if there is one model. `pulls` `[K]` are at least 1, `mean` `[K]` are empirical means. Source: Garivier and Kaufmann
     (2016), section 3.2.
     """
     mean = xla.barrier(mean)
@@ -100,19 +100,19 @@ _MARGIN = 1e-4
 
 
 def proven_threshold(rounds: Array, num_models: int, delta: Leaf) -> Array:
-    """Returns `log(2 t (K - 1) / delta)`, for an error probability of at most `delta`, of Bernoulli rewards (Garivier and Kaufmann, 2016, Theorem 10)."""
+    """Returns the threshold `log(2 t (K - 1) / delta)`, `t = rounds`, with a proof for Bernoulli rewards (Garivier and Kaufmann, 2016, Theorem 10)."""
     return jnp.log(2.0 * rounds * max(num_models - 1, 1) / delta)
 
 
 def practical_threshold(rounds: Array, num_models: int, delta: Leaf) -> Array:
-    """Returns `log((log t + 1) / delta)`, which is lower and has no proof (the experiments of Garivier and Kaufmann, 2016)."""
+    """Returns the threshold `log((log t + 1) / delta)`, `t = rounds`: lower, without a proof (the experiments of Garivier and Kaufmann, 2016)."""
     del num_models
     return jnp.log((jnp.log(rounds) + 1.0) / delta)
 
 
 @struct.dataclass
 class IdentificationState:
-    """Statistics of every model, constant after the decision, and whether the policy has decided, `[]` bool."""
+    """Statistics of every model, which stay constant after the decision, and whether the policy has decided."""
 
     arms: ArmStatistics
     decided: Array
@@ -122,9 +122,9 @@ class IdentificationState:
 class TrackAndStop:
     """Identifies the best model with few samples, and with an error probability of at most `delta`.
 
-    The shares of its samples track those that are optimal for the empirical means (D-tracking: the model with the largest `t share - pulls`;
-    one with fewer than `sqrt(t) - K / 2` pulls comes first), until the generalised likelihood ratio of the best model exceeds a threshold.
-    From then on it uses the recommended model, as a run has a fixed horizon. Samples grow like `T* log(1 / delta)`, see `characteristic_time`.
+    The shares of its samples track the optimal shares for the empirical means (D-tracking: the model with the largest `t share - pulls` is next;
+    a model with fewer than `sqrt(t) - K / 2` pulls comes first), until the generalised log-likelihood ratio of the best model exceeds a threshold.
+    From then on it uses the recommended model until the run ends. The number of samples grows like `T* log(1 / delta)`, see `characteristic_time`.
 
     Source: Garivier and Kaufmann (2016), section 3: D-tracking, and Chernoff's stopping rule.
 
@@ -133,7 +133,7 @@ class TrackAndStop:
     Attributes:
       delta: `[]` largest probability of a wrong recommendation.
       family: family of reward distributions; see `KLUCB`.
-      threshold: threshold of the likelihood ratio, `(rounds, K, delta) -> []` (static): `proven_threshold` or `practical_threshold`.
+      threshold: function `(rounds, K, delta)` that returns the threshold (static): `proven_threshold` or `practical_threshold`.
     """
 
     delta: Leaf = 0.1
@@ -151,7 +151,7 @@ class TrackAndStop:
         return IdentificationState(ArmStatistics.empty(key, spec.num_models), jnp.zeros((), bool))
 
     def _next(self, pulls: Array, mean: Array, t: Array, order: Array | None) -> Array:
-        """Returns the model to sample in round `t`, before a decision."""
+        """Returns the index of the model to sample in round `t` if no decision has been made; `pulls` and `mean` are `[K]`, `order` breaks ties."""
         if isinstance(self.family, Bernoulli):
             mean = jnp.clip(mean, _MARGIN, 1.0 - _MARGIN)
         rounds = jnp.asarray(t, mean.dtype)
@@ -190,7 +190,7 @@ class TrackAndStop:
         return {"decided": state.decided.astype(jnp.float32), "samples": jnp.sum(state.arms.pulls, axis=-1)}
 
     def recommendation(self, state: IdentificationState) -> Array:
-        """Returns the model with the largest empirical mean, int32 `[]`."""
+        """Returns the index of the model with the largest empirical mean, an int32 scalar."""
         mean = state.arms.reward_sum / jnp.maximum(state.arms.pulls, 1).astype(jnp.float32)
         return numerics.argmax(mean, order=state.arms.order)
 

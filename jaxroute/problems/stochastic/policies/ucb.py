@@ -1,4 +1,4 @@
-"""Upper confidence bounds: UCB1, UCB-V (empirical variances), and MOSS (minimax optimal), for a known horizon and for any."""
+"""Policies with upper confidence bounds: UCB1, UCB-V (with empirical variances), and MOSS (minimax optimal) with and without a known horizon."""
 
 import jax.numpy as jnp
 from flax import struct
@@ -15,7 +15,7 @@ from jaxroute.problems.stochastic.types import ArmStatistics, Choice, rounds_of
 class UCB1(SumPolicy):
     """Uses the model with the largest upper confidence bound `mean + width * sqrt(log(t + 2) / pulls)`.
 
-    A model that was never used has an infinite bound; equal bounds are a tie (`numerics.argmax`).
+    A model that was never used has an infinite bound; equal bounds are a tie, which `numerics.argmax` breaks.
 
     Source: Auer, Cesa-Bianchi and Fischer (2002), Fig. 1, with `width = sqrt(2)`, for rewards in [0, 1].
 
@@ -47,7 +47,7 @@ class UCB1(SumPolicy):
 
 @struct.dataclass
 class VarianceStatistics:
-    """Sums of the rewards of every model, and of the squares of their deviations.
+    """Sums of the rewards of every model, and of the squared deviations from their mean.
 
     Source: Welford (1962), for the deviations: a variance from sums of squares is a difference of large numbers.
 
@@ -56,7 +56,7 @@ class VarianceStatistics:
       reward_sum: `[K]` float32, total reward of each model.
       square_sum: `[K]` float32, sum of squared deviations from the mean.
       errors: rounding errors of the sums, see `numerics.accumulate`.
-      order: `[K]` int32, order of ties; see `numerics.argmax`.
+      order: `[K]` int32, ranks by which ties are broken; see `numerics.argmax`.
     """
 
     pulls: Array
@@ -81,7 +81,7 @@ class UCBV:
     never used comes first.
 
     Attributes:
-      zeta: `[]` exploration; the theory requires more than 1.
+      zeta: `[]` factor of the logarithm; the theory requires more than 1.
       c: `[]` weight of the last term.
       upper: `[]` largest reward `b`: rewards lie in `[0, b]`.
     """
@@ -129,7 +129,7 @@ _ASSUMED = Assumptions(noise=0.5, remedy="scale the rewards, so that they vary n
 
 @struct.dataclass
 class MossState:
-    """Statistics of every model, and the horizon `[]`."""
+    """State of `MOSS`: the statistics of every model, and the number of rounds `T`."""
 
     arms: ArmStatistics
     rounds: Array
@@ -147,13 +147,13 @@ def _choice(arms: ArmStatistics, rounds: Array, width: Leaf) -> Choice:
 class MOSS:
     """Uses the model with the largest bound `mean + sqrt(max(log(T / (K pulls)), 0) / pulls)`, for a known horizon `T`.
 
-    In the worst case its regret is of the order of `sqrt(K T)`, as that of the best policy; UCB1 loses a factor `sqrt(log T)`. A model that
-    was used in `T / K` rounds is not explored any more.
+    In the worst case its regret is of the order of `sqrt(K T)`, which no policy can improve; that of UCB1 is larger by `sqrt(log T)`. A model that
+    was used in `T / K` rounds gets no bonus any more.
 
     Source: Audibert and Bubeck (2009), MOSS, for rewards in [0, 1]. A model that was never used comes first.
 
     Attributes:
-      horizon: `[]` number of rounds `T`; None for those of the run.
+      horizon: `[]` number of rounds `T`; None for the horizon of the run.
     """
 
     horizon: Leaf | None = None
@@ -178,13 +178,13 @@ class MOSS:
 
 @struct.dataclass
 class AnytimeMOSS(SumPolicy):
-    """Uses MOSS's bound without a horizon: `mean + sqrt((1 + alpha) / 2 max(log(t / (K pulls)), 0) / pulls)`.
+    """MOSS without a known horizon. Its bound is `mean + sqrt((1 + alpha) / 2 max(log(t / (K pulls)), 0) / pulls)`.
 
     Source: Degenne and Perchet (2016), MOSS-anytime, with `alpha = 1.35`, for rewards in [0, 1]; `t` is 1 in the first round. A model
     that was never used comes first.
 
     Attributes:
-      alpha: `[]` exploration.
+      alpha: `[]` parameter of the bonus; larger values explore more.
     """
 
     alpha: Leaf = 1.35
