@@ -36,9 +36,9 @@ def used() -> float:
 
 
 def row_of(env: Any, policy: Any, runs: int, rounds: int, ways: list[str], repeats: int) -> dict[str, Any]:
-    """Measures each way that has a kernel for the policy.
+    """Measures a policy with each way of execution that supports it.
 
-    Returns `first_call_s`, without the time of a later call, and `per_s`, decisions per CPU second.
+    Returns for each way `first_call_s`, CPU seconds of the first call minus those of a later one, and `per_s`, decisions per CPU second.
     """
     caches, executions, first, best = {}, {}, {}, {}
 
@@ -65,7 +65,7 @@ def row_of(env: Any, policy: Any, runs: int, rounds: int, ways: list[str], repea
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Measures, prints and stores; returns 0."""
+    """Measures all policies, prints a table and stores it; returns the exit status 0."""
     parser, usual = parser_of(__doc__, RESULTS), ["scan", "gcc-16", "clang-16"]
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=usual, help="default: %(default)s")
     parser.add_argument("--runs", type=int, default=RUNS)

@@ -130,7 +130,7 @@ MOST_SPREAD, MOST_OTHERS, MOST_LOAD = 0.15, 0.05, 0.25
 
 
 def plan(only: Sequence[str] = (), policies: Sequence[str] = (), full: bool = False) -> dict[str, list[str]]:
-    """Returns the policies to be measured by problem; without arguments those of the page on performance, except for the problems in `LONG`."""
+    """Returns for each problem the policies to measure; by default those on the page on performance, without the problems in `LONG`."""
     short = not (only or policies or full)
     rows: dict[str, list[str]] = {}
     for problem, parts in PROBLEMS.items():
@@ -156,7 +156,7 @@ def empty_caches() -> Iterator[None]:
 
 
 def timed(work: Callable[[], T]) -> tuple[T, float, float]:
-    """Returns the result of a function, and its seconds and CPU seconds in all threads and finished child processes (compilers)."""
+    """Calls `work`. Returns its result, the seconds, and the CPU seconds of all threads and finished child processes (compilers)."""
     start, used = time.perf_counter(), _used()
     result = work()
     return result, time.perf_counter() - start, _used() - used
@@ -168,7 +168,7 @@ def _used() -> float:
 
 
 class _ReadyError(Exception):
-    """Ends a call of `simulate` after compilation."""
+    """Exception that ends a call of `simulate` after compilation."""
 
 
 def first_call(simulate: Callable[[], Any]) -> dict[str, float]:
@@ -191,7 +191,7 @@ def first_call(simulate: Callable[[], Any]) -> dict[str, float]:
 
 
 def spread(seconds: Sequence[float]) -> float | None:
-    """Returns the range of repeated timings over their median; None for fewer than two."""
+    """Returns the range of repeated timings divided by their median; None for fewer than two."""
     return (max(seconds) - min(seconds)) / statistics.median(seconds) if len(seconds) > 1 else None
 
 
@@ -201,7 +201,7 @@ def measured(work: Callable[[], int], repeats: int, patience: float = float("inf
     Args:
       work: the function.
       repeats: largest number of calls.
-      patience: seconds after which it is not called again, except for the second call.
+      patience: seconds after which the function is not called again; it is called at least twice.
     """
     wall, cpu, decisions = [], [], 0
     while len(wall) < repeats and (len(wall) < 2 or sum(wall) < patience):
@@ -222,7 +222,7 @@ def measured(work: Callable[[], int], repeats: int, patience: float = float("inf
 
 
 def peak_memory() -> int:
-    """Returns the peak bytes of the device if it reports them, else of the process."""
+    """Returns the peak memory of the device in bytes if the device reports it, otherwise that of the process."""
     stats = jax.local_devices()[0].memory_stats() or {}
     return stats.get("peak_bytes_in_use") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
@@ -259,7 +259,7 @@ def bench_policy(
 def bench_grid(problem: str, name: str, env: Any, grid: Any, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Measures the speed of a grid of settings in one call, and of one of its settings alone.
 
-    Only the compiled calls are timed: a loop over settings would pay for the rest of `simulate`, a third of a second, in each.
+    Only compiled calls are timed: in a loop over settings, each setting would add the rest of `simulate`, a third of a second.
     """
     settings = len(env.objects) * len(grid.objects)
     rows = []
@@ -282,7 +282,7 @@ def bench_grid(problem: str, name: str, env: Any, grid: Any, options: argparse.N
 
 
 def bench_comparator(one: Comparator, name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Measures the speed of one comparator; for a compiled one also the time of its first call."""
+    """Measures the speed of one comparator, and the time of its first call if the comparator compiles."""
     reason, seconds, cpu_seconds = timed(one.warm_up)
     if reason:
         return {"tool": one.tool, "policy": name, "unavailable": reason}
@@ -365,7 +365,7 @@ def _stored(file: Path) -> dict[str, Any]:
 
 
 def quietness(spreads: Sequence[float | None], others: float | None, load: float, cores: int) -> dict[str, Any]:
-    """Judges whether a machine was quiet enough to quote a speed, in words and as numbers.
+    """Judges whether other processes disturbed the measurement too much to quote a speed. Returns the verdict in words and as numbers.
 
     Args:
       spreads: `spread` of each row.
@@ -386,7 +386,7 @@ def quietness(spreads: Sequence[float | None], others: float | None, load: float
 
 
 def _busy() -> tuple[float | None, float]:
-    """Returns the CPU seconds that all processes have used (None except on Linux), and those of this process and its children."""
+    """Returns two numbers of CPU seconds: of all processes of the machine (None except on Linux), and of this process and its children."""
     times, busy = os.times(), None
     with contextlib.suppress(OSError, ValueError):
         user, nice, system, _, _, *interrupts = map(int, Path("/proc/stat").read_text().split("\n", 1)[0].split()[1:9])
@@ -423,7 +423,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _whole(bench: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
-    """Measures a row, and adds the seconds and CPU seconds of its measurement."""
+    """Calls `bench`, which measures a row, and adds to the row the seconds and CPU seconds of the whole measurement."""
     row, seconds, cpu_seconds = timed(lambda: bench(*arguments))
     return {**row, "took_s": seconds, "took_cpu_s": cpu_seconds}
 
@@ -453,7 +453,7 @@ def _rows(problem: str, names: Sequence[str], options: argparse.Namespace) -> tu
 
 
 def _bench(options: argparse.Namespace) -> None:
-    """Measures, prints and stores."""
+    """Measures all problems, prints tables and stores a JSON file."""
     busy, own, clock = *_busy(), time.perf_counter()
     load, cores = os.getloadavg()[0], os.cpu_count() or 1
     short = not (options.full or options.only or options.policies)

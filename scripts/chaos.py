@@ -2,8 +2,8 @@
 
     python scripts/chaos.py --faults 2000 --kills 200 --seed 0
 
-Faults are damage to a finished store, in a folder or in memory, and events before one of the disk changes of a call. Kills end processes,
-alone or beside others. Afterwards `load` must return the right numbers or report the missing ones, and the same call must end with the bits
+Faults are damage to a finished store, in a folder or in memory, and events before one of the disk changes of a call. Kills end processes that
+use a store alone or together with others. Afterwards `load` must return the right numbers or report the missing ones, and the same call must end with the bits
 of an undisturbed one. Exit status 1 if a number is wrong without a warning (silent), a sound store is refused, or a message does not explain
 the problem and the remedy (riddle). Power cuts are in `power.py`.
 """
@@ -53,7 +53,7 @@ PROCESSES.set_forkserver_preload(["jaxroute.engine.simulate", "jaxroute.problems
 
 
 class Table:
-    """Numbers of faults by kind, and descriptions of failures."""
+    """Table of the numbers of faults and failures by kind of fault, and a description of each failure."""
 
     def __init__(self) -> None:
         self.counts: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
@@ -62,7 +62,7 @@ class Table:
         self._start = time.monotonic()
 
     def add(self, kind: str, what: str, outcome: str, bad: Sequence[Bad]) -> None:
-        """Counts one fault."""
+        """Counts a fault of a kind with its outcome, and the failures `bad` that it caused."""
         self.counts[kind].update({"number", *(one for one, _ in bad)})
         self.outcomes[outcome] += 1
         self.wrong += [f"{kind}: {what}: {one}: {text}" for one, text in bad]
@@ -78,12 +78,12 @@ class Table:
 
 
 def read_files(folder: Path) -> Files:
-    """Reads all files of a folder."""
+    """Returns the contents of all files below a folder by relative path; None for a folder."""
     return {str(p.relative_to(folder)): None if p.is_dir() else p.read_bytes() for p in sorted(folder.rglob("*"))}
 
 
 def write_files(folder: Path, files: Files) -> Path:
-    """Makes a folder with exactly these files."""
+    """Replaces a folder by one with exactly the given files."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     for path, content in sorted(files.items()):
@@ -92,7 +92,7 @@ def write_files(folder: Path, files: Files) -> Path:
 
 
 def run(out: Out | None, keep: str, *, root_seed: int = 0, seeds: int = 0, share: Any = None) -> Data:
-    """Makes the tested call: a grid of two settings, and a policy without a grid."""
+    """Makes the call of `simulate` that is tested: a grid of two settings, and a policy without a grid. If `out` is None, it stores nothing."""
     env, execution = stochastic.bernoulli([0.6, 0.4, 0.5]), jr.Execution(backend="scan", block=BLOCK[keep], share=share)
     policies = {"ucb": jr.grid(stochastic.UCB1, width=[0.5, 1.0]), "thompson": stochastic.GaussianThompson()}
     what: dict[str, Any] = {"horizon": 20, "seeds": seeds or SEEDS[keep], "record": ["regret", "pulls"], "record_every": 10}
@@ -105,7 +105,7 @@ def run(out: Out | None, keep: str, *, root_seed: int = 0, seeds: int = 0, share
 
 @contextlib.contextmanager
 def packs_of(size: int, tidy: int = 32) -> Iterator[None]:
-    """Context in which packs have `size` bytes, and more than `tidy` small ones are joined."""
+    """Context in which the store writes packs of `size` bytes, and joins small packs if there are more than `tidy`."""
     store, tidied = functools.partial(packs.PackStore, size=size), functools.partialmethod(packs.PackStore.tidy, tidy)
     often = patch.object(moments, "_WRITE_S", 0.0 if size < 1 << 20 else 5.0)
     with patch.object(simulate, "PackStore", store), patch.object(packs.PackStore, "tidy", tidied), often:
@@ -120,7 +120,7 @@ def blocks_by(function: Callable[..., Any]) -> Context:
 
 @contextlib.contextmanager
 def other_code(version: int = 1) -> Iterator[None]:
-    """Context in which the policies have other code and other numbers."""
+    """Context in which the policies seem to have changed: their code has another digest, and their regret increases by `version`."""
 
     def code(self: Any, probes: Any, known: Any = components.Variant.code) -> Any:
         found = known(self, probes)
@@ -160,19 +160,19 @@ def digest(data: Data) -> str:
 
 
 def wrong(found: Data, right: Data) -> list[Bad]:
-    """Compares the result of a call with the right one."""
+    """Returns a failure if the result of a call is not bit by bit the right one, otherwise nothing."""
     return [] if digest(found) == digest(right) else [(SILENT, "wrong values of a call")]
 
 
 def riddle(source: str, error: Exception, out: Out) -> list[Bad]:
-    """Checks whether a message names the store and the remedy."""
+    """Returns a failure if an error message does not name the store and the remedy, otherwise nothing."""
     known = isinstance(error, (ValueError, OSError)) and str(out) in str(error)
     clear = known and re.search("same call|can be written to", str(error))
     return [] if clear else [(RIDDLE, f"{source} says {type(error).__name__}: {error}")]
 
 
 def read(out: Out, right: Data, older: Sequence[Data] = (), lost: bool = False) -> Found:
-    """Loads a store. Results that are older than the right one come with a warning, or if files are `lost`."""
+    """Loads a store, and returns outcome and failures. A result in `older` is only right with a warning, or if files are `lost`."""
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")
         try:
@@ -194,7 +194,7 @@ def read(out: Out, right: Data, older: Sequence[Data] = (), lost: bool = False) 
 
 
 def look(out: Out, keep: str, right: Data, older: Sequence[Data] = (), lost: bool = False, sound: bool = False) -> Found:
-    """Loads a store, and makes the call again; `sound`: nothing of the store is damaged."""
+    """Loads a store and makes the call again; returns outcome and failures. If `sound`, the store is undamaged and nothing may be simulated."""
     outcome, bad = read(out, right, older, lost)
     bad += [(REFUSED, f"load: {outcome}")] if sound and outcome != "read" else []
     with warnings.catch_warnings(), blocks_by(blocks := Mock(side_effect=operator.call)):
@@ -217,13 +217,13 @@ DAMAGES = (
 
 
 def flipped(content: bytes, rng: Random, first: int = 0) -> bytes:
-    """Changes one bit, not before a place."""
+    """Returns the bytes with one random bit changed, at the byte `first` or later."""
     place = int(rng.integers(max(0, first), len(content)))
     return content[:place] + bytes([content[place] ^ 1 << int(rng.integers(8))]) + content[place + 1 :]
 
 
 def harmed(kind: str, files: Files, other: Files, bodies: dict[str, int], rng: Random) -> Files:
-    """Damages the packs of a store; `other`: those of other runs; `bodies`: bytes before the index of each."""
+    """Returns the packs of a store with a kind of damage. `other` are packs of other runs; `bodies` are the bytes before each pack's index."""
 
     def pick(*some: Any) -> Any:
         return some[rng.integers(len(some))]
@@ -255,7 +255,7 @@ def harmed(kind: str, files: Files, other: Files, bodies: dict[str, int], rng: R
 
 
 def put(files: Files, out: Out, rng: Random, wrong_times: bool) -> None:
-    """Makes a store of files; some of them, or all, get wrong times."""
+    """Replaces the store at `out` by the given files; some of them, or all if `wrong_times`, get wrong modification times."""
     place = places.place_of(out)
     for name in place.names(""):
         place.delete(name)
@@ -266,7 +266,7 @@ def put(files: Files, out: Out, rng: Random, wrong_times: bool) -> None:
 
 
 def damage(number: int, seed: int, keep: str, folder: Path, table: Table) -> None:
-    """Damages finished stores, each kind in turn; they also hold results of earlier calls."""
+    """Damages finished stores `number` times, with each kind of damage in turn; the stores also contain results of earlier calls."""
     rng, fewer, finished, other = np.random.default_rng([seed, len(keep)]), SEEDS[keep] // 2 + 1, list[Files](), Files()
     right, older, bodies = run(None, keep), [run(None, keep, seeds=fewer), run(None, keep, root_seed=1)], dict[str, int]()
     for size in SIZES:
@@ -293,7 +293,7 @@ def damage(number: int, seed: int, keep: str, folder: Path, table: Table) -> Non
 
 
 class Change(NamedTuple):
-    """A change to the disk: "make", "write" (to the end), "fsync", "replace", "unlink", "mkdir"; "kept" when a file is written for good."""
+    """Change to the disk of a kind: "make", "write" (append), "fsync", "replace", "unlink", "mkdir"; "kept" marks that a file is durable."""
 
     kind: str
     path: str
@@ -303,15 +303,15 @@ class Change(NamedTuple):
 
 @contextlib.contextmanager
 def watch(folder: Path, before: Callable[[int, Change], None] = lambda done, change: None) -> Iterator[list[Change]]:
-    """Context that lists the changes of stores below a folder; `before` gets the number of finished changes, and the next change."""
+    """Context that lists the changes to files below a folder; `before` is called with the number of finished changes and the next change."""
     changes, opened, lock, write = list[Change](), dict[int, str](), threading.RLock(), places.Folder.write
 
     def below(path: Any) -> str:
-        """Returns a path as seen from the watched folder."""
+        """Returns a path relative to the watched folder."""
         return os.path.relpath(os.path.abspath(path), os.path.abspath(folder))
 
     def change(kind: str, path: Any, do: Callable[[], Any], to: str = "", content: bytes = b"") -> Any:
-        """Makes a change, and lists it if it is below the folder and succeeds."""
+        """Makes a change by calling `do`, and lists it if its path is below the folder and it succeeds."""
         if (place := below(path)).startswith(".."):
             return do()
         before(len(changes), new := Change(kind, place, to, content))
@@ -321,7 +321,7 @@ def watch(folder: Path, before: Callable[[int, Change], None] = lambda done, cha
             return found
 
     def os_call(kind: str, call: Callable[..., Any], path: Any, *args: Any, **options: Any) -> Any:
-        """Stands in for a function of `os`."""
+        """Replaces a function `call` of `os`, such as `os.replace`: lists the change that it makes."""
         do = functools.partial(call, path, *args, **options)
         if kind == "open":
             number = change("make", path, do) if args[0] & os.O_CREAT else do()
@@ -332,12 +332,12 @@ def watch(folder: Path, before: Callable[[int, Change], None] = lambda done, cha
         return change(kind, opened[path] if kind == "fsync" else path, do, below(args[0]) if kind == "replace" else "")
 
     def folder_write(place: Any, name: str, parts: Any, durable: bool = True) -> None:
-        """Stands in for the method that writes a file of a store."""
+        """Replaces the method that writes a file of a store: lists that the file is durable."""
         write(place, name, parts, durable)
         changes.extend([Change("kept", below(place.path / name))] if durable else [])
 
     class File(io.FileIO):
-        """A file that is written to; a write that fails has written a half."""
+        """File whose writes are listed; a write that fails leaves half of its content."""
 
         def writelines(self, parts: Any) -> None:
             content, write = b"".join(parts), super().write
@@ -367,7 +367,7 @@ EVENTS = (*FAILURES, "Ctrl-C", "a reader", "a second call", "another result mean
 
 
 def disturb(number: int, seed: int, keep: str, folder: Path, table: Table) -> None:
-    """Disturbs calls, each event in turn; afterwards the same call ends as it should."""
+    """Disturbs `number` calls, by each event in turn, and checks that the same call ends with the right result afterwards."""
     rng, scene = np.random.default_rng([seed, len(keep)]), folder / f"scene-{keep}"
     out, elsewhere, whole = (scene / name for name in ("out", "elsewhere", "whole"))
     scene.mkdir()
@@ -384,7 +384,7 @@ def disturb(number: int, seed: int, keep: str, folder: Path, table: Table) -> No
     }
 
     def disturbed(event: str) -> Found:
-        """Makes the call on an unfinished store, or none, with an event before one of its changes to the disk."""
+        """Makes the call on an unfinished store, or on none, and lets an event happen before one of its changes to the disk."""
         errors, always, only = FAILURES.get(event, ((), False, ""))
         start, happened, bad = int(length * rng.random() ** 3), list[int](), list[Bad]()
         for one in (out, elsewhere):
@@ -422,7 +422,7 @@ def disturb(number: int, seed: int, keep: str, folder: Path, table: Table) -> No
 
 
 def victim(out: Path, keep: str, size: int, code: Callable[[], Context], share: Any, pipe: Any) -> None:
-    """Makes the call in a process; sends a message when a block begins, and finally a digest of the result."""
+    """Makes the call in a process. Sends a message to `pipe` when a block begins, and finally a digest of the result."""
     faulthandler.dump_traceback_later(60, exit=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # As the command does.
     with contextlib.suppress(KeyboardInterrupt), invented(pipe), packs_of(size, 3), code():
@@ -430,7 +430,7 @@ def victim(out: Path, keep: str, size: int, code: Callable[[], Context], share: 
 
 
 def kill(number: int, seed: int, keep: str, folder: Path, table: Table) -> None:
-    """Kills processes at any time, some of them beside others, one after the other on the same store."""
+    """Kills `number` processes at random times, one after the other on the same store; some of them share the store with running processes."""
     rng, out, own_code = np.random.default_rng([seed, len(keep)]), folder / f"killed-{keep}", contextlib.nullcontext
 
     def begin(*how: Any) -> tuple[Any, Any]:
@@ -470,7 +470,7 @@ def kill(number: int, seed: int, keep: str, folder: Path, table: Table) -> None:
 
 
 def main() -> int:
-    """Prints tables of faults and failures."""
+    """Runs all tests and prints tables of faults and failures; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--faults", type=int, default=2000, help="number, a half of damage, a half of events (default 2000)")
     parser.add_argument("--kills", type=int, default=200, help="number of processes (default 200)")

@@ -29,10 +29,10 @@ OLDER, RECENT = "0.7.2", "0.9.2"
 
 
 class Case(NamedTuple):
-    """Packages that are installed before the first cell.
+    """Case of a Colab environment: the packages that are installed before the first cell.
 
     Attributes:
-      pins: arguments of pip.
+      pins: packages with versions, as arguments of pip.
       plugin: version of the CUDA plugin, installed without its libraries.
       keeps: whether jax must stay the same.
     """
@@ -66,7 +66,7 @@ print(json.dumps({"file": jr.__file__, "warned": [str(one.message) for one in wa
 
 
 def wheel(into: Path) -> Path:
-    """Builds the wheel of this tree."""
+    """Builds the wheel of this working tree in a folder; returns its path."""
     subprocess.run([sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(into), str(ROOT)], check=True)
     return next(into.glob("jaxroute-*.whl"))
 
@@ -119,7 +119,7 @@ def _versions(python: Path) -> dict[str, str]:
 
 
 def _run(python: Path, folder: Path, cells: Sequence[str]) -> tuple[str, str]:
-    """Runs cells in a kernel of an interpreter; returns the output of the last two."""
+    """Runs cells in a Jupyter kernel of the interpreter `python`; returns the output of the last two cells."""
     import nbclient
 
     kernels = folder / "kernels" / "colab"

@@ -143,10 +143,10 @@ def _route(reward_ucb, cost_lcb, capacity, budget) -> tuple[np.ndarray, float, b
 
 
 def _deployed(reward_ucb, cost_lcb, capacity, s: StagedSetting) -> np.ndarray:
-    """Solves DeployOPT (eq. 3); returns the deployed models `[M]`, ascending.
+    """Solves DeployOPT (eq. 3); returns the indices of the deployed models `[M]` in ascending order.
 
-    With four or more slots and capacities of at least 0.4 the relaxed solution fits into the slots; the models of largest reduced cost
-    take the other slots, in the limit of eq. (3)'s equality.
+    With four or more slots and capacities of at least 0.4 the relaxed solution fits into the slots; the models of largest reduced cost take the other
+    slots, in the limit of eq. (3)'s equality.
     """
     if reward_ucb.size <= s.max_deployed:
         return np.arange(reward_ucb.size)
@@ -191,9 +191,9 @@ def loop_stageroute(s: StagedSetting, rounds: int, runs: int, seed: int) -> Regr
 
 
 def loop_c2mabv(rounds: int, runs: int, seed: int) -> Regrets:
-    """C2MAB-V for sums of 4 among nine models (its Table 3; success rates as in jaxroute's stand-in): linear programs and pairwise rounding.
+    """Simulates C2MAB-V for sums of 4 among the nine models of its Table 3; returns the regret relative to the relaxed optimum.
 
-    Regret to the relaxed optimum.
+    Success rates are those of `sciq_cloud`. It solves a linear program per round and rounds its solution pairwise.
     """
     from scipy.optimize import linprog
 
@@ -523,9 +523,9 @@ class Comparator:
     """One competitor.
 
     Attributes:
-      tool: see the beginning of this file.
+      tool: way of writing or package, as listed at the beginning of this file.
       problem: a key of `bench.PROBLEMS`.
-      policy: the same name for all tools.
+      policy: name of the policy, the same for all tools.
       regrets: function of rounds, runs and a seed that returns the regret of each run.
       note: difference of the policy from the other tools' that makes its regret not comparable; empty if there is none.
     """
@@ -537,13 +537,13 @@ class Comparator:
     note: str = ""
 
     def run(self, rounds: int, runs: int, seed: int) -> dict[str, float]:
-        """Simulates; returns the number of decisions, the mean regret of the runs and its standard error."""
+        """Simulates `runs` runs; returns the number of decisions, the mean regret of the runs and its standard error."""
         regret = self.regrets(rounds, runs, seed)
         error = regret.std(ddof=1) / math.sqrt(runs) if runs > 1 else math.nan
         return {"decisions": rounds * runs, "mean_regret": float(regret.mean()), "standard_error": float(error)}
 
     def warm_up(self) -> str:
-        """Imports and compiles by a small run; returns why that is impossible, or nothing."""
+        """Imports and compiles the tool by a small run. Returns the reason if that is impossible, otherwise nothing."""
         if self.tool == "numba_lanes" and not numba:
             return "numba is not installed"
         try:

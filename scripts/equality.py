@@ -3,7 +3,7 @@
     python scripts/equality.py                     # a table here, JSON in scripts/bench_results/equality.json
     python scripts/equality.py --only staged --policies StageRoute --runs 256 --rounds 100 --ways scan gcc-16 clang-4
 
-All simulate the same runs and record all metrics of environment and policy. A column has the number of runs that differ from the scan.
+All ways simulate the same runs and record all metrics of environment and policy. A column has the number of runs that differ from the scan.
 `gcc-16` is a kernel for vectors of 16 runs (AVX-512) compiled by GCC, 8 are AVX2, 4 are SSE without FMA; `one` is the kernel of a single run,
 as on a GPU, compiled by the C compiler; `quick` is the scan compiled with few optimisations. The JSON has digests of the scan's numbers, to
 compare machines:
@@ -46,14 +46,14 @@ WAYS = ["scan", *(f"{name}-{lanes}" for name in COMPILERS for lanes in VECTORS),
 
 
 def everything(env: Any, policy: Any) -> list[str]:
-    """Returns the names of all metrics of environment and policy."""
+    """Returns the names of all metrics that the environment and the policy can record."""
     example = env if is_environment(env) else env(draws.key(0))
     return [m.name for m in (*example.spec.metrics, *metrics_of(build_policy(policy, example)))]
 
 
 @contextlib.contextmanager
 def prepared(way: str) -> Generator[jr.Execution, None, None]:
-    """Context in which kernels are compiled in a way, with the execution that uses it."""
+    """Context in which kernels are compiled in a way, such as "gcc-16"; yields the `Execution` that uses these kernels."""
     name, _, lanes = way.partition("-")
     host.compiler.cache_clear()
     programs.PROGRAMS.clear()
@@ -68,7 +68,7 @@ def prepared(way: str) -> Generator[jr.Execution, None, None]:
 
 
 def runs_that_differ(ours: Any, theirs: Any) -> int:
-    """Counts the runs in which a recorded number differs."""
+    """Counts the runs in which any recorded number differs between two results; NaNs are equal."""
 
     def parts(a: Any, b: Any) -> np.ndarray:
         axis = a.dims.index("seed")
@@ -81,7 +81,7 @@ def runs_that_differ(ours: Any, theirs: Any) -> int:
 
 
 def digest_of(result: Any) -> str:
-    """Returns a digest of all numbers of the runs; all NaNs are the same."""
+    """Returns a digest of all recorded numbers of a result; all NaNs count as equal."""
     found = hashlib.sha256()
     for name in sorted(name for name in result.data_vars if "seed" in result[name].dims):
         values = result[name].values
@@ -90,7 +90,7 @@ def digest_of(result: Any) -> str:
 
 
 def row_of(env: Any, policy: Any, runs: int, rounds: int, ways: list[str]) -> dict[str, Any]:
-    """Counts the runs that differ from the scan for each way, or returns the reason why there is no such kernel."""
+    """Returns for each way the number of runs that differ from the scan, or the reason why the policy has no such kernel."""
     options = {
         "horizon": rounds,
         "seeds": runs,
@@ -113,7 +113,7 @@ def row_of(env: Any, policy: Any, runs: int, rounds: int, ways: list[str]) -> di
 
 
 def available(ways: list[str]) -> list[str]:
-    """Returns the ways whose compiler is installed, and makes the cache of compiled kernels an empty folder."""
+    """Returns those of the `ways` whose compiler is installed; also replaces the cache of compiled kernels by an empty folder."""
     os.environ["XDG_CACHE_HOME"] = folder = tempfile.mkdtemp()
     atexit.register(shutil.rmtree, folder)
     return [way for way in ways if shutil.which(COMPILERS.get(way.partition("-")[0], "true"))]
@@ -129,7 +129,7 @@ def compare(files: list[Path]) -> int:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Compares, prints and stores; returns the number of rows in which something differs without a reason."""
+    """Compares all policies, prints and stores the table; returns the number of rows in which something differs without a reason."""
     parser = parser_of(__doc__, RESULTS)
     text = "default: all; the first is what the others are compared with"
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS, help=text)

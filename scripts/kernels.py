@@ -4,9 +4,9 @@
     python scripts/kernels.py --only staged --policies StageRoute --keep modules
 
 The scan over rounds is compiled ahead of time for a described H100, by the compiler that a GPU would use: the packages of
-`pip install jaxroute[cuda12]` must be there, a device need not. Counted are the instructions of the loop over rounds that become a
-launch: fusions, reductions, sorts, copies, library calls. An inner loop counts its body times its trips; a loop whose trips depend on the data
-is listed separately with the launches of one trip, and so is the start of a stage. A branch counts its longest way.
+`pip install jaxroute[cuda12]` must be installed; a device is not needed. The script counts the instructions of the loop over rounds that become
+a launch: fusions, reductions, sorts, copies, library calls. An inner loop counts its body times its iterations. A loop whose iterations depend on
+the data is listed separately with the launches of one iteration, and so is the start of a stage. A branch counts its longest way.
 
 `graph` is whether all loops of a run, also those of unknown length, are one graph on the device, which the host launches once; otherwise it
 launches every kernel of every round.
@@ -109,24 +109,24 @@ _TRIPS = re.compile(r'known_trip_count"?:\{"?n"?:"?(\d+)')
 
 @dataclass
 class Count:
-    """Launches of one pass through a computation.
+    """Number of kernel launches in one execution of a computation.
 
     Attributes:
       kernels: number of launches that is known in advance.
-      loops: launches of one trip of each inner loop whose number of trips depends on the data.
+      loops: launches per iteration of each inner loop whose number of iterations depends on the data.
     """
 
     kernels: int = 0
     loops: list[int] = field(default_factory=list)
 
     def add(self, other: "Count", times: int = 1) -> None:
-        """Adds the launches of several passes."""
+        """Adds the launches of `times` executions of another computation."""
         self.kernels += times * other.kernels
         self.loops += times * other.loops
 
 
 class Module:
-    """The optimised module of a compiled function, from its text."""
+    """Module of a compiled function in XLA's intermediate language after optimisation, parsed from its text."""
 
     def __init__(self, text: str):
         self.computations: dict[str, list[str]] = {}
@@ -141,14 +141,14 @@ class Module:
                 self.computations[name].append(line)
 
     def count(self, name: str = "") -> Count:
-        """Counts the launches of one pass through a computation (default: the whole module)."""
+        """Counts the launches of one execution of the computation `name`, by default of the whole module."""
         total = Count()
         for line in self.computations[name or self.entry]:
             total.add(self._instruction(line))
         return total
 
     def loops(self, trips: int) -> list[str]:
-        """Returns the bodies of the loops with this number of trips."""
+        """Returns the names of the bodies of all loops with `trips` iterations."""
         lines = [line for lines in self.computations.values() for line in lines if opcode(line) == "while"]
         return [body_of(line) for line in lines if _trips(line) == trips]
 
@@ -177,7 +177,7 @@ class Module:
 
 
 def opcode(line: str) -> str:
-    """Returns the name of the operation of an instruction."""
+    """Returns the operation of an instruction of a module's text, such as "fusion"."""
     rest = line.split(" = ", 1)[1]
     if rest.startswith("("):  # The type is a tuple.
         depth = 0
@@ -192,7 +192,7 @@ def opcode(line: str) -> str:
 
 
 def body_of(line: str) -> str:
-    """Returns the name of the computation that a loop repeats."""
+    """Returns the name of the computation that a loop, given by its instruction, repeats."""
     found = re.search(r"body=%?([\w.\-]+)", line)
     assert found, line
     return found[1]
@@ -204,7 +204,7 @@ def _trips(line: str) -> int | None:
 
 
 def target() -> NamedSharding:
-    """Returns the sharding of everything on one described device, for which modules are compiled.
+    """Returns a sharding that places everything on a described GPU, which need not exist; modules are compiled for it.
 
     Raises:
       SystemExit: jax's packages for CUDA are not installed, or do not take the description.
@@ -229,7 +229,7 @@ def compiled(function: Callable, shapes, where: NamedSharding) -> tuple[str, str
 
 
 def one_graph(launches: str) -> bool:
-    """Whether the host executes no loop, by the list of its launches."""
+    """Whether the device executes all loops as one graph, so that the list of the host's launches has no loop."""
     depth, lines = None, re.findall(r"^( *)\d+: (k\w+)", launches, re.MULTILINE)
     for indent, kind in lines:
         if depth is not None and len(indent) <= depth:
@@ -242,7 +242,7 @@ def one_graph(launches: str) -> bool:
 
 
 def programs(env, policy, runs: int = RUNS) -> tuple[int, dict[str, tuple[Callable, tuple]]]:
-    """Returns the counted functions: `rounds`, whole runs, and, if there are stages, `plan`, the start of a stage.
+    """Returns the functions whose launches are counted: `rounds`, a whole run, and, if there are stages, `plan`, the start of a stage.
 
     Leaves of environment and policy are arguments, as in `simulate`; the default flows are recorded.
 
@@ -289,9 +289,9 @@ def programs(env, policy, runs: int = RUNS) -> tuple[int, dict[str, tuple[Callab
 
 
 def count_pair(texts: dict[str, str], trips: int) -> dict[str, Any]:
-    """Counts the launches of a policy in the texts of its `programs`.
+    """Counts the launches of a policy in the compiled texts of its `programs`; the loop over rounds has `trips` iterations.
 
-    Returns `per_round` and `plan`, and the launches of one trip of loops of unknown length as `loops` and `plan_loops`.
+    Returns the launches `per_round` and per start of a stage (`plan`), and those per iteration of loops of unknown length (`loops`, `plan_loops`).
     """
     module = Module(texts["rounds"])
     bodies = module.loops(trips)
@@ -316,7 +316,7 @@ def pairs(only=None, policies=None):
 
 
 def sum_of(kernels: int, loops: list[int]) -> str:
-    """Formats a number of launches, with those of loops of `n` trips."""
+    """Formats a number of launches as text; loops of unknown length count as multiples of `n`."""
     return " + ".join([str(kernels), *(f"{k} n" for k in loops)])
 
 
@@ -338,18 +338,18 @@ def parser_of(doc: str | None, results: Path) -> argparse.ArgumentParser:
 
 
 def stored(file: Path, keys: tuple[str, ...] = ("problem", "policy")) -> dict[tuple, dict[str, Any]]:
-    """Reads the rows of a JSON file by their keys; none if there is no file."""
+    """Reads the rows of a JSON file as a dict by the values of `keys`; empty if there is no file."""
     rows = json.loads(file.read_text())["rows"] if file.exists() else []
     return {tuple(row[key] for key in keys): row for row in rows}
 
 
 def store(file: Path, rows: dict[tuple, dict[str, Any]], **about: Any) -> None:
-    """Writes rows to a JSON file, in the order of their keys, with what applies to all of them."""
+    """Writes rows to a JSON file in the order of their keys, after entries that hold for all rows."""
     file.write_text(json.dumps({**about, "rows": [rows[key] for key in sorted(rows)]}, indent=1) + "\n")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Counts, prints and stores; returns 0."""
+    """Counts the launches of all policies, prints a table and stores it; returns the exit status 0."""
     parser = parser_of(__doc__, RESULTS)
     parser.add_argument("--keep", type=Path, help="folder for the modules' texts")
     options = parser.parse_args(arguments)

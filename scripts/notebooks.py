@@ -50,7 +50,7 @@ installation.prepare("plot", "tune", install=bool(JAXROUTE))"""
 
 
 def first_cell(pyproject: Path = ROOT / "pyproject.toml") -> str:
-    """Returns the first cell of code of every notebook."""
+    """Returns the code of the first cell, the same in every notebook."""
     links = tomllib.loads(pyproject.read_text(encoding="utf-8"))["project"].get("urls", {})
     git = f"git+{links['Repository']}" if links.get("Repository") else ""
     return _FIRST_CELL.format(address=links.get("Wheel") or git)
@@ -98,7 +98,7 @@ def execute(name: str) -> list[tuple[int, float]]:
 
 
 def tidy(notebook: nbformat.NotebookNode) -> None:
-    """Makes outputs small and reproducible: few colours in pictures, joined streams, and no warning of XLA about slow compilation."""
+    """Makes outputs small and reproducible: reduces colours of pictures, joins streams, and removes XLA's warnings about slow compilation."""
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     for cell in cells:
         kept: list[nbformat.NotebookNode] = []
@@ -122,7 +122,7 @@ def tidy(notebook: nbformat.NotebookNode) -> None:
 
 
 def in_few(picture: Image.Image, colours: int) -> bytes:
-    """Encodes a picture as PNG in few colours. Greys, as in letters, become five steps and those of whole areas, so that bands keep their colours."""
+    """Encodes a picture as PNG in few colours. Greys become five levels and the greys of large areas, so that confidence bands keep theirs."""
     pixels = np.asarray(picture.convert("RGB"))
     grey = np.ptp(pixels, axis=-1) < 4
     found, count = np.unique(pixels[grey, 0], return_counts=True)

@@ -3,7 +3,7 @@
     python scripts/performance.py            # rewrites the table of the page
     python scripts/performance.py --all      # prints the tables of all policies
 
-Each row is the latest one of its device, problem, policy, horizon and number of runs, with ratios to comparators of the same job. A result
+A row is the latest result for a device, problem, policy, horizon and number of runs, with ratios to comparators of the same job. A result
 from a noisy machine contributes no speeds, only the CPU time of first calls, which noise hardly changes. The page shows the policies that
 have a comparator, and the first policy of each problem.
 """
@@ -30,9 +30,9 @@ COMPARED = {("one setting at a time", "service, grid", "MessPlus")} | {
 
 
 def latest(reports: Iterable[dict[str, Any]]) -> dict[tuple, dict[str, Any]]:
-    """Returns the rows of jaxroute by device, problem, policy, horizon and runs.
+    """Returns the latest row of jaxroute for each device, problem, policy, horizon and number of runs.
 
-    Each has its `ratios`, and `first`, whether it is the first of its problem; `first_call_cpu_s` is the latest of all results or None.
+    A row has `ratios` to comparators and `first`, whether its policy is the problem's first; `first_call_cpu_s` is from the latest result or None.
     """
     found: dict[tuple, dict[str, Any]] = {}
     calls: dict[tuple, float] = {}
@@ -53,7 +53,7 @@ def latest(reports: Iterable[dict[str, Any]]) -> dict[tuple, dict[str, Any]]:
 
 
 def section(folder: Path = RESULTS, every: bool = False) -> str:
-    """Formats tables in Markdown, one per device; with `every` of all policies."""
+    """Formats a Markdown table per device from the results in `folder`; `every` includes policies that the page omits."""
     stored = (json.loads(file.read_text()) for file in sorted(folder.glob("*.json")))
     rows = latest(report for report in stored if "problems" in report)
     if not rows:
@@ -83,10 +83,10 @@ def _speed(number: float) -> str:
 
 
 def written(page: str, text: str) -> str:
-    """Replaces the section of the page.
+    """Returns the text of the page with `text` between the marks of its section.
 
     Raises:
-      ValueError: the page has no place for it.
+      ValueError: the page does not have each mark exactly once.
     """
     if page.count(START) != 1 or page.count(END) != 1:
         raise ValueError(f"{PAGE.name} must have one {START} and one {END}")

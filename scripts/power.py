@@ -3,14 +3,14 @@
     python scripts/power.py --points 0 --seed 0
 
 Each disk change of a call is a moment at which the call could have ended: the files of that moment are put into a new folder, `load` reads
-it, and the same call of `simulate` continues. Remaining files by kind of end:
+it, and the same call of `simulate` continues. The kind of end decides which files remain:
 
-    killed: everything up to that moment. in the middle: and half of the bytes of the write that comes next.
-    flushed: only what was flushed (fsync). names: all names, but no bytes in files that were not flushed. zeros: or zeros.
-    some: of the changes of names that were not flushed any, of each file that was not flushed nothing, a half, zeros or all, at random.
+    killed: all changes up to that moment. in the middle: also half of the bytes of the next write.
+    flushed: only flushed (fsync) content. names: all files, but empty if not flushed. zeros: the same, but full of zeros.
+    some: a random subset of the unflushed changes of names; an unflushed file has no bytes, half of them, zeros or all.
 
 The call is a new one, or it continues another, joins many packs, or replaces a pack with a damaged cell. Exit status 1 as for `chaos.py`, and if
-a cell is lost that had been written for good. Stores that differ in leftovers (`.partial`) alone are looked at once.
+a cell is lost that was durable. Stores that differ only in leftovers (`.partial`) are checked once.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from jaxroute.store import packs, places
 
 @dataclasses.dataclass
 class File:
-    """Content of a file, and the part of it that is on the disk itself; None for a folder."""
+    """File with its content and the content already flushed to the disk; both are None for a folder."""
 
     content: bytes | None = b""
     flushed: bytes | None = b""
@@ -42,7 +42,7 @@ Names = dict[str, File | None]  # Files by path; None for one that is gone.
 
 
 class Disk:
-    """Files in memory, and their remains after a power cut: POSIX guarantees only flushed content."""
+    """Model of a disk: files in memory, and what may remain of them after a power cut, when POSIX guarantees only flushed content."""
 
     def __init__(self, files: Files):
         self.names: Names = {path: File(content, content) for path, content in files.items()}
@@ -50,7 +50,7 @@ class Disk:
         self.since: dict[str, list[Names]] = {}  # Changes of names that were not flushed, by folder.
 
     def do(self, change: Change) -> None:
-        """Changes the files."""
+        """Applies a change to the files."""
         path, file = change.path, self.names.get(change.path)
         if change.kind == "write" and file:
             file.content += change.content
@@ -66,7 +66,7 @@ class Disk:
             self.since.setdefault(os.path.dirname(path) or ".", []).append(names)
 
     def files(self, unflushed: Callable[[File], bytes] = lambda file: file.content, names: Names | None = None) -> Files:
-        """Returns the files that can be reached, by all names or some; `unflushed` gives the content of those that were not flushed."""
+        """Returns the files that the given names reach (default: all); `unflushed` maps a file that is not flushed to its content."""
         found: Files = {}
         for path, file in sorted((self.names if names is None else names).items()):
             if file and os.path.dirname(path) in ("", *found):
@@ -74,7 +74,7 @@ class Disk:
         return found
 
     def left(self, following: Change | None, rng: Random) -> Iterator[tuple[str, Files]]:
-        """Yields what may be left before the following change, by kind of end."""
+        """Yields pairs of a kind of end, as listed in the module, and the files that remain if the call ends before the change `following`."""
 
         def part(file: File) -> bytes:
             half, zeros = file.content[: len(file.content) // 2], bytes(len(file.content))
@@ -95,13 +95,13 @@ class Disk:
 
 
 def cells_of(folder: Path) -> set[bytes]:
-    """Returns the addresses of all undamaged cells in a store."""
+    """Returns the addresses of all undamaged cells, the stored units of results, in a store."""
     with contextlib.closing(packs.PackStore(places.place_of(folder))) as store:
         return set(store.get(list(store.where)))
 
 
 def beginnings(folder: Path, keep: str) -> dict[str, tuple[Files, int]]:
-    """Returns files before the calls that are ended, and how many small packs these leave."""
+    """Returns the files with which each kind of call starts, by its name, and the number of small packs above which it joins packs."""
     with packs_of(1):
         run(folder / "smaller" / "out", keep, seeds=SEEDS[keep] // 2 + 1)
         run(folder / "whole" / "out", keep)
@@ -113,7 +113,7 @@ def beginnings(folder: Path, keep: str) -> dict[str, tuple[Files, int]]:
 
 
 def power(keep: str, folder: Path, table: Table, *, points: int, seed: int) -> dict[str, int]:
-    """Ends calls in every way and at some `points`, or all (0); returns the number of moments by call."""
+    """Ends each call in every way, at `points` random moments or at all (0), and checks the store; returns the number of moments by call."""
     rng, numbers, work = np.random.default_rng(seed), dict[str, int](), folder / f"work-{keep}"
     right, smaller = run(None, keep), run(None, keep, seeds=SEEDS[keep] // 2 + 1)
     for start, (beginning, tidy) in beginnings(folder / f"before-{keep}", keep).items():
@@ -144,7 +144,7 @@ def power(keep: str, folder: Path, table: Table, *, points: int, seed: int) -> d
 
 
 def main() -> int:
-    """Prints a table of ends and failures."""
+    """Runs all tests and prints tables of ends and failures; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--points", type=int, default=0, help="moments of each call, besides its end (default: all)")
     parser.add_argument("--seed", type=int, default=0, help="of what is random (default 0)")

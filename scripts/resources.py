@@ -62,7 +62,7 @@ _BRANCH = re.compile(r"BRA.*?(\.L_\w+)")
 
 
 def source(env: Any, policy: Any) -> Source:
-    """Makes the kernel of a policy, whose leaves are inputs as in `simulate`, with the default flows as records."""
+    """Makes the C source of a policy's kernel; parameters are inputs, as in `simulate`, and the default metrics are recorded."""
     builds = not hasattr(policy, "act")
     leaves, treedef = jax.tree.flatten(canonical((env, () if builds else policy)))
     example = env if is_environment(env) else env(draws.key(0))
@@ -86,7 +86,7 @@ def source(env: Any, policy: Any) -> Source:
 
 
 def resources(code: bytes, folder: Path) -> dict[str, Any]:
-    """Registers, bytes of the stack, instructions of a round, and loads and stores of the stack in it."""
+    """Returns a compiled kernel's registers and bytes of stack, and the instructions and stack accesses of a round, by disassembling `code`."""
     file = folder / "kernel.cubin"
     file.write_bytes(code)
     text, usage = (
@@ -115,7 +115,7 @@ def resources(code: bytes, folder: Path) -> dict[str, Any]:
 
 
 def of_round(instructions: Sequence[str], registers: int, stack: int) -> dict[str, Any]:
-    """Makes the row of a round with these instructions, in a kernel with some registers and bytes of the stack."""
+    """Computes the numbers of the table for a round with these instructions, in a kernel with `registers` and `stack` bytes per thread."""
     names = [re.sub(r"^@!?U?P\w+ ", "", one).split()[0].split(".")[0] for one in instructions]
     row: dict[str, Any] = {
         "round_instructions": len(names),
@@ -128,10 +128,9 @@ def of_round(instructions: Sequence[str], registers: int, stack: int) -> dict[st
 
 
 def expected_cycles(row: Mapping[str, Any], stack: int) -> float:
-    """Estimates the cycles of a scheduler for a round of a warp.
+    """Estimates how many cycles a scheduler of the GPU needs for a round of a warp.
 
-    With fewer than four warps a scheduler is idle in some of four cycles. Accesses to the stack take longer if the stacks of a processor do not
-    fit into its first cache.
+    With fewer than four warps a scheduler is idle in some cycles. Accesses to the stack take longer if all stacks of a processor exceed its L1 cache.
     """
     far = stack * 32 * row["warps"] > _CACHE
     issued = row["round_instructions"] / min(1.0, row["warps"] / 16)
@@ -139,18 +138,18 @@ def expected_cycles(row: Mapping[str, Any], stack: int) -> float:
 
 
 def tool(name: str) -> str:
-    """Finds one of NVIDIA's binary utilities."""
+    """Returns the path of one of NVIDIA's binary utilities, such as "nvdisasm"."""
     files = importlib.metadata.files(f"nvidia-cuda-{name}") or []
     return str(next(f for f in files if f.stem == name and f.suffix in ("", ".exe")).locate())
 
 
 def bounded(text: str, bounds: str) -> str:
-    """Adds launch bounds, if there are any, to the text of a kernel."""
+    """Adds launch bounds, which limit registers, to the text of a kernel; an empty `bounds` leaves the text unchanged."""
     return text.replace("__global__ void", f"__global__ void __launch_bounds__({bounds})") if bounds else text
 
 
 def measure(made: Source, folder: Path, target: str = TARGET, variant: str = "usual") -> dict[str, Any]:
-    """Makes a row of the table; with `reason` if the kernel does not compile."""
+    """Compiles a kernel and returns its row of the table; if the kernel does not compile, the row has only the `reason`."""
     options, bounds = VARIANTS[variant]
     start = time.process_time()
     try:
@@ -161,13 +160,13 @@ def measure(made: Source, folder: Path, target: str = TARGET, variant: str = "us
 
 
 def check(now: dict[str, Any], stored: dict[str, Any], more: float = 0.1) -> list[str]:
-    """Describes the numbers of a kernel that are worse than in a stored row by more than a share."""
+    """Describes the numbers of a kernel that are worse than in a stored row by more than the fraction `more`."""
     names = ("registers", "stack_bytes", "round_instructions", "stack_accesses")
     return [f"{name} {stored[name]} -> {now[name]}" for name in names if now[name] > (1 + more) * stored[name] + 4]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Compiles, prints and stores; returns 0."""
+    """Compiles the kernels of all policies, prints a table and stores it; returns the exit status 0."""
     parser = parser_of(__doc__, RESULTS)
     parser.add_argument("--targets", nargs="+", default=[TARGET], help=f"architectures (default {TARGET})")
     parser.add_argument("--variants", nargs="+", choices=[*VARIANTS, "all"], default=["usual"], help="ways to compile")

@@ -4,8 +4,8 @@
     python scripts/workers.py --cells 1000 --s3          # on a local server that speaks S3 (moto)
     python scripts/workers.py --cells 1000 --versions 2  # half of them with other code, into the same store
 
-A cell is a setting of UCB1 for 256 seeds. Cells that living processes simulated twice are counted apart from those that were simulated again
-because a process was killed. Exit status 1 if a number differs from that of one process of the same version, or one is missing.
+A cell is a setting of UCB1 for 256 seeds. Cells that living processes simulated twice are counted separately from cells that were simulated again
+because a process was killed. Exit status 1 if a number differs from that of one process of the same version, or a number is missing.
 """
 
 import argparse
@@ -33,7 +33,7 @@ from jaxroute.store.packs import PackStore
 
 
 def simulate(options: argparse.Namespace, version: int, **more: Any) -> Any:
-    """Simulates a grid of UCB1 for 256 seeds, by some version of the code."""
+    """Simulates a grid of UCB1 for 256 seeds, as if by the given version of the code."""
     grid = jr.grid(stochastic.UCB1, width=np.linspace(0.1, 3.0, options.cells).tolist())
     settings = {"horizon": options.rounds, "seeds": 256, "record_every": options.rounds // 10, "record": ["regret"]}
     with other_code(version):
@@ -41,7 +41,7 @@ def simulate(options: argparse.Namespace, version: int, **more: Any) -> Any:
 
 
 def work(options: argparse.Namespace, version: int, out: str, log: Path) -> None:
-    """Joins the other processes, and logs each cell that this one simulates."""
+    """Simulates in this process together with the others that share `out`, and writes each cell that this process simulates to `log`."""
 
     def logged(simulated: Any, block: Any, tile: Any, *args: Any) -> Any:
         with log.open("a") as file:
@@ -53,7 +53,7 @@ def work(options: argparse.Namespace, version: int, out: str, log: Path) -> None
 
 
 def check(options: argparse.Namespace, version: int, out: str) -> tuple[int, int]:
-    """Counts the decisions that are missing, and the numbers that differ from those of one process."""
+    """Counts the decisions missing in the shared store, and the numbers that differ from a simulation by one process."""
     there, alone = simulate(options, version, out=jr.Store(out, accept_changed_code=True)), simulate(options, version)
     return json.loads(there.attrs["last_call"])["decisions"], int((there["regret"].values != alone["regret"].values).sum())
 
@@ -83,7 +83,7 @@ def bucket() -> Iterator[str]:
 
 
 def main() -> int:
-    """Starts and kills workers; prints the comparison."""
+    """Starts and kills worker processes and prints the comparison; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cells", type=int, default=1000, help="number (default 1000)")
     parser.add_argument("--rounds", type=int, default=20_000, help="of each run (default 20,000)")

@@ -17,6 +17,6 @@ def studies() -> dict[str, Experiment]:
 
 
 def argument(name: str) -> str:
-    """Returns the name of a study as an argument of `jaxroute run`."""
+    """Converts a study's name, such as "cascade/bonus", to the argument of `jaxroute run`, such as "scripts/studies/cascade.py:bonus"."""
     problem, _, own = name.partition("/")
     return f"scripts/studies/{problem}.py:{own}"

@@ -197,9 +197,9 @@ def reward_pairs(env: ca.CascadeEnv, number: int, samples: int) -> tuple[np.ndar
     """Draws training data of an evaluator: features and rewards of one output per request, of a random model.
 
     Args:
-      env: an environment whose scores are not seen.
-      number: pairs of a sample.
-      samples: independent samples.
+      env: environment in which a policy does not observe scores.
+      number: number of pairs in a sample.
+      samples: number of independent samples.
 
     Returns:
       Features `[samples, number, d]` and rewards `[samples, number]`.
@@ -233,7 +233,7 @@ def _offline_policies(env: ca.CascadeEnv) -> dict[str, Any]:
 
 
 def _fitted(pairs: int) -> Quantity:
-    """Returns the mean regret over samples and seeds, with the error between samples."""
+    """Makes a quantity: the mean regret, over samples and seeds, of a policy fitted to `pairs` pairs before the run. Samples give its standard error."""
 
     def of(results: Results) -> Measured:
         data = results["offline"][["regret", "valid"]].sel(policy="fitted before", pairs=pairs).isel(time=-1)
@@ -315,7 +315,7 @@ def _distribution_cases() -> Iterator[Case]:
 
 
 def _off(policy: str, case: str = "estimators") -> Quantity:
-    """Returns the mean absolute difference of a policy's regret to that with the exact estimator, paired by seed."""
+    """Makes a quantity: the mean absolute difference, over seeds, between a policy's regret and the regret with the exact estimator."""
 
     def of(results: Results) -> Measured:
         runs, exact = (runs_of(results[case], "regret", p) for p in (policy, "exact"))
@@ -368,7 +368,7 @@ def _by_weight() -> Grid:
 
 
 def _points(data: xr.Dataset, policy: str, axis: str) -> list[tuple[Measured, Measured]]:
-    """Returns mean cost and mean score at the horizon, by setting."""
+    """Returns the pairs (mean cost, mean score) of a policy at the horizon, one for each value along `axis`."""
     return list(zip(*(ends_along(data, m, policy, axis).values() for m in ("cost", "reward")), strict=True))
 
 

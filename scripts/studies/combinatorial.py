@@ -87,7 +87,7 @@ def _variant(name: str, policies: Any, settings: dict[str, Any], cloud: Any = cb
 
 
 def _all_policies(env: Any) -> dict[str, Any]:
-    """Makes all policies for the plain cloud; a single model, two tiers and offline sets are in figures 4, 12 and 13."""
+    """Returns all policies by name for a cloud, except those with a figure in the paper's experiments (single models, two tiers, offline sets)."""
     return {
         **SETTINGS,
         **BASELINES,
@@ -100,7 +100,7 @@ def _all_policies(env: Any) -> dict[str, Any]:
 
 
 def _variants_figure(results: Results):
-    """Draws two panels for each variant."""
+    """Draws the realised reward and the violation of each variant, one panel each."""
     figure, axes = plot.panels(2 * len(results), columns=4)
     for pair, (name, data) in zip(axes.reshape(-1, 2), results.items(), strict=True):
         for ax, metric in zip(pair, ("realised_reward", "violation"), strict=True):

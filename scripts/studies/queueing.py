@@ -28,7 +28,7 @@ def _two_loads(arrival_rate: Any = (0.6, 0.7), num_offered: int = 1, horizon: in
 
 
 def _runs(results: Results, **constants: float) -> Any:
-    """Returns the regret of each run at arrival rate .7, by default with lambda_0 = 1, kappa = .3 and c1 = 1."""
+    """Returns ACQB's regret in each run at arrival rate .7; `constants` replace the defaults lambda_0 = 1, kappa = .3 and c1 = 1."""
     where = {"arrival_rate": 0.7, "ridge": 1.0, "curvature": 0.3, "c1": 1.0, **constants}
     return runs_of(results["result"], "routing_regret", "ACQB", **where)
 

@@ -45,7 +45,7 @@ def _parts(env: sv.ServiceEnv, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _debt_of(benchmark: str) -> float:
-    """Returns `V price / T` in points: the stationary queue is V times the price of satisfaction, and it counts unsatisfied requests."""
+    """Returns the shortfall of satisfaction, in percentage points, that the virtual queue causes: its stationary length `V price`, over `T`."""
     return 100.0 * _V * float(common.at_its_target(benchmark).best.price) / MESSPLUS_BENCHMARKS[benchmark].num_requests
 
 
@@ -94,7 +94,7 @@ def _exploring(results: Results) -> Iterator[Finding]:
 
 
 def _parts_picture(results: Results) -> Any:
-    """Draws the cost of a pass relative to the paper's, and the points short of alpha, by benchmark."""
+    """Draws for each benchmark the cost of a pass relative to the paper's cost, and the percentage points that satisfaction lacks to alpha."""
     figure, axes = plot.panels(2, size=(6.6, 3.6))
     names, paper = list(results), MESSPLUS_TABLE_2["MESS+"]
     labels, policies = [MESSPLUS_BENCHMARKS[name].title for name in names], (*_LEARNED, *_KNOWN, _ALONE)
@@ -132,7 +132,7 @@ def _by_signal(env: Any, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _above_blind(results: Results, name: str, policy: str, **where: Any) -> xr.DataArray:
-    """Returns by how many percent the cost is above that of the best blind mixture with the same share of satisfied requests, by run."""
+    """Returns for each run by how many percent its cost exceeds the cost of the best blind mixture that satisfies the same share of requests."""
     cost, share = (common.runs(results, name, metric, policy, **where) for metric in ("cost", "satisfaction"))
     middle, accuracy = float(share.mean()), MESSPLUS_BENCHMARKS[name].accuracy.max()
     blind = sv.best_blind(common.at_its_target(name).requests, min(middle, accuracy))
@@ -140,7 +140,7 @@ def _above_blind(results: Results, name: str, policy: str, **where: Any) -> xr.D
 
 
 def _at_signals(results: Results, measure: Callable[..., xr.DataArray], policy: str, **where: Any) -> dict[float, Measured]:
-    """Returns the mean of a measure over the benchmarks, by signal."""
+    """Returns the mean over the benchmarks of a function `measure` of the runs, for each strength of the features' signal."""
     return {s: common.averaged({n: measure(results, n, policy, signal=s, **where) for n in results}) for s in _SIGNALS}
 
 
@@ -178,7 +178,7 @@ def _more_exploring_learns(results: Results) -> Finding:
 
 
 def _signal_picture(results: Results) -> Any:
-    """Draws means over the benchmarks by signal: cost against the best mixture, points short of alpha, and loss."""
+    """Draws, by strength of signal, means over the benchmarks: cost relative to the best mixture, percentage points short of alpha, and loss."""
     figure, axes = plot.panels(3)
     labels = {"MESS+": 0.1, "MESS+, c = 0.01": 0.01, "MESS+, c = 1": 1.0, "MESS+ that knows": None}
     runs = f"signal of the features\nmean ± 2 s.e. of {next(iter(results.values())).sizes['seed']:,} runs"

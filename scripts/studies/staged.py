@@ -44,7 +44,7 @@ _GROUPS = {
 
 @with_parameters
 def _more_regret(results: Results, policies: Sequence[str], than: str = "StageRoute") -> Finding:
-    """States that each of some policies has more regret than another, paired by seed."""
+    """Tests whether each of some policies has more regret than the policy `than`, paired by seed."""
     data = results["result"]
     gaps = {p: paired_gap(data, "conditional_regret", p, minus=than) for p in policies}
     spend = listed(ends(data, "cost_ratio", (than, *policies)))
