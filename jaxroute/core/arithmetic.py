@@ -114,7 +114,7 @@ def _has_types(eqn: JaxprEqn, *types: Any) -> bool:
 
 
 def _accumulated(step: Callable[[Any, Any], Any], first: Any, terms: Any, reverse: bool) -> jax.Array:
-    """Scans `total = step(total, term)` along the first axis of `terms`, starting from `first`, and returns all totals. `reverse` starts at the end."""
+    """Returns all totals `total = step(total, term)` over the terms along the first axis, starting from `first`. `reverse` starts at the end."""
 
     def both(total: Any, term: Any) -> tuple[Any, Any]:
         new = step(total, term)
@@ -133,10 +133,7 @@ def _cumulative_log_sum(x: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
 def _by_blocks(
     reduce: Callable[..., jax.Array], step: Callable[..., jax.Array], x: jax.Array, *, axes: Sequence[int], **_: Any
 ) -> jax.Array:
-    """Reduces many terms along `axes` in three steps: within blocks of 64, over the blocks' results, then with the remaining terms.
-
-    `reduce` is the sum or product along an axis, `step` the same for two operands.
-    """
+    """Sums or multiplies terms along `axes` in blocks of 64, then over the blocks, then with the rest. `step` is `reduce` of two operands."""
     axes = tuple(axes)
     terms = jnp.moveaxis(x, axes, range(len(axes)))
     terms = jnp.reshape(terms, (-1, *terms.shape[len(axes) :]))
@@ -306,10 +303,7 @@ def reduced(name: str, x: Array, axes: Sequence[int]) -> jax.Array:
 
 
 def _in_turn(adds: bool, terms: Sequence[jax.Array], shape: Sequence[int]) -> jax.Array:
-    """Sums (`adds`) or multiplies a list of arrays of this shape, one after the other.
-
-    XLA regards the result as cheap and would recompute it wherever it is used; `compute_once` prevents that.
-    """
+    """Sums (`adds`) or multiplies arrays of this shape in order. `compute_once` keeps XLA from recomputing the result wherever it is used."""
     if not terms:
         return jnp.full(shape, 0.0 if adds else 1.0, jnp.float32)
     first = terms[0] - unknown_zero() if adds else terms[0]  # 0 + x is x, except for -0.
@@ -342,10 +336,7 @@ def terms_of(eqn: JaxprEqn) -> int:
 
 
 def dot(a: jax.Array, b: jax.Array, dimension_numbers: Any, runs: tuple[bool, bool] = (False, False)) -> jax.Array:
-    """Computes `dot_general` and adds the products in the order of the summed axes.
-
-    `runs` specifies for `a` and `b` whether the array has an additional last axis of runs, which the dimension numbers do not count.
-    """
+    """Computes `dot_general`, adding in the order of the summed axes. `runs` tells which operands have an additional last axis, the axis of runs."""
     (a_sum, b_sum), (a_batch, b_batch) = dimension_numbers
 
     def parts(x: Any, summed: Any, batch: Any, own: bool) -> tuple[Any, Any, Any]:

@@ -11,10 +11,7 @@ _WHOLE = np.iinfo(np.int32)
 
 
 def encoded(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Encodes nested attributes as JSON text and booleans as 0 or 1, and drops attributes that are None.
-
-    Text and numbers stay as they are, except integers of more than 32 bits, which become floats.
-    """
+    """Encodes nested attributes as JSON text, booleans as 0 or 1, and integers of more than 32 bits as floats. Drops attributes that are None."""
     return {name: _encoded(value) for name, value in attributes.items() if value is not None}
 
 

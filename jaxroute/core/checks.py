@@ -195,10 +195,7 @@ def attributed(owner: str, check: Callable[..., Any], *args: Any) -> Any:
 
 
 def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
-    """Returns `value` if it is in `allowed`; raises `ValueError` otherwise.
-
-    The error suggests the closest name and lists all allowed names, or the five closest if there are more than 32.
-    """
+    """Returns `value` if it is in `allowed`, else raises `ValueError` with the closest name and all allowed names (the five closest if over 32)."""
     allowed = list(allowed)
     if value in allowed:
         return value

@@ -29,10 +29,7 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...))
 
 
 def code_of(values: Iterable[Any]) -> dict[str, str]:
-    """Returns the digest of each function and constant that the given objects or functions may use, sorted by name.
-
-    The search includes the fields of objects and the closures and default arguments of functions.
-    """
+    """Returns the digest, by name, of each function and constant that the given objects may use, also through fields, closures and defaults."""
     roots = list(values)
     found = _Search({"jaxroute", *map(_home, roots)})
     for value in roots:

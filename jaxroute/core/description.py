@@ -81,10 +81,7 @@ def _describe_function(function: Any) -> Any:
 
 
 def first_difference(stored: Any, wanted: Any, where: str = "") -> str:
-    """Describes the first difference between two JSON values in words; returns an empty text if they are equal.
-
-    `where` is the path to the values in the whole setting, for example `env.arrivals`.
-    """
+    """Describes the first difference between two JSON values, which are at the path `where` of a setting (`env.arrivals`); empty if there is none."""
     if isinstance(stored, dict) and isinstance(wanted, dict):
         for key in [*stored, *(k for k in wanted if k not in stored)]:
             place = f"{where}.{key}" if where else key

@@ -91,10 +91,7 @@ def cholesky(x: Array) -> Array:
 def triangular_solve(
     a: Array, b: Array, *, left_side: bool, lower: bool, transpose_a: bool, unit_diagonal: bool, **_: Any
 ) -> Array:
-    """Solves `a X = b` (with `left_side`) or `X a = b` for a triangular matrix `a` `[n, n]`, which `transpose_a` transposes first.
-
-    `lower` tells which triangle of `a` is read, `unit_diagonal` that its diagonal counts as ones.
-    """
+    """Solves `a X = b` (`left_side`) or `X a = b` for a triangular `a`. `transpose_a` transposes it; `unit_diagonal` sets its diagonal to 1."""
     n, axis = a.shape[0], 0 if left_side else 1
     forward = (lower != transpose_a) == left_side
     place = lax.expand_dims(_places(n), (1 - axis,))
@@ -178,10 +175,7 @@ def householder_product(a: Array, taus: Array) -> Array:
 
 
 def qr(x: Array, *, pivoting: bool, full_matrices: bool, **_: Any) -> tuple[Array, ...]:
-    """Returns an orthogonal `Q` and an upper triangular `R` with `Q R = x` `[m, n]`. With `pivoting` it also returns the order of columns.
-
-    With `full_matrices`, `Q` is square, `[m, m]`, instead of `[m, min(m, n)]`.
-    """
+    """Returns an orthogonal `Q` (square if `full_matrices`) and an upper triangular `R` with `Q R = x`; with `pivoting` also the order of columns."""
     m, n = x.shape
     width = m if full_matrices else min(m, n)
     a, taus, order = _reflections(x, pivoting)

@@ -441,7 +441,7 @@ def acos(x: Array) -> Array:
 
 
 def atan(x: Array) -> Array:
-    """Arc tangent, with an error of at most 0.86 ulp. As in FDLIBM it adds `atan(c)`, c in {0, 1/2, 1, 3/2, infinity}, and `atan((|x| - c) / (1 + c|x|))`."""
+    """Arc tangent, with an error of at most 0.86 ulp. As FDLIBM it adds the arc tangents of c and `(|x| - c) / (1 + c|x|)`, for the nearest of five c."""
     a = jnp.abs(x)
     centre, high, low = f32(0), f32(0), f32(0)
     for bound, c in ((14 / 32, 0.5), (23 / 32, 1.0), (39 / 32, 1.5)):

@@ -1,8 +1,7 @@
 """Numerical functions for authors of policies: choices, ranks, one-hot reads and writes, and sums that do not drift.
 
-A compiled comparison may recompute a score with another rounding than the value it is compared with. These functions compare values
-behind a barrier, so that a choice picks exactly one element and a rank is a permutation. They avoid gathers and sorts, which are slow
-over many runs.
+A compiled comparison may recompute a score with another rounding than the value it is compared with. These functions compare values behind a
+barrier, so that a choice picks exactly one element and a rank is a permutation. They avoid gathers and sorts, which are slow over many runs.
 """
 
 import functools

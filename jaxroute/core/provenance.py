@@ -90,10 +90,7 @@ def memory_limit(device: Any) -> int:
 
 @functools.cache
 def commit() -> str:
-    """Returns the commit of the package's source tree, with "+" if files differ from it. Empty outside a checkout.
-
-    The first call's value stays for the whole process, because later edits do not run in it.
-    """
+    """Returns the source tree's commit at the first call (later edits do not run), with "+" after local changes. Empty outside a checkout."""
     folder = Path(__file__).resolve().parents[1]
     try:
         head, status = (

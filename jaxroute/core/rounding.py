@@ -113,7 +113,7 @@ def product(a: Any, b: Any) -> Array:
 
 
 def quotient(a: Any, b: Any) -> Array:
-    """Returns `a / b`, rounded as IEEE requires, of scalars or arrays of one shape. A `b` that is equal along an axis must pass through `uneven` first."""
+    """Returns `a / b`, rounded as IEEE requires, of scalars or arrays of one shape. A `b` that is equal along an axis must pass `uneven` first."""
     known = _zeros.get()
     return quotient_p.bind(a, b, unknown_zeros(1) if known is None else known[1])
 
@@ -137,10 +137,7 @@ _HANDING_ON = frozenset([
 
 
 def trait_of(eqn: JaxprEqn, traits: Sequence[Trait], same_shape: bool) -> Trait:
-    """Returns the traits of an operation's results, given those of its operands.
-
-    `same_shape` specifies that each element of a result depends only on the operands' elements at the same index.
-    """
+    """Returns the traits of a result from those of the operands. With `same_shape` an element depends only on the operands' elements at its index."""
     name = eqn.primitive.name
     every = functools.reduce(lambda a, b: a & b, traits, Trait.CONSTANT | Trait.EVEN)
     some = functools.reduce(lambda a, b: a | b, traits, Trait.NONE)

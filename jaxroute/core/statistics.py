@@ -183,10 +183,7 @@ class Histogram:
 
     @staticmethod
     def of_starts(starts: np.ndarray, found: np.ndarray, runs: int, size: int) -> "Histogram":
-        """Returns the histograms of rows of `runs` ascending bin numbers each, `size` in all.
-
-        `starts` has the flat indices at which a new bin or row begins, `found` the bin numbers there.
-        """
+        """Returns the histograms of rows of `runs` ascending bin numbers, `size` in all. The bins `found` begin at the flat indices `starts`."""
         counts = np.diff(starts, append=size)
         kept = found != NOTHING
         keys = ((starts // runs) << _KEY_BITS) + found + _HALF

@@ -1,17 +1,19 @@
 """Solvers of optimisation problems that several papers share: exact, without data-dependent control flow, batched by `jax.vmap`.
 
+A solver for "any win" maximises the probability that at least one selected model succeeds; its "all wins" counterpart needs all of them.
+
 - `select`: best relaxed selection for a sum of wins, any win or all wins, with derivatives; start here.
-- `annealed`: falling temperature schedule, against zero derivatives; `perturbed`: solver averaged over noise, likewise.
+- `annealed`: schedule of falling temperatures, and `perturbed`: solver averaged over noise; both against derivatives that are zero.
 - `budgeted_fill`: linear program with a box, a sum and a budget (fractional knapsack); returns a `FillSolution`.
-- `linear_selection`: the same for sets of models, with groups; returns a `Selection`.
-- `exact_any_win`: relaxed probability of any win under a budget, by enumeration of vertices, or by branch and bound for many.
-- `branching_any_win`: the same by branch and bound; returns a `BranchingSolution`.
+- `linear_selection`: the same linear program for sets of models, with groups; returns a `Selection`.
+- `exact_any_win`: relaxed probability of any win under a budget, by enumeration of vertices, or by branch and bound for many models.
+- `branching_any_win`: the same by branch and bound alone; returns a `BranchingSolution`.
 - `sparse_fill`: `budgeted_fill` with a bound on the number of models, by branch and bound; returns a `BranchingSolution`.
 - `log_any_win`, `continuous_greedy_any_win`, `polish_any_win`, `best_any_win`: approximations of any win for many models.
 - `best_subset`: best set within a budget, by enumeration.
 - `project`: Euclidean projection onto a box with a sum and a budget, with exact derivatives; returns a `Projection`.
 - `differentiable_lp`: best mix of models under a budget, with exact derivatives in rewards, costs and budget.
-- `smoothed_lp`: the projection behind `differentiable_lp`.
+- `smoothed_lp`: linear program with a quadratic term that makes it differentiable, on which `differentiable_lp` is based.
 - `projected_gradient`: projected gradient ascent with an optax step, differentiable at its fixed point; returns an `Ascent`.
 - `pairwise`, `swap`: random sets with the marginals of a fractional selection.
 - `best_models`, `best_pair`, `log_weight_of_best`: assortments under a multinomial-logit choice.

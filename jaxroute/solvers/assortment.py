@@ -1,7 +1,7 @@
-"""Best assortment of `K` models, and best query, under a multinomial-logit choice with equal revenues.
+"""Best assortment (set of models offered to a query), and best query, under a multinomial-logit choice with equal revenues.
 
-The departure rate of an assortment increases with the sum of `exp(utility)`. The best assortment of a query therefore has its `K` largest
-utilities, and the best query the largest such sum: exact, without a search over assortments.
+The departure rate of an assortment increases with the sum of `exp(utility)`. The best assortment of a query therefore has the models of largest
+utility, and the best query has the largest such sum: exact, without a search over assortments.
 
 Source: ACQB, section 3 (line 7 of Algorithm 1).
 """
@@ -16,7 +16,7 @@ from jaxroute.solvers import boundary
 
 
 def log_weight_of_best(utilities: Sequence[Array], size: int) -> Array:
-    """Returns the logarithm of the largest sum of `exp(utility)` over `size` (static) models, elementwise over one array of utilities per model."""
+    """Returns the logarithm of the largest sum of `exp(utility)` over `size` (static) models, elementwise. `utilities` has an array per model."""
     checks.count("size", size, maximum=len(utilities))
     largest: list[Array] = []
     for value in utilities:
@@ -32,14 +32,15 @@ def log_weight_of_best(utilities: Sequence[Array], size: int) -> Array:
 
 
 def best_models(utility: Array, size: Array | int) -> Array:
-    """Returns the mask `[N]` of the `size` models with the largest `utility` `[N]`; ties go to the lower index."""
+    """Returns a mask `[N]` of the `size` models with the largest `utility` `[N]`; ties go to the lower index."""
     return numerics.rank(boundary.vector("utility", utility)) < size
 
 
 def best_pair(utility: Array, size: int, waiting: Array | None = None) -> tuple[Array, Array]:
-    """Returns the query and the `size` (static) models with the largest departure rate, from the utility `[B, N]` of each query and model.
+    """Returns the query, and its `size` (static) models, with the largest departure rate, given the `utility` `[B, N]` of each query and model.
 
-    The query is int32 `[]`: the first on ties, `B` if none is `waiting` `[B]` (default: all are). Its models are a mask `[N]`, lower indices on ties.
+    The query is an index (an int32 scalar), the models are a mask `[N]`; ties go to the lower index. Only queries in the mask `waiting` `[B]` count
+    (default: all); if it is empty, the query is `B`.
     """
     number = utility.shape[0]
     weight = log_weight_of_best([utility[:, j] for j in range(utility.shape[1])], size)

@@ -1,4 +1,4 @@
-"""Validation of the solvers' inputs, and the test whether a problem is feasible.
+"""Validation of the solvers' arguments, and the test whether a problem is feasible.
 
 Values are validated only if they are concrete; under `jit`, `vmap` and `grad` a solver reports problems by its flags instead.
 """
@@ -23,14 +23,14 @@ Number = Array | float
 
 
 def known(value: Any) -> bool:
-    """Whether a value is concrete; of a traced array only shape and type are known."""
+    """Whether the numbers in a value are known now; of an array that is being traced only shape and type are known."""
     return not isinstance(value, Tracer)
 
 
 def inputs(mask: Any = None, groups: Sequence[int] | None = None, **given: Any) -> list[Array]:
-    """Converts the arguments of a solver to arrays of one type: that of the first one, `[K]`, at least float32.
+    """Converts a solver's arguments to arrays in the type of the first one, `[K]` of at least float32. Raises `ValueError` if one is invalid.
 
-    With `groups` sizes may be `[M]`. Numbers become 0 where `mask` `[K]` is False. Raises `ValueError` on invalid values.
+    Numbers become 0 where `mask` `[K]` is False. With `groups`, the group of each model, a size may be an array `[M]` with one number per group.
     """
     found: list[Array] = []
     for name, value in given.items():
@@ -47,7 +47,7 @@ def inputs(mask: Any = None, groups: Sequence[int] | None = None, **given: Any) 
 
 
 def vector(name: str, value: Any, length: int | None = None) -> Array:
-    """Returns `value` as an array `[K]` of at least float32."""
+    """Returns `value` as an array `[K]` of at least float32; `ValueError` if it is not one-dimensional or not of this `length`."""
     array = _checked(name, value)
     if array.ndim != 1 or (length is not None and array.shape != (length,)):
         shape = "[K]" if length is None else f"({length},)"
@@ -56,7 +56,7 @@ def vector(name: str, value: Any, length: int | None = None) -> Array:
 
 
 def bounds(name: str, value: Any, like: Array) -> Array:
-    """Returns upper bounds `[K]` of the amounts, in the shape and type of `like`: 1 by default, 1 or 0 for a mask."""
+    """Returns upper bounds `[K]` of the amounts in the type of `like`. None means 1 for each model; a mask is converted to 1 and 0."""
     return jnp.ones_like(like) if value is None else vector(name, value, like.shape[0]).astype(like.dtype)
 
 
@@ -82,32 +82,32 @@ def _checked(name: str, value: Any) -> Array:
 
 
 def _real(array: Array) -> Array:
-    """Converts to at least float32; a Python number retains its precision."""
+    """Converts an array of integers, booleans or short floats to float32."""
     wide = jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize >= 4
     return array if wide else array.astype(jnp.float32)
 
 
 def rounding(dtype: DTypeLike) -> float:
-    """Returns the relative tolerance of budgets and sizes: the rounding of a sum of amounts times costs."""
+    """Returns the relative tolerance of a budget or size, by which the rounded sum of amounts times costs may exceed it."""
     return 1e-6 if dtype == jnp.float32 else 1e-9
 
 
 def finite(*values: Array) -> Array:
-    """Whether all numbers are finite, `[]` bool, by one reduction."""
+    """Whether all numbers in all arrays are finite, as a boolean scalar; computed by a single reduction."""
     return jnp.max(sum((jnp.abs(x) for x in values[1:]), start=jnp.abs(values[0]))) < jnp.inf
 
 
 def feasible(least: Number, budget: Number, capacity: Number, total: Number, *values: Array) -> Array:
-    """Whether `{0 <= z <= upper, sum z = total (or <=), cost . z <= budget}` has a point and all numbers are finite, `[]` bool.
+    """Whether some `z` meets `0 <= z <= upper`, `sum z = total` (or `<=`) and `cost . z <= budget`, and all numbers are finite; a boolean scalar.
 
-    The cheapest point may exceed the budget, and the sum its bounds, by the relative tolerance `rounding`.
+    The cheapest `z` may exceed the budget, and `total` the sum of the bounds, by the relative tolerance `rounding`.
 
     Args:
-      least: `[]` cost of the cheapest point; 0 if the sum may be smaller.
+      least: `[]` cost of the cheapest `z`; 0 if the sum may be smaller than `total`.
       budget: `[]` budget.
-      capacity: `[]` or `[M]` sum of the bounds; infinite if the sum may be smaller.
-      total: `[]` or `[M]` required sum.
-      values: `[K]` all other numbers of the problem.
+      capacity: sum of the bounds, `[]` or for each of `M` groups `[M]`; infinite if the sum may be smaller than `total`.
+      total: required sum, `[]` or `[M]`.
+      values: all other numbers of the problem, each `[K]`.
     """
     slack = rounding(values[0].dtype)
     enough = jnp.all((total >= 0.0) & (capacity >= total * (1.0 - slack)) & (total < jnp.inf))
@@ -115,7 +115,7 @@ def feasible(least: Number, budget: Number, capacity: Number, total: Number, *va
 
 
 def require_feasible(feasible: Array, budget: Array, name: str, total: Array, upper: Array) -> None:
-    """Raises `ValueError` for an infeasible problem with concrete values; `name` is the argument for the sum `total`."""
+    """Raises `ValueError` if the problem is known to be infeasible. `name` is the argument that specifies the sum `total`."""
     if known(feasible) and not bool(feasible):
         given, asked, capacity = (f"{float(x):g}" for x in (budget, total, jnp.sum(upper)))
         raise ValueError(

@@ -1,12 +1,12 @@
-"""Branch and bound over selections of models, exact, in memory that does not depend on the number of sets.
+"""Branch and bound over selections of models: exact, in memory that does not depend on the number of sets.
 
-A node is a piece of the search space: the decisions about each model so far. Its relaxation is a linear program over a box with a few rows. A dual
-simplex method solves it with a basis as small as the number of rows. Any multipliers of the rows give an upper bound (weak duality), so that
-rounding in the simplex method never drops a node wrongly. The next node starts from the last basis: with a box, any basis has a choice of bounds
-that makes it dual feasible.
+The search divides the space of selections into pieces. A node is a piece: the decisions about each model so far. Its relaxation is a linear
+program over a box with a few rows (constraints). A dual simplex method solves it with a basis as small as the number of rows. Any multipliers of
+the rows give an upper bound (weak duality), so that rounding never makes the search drop a node wrongly. The next node starts from the last basis:
+with a box, any basis is dual feasible if each variable is put at the right bound.
 
 The search is one loop. Each step is a pivot, a branch, or a return to the last branch with an open side. Under `vmap` all runs step together until
-the last one finishes.
+the last run finishes.
 
 Source: Land and Doig (1960), the search; Lemke (1954), the dual simplex method; Falk and Soland (1969), the split of a convex piece at the
 solution of its relaxation. The bounds by dominance are ours.
@@ -33,10 +33,10 @@ _SPARE = 1.001
 
 
 class Program(NamedTuple):
-    """Linear program of a node: the maximum of `constant + gain . (x - low)` over `{low <= x <= high, rows @ x <= limit}`, some rows with equality.
+    """Linear program of a node: maximises `constant + gain . (x - low)` over `{low <= x <= high, rows @ x <= limit}`. Some rows may be equations.
 
     Attributes:
-      gain: `[n]` objective.
+      gain: `[n]` objective per unit of `x`.
       rows: `[R, n]` constraints, with entries of the order of one.
       limit: `[R]` right-hand sides.
       low: `[n]` lower bounds.
@@ -53,19 +53,19 @@ class Program(NamedTuple):
 
 
 class Basis(NamedTuple):
-    """Solution of a node's program at a basis, and the next basis.
+    """Basic solution of a node's linear program, and the basis for the next step of the simplex method.
 
     Attributes:
       x: `[n]` basic solution, moved into the box.
-      bound: `[]` upper bound of the values in the node, up to the margin, for any basis.
-      reduced: `[n]` reduced gains: the loss of `bound` per unit that `x` is away from the end it prefers.
+      bound: `[]` upper bound of all values in the node, valid for any basis up to rounding.
+      reduced: `[n]` reduced gains: decrease of `bound` per unit by which `x` leaves its preferred bound.
       price: `[R]` multipliers of the rows.
       feasible: `[]` bool, whether the basic solution is in the box, and so optimal.
       impossible: `[]` bool, whether no point of the box meets the rows.
-      stuck: `[]` bool, whether it is neither, and no pivot exceeds rounding.
+      stuck: `[]` bool, whether neither is true and no pivot exceeds rounding.
       upper: `[n + R]` bool, columns at their upper bound.
-      basis: `[R]` int32 next basis.
-      next_upper: `[n + R]` bool, columns at their upper bound there.
+      basis: `[R]` int32 columns of the next basis.
+      next_upper: `[n + R]` bool, columns at their upper bound in the next basis.
     """
 
     x: Array
@@ -85,8 +85,8 @@ class Branches(NamedTuple):
 
     Attributes:
       value: `[]` value of the solution; -inf if it is no solution of the original problem.
-      near: piece to continue with.
-      far: piece to return to.
+      near: piece that is searched first.
+      far: piece that is searched later.
       splits: `[]` bool, whether the node can be split.
     """
 
@@ -100,14 +100,14 @@ class SearchResult(NamedTuple):
     """Result of `search`.
 
     Attributes:
-      x: `[n]` best point; zero if none is feasible.
-      piece: piece that contains it.
-      value: `[]` its value; -inf if none is feasible.
-      price: `[R]` multipliers of the rows there.
-      residual: `[]` bound on the improvement by points that were not visited; 0 for a complete search.
+      x: `[n]` best point; zero if no point was found.
+      piece: piece of the search space that contains `x`.
+      value: `[]` value of `x`; -inf if no point was found.
+      price: `[R]` multipliers of the rows in the linear program that found `x`.
+      residual: `[]` bound by which an unvisited point may be better; 0 for a complete search.
       converged: `[]` bool, whether the search is complete.
       nodes: `[]` int32 number of visited nodes.
-      steps: `[]` int32 steps of the loop, pivots included.
+      steps: `[]` int32 number of steps of the loop, pivots included.
     """
 
     x: Array
@@ -125,13 +125,13 @@ class _Search(NamedTuple):
 
     Attributes:
       piece: piece of the current node.
-      basis: `[R]` int32 basic columns; those from `n` on are slacks.
+      basis: `[R]` int32 basic columns; columns from `n` on are slack variables.
       upper: `[n + R]` bool, nonbasic columns at their upper bound.
-      pivots: `[]` int32 pivots in this node.
-      stack: pieces to return to, the last one first.
-      bounds: `[depth + 1]` upper bounds of these pieces.
-      waiting: `[]` int32 number of these pieces.
-      lost: `[]` largest upper bound of the abandoned pieces.
+      pivots: `[]` int32 number of pivots in the current node.
+      stack: pieces that are searched later, the last one first.
+      bounds: `[depth + 1]` upper bound of each piece in the stack.
+      waiting: `[]` int32 number of pieces in the stack.
+      lost: `[]` largest upper bound of the pieces that the search abandoned.
       found: best result so far.
       running: `[]` bool, whether the search continues.
     """
@@ -149,7 +149,7 @@ class _Search(NamedTuple):
 
 
 def tolerance(dtype: DTypeLike) -> float:
-    """Returns the rounding tolerance for sums of the order of one."""
+    """Returns the tolerance for rounding in sums of the order of one."""
     return float(np.finfo(dtype).eps ** 0.8)
 
 
@@ -166,13 +166,13 @@ def search(
     """Finds the best point of a problem by depth-first branch and bound.
 
     Args:
-      start: piece (part of the search space) of the root, a pytree of arrays.
-      program: function from a piece to its relaxation; columns and gains may differ between nodes.
-      branch: function from a piece, its solution, the value of the best point and the margin of comparisons to value and branches.
-      equal: rows with equality (static).
-      depth: capacity of the stack of pieces (static); pieces beyond it are abandoned.
-      most_nodes: `[]` limit of visited nodes; up to `depth` more until a point is found.
-      needed: `[]` bool, whether to search at all.
+      start: the whole search space as a piece, a pytree of arrays.
+      program: function from a piece to its relaxation, a `Program`; all its numbers may differ between nodes.
+      branch: function from a piece, its `Basis`, the best value so far and the tolerance for comparisons with it, to `Branches`.
+      equal: whether each row is an equation (static).
+      depth: capacity of the stack of pieces (static); further pieces are abandoned.
+      most_nodes: `[]` limit of visited nodes. Until a point is found, up to `depth` more are visited.
+      needed: `[]` bool; False skips the search.
     """
     root = jax.eval_shape(program, start)
     count, dtype, num_rows = root.gain.shape[-1], root.gain.dtype, len(equal)
@@ -206,7 +206,7 @@ def _step(
     most_nodes: Array | int,
     s: _Search,
 ) -> _Search:
-    """Solves or pivots the current node of a `search`, and chooses the next node."""
+    """Takes one step of `search`: solves the current node, or takes one pivot in it, and chooses the next node."""
     depth = s.bounds.shape[0] - 1
     lp = program(s.piece)
     view = _simplex(lp, equal, s.basis, s.upper)
@@ -267,7 +267,7 @@ def _step(
 
 
 def _margin(best: Array) -> Array:
-    """Returns the excess of a bound over the best value that is only rounding. It is not relative to the bound, which may be huge."""
+    """Returns the tolerance by which a bound must exceed the best value. It does not depend on the bound, which may be huge."""
     return tolerance(best.dtype) * jnp.maximum(jnp.where(best > -jnp.inf, jnp.abs(best), 0.0), 1.0)
 
 
@@ -276,7 +276,7 @@ def _where(mask: Array, new: Any, old: Any) -> Any:
 
 
 def _simplex(lp: Program, equal: tuple[bool, ...], basis: Array, upper: Array) -> Basis:
-    """Takes a step of the dual simplex method with bounds on both sides; `basis` and `upper` are those of `_Search`."""
+    """Takes a step of the dual simplex method for variables with lower and upper bounds. `basis` and `upper` are explained in `_Search`."""
     count, num_rows, dtype = lp.gain.shape[-1], len(equal), lp.gain.dtype
     tol = tolerance(dtype)
     # Shift the lower bounds to 0, so that small differences are not differences of large numbers.
@@ -347,7 +347,7 @@ def _simplex(lp: Program, equal: tuple[bool, ...], basis: Array, upper: Array) -
 
 
 def _inverse(matrix: Array) -> tuple[Array, Array]:
-    """Inverts a small matrix `[R, R]` by elimination with pivots, and returns whether it is invertible."""
+    """Inverts a small matrix `[R, R]` by elimination with pivots. Returns the inverse and whether the matrix is invertible."""
     size, dtype = matrix.shape[-1], matrix.dtype
     table = jnp.concatenate([matrix, jnp.eye(size, dtype=dtype)], axis=1)
     regular = jnp.asarray(True)
@@ -371,10 +371,10 @@ class BranchingSolution(NamedTuple):
       members: `[K]` bool, models of the mix or of the selection.
       value: `[]` objective: value of the mix, or `-log` of the probability that all models fail; -inf if nothing is feasible.
       multiplier: `[]` shadow price of the budget in the linear program that found `x`.
-      residual: `[]` bound on the improvement of `value` by another `x`; 0 for a complete search.
+      residual: `[]` bound by which another `x` may improve `value`; 0 for a complete search.
       converged: `[]` bool, whether the search is complete.
-      nodes: `[]` int32, nodes of the search.
-      steps: `[]` int32, steps of its loop.
+      nodes: `[]` int32 number of visited nodes.
+      steps: `[]` int32 number of steps of the search's loop.
       feasible: `[]` bool, whether the constraints admit a point and all numbers are finite.
     """
 
@@ -403,16 +403,16 @@ def sparse_fill(
 ) -> BranchingSolution:
     """Maximises `value . x` over `{0 <= x <= capacity, sum(x) = 1, cost . x <= budget}` with at most `most` positive amounts, exactly.
 
-    The relaxation counts a model by the used share of its capacity until the model is decided to be in the mix. A dominated model (in value, cost
-    and capacity) is used only together with the dominating one.
+    In the relaxation a model counts as the share of its capacity that is used, until the search has decided that it is in the mix. A model that is
+    dominated by another model in value, cost and capacity is used only together with that model.
 
     Source: StageRoute (arXiv 2506.17254), eq. (3); the search is ours.
 
     Args:
       value, cost, capacity, budget, valid, priority: as in `budgeted_fill`; costs are non-negative.
       most: `[]` largest number of models.
-      most_nodes: `[]` nodes after which the best mix so far is returned.
-      needed: `[]` bool, whether to search at all.
+      most_nodes: `[]` number of nodes after which the search stops and returns the best mix so far.
+      needed: `[]` bool; False skips the search.
     """
     value, cost, capacity, budget, most = boundary.inputs(
         valid, value=value, cost=cost, capacity=capacity, budget=budget, most=most
@@ -505,16 +505,16 @@ def branching_any_win(
 ) -> BranchingSolution:
     """Maximises `1 - prod(1 - w_k z_k)` over `{0 <= z <= allowed, sum z <= size, cost . z <= budget}`, by branch and bound.
 
-    `-log` of the probability that all fail is a sum of convex functions of each `z_k`. A convex function is below its chord between two ends.
-    A piece bounds each `z_k` by two ends, so its relaxation by chords is a linear program. It is split where the solution of the relaxation is
-    farthest from the chord's function. A dominated model of a group is selected at most as far as the dominating one.
+    `-log` of the probability that all models fail is a sum of convex functions of each `z_k`. A convex function is below its chord between two ends.
+    A piece bounds each `z_k` by two ends, so its relaxation by chords is a linear program. The piece is split at the `z_k` whose function is farthest
+    below its chord. A dominated model of a group is selected at most as far as the dominating one.
 
     Source: C2MAB-V, eq. (3); the search is that of Falk and Soland (1969).
 
     Args:
-      w: `[K]` probabilities in [0, 1].
+      w: `[K]` probabilities in [0, 1] that a model succeeds.
       cost, budget, size, allowed, groups: as in `linear_selection`.
-      most_nodes: `[]` nodes after which the best selection so far is returned.
+      most_nodes: `[]` number of nodes after which the search stops and returns the best selection so far.
     """
     w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
     count, dtype = w.shape[0], w.dtype

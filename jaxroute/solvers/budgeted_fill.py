@@ -1,4 +1,4 @@
-"""One-budget fractional knapsack: the linear program behind every routing decision of the papers."""
+"""Fractional knapsack with one budget: the linear program behind every routing decision of the papers."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -17,8 +17,8 @@ class FillSolution(NamedTuple):
     """Solution of `budgeted_fill`.
 
     Attributes:
-      amount: `[K]` optimal amounts; the cheapest fill of an infeasible program.
-      multiplier: `[]` shadow price of the budget, value per unit of cost; the last slope reached if infeasible.
+      amount: `[K]` optimal amounts; the cheapest amounts if the program is infeasible.
+      multiplier: `[]` shadow price of the budget, value per unit of cost; the last multiplier tried if infeasible.
       feasible: `[]` bool, whether the constraints admit a point; False if a number is NaN or infinite.
       residual: `[]` gain of one more dual step; 0 at the optimum.
       converged: `[]` bool, whether `residual` is zero to rounding.
@@ -32,7 +32,7 @@ class FillSolution(NamedTuple):
 
 
 def default_steps(size: int) -> int:
-    """Returns a number of dual steps that reached the optimum on each of 660,000 instances up to this size, with a reserve."""
+    """Returns a number of dual steps that sufficed, with a reserve, on each of 660,000 instances with up to `size` models."""
     for limit, steps in ((2, 1), (3, 3), (6, 6), (10, 8), (15, 12)):
         if size <= limit:
             return steps
@@ -57,11 +57,12 @@ def budgeted_fill(
 ) -> FillSolution:
     """Maximises `value . x` over `{0 <= x <= capacity, sum(x) = total, cost . x <= budget}`, exactly.
 
-    For a multiplier `lam` the Lagrangian is maximised by filling in order of `value - lam * cost`. Two fills bracket the budget: the best one
-    (`lam = 0`, ties to the cheaper) and the cheapest (ties to the better). A step takes the slope between the two in the cost-value plane as
-    the next multiplier, and replaces the end on the same side of the budget. Each effective step reaches a new vertex of the frontier, so
-    finitely many suffice. The answer mixes the last two fills to meet the budget with equality. Comparisons use differences of raw values and
-    costs, so that equal costs cancel exactly. A second ranking makes the order transitive, which rounded differences need not be.
+    A fill uses the models in a certain order, each up to its capacity, until the sum is `total`. For a multiplier `lam` of the budget, the order by
+    `value - lam * cost` maximises the Lagrangian. Two fills enclose the budget: the best (`lam = 0`, ties to the cheaper model) and the cheapest
+    (ties to the better model). A step takes the slope between the two in the cost-value plane as the next multiplier, and its fill replaces the fill
+    on the same side of the budget. Each effective step reaches a new vertex of the frontier, so finitely many suffice. The answer mixes the last two
+    fills to meet the budget with equality. Comparisons use differences of raw values and costs, so that equal costs cancel exactly. A second ranking
+    makes the order transitive, which rounded differences need not be.
 
     Source: StageRoute (arXiv 2506.17254), eq. (7). The dual method and the number of steps are ours.
 
@@ -70,11 +71,11 @@ def budgeted_fill(
       cost: `[K]` cost per unit.
       capacity: `[K]` upper bounds, non-negative.
       budget: `[]` bound on the cost of `x`, in the unit of `cost`.
-      total: `[]` required sum of `x`; with groups `[M]`, that of each group.
+      total: `[]` required sum of `x`; with groups `[M]`, the required sum of each group.
       groups: group of each model, from 0 (static); each group is filled separately under the common budget.
-      valid: `[K]` bool, models that may be used (default all).
-      priority: `[K]` last tie-break, lower first (default the index).
-      steps: number of dual steps (static; default by size).
+      valid: `[K]` bool, models that may be used (default: all).
+      priority: `[K]` numbers that break remaining ties, lower first (default: the index).
+      steps: number of dual steps (static; default: by the number of models).
 
     If the capacities are too small for `total`, the amounts are the capacities scaled to `total`, flagged infeasible.
     """
@@ -98,7 +99,7 @@ def budgeted_fill(
     place = numerics.rank(-cost, -priority, together=~np.eye(size, dtype=bool))
 
     def fill(keys: Sequence[Array], ahead: Callable[[Sequence, Sequence], Array]) -> _Fill:
-        """Returns the fill in an order, its cost and its value."""
+        """Returns the amounts, with their cost and value, if models are used in the order in which `ahead` compares their keys."""
         used = xla.sum_over_better(capacity, keys, ahead, together=together)
         x = xla.compute_once(jnp.clip(total - used, 0.0, capacity))
         return x, jnp.sum(cost * x), jnp.sum(value * x)
@@ -108,7 +109,7 @@ def budgeted_fill(
         return (other[0] > this[0]) | ((other[0] == this[0]) & tie)
 
     def at(slope: Array) -> _Fill:
-        """Returns the fill at a multiplier."""
+        """Returns the fill in the order `value - slope * cost`."""
         # Computed together with the slope; otherwise the compiler moves the differences out of the loop, and writes and reads each.
         (values, costs), slope = xla.compute_once(((value, cost), slope))
 
@@ -121,7 +122,7 @@ def budgeted_fill(
         return fill((xla.barrier(order),), lambda other, this: other[0] < this[0])
 
     def slope_of(over: _Fill, under: _Fill) -> Array:
-        """Returns the multiplier at which two fills have the same Lagrangian."""
+        """Returns the multiplier of the budget at which two fills have the same Lagrangian, `value - multiplier * cost`."""
         spread = over[1] - under[1]
         return jnp.where(spread > 0, (over[2] - under[2]) / jnp.where(spread > 0, spread, 1.0), 0.0)
 

@@ -1,4 +1,4 @@
-"""Projected gradient ascent over the set of `project`, with an optax step."""
+"""Projected gradient ascent over the constraints of `project` (bounds, a sum and a budget), with an optax step."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ class Ascent(NamedTuple):
 
     Attributes:
       z: `[K]` last point.
-      feasible: `[]` bool, whether the set is not empty and all numbers are finite.
+      feasible: `[]` bool, whether some point meets the constraints and all numbers are finite.
       residual: `[]` largest change of a coordinate in the last step, 0 at a stationary point.
       converged: `[]` bool, whether `residual` is zero to rounding.
     """
@@ -46,11 +46,11 @@ def projected_gradient(
 ) -> Ascent:
     """Maximises a function over `{0 <= z <= upper, sum z = total (or <=), cost . z <= budget}` by its gradient.
 
-    The derivative (forward and reverse, first order) in everything that `gradient`, `cost`, `budget`, `total` and `upper` depend on is implicit: that
-    of the fixed point `z = P(z + gradient(z))` for any optimizer. It is valid if `converged`; if the fixed point is not unique, it is the
-    least-norm derivative. At a vertex of the set the derivative in the objective is zero. It costs one `[K, K]` pseudo-inverse and `K` directional
-    derivatives of the projection. With `implicit=False` the steps themselves are differentiated, which is right for any number of them and takes
-    their time and memory. For a linear objective `differentiable_lp` and `select` are faster.
+    The derivative (forward and reverse, first order) in everything that `gradient`, `cost`, `budget`, `total` and `upper` depend on is implicit:
+    that of the fixed point `z = P(z + gradient(z))` of the projection `P`, for any optimizer. It is valid if `converged`; if the fixed point is not
+    unique, it is the least-norm derivative. At a vertex of the set the derivative in the objective is zero. It costs one `[K, K]` pseudo-inverse and
+    `K` directional derivatives of the projection. With `implicit=False` the steps themselves are differentiated, which is right for any number of
+    them and takes their time and memory. For a linear objective `differentiable_lp` and `select` are faster.
 
     Args:
       gradient: function from `z` `[K]` to the gradient of the objective.
@@ -97,6 +97,6 @@ def projected_gradient(
 
 
 def _solve_linear(function: Callable[[Array], Array], side: Array) -> Array:
-    """Returns the least-norm `x` for which the linear `function` is nearest to `side`."""
+    """Returns the `x` of least norm for which `function(x)`, which is linear, is nearest to `side`."""
     matrix = jax.jacfwd(function)(jnp.zeros_like(side))
     return jnp.linalg.pinv(matrix) @ side

@@ -1,4 +1,4 @@
-"""Euclidean projection onto a box with a sum and a budget, and the differentiable linear program based on it."""
+"""Euclidean projection onto bounds, a sum and a budget, and the differentiable linear program based on it."""
 
 from collections.abc import Callable
 from functools import partial
@@ -21,14 +21,14 @@ _MOST_STEPS = 64
 
 
 class Projection(NamedTuple):
-    """Projection onto `{0 <= z <= upper, sum z = total (or <=), cost . z <= budget}`.
+    """Projection of a point onto `{0 <= z <= upper, sum z = total (or <=), cost . z <= budget}`.
 
     Attributes:
       z: `[K]` nearest point.
       sum_multiplier: `[]` multiplier of the sum.
       budget_multiplier: `[]` multiplier of the budget, non-negative.
-      feasible: `[]` bool, whether the set is not empty and all numbers are finite; otherwise `z` is approximately the cheapest point with the
-        required or largest possible sum.
+      feasible: `[]` bool, whether some point meets the constraints and all numbers are finite; otherwise `z` is approximately the cheapest point with
+        the required or largest possible sum.
       residual: `[]` largest violation of the optimality conditions, over coordinates, sum and budget.
       converged: `[]` bool, whether `residual` is zero to rounding; False if infeasible.
     """
@@ -48,10 +48,7 @@ _RowSolver = Callable[[Array, Array, Array], tuple[Array, Array, Array]]
 
 
 def _level(u: Array, upper: Array, total: Array, at_most: bool) -> Array:
-    """Returns the `nu` with `sum clip(u - nu, 0, upper) = total`, exactly, by interpolation between two of the `2 K` breakpoints.
-
-    With `at_most`, zero if the sum is already below `total`.
-    """
+    """Returns the `nu` with `sum clip(u - nu, 0, upper) = total`, exactly, between two of `2 K` breakpoints. With `at_most` it is at least zero."""
     if u.shape[-1] > _MANY:
         return _level_of_many(u, upper, total, at_most)
     breaks = jnp.concatenate([u, u - upper])
@@ -68,7 +65,7 @@ def _level(u: Array, upper: Array, total: Array, at_most: bool) -> Array:
 
 
 def _level_of_many(u: Array, upper: Array, total: Array, at_most: bool) -> Array:
-    """Computes `_level` up to rounding by a few steps of Newton's method inside a bracket, `K` operations each."""
+    """Computes `_level` for many models, up to rounding, by a few Newton steps inside a bracket; each step takes `K` operations."""
     eps = np.finfo(u.dtype).eps
 
     def at(nu: Array) -> tuple[Array, Array]:
@@ -98,7 +95,7 @@ def _level_of_many(u: Array, upper: Array, total: Array, at_most: bool) -> Array
 
 
 def _smallest_gap(cost: Array) -> Array:
-    """Returns the smallest non-zero difference between two costs, or between one and zero; inf if there is none."""
+    """Returns the smallest non-zero difference between two costs, or between a cost and zero; inf if there is none."""
     if cost.shape[-1] > _MANY:
         gaps = jnp.diff(jnp.sort(cost))
     else:
@@ -108,7 +105,7 @@ def _smallest_gap(cost: Array) -> Array:
 
 
 def _solve(y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool) -> _Solution:
-    """Projects by Newton's method for the budget's multiplier inside a bracket; the multiplier of the sum is exact in each step."""
+    """Projects `y` by Newton's method, inside a bracket, for the budget's multiplier. Each step computes the multiplier of the sum exactly."""
     eps = np.finfo(y.dtype).eps
     cheapest = _cheapest(cost, upper, total, at_most)
     margin = _margin(cost, cheapest, at_most)
@@ -122,7 +119,7 @@ def _solve(y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_
         return nu, z, jnp.sum(cost * z) - budget
 
     def slope(nu: Array, z: Array) -> tuple[Array, Array]:
-        """Returns the decrease of the cost per unit of the multiplier, and the rounding error of the cost where it does not decrease."""
+        """Returns the decrease of the cost per unit of the multiplier, and the rounding error of the cost, which matters where that is zero."""
         free = (z > 0.0) & (z < upper)
         number = jnp.sum(free.astype(y.dtype))
         c = jnp.where(free, cost, 0.0)
@@ -181,7 +178,7 @@ def _solve(y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_
 def _steps_as_needed(
     step: Callable[[tuple[Array, ...]], tuple[Array, ...]], start: tuple[Array, ...], tolerance: Array
 ) -> tuple[Array, ...]:
-    """Repeats a `step` of `_solve` until the budget is met within a tolerance, is slack at a multiplier of 0, or the multiplier does not change."""
+    """Repeats `step` of `_solve` until the budget is met within `tolerance`, does not bind, or the multiplier does not change."""
 
     def go_on(state: tuple[Any, ...]) -> Array:
         number, before, (_, _, here, _, _, excess) = state
@@ -196,16 +193,16 @@ def _steps_as_needed(
 
 
 def _margin(cost: Array, cheapest: Array, at_most: bool) -> Array:
-    """Returns the cost `[]` of the most expensive model among the cheapest that make up the sum: the origin of shifted costs.
+    """Returns the cost of the most expensive model in use (`cheapest > 0`) when the sum is made up of the cheapest models; 0 if `at_most`.
 
-    A large multiplier of the budget orders models by cost, and models between their bounds have costs near that one. With a fixed sum the origin of
-    costs matters only for rounding, and relative to this one the relevant costs are small.
+    `_solve` subtracts it from all costs. A large multiplier of the budget orders models by cost, and models between their bounds have costs near
+    this one. With a fixed sum the shift matters only for rounding, and makes the relevant costs small.
     """
     return jnp.zeros((), cost.dtype) if at_most else jnp.max(jnp.where(cheapest > 0.0, cost, 0.0))
 
 
 def _cheapest(cost: Array, upper: Array, total: Array, at_most: bool) -> Array:
-    """Returns the cheapest amounts `[K]` that sum to `total` (zero if the sum may be smaller)."""
+    """Returns the amounts `[K]` that sum to `total` at the least cost; zeros if the sum may be smaller (`at_most`)."""
     if at_most:
         return jnp.zeros_like(cost)
     if cost.shape[-1] > _MANY:
@@ -217,10 +214,10 @@ def _cheapest(cost: Array, upper: Array, total: Array, at_most: bool) -> Array:
 
 
 def _rows(z: Array, cost: Array, upper: Array, nu: Array, multiplier: Array, at_most: bool) -> tuple[Array, _RowSolver]:
-    """Returns the free coordinates `[K]`, and a solver of the active rows on them.
+    """Returns a mask `[K]` (1 or 0) of the coordinates between their bounds, and a solver of the binding constraints on these coordinates.
 
-    The rows are the sum (all ones) and the budget (`cost`). Costs are centred on the free coordinates to avoid cancellation in the 2 x 2 matrix of
-    the rows and in the multipliers.
+    The constraints are the sum (a row of ones) and the budget (a row of costs). Costs are centred on the free coordinates, which avoids cancellation
+    in the 2 x 2 matrix of the rows and in the multipliers.
     """
     free = ((z > 0.0) & (z < upper)).astype(z.dtype)
     sum_on = (jnp.asarray(True) if not at_most else nu > 0.0) & (jnp.sum(free) > 0.0)
@@ -232,7 +229,7 @@ def _rows(z: Array, cost: Array, upper: Array, nu: Array, multiplier: Array, at_
     budget_on = (multiplier > 0.0) & (spread > 10.0 * np.finfo(z.dtype).eps * jnp.max(free * cost) ** 2)
 
     def solve(change: Array, sum_side: Array, budget_side: Array) -> tuple[Array, Array, Array]:
-        """Returns the projection of `change` `[K]` that adds `sum_side` to the sum and `budget_side` to the cost, and both multipliers."""
+        """Returns the vector nearest to `change` that adds `sum_side` to the sum and `budget_side` to the cost, and the multipliers of both."""
         change = free * change
         level = jnp.where(sum_on, (jnp.sum(change) - sum_side) / number, 0.0)
         change = change - free * level
@@ -246,9 +243,9 @@ def _rows(z: Array, cost: Array, upper: Array, nu: Array, multiplier: Array, at_
 def _polish(
     y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool, nu: Array, multiplier: Array, z: Array
 ) -> tuple[Array, Array, Array]:
-    """Recomputes the free coordinates from the equations of the active rows, if they remain inside the box.
+    """Recomputes the coordinates between their bounds from the binding constraints, unless that would move one of them out of its bounds.
 
-    First from `y`, then from the residuals that rounding left in the rows.
+    The first step starts from `y`; the second removes the error that rounding left in the constraints.
     """
     free, solve = _rows(z, cost, upper, nu, multiplier, at_most)
     held = jnp.where(free > 0.0, 0.0, z)
@@ -269,7 +266,7 @@ def _project(y: Array, cost: Array, budget: Array, total: Array, upper: Array, a
 
 @_project.defjvp
 def _project_jvp(at_most: bool, primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[_Solution, _Solution]:
-    """Differentiates the piecewise linear projection: on a piece it solves the equations of the active rows on the free coordinates."""
+    """Differentiates the piecewise linear projection. On each piece it solves the binding constraints for the coordinates between their bounds."""
     y, cost, budget, total, upper = primals
     d_y, d_cost, d_budget, d_total, d_upper = tangents
     found = _solve(y, cost, budget, total, upper, at_most)
@@ -295,9 +292,9 @@ def project(
     """Returns the nearest point of `{0 <= z <= upper, sum z = total, cost . z <= budget}`, with exact derivatives in all arguments.
 
     `z = clip(y - nu - lam * cost, 0, upper)`. The multiplier `nu` of the sum is exact, from the breakpoints of a piecewise linear function; `lam` of
-    the budget comes from Newton's method inside a bracket. The derivative (forward and reverse) is that of the active equations, not of the
-    iterations. At a vertex, where the one-sided derivatives in `total` differ, it is the one from below: that of the coordinate that decreases
-    first. The derivatives thus sum to 1 wherever the sum binds.
+    the budget comes from Newton's method inside a bracket. The derivative (forward and reverse) is that of the binding constraints, not of the
+    iterations. At a vertex, where the one-sided derivatives in `total` differ, it is the derivative from below: only the coordinate that decreases
+    first changes. The derivatives thus sum to 1 wherever the sum binds.
 
     `z` does not depend on the unit of costs and budget. It satisfies sum, bounds and budget to 1e-5 of their size (1e-8 in float64).
 
@@ -324,7 +321,7 @@ def project(
 def _certificate(
     found: _Solution, y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool
 ) -> tuple[Array, Array]:
-    """Returns the residual of the optimality conditions, and whether it is rounding; dead code if neither is read."""
+    """Returns the largest violation of the optimality conditions by a solution, and whether it is only rounding. Costs nothing if neither is used."""
     z, nu, multiplier = jax.lax.stop_gradient(found[:3])
     y, cost, budget, total, upper = jax.lax.stop_gradient((y, cost, budget, total, upper))
     moved = jnp.max(jnp.abs(z - jnp.clip(y - nu - multiplier * cost, 0.0, upper)))
@@ -416,7 +413,7 @@ def differentiable_lp(
 
 
 def priced(found: Projection, temperature: Number) -> Projection:
-    """Returns a projection of `weight / temperature` with multipliers in the units of the weights."""
+    """Converts the multipliers of a projection of `weight / temperature` to the units of the weights."""
     return found._replace(
         sum_multiplier=found.sum_multiplier * temperature, budget_multiplier=found.budget_multiplier * temperature
     )

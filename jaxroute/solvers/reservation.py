@@ -1,7 +1,7 @@
 """Reservation values (indices) of Weitzman's Pandora's box: the score at which opening a box is worth exactly its cost.
 
-The index of a box with score `M` and mean cost `c` is the root `s` of `E[(M - s)^+] = c`. The left side is decreasing and convex and reaches every
-positive value, so the root is unique. It is negative for a mean cost above `E[M]`.
+The index of a box with random score `M` and mean cost `c` is the root `s` of `E[(M - s)^+] = c`. The left side is decreasing and convex and reaches
+every positive value, so the root is unique. It is negative for a mean cost above `E[M]`.
 
 Source: Weitzman (1979); Belloni, Chen and Wei (2026), eq. (2).
 """
@@ -17,13 +17,13 @@ from jaxroute.core import checks, xla
 
 
 def uniform_index(low: Array | float, width: Array | float, cost: Array | float) -> Array:
-    """Returns the index of a box with mean cost `cost` whose score is uniform on `[low, low + width]`; elementwise."""
+    """Returns the index of a box with mean cost `cost` and a score that is uniform on `[low, low + width]`; elementwise."""
     inside = low + width - jnp.sqrt(2.0 * width * cost)
     return jnp.where(cost <= 0.5 * width, inside, low + 0.5 * width - cost)
 
 
 def two_point_index(low: Array | float, high: Array | float, probability: Array | float, cost: Array | float) -> Array:
-    """Returns the index of a box with mean cost `cost` whose score is `high` with a positive `probability` and `low` otherwise; elementwise."""
+    """Returns the index of a box with mean cost `cost` and a score of `high` with a positive `probability` and `low` otherwise; elementwise."""
     above = high - cost / probability
     return jnp.where(above >= low, above, probability * high + (1.0 - probability) * low - cost)
 
@@ -35,7 +35,7 @@ def index_by_bisection(
     high: Array | float = 1.0,
     steps: int = 40,
 ) -> Array:
-    """Finds the root of `excess(s) = cost` in `[low, high]`, elementwise, by a fixed number of halvings; NaN if the cost is not finite.
+    """Finds the index of a box, the root of `excess(s) = cost` in `[low, high]`, elementwise, by halving the interval. NaN if the cost is not finite.
 
     Its derivative is zero, because halvings only compare. The true derivative in the cost is one over the slope of `excess` at the root.
 
@@ -43,7 +43,7 @@ def index_by_bisection(
       excess: function `s -> E[(M - s)^+]` on arrays of the shape of `cost`.
       cost: mean cost.
       low: lower bound of the root, a number or an array.
-      high: upper bound of the root, likewise.
+      high: upper bound of the root, a number or an array.
       steps: number of halvings (static); the error is at most `(high - low) / 2 ** (steps + 1)` and rounding.
     """
     cost = jnp.asarray(cost)
@@ -85,19 +85,19 @@ def discrete_index(values: ArrayLike, weights: ArrayLike, cost: ArrayLike) -> fl
 
 
 def linear_index(features: ArrayLike, values: ArrayLike, costs: ArrayLike, ridge: float = 1e-6) -> np.ndarray:
-    """Fits the coefficients `[m]` of a linear index to recorded boxes: `sum of psi (c - (M - rho . psi)^+) = 0`.
+    """Fits a linear index `rho . psi` of a box's features to recorded boxes, so that `sum of psi (c - (M - rho . psi)^+) = 0`. Returns `rho` `[m]`.
 
     This is the minimum of a convex loss, found on the host in float64 by damped Newton steps. For one-hot features of groups it is the exact index
     of each group (`discrete_index`).
 
     Args:
-      features: `[n, m]` features `psi`.
-      values: `[n]` scores.
-      costs: `[n]` costs, not negative, at least one above zero.
-      ridge: weight of half the squared norm of the coefficients per row, which makes undetermined coefficients small.
+      features: `[n, m]` features `psi` of each box.
+      values: `[n]` scores `M`.
+      costs: `[n]` costs `c`, not negative, at least one above zero.
+      ridge: weight of half the squared norm of `rho` per box, which makes undetermined coefficients small.
 
     Raises:
-      ValueError: shapes do not fit, costs are negative or all zero, or no minimum was found.
+      ValueError: shapes do not fit, costs are negative or all zero.
 
     Source: Belloni, Chen and Wei (2026), eqs. (7) and (8).
     """

@@ -1,6 +1,6 @@
 """Randomised rounding of a fractional selection to a set, with exactly preserved marginals and negative correlation.
 
-All functions take their uniforms as an argument and have a fixed number of operations.
+All functions take their uniform random numbers as an argument and have a fixed number of operations.
 """
 
 import functools
@@ -25,7 +25,7 @@ def _fractional(x: Array) -> Array:
 
 
 def _at(values: Array, place: Array) -> Array:
-    """Returns the elements of `values` `[M]` at the integers `place` `[K]`; zero outside the range."""
+    """Returns the elements of `values` `[M]` at the indices `place` `[K]`, which are integers as floats; zero outside the range."""
     places = lax.iota(jnp.int32, values.shape[-1]).astype(values.dtype)
     return jnp.sum(jnp.where(place[:, None] == places[None, :], values[None, :], 0.0), axis=1)
 
@@ -33,8 +33,8 @@ def _at(values: Array, place: Array) -> Array:
 def pairwise(z: Array, uniforms: Array, *, whole_sum: bool) -> Array:
     """Rounds a fractional selection to a set by pairwise (dependent) rounding: two fractional coordinates at a time, until at most one is left.
 
-    The two lowest-indexed fractional coordinates meet; one becomes 0 or 1 and the other takes the remainder. Marginals are `z`. The size is the
-    floor or ceiling of the sum of `z`. Any coordinates are jointly 1 (or 0) at most as often as independent ones.
+    In each meeting of the two first fractional coordinates one becomes 0 or 1 and the other takes the remainder. The marginals are `z`. The size is
+    the floor or ceiling of the sum of `z`. Any coordinates are jointly 1 (or 0) at most as often as independent coordinates.
 
     Source: Gandhi, Khuller, Parthasarathy and Srinivasan (2006); C2MAB-V, Algorithm 3.
 
@@ -55,7 +55,7 @@ def pairwise(z: Array, uniforms: Array, *, whole_sum: bool) -> Array:
     words = [jnp.zeros((), jnp.uint32)] * (1 + (size - 1) // _WORD)
 
     def settle(place: Array | int, is_in: Array) -> None:
-        """Adds the coordinate `place` to the set, if `is_in`."""
+        """Adds the coordinate `place` to the set where `is_in` is True."""
         for w in range(len(words)):
             here = is_in & (place // _WORD == w)
             words[w] |= jnp.where(here, jnp.uint32(1) << (place % _WORD).astype(jnp.uint32), jnp.uint32(0))
@@ -78,7 +78,7 @@ def pairwise(z: Array, uniforms: Array, *, whole_sum: bool) -> Array:
 
 
 def _prefixes(z: Array) -> tuple[Array, Array]:
-    """Returns the prefix sums of `z` `[K]` and their fractional parts; `[K]` each."""
+    """Returns the prefix sums of `z` `[K]` and the fractional part of each."""
     upper = numerics.prefix_sums(z)
     # Sums that are whole up to rounding are rounded, or a set could be one too large.
     upper = jnp.where(_fractional(upper - jnp.floor(upper)), upper, jnp.round(upper))
@@ -86,7 +86,7 @@ def _prefixes(z: Array) -> tuple[Array, Array]:
 
 
 def _sets_between(upper: Array, points: Array) -> tuple[Array, Array]:
-    """Writes `z` as a mixture of `n` sets by systematic sampling; returns their weights `[n]`, which may be zero, and the sets `[n, K]` bool.
+    """Writes `z` as a mixture of `n` sets by systematic sampling. Returns their weights `[n]`, which may be zero, and the sets `[n, K]` bool.
 
     Model `k` is in the set of an offset `u` in (0, 1] if a point `u + integer` lies in `(C_(k-1), C_k]`, where `C` are the prefix sums `upper` of
     `_prefixes`. The set changes only where `u` passes one of the `points` `[n]`: the fractions of `C`, in any order, and 1 as the last one. Its size
@@ -106,9 +106,9 @@ def _sets_between(upper: Array, points: Array) -> tuple[Array, Array]:
 
 
 def swap(z: Array, uniforms: Array, surplus_uniforms: Array) -> Array:
-    """Rounds a fractional selection by swap rounding: merges the sets of a mixture one by one; coins decide which elements are retained.
+    """Rounds a fractional selection to a set by swap rounding: merges the sets of a mixture one by one; random draws decide which elements remain.
 
-    A merge of `b1` (the larger) with `b2` sets the surplus element of `b1` aside and trades the r-th lowest elements that only one of the two has
+    A merge of `b1` (the larger set) with `b2` sets the surplus element of `b1` aside and trades the r-th lowest elements that only one of the two has
     against each other. It retains the surplus element with the probability of `b1`'s weight. A vertex of a budget and a size has one fraction, or
     two that sum to one: two sets have a weight, and only the last merge is computed.
 
@@ -119,7 +119,7 @@ def swap(z: Array, uniforms: Array, surplus_uniforms: Array) -> Array:
     Args:
       z: `[K]` in [0, 1].
       uniforms: `[K, M]` on [0, 1): one per merge and trade, `M` at least the largest size of a set.
-      surplus_uniforms: `[K]`: one per merge, for the surplus element.
+      surplus_uniforms: `[K]` on [0, 1): one per merge, for the surplus element.
 
     Returns:
       The set, `[K]` bool.
@@ -128,7 +128,7 @@ def swap(z: Array, uniforms: Array, surplus_uniforms: Array) -> Array:
 
 
 def swap_with(z: Array, trades: Callable[[np.ndarray], Array], surplus: Callable[[np.ndarray], Array]) -> Array:
-    """Computes `swap` with coins that are drawn on demand: for `n` merges, `trades` returns `[n, M]` uniforms and `surplus` `[n]`."""
+    """Computes `swap` with uniforms that are drawn on demand: for the indices of `n` merges `trades` returns `[n, M]` and `surplus` `[n]`."""
     size = z.shape[-1]
     upper, fraction = xla.barrier(_prefixes(z))
     largest = xla.barrier(jnp.max(fraction))
@@ -152,7 +152,7 @@ def swap_with(z: Array, trades: Callable[[np.ndarray], Array], surplus: Callable
 def _merged(
     weight: Array, members: Array, trades: Callable[[np.ndarray], Array], surplus: Callable[[np.ndarray], Array]
 ) -> Array:
-    """Returns the set `[K]` bool after merging `n` sets with the coins of the last `n - 1` of `K` merges; see `swap`."""
+    """Returns the set, `[K]` bool, that results from merging the `n` sets of a mixture by the last `n - 1` of `K` possible merges; see `swap`."""
     count, size = members.shape
     merges = np.arange(size - count + 1, size)
     members = members.astype(weight.dtype)  # Masks as numbers, because booleans are not vectorised together with the coins.

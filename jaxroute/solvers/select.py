@@ -1,4 +1,4 @@
-"""Best relaxed selection of models under a budget and a size, with derivatives, and two ways to keep derivatives from being zero."""
+"""Best relaxed selection of models under a budget and a size, with derivatives, and two remedies where derivatives are zero."""
 
 from collections.abc import Callable
 from functools import partial
@@ -61,8 +61,7 @@ def select(
 
     Lists become arrays; numbers are float32, or float64 if `weight` is.
 
-    Source: C2MAB-V, eqs. (3) to (5), for the rewards; quadratic smoothing, Mangasarian and Meyer (1979); derivatives as in Amos and Kolter
-    (2017).
+    Source: C2MAB-V, eqs. (3) to (5), for the rewards; quadratic smoothing, Mangasarian and Meyer (1979); derivatives as in Amos and Kolter (2017).
 
     Args:
       reward: "sum", "any" or "all" (static).
@@ -111,13 +110,13 @@ def _check_probabilities(reward: str, weight: Array) -> None:
 
 
 def _additive(reward: str, weight: Array) -> Array:
-    """Returns each model's contribution to `f`, `[K]`."""
+    """Returns the contribution `[K]` of each model to the objective `f` of `select`, per unit of `z`."""
     return {"sum": lambda w: w, "all": jnp.log, "any": any_win_weight}[reward](weight)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(5, 6))
 def _exact(weight: Array, cost: Array, budget: Array, size: Array, upper: Array, reward: str, at_most: bool) -> Projection:
-    """Runs the exact solvers, for a temperature of zero."""
+    """Computes `select` at a temperature of zero by the exact solvers."""
     allowed = upper > 0.0
     if reward == "any":
         if not at_most:
@@ -140,8 +139,8 @@ def _exact_jvp(reward: str, at_most: bool, primals: Any, tangents: Any) -> Any:
 def annealed(first: float = 1.0, last: float = 0.01, *, steps: int) -> optax.Schedule:
     """Returns a temperature schedule that falls geometrically from `first` to `last` in `steps` steps and then stays constant.
 
-    It is `optax.exponential_decay`: call it with the number of the step. Early steps have a derivative nearly everywhere, late ones the objective
-    of the linear program; see the table of `smoothed_lp`.
+    It is `optax.exponential_decay`: call it with the index of the step. Early steps have a derivative nearly everywhere, late steps nearly the
+    objective of the linear program; see the table of `smoothed_lp`.
 
     Raises:
       ValueError: a temperature is not above 0, `last` is above `first`, or `steps` is below 1.
@@ -157,9 +156,9 @@ def annealed(first: float = 1.0, last: float = 0.01, *, steps: int) -> optax.Sch
 def perturbed(
     solver: Callable[[Array], Array], samples: int, sigma: float, *, antithetic: bool = True
 ) -> Callable[[Array, Array], Array]:
-    """Returns the mean of `solver(weight + sigma * noise)` over normal noise, with a derivative in the weights.
+    """Returns a function that averages `solver(weight + sigma * noise)` over normal noise and has a derivative in the weights.
 
-    The derivative `E[z noise^T] / sigma` of the smoothed solver uses the same samples; the solver is never differentiated. Both are unbiased for the
+    The derivative is `E[z noise^T] / sigma`, from the same samples of the solution `z`; the solver is never differentiated. Both are unbiased for the
     smoothed solver, whose bias against the solver grows with `sigma`. Antithetic pairs, `(z(+) - z(-)) noise^T / (2 sigma)`, remove the
     variance of the solution itself from the derivative.
 
@@ -175,8 +174,8 @@ def perturbed(
     Source: Berthet et al. (2020), "Learning with differentiable perturbed optimizers", propositions 2.2 and 3.1.
 
     Args:
-      solver: `(weight [K]) -> z [K]`.
-      samples: number of calls of the solver (static), even if antithetic.
+      solver: function from weights `[K]` to a solution `z` `[K]`.
+      samples: number of calls of the solver (static), antithetic ones included.
       sigma: standard deviation of the noise, above 0, in the unit of the weights.
       antithetic: whether each noise is also used with the opposite sign (static).
 

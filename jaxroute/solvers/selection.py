@@ -1,4 +1,4 @@
-"""Relaxed selection of a set of models under a budget: linear program, and maximisation of the probability of any win."""
+"""Relaxed selection of a set of models under a budget: by a linear program, or by the probability of any win (that any model succeeds)."""
 
 import functools
 import itertools
@@ -39,11 +39,11 @@ class Selection(NamedTuple):
 
     Attributes:
       z: `[K]` selection in [0, 1].
-      multiplier: `[]` shadow price of the budget: gain of the solver's objective per unit.
+      multiplier: `[]` shadow price of the budget: gain of the solver's objective per unit of the budget.
       feasible: `[]` bool, whether the constraints admit a point and all numbers are finite; otherwise `z` selects the cheapest models.
-      residual: `[]` bound on the improvement of the objective by selections that the search has not visited.
+      residual: `[]` bound by which an unvisited selection may improve the objective.
       converged: `[]` bool, whether the search is complete.
-      nodes: `[]` int32 nodes of the search.
+      nodes: `[]` int32 number of visited nodes of branch and bound, 0 for other solvers.
     """
 
     z: Array
@@ -67,7 +67,7 @@ def linear_selection(
 ) -> Selection:
     """Maximises `weight . z` over `{0 <= z <= allowed, sum z = size (or <=), cost . z <= budget}`, exactly.
 
-    It is a `budgeted_fill` with a capacity of one per model; a smaller sum is a slack item without value and cost.
+    It is a `budgeted_fill` with a capacity of one per model. A sum below `size` is filled up by an additional item without value and cost.
 
     Source: C2MAB-V, eqs. (4) and (5) and the inner step of (3).
 
@@ -75,11 +75,11 @@ def linear_selection(
       weight: `[K]` weights of any sign.
       cost: `[K]` costs, non-negative.
       budget: `[]` budget.
-      size: `[]` sum; with groups `[M]`, the sum in each group.
+      size: `[]` required sum; with groups `[M]`, the required sum of each group.
       allowed: `[K]` bool (default: all). If fewer than `size` models are allowed and the size is exact, all are selected, flagged infeasible.
       groups: group of each model, from 0 (static): a partition matroid (default: one group).
       exact_size: whether the sum must be `size` (static); otherwise it may be smaller.
-      steps: dual steps of the solver (static).
+      steps: dual steps of `budgeted_fill` (static; default: by the number of models).
     """
     weight, cost, budget, size = boundary.inputs(allowed, groups, weight=weight, cost=cost, budget=budget, size=size)
     count, capacity, enough = weight.shape[0], boundary.bounds("allowed", allowed, weight), jnp.asarray(True)
@@ -97,7 +97,7 @@ def linear_selection(
 
 
 def group_sums(groups: Groups, values: Array) -> Array:
-    """Returns the sum of `values` `[..., K]`, or the sum in each group `[..., M]`."""
+    """Returns the sum of `values` `[..., K]` over the models; with `groups`, the group of each model, the sum of each group, `[..., M]`."""
     if groups is None:
         return jnp.sum(values, axis=-1)
     return jnp.sum(jnp.where(numerics.members(groups), values[..., None, :], 0.0), axis=-1)
@@ -105,10 +105,10 @@ def group_sums(groups: Groups, values: Array) -> Array:
 
 @functools.lru_cache(maxsize=64)
 def subsets(num_models: int, largest: int, smallest: int = 0) -> np.ndarray:
-    """Returns all sets of `smallest` to `largest` of `num_models` models in order of size, then lexicographically: bool `[sets, K]`.
+    """Returns all sets of `smallest` to `largest` of `num_models` models as masks `[sets, K]`, by size, then in lexicographic order.
 
     Raises:
-      ValueError: there are more than five million.
+      ValueError: there are more than five million sets.
     """
     number = sum(math.comb(num_models, m) for m in range(smallest, largest + 1))
     if number > _MOST_SETS:
@@ -125,15 +125,17 @@ def subsets(num_models: int, largest: int, smallest: int = 0) -> np.ndarray:
 
 
 class _AnyWinSets(NamedTuple):
-    """All sets that one fraction, or two that sum to one, may join; `M` groups, `P` pairs of models of one group.
+    """All sets of models with `z = 1` in a vertex. One fractional model, or two whose fractions sum to one, may join a set.
+
+    There are `M` groups, and `P` pairs of models of one group.
 
     Attributes:
       members: `[sets, K]` bool, in order of size (static).
-      full: first set with one place left at the largest size; from here on two fractions may join (static).
+      full: index of the first set that two fractions may join, because it has one place left at the largest size (static).
       labels: `[K]` group of each model (static).
-      pairs: `[P, 2]` models of each pair (static).
-      left: `[sets]` remaining budget.
-      lose: `[M, sets]` probability that the whole set fails; `_BARRED` if the group is full.
+      pairs: `[P, 2]` indices of the models of each pair (static).
+      left: `[sets]` budget that a set leaves.
+      lose: `[M, sets]` probability that the whole set fails; `_BARRED` if it fills the group.
     """
 
     members: np.ndarray
@@ -151,7 +153,7 @@ _Candidates = tuple[Array, ...]
 def _any_win_sets(
     w: Array, cost: Array, budget: Number, size: Number, groups: Groups, sizes: tuple[int, int] | None
 ) -> tuple[_AnyWinSets, _Candidates, _Candidates | None]:
-    """Enumerates the sets, and the contributions of one model or a pair of models to them."""
+    """Enumerates all sets, and returns them with the candidates that may join a set: the single models, and the pairs (None if there are none)."""
     count, dtype = w.shape[-1], w.dtype
     low, high = (1, count) if sizes is None or groups is not None else sizes
     high = high if sizes is None else sizes[1]
@@ -189,14 +191,17 @@ def _rows(values: Array, places: np.ndarray | Array) -> Array:
 
 
 def _join_one(model: _Candidates, left: Array, lose: Array) -> tuple[Array, Array, Array]:
-    """Lets a model join a set as far as the budget allows; returns the probability that all fail, its fraction, and the gain of `-log` per budget."""
+    """Lets a model join a set with the largest fraction that the budget `left` by the set allows; `lose` is the probability that the set fails.
+
+    Returns the probability that all fail, the fraction, and the decrease of its logarithm per unit of the budget.
+    """
     w, inverse, free = model
     part = jnp.minimum(left * inverse + free, 1.0)
     return lose * (1.0 - w * part), part, jnp.where(part < 1.0, w / (1.0 - w * part) * inverse, 0.0)
 
 
 def _join_two(pair: _Candidates, left: Array, lose: Array) -> tuple[Array, Array, Array]:
-    """Computes `_join_one` for two models with fractions that sum to one and exhaust the budget; returns the first one's fraction."""
+    """Lets two models join a set with fractions that sum to one and exhaust the budget. Returns the same as `_join_one`, with the first fraction."""
     w, other_w, other_cost, inverse = pair
     part = (left - other_cost) * inverse
     loss = lose * (1.0 - w * part) * (1.0 - other_w * (1.0 - part))
@@ -205,10 +210,10 @@ def _join_two(pair: _Candidates, left: Array, lose: Array) -> tuple[Array, Array
 
 
 def _least_with_one(models: _Candidates, group: np.ndarray, joined: np.ndarray, left: Array, lose: Array) -> Array:
-    """Returns the least loss `[sets]` of each set over the models that may join it, model by model for all sets.
+    """Returns for each set the smallest probability `[sets]` that all fail after one of the `models` has joined it.
 
-    `models` are the candidates of `_join_one` with their `group` `[K]`; `joined` `[sets, K]` tells which models are already in a set. `left` and
-    `lose` are those of `_AnyWinSets`.
+    It considers one model at a time for all sets. `models` has the candidates, `group` `[K]` the group of each; the mask `joined` `[sets, K]` tells
+    which models are already in a set. `left` and `lose` are those of `_AnyWinSets`.
     """
 
     def compare(best: Array, model: Any) -> tuple[Array, None]:
@@ -222,10 +227,10 @@ def _least_with_one(models: _Candidates, group: np.ndarray, joined: np.ndarray, 
 
 
 def _least_with_two(pairs: _Candidates, group: np.ndarray, joined: np.ndarray, left: Array, lose: Array) -> Array:
-    """Returns the least loss `[sets]` of each set over the pairs that may join it, set by set for its own pairs only.
+    """Returns for each set the smallest probability `[sets]` that all fail after one of the `pairs` has joined it.
 
-    The arguments are as for `_least_with_one`, for pairs. The losses are computed once before their minimum is taken: fused with it they are not
-    vectorised over runs and take 20 times as long.
+    It considers one set at a time, with its own pairs only; the arguments are as for `_least_with_one`. The probabilities are stored before their
+    minimum is taken: fused with it they are not vectorised over runs and take 20 times as long.
     """
     most = int((~joined).sum(1).max())
     if not most:
@@ -248,7 +253,7 @@ def _least_with_two(pairs: _Candidates, group: np.ndarray, joined: np.ndarray, l
 def _best_join(
     table: _AnyWinSets, place: Array, singles: _Candidates, doubles: _Candidates | None, cost: Array
 ) -> tuple[Array, Array]:
-    """Returns the best selection `[K]` that contains set number `place`, and its multiplier `[]`."""
+    """Returns the best selection `[K]` in which models join the set at index `place` of the table, and the multiplier of the budget."""
     count, pairs = table.members.shape[1], table.pairs
     words = [table.members[:, first : first + 31] for first in range(0, count, 31)]  # As int32, 31 models each.
     bits = [jnp.asarray((word @ (1 << np.arange(word.shape[1]))).astype(np.int32)) for word in words]
@@ -277,7 +282,7 @@ def _best_join(
 
 
 def num_vertices(num_models: int, largest: int) -> int:
-    """Counts the vertices: sets of fewer than `largest` models, times the models and pairs that may join each with a fraction."""
+    """Returns how many vertices `exact_any_win` compares: sets of fewer than `largest` models, times the models and pairs that may join a set."""
     sets = sum(math.comb(num_models, m) for m in range(min(largest, num_models)))
     return sets * math.comb(num_models + 1, 2)
 
@@ -296,7 +301,7 @@ def exact_any_win(
     """Maximises `1 - prod(1 - w_k z_k)` over `{0 <= z <= allowed, sum z <= size, cost . z <= budget}`, exactly.
 
     The logarithm of the probability that all fail is concave in each `z_k`, so some vertex of the polytope is optimal: a set of models with
-    `z = 1`, and either one fraction that exhausts the budget, or two fractions (of one group) that sum to one and exhaust it. All of them are
+    `z = 1`, and either one fraction that exhausts the budget, or two fractions (of one group) that sum to one and exhaust it. All vertices are
     compared: 45 fractions and up to 130 sets for 9 models and a size of 4. Ties go to smaller sets, then to lower indices.
 
     For more than 250,000 vertices the answer is that of `branching_any_win`: memory and compile time do not depend on their number, and ties go to
@@ -305,11 +310,11 @@ def exact_any_win(
     Source: C2MAB-V, eq. (3); the enumeration is ours.
 
     Args:
-      w: `[K]` probabilities in [0, 1].
+      w: `[K]` probabilities in [0, 1] that a model succeeds.
       cost, budget, allowed, groups: as in `linear_selection`.
-      size: `[]` integer; with groups `[M]`, the size of each. Outside `sizes`, or if it is no integer, `converged` is False.
-      sizes: smallest and largest (total) possible `size` (static; default: 0 and any).
-      most_nodes: `[]` nodes after which the search returns its best selection so far.
+      size: `[]` integer; with groups `[M]`, the size of each group. Outside `sizes`, or if it is no integer, `converged` is False.
+      sizes: smallest and largest possible `size`, in total (static; default: 0 and any).
+      most_nodes: `[]` number of nodes after which branch and bound stops and returns its best selection so far.
     """
     w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
     count = w.shape[0]
@@ -347,14 +352,14 @@ def best_subset(
     exact_size: bool,
     sizes: tuple[int, int],
 ) -> Selection:
-    """Maximises the sum of `weight` over all sets within the budget, by enumeration; returns the cheapest set if none fits.
+    """Maximises the sum of `weight` over all sets within the budget, by enumeration. Returns the cheapest set if none is within the budget.
 
     Source: C2MAB-V-Direct, eq. (48), with a bound on the size. Sets are compared in blocks to bound the memory.
 
     Args:
       weight, cost, budget, allowed, groups: as in `linear_selection`.
-      size: `[]` integer; with groups `[M]`, the size of each. With an exact size and fewer allowed models, the result is all of them (if `sizes`
-        includes this number), flagged infeasible.
+      size: `[]` integer; with groups `[M]`, the size of each group. With an exact size and fewer allowed models, the result is all of them (if
+        `sizes` includes this number), flagged infeasible.
       exact_size: whether sets have exactly `size` models (static); otherwise at most.
       sizes: smallest and largest possible `size` (static).
     """
@@ -398,17 +403,17 @@ def best_subset(
 
 
 def any_win_gradient(w: Array, z: Array) -> Array:
-    """Returns the gradient `[K]` of `-log prod(1 - w_k z_k)`, proportional to that of the probability of any win."""
+    """Returns the gradient `[K]` of `-log prod(1 - w_k z_k)`, which is proportional to that of the probability of any win."""
     return w / jnp.maximum(1.0 - w * z, np.finfo(w.dtype).eps)
 
 
 def any_win_weight(w: Array | np.ndarray, xp: Any = jnp) -> Any:
-    """Returns `-log(1 - w)`, weights whose sum orders sets by the probability of any win; finite for `w = 1`."""
+    """Returns `-log(1 - w)`, finite also for `w = 1`: a set with a larger sum of these weights has a larger probability of any win."""
     return -xp.log1p(-xp.minimum(w, 1.0 - np.finfo(w.dtype).epsneg))
 
 
 def any_win(w: Array | np.ndarray, z: Array | np.ndarray) -> Any:
-    """Returns `1 - prod(1 - w_k z_k)`, the relaxed probability `[...]` that any model wins, for JAX or NumPy arrays `[..., K]`."""
+    """Returns the relaxed probability `1 - prod(1 - w_k z_k)`, `[...]`, that any model succeeds, for JAX or NumPy arrays `[..., K]`."""
     return 1.0 - (1.0 - w * z).prod(axis=-1)
 
 
@@ -422,11 +427,9 @@ def continuous_greedy_any_win(
     groups: Groups = None,
     steps: int = 10,
 ) -> Selection:
-    """Selects for any win by continuous greedy: the average of `steps` linear programs in the direction of the gradient.
+    """Selects models for any win by continuous greedy: the average solution of `steps` linear programs, each in the direction of the gradient.
 
-    At least `1 - 1/e` of the optimum. Source: Calinescu, Chekuri, Pal and Vondrak (2011); C2MAB-V, section 4, "common
-    greedy".
-
+    It reaches at least `1 - 1/e` of the optimum. Source: Calinescu, Chekuri, Pal and Vondrak (2011); C2MAB-V, section 4, "common greedy".
     `w` `[K]` has probabilities, `steps` is static; the other arguments are those of `linear_selection`.
     """
     w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
@@ -446,10 +449,9 @@ def continuous_greedy_any_win(
 def log_any_win(
     w: Array, cost: Array, budget: Number, size: Number, *, allowed: Array | None = None, groups: Groups = None
 ) -> Selection:
-    """Selects for any win by one linear program with weights `-log(1 - w)`; optimal if its solution is integral.
+    """Selects models for any win by one linear program with weights `-log(1 - w)`; optimal if its solution is integral.
 
     No guarantee otherwise: with `w = (.999, .49)`, `cost = (1, .1)` and a budget of .1 it reaches .0999 of .49.
-
     `w` `[K]` has probabilities; the other arguments are those of `linear_selection`.
     """
     w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
@@ -468,7 +470,7 @@ def polish_any_win(
     groups: Groups = None,
     steps: int = 2,
 ) -> Selection:
-    """Improves a selection by unit Frank-Wolfe steps; each reaches a vertex that is no worse, because the objective is convex.
+    """Improves a selection for any win by Frank-Wolfe steps of full length. Each reaches a vertex that is no worse, because the objective is convex.
 
     `start` is the selection to improve, `w` `[K]` has probabilities, `steps` is static; the other arguments are those of `linear_selection`.
     """
@@ -485,7 +487,7 @@ def polish_any_win(
 
 
 def best_any_win(candidates: Sequence[Selection], w: Array) -> Selection:
-    """Returns the candidate with the largest `any_win`, the first on ties."""
+    """Returns the candidate with the largest probability of any win, `any_win(w, z)`; the first on ties."""
     best = candidates[0]
     for other in candidates[1:]:
         better = any_win(w, other.z) > any_win(w, best.z)

@@ -114,10 +114,7 @@ def which_depend(closed: ClosedJaxpr, given: Sequence[bool]) -> list[bool]:
 
 
 def carry_dependence(given: Sequence[bool], step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
-    """Returns for each carried value of a loop whether it depends on selected arguments.
-
-    `given` has the flags before the loop; `step` maps the flags before an iteration to those after it.
-    """
+    """Returns which carried values of a loop depend on selected arguments. `step` maps the flags, at first `given`, to those after an iteration."""
     return _DEPENDENCE.carried(given, step)
 
 

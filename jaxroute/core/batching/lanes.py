@@ -194,10 +194,7 @@ def _apply(eqn: JaxprEqn, values: list[Value], size: int, tables: Tables) -> lis
 
 
 def _exact(eqn: JaxprEqn, arrays: list[Any], traits: list[Trait], runs: tuple[bool, ...]) -> list[Any] | None:
-    """Computes a float32 operation with the exact arithmetic of `arithmetic`. Returns None where XLA's own results are exact.
-
-    `runs` tells for each operand of a `dot_general` whether it has a run axis.
-    """
+    """Computes a float32 operation with exact arithmetic; None where XLA's results are exact. `runs` flags `dot_general` operands with a run axis."""
     name, params = eqn.primitive.name, eqn.params
     if not rounding.is_exact() or getattr(eqn.outvars[0].aval, "dtype", None) != jnp.float32:
         return None
