@@ -60,10 +60,7 @@ def _steps(loop: ir.Loop) -> int:
 
 
 def _may(loop: ir.Loop) -> bool:
-    """Whether interleaving the steps of a loop leaves its results unchanged.
-
-    If the loop changes a storage from outside, only one statement may use it, or it must be an array of which each step uses a different element.
-    """
+    """Whether interleaving leaves results unchanged: each outer storage that the loop changes has one user, or each step uses another element."""
 
     def each_its_own(storage: ir.Storage) -> bool:
         touching = [one for one in loop.body if storage in {s.current for s in (*one.reads, *one.written())}]

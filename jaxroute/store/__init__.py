@@ -1,1 +1,1 @@
-"""Results and what keeps them: places, packs of addressed cells, single runs, statistics over the runs, and what a store holds."""
+"""Stored results: locations, files of cells, addresses of cells, arrays of single runs, statistics over runs, loading and export."""

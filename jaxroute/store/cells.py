@@ -1,11 +1,11 @@
-"""Addresses of the cells of a result, the request that names them, and claims of processes that share the work.
+"""Addresses of the cells of a result, the request from which they follow, and claims of processes that share the work.
 
-A cell holds numbers of one policy at one setting, for some seeds. Seeds are grouped into granules of 256 consecutive ones, independently of the
-blocks that are simulated at once. An address is 64 bytes:
+A cell holds numbers of one policy at one setting, for some seeds. A granule is 256 consecutive seeds; granule `g` begins with seed `256 g`.
+Granules do not depend on the blocks that are simulated at once. An address is 64 bytes:
 
-- the family (24): a digest of everything except the seeds on which the numbers depend (16), and one of the code (8);
-- the first granule of the cell (8);
-- the extent (32): a mask with a bit for each seed of the granule, for curves and states; the number of granules, for statistics.
+- the family (24): a digest of everything except seeds and code on which the numbers depend (16), and one of the code (8);
+- the index of the first granule of the cell (8);
+- the extent (32): for curves and states a mask with a bit for each seed of the granule, for statistics the number of granules.
 """
 
 import contextlib
@@ -30,9 +30,9 @@ _CLAIM = ".claim"
 # Kinds of cells.
 CURVES, STATES, STATISTICS = "curves", "states", "statistics"
 
-# First granule and number of granules of a cell of statistics.
+# First granule and number of granules of a cell with statistics.
 Range = tuple[int, int]
-# Positions along axes of settings, by axis.
+# Block of settings: positions along each axis of settings, by the name of the axis.
 Tile = Mapping[str, np.ndarray]
 
 
@@ -41,7 +41,7 @@ def address(family: bytes, granule: int, extent: int) -> bytes:
 
 
 def group(family: bytes, granule: int) -> bytes:
-    """Returns the first bytes of the addresses of all cells of a family whose first granule is this one."""
+    """Returns the first 32 bytes of the addresses of all cells of a family that begin with this granule."""
     return family + granule.to_bytes(8, "big")
 
 
@@ -50,17 +50,17 @@ def extent_of(address: bytes) -> int:
 
 
 def numbers(shape: Sequence[int], spans: Sequence[np.ndarray]) -> list[int]:
-    """Returns the flat indices of the settings at some positions along each axis, the last axis fastest."""
+    """Returns the flat indices, in row-major order, of the settings at the positions `spans` along each axis of an array of this shape."""
     return np.ravel(np.arange(math.prod(shape)).reshape(shape)[np.ix_(*spans)]).tolist()
 
 
 def bits(mask: int) -> np.ndarray:
-    """Returns the seeds of a mask in order, counted from the first seed of the granule."""
+    """Returns the seeds in a mask in ascending order, each minus the first seed of the granule."""
     return np.flatnonzero(np.unpackbits(np.frombuffer(mask.to_bytes(32, "little"), np.uint8), bitorder="little"))
 
 
 def mask_of(places: np.ndarray) -> int:
-    """Returns the mask of some seeds, which are counted from the first seed of the granule."""
+    """Returns the mask (a number with 256 bits) of seeds of a granule, given minus the first seed of the granule."""
     if len(places) == GRANULE:
         return ALL
     flags = np.zeros(GRANULE, bool)
@@ -72,12 +72,12 @@ class Seeds:
     """Seeds of a result, grouped into granules.
 
     Args:
-      values: `[R]`, all different.
+      values: `[R]` seeds, all different.
 
     Attributes:
-      values: `[R]` int64.
-      granules: positions in `values` of the seeds of each granule, in the order of the seeds.
-      masks: mask of the seeds of each granule.
+      values: `[R]` int64 seeds.
+      granules: positions in `values` of the seeds of a granule, in ascending order of the seeds, by granule.
+      masks: mask of the seeds of a granule, by granule.
     """
 
     def __init__(self, values: np.ndarray):
@@ -88,11 +88,11 @@ class Seeds:
 
     @property
     def full(self) -> list[int]:
-        """Complete granules."""
+        """Granules of which the result has all 256 seeds."""
         return [number for number, mask in self.masks.items() if mask == ALL]
 
     def of(self, masks: Mapping[int, int]) -> np.ndarray:
-        """Returns the positions of the seeds of some masks, given by granule, in the order of `values`."""
+        """Returns the positions in `values` of the seeds in `masks`, which has a mask for each of some granules."""
         found = []
         for number, mask in masks.items():
             part = self.granules[number]
@@ -103,7 +103,7 @@ class Seeds:
         return np.sort(np.concatenate([np.zeros(0, np.int64), *found]))
 
     def cut(self, positions: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
-        """Groups the seeds at some positions: yields granule, mask of the seeds, and their indices in `positions`."""
+        """Groups the seeds at some positions by granule. Yields the granule, the mask of its seeds, and the indices of these in `positions`."""
         values = self.values[positions]
         order = np.argsort(values, kind="stable")
         numbers = values[order] // GRANULE
@@ -117,19 +117,19 @@ class Request:
 
     Attributes:
       policies: names of the policies.
-      axes: coordinates of the settings by axis.
-      policy_axes: the axes along which the runs of each policy differ, in the order of `axes`.
-      seeds: `[R]` uint32.
-      times: `[records]` counted rounds.
-      variables: metric and shape of each recorded quantity, by name.
-      recorded: names of the quantities that are recorded of each policy.
-      model_names: names of the models, or none.
-      zero_flows: names of the flows that must be zero.
-      keep: "runs" or "moments".
-      settings: everything that decides the numbers, as plain JSON, for readers.
+      axes: coordinates of the settings along each axis, by the name of the axis.
+      policy_axes: names of the axes along which the runs of each policy differ, in the order of `axes`.
+      seeds: `[R]` uint32 seeds.
+      times: `[records]` record times: numbers of counted rounds.
+      variables: metric and shape of each recorded quantity, by its name.
+      recorded: names of the quantities that are recorded for each policy.
+      model_names: names of the models; empty if they have none.
+      zero_flows: names of the flows that are zero in every valid run.
+      keep: whether single "runs" are stored, or their "moments" (statistics over the seeds).
+      settings: everything that decides the numbers, as plain JSON, for people.
       identities: for each policy and each of its settings, the last axis fastest, 32 hexadecimal digits of a digest of everything that decides
         the numbers except horizon, seeds and code, and 16 digits of a digest of the code.
-      code: digests of the code (`code.code_of`) and the version of Python, by their digest.
+      code: digests of all parts of the code (`code.code_of`) and the version of Python, by the digest of the code in `identities`.
     """
 
     policies: list[str]
@@ -152,7 +152,7 @@ class Request:
 
     @property
     def numbers(self) -> int:
-        """Count of the numbers that are recorded of a seed, over all policies, settings and times."""
+        """Count of the numbers that are recorded for each seed, over all policies, settings and times."""
         settings = len(self.policies) * math.prod(len(v) for v in self.axes.values())
         return sum(math.prod(shape) for _, shape in self.variables.values()) * len(self.times) * settings
 
@@ -162,7 +162,7 @@ class Request:
 
     @functools.cached_property
     def digest(self) -> str:
-        """Digest by which the notes of calls name the request."""
+        """Digest of the request, which identifies it in the notes of a store."""
         return digest_of(plain(self.plain())).hex()
 
     @functools.cached_property
@@ -170,11 +170,11 @@ class Request:
         return Seeds(self.seeds)
 
     def shape(self, policy: str) -> tuple[int, ...]:
-        """Number of settings along each axis of a policy."""
+        """Returns the number of settings along each axis on which the runs of a policy depend."""
         return tuple(len(self.axes[axis]) for axis in self.policy_axes[policy])
 
     def families(self, kind: str, policy: str, horizon: int | None = None) -> list[bytes]:
-        """Returns the family of the cells of a kind and a policy, for each of its settings; the default horizon is that of the request."""
+        """Returns the family of each setting of a policy, for cells of a kind such as `CURVES`. A `horizon` of None is that of the request."""
         what = kind, policy, self.horizon if horizon is None else horizon
         if what not in self._families:
             end, own = plain([kind, what[2]]), map(bytes.fromhex, self.identities[policy])
@@ -182,7 +182,7 @@ class Request:
         return self._families[what]
 
     def numbers_in(self, policy: str, tile: Tile) -> list[int]:
-        """Returns the indices of the settings of a tile among those of a policy."""
+        """Returns the flat indices, among all settings of a policy, of the settings in a tile."""
         return numbers(self.shape(policy), [tile[axis] for axis in self.policy_axes[policy]])
 
     def with_seeds(self, seeds: np.ndarray) -> "Request":
@@ -214,7 +214,7 @@ def _variable(shape: Sequence[int], dims: Sequence[str], **about: Any) -> tuple[
 
 
 def describe_seeds(seeds: np.ndarray) -> Any:
-    """Converts seeds to plain JSON: the list, or `[first, number]` of spans of consecutive seeds."""
+    """Converts seeds to plain JSON: a list of at most 32 seeds, otherwise pairs of the first seed and the length of each consecutive span."""
     if len(seeds) <= 32:
         return [int(seed) for seed in seeds]
     breaks = np.flatnonzero(np.diff(seeds.astype(np.int64)) != 1) + 1
@@ -230,7 +230,7 @@ def seeds_from_plain(content: Any) -> np.ndarray:
 
 
 def held(store: PackStore, family: bytes, granule: int) -> int:
-    """Returns the mask of the seeds of a granule that are stored as single runs."""
+    """Returns the mask of the seeds of a granule for which the store has cells of a family of single runs."""
     mask = 0
     for one in store.groups.get(group(family, granule), ()):
         mask |= extent_of(one)
@@ -238,7 +238,7 @@ def held(store: PackStore, family: bytes, granule: int) -> int:
 
 
 def chosen(store: PackStore, family: bytes, granule: int, mask: int) -> list[bytes]:
-    """Returns addresses of as few cells as possible that hold the seeds of a mask, as far as they are stored."""
+    """Returns addresses of stored cells that together hold the seeds in a mask, as far as they are stored; larger cells come first."""
     found = []
     there = sorted(store.groups.get(group(family, granule), ()), key=lambda one: -extent_of(one).bit_count())
     for one in there:
@@ -248,12 +248,12 @@ def chosen(store: PackStore, family: bytes, granule: int, mask: int) -> list[byt
     return found
 
 
-# Statistics are merged as in a binary counter: two neighbours of 2**k granules merge to one of 2**(k + 1), so that the bits depend on the seeds
-# alone. The first granules do not merge with the following ones, so that the statistics of the first 2**k granules remain available.
+# Statistics are merged as in a binary counter: two neighbouring ranges of 2**k granules merge to one of 2**(k + 1), so that the bits depend on the
+# seeds alone. A range that begins with granule 0 does not merge, so that the statistics of the first 2**k granules remain available.
 
 
 def ranges(granules: Iterable[int]) -> list[tuple[int, int]]:
-    """Returns the ranges `(first, size)` of the counter for some granules, in order; the size is a power of two that divides `first`."""
+    """Returns the ranges `(first, size)` into which the binary counter merges some granules; the size is a power of two that divides `first`."""
     found: list[tuple[int, int]] = []
     for number in sorted(granules):
         found.append((number, 1))
@@ -266,12 +266,12 @@ def ranges(granules: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def stored(store: PackStore, family: bytes) -> Callable[[Range], bool]:
-    """Returns a function that tells whether a store has the statistics of a range."""
+    """Returns a function that returns whether a store has the statistics of a range for a family."""
     return lambda one: address(family, *one) in store.where
 
 
 def cover(there: Callable[[Range], bool], one: Range) -> tuple[list[Range], list[Range]]:
-    """Divides a range into the largest available ranges, which `there` recognises, and missing granules."""
+    """Divides a range `one` into the largest ranges for which `there` returns True, and the remaining single granules. Returns both lists."""
     first, size = one
     if there(one):
         return [one], []
@@ -282,14 +282,14 @@ def cover(there: Callable[[Range], bool], one: Range) -> tuple[list[Range], list
 
 
 class Claims:
-    """Context in which this process claims cells, so that others that share the work do not simulate them too.
+    """Context manager in which this process claims cells, so that other processes that share the work do not simulate them too.
 
-    Each process has a small file with the first bytes of the addresses (`group`) of the cells that it simulates, and rewrites it as long as it lives. A
-    wrong or lost claim costs work that is done twice, never a wrong number: all processes write the same bytes for a cell.
+    Each process has a small file with the `group` of each cell that it is simulating, and rewrites it as long as it lives. A wrong or lost claim only
+    repeats work: all processes write the same bytes for a cell.
 
     Args:
       place: location of the store.
-      expires: seconds after which a process that does not rewrite its file counts as dead, as the disk or server measures it.
+      expires: seconds, as measured by the disk or server, after which a process that has not rewritten its file counts as dead.
     """
 
     def __init__(self, place: Location, expires: float = 60.0):
@@ -324,9 +324,9 @@ class Claims:
             self._place.write(self.name, [*self._mine, b"."], False)
 
     def keep(self, groups: Iterable[bytes], new: Iterable[bytes]) -> set[bytes]:
-        """Claims `new` cells besides those of `groups`, which are not written yet; returns the new ones that another process has claimed.
+        """Replaces the claims of this process by `groups`, which it already has, and `new`; returns the new ones that other processes have claimed.
 
-        If two processes claim a cell at the same time, the one with the smaller name gets it; if the other one looked before, both do.
+        Cells are given by their `group`. If two processes claim a cell at the same time, the one with the smaller name gets it, or rarely both.
         """
         groups, new = list(groups), set(new)
         self._mine = [*groups, *new]
@@ -337,13 +337,13 @@ class Claims:
         return lost
 
     def drop(self) -> None:
-        """Withdraws all claims once the cells are written. Two waiting processes could otherwise wait for each other."""
+        """Withdraws all claims, whose cells are written; otherwise two processes could wait for each other."""
         if self._mine:
             self._mine = []
             self._write()
 
     def others(self, below: str = "~") -> set[bytes]:
-        """Returns the claims of other processes that are alive, and whose names are smaller than `below`.
+        """Returns the cells (by `group`) that other living processes claim; only those of processes whose names are smaller than `below`.
 
         Raises:
           OSError: the claim of this process could not be rewritten.

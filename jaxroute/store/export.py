@@ -1,4 +1,4 @@
-"""Stored results as files of other programs: Zarr, netCDF and tables in Parquet."""
+"""Exports stored results to formats of other programs: Zarr, netCDF and tables in Parquet."""
 
 import itertools
 import json
@@ -18,14 +18,14 @@ import xarray as xr
 from jaxroute.core.checks import show
 from jaxroute.store.results import load
 
-# Rows of a table that are in memory at the same time.
+# Largest number of rows of a table that are in memory at the same time.
 _ROWS = 1 << 20
-# What the classic format of netCDF can hold: bytes of a variable, and whole numbers.
+# Limits of the classic format of netCDF: bytes of a variable, and range of integers.
 _CLASSIC_BYTES, _CLASSIC_WHOLE = 1 << 31, np.iinfo(np.int32)
 
 
 def export(path: str | os.PathLike[str], to: str | os.PathLike[str]) -> list[Path]:
-    """Writes a stored result in the format that the ending of a name specifies.
+    """Writes a stored result to files in the format that the ending of their name specifies.
 
     - `.zarr`: a folder of Zarr, which `xarray.open_zarr` reads.
     - `.nc`: a file of netCDF, which `xarray.open_dataset` reads. A result that the classic format cannot hold needs h5netcdf or netCDF4.
@@ -42,8 +42,8 @@ def export(path: str | os.PathLike[str], to: str | os.PathLike[str]) -> list[Pat
       The new files and folders.
 
     Raises:
-      ValueError: there is no complete result, or the ending is none of these.
-      FileExistsError: a file of that name exists.
+      ValueError: there is no complete result, or the name has another ending.
+      FileExistsError: a file with the new name exists.
       ImportError: a package for this format is not installed.
     """
     to = Path(to)
@@ -65,7 +65,7 @@ def export(path: str | os.PathLike[str], to: str | os.PathLike[str]) -> list[Pat
     return list(made)
 
 
-# Functions that write a file, by its path.
+# Functions that write a file under a temporary name, by the final path of the file.
 _Writers = Mapping[Path, Callable[[Path], Any]]
 
 
@@ -120,13 +120,13 @@ def _parquet(data: xr.Dataset, to: Path) -> _Writers:
 
 
 def _beside(dims: Sequence[Any]) -> tuple[str, ...]:
-    """Returns the dimensions of a variable that the first table does not have."""
+    """Returns the dimensions of a variable that put it into a separate table: the baseline, and all after the time (models or bins)."""
     vector = dims[dims.index("time") + 1 :] if "time" in dims else ()
     return tuple(str(one) for one in dims if one == "baseline" or one in vector)
 
 
 def _rows(data: xr.Dataset, names: Sequence[str]) -> Iterator[pd.DataFrame]:
-    """Yields the rows of a table in parts: the policies one after the other, and some seeds of each at a time."""
+    """Yields the rows of the table of these variables in parts that fit into memory: some seeds of one policy each."""
     dims = [str(dim) for dim in max((data[name].dims for name in names), key=len)]
     step = max(1, _ROWS // math.prod(data.sizes[d] for d in dims if d not in ("policy", "seed")))
     seeds = data.sizes["seed"] if "seed" in dims else 1

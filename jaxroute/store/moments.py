@@ -1,8 +1,8 @@
-"""Results without single runs: statistics over the seeds, which grow and merge as runs do.
+"""Results without single runs: statistics over the seeds of each policy, and of the difference of each pair of policies, seed by seed.
 
 Statistics of a granule (256 consecutive seeds) are merged with those of its neighbours as in a binary counter (`cells.ranges`). The order of
-additions, and so the bits, depends on the seeds alone: not on blocks, processes, interruptions or the order of simulation. There are statistics of
-each policy, and of the difference of each pair of policies, seed by seed. Seeds are stored as single runs until their granule is complete.
+additions, and so the bits, depends on the seeds alone: not on blocks, processes, interruptions or the order of simulation. Seeds of an incomplete
+granule are stored as single runs.
 """
 
 import dataclasses
@@ -24,26 +24,26 @@ from jaxroute.store.cells import GRANULE, STATISTICS, Range, Request, Tile
 from jaxroute.store.packs import PackStore, digest_of
 from jaxroute.store.runs import Runs, check_size
 
-# Bytes of the moments of a recorded number, and of a histogram of some 150 bins, while they are merged.
+# Bytes that the moments of a recorded number, and a histogram of some 150 bins, need while they are merged.
 _MOMENTS_BYTES, _HISTOGRAM_BYTES = 4 * 48, 4 * 150 * 16
-# Seconds after which statistics are written.
+# Seconds between two times at which new statistics are written.
 _WRITE_S = 5.0
-# Largest number of granules whose statistics are computed from stored single runs, and number of all granules.
+# Largest number of complete granules whose statistics are computed from stored single runs, and number of granules of all 32-bit seeds.
 _MOST_FROM_RUNS, _MOST_GRANULES = 64, 2**32 // GRANULE
 _NEVER = np.iinfo(np.int64).max
 
-Curves = Mapping[str, Any]  # Arrays of NumPy, or of jax on a device.
+Curves = Mapping[str, Any]  # Arrays of NumPy, or of JAX on a device, by name.
 
 
 @dataclasses.dataclass(frozen=True)
 class Summary:
-    """Statistics over some seeds of one policy, or of the difference of two, at one setting.
+    """Statistics over some seeds of one policy, or of the difference of two policies, at one setting.
 
     Attributes:
-      moments: moments `[C]` of all recorded numbers, quantity after quantity.
-      histogram: a row for each recorded number; empty for a difference.
-      flags: int64 `[3 + Z]`: the first seed of an invalid run, the number of runs, of invalid runs, and for each flow that must be zero the number
-        of runs in which it is not.
+      moments: moments over the seeds of each of the `C` recorded numbers, `[C]`, one quantity after the other.
+      histogram: histogram over the seeds with a row for each recorded number; empty for a difference.
+      flags: int64 `[3 + Z]` smallest seed of an invalid run, number of runs, number of invalid runs, and for each of `Z` flows that must be zero the
+        number of runs in which it is not zero.
     """
 
     moments: Moments
@@ -73,15 +73,15 @@ def summarise(
     seeds: np.ndarray,
     spans: Sequence[tuple[int, int]],
 ) -> list[list[Summary]]:
-    """Computes the statistics of each span of seeds and each setting, for one policy or the difference of two.
+    """Computes the statistics of one policy, or of the difference of two, in a list for each span of seeds with an entry for each setting.
 
     Args:
-      curves: arrays `[settings..., R, ...]` by name, `valid` among them, of one or two policies; axes along which a policy does not differ have
-        size 1.
-      names: names of the quantities, in order.
+      curves: arrays `[settings..., R, ...]` by name, including "valid", for each of one or two policies; axes of settings along which the runs of
+        a policy do not differ have size 1.
+      names: names of the recorded quantities, in the order of their numbers in a summary.
       zero_flows: names of flows that must be zero.
-      seeds: `[R]`.
-      spans: begin and end of positions along the seeds, each of a power of two granules, or within one granule.
+      seeds: `[R]` seeds.
+      spans: first position and end of spans of seeds; each has a power of two of whole granules, or seeds of one granule.
     """
     place, found = curves[0]["valid"].ndim - 1, []
     on_device = all(isinstance(one["valid"], jax.Array) for one in curves)
@@ -104,16 +104,15 @@ def summarise(
 class SummaryTree:
     """Merged statistics of one policy, or of the difference of two, as a binary counter for each setting.
 
-    Level k of a counter has the statistics of 2**k neighbouring granules. Two neighbours of a level merge to one of the next, so that the order of
-    additions, and the bits, depend on the granules alone.
+    Level k of a counter has statistics of ranges of 2**k neighbouring granules. Two neighbouring ranges of a level merge to one of the next level.
 
     Attributes:
-      policies: indices of the policies in the request.
-      axes: sizes of the axes along which the runs differ, by name.
-      numbers: indices among all recorded numbers, and shape, of each common quantity, by name.
+      policies: index in the request of the policy, or of the two policies.
+      axes: numbers of settings along the axes on which the runs depend, by the name of the axis.
+      numbers: slice among all numbers of a summary, and shape, of each quantity that the policies have in common, by its name.
       families: family of the cells of each setting.
-      nodes: statistics of each setting by range of granules.
-      new: setting and range of the nodes that are not written yet.
+      nodes: for each setting the statistics of ranges of granules, by range.
+      new: pairs of setting and range whose statistics are not written to the store yet.
     """
 
     policies: tuple[int, ...]
@@ -124,16 +123,16 @@ class SummaryTree:
     new: set[tuple[int, Range]] = dataclasses.field(default_factory=set)
 
     def settings(self, tile: Tile) -> list[int]:
-        """Returns the indices of the settings of a tile."""
+        """Returns the flat indices of the settings in a tile."""
         return cells.numbers(tuple(self.axes.values()), [tile[axis] for axis in self.axes])
 
     def region(self, setting: int, axes: Iterable[str]) -> tuple[Any, ...]:
-        """Returns an index along all axes that selects a setting."""
+        """Returns an index of arrays with the given axes of settings that selects a setting; it selects all along axes that the tree lacks."""
         place = dict(zip(self.axes, np.unravel_index(setting, tuple(self.axes.values())), strict=True)) if self.axes else {}
         return tuple(place.get(axis, slice(None)) for axis in axes)
 
     def lacks(self, setting: int, ranges: Iterable[Range], wanted: Container[Range]) -> bool:
-        """Whether statistics of some ranges are missing; those of a larger range count if it is part of a wanted one."""
+        """Whether the tree lacks the statistics of any of `ranges`. A larger range counts as well, unless it extends beyond a range in `wanted`."""
         return any(not self._holds(setting, *one, wanted) for one in ranges)
 
     def _holds(self, setting: int, first: int, size: int, wanted: Container[Range]) -> bool:
@@ -150,7 +149,7 @@ class SummaryTree:
         return False
 
     def insert(self, setting: int, node: Range, summary: Summary) -> None:
-        """Adds the statistics of a range, and merges neighbours."""
+        """Adds the statistics of the range `node`, and merges neighbouring ranges as far as possible."""
         nodes, (first, size) = self.nodes[setting], node
         while True:
             nodes[first, size] = summary
@@ -164,7 +163,7 @@ class SummaryTree:
             summary, first, size = a.merged(b), left, 2 * size
 
     def node(self, setting: int, node: Range) -> Summary | None:
-        """Returns the statistics of a range, merged from the largest nodes inside; None if there are none."""
+        """Returns the available statistics of the range `node`, merged from the largest ranges inside; None if there are none."""
         found, (first, size) = self.nodes[setting].get(node), node
         if found is not None or size == 1:
             return found
@@ -172,7 +171,7 @@ class SummaryTree:
         return a.merged(b) if a is not None and b is not None else a or b
 
 
-# Trees, indices of settings, and their statistics.
+# Triples of a tree, the index of a setting, and the statistics there.
 _Totals = Sequence[tuple[SummaryTree, int, Summary]]
 
 
@@ -181,12 +180,13 @@ class Statistics:
 
     Args:
       request: request of the result.
-      store: store of the cells, None without one.
-      check: whether to refuse statistics that may not fit into half of the memory (`ValueError`).
+      store: store of the cells; None if nothing is stored.
+      check: whether to raise a `ValueError` if the statistics may not fit into half of the memory.
 
     Attributes:
-      full: granules of which statistics are stored.
-      runs: single runs of the other granules, at the positions `rest` of the seeds.
+      full: complete granules, whose runs are replaced by statistics.
+      rest: positions of the seeds of all other granules.
+      runs: single runs of the seeds at `rest`; None if there are none.
     """
 
     def __init__(self, request: Request, store: PackStore | None, check: bool = True):
@@ -214,7 +214,7 @@ class Statistics:
         request, policies = self.request, [self.request.policies[p] for p in key]
         axes = {a: len(v) for a, v in request.axes.items() if any(a in request.policy_axes[p] for p in policies)}
         own, start, numbers = [], 0, {}
-        for policy in policies:  # For each setting of the tree the family of the policy there.
+        for policy in policies:  # Family of the policy at each setting of the tree.
             families = np.array([None, *request.families(STATISTICS, policy)])[1:].reshape(request.shape(policy))
             lacking = [i for i, axis in enumerate(axes) if axis not in request.policy_axes[policy]]
             own.append(np.broadcast_to(np.expand_dims(families, lacking), tuple(axes.values())).ravel().tolist())
@@ -230,27 +230,27 @@ class Statistics:
 
     @property
     def families(self) -> list[bytes]:
-        """Families of all cells of the result."""
+        """Families of all cells of the result, of statistics and of single runs."""
         return [one for tree in self._trees for one in tree.families] + (self.runs.families if self.runs else [])
 
     def families_in(self, tile: Tile, policies: Sequence[str]) -> list[bytes]:
-        """Returns the families of the statistics that some policies alone decide, on a tile of all axes."""
+        """Returns the families, at the settings of a tile, of the statistics that depend on no other policies than `policies`."""
         own = {self.request.policies.index(policy) for policy in policies}
         return [tree.families[n] for tree in self._trees if own.issuperset(tree.policies) for n in tree.settings(tile)]
 
     # Stored statistics.
 
     def fill(self) -> None:
-        """Reads stored statistics and runs."""
+        """Reads statistics and runs that have been stored since the last call."""
         self.find(len(self.request.seeds))
         if self.runs is not None:
             self.runs.fill()
 
     def find(self, seeds: int) -> None:
-        """Reads the statistics of the first seeds, so that `left` and `needed` return what is missing."""
+        """Reads stored statistics of the first `seeds` seeds. Later calls of `left` and `needed` refer to these seeds."""
         wanted = cells.ranges(self._full(seeds))
         self._wanted = set(wanted)
-        while self.store is not None:  # Other cells may be copies or parts of damaged ones.
+        while self.store is not None:  # Repeated after damaged cells: other cells may be copies or parts of them.
             left: dict[bytes, list[tuple[dict[Range, Summary], Range]]] = {}
             for family, nodes in (one for tree in self._trees for one in zip(tree.families, tree.nodes, strict=True)):
                 for one in self._stored(family, nodes, wanted):
@@ -262,7 +262,7 @@ class Statistics:
                 return
 
     def _stored(self, family: bytes, nodes: Mapping[Range, Summary], wanted: Sequence[Range]) -> list[Range]:
-        """Returns the stored ranges of a family from which wanted ones can be merged, if they are not read yet."""
+        """Returns the stored ranges of a family, not in `nodes` yet, from which the ranges `wanted` can be merged."""
         if self.store is None or family[:16] not in self.store.families:
             return []
         stored = cells.stored(self.store, family)
@@ -270,14 +270,14 @@ class Statistics:
         return [one for found in covers for one in found if one not in nodes]
 
     def _full(self, seeds: int) -> set[int]:
-        """Returns the granules with statistics that are complete among the first seeds."""
+        """Returns the granules in `full` whose seeds are all among the first `seeds` seeds."""
         return self.full & set(self._cut(seeds).full)
 
     def _cut(self, seeds: int) -> cells.Seeds:
         return self.request.cut if seeds == len(self.request.seeds) else cells.Seeds(self.request.seeds[:seeds])
 
     def _stored_as_runs(self) -> set[int]:
-        """Returns the complete granules without statistics of which some single runs are stored."""
+        """Returns the complete granules without stored statistics of which single runs are stored; none if there are too many."""
         found: set[int] = set()
         for policy, tree in zip(self.request.policies, self._trees, strict=False):
             for setting, family in enumerate(self.request.families(cells.CURVES, policy)):
@@ -287,7 +287,7 @@ class Statistics:
         return found if len(found) <= _MOST_FROM_RUNS else set()
 
     def left(self, granule: int) -> np.ndarray:
-        """Returns `[settings...]` bool, whether statistics of a complete granule are missing there."""
+        """Returns for each setting whether any statistics of a complete granule are missing, as a bool array `[settings...]`."""
         found = np.zeros([len(values) for values in self.request.axes.values()], bool)
         for tree in self._trees:
             own = [tree.lacks(setting, [(granule, 1)], self._wanted) for setting in range(len(tree.families))]
@@ -295,19 +295,19 @@ class Statistics:
         return found
 
     def needed(self, policy: str, tile: Tile, granules: Iterable[int]) -> bool:
-        """Whether missing statistics need the runs of a policy on a tile of all axes and some complete granules."""
+        """Whether statistics are missing that need the runs of a policy, at the settings of a tile and for some complete granules."""
         p, wanted = self.request.policies.index(policy), cells.ranges(granules)
         own = (tree for tree in self._trees if p in tree.policies)
         return any(tree.lacks(setting, wanted, self._wanted) for tree in own for setting in tree.settings(tile))
 
-    # What is simulated.
+    # Simulated runs.
 
     def add(self, tile: Tile, seeds: np.ndarray, curves: Mapping[str, Curves]) -> None:
-        """Computes the statistics of complete granules from the curves of the policies that are needed.
+        """Computes the missing statistics of complete granules from simulated curves, and writes new statistics every few seconds.
 
         Args:
-          tile: positions along all axes.
-          seeds: positions in the seeds of the request, in the order of the seeds.
+          tile: positions of the simulated settings along all axes.
+          seeds: positions in the request of all seeds of some granules, in ascending order of the seeds.
           curves: arrays `[tiled axes of the policy..., seeds, ...]` by policy and name.
         """
         request = self.request
@@ -336,7 +336,7 @@ class Statistics:
             self.write()
 
     def write(self) -> None:
-        """Writes new statistics as cells."""
+        """Writes new statistics to the store as cells."""
         self._written_s = time.monotonic()
         if self.store is None:
             return
@@ -349,12 +349,12 @@ class Statistics:
     # The result.
 
     def totals(self, seeds: int, parts: Sequence[SummaryTree] | None = None) -> Iterator[tuple[SummaryTree, int, Summary]]:
-        """Yields the available statistics of the first seeds for all trees, or those of `parts`, with tree and setting."""
+        """Yields tree, setting and available statistics of the first `seeds` seeds, for the trees in `parts`; None means all trees."""
         cut, of_runs = self._cut(seeds), {}
         for granule in self.runs.request.cut.granules if self.runs else ():
             if granule in cut.granules and granule not in self.full:
                 of_runs[granule], whole = self._of_runs(granule)
-                if whole and cut.masks[granule] == cells.ALL:  # Single runs have completed it.
+                if whole and cut.masks[granule] == cells.ALL:  # Its single runs are now complete.
                     self._take_full(granule, of_runs.pop(granule))
         order = sorted([*cells.ranges(self._full(seeds)), *((granule, 0) for granule in of_runs)])
         for number, tree in enumerate(self._trees):
@@ -368,10 +368,9 @@ class Statistics:
                     yield tree, setting, total
 
     def _of_runs(self, granule: int) -> tuple[dict[tuple[int, int], Summary], bool]:
-        """Computes statistics of the single runs of a granule, for the seeds that all policies have at all settings.
+        """Computes statistics of the single runs of a granule, from the seeds that all policies have finished at all settings.
 
-        Returns:
-          The statistics by index of the tree and setting, and whether these are all seeds.
+        Returns them by index of the tree and of the setting, and whether all seeds in `runs` are finished.
         """
         assert self.runs is not None
         request, runs = self.request, self.runs
@@ -390,7 +389,7 @@ class Statistics:
         return found, len(seeds) == len(every)
 
     def _take_full(self, granule: int, summaries: Mapping[tuple[int, int], Summary]) -> None:
-        """Stores the statistics of a granule that single runs have completed."""
+        """Adds the statistics of a granule whose single runs are complete, by index of the tree and of the setting, and marks it as `full`."""
         for (number, setting), one in summaries.items():
             tree, node = self._trees[number], (granule, 1)
             if tree.lacks(setting, [node], self._wanted):
@@ -399,7 +398,7 @@ class Statistics:
         self.full.add(granule)
 
     def errors(self, metric: str, policies: Sequence[str], seeds: int) -> np.ndarray:
-        """Returns the standard errors of a metric at the horizon over the first seeds, for some policies and all settings."""
+        """Returns the standard errors of a metric at the horizon over the first `seeds` seeds, for all settings of some policies, as one vector."""
         wanted = [self._trees[self.request.policies.index(policy)] for policy in policies]
         found = []
         for tree, _, one in self.totals(seeds, wanted):
@@ -408,7 +407,7 @@ class Statistics:
         return np.concatenate(found) if found else np.full(1, np.nan)
 
     def missing(self, seeds: int) -> str:
-        """Describes missing seeds among the first ones in words; empty if there are none."""
+        """Describes in words which of the first `seeds` seeds are missing; an empty text means none."""
         self.find(seeds)
         wanted, lost = cells.ranges(self._full(seeds)), set[Range]()
         for nodes in (nodes for tree in self._trees for nodes in tree.nodes):
@@ -424,12 +423,12 @@ class Statistics:
         return f"{number:,} of {seeds:,} seeds are missing, of some policies at least, the first of them {first}"
 
     def dataset(self, seeds: int) -> xr.Dataset:
-        """Returns the labelled result of the first seeds.
+        """Returns the labelled result of the first `seeds` seeds.
 
-        Each metric has the variables `_count`, `_mean`, `_variance` (ddof=1), `_minimum` and `_maximum` over its valid runs, of dimensions
-        `(policy, settings..., time, ...)`; the same of `_difference`, seed by seed, of each policy to each `baseline`; and `_histogram`, counts
-        over `NAME_bin`, the middles of the bins. `runs` and `invalid` are numbers of runs, `first_invalid` is the first seed of an invalid run, or
-        -1, and `_runs` of a flow that must be zero is the number of runs in which it is not.
+        Each metric has variables that end in `_count`, `_mean`, `_variance` (ddof=1), `_minimum` and `_maximum`, over its valid runs, of dimensions
+        `(policy, settings..., time, ...)`. The same variables of NAME_difference concern the difference of each policy to each `baseline`, seed by
+        seed. NAME_histogram has the number of runs in each bin, NAME_bin the middles of the bins. `runs` and `invalid` are numbers of runs,
+        `first_invalid` is the smallest seed of an invalid run, or -1. FLOW_runs is the number of runs in which a flow that must be zero is not.
         """
         request, totals = self.request, list(self.totals(seeds))
         lead = {"policy": len(request.policies)} | {a: len(v) for a, v in request.axes.items()}
@@ -458,11 +457,11 @@ class Statistics:
         return xr.Dataset(variables, coords={name: (name, values) for name, values in coords.items()})
 
     def so_far(self) -> xr.Dataset:
-        """Returns the statistics of the runs that all policies have simulated."""
+        """Returns the labelled statistics of the runs simulated so far."""
         return self.dataset(len(self.request.seeds))
 
     def _moments(self, name: str, totals: _Totals, shape: tuple[int, ...]) -> tuple[Moments, Moments]:
-        """Returns the moments `[policy, settings..., time, ...]` of a metric, and those of its differences, `[policy, baseline, ...]`."""
+        """Returns the moments of a metric, `[policy, settings..., time, ...]`, and those of its differences, `[policy, baseline, ...]`."""
         alone = np.tile([0.0, 0.0, 0.0, 0.0, np.inf, -np.inf], (*shape, 1))
         apart = np.stack([alone] * shape[0])
         for tree, setting, total in totals:
@@ -478,7 +477,7 @@ class Statistics:
         return Moments(*np.moveaxis(alone, -1, 0)), Moments(*np.moveaxis(apart, -1, 0))
 
     def _histogram(self, name: str, totals: _Totals, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the counts `[..., bins]` of a metric, and the bins that are not empty everywhere."""
+        """Returns the numbers of runs of a metric in each bin, `[policy, settings..., time, ..., bins]`, and the indices of the bins in use."""
         found = []
         for tree, setting, total in totals:
             if len(tree.policies) == 1 and name in tree.numbers:
@@ -511,7 +510,7 @@ class Statistics:
 
 
 def _expanded(array: Any, places: Sequence[int]) -> Any:
-    """Returns an array with axes of length 1 at these places, of NumPy or jax."""
+    """Inserts axes of length 1 into an array of NumPy or JAX; `places` has their positions in the result."""
     rest = iter(array.shape)
     return array.reshape(tuple(1 if i in places else next(rest) for i in range(array.ndim + len(places))))
 

@@ -1,13 +1,13 @@
-"""Packs: immutable files of a store, which hold the numbers of simulations; and the store, which is the union of its packs.
+"""Packs, immutable files with numbers of simulations, and stores, each of which is the union of its packs.
 
-A cell is a few arrays at an address, which is a digest of everything that their numbers depend on (`jaxroute.store.cells`). A pack holds the
-cells that were finished since the last one. It is named by a digest of its index, which has a digest of each cell, so that a file under that name
-never has other content. No file is changed and nothing is locked: any number of processes may write. All content is verified when it is read;
-missing or damaged cells are simulated again.
+A cell is a few arrays at an address, which contains digests of everything on which their numbers depend (`jaxroute.store.cells`). A pack holds the
+cells that were finished since the last pack. It is named by a digest of its index, which has a digest of each cell, so that the name determines the
+content. No file is changed and nothing is locked: any number of processes may write. All content is verified when it is read; missing or damaged
+cells are simulated again.
 
-A pack is a sequence of frames, forms, notes, the index, the table of frames, and a footer. A form lists names, types and shapes of the arrays of a
-cell. A frame holds cells of one form, each as the difference to the one before (exclusive or), and is compressed as a whole: settings that share
-their random numbers differ little.
+A pack is a sequence of frames, forms, notes, a row for each cell, the table of frames, and a footer. A form lists names, types and shapes of a cell's
+arrays. A frame holds cells of one form, each as the difference (exclusive or) to the previous cell, and is compressed as a whole: settings that
+share their random numbers differ little. A session is the versions and devices by which cells were computed; a note is other plain JSON.
 """
 
 import contextlib
@@ -30,11 +30,11 @@ from jaxroute.store.places import FileState, Location
 ENDING = ".pack"
 # Endings of files that killed processes may leave: incomplete packs, and claims.
 LEFT = (".partial", ".claim")
-# Bytes of an address, and of its beginning that all cells of a family and a granule share (see `cells`).
+# Bytes of an address, and of its first part, which all cells of a family with the same first granule share (see `cells`).
 ADDRESS, GROUP = 64, 32
 _MAGIC = b"jaxroute pack 2\n"
 OTHER_VERSION = "it was written by another version of jaxroute"
-# Bytes that are read from the end of a pack at first, bytes of a frame, and bytes below which a pack is joined with others.
+# Number of bytes at the end of a pack that are read first, bytes of a frame, and bytes below which a pack is small and joined with others.
 _TAIL, _FRAME, _SMALL = 1 << 16, 1 << 18, 2 << 20
 _SIZES = [(name, "<u8") for name in ("cells", "frames", "forms", "notes", "rows")]
 _FOOTER = np.dtype([*_SIZES, ("digest", "V16"), ("magic", "S16")])
@@ -52,11 +52,11 @@ class DamagedError(ValueError):
 
 
 class StoreMismatchError(ValueError):
-    """Error: a stored result was made by other settings or other code than those of this call."""
+    """Error: a store has results of other settings or other code than those of this call."""
 
 
 class Damage(NamedTuple):
-    """State of a file that cannot be read, and the reason."""
+    """Size and time of a file that cannot be read, and the reason."""
 
     file: FileState
     why: str
@@ -67,11 +67,11 @@ class Index(NamedTuple):
 
     Attributes:
       file: size and time of the file.
-      rows: records `_ROW`, one for each cell, frame by frame.
-      frames: records `_FRAMES`.
-      forms: names, types and shapes of the arrays of a cell, as JSON.
-      sessions: versions and devices that made cells, as plain JSON.
-      notes: other plain JSON by digest.
+      rows: address, digest, form and session of each cell (`_ROW`), frame by frame.
+      frames: position and size of each frame, and its cells (`_FRAMES`).
+      forms: names, types and shapes of a cell's arrays, as JSON, for each form.
+      sessions: versions and devices by which cells were computed, as plain JSON.
+      notes: other plain JSON, by its digest.
     """
 
     file: FileState
@@ -83,30 +83,30 @@ class Index(NamedTuple):
 
     @property
     def addresses(self) -> list[bytes]:
-        """Addresses of the cells, in order."""
+        """Addresses of the cells, in the order of `rows`."""
         content = self.rows["address"].tobytes()
         return [content[i : i + ADDRESS] for i in range(0, len(content), ADDRESS)]
 
 
 def digest_of(*parts: Any) -> bytes:
-    """Returns the digest of some bytes, of 16 bytes."""
+    """Returns a digest of 16 bytes of the concatenation of some bytes."""
     return hashlib.blake2b(b"".join(parts), digest_size=16).digest()
 
 
 def plain(value: Any) -> bytes:
-    """Encodes a JSON value; equal values give equal bytes."""
+    """Encodes a JSON value so that equal values give equal bytes."""
     return json.dumps(value, sort_keys=True).encode()
 
 
 def encode(
     cells: Mapping[bytes, tuple[Cell, int]], sessions: Sequence[Mapping[str, Any]], notes: Iterable[Note]
 ) -> tuple[str, list[bytes]]:
-    """Returns name and content of a new pack.
+    """Returns the name of a new pack, and its content in parts.
 
     Args:
-      cells: arrays and index of the session, by address; neighbours that differ little are compressed best.
-      sessions: versions and devices that made the cells.
-      notes: plain JSON.
+      cells: arrays of each cell and index of its session, by address; neighbours that differ little are compressed best.
+      sessions: versions and devices by which the cells were computed.
+      notes: plain JSON values.
     """
     rows, frames, content, offset = [], [], [], 0
     by_form: dict[str, list[tuple[bytes, int, bytes]]] = {}
@@ -145,7 +145,7 @@ def read_index(place: Location, name: str, file: FileState) -> Index:
     """Reads and verifies the index of a pack.
 
     Raises:
-      DamagedError: the index is damaged, or belongs to a pack of another name.
+      DamagedError: the index is damaged, or belongs to a pack with another name or to another version of jaxroute.
       FileNotFoundError: there is no such pack.
     """
     size = file.size
@@ -175,7 +175,7 @@ def read_index(place: Location, name: str, file: FileState) -> Index:
 
 
 def _decoded(index: Index, frame: int, content: bytes) -> list[dict[str, np.ndarray] | None]:
-    """Decodes the cells of a frame in order; None stands for a damaged cell."""
+    """Decodes the cells of a frame, given by its index and its bytes, in order. A damaged cell becomes None."""
     about = index.frames[frame]
     rows = index.rows[int(about["first"]) : int(about["first"]) + int(about["cells"])]
     form = index.forms[int(rows["form"][0])]
@@ -202,27 +202,27 @@ def _decoded(index: Index, frame: int, content: bytes) -> list[dict[str, np.ndar
 
 
 class PackStore:
-    """Union of the packs of a location, as of the last `refresh`; and a writer of new ones.
+    """Store: reads the packs that a location had at the last `refresh`, and writes new packs.
 
-    Cells are written in the background: when `size` bytes have gathered, or `seconds` after the first of them. The next `put` or `flush` raises
-    the errors of the background. One thread uses a store.
+    Cells are written in the background: as soon as there are `size` bytes, or `seconds` after the first cell. The next `put` or `flush` raises an
+    error of the background. Only one thread may use a store.
 
     Args:
       place: location of the packs.
-      session: versions and devices that make the cells of this writer, plain JSON.
-      size: bytes of a pack, before compression.
-      seconds: time that cells wait at most.
+      session: versions and devices by which this process computes cells, as plain JSON.
+      size: bytes of a new pack, before compression.
+      seconds: longest time for which cells wait to be written.
       threads: number of threads that write and read.
 
     Attributes:
-      packs: index by name of the pack.
-      damaged: packs that cannot be read, by name.
-      bad: name of the pack and row of each cell that was found to be damaged.
-      where: name of the pack and row of each cell, by address.
-      groups: addresses by their first `GROUP` bytes.
-      families: digests of code by the first 16 bytes of a family (see `cells`).
-      notes: notes of the packs by digest.
-      conflicts: number of cells that were written twice with other numbers; all readers take the same one.
+      packs: index of each readable pack, by name.
+      damaged: size, time and reason for each pack that cannot be read, by name.
+      bad: name of the pack and index of the row of each cell that was found to be damaged.
+      where: name of the pack and index of the row of each cell, by address.
+      groups: addresses of cells, by their first `GROUP` bytes.
+      families: digests of the code of cells, by the first 16 bytes of their address (see `cells`).
+      notes: notes of all packs, by digest.
+      conflicts: number of cells that were found again with different numbers; all readers take the same copy.
     """
 
     def __init__(
@@ -260,10 +260,10 @@ class PackStore:
     # Reading.
 
     def refresh(self, again: int = 5) -> None:
-        """Looks for packs that were added, replaced or removed.
+        """Lists the packs again, to find those that were added, replaced or removed.
 
         Raises:
-          OSError: packs are listed, but cannot be found, `again` times.
+          OSError: a listed pack could not be found, and still not after `again` more attempts.
         """
         found = self._listed()
         gone = {name for name, index in self.packs.items() if found.get(name) != index.file}
@@ -289,9 +289,9 @@ class PackStore:
             self.refresh(again - 1)
 
     def _listed(self) -> dict[str, FileState]:
-        """Lists the packs, until two lists are equal if that may matter.
+        """Lists the packs with size and time, again until two lists are equal if known packs are missing or none are known.
 
-        A list does not show a single moment: it may have neither a pack that was removed meanwhile nor the one that holds its cells now.
+        Listing takes time: the list may lack a pack that was removed meanwhile, and also the new pack with its cells.
         """
         found = self.place.names(ENDING)
         if not self.packs or self.packs.keys() - found.keys():
@@ -315,7 +315,7 @@ class PackStore:
         self._find(self.packs)
 
     def _find(self, names: Iterable[str]) -> None:
-        """Adds the cells of packs to `where`. If two cells of one address differ, all readers take the one with the smaller digest."""
+        """Adds the cells of some packs to `where`. If cells with the same address differ, all readers take the one with the smaller digest."""
         for name in names:
             index = self.packs[name]
             self.notes |= index.notes
@@ -333,12 +333,12 @@ class PackStore:
                     self.where[address] = name, row
 
     def session_of(self, address: bytes) -> dict[str, Any]:
-        """Returns the versions and devices that made a cell."""
+        """Returns the versions and devices by which the cell at an address was computed."""
         name, row = self.where[address]
         return self.packs[name].sessions[int(self.packs[name].rows["session"][row])]
 
     def read(self, wanted: Iterable[bytes]) -> Iterator[tuple[bytes, dict[str, np.ndarray]]]:
-        """Yields verified cells with their addresses, pack by pack. Missing and damaged cells are left out."""
+        """Yields address and arrays of the `wanted` cells, pack by pack, after verification. Missing and damaged cells are left out."""
         left = dict.fromkeys(wanted)
         for _ in range(10):
             if not (left := {one: None for one in left if one in self.where}):
@@ -361,11 +361,11 @@ class PackStore:
             raise OSError(errno.EIO, f"{str(self.place)!r} lists files that cannot be read")
 
     def get(self, wanted: Iterable[bytes]) -> dict[bytes, dict[str, np.ndarray]]:
-        """Returns verified cells by address. Missing and damaged cells are left out."""
+        """Returns the arrays of the `wanted` cells by address, as `read`."""
         return dict(self.read(wanted))
 
     def _cells(self, name: str, rows: Sequence[int]) -> Iterator[tuple[bytes, dict[str, np.ndarray] | None, int]]:
-        """Yields address, cell (None if it is damaged) and row. If most of the frames are needed, all are read at once."""
+        """Yields address, arrays (None if damaged) and row of the cells in these rows of a pack. Reads all frames at once if most are needed."""
         index = self.packs[name]
         firsts = index.frames["first"].astype(np.int64)
         by_frame: dict[int, list[int]] = {}
@@ -392,12 +392,12 @@ class PackStore:
     # Writing.
 
     def add_note(self, note: Note, always: bool = False) -> None:
-        """Adds a note to the next pack, or with `always` to all packs that this store will write."""
+        """Adds a note to the next pack that this store writes, or, with `always`, to all further packs."""
         with self._lock:
             (self._standing if always else self._said).append(note)
 
     def put(self, address: bytes, cell: Cell) -> None:
-        """Adds a cell, which is written soon, in the background.
+        """Adds a cell, which is written to a pack soon, in the background.
 
         Raises:
           OSError: earlier cells could not be written.
@@ -422,7 +422,7 @@ class PackStore:
     def _start(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        while len(self._pending) >= self.threads:  # No more in memory than the disk keeps up with.
+        while len(self._pending) >= self.threads:  # Waits for the disk, so that memory does not fill up.
             self._pending[0].result()  # An error stays there until it is raised outside of the timer.
             del self._pending[0]
         cells, self._waiting, self._gathered, self._timer = self._waiting, {}, 0, None
@@ -445,7 +445,7 @@ class PackStore:
         return name
 
     def check(self) -> None:
-        """Writes a small file and removes it, so that a location without permission is refused before anything is simulated.
+        """Writes a small file and removes it, to find out before a simulation whether the location can be written to.
 
         Raises:
           OSError: nothing can be written.
@@ -460,7 +460,7 @@ class PackStore:
             self.place.delete(name)
 
     def flush(self) -> None:
-        """Waits until all cells and notes are on the disk, and refreshes the store.
+        """Writes all waiting cells and notes, waits until they are on the disk or server, and refreshes the store.
 
         Raises:
           OSError: something could not be written.
@@ -476,7 +476,7 @@ class PackStore:
             self.refresh()
 
     def close(self) -> None:
-        """Writes waiting cells, if possible, and ends the threads."""
+        """Writes all waiting cells and notes, and ends the threads even if that fails."""
         try:
             self.flush()
         finally:
@@ -484,22 +484,22 @@ class PackStore:
                 self._timer.cancel()
             self._pool.shutdown()
 
-    # Packs as wholes.
+    # Whole packs.
 
     def add(self, other: "PackStore") -> None:
-        """Copies the packs of another store."""
+        """Copies the packs of another store into this one."""
         for name in sorted(set(other.packs) - set(self.packs)):
             self.place.write(name, [other.place.read(name, 0, other.packs[name].file.size)])
         self.refresh()
 
     def compact(self, small: int = _SMALL, large: int = 256 << 20) -> None:
-        """Joins small and damaged packs to large ones, and then removes them.
+        """Writes the cells of small packs, and of packs with damaged cells, to larger packs, and then removes the old ones.
 
-        Several processes may do this at the same time, and may be killed: a removed cell is in a pack that was written before, which has more cells
-        or a smaller name. Readers that miss a pack list the packs again.
+        Several processes may do this at the same time and may be killed: each cell of a removed pack is in a pack that was written before. Readers
+        that do not find a pack list the packs again.
 
         Args:
-          small: bytes below which a pack is joined with others.
+          small: number of bytes below which a pack is joined with others.
           large: largest number of bytes of a new pack, before compression.
         """
         self.refresh()
@@ -512,13 +512,13 @@ class PackStore:
             groups[-1].append(name)
             total += raw
         for group in groups:
-            # Packs that another process has joined meanwhile are gone.
+            # A group is skipped if another process has joined some of its packs meanwhile.
             if (len(group) > 1 or damaged.intersection(group)) and self.packs.keys() >= set(group):
                 self._join(group)
         self.refresh()
 
     def _join(self, group: Sequence[str]) -> None:
-        # Packs that hold most come first: one that holds all is then written as it is, under the same name.
+        # The packs with most cells and notes come first: one that has all of them is then written again with the same content and name.
         group = sorted(group, key=lambda name: (-len(self.packs[name].rows) - len(self.packs[name].notes), name))
         packs = {name: self.packs[name] for name in group}
         held = {name: pack.addresses for name, pack in packs.items()}
@@ -538,7 +538,7 @@ class PackStore:
                 self.place.delete(name)
 
     def tidy(self, most: int = 32) -> None:
-        """Joins packs if many are small or one holds a damaged cell, and removes old files of killed writers.
+        """Joins packs if more than `most` are small or one has a damaged cell, and removes old files of killed processes.
 
         Damaged cells and packs are read again first: a disk or server may have failed for a moment.
         """
@@ -553,7 +553,7 @@ class PackStore:
             self.clean()
 
     def clean(self, age: float = 3600.0) -> None:
-        """Removes files of killed writers, and packs that cannot be read, that have not changed for `age` seconds."""
+        """Removes files that killed processes left, and packs that cannot be read, if they have not changed for `age` seconds."""
         self.refresh()
         left = {name: file for name, file in self.place.names("").items() if name.endswith(LEFT)}
         left |= {name: file for name, (file, why) in self.damaged.items() if why != OTHER_VERSION}

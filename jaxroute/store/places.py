@@ -1,7 +1,7 @@
 """Locations of the packs of a store: files of a folder, or objects of S3, Google Cloud Storage or Azure.
 
-A location lists files, reads a part of a file, writes a whole file in one step, and deletes one. Files are never changed. `str` of a location is
-its name in messages.
+A location has methods that list files, read a part of a file, write a whole file in one step, and delete a file. Packs are never changed. `str` of
+a location is its name in messages.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from jaxroute.core.checks import show
 
 # Folder of the packs, inside the folder of a result.
 STORE_NAME = "store"
-# Bytes that are sent or read by one request: obstore gives each 30 s, and lines may be slow.
+# Number of bytes that one request sends or reads: obstore ends a request after 30 s, and connections may be slow.
 _PART = 5 << 20
 _GONE = "it was moved or removed while the run was writing to it"
 
@@ -32,7 +32,7 @@ class FileState(NamedTuple):
 
 
 class Folder:
-    """Files of a folder on disk, which is made when the first one is written."""
+    """Location: files of a folder on disk, which is created when the first file is written."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -42,7 +42,7 @@ class Folder:
         return str(self.path)
 
     def names(self, ending: str) -> dict[str, FileState]:
-        """Lists the files whose names end so."""
+        """Returns size and time of the files whose names have an ending, by name; nothing if the folder does not exist."""
         found = {}
         with contextlib.suppress(FileNotFoundError, NotADirectoryError), os.scandir(self.path) as entries:
             for entry in entries:
@@ -53,13 +53,13 @@ class Folder:
         return found
 
     def read(self, name: str, start: int, stop: int) -> bytes:
-        """Reads a part of a file; raises `FileNotFoundError` if there is none."""
+        """Reads the bytes `start`, ..., `stop - 1` of a file; raises `FileNotFoundError` if the file does not exist."""
         with open(self.path / name, "rb") as file:
             file.seek(start)
             return file.read(stop - start)
 
     def write(self, name: str, parts: Sequence[bytes], durable: bool = True) -> None:
-        """Writes a file in one step: readers see all of it or nothing. A durable file survives a power cut."""
+        """Writes a file from its parts in one step: readers see all of it or nothing. If `durable`, it survives a power cut."""
         self._make()
         partial = self.path / f"{name}.{uuid.uuid4().hex}.partial"
         try:
@@ -94,7 +94,7 @@ class Folder:
 
 
 def _flush(folder: Path) -> None:
-    """Flushes the names in a folder to the disk, on systems that can open folders."""
+    """Flushes the list of the files in a folder to the disk, on systems that can open folders."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:
@@ -104,7 +104,7 @@ def _flush(folder: Path) -> None:
 
 
 class Bucket:
-    """Objects of an object store whose keys have a common prefix: S3 and its likes, Google Cloud Storage, Azure, or memory for tests.
+    """Location: objects with a common prefix in S3 or a compatible store, Google Cloud Storage, Azure, or memory for tests.
 
     Keys, region and endpoint that a URL lacks come from the environment, as obstore documents it: `AWS_ACCESS_KEY_ID`,
     `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL` (with `AWS_ALLOW_HTTP=true` if it has no TLS), `GOOGLE_SERVICE_ACCOUNT`,
@@ -113,10 +113,10 @@ class Bucket:
 
     Args:
       url: URL of the folder, such as "s3://bucket/results/figure-2/store".
-      given: text of the user from which the URL was made, for messages.
+      given: text that the user gave as `out`, for messages; empty means `url`.
 
     Raises:
-      ValueError: the URL is not one of an object store.
+      ValueError: the URL is not that of an object store.
       ImportError: obstore is not installed.
     """
 
@@ -168,7 +168,7 @@ class Bucket:
 
     @contextlib.contextmanager
     def _told(self, name: str, what: str) -> Iterator[None]:
-        """Context that turns errors of obstore into those of files, with the failed operation and the location."""
+        """Context manager that turns errors of obstore into `OSError`: the object `name` (empty: the location) cannot be `what`, such as "read"."""
         try:
             yield
         except (self._error, FileNotFoundError) as error:
@@ -188,7 +188,7 @@ def _memory(url: str) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """Extracts the message of the server from an error, or that of the library without its debug notes."""
+    """Returns the server's message from an error of obstore, otherwise the library's message without its debug notes."""
     text, _, debug = str(error).partition("\n\nDebug source")
     if "BadScheme" in debug:
         return "its endpoint has no TLS, which must be allowed (for S3 by AWS_ALLOW_HTTP=true)"
@@ -203,10 +203,10 @@ def place_of(path: str | os.PathLike[str]) -> Location:
     """Returns the location of the store of a result.
 
     Args:
-      path: folder given as `out`, the URL of an object store as text, or the folder "store" inside it.
+      path: folder or URL of an object store, as given as `out`, or the folder "store" inside it.
 
     Raises:
-      ValueError: it is no path, or an empty one, or no URL of an object store.
+      ValueError: the path is empty or neither a path nor the URL of an object store.
       ImportError: a URL needs obstore, which is not installed.
     """
     if is_url(path):
@@ -215,12 +215,12 @@ def place_of(path: str | os.PathLike[str]) -> Location:
 
 
 def is_url(path: Any) -> bool:
-    """Whether a value of `out` is a URL; a single letter before the colon is a drive."""
+    """Whether a value of `out` is a URL. A single letter before the colon is the drive of a path."""
     return isinstance(path, str) and re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", path) is not None
 
 
 def store_path(path: str | os.PathLike[str]) -> Path:
-    """Returns the folder of the packs inside a folder given as `out`; raises `ValueError` for an empty path or another type."""
+    """Returns the folder "store", with the packs, of a folder given as `out`; raises `ValueError` if this is empty or not a path."""
     if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
         raise ValueError(f"the folder of a result must be a path, got {show(path)}")
     path = Path(path)

@@ -1,8 +1,8 @@
-"""Results of a store: the log of calls, loading, listing and merging.
+"""Results of a store: the log of calls, loading, inspection and merging.
 
-The notes of a store have a "request" (`cells.Request`) for each result, and a "call" for each beginning and end of a call that simulated runs. The
-result of a store is that of the last request, with the seeds of all requests that differ from it in the seeds alone. The order of calls is
-counted, not read from clocks.
+The notes of a store (plain JSON) are a "request" (`cells.Request`) for each result, and a "call" for each beginning and end of a call that simulated
+runs. The result of a store is that of the last request, with the seeds of all requests that differ from it in the seeds alone. Calls are numbered,
+because clocks of machines may differ.
 """
 
 import contextlib
@@ -29,15 +29,15 @@ from jaxroute.store.packs import ENDING, PackStore, StoreMismatchError, plain
 from jaxroute.store.places import STORE_NAME, Folder, place_of
 from jaxroute.store.runs import LazyRuns, Runs
 
-# Measurements of a call that are summed over the calls for a result.
+# Measurements in the report of a call that are summed over all calls for a result.
 ADDED = ("compile_s", "run_s", "decisions", "played_again")
 AGAIN = "the same call, or command, simulates just that again"
-# Classes of results, by what is stored of the runs.
+# Class of a result by `Request.keep`.
 RESULTS: Mapping[str, Callable[[Request, PackStore | None], Runs | Statistics]] = {"runs": Runs, "moments": Statistics}
 
 
 class CallLog:
-    """Requests and calls in the notes of a store. The attribute `calls` has the notes of beginnings and ends of calls, in order."""
+    """Requests and calls in the notes of a store; the attribute `calls` has the notes of beginnings and ends of calls, in order."""
 
     def __init__(self, store: PackStore):
         self._notes = dict(store.notes)
@@ -46,14 +46,14 @@ class CallLog:
 
     @functools.cached_property
     def requests(self) -> dict[str, Request]:
-        """Requests by digest, the last one at the end."""
+        """Requests by digest, in the order of their last calls."""
         order = {call["request"]: i for i, call in enumerate(self.calls)}
         found = {name: Request.from_plain(note) for name, note in self._notes.items() if note.get("note") == "request"}
         return dict(sorted(found.items(), key=lambda one: order.get(one[0], -1)))
 
     @property
     def next(self) -> int:
-        """Index of the next call."""
+        """Number of the next note of a call, from 1."""
         return 1 + max((call["order"] for call in self.calls), default=0)
 
     def settings(self) -> dict[str, Any]:
@@ -61,20 +61,20 @@ class CallLog:
         return dict(list(self.requests.values())[-1].settings) if self.requests else {}
 
     def is_latest(self, request: Request) -> bool:
-        """Whether a request was the last one, and a call for it has ended."""
+        """Whether the last note of a call is the end of a call for this request."""
         return bool(self.calls) and self.calls[-1]["request"] == request.digest and self.calls[-1]["ended"]
 
     def reports(self, request: Request) -> list[dict[str, Any]]:
-        """Returns the reports of all calls that simulated cells of a result, for any horizon and seeds, in order."""
+        """Returns the reports, in order, of all finished calls that share a policy and setting with a request, for any horizon and seeds."""
         own = set(itertools.chain(*request.identities.values()))
         like = {n for n, r in self.requests.items() if not own.isdisjoint(itertools.chain(*r.identities.values()))}
         return [call["report"] for call in self.calls if call["ended"] and call["request"] in like]
 
     def last(self, store: PackStore, path: Any) -> tuple[Request, list[dict[str, Any]]]:
-        """Returns the last request, with the seeds of all requests that differ in seeds alone, and the reports of its calls in order.
+        """Returns the last request, with the seeds of all finished requests that differ in the seeds alone, and the reports of its calls in order.
 
         Raises:
-          ValueError: no request can be read.
+          ValueError: no request can be read; the message names `path`.
         """
         if not self.requests:
             why = damage_of(store) or "it has just been created"
@@ -98,13 +98,13 @@ def _but_seeds(request: Request) -> bytes:
 
 
 def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Concatenates seeds and drops later copies."""
+    """Concatenates arrays of seeds, and drops seeds that occurred before."""
     seeds = np.concatenate(parts)
     return seeds[np.sort(np.unique(seeds, return_index=True)[1])]
 
 
 def begin(store: PackStore, request: Request) -> str:
-    """Records a request and the beginning of a call in all packs that a store writes; returns the name of the call."""
+    """Adds a request and the beginning of a call to the notes of all packs that a store will write; returns an identifier of the call."""
     call = uuid.uuid4().hex
     about = {"note": "call", "id": call, "request": request.digest, "ended": False, "order": CallLog(store).next}
     for note in (request.plain(), about):
@@ -113,17 +113,17 @@ def begin(store: PackStore, request: Request) -> str:
 
 
 def end(store: PackStore, request: Request, call: str, report: Mapping[str, Any], whole: bool = True) -> None:
-    """Records the end of a call, and whether the result is complete (`whole`)."""
+    """Writes a note of the end of a call, with its report and whether the result is complete (`whole`)."""
     about = {"note": "call", "id": call, "request": request.digest, "ended": True, "order": CallLog(store).next}
     store.add_note({**about, "whole": whole, "report": dict(report)})
     store.flush()
 
 
 def prepare(store: PackStore, request: Request, accept_changed_code: bool) -> bool:
-    """Checks a store before anything is simulated; returns whether it may have some of the cells.
+    """Checks a store before a simulation, and warns about damage and other versions; returns whether it may have some of the cells.
 
     Raises:
-      StoreMismatchError: the store has the same simulation by other code.
+      StoreMismatchError: the store has the same simulation by other code, and `accept_changed_code` is False.
     """
     kinds = (CURVES, STATISTICS) if request.keep == "moments" else (CURVES,)
     families = [family for policy in request.policies for kind in kinds for family in request.families(kind, policy)]
@@ -165,7 +165,7 @@ def _what_changed(store: PackStore, request: Request, other: set[bytes]) -> str:
 
 
 def sessions(store: PackStore, families: Sequence[bytes]) -> list[dict[str, Any]]:
-    """Returns the versions and devices that made cells of some families, the most frequent first, with the number of cells."""
+    """Returns the versions and devices by which cells of some families were computed, with the number of cells, the most frequent first."""
     wanted, found = set(families), Counter()
     for address, (name, row) in store.where.items():
         if address[:24] in wanted:
@@ -178,14 +178,14 @@ def sessions(store: PackStore, families: Sequence[bytes]) -> list[dict[str, Any]
 
 @checks.suggest_keywords
 def load(path: str | os.PathLike[str], *, partial: bool = False) -> xr.Dataset:
-    """Reads a stored result: that of the last call.
+    """Reads the result of the last call that simulated into a store.
 
-    Seeds of calls that differ from the last one in their seeds alone are part of it. Runs that would take more than an eighth of the memory are
-    read when they are indexed: `load(path).regret.sel(seed=slice(0, 100))` reads the runs that it needs.
+    It includes the seeds of calls that differ from the last one in their seeds alone. Runs that would take more than an eighth of the memory are
+    read when they are indexed: `load(path).regret.sel(seed=slice(0, 100))` reads only these runs.
 
     Args:
       path: folder or URL that was given as `out`.
-      partial: accepts a result that is not complete; missing values are NaN.
+      partial: whether to accept a result that is not complete, with NaN for missing values.
 
     Raises:
       ValueError: there is no result, or it is not complete.
@@ -222,7 +222,7 @@ def load(path: str | os.PathLike[str], *, partial: bool = False) -> xr.Dataset:
 
 
 def opened(path: str | os.PathLike[str]) -> PackStore:
-    """Opens an existing store; raises `ValueError` if there is none."""
+    """Opens the store of an existing result; raises `ValueError` if there is none."""
     place = place_of(path)
     if isinstance(place, Folder) and not place.path.is_dir():
         raise ValueError(
@@ -236,7 +236,7 @@ def opened(path: str | os.PathLike[str]) -> PackStore:
 
 
 def summed(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Combines the reports of the calls that made a result to its attributes: those of the last call, and sums of the measurements."""
+    """Combines the reports of all calls for a result: entries of the last report, sums of measurements, and a short list of the calls."""
     found: dict[str, Any] = dict(reports[-1]) if reports else {}
     found |= {name: sum(one.get(name, 0) for one in reports) for name in ADDED} if reports else {}
     if len(reports) > 1:
@@ -246,13 +246,13 @@ def summed(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def made_with(store: PackStore, families: Sequence[bytes]) -> dict[str, Any]:
-    """Returns an attribute with the versions and devices that made cells; empty if these are the same for all cells."""
+    """Returns `{"made_with": versions and devices}` of the cells of some families; an empty dict if all cells have the same."""
     found = sessions(store, families)
     return {"made_with": found} if len(found) > 1 else {}
 
 
 def damage_of(store: PackStore) -> str:
-    """Describes damage that was found in a store in words; empty if there is none."""
+    """Describes in words which files and how many cells of a store are damaged; an empty text means none."""
     found = [f"{name}: {why}" for name, (_, why) in sorted(store.damaged.items())[:3]]
     found += ["..."] if len(store.damaged) > 3 else []
     found += [f"{len(store.bad)} cells are not what was written"] if store.bad else []
@@ -267,17 +267,17 @@ class Inspection:
     """Summary of a store.
 
     Attributes:
-      request: request of the result.
-      reports: reports of the calls that made it.
-      others: number of other results.
-      size: bytes of the packs.
+      request: request of the result that `load` returns.
+      reports: reports of the calls that simulated it.
+      others: number of requests for other results.
+      size: total size of the packs in bytes.
       packs: number of packs.
       cells: number of cells.
-      missing: missing runs, in words.
-      damage: damaged files and cells, in words.
-      verified: whether all cells were read.
-      made_with: versions and devices that made the cells of the result.
-      conflicts: number of cells that were written twice with other numbers.
+      missing: description of missing runs; empty if there are none.
+      damage: description of damaged files and cells; empty if none were found.
+      verified: whether all cells were read to find damage.
+      made_with: versions and devices by which the cells of the result were computed, with the number of cells.
+      conflicts: number of cells that were found again with different numbers.
     """
 
     request: Request
@@ -294,16 +294,16 @@ class Inspection:
 
     @property
     def sound(self) -> bool:
-        """Whether the result needs no damaged cell."""
+        """Whether the result lacks nothing because of damage: no damage was found, or no run is missing."""
         return not (self.damage and self.missing)
 
 
 def inspect(path: str | os.PathLike[str], *, verify: bool = False) -> Inspection:
-    """Summarises a store.
+    """Summarises the result and the files of a store.
 
     Args:
-      path: folder or URL.
-      verify: reads all cells, to find damaged ones.
+      path: folder or URL that was given as `out`.
+      verify: whether to read all cells, to find damaged ones.
 
     Raises:
       ValueError: the store has no result that can be read.
@@ -331,14 +331,14 @@ def inspect(path: str | os.PathLike[str], *, verify: bool = False) -> Inspection
 
 
 def merge(paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) -> None:
-    """Merges stores whose results differ in seeds alone: their packs are copied, and the result has all seeds.
+    """Merges stores whose results differ in the seeds alone: copies their packs to one store, whose result has all seeds.
 
     Args:
       paths: folders or URLs with stored results.
       out: folder or URL of the merged store, which may exist.
 
     Raises:
-      ValueError: one of them has no result, or results differ in more than the seeds; the difference is named.
+      ValueError: a store has no result, or results differ in more than the seeds; the message names the difference.
     """
     if not paths:
         raise ValueError("paths must name at least one stored result, got none")

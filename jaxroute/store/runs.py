@@ -1,9 +1,8 @@
-"""Results of single runs: arrays that are filled from cells, and the labelled result.
+"""Results of single runs: arrays that are filled from stored cells and simulated runs, and the labelled result.
 
-A result has dimensions `(policy, settings..., seed, time)`, and `model` for vector metrics. `time` counts rounds. Each variable says in
-its attributes what it is (`long_name`, `units`, `kind`): a "total" is the cumulative sum up to `time`, an "average" the mean per round up
-to `time`, a "gauge" the state's value at `time`. `valid` is False for a run in which a flow that must be zero was not, or a value was not
-finite.
+A result has dimensions `(policy, settings..., seed, time)`, and `model` for vector metrics. `time` is a number of rounds. Each variable has the
+attributes `long_name`, `units` and `kind`: a "total" is the cumulative sum up to `time`, an "average" the mean per round up to `time`, a "gauge" the
+state's value at `time`. `valid` is False for a run in which a flow that must be zero was not zero, or a value was not finite.
 """
 
 import dataclasses
@@ -31,9 +30,9 @@ class Checkpoint:
 
     Attributes:
       rounds: number of simulated rounds.
-      states: states of environment and policy.
-      totals: float64 sums of the recorded quantities.
-      curves: curves of the simulated rounds.
+      states: states of environment and policy after these rounds.
+      totals: float64 sums of the recorded quantities over these rounds.
+      curves: recorded curves of these rounds; empty for a checkpoint that is to be written.
     """
 
     rounds: int
@@ -48,13 +47,13 @@ def is_large(request: Request) -> bool:
 
 
 def check_runs(numbers: int, seeds: int) -> None:
-    """Raises `ValueError` if single runs, each of so many recorded numbers, would not fit into half of the memory."""
+    """Raises `ValueError` if the runs of `seeds` seeds, with `numbers` recorded numbers per seed, do not fit into half of the memory."""
     advice = "keep statistics over the seeds in place of the runs (keep='moments', --keep moments), record fewer points (record_every) or fewer "
     check_size("result", 8 * numbers * seeds, f"{advice}metrics (record), or ask for fewer seeds")
 
 
 def check_size(what: str, needed: int, advice: str) -> None:
-    """Raises `ValueError` if something needs more bytes than half of the memory."""
+    """Raises `ValueError` if `needed` bytes exceed half of the memory; the message names their use (`what`) and gives `advice`."""
     memory = memory_limit(jax.local_devices(backend="cpu")[0])
     if needed > memory // 2:
         sizes = f"{needed / 2**30:,.1f} GiB, more than half of the memory ({memory / 2**30:,.1f} GiB)"
@@ -62,15 +61,16 @@ def check_size(what: str, needed: int, advice: str) -> None:
 
 
 class Runs:
-    """Arrays of a result, filled with stored cells and with simulated runs.
+    """Arrays of a result with single runs, filled from stored cells and with simulated runs.
 
     Args:
       request: request of the result.
-      store: store of the cells, None without one.
+      store: store of the cells; None if nothing is stored.
 
     Attributes:
-      data: arrays `[policy, settings..., seeds, ...]` by name.
-      done: `[policy, settings..., seeds]` bool, whether `data` has a run.
+      lead: lengths of the axes `policy, settings..., seeds`.
+      data: arrays `[policy, settings..., seeds, ...]` by name; NaN where a run is missing.
+      done: `[policy, settings..., seeds]` bool, whether `data` has the run.
     """
 
     def __init__(self, request: Request, store: PackStore | None):
@@ -92,7 +92,7 @@ class Runs:
         return [family for some in self._families.values() for family in some]
 
     def fill(self) -> None:
-        """Reads the stored cells that are not in the arrays yet."""
+        """Copies stored runs that are not in the arrays yet to them."""
         if self.store is None:
             return
         wanted = []
@@ -110,7 +110,7 @@ class Runs:
             self.done[where][inside] = True
 
     def _lacking(self, policy: str, place: tuple[int, ...]) -> dict[int, int]:
-        """Returns the masks of the missing seeds of a setting, by granule."""
+        """Returns the masks of the missing seeds, by granule, at the setting of a policy with the index `place` along its axes."""
         own = dict(zip(self.request.policy_axes[policy], place, strict=True))  # Runs do not differ along the other axes.
         done = self.done[(self.request.policies.index(policy), *(own.get(axis, 0) for axis in self.request.axes))]
         if not done.any():
@@ -120,7 +120,7 @@ class Runs:
         return {number: mask for number, mask, _ in self.request.cut.cut(np.flatnonzero(~done))}
 
     def lacking(self, policy: str) -> list[dict[int, int]]:
-        """Returns for each setting of a policy the masks of the missing seeds, by granule."""
+        """Returns a dict for each setting of a policy: the masks of the missing seeds by granule (see `cells`)."""
         return [self._lacking(policy, place) for place in np.ndindex(self.request.shape(policy))]
 
     def _place(self, policy: str, tile: Tile, seeds: np.ndarray, values: Arrays) -> None:
@@ -136,14 +136,14 @@ class Runs:
         self.done[row][where] = True
 
     def take(self, policy: str, tile: Tile, seeds: np.ndarray, curves: Arrays, checkpoint: Checkpoint | None = None) -> None:
-        """Adds the curves of a tile of settings and some seeds to the arrays, and writes their cells.
+        """Adds simulated curves to the arrays, and writes them, with the checkpoint if there is one, to the store.
 
         Args:
           policy: name of the policy.
-          tile: positions along each axis that the policy has.
-          seeds: positions in the seeds of the request.
+          tile: positions of the simulated settings along each axis on which the policy depends.
+          seeds: positions of the simulated seeds in the request.
           curves: arrays `[tiled axes..., seeds, ...]` by name.
-          checkpoint: state from which the runs can continue.
+          checkpoint: state from which the runs can continue; None if states are not stored.
         """
         self._place(policy, tile, seeds, curves)
         if self.store is None:
@@ -156,7 +156,7 @@ class Runs:
             write(self.store, self.request, families, policy, tile, seeds, some)
 
     def checkpoint(self, policy: str, tile: Tile, seeds: np.ndarray, rounds: int) -> Checkpoint | None:
-        """Reads the state of some runs after their first rounds; returns None if it cannot be read."""
+        """Reads the checkpoint of some runs after `rounds` rounds; returns None if any of its cells is missing or damaged."""
         request = self.request
         found = [self._gathered(request.families(kind, policy, rounds), policy, tile, seeds) for kind in (STATES, CURVES)]
         if not all(found):
@@ -167,7 +167,7 @@ class Runs:
         return Checkpoint(rounds, states, totals, found[1])
 
     def _gathered(self, families: Sequence[bytes], policy: str, tile: Tile, seeds: np.ndarray) -> dict[str, np.ndarray]:
-        """Reads arrays `[tiled axes..., seeds, ...]`; returns an empty dict if a cell is missing or damaged."""
+        """Reads the arrays `[tiled axes..., seeds, ...]` of some settings and seeds; returns an empty dict if a cell is missing or damaged."""
         assert self.store is not None
         cut, numbers = Seeds(self.request.seeds[seeds]), self.request.numbers_in(policy, tile)
         found: dict[str, np.ndarray] = {}
@@ -180,7 +180,7 @@ class Runs:
         return {n: v.reshape(*lead, *v.shape[1:]) for n, v in found.items()} if done.all() else {}
 
     def errors(self, metric: str, policies: Sequence[str], seeds: int) -> np.ndarray:
-        """Returns the standard errors of a metric at the horizon over the first seeds, for some policies and all settings."""
+        """Returns the standard errors of a metric at the horizon over the first `seeds` seeds, for all settings of some policies, as one vector."""
         place = 1 + len(self.request.axes)
         lead = (slice(None),) * place
         ends = np.moveaxis(self.data[metric][(*lead, slice(seeds), -1)], place, -1)
@@ -190,7 +190,7 @@ class Runs:
         return errors[[self.request.policies.index(p) for p in policies]].ravel()
 
     def missing(self, seeds: int) -> str:
-        """Describes missing runs of the first seeds in words; empty if there are none."""
+        """Describes in words which runs of the first `seeds` seeds are missing; an empty text means none."""
         left = ~self.done[..., :seeds]
         if not left.any():
             return ""
@@ -200,7 +200,7 @@ class Runs:
         return f"{int(left.sum()):,} of {left.size:,} runs are missing, the first that of {where}"
 
     def dataset(self, seeds: int) -> xr.Dataset:
-        """Returns the labelled result of the first seeds; missing runs are NaN, and not valid."""
+        """Returns the labelled result of the first `seeds` seeds; missing runs are NaN, with `valid` False."""
         request = self.request
         coords: dict[str, Any] = {"policy": np.asarray(request.policies), **request.axes}
         coords |= {"seed": request.seeds[:seeds].astype(np.int64), "time": request.times.astype(np.int64)}
@@ -221,7 +221,7 @@ class Runs:
         return self.data[name][(slice(None),) * (len(self.lead) - 1) + (slice(seeds),)]
 
     def so_far(self) -> xr.Dataset:
-        """Returns the result so far, with the seeds that have finished runs."""
+        """Returns a copy of the labelled result so far, up to the last seed with a finished run."""
         finished = self.done.any(axis=tuple(range(self.done.ndim - 1)))
         return self.dataset(int(np.flatnonzero(finished).max(initial=-1)) + 1).copy(deep=True)
 
@@ -229,7 +229,7 @@ class Runs:
 class LazyRuns(Runs):
     """Runs of a large result in a store that stays open. The arrays of `dataset` read their cells when they are indexed.
 
-    With `partial`, missing and damaged runs are NaN, and not valid; otherwise they are errors.
+    If `partial`, missing and damaged runs are NaN, with `valid` False; otherwise reading them raises a `ValueError`.
     """
 
     def __init__(self, request: Request, store: PackStore, partial: bool):
@@ -248,7 +248,7 @@ class LazyRuns(Runs):
         return indexing.LazilyIndexedArray(_LazyArray(self, name, (*self.lead[:-1], seeds)))
 
     def read(self, name: str, chosen: Sequence[np.ndarray]) -> np.ndarray:
-        """Reads a variable at some positions along each dimension; `ValueError` if it does not fit into memory, or is damaged."""
+        """Reads a variable at the positions `chosen` along each dimension; raises `ValueError` if it is too large, or if runs are missing."""
         lead = [np.unique(places, return_inverse=True) for places in chosen[: len(self.lead)]]
         (policies, _), *axes, (seeds, _) = lead
         spans = {axis: span for axis, (span, _) in zip(self.request.axes, axes, strict=True)}
@@ -259,7 +259,7 @@ class LazyRuns(Runs):
         return runs.data[name][np.ix_(*(places for _, places in lead), *chosen[len(self.lead) :])]
 
     def _part(self, name: str, policies: np.ndarray, axes: Mapping[str, np.ndarray], seeds: np.ndarray) -> Request:
-        """Returns the request of one variable for some policies, settings and seeds."""
+        """Returns the request of one variable for the policies, settings (by axis) and seeds at some positions."""
         whole, identities = self.request, {}
         for policy in (names := [whole.policies[i] for i in policies]):
             own = np.asarray(whole.identities[policy]).reshape(whole.shape(policy))
@@ -297,7 +297,7 @@ class _LazyArray(BackendArray):
 
 
 def _as_slice(positions: np.ndarray) -> Any:
-    """Converts consecutive positions to a slice; others stay as they are."""
+    """Converts positions to a slice if they are consecutive; otherwise returns them unchanged."""
     first = int(positions[0])
     if int(positions[-1]) - first + 1 == len(positions) and (len(positions) < 3 or (np.diff(positions) == 1).all()):
         return slice(first, first + len(positions))
@@ -307,7 +307,7 @@ def _as_slice(positions: np.ndarray) -> Any:
 def write(
     store: PackStore, request: Request, families: Sequence[bytes], policy: str, tile: Tile, seeds: np.ndarray, values: Arrays
 ) -> None:
-    """Writes arrays `[tiled axes..., seeds, ...]` by name as cells, except the seeds that are stored already."""
+    """Writes arrays `[tiled axes..., seeds, ...]` by name as cells of the given `families` (one per setting), except seeds already stored."""
     parts = list(request.cut.cut(seeds))
     lead = [len(tile[axis]) for axis in request.policy_axes[policy]]
     for number, place in zip(request.numbers_in(policy, tile), np.ndindex(*lead), strict=True):
@@ -327,12 +327,12 @@ def write(
 def read(
     store: PackStore, cut: Seeds, wanted: Iterable[tuple[Any, bytes, Mapping[int, int]]]
 ) -> Iterator[tuple[Any, np.ndarray, dict[str, np.ndarray]]]:
-    """Yields owner, positions of the seeds and arrays `[seeds, ...]` of each cell; missing and damaged cells are left out.
+    """Reads the cells of single runs. Yields label, positions of the seeds and arrays `[seeds, ...]` of each; missing and damaged cells are left out.
 
     Args:
       store: store of the cells.
-      cut: all seeds, to which positions refer.
-      wanted: triples of an owner (any value), a family, and masks of the seeds by granule.
+      cut: seeds of the result, to which the positions refer.
+      wanted: triples of a label (any value), a family, and the masks of the wanted seeds by granule.
     """
     cells_of: dict[bytes, list[tuple[Any, int]]] = {}
     for who, family, masks in wanted:

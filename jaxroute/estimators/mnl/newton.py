@@ -119,7 +119,6 @@ class Newton:
         return _placed(masks, theta, end.theta), NewtonState(longest, jnp.maximum(state.residual, error))
 
     def residual(self, state: "NewtonState | TrackedState") -> Array:
-        """Returns the largest bound, over all fits, of the error of a logit, `[]`."""
         return state.residual
 
     def _from(
@@ -127,7 +126,7 @@ class Newton:
     ) -> tuple[_Point, Array]:
         """Takes the Newton steps that each run needs from `start`, and bounds the error of a logit after them.
 
-        `masks` has a mask `[N]` for each parameter that moves, `longest` is the norm of the longest features. A logit moves by at most `longest` times
+        `masks` has a mask `[N]` for each parameter that moves, `longest` is the norm of the longest features. A logit moves by at most it times
         the norm of a step; `spread` times this product bounds the difference of two moves, and so the third derivative.
         """
         dim = theta.shape[1]
