@@ -1,4 +1,4 @@
-"""Experiments: the figures, tables and theorems of the papers, as data."""
+"""Experiments: figures, tables and theorems of the papers, as data that can be run and judged."""
 
 import functools
 import importlib
@@ -13,12 +13,12 @@ _PROBLEMS = ("stochastic", "contextual", "staged", "combinatorial", "service", "
 
 @functools.cache
 def _of(problem: str) -> dict[str, Experiment]:
-    """Imports the experiments of a problem."""
+    """Imports the experiments of a problem, by name."""
     return {e.name: e for e in importlib.import_module(f"{__name__}.{problem}").EXPERIMENTS}
 
 
 class _Experiments(Mapping[str, Experiment]):
-    """Experiments by name, those of other packages last. A problem's experiments are imported at first use, because they build environments."""
+    """Experiments by name; those of installed plugins come last. A problem is imported at first use, because its experiments build environments."""
 
     def __getitem__(self, name: str) -> Experiment:
         problem = name.partition("/")[0]

@@ -31,13 +31,14 @@ Results = Mapping[str, xr.Dataset]
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of a paper about an experiment.
+    """Statement of a paper about the results of an experiment.
 
     Attributes:
       id: short name.
       text: the claim in words.
       source: place in the paper.
-      measure: function of the results by case that returns the measured values as a short text, and the statements of the claim.
+      measure: function of the results (a dict of case name to Dataset). It returns the measured values as a short text, and statements about
+        them that decide whether the claim holds.
     """
 
     id: str
@@ -52,8 +53,8 @@ class Case:
 
     Attributes:
       environment: environment or sampler, or a function that makes one from `settings` (and `horizon`, if it has that argument).
-      policies: policies by name, as for `simulate`, or a function `environment -> policies`; if it has an argument `settings`, it also
-        gets those of the environment.
+      policies: policies by name, as for `simulate`, or a function of the environment that returns them. If it has an argument `settings`, it
+        also receives the settings of the environment.
       horizon: number of counted rounds.
       name: name of the case and of its folder, if the experiment has several; without numbers that another horizon would change.
       settings: arguments of `environment`.
@@ -61,7 +62,7 @@ class Case:
       record_every, record, probes: as for `simulate`.
       seeds: largest number of seeds of this case.
       one_pass: function of the environment that returns the number of rounds of one pass over its table, which replaces `horizon` unless
-        the user specifies another one.
+        the user specifies a horizon.
       rows: function of the environment that returns the number of rows of its table (default: `one_pass`).
     """
 
@@ -79,19 +80,19 @@ class Case:
     rows: Callable[[Any], int] | None = None
 
     def build(self, horizon: int, changes: Mapping[str, Any]) -> Any:
-        """Makes the environment for a horizon, with changed settings.
+        """Makes the environment for a horizon, with the new settings in `changes`.
 
         Raises:
           ValueError: a setting cannot be changed, is unknown or has a wrong value.
         """
         made = self.environment
         if inspect.isfunction(made) and not inspect.signature(made).parameters:
-            made = made()  # Not earlier: some solve an optimisation problem.
+            made = made()  # Made only now, because some environments solve an optimisation problem.
         constructor = None if isinstance(made, Grid) or is_environment(made) else made
         parameters = {} if constructor is None else inspect.signature(constructor).parameters
         if "data" in changes and "data" not in parameters:
             raise ValueError("this experiment takes no --data: it uses no table")
-        # A sampler `key -> Environment` has no settings either.
+        # A sampler, a function of a random key, has no settings either.
         if constructor is None or not (self.settings or "horizon" in parameters):
             for name in changes:
                 raise ValueError(f"environment.{name} cannot be set: the environment of this experiment is fixed")
@@ -111,7 +112,7 @@ class Case:
         return dataclasses.replace(self, horizon=horizon, coordinates=where)
 
     def policies_for(self, env: Any, changes: Mapping[str, Any]) -> Any:
-        """Returns the policies for an environment that was built with changed settings."""
+        """Returns the policies for an environment that was built with the settings in `changes`."""
         if not callable(self.policies):
             return self.policies
         with_settings = "settings" in inspect.signature(self.policies).parameters
@@ -120,7 +121,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Experiment:
-    """A figure or table: its simulations, figures and claims.
+    """A figure, table or theorem of a paper: its simulations, figures and claims.
 
     Attributes:
       name: `problem/figure`.
@@ -128,8 +129,8 @@ class Experiment:
       cases: the simulations.
       seeds: default number of seeds.
       claims: statements of the paper.
-      figures: functions of the results by name that return a matplotlib figure.
-      smoke_seeds, smoke_horizon: sizes that take seconds.
+      figures: functions of the results, by file name, that return a matplotlib figure.
+      smoke_seeds, smoke_horizon: sizes for a quick test of a few seconds.
       source: place in the paper.
       notes: remarks for the reader, for example why a claim cannot be reproduced.
       stand_in: replacement of the paper's data, or of a table that the user did not give, such as "a generated stand-in for
@@ -154,31 +155,30 @@ class Experiment:
         return max(case.horizon for case in self.cases)
 
     def scaled(self, horizon: int | None) -> tuple[Case, ...]:
-        """Returns the cases with another longest horizon; the horizons of the others keep their ratio."""
+        """Returns the cases with horizons multiplied so that the longest is `horizon`; unchanged if it is None."""
         if horizon is None or horizon == self.horizon:
             return self.cases
         share = checks.whole("horizon", horizon) / self.horizon
         return tuple(c.with_horizon(max(1, math.ceil(c.horizon * share))) for c in self.cases)
 
     def departures(self, horizon: int, changes: Mapping[str, Mapping[str, Any]]) -> str:
-        """Describes how a run differs from the setting of the claims; empty if it does not."""
+        """Describes how a run differs from the settings to which the claims refer; empty if it does not."""
         found = [f"{horizon:,} rounds instead of {self.horizon:,}"] if horizon != self.horizon else []
         found += [f"{name}.{key} = {value}" for name, values in changes.items() for key, value in values.items()]
         return ", ".join(found)
 
     def stands_in(self, changes: Mapping[str, Mapping[str, Any]]) -> bool:
-        """Whether the experiment takes a table and generated queries replace it."""
+        """Whether generated queries replace the table that the experiment would take from the user."""
         takes_table = any("data" in case.settings for case in self.cases)
         return takes_table and bool(self.stand_in) and self.table(changes) == self.stand_in
 
     def table(self, changes: Mapping[str, Mapping[str, Any]]) -> str:
-        """Names the table of a run: its file, or the stand-in; empty for none."""
+        """Returns the name of the table of a run: its file, or the description of the stand-in; empty without a table."""
         data = changes.get("environment", {}).get("data")
         return self.stand_in if data in (None, "standin") else Path(str(data)).name
 
 
 def on_table(text: str, table: str) -> str:
-    """Appends the name of the table to a title or claim."""
     return f"{text}, on {table}" if table else text
 
 
@@ -195,23 +195,23 @@ def run(
     figures: bool = True,
     **options: Any,
 ) -> dict[str, Any]:
-    """Runs an experiment and writes its stores, figures and `summary.json` to a folder; a killed run is resumed.
+    """Runs an experiment and writes its stored results, figures and `summary.json` to a folder. An interrupted run is resumed.
 
     Args:
       experiment: the experiment.
       out: folder on disk for figures and summary.
       store: folder or URL of the stored results (default: `out`).
       seeds: number or range of seeds (default: the experiment's).
-      horizon: horizon of the longest case; that of the others keeps its ratio (default: the experiment's).
-      changes: new values by policy name and hyperparameter, or `"environment"` and setting.
+      horizon: horizon of the longest case; the other horizons change in proportion (default: the experiment's).
+      changes: new values of hyperparameters by policy name, `{"UCB": {"width": 2.0}}`; under "environment", of settings of the environment.
       keep_states, accept_changed_code: as for `Store`.
-      figures: whether to draw them.
+      figures: whether to draw the figures.
       options: `root_seed`, `keep`, `until_stderr`, `execution`, `progress` and `callback` of `simulate`. With `keep="moments"`, claims and
         figures that need single runs are left out and reported. If the callback ends a case, the experiment ends without summary and figures.
 
     Returns:
-      The summary, with the seconds of all calls for the store and, under "last_call", of this one. If the callback has ended the experiment,
-      an empty one; if other processes have not simulated their share yet, `{"missing": text}`.
+      The summary. Its times in seconds are those of all calls for this store, and under "last_call" those of this call. If the callback has ended
+      the experiment, it is empty; if other processes have not simulated their share yet, it is `{"missing": text}`.
     """
     out = _on_disk(out)
     if not isinstance(seeds, range):
@@ -251,7 +251,7 @@ def run(
 
 
 def finish(experiment: Experiment, out: str | os.PathLike, store: str | os.PathLike | None = None) -> dict[str, Any]:
-    """Writes the summary of stored results and draws their figures; arguments as for `run`. Returns the summary.
+    """Writes the summary and the figures of stored results without simulating; arguments as for `run`. Returns the summary.
 
     Raises:
       ValueError: a result is missing or not complete.
@@ -265,7 +265,7 @@ def finish(experiment: Experiment, out: str | os.PathLike, store: str | os.PathL
 
 
 def _written(experiment: Experiment, data: Results, out: Path, store: Any, figures: bool) -> dict[str, Any]:
-    """Writes the summary, draws the figures that the results allow, and returns the summary."""
+    """Writes the summary and the figures that the stored results allow. Returns the summary."""
     first = next(iter(data.values()))
     longest = max(int(one["time"][-1]) for one in data.values())
     seeds = max(one.sizes["seed"] if "seed" in one.sizes else int(one["runs"].max()) for one in data.values())
@@ -291,7 +291,7 @@ def _written(experiment: Experiment, data: Results, out: Path, store: Any, figur
 
 
 def _seeds_of(case: Case, seeds: int | range) -> int | range:
-    """Limits the seeds of a run to those of a case."""
+    """Limits the requested seeds to the largest number of seeds of a case."""
     if case.seeds is None:
         return seeds
     if isinstance(seeds, int):
@@ -320,7 +320,7 @@ def picture(make: Callable[[Results], Any], data: Results) -> Any:
 
 
 def _if_stored(make: Callable[[Results], Any], data: Results) -> tuple[Any, str]:
-    """Returns `make(data)`, or the reason why there is none: it needs single runs and only statistics are stored."""
+    """Returns `make(data)` and "", or None and the reason why it cannot be made: it needs single runs, but only statistics are stored."""
     try:
         return make(data), ""
     except metrics.NeedsRunsError as error:
@@ -334,7 +334,7 @@ def _if_stored(make: Callable[[Results], Any], data: Results) -> tuple[Any, str]
 def summarise(experiment: Experiment, data: Results, seeds: int, horizon: int, departures: str = "") -> dict[str, Any]:
     """Summarises a run as plain JSON: totals at the horizon, means per round, and the claims.
 
-    The verdict on a claim is one of `Verdict`, or "not judged" if the run departs from the claim's setting, or if the claim needs single
+    The verdict on a claim is one of `Verdict`, or "not judged" if the run departs from the claim's settings, or if the claim needs single
     runs and only statistics are stored.
 
     Args:
@@ -372,7 +372,7 @@ def summarise(experiment: Experiment, data: Results, seeds: int, horizon: int, d
 def _judged(claim: Claim, data: Results, departures: str) -> dict[str, Any]:
     """Returns the measured text of a claim and its verdict, as in `summary.json`.
 
-    A claim that holds also names the policies in it that violate a budget or target, in the cases and settings that it reads.
+    If the claim holds, the text also names those of its policies that violate a budget or target, in the cases and settings that it uses.
     """
     if departures:
         return {"measured": f"not judged: {departures}", "verdict": "not judged"}
@@ -394,7 +394,7 @@ def _judged(claim: Claim, data: Results, departures: str) -> dict[str, Any]:
 
 
 def _policies(data: Results) -> dict[str, Any]:
-    """Returns the metrics by policy; for several cases or settings as a list with an entry for each."""
+    """Returns the metrics of each policy; with several cases or settings, a list with one entry for each."""
     if len(data) == 1:
         return metrics.summary(next(iter(data.values())))
     merged: dict[str, list[Any]] = {}
@@ -408,14 +408,14 @@ def _policies(data: Results) -> dict[str, Any]:
 
 
 def folder_of(out: str | os.PathLike, case: Case, cases: Sequence[Case]) -> str | Path:
-    """Returns the folder or URL of the store of a case."""
+    """Returns the folder or URL in which the results of a case are stored."""
     if is_url(out):
         return str(out) if len(cases) == 1 else f"{str(out).rstrip('/')}/{case.name}"
     return Path(out) if len(cases) == 1 else Path(out) / case.name
 
 
 def _changed(policies: Mapping[str, Any], changes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns the policies with new values of their hyperparameters."""
+    """Returns the policies with new values of hyperparameters, as in `run`."""
     changed = dict(policies)
     for name, values in changes.items():
         policy = policies[checks.one_of("--set", name, [*policies, "environment"])]

@@ -1,4 +1,4 @@
-"""Claims in parts: quantities, and measures that compare them.
+"""Building blocks of claims: quantities, and measures that compare them.
 
 A `Quantity` is a named number that is computed from the results. A measure returns a text and the statements that decide the verdict.
 
@@ -22,19 +22,19 @@ from jaxroute.experiments.base import Results
 from jaxroute.experiments.measure import along, end, power, show, show_slope
 from jaxroute.experiments.verdicts import Measured, Stated, Statement, at_least
 
-# Measured values in words, and statements about them: a claim holds if all are true.
+# Measured values in words, and statements about them. A claim holds if all statements are true.
 Finding = tuple[str, Stated]
 Measure = Callable[[Results], Finding]
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A named function of the results with a standard error; a number times a quantity is a quantity.
+    """Named number that is computed from the results, with a standard error. A number times a quantity is a quantity.
 
     Attributes:
       name: name in words.
-      of: function of the results.
-      show: function that makes a text of the measured number.
+      of: function of the results that returns the number.
+      show: function that formats the number.
     """
 
     name: str
@@ -51,30 +51,30 @@ def _name(policy: str, case: str, about: str, where: Mapping[str, Any]) -> str:
 
 
 def mean(policy: str, case: str = "result", metric: str = "regret", time: Any = None, **where: Any) -> Quantity:
-    """Mean of a metric over the seeds at a recorded round (default: the horizon)."""
+    """Quantity: the mean of a metric over the seeds at a recorded round (default: the horizon). `where` selects a setting."""
     about = " ".join([*([metric] if metric != "regret" else []), *([f"at {time:,}"] if time else [])])
     return Quantity(_name(policy, case, about, where), lambda results: end(results[case], metric, policy, time, **where))
 
 
 def known(name: str, value: Callable[[int], Any], case: str = "result") -> Quantity:
-    """Number without error, such as a bound, that `value` computes from the horizon of a case."""
+    """Quantity without error, such as a bound: `value` computes it from the horizon of a case."""
     return Quantity(name, lambda results: Measured(float(value(int(results[case]["time"][-1])))))
 
 
 def uniform(means: Any, case: str = "result") -> Quantity:
-    """Expected regret of uniform choice among models with fixed mean rewards."""
+    """Quantity: the expected regret of uniform choice among models with mean rewards `means`."""
     gap = float(np.max(means) - np.mean(means))
     return known("uniform choice", lambda rounds: rounds * gap, case)
 
 
 def late(policy: str, case: str = "result", metric: str = "utility", **where: Any) -> Quantity:
-    """Mean of a metric per request in the second half of a run."""
+    """Quantity: the mean of a metric per request in the second half of a run."""
     name = _name(policy, case, f"{metric}, second half", where)
     return Quantity(name, lambda results: measure.mean_of(measure.late_runs(results[case], metric, policy, **where)))
 
 
 def slope(policy: str, case: str = "result", share: float = 0.1, metric: str = "regret", **where: Any) -> Quantity:
-    """Log-log slope of the mean regret (or another metric) after a share of the rounds."""
+    """Quantity: the log-log slope of the mean regret (or another metric) over time, after the first `share` of the rounds."""
 
     def of(results: Results) -> Measured:
         return measure.late_slope(results[case], metric, policy, share * float(results[case]["time"][-1]), **where)
@@ -83,7 +83,7 @@ def slope(policy: str, case: str = "result", share: float = 0.1, metric: str = "
 
 
 def growth(policy: str, axis: str, cases: Mapping[str, Any] | None = None, **where: Any) -> Quantity:
-    """Power of a coordinate with which the regret at the horizon grows, over the cases with the given coordinates."""
+    """Quantity: the exponent with which the regret at the horizon grows with the coordinate `axis`, over the cases with the coordinates `cases`."""
 
     def of(results: Results) -> Measured:
         return power(along(results, "regret", axis, **(cases or {})).sel(policy=policy, **where), axis)
@@ -92,7 +92,7 @@ def growth(policy: str, axis: str, cases: Mapping[str, Any] | None = None, **whe
 
 
 def quantile(level: float, policy: str, case: str = "result", **where: Any) -> Quantity:
-    """Quantile of the runs' regret at the horizon."""
+    """Quantity: a quantile of the runs' regret at the horizon."""
     name = _name(policy, case, f"{100 * level:g} % quantile", where)
     return Quantity(
         name, lambda results: measure.quantile_of(measure.runs_of(results[case], "regret", policy, **where), level)
@@ -100,7 +100,7 @@ def quantile(level: float, policy: str, case: str = "result", **where: Any) -> Q
 
 
 def gap(policy: str, minus: str, case: str = "result", metric: str = "regret", time: Any = None, **where: Any) -> Quantity:
-    """Mean of a policy's metric minus another policy's, paired by seed."""
+    """Quantity: the mean difference in a metric between `policy` and `minus`, paired by seed."""
 
     def of(results: Results) -> Measured:
         data = results[case].sel(**where)
@@ -111,7 +111,7 @@ def gap(policy: str, minus: str, case: str = "result", metric: str = "regret", t
 
 
 def with_parameters(function: Callable[..., Finding]) -> Callable[..., Measure]:
-    """Turns a function of the results and of parameters into one of the parameters alone, which returns a measure.
+    """Decorator: turns a function of results and parameters into a function of the parameters alone, which returns a measure.
 
     @with_parameters
     def _small(results: Results, policy: str) -> Finding:
@@ -132,7 +132,7 @@ def with_parameters(function: Callable[..., Finding]) -> Callable[..., Measure]:
 
 
 def all_hold(before: str = "", between: str = "; ") -> Callable[[Callable[..., Iterator[Finding]]], Callable[..., Finding]]:
-    """Makes a measure of a function that yields findings: it joins their texts, and states that all are true and that there is at least one.
+    """Decorator: makes a measure of a generator of findings. It joins their texts, and states that all are true and that there is at least one.
 
         @all_hold("regret of COSMOS, ")
         def _small(results: Results) -> Iterator[Finding]:
@@ -158,7 +158,7 @@ def all_hold(before: str = "", between: str = "; ") -> Callable[[Callable[..., I
 
 
 def slope_within(runs: xr.DataArray, axis: str, low: float, high: float, is_: float | None = None) -> Finding:
-    """States that the mean over seeds follows a power law along an axis, with a power between two numbers, optionally a given one."""
+    """States that the mean over seeds follows a power law along `axis` with an exponent from `low` to `high`; with `is_`, that it is `is_`."""
     fit = power(runs, axis)
     if math.isnan(fit.mean):
         return "no slope: too few times, or a mean that is not positive", fit.within(low, high, is_)
@@ -169,9 +169,9 @@ def slope_within(runs: xr.DataArray, axis: str, low: float, high: float, is_: fl
 def grows_as(
     results: Results, metric: str, policy: str, low: float, high: float, cases: Mapping[str, Any] | None = None, **where: Any
 ) -> Finding:
-    """States that a policy's metric is a power law of the horizon, with a power between `low` and `high`.
+    """States that a policy's metric is a power law of the horizon, with an exponent from `low` to `high`.
 
-    `cases` are the coordinates of the cases to use (default: all), `where` is the setting.
+    `cases` are the coordinates of the cases to use (default: all); `where` selects a setting.
     """
     runs = along(results, metric, "horizon", **(cases or {})).sel(policy=policy, **where)
     return slope_within(runs, "horizon", low, high)
@@ -181,12 +181,13 @@ class Number(NamedTuple):
     """Mean from a publication.
 
     Attributes:
-      policy: its name.
+      policy: name of the policy.
       horizon: number of rounds.
       value: the mean.
-      runs: number of runs, whose standard deviation is taken to be that of the compared runs.
+      runs: number of published runs. Their unknown standard deviation is assumed to equal that of the simulated runs.
       where: setting as pairs of axis and value.
-      metric, case: their names.
+      metric: name of the metric.
+      case: name of the case.
     """
 
     policy: str
@@ -199,7 +200,7 @@ class Number(NamedTuple):
 
 
 def agrees(numbers: Sequence[Number], share: float) -> Measure:
-    """States that means are within a share of the published ones, at the same horizon."""
+    """States that simulated means differ from published ones by at most `share` of these, at the same horizon."""
 
     def measure(results: Results) -> Finding:
         parts, stated = [], []
@@ -239,24 +240,24 @@ def _compared(
 
 
 def rising(*chains: tuple[Quantity | float, ...]) -> Measure:
-    """States that every quantity of a chain is below the next."""
+    """States that every quantity of a chain is below the next one."""
     return _compared(chains, Measured.below)
 
 
 def no_more(*chains: tuple[Quantity | float, ...]) -> Measure:
-    """States that no quantity of a chain is above the next; margins are numbers, or factors of a quantity."""
+    """States that no quantity of a chain is above the next one. Margins are expressed as numbers in the chain, or as factors of a quantity."""
     return _compared(chains, Measured.at_most)
 
 
 def near(*pairs: tuple[Quantity, Quantity | float], share: float = 0.0, margin: float = 0.0) -> Measure:
-    """States that the quantities of each pair differ by at most a share of the second, or by a margin from a number (equivalence)."""
+    """States that two quantities are equivalent: they differ by at most `share` of the second or, if the second is a number, by at most `margin`."""
     ends = [((1 - share) * b, (1 + share) * b) if share else (b - margin, b + margin) for _, b in pairs]  # type: ignore[operator]
     return no_more(*((low, a, high) for (a, _), (low, high) in zip(pairs, ends, strict=True)))
 
 
 @with_parameters
 def bounded(results: Results, *rows: tuple[Quantity, Quantity, Quantity]) -> Finding:
-    """States that the first quantity of each row is at most the second, a bound; vacuous if the third, of uniform choice, is as well."""
+    """States for each row that the first quantity is at most the second, a bound. Vacuous if the third, uniform choice, satisfies it as well."""
     texts, stated = [], []
     for value, bound, trivial in rows:
         (a, x), (b, y), (_, z) = (_found(one, results) for one in (value, bound, trivial))

@@ -1,4 +1,4 @@
-"""The contextual bandit: regret beside the bounds of theory, and routing of recorded queries, the common baseline of papers on routers."""
+"""The contextual bandit: regret compared with theoretical bounds, and routing of recorded queries, a common baseline of papers on routers."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -16,7 +16,7 @@ from jaxroute.experiments.claims import Quantity, bounded, gap, known, mean, ris
 from jaxroute.experiments.measure import Measured, end, mean_of
 from jaxroute.problems import contextual as co
 
-# Five models, contexts of five numbers, rewards with a standard deviation of a quarter; parameters of length 1, or 6 for logistic models.
+# Number of models, dimension of contexts, standard deviation of rewards, and norm of the parameters of logistic models (of others: 1).
 _MODELS, _DIM, _NOISE, _STEEP = 5, 5, 0.25, 6.0
 _TITLES = {
     "disjoint": "linear, a parameter for each model",
@@ -24,14 +24,14 @@ _TITLES = {
     "logistic": "logistic, a parameter for each model",
     "widths": "logistic, widths of exploration",
 }
-# Factors of each policy's width for clicks, whose noise is not that of linear rewards.
+# Factors of each policy's exploration width for clicks, whose noise differs from that of linear rewards.
 _WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
 _CLICKS = "LogisticThompson"
 _TUNED = ("LinUCB", "OFUL", "LinearThompson", "EpsilonGreedy", "SquareCB, 10 gamma")
 
 
 def _unit(number: int) -> np.ndarray:
-    """Returns fixed random directions `[number, d]`."""
+    """Returns fixed random directions of length 1, `[number, d]`."""
     rows = np.random.default_rng(1).normal(size=(number, _DIM))
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
@@ -49,7 +49,7 @@ def _learners(parameters: Any, width: float = 1.0) -> dict[str, Any]:
 
 
 def _by_width(name: str) -> Any:
-    """Makes a grid of a policy with each width."""
+    """Makes a grid of a policy over factors of its exploration width."""
 
     def policy(width: float) -> Any:
         return co.LogisticThompson(scale=width) if name == _CLICKS else _learners(co.DisjointParameters(), width)[name]
@@ -81,9 +81,9 @@ def _squarecb(case: str, rounds: int) -> np.ndarray:
 
 
 def _tuned_gap(other: str) -> Quantity:
-    """Regret of logistic Thompson sampling minus another policy's, each at its best width.
+    """Quantity: the regret of logistic Thompson sampling minus that of another policy, each at its best exploration width.
 
-    The widths are chosen on every other seed, and the regret is judged on the others.
+    The widths are chosen on every other seed, and the regret is measured on the remaining seeds.
     """
 
     def best(results: Results, policy: str) -> xr.DataArray:
@@ -122,7 +122,7 @@ def _regret_figure(results: Results) -> Any:
         times, bounds = data["time"].values, {}
         if case in _PARAMETERS:
             bounds["bound of OFUL"] = times, _oful(case, times)
-            # The bound at a round is that with gamma for this horizon.
+            # At each round, gamma is the one for this round as the horizon.
             bounds["bound of SquareCB"] = times, [float(_squarecb(case, int(t))) for t in times]
         shown = [str(p) for p in data["policy"].values if p != "Oracle"]
         plot.curves(data, "regret", policies=shown, reference=bounds, **options)
@@ -147,7 +147,7 @@ _RULE, _SINGLE = "linear rule (in sample)", "best single model (in sample)"
 def _routing(
     data: str = "standin", weight: float = 0.1, directions: int = 8, costs: Mapping[str, float] | None = None
 ) -> co.TableEnv:
-    """Makes the environment of the rows of a file, in a random order per run.
+    """Makes an environment that serves the rows of a file in a random order per run.
 
     Args:
       data: file of a table, or "standin" for generated queries.
@@ -162,7 +162,7 @@ def _routing(
 
 
 def _policies(env: co.TableEnv) -> dict[str, Any]:
-    """Makes the policies with widths and scales of half a score, since scores are between 0 and 1."""
+    """Makes the policies, with exploration widths and scales of half a score, since scores are between 0 and 1."""
     paid = float(env.cost_weight) * np.asarray(env.costs, float)
     prices = np.log(np.maximum(np.mean(env.costs, axis=0, dtype=float), 1e-12))
     spread = prices.std()

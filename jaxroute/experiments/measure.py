@@ -1,4 +1,4 @@
-"""Measurements of results: means at the horizon with standard errors, shares, quantiles and slopes, and their texts."""
+"""Measurements of results, such as means with standard errors, shares, quantiles and slopes, and their texts."""
 
 import functools
 import math
@@ -18,14 +18,14 @@ Name = TypeVar("Name")
 
 
 def runs_of(data: xr.Dataset, metric: str, policy: str, time: Any = None, **where: Any) -> xr.DataArray:
-    """Returns a metric `[seed]` of a policy's valid runs at a recorded time (default: the horizon), for one setting."""
+    """Returns a metric `[seed]` of a policy's valid runs at a recorded time (default: the horizon); `where` selects a setting."""
     runs = _curves_of(data, metric, policy, **where)
     runs = runs.isel(time=-1) if time is None else runs.sel(time=time)
     return runs.dropna("seed")
 
 
 def _curves_of(data: xr.Dataset, metric: str, policy: str, **where: Any) -> xr.DataArray:
-    """Returns a metric `[seed, time]` of a policy for one setting; `where` needs no axes on which the metric does not depend."""
+    """Returns a metric `[seed, time]` of a policy for the setting `where`, which may omit axes on which the metric does not depend."""
     if metrics.has_runs(data):
         data = data[[metric, "valid"]]
     curves = metrics.pick(data.sel(policy=policy, **where), metric)
@@ -33,12 +33,12 @@ def _curves_of(data: xr.Dataset, metric: str, policy: str, **where: Any) -> xr.D
 
 
 def _one_setting(data: Any, own: Sequence[str]) -> Any:
-    """Selects the first value of all setting axes except those in `own` with several values."""
+    """Selects the first value of each setting axis, except of the axes in `own` with several values."""
     return data.isel({axis: 0 for axis in metrics.setting_axes(data) if axis not in own or data.sizes[axis] == 1})
 
 
 def end(data: xr.Dataset, metric: str, policy: str, time: Any = None, **where: Any) -> Measured:
-    """Returns the mean of a policy at a recorded time (default: the horizon), with its standard error, for one setting."""
+    """Returns a policy's mean at a recorded time (default: the horizon), with its standard error; `where` selects a setting."""
     if metrics.has_runs(data):
         return mean_of(runs_of(data, metric, policy, time, **where))
     one = data.sel(policy=policy, **where)
@@ -49,11 +49,12 @@ def end(data: xr.Dataset, metric: str, policy: str, time: Any = None, **where: A
 
 
 def mean_of(runs: xr.DataArray, unit: str = "") -> Measured:
-    """Returns the mean over seeds with its standard error, without runs that are NaN.
+    """Returns the mean over seeds with its standard error; runs that are NaN are ignored.
 
     Args:
-      runs: `[seed]`.
-      unit: name of the independent units if these are not seeds, such as trainings; more seeds do not reduce their error.
+      runs: `[seed]` values.
+      unit: name of the independent units if the dimension `seed` holds other units, such as trainings. Simulating more seeds does not reduce
+        the error of their mean.
     """
     found = _series(runs)
     if unit:
@@ -67,12 +68,12 @@ def _series(runs: xr.DataArray) -> pd.Series:
 
 
 def _place(data: xr.Dataset | xr.DataArray) -> dict[str, Any]:
-    """Returns the coordinates with a single value, which identify the place where a number was read."""
+    """Returns the coordinates with a single value, such as the policy: they identify where a number in the results was read."""
     return {str(name): value.item() for name, value in data.coords.items() if value.ndim == 0}
 
 
 def share_of(flags: xr.DataArray) -> Measured:
-    """Returns the share of runs with a true flag, with the exact interval of a binomial share (Clopper and Pearson, 1934)."""
+    """Returns the share of runs whose flag is true, with the exact binomial interval (Clopper and Pearson, 1934)."""
     from scipy import stats
 
     found = _series(flags)
@@ -81,7 +82,7 @@ def share_of(flags: xr.DataArray) -> Measured:
 
 
 def quantile_of(runs: xr.DataArray, level: float) -> Measured:
-    """Returns a quantile of the runs, with an interval between order statistics of binomial ranks.
+    """Returns a quantile of the runs. The ends of its interval are two of the sorted runs, with ranks from the binomial distribution.
 
     The interval is infinite if a rank is outside the sample, as for the 99 % quantile of fewer than about 500 runs. The error is half of the
     68 % interval.
@@ -103,20 +104,20 @@ def quantile_of(runs: xr.DataArray, level: float) -> Measured:
 
 
 def ends(data: xr.Dataset, metric: str, policies: Iterable[str], **where: Any) -> dict[str, Measured]:
-    """Returns the means of several policies at the horizon by name, for one setting."""
+    """Returns the means of several policies at the horizon, by policy name; `where` selects a setting."""
     return {str(policy): end(data, metric, policy, **where) for policy in policies}
 
 
 def ends_along(
     data: xr.Dataset, metric: str, policy: str, axis: str, values: Iterable[Any] | None = None, **where: Any
 ) -> dict[Any, Measured]:
-    """Returns the means of a policy at the horizon by the values of a setting (default: all)."""
+    """Returns the means of a policy at the horizon, by the value of the setting `axis` (default: all values)."""
     values = data[axis].values if values is None else values
     return {value: end(data, metric, policy, **{axis: value}, **where) for value in values}
 
 
 def paired_gap(data: xr.Dataset, metric: str, policy: str, minus: str, place: int = -1) -> Measured:
-    """Returns the mean of a policy's metric minus another policy's, paired by seed, at the record `place` (default: the last)."""
+    """Returns the mean difference in a metric between `policy` and `minus`, paired by seed, at the record with index `place` (default: the last)."""
     if metrics.has_runs(data):
         time = data["time"].values[place]
         return end(data, metric, policy, time).minus(end(data, metric, minus, time))
@@ -125,9 +126,9 @@ def paired_gap(data: xr.Dataset, metric: str, policy: str, minus: str, place: in
 
 
 def late_slope(data: xr.Dataset, metric: str, policy: str, start: float, every_time: bool = False, **where: Any) -> Measured:
-    """Returns the log-log slope of a policy's mean curve after a round, with its standard error; NaN if the mean is not positive.
+    """Returns the log-log slope of a policy's mean curve from the round `start` on, with its standard error; NaN if the mean is not positive.
 
-    The slope is fitted at 13 recorded times that are spaced evenly in the logarithm, or at every one.
+    The slope is fitted at 13 recorded times that are spaced evenly in the logarithm or, with `every_time`, at all of them.
     """
     times = data["time"].values
     wanted = np.geomspace(max(start, times[0]), times[-1], 13)
@@ -156,9 +157,9 @@ def power(runs: xr.DataArray, axis: str) -> Measured:
 
 
 def product(*factors: Measured, over: Measured | None = None) -> Measured:
-    """Returns the product of means over the same seeds, optionally divided by another mean, with the error of the delta method.
+    """Returns the product of means over the same seeds, divided by the mean `over` if given, with the standard error of the delta method.
 
-    Compare quotients as products, which never divide by zero.
+    Compare products instead of quotients where the divisor may be zero.
     """
     means = [factor.mean for factor in factors]
     value, scale = math.prod(means), 1.0
@@ -179,12 +180,10 @@ def average(values: Iterable[Measured]) -> Measured:
 
 
 def lowest(values: Mapping[Name, Measured]) -> Name:
-    """Returns the name of the smallest number."""
     return min(values, key=lambda name: values[name].mean)
 
 
 def highest(values: Mapping[Name, Measured]) -> Name:
-    """Returns the name of the largest number."""
     return max(values, key=lambda name: values[name].mean)
 
 
@@ -194,7 +193,7 @@ def show(value: Measured) -> str:
 
 
 def show_slope(slope: Measured) -> str:
-    """Formats a slope with its standard error, or states the reason why there is none."""
+    """Formats a slope with its standard error, or states that there is none."""
     return "none, since a mean is not positive" if math.isnan(slope.mean) else show(slope)
 
 
@@ -204,7 +203,7 @@ def listed(values: Mapping[Any, Measured], label: str = "{}", between: str = ", 
 
 
 def along(results: Results, metric: str, axis: str, **fixed: Any) -> xr.DataArray:
-    """Joins the values of a metric at the horizon along a coordinate of the cases, for the cases with the given coordinates."""
+    """Joins the values of a metric at the horizon of several cases along their coordinate `axis`; `fixed` selects cases by other coordinates."""
     chosen = {
         coordinates_of(d)[axis]: d[metric].isel(time=-1, drop=True).drop_vars("case", errors="ignore")
         for d in with_coordinates(results, **fixed).values()
@@ -213,10 +212,10 @@ def along(results: Results, metric: str, axis: str, **fixed: Any) -> xr.DataArra
 
 
 def with_coordinates(results: Results, **fixed: Any) -> Results:
-    """Selects the cases with the given coordinates."""
+    """Selects the cases that have the given coordinates."""
     return {name: data for name, data in results.items() if fixed.items() <= coordinates_of(data).items()}
 
 
 def coordinates_of(data: xr.Dataset) -> dict[str, Any]:
-    """Returns the coordinates of the case of a result."""
+    """Returns the coordinates of the case to which a result belongs."""
     return decoded(data.attrs)["case_coordinates"]

@@ -15,15 +15,15 @@ Picture = Callable[[Results], Any]
 
 @dataclass(frozen=True)
 class Panel:
-    """One kind of panel, made by `panel`.
+    """Specification of a panel, made by `panel`.
 
     Attributes:
-      metric: its name.
+      metric: name of the metric.
       draw: function of `plot` with a result, a metric, axes and a title as arguments.
       title: title above the panel; empty for none.
-      case: the only case in the panel; None for that of its row or column.
+      case: name of the case that is always drawn; None for the case of the panel's row or column.
       change: function that is applied to the result before drawing, such as a selection.
-      options: further arguments of `draw`; a function is called with the (changed) result.
+      options: further arguments of `draw`; a function is called with the (changed) result and replaced by what it returns.
     """
 
     metric: str
@@ -34,7 +34,7 @@ class Panel:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def fill(self, ax: Any, data: xr.Dataset, about: str) -> None:
-        """Draws the panel; `about` names its case or setting."""
+        """Draws a result on `ax`; `about` is the name of its case or setting for the title."""
         data = self.change(data) if self.change else data
         made = {name: value(data) if callable(value) else value for name, value in self.options.items()}
         title = ": ".join(part for part in (about, self.title) if part)
@@ -55,13 +55,13 @@ def panels_of(
     cases: Sequence[str] | None = None,
     **options: Any,
 ) -> Picture:
-    """Makes a figure that is a table: one side lists metrics, the other is "case" or the name of a setting.
+    """Makes a function that draws a table of panels: one side lists metrics, the other is "case" or the name of a setting.
 
         panels_of(rows=("queue_length", "routing_regret"), columns="case", band="deviation")
 
     Args:
-      rows, columns: metrics (or panels made by `panel`) on one side; on the other "case" for one place per case, or the name of a setting
-        axis of the first case for one place per value.
+      rows, columns: one of them lists metrics (or panels made by `panel`). The other is "case", for one place per case, or the name of a setting
+        axis, for one place per value of this setting in the first case.
       titles: titles of the cases by name, or a function of the result (default: their coordinates, or names).
       cases: names of the cases to draw (default: all).
       options: arguments of `panel` for metrics given by name.
@@ -88,7 +88,7 @@ def panels_of(
 
 
 def _across(results: Results, places: str, titles: Any) -> Iterator[tuple[str, xr.Dataset]]:
-    """Yields titles and results of the rows or columns of a table of panels."""
+    """Yields title and result of each case, or of each value of a setting, along one side of a table of panels."""
     if places != "case":
         data = next(iter(results.values()))
         for value in data[places].values:
@@ -102,12 +102,12 @@ def _across(results: Results, places: str, titles: Any) -> Iterator[tuple[str, x
 
 
 def side_by_side(*panels: Panel | str, columns: int = 3, **options: Any) -> Picture:
-    """Makes a figure of single panels, each with its case (default: the first).
+    """Makes a function that draws single panels, each with its case (default: the first).
 
     Args:
       panels: panels made by `panel`, or metrics.
       columns: number of panels in a row.
-      options: arguments of `panel` for metrics.
+      options: arguments of `panel` for metrics given by name.
     """
     made = [one if isinstance(one, Panel) else panel(one, **options) for one in panels]
 

@@ -1,4 +1,4 @@
-"""The plain bandit: regret of classic policies beside its bounds, changing means, and identification of the best arm."""
+"""The plain bandit: regret of classic policies compared with bounds, changing means, and identification of the best arm."""
 
 import math
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def _even_figure(results: Results):
     return plot.curves(data, "regret", log=True, reference=reference, policies=[*_EVEN_POLICIES][:-1])
 
 
-# Rare successes, as of advertisements: Garivier and Cappe (2011), section 6.2.
+# Rare successes, such as clicks on advertisements: Garivier and Cappe (2011), section 6.2.
 
 RARE = stochastic.bernoulli([0.1, 0.05, 0.05, 0.05, 0.02, 0.02, 0.02, 0.01, 0.01, 0.01])
 _OPTIMAL = ("KL-UCB", "IMED", "Bayes-UCB", "Thompson sampling")
@@ -65,7 +65,7 @@ _LINE, _MOST_MOSS, _MOST_EXP3, _LEAST = "Lai-Robbins", "bound of MOSS", "bound o
 def _parallel_to_the_line(results: Results):
     data = results["result"]
     times = data["time"].values
-    start = times[np.abs(times - 0.1 * times[-1]).argmin()]  # The line is for late rounds.
+    start = times[np.abs(times - 0.1 * times[-1]).argmin()]  # The line is asymptotic, so early rounds are left out.
     line = stochastic.lai_robbins(RARE, [start, times[-1]])
     for name in _OPTIMAL:
         first, last = (runs_of(data, "regret", name, time).drop_vars("time") for time in (start, None))
@@ -146,7 +146,7 @@ def _changing_figure(results: Results):
     return figure
 
 
-# Best-arm identification: the instances of Garivier and Kaufmann (2016), and the mean samples of their Table 1 for delta = .1, of 3,000 runs.
+# Best-arm identification: instances of Garivier and Kaufmann (2016), and the mean numbers of samples in their Table 1 (delta = .1, 3,000 runs).
 
 INSTANCES = {
     "mu-1": stochastic.bernoulli([0.5, 0.45, 0.43, 0.4]),
@@ -165,7 +165,7 @@ _STOPPING = {
 
 
 def _mistaken(env, policy, env_state, policy_state, t):
-    """Returns 1 if the model that the policy would recommend now is not the best, else 0."""
+    """Returns 1 if the model that the policy would recommend now is not the best, otherwise 0."""
     del env_state, t
     return (stochastic.Oracle.of(env).best != policy.recommendation(policy_state)).astype(jnp.float32)
 

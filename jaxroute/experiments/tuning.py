@@ -1,4 +1,4 @@
-"""Search over hyperparameters of a policy of an experiment, or settings of its environment: `jaxroute tune`."""
+"""Search over hyperparameters of a policy of an experiment, or over settings of its environment: `jaxroute tune`."""
 
 import functools
 import inspect
@@ -24,7 +24,7 @@ _SCALES: Mapping[str, Callable[..., Any]] = {
 
 
 def scales(texts: Sequence[str]) -> dict[str, Any]:
-    """Parses scales of hyperparameters: `["StageRoute.gamma=log:0.01:1"]` becomes `{"StageRoute.gamma": Log(0.01, 1.0)}`.
+    """Parses ranges of hyperparameters: `["StageRoute.gamma=log:0.01:1"]` becomes `{"StageRoute.gamma": Log(0.01, 1.0)}`.
 
     Raises:
       ValueError: a text has another form, or a hyperparameter is given twice.
@@ -71,17 +71,17 @@ def search(
     figures: bool = True,
     **options: Any,
 ) -> tune.SearchResult:
-    """Searches hyperparameters of one policy of an experiment, starting from its own; writes history, picture and summary.
+    """Searches hyperparameters of one policy of an experiment, and writes history, picture and summary. It starts from the policy's own values.
 
     Args:
       experiment: experiment with the environment and the policy.
-      parameters: scale by `"POLICY.NAME"`, or `"environment.SETTING"`.
+      parameters: range of each hyperparameter, named `"POLICY.NAME"`, or `"environment.SETTING"`.
       metric: as for `tune.search`.
-      rounds: likewise (default: 1,000 runs).
-      horizon: number of rounds (default: the case's).
+      rounds: as for `tune.search` (default: 1,000 runs).
+      horizon: number of rounds of a run (default: the case's).
       case: name of the case (default: the first).
-      policy: its name, if all hyperparameters are the environment's.
-      out: folder, from which a stopped search is resumed.
+      policy: name of the policy, required if all hyperparameters belong to the environment.
+      out: folder, from which a stopped search is resumed; None to write nothing.
       figures: whether to draw the picture.
       options: further arguments of `tune.search`.
 
@@ -141,7 +141,7 @@ def _target(parameters: Mapping[str, Any], policies: Mapping[str, Any], policy: 
 
 
 def _environments(case: Case, names: Sequence[str]) -> Callable[..., Any]:
-    """Returns a function that makes the environment from the named settings."""
+    """Returns a function that makes the environment from the settings `names`."""
     for name in names:
         if not callable(case.environment):
             raise ValueError(f"environment.{name} cannot be set: the environment of this experiment is fixed")
@@ -149,14 +149,14 @@ def _environments(case: Case, names: Sequence[str]) -> Callable[..., Any]:
     def make(**settings: Any) -> Any:
         return case.build(case.horizon, settings)
 
-    # Its parameters are settings, not hyperparameters of the policy.
+    # The signature lists the settings, which `tune.search` then passes to this function instead of to the policy.
     parameters = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY) for name in names]
     setattr(make, "__signature__", inspect.Signature(parameters))  # noqa: B010
     return make
 
 
 def _start(parameters: Mapping[str, Any], policy: Any) -> dict[str, Any] | None:
-    """Returns the policy's own values of the hyperparameters; None if one is outside the search space."""
+    """Returns the policy's own values of the hyperparameters; None if a value is outside of the search space."""
     found = {}
     for name in parameters:
         value = functools.reduce(lambda owner, part: getattr(owner, part, None), name.split("."), policy)

@@ -1,13 +1,14 @@
 """Verdicts on claims: numbers with confidence intervals, and statements about them.
 
-A claim consists of statements: a number is below, above or between boundaries. It *holds* if the confidence intervals are on its side of
-the boundaries, is *refuted* if they are on the other side, and is *not decided* otherwise. The probability of a wrong verdict is at most
-1 - `CONFIDENCE` if the intervals cover, even if the truth lies on a boundary. Means have Student's interval, widened to Hall's for the
-skewness of the runs: it misses the mean of exponential numbers in 3 % of the cases with 3 runs, 1.9 % with 8 and .7 % with 64 (Student's
-alone: 4, 5 and 2 %).
+A claim consists of statements: a number is below, above or between boundaries. It *holds* if the confidence intervals are on the stated side of
+the boundaries, is *refuted* if they are on the other side, and is *not decided* otherwise. If the intervals cover the truth with the stated
+probability, a verdict is wrong with a probability of at most 1 - `CONFIDENCE`, even if the truth lies on a boundary.
 
-`AtLeast` joins several statements. To show that all hold, each is tested at the full confidence (intersection-union test: the claim is
-false if one statement is, and that one would have to pass). To refute the claim, each statement has its share of the risk (Bonferroni).
+Means have Student's interval, widened to Hall's if the runs are skewed. It misses the mean of exponentially distributed numbers in 3 % of the
+cases with 3 runs, 1.9 % with 8 and .7 % with 64 (Student's alone: 4, 5 and 2 %).
+
+`AtLeast` joins several statements. To show that all hold, each is tested at the full confidence (intersection-union test: if the claim is
+false, one of its statements is false and would have to pass). To refute the claim, each statement has its share of the risk (Bonferroni).
 """
 
 import enum
@@ -23,13 +24,13 @@ from scipy import special
 from jaxroute import metrics
 
 CONFIDENCE = 0.99
-# A reported number of seeds decides in nine of ten cases, if estimate and standard deviation are the true ones.
+# The reported number of seeds decides with this power, nine in ten, if estimate and standard deviation are the true ones.
 _POWER = float(special.ndtri(0.9))
 _SEEDS = tuple(int(m * 10**k) for k in range(7) for m in (1, 1.5, 2, 3, 5, 7))
 
 
 class Verdict(enum.StrEnum):
-    """The verdict on a claim."""
+    """Verdict on a claim."""
 
     HOLDS = "holds"
     REFUTED = "refuted"
@@ -38,7 +39,7 @@ class Verdict(enum.StrEnum):
 
 
 class Measured(NamedTuple("_Mean", [("mean", float), ("error", float)])):
-    """A number with its standard error (the pair), and the other inputs of its confidence interval.
+    """Number with its standard error (as a pair), and the other inputs of its confidence interval.
 
     Attributes:
       mean: the number.
@@ -47,9 +48,9 @@ class Measured(NamedTuple("_Mean", [("mean", float), ("error", float)])):
       runs: one value per run, by label of the run; None if single runs are unknown. Runs of the same label are paired.
       number: number of runs.
       floor: part of the error that more seeds do not reduce.
-      bounds: function `confidence -> (low, high)` for another interval than Student's.
-      least: fewest runs with which the interval is finite.
-      places: coordinates of the values that were read.
+      bounds: function `confidence -> (low, high)` that replaces Student's interval; None for Student's.
+      least: smallest number of runs for which the interval is finite.
+      places: coordinates (policy, setting, case) of the values from which the number was computed.
     """
 
     dof: float
@@ -68,14 +69,14 @@ class Measured(NamedTuple("_Mean", [("mean", float), ("error", float)])):
 
     @classmethod
     def of_runs(cls, runs: pd.Series, **more: Any) -> "Measured":
-        """Returns the mean of independent runs."""
+        """Returns the mean of independent runs, with its standard error."""
         number, values = len(runs), runs.to_numpy(float)
         error = float(values.std(ddof=1)) / math.sqrt(number) if number > 1 else math.nan
         mean = float(values.mean()) if number else math.nan
         return cls(mean, error, **{"dof": number - 1, "runs": runs, "number": number, **more})
 
     def changed(self, mean: float | None = None, error: float | None = None, **more: Any) -> "Measured":
-        """Returns the number with other values of some attributes."""
+        """Returns the same number with other values of some attributes."""
         values = (old if new is None else new for new, old in zip((mean, error), self, strict=True))
         return Measured(*values, **{**vars(self), **more})
 
@@ -86,14 +87,14 @@ class Measured(NamedTuple("_Mean", [("mean", float), ("error", float)])):
 
     @property
     def skewness(self) -> float:
-        """Skewness of the runs; 0 if they are unknown, or if it is a rounding error."""
+        """Skewness of the runs; 0 if single runs are unknown, or if it is a rounding error."""
         skewness = np.asarray(self.runs.skew()).item() if self.runs is not None and len(self.runs) > 2 else 0.0
         return skewness if abs(skewness) > 1e-6 else 0.0
 
     def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
-        """Returns a confidence interval: infinite if there are too few runs, a point if all are equal.
+        """Returns the confidence interval: infinite if there are too few runs, a point if all runs are equal.
 
-        For a mean of runs, the hull of Student's and Hall's intervals, which is wider than necessary for normal runs.
+        For a mean of runs, it is the smallest interval that includes Student's and Hall's; for normal runs it is wider than necessary.
         """
         if self.bounds is not None:
             return self.bounds(confidence)
@@ -110,17 +111,16 @@ class Measured(NamedTuple("_Mean", [("mean", float), ("error", float)])):
         return min(ends), max(ends)
 
     def times(self, factor: float) -> "Measured":
-        """Returns the number times a factor."""
         bounds, runs = self.bounds, None if self.runs is None else self.runs * factor
         ends = None if bounds is None else lambda c: tuple(sorted(x * factor for x in bounds(c)))
         mean, error, floor = self.mean * factor, self.error * abs(factor), self.floor * abs(factor)
         return self.changed(mean, error, runs=runs, floor=floor, bounds=ends)
 
     def minus(self, other: "Measured | float") -> "Measured":
-        """Returns the difference to another number: paired by run if they share runs, else as for independent numbers.
+        """Returns the difference to another number, paired if both have runs with the same labels, otherwise as for independent numbers.
 
-        If one has another interval than Student's, also for skewness, distances from the estimate to the ends are added in squares (Zou and
-        Donner, 2008): exact for independent numbers, too wide for positively correlated ones.
+        If one of them is skewed or has another interval than Student's, squared distances from estimate to ends are added (Zou and Donner, 2008).
+        This is exact for independent numbers, and too wide for positively correlated ones.
         """
         other = other if isinstance(other, Measured) else Measured(other)
         mean, places = self.mean - other.mean, self.places + other.places
@@ -170,16 +170,16 @@ class Measured(NamedTuple("_Mean", [("mean", float), ("error", float)])):
         return _about(self, other, low=-margin)
 
     def near(self, other: "Measured | float", margin: float) -> "Statement":
-        """States that the number differs from another by at most a margin (equivalence)."""
+        """States that the number differs from another one by at most a margin (equivalence)."""
         return _about(self, other, low=-margin, high=margin)
 
     def within(self, low: float, high: float, about: float | None = None) -> "Statement":
-        """States that the number is between two others; with `about`, that it is `about`: refuted if the interval excludes it."""
+        """States that the number is from `low` to `high`. With `about`, it must also equal `about`: refuted if the interval excludes `about`."""
         return Statement(self, low, high, about=about)
 
 
 def _about(value: Measured, other: Measured | float, low: float = -math.inf, high: float = math.inf, strict: bool = False):
-    """Makes a statement about a difference, or about one number if the other has no error."""
+    """Makes a statement that `value` minus `other` is from `low` to `high`. If one has no error, the statement is about the other one alone."""
     other = other if isinstance(other, Measured) else Measured(other)
     if other.certain:
         return Statement(value.changed(places=value.places + other.places), other.mean + low, other.mean + high, strict)
@@ -195,15 +195,15 @@ def _quantile(probability: float, dof: float) -> float:
 
 @dataclass(frozen=True)
 class Statement:
-    """The statement that a number lies between two boundaries.
+    """Statement that a number lies between two boundaries.
 
     Attributes:
       value: the number.
       low, high: the boundaries.
       strict: whether the boundaries are excluded.
       gap: whether the number is the difference of two.
-      about: stated value of the number, if any.
-      trivial: name of a trivial policy and the same statement about it.
+      about: stated value of the number; None without one.
+      trivial: name of a trivial policy and the same statement about it; None for no such policy.
     """
 
     value: Measured
@@ -218,17 +218,17 @@ class Statement:
         raise TypeError("a statement has no truth value before it is judged; join several by a list, not by `and`")
 
     def unless(self, policy: str, statement: "Statement") -> "Statement":
-        """Returns the statement, which is vacuous if it also holds for a trivial policy such as uniform choice."""
+        """Returns the same statement, which becomes vacuous if `statement` about a trivial policy, such as uniform choice, holds as well."""
         return replace(self, trivial=(policy, statement))
 
     def holds(self, risk: float) -> bool:
-        """Whether the confidence interval is between the boundaries."""
+        """Whether the confidence interval (of confidence 1 - `risk`) is between the boundaries."""
         low, high = self.value.interval(1 - risk)
         inside = self._before(self.low, low) and self._before(high, self.high) and not math.isnan(self.value.mean)
         return inside and (self.about is None or low <= self.about <= high)
 
     def refuted(self, risk: float) -> bool:
-        """Whether the confidence interval is outside the boundaries."""
+        """Whether the confidence interval (of confidence 1 - `risk`) is outside of the boundaries."""
         low, high = self.value.interval(1 - risk)
         least, most = (self.low, self.high) if self.about is None else (self.about, self.about)
         return (high <= least or low >= most) if self.strict else (high < least or low > most)
@@ -237,15 +237,15 @@ class Statement:
         return (a < b if self.strict else a <= b) or a == -math.inf or b == math.inf
 
     def leaves(self) -> "list[Statement]":
-        """Returns the statement itself, the only leaf of its tree."""
+        """Returns the statement itself in a list, as the only leaf of its tree."""
         return [self]
 
     def distance(self) -> float:
-        """Returns the distance from the number to the nearest boundary; negative outside."""
+        """Returns the distance from the number to the nearest boundary; negative if the number is not between the boundaries."""
         return min(self.value.mean - self.low, self.high - self.value.mean)
 
     def weight(self) -> float:
-        """Returns the distance in half-widths of the confidence interval."""
+        """Returns `distance` in half-widths of the confidence interval; 0 if the interval is infinite."""
         low, high = self.value.interval()
         return self.distance() / max((high - low) / 2, 1e-300) if math.isfinite(high - low) else 0.0
 
@@ -255,11 +255,11 @@ class Statement:
         if self.holds(risk) or self.refuted(risk):
             return value.number
         error = value.error if value.bounds is None else (high - low) / 2 / _quantile(1 - risk / 2, value.dof)
-        # The interval of a share of 0 or 1 shrinks with the number of runs, not with its root.
+        # The interval of a share of 0 or 1 shrinks with the number of runs, not with the root of this number.
         power = 2.0 if value.mean in (low, high) else 1.0
         for seeds in (one for one in _SEEDS if one > value.number and one >= value.least):
             left = math.hypot(math.sqrt(max(error**2 - value.floor**2, 0.0) * (value.number / seeds) ** power), value.floor)
-            # For an infinite interval only the smallest number of seeds with a finite one is known.
+            # If the interval is infinite, only the smallest number of seeds with a finite interval is known.
             if (_quantile(1 - risk / 2, seeds - 1) + _POWER) * left < abs(self.distance()) or not math.isfinite(error):
                 return seeds
         return math.inf
@@ -281,30 +281,33 @@ class Statement:
 
 @dataclass(frozen=True)
 class AtLeast:
-    """The statement that at least `number` of its parts are true."""
+    """Statement that at least `number` of the statements in `parts` are true."""
 
     number: int
     parts: "tuple[Statement | AtLeast, ...]"
 
     def holds(self, risk: float) -> bool:
-        """Whether enough parts hold. If the statement is false, at least `len(parts) - number + 1` parts are, and one of these would have to hold."""
+        """Whether enough parts hold, with a total risk of error of `risk`.
+
+        If this statement is false, at least `len(parts) - number + 1` parts are false, and one of them would have to pass its test.
+        """
         share = risk / (len(self.parts) - self.number + 1)
         return sum(part.holds(share) for part in self.parts) >= self.number
 
     def refuted(self, risk: float) -> bool:
-        """Whether so many parts are refuted that fewer than `number` are left."""
+        """Whether so many parts are refuted that fewer than `number` remain."""
         return sum(part.refuted(risk / self.number) for part in self.parts) > len(self.parts) - self.number
 
     def leaves(self) -> list[Statement]:
-        """Returns all statements in the tree."""
+        """Returns all single statements in the tree."""
         return [leaf for part in self.parts for leaf in part.leaves()]
 
     def distance(self) -> float:
-        """Returns the distance of the part that decides: the `number`-th largest."""
+        """Returns the distance of the part that decides: the `number`-th largest of all parts."""
         return sorted(part.distance() for part in self.parts)[-self.number]
 
     def seeds(self, risk: float) -> float:
-        """Estimates how many seeds would decide in the direction of the estimates."""
+        """Estimates how many seeds would decide in the direction to which the estimates point."""
         right, left = [p for p in self.parts if p.distance() > 0], [p for p in self.parts if p.distance() < 0]
         if len(right) >= self.number:
             share = risk / (len(self.parts) - self.number + 1)
@@ -313,7 +316,7 @@ class AtLeast:
         return sorted(part.seeds(risk / self.number) for part in left)[without] if len(left) > without else math.inf
 
 
-# A statement, several that must all be true, or a truth value without error.
+# A statement, several statements that must all be true, or a truth value without error.
 Stated = Statement | AtLeast | bool | np.bool_ | Iterable["Stated"]
 
 
@@ -327,7 +330,7 @@ def stated(what: Stated) -> Statement | AtLeast:
 
 
 def at_least(number: int | None, what: Iterable[Stated]) -> Statement | AtLeast:
-    """Returns the statement that at least `number` of the given ones are true (default: all)."""
+    """Returns the statement that at least `number` of the given statements are true (default: all)."""
     parts = tuple(stated(one) for one in what)
     if not parts:
         return Statement(Measured(math.nan))
@@ -335,13 +338,13 @@ def at_least(number: int | None, what: Iterable[Stated]) -> Statement | AtLeast:
 
 
 class Judgement(NamedTuple):
-    """The verdict on a claim.
+    """Verdict on a claim, with its reason.
 
     Attributes:
       verdict: the verdict.
       text: the statement nearest to its boundary with its interval, and the number of seeds that would decide, or the trivial policy.
-      numbers: the same as plain JSON.
-      places: coordinates of all values that were read.
+      numbers: content of the text as plain JSON.
+      places: coordinates of all values from which the numbers were computed.
     """
 
     verdict: Verdict
@@ -351,7 +354,7 @@ class Judgement(NamedTuple):
 
 
 def judge(what: Stated) -> Judgement:
-    """Judges a claim, which consists of statements."""
+    """Judges the statements of a claim."""
     tree, risk = stated(what), 1 - CONFIDENCE
     leaves = tree.leaves()
     verdict = Verdict.HOLDS if tree.holds(risk) else Verdict.REFUTED if tree.refuted(risk) else Verdict.NOT_DECIDED

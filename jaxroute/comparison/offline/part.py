@@ -118,7 +118,7 @@ class Part:
 
     @cached_property
     def judge(self) -> Prediction:
-        """Predicts scores after the call, each fold with weights fitted to the others. The cost of an answer is used only if it improves predictions."""
+        """Predicts scores after the call, each fold with weights fitted to the others. Costs of answers are ignored if they do not improve it."""
         (before, predicted), sample = self.logistic, self.sample
         paid = sample.costs[sample.costs > 0]
         floor = 1e-3 * float(np.median(paid)) if paid.size else 1.0

@@ -1,4 +1,4 @@
-"""Statements of the paper on COSMOS: its example, the square root of the horizon, and its radius, ridges and assumptions."""
+"""Statements of the paper on COSMOS: its example, regret of order sqrt(T), confidence radius, ridges (regularisation) and assumptions."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -22,26 +22,26 @@ from jaxroute.problems.cascade.theory import design_growth, ridge_rule
 COSMOS = "COSMOS (Belloni, Chen and Wei)"
 OURS = "our study; the paper has no experiment"
 RECORD = ("regret", "mean_cost_regret", "queries", "utility")
-# Settings of the cascade in most experiments, with observed and with learned scores.
+# Settings of the cascade in most experiments: COSMOS observes the scores of answers (SEEN), or learns to predict them (UNSEEN).
 SEEN: dict[str, Any] = {"num_models": 3, "dim": 3}
 UNSEEN = SEEN | {"evaluator": 5}
 STREAMING, WINDOW = StreamingNewton(), Window()
 
 
 def learner(index: float = 0.10, warm: int = 0, fit: Any = STREAMING) -> ca.COSMOS:
-    """Makes COSMOS for observed scores, with a bonus; 0 is the greedy policy. All with the same estimator share a compiled program."""
+    """Makes COSMOS for observed scores, with the exploration bonus `index` (0: greedy). In the first `warm` rounds it calls all models."""
     return ca.COSMOS(fit=fit, radius=PracticalRadius(index, 0.0, 0.0), exploration=WarmUp(warm))
 
 
 def learns_scores(index: float = 0.10, plug_in: float = 0.03, optimism: float = 0.30, fit: Any = WINDOW) -> ca.COSMOS:
-    """Makes COSMOS with a learned evaluator; 0, 0, 0 is the greedy policy."""
+    """Makes COSMOS with a learned evaluator of answers. The arguments are its exploration bonuses; with 0 for all three it is the greedy policy."""
     return ca.COSMOS(fit=fit, radius=PracticalRadius(index, plug_in, optimism))
 
 
 def case_of(
     policies: Any, horizon: int, name: str = "result", settings: Mapping[str, Any] = SEEN, *, every: int, **options: Any
 ) -> Case:
-    """Makes a case of a cascade with uniform noise (or another `environment`), with a record after `every` rounds."""
+    """Makes a case of a cascade with uniform noise (or another `environment`) that records metrics every `every` rounds."""
     options = {"environment": ca.uniform_cascade, "record": RECORD, "record_every": every, **options}
     return Case(policies=policies, horizon=horizon, name=name, settings=settings, **options)
 
@@ -59,7 +59,7 @@ def study(
 
 
 def mean_and_runs(draw: Any = plot.curves, change: Any = None, **options: Any) -> Picture:
-    """Makes a figure of the mean regret, drawn by a function of `plot`, and of single runs."""
+    """Makes a figure of two panels: the mean regret, drawn by the function `draw`, and quantiles of the runs' regret."""
     runs = {name: value for name, value in options.items() if name == "policies"}
     mean = panel("regret", draw, change=change, title="mean", **options)
     return side_by_side(mean, panel("regret", plot.quantiles, change=change, log=True, title="runs", **runs))
@@ -102,7 +102,7 @@ _STEPS, _HORIZONS = (0.5, 1.0, 2.0), (1000, 3000, 10_000, 30_000, 100_000)
 
 
 def _hard(steps: Sequence[float] = _STEPS, horizon: int = 1000) -> Any:
-    """Makes two boxes whose indices differ by `s / sqrt(T)`."""
+    """Makes a grid over `s` of environments with two boxes (models to open) whose indices differ by `s / sqrt(horizon)`."""
     return grid(lambda s: ca.safe_and_risky(s / math.sqrt(horizon)), s=list(steps))
 
 
@@ -155,7 +155,7 @@ def _growth(env, policy, env_state, state, t) -> dict[str, Any]:
 
 
 def _by_context(data: xr.Dataset) -> dict[str, xr.Dataset]:
-    """Returns the runs with the fixed context 0, and those with 1."""
+    """Returns the runs with the fixed context 0, and the runs with the fixed context 1."""
     data = data.isel(policy=[0])
     one = (data["design.context"].isel(policy=0, time=-1) > 0).values
     return {f"x = {x}": data.isel(seed=np.flatnonzero(one == x)).assign_coords(policy=[f"x = {x}"]) for x in (0, 1)}

@@ -1,4 +1,4 @@
-"""COSMOS on recorded scores and costs of queries, beside rules fitted to other rows, and the best in sample."""
+"""COSMOS on recorded scores and costs of queries, compared with rules fitted to other rows and with the best rule in sample."""
 
 import functools
 import json
@@ -25,7 +25,7 @@ from jaxroute.problems.cascade.optimum import TooManyHistoriesError
 from jaxroute.problems.cascade.parts.exploration import WarmUp
 from jaxroute.problems.cascade.sources.rows import RecordedRows
 
-# Weights of a mean call of the most expensive model in units of the score, and bonuses of COSMOS, of which one is chosen.
+# Cost weights: price of a mean call of the most expensive model in units of the score. Exploration bonuses of COSMOS, of which the best is used.
 _WEIGHTS, _BONUSES = [0.02, 0.075, 0.2, 0.5], [0.1, 0.3, 1.0]
 _ORACLE, _INDICES, _PLAN, _LIST = "oracle", "search by true indices", "optimal plan (in sample)", "optimal list (in sample)"
 _BASELINES = ("best single", "frugal (tuned)", "learned list")
@@ -44,7 +44,7 @@ def _read(settings: str) -> tuple[RecordedRows, RecordedRows]:
 
 
 def _halves(settings: Mapping[str, Any]) -> tuple[RecordedRows, RecordedRows]:
-    """Returns rows for fitting rules, and rows for judging them."""
+    """Returns two halves of the rows: the first for fitting rules, the second for evaluating policies."""
     return _read(json.dumps({name: settings[name] for name in (*_SETTINGS, "directions") if settings.get(name) is not None}))
 
 
@@ -60,11 +60,11 @@ def replay(
     sizes: Mapping[str, str] | None = None,
     confidence: Mapping[str, str] | None = None,
 ) -> Grid:
-    """Makes cascades of recorded queries by cost weight, with the half of the rows on which rules are judged.
+    """Makes a grid over cost weights of cascades that serve recorded queries, from the half of the rows on which policies are evaluated.
 
     Args:
-      weights: weights of a mean call of the most expensive model in units of the score.
-      joint: whether all models answer the same query.
+      weights: cost weights: prices of a mean call of the most expensive model in units of the score.
+      joint: whether all models answer the same query; otherwise each model answers an independent one of the same group.
       data, by, groups, models, costs, scores, sizes, confidence: as in `cascade.recorded_rows`.
     """
     rows = _halves(locals())[1]
@@ -77,7 +77,7 @@ def replay(
 
 
 def _by_weight(envs: Grid, policies: Iterable[Any]) -> Callable[[ca.CascadeEnv], Any]:
-    """Returns a function that selects one of several policies by the cost weight of the environment."""
+    """Returns a function that selects, for an environment of the grid `envs`, the one of `policies` that belongs to its cost weight."""
     scale = np.asarray([one.cost_weight for one in envs.objects], np.float32)
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *policies)
 
@@ -89,7 +89,7 @@ def _by_weight(envs: Grid, policies: Iterable[Any]) -> Callable[[ca.CascadeEnv],
 
 
 def _tuned(rows: RecordedRows, weights: Sequence[float], score: Any = None, **more: Any) -> list[ca.Frugal]:
-    """Makes policies that call the cheapest model first, with the best threshold on some rows for each cost weight."""
+    """Makes a policy for each cost weight that calls the cheapest model first, with the threshold that is best on `rows`."""
     order = np.argsort(np.argsort(rows.costs.mean(axis=0), kind="stable")).astype(np.float32)
     return [ca.Frugal(ca.best_threshold(rows.scores, w * rows.costs, score)[0], order, **more) for w in weights]
 
@@ -100,7 +100,7 @@ def _baselines(envs: Grid, tuned: Iterable[ca.Frugal], lists: Iterable[ca.Frugal
 
 
 def _policies(envs: Grid, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Makes the policies; rules are fitted to the other half of the rows, the best in sample to the judged rows."""
+    """Makes all policies. Rules are fitted to the other half of the rows; the best in sample are fitted to the rows for evaluation."""
     joint, weights = settings["joint"], [float(one.cost_weight) for one in envs.objects]
     train, judged = (rows if joint else rows.unpaired() for rows in _halves(settings))
     more, scorer = {}, lambda rows: None
@@ -135,14 +135,14 @@ def _case(kind: str) -> Case:
 
 
 def _zero(data: xr.Dataset) -> str:
-    """Returns the name of the rule that is best in sample."""
+    """Returns the name of the policy in `data` that is best in sample."""
     return next(str(p) for p in data["policy"].values if p in (_ORACLE, _PLAN, _LIST, _HINDSIGHT))
 
 
 def _judged(data: xr.Dataset, metric: str, policy: str) -> xr.DataArray:
     """Returns the mean of a metric per request in the second half of a run, for every other seed.
 
-    COSMOS has the bonus that is the best on the remaining seeds.
+    COSMOS has the exploration bonus that is best on the remaining seeds.
     """
     runs, place = late_runs(data, metric, policy), 0
     if policy == "COSMOS":
@@ -151,19 +151,19 @@ def _judged(data: xr.Dataset, metric: str, policy: str) -> xr.DataArray:
 
 
 def _ahead(data: xr.Dataset, policy: str, other: str) -> Measured:
-    """Returns the utility of a policy minus another's, paired by seed."""
+    """Returns the utility of a policy minus that of another policy, paired by seed."""
     return mean_of(_judged(data, "utility", policy) - _judged(data, "utility", other))
 
 
 def _lead(kind: str, weight: float, baseline: str) -> Quantity:
-    """Utility of COSMOS minus that of a baseline at a cost weight."""
+    """Quantity: the utility of COSMOS minus that of a baseline at one cost weight."""
     return Quantity(f"weight {weight:g}:", lambda results: _ahead(results[kind].sel(weight=weight), "COSMOS", baseline))
 
 
 @with_parameters
 @all_hold("nearest policy: ")
 def _unbeaten(results: Results, kind: str) -> Iterator[Finding]:
-    """States that no policy earns noticeably more than the best in sample."""
+    """States that no policy earns noticeably more than the policy that is best in sample."""
     for weight in _WEIGHTS:
         data = results[kind].sel(weight=weight)
         best = _zero(data)
@@ -229,17 +229,17 @@ def queries(
     models: Sequence[str] | None = None,
     costs: Mapping[str, float] | None = None,
 ) -> Grid:
-    """Makes environments of recorded queries by cost weight, with the half of the rows on which rules are judged.
+    """Makes a grid over cost weights of environments with recorded queries, from the half of the rows on which policies are evaluated.
 
     Args:
-      weights: weights of a mean call of the most expensive model in units of the score.
+      weights: cost weights: prices of a mean call of the most expensive model in units of the score.
       data, directions, models, costs: as in `cascade.recorded_rows`.
     """
     return _queries(_halves(locals())[1], checks.positive("weights", np.asarray(list(weights))).tolist())
 
 
 def _queries(rows: RecordedRows, weights: Sequence[float]) -> Grid:
-    """Makes environments in which each row occurs once, by cost weight."""
+    """Makes a grid over cost weights of environments in which each row occurs once."""
 
     def weighted(weight: float) -> ca.CascadeEnv:
         options = {"names": rows.names, "cost_unit": rows.unit, "cost_weight": weight / rows.highest_cost}
@@ -249,7 +249,7 @@ def _queries(rows: RecordedRows, weights: Sequence[float]) -> Grid:
 
 
 def _policies_for_queries(envs: Grid, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Makes the learners, baselines fitted to the other half of the rows, and the best in sample."""
+    """Makes the learners, baselines fitted to the other half of the rows, and the policy that is best in sample."""
     train, _ = _halves(settings)
     weights = [float(one.cost_weight) for one in envs.objects]
     fitted = _queries(train, [w * train.highest_cost for w in weights]).objects

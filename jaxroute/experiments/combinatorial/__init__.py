@@ -1,4 +1,4 @@
-"""Figures, tables and theory of C2MAB-V, and the tasks on a table of the user's own."""
+"""Figures, tables and theory of C2MAB-V, and its three tasks on the user's own table."""
 
 from jaxroute.experiments.combinatorial import figures, theory
 

@@ -29,7 +29,7 @@ from jaxroute.problems.combinatorial.instances import BUDGETS
 
 PAPER = "C2MAB-V (Dai et al.)"
 TASKS = {"awc": "any win", "suc": "sum up", "aic": "all in"}
-# Fixed costs are scaled ones without spread, so that both share compiled programs.
+# Fixed costs are scaled costs without spread, so that both share compiled programs.
 COSTS = {"fixed": cb.ScaledCosts(0.0), "scaled": cb.ScaledCosts()}
 SETTINGS = {f"C2MAB-V {name}": cb.C2MABV(*widths) for name, widths in C2MABV_SETTINGS.items()}
 BASELINES = {"CUCB": cb.CUCB(), "Thompson": cb.Thompson(), "EpsilonGreedy": cb.EpsilonGreedy()}
@@ -43,7 +43,7 @@ STAND_IN = (
 _ONLINE, _BUDGETED, _OFFLINE = "C2MAB-V (c)", "C2MAB-V (d)", "offline"
 _LARGE, _SMALL = "ChatGPT-4", "ChatGLM2-6B-32K"
 _BUDGETS = {"awc": [0.3, 0.45, 0.6, 0.9], "suc": [0.35, 0.5, 0.7, 1.0], "aic": [0.3, 0.4, 0.6, 0.9]}
-# Success probabilities when the offline sample of figure 13 was taken; ours: the best set within the budget is then Mixtral alone.
+# Success probabilities of the offline sample of figure 13 (our choice). The best set within the budget is then Mixtral alone.
 _SAMPLED = np.array([0.02, 0.15, 0.40, 0.12, 0.08, 0.10, 0.30, 0.62, 0.70])
 _WIDTHS = {
     f"{driven} {number}": cb.C2MABV(reward_width, cost_width)
@@ -55,13 +55,13 @@ _WIDTHS = {
 def sciq(
     task: str, policies: Any, name: str = "result", costs: str = "fixed", rounds: int = 10_000, **coordinates: Any
 ) -> Case:
-    """Makes a case of the paper's nine models."""
+    """Makes a case of the paper's nine models on SciQ for one task (reward), with fixed or scaled costs."""
     settings, where = {"reward": task, "costs": COSTS[costs]}, {"task": task, "costs": costs, **coordinates}
     return Case(cb.sciq_cloud, policies, rounds, name, settings, where, record=RECORD)
 
 
 def _always(task: str, costs: str, model: str, horizon: int = 10_000) -> Case:
-    """Makes a case of independent copies of one model."""
+    """Makes a case in which every member of the set is an independent copy of one model."""
 
     def always_cloud(*, reward: str, costs: Any):
         return cb.copies_of(cb.sciq_cloud(reward=reward, costs=costs), model)
@@ -71,7 +71,7 @@ def _always(task: str, costs: str, model: str, horizon: int = 10_000) -> Case:
 
 
 def _budgets(task: str) -> Case:
-    """Makes the case of figure 8 with all budgets of a task."""
+    """Makes the case of figure 8: a grid over all budgets of a task."""
 
     def env() -> Grid:
         return grid(cb.sciq_cloud, reward=task, costs=cb.FixedCosts(), budget=_BUDGETS[task])
@@ -84,21 +84,21 @@ def _budgets(task: str) -> Case:
 
 
 def with_ratio(data: xr.Dataset) -> xr.Dataset:
-    """Adds the ratio of mean reward to mean violation of each run."""
+    """Adds the ratio of mean reward to mean violation as a metric of each run."""
     return data.assign(ratio_of_means=metrics.ratio_of_means(data, "reward", "violation"))
 
 
 def more(
     metric: str, firsts: Any, seconds: Any, times: float = 1.0, less: float = 0.0, over: str = "", **fixed: Any
 ) -> Measure:
-    """States that a metric of some policies is more than `times` that of some others, in every task.
+    """States that a metric of each of the policies `firsts` is more than `times` that of each of the policies `seconds`, in every task.
 
     Args:
       metric: metric at the horizon.
       firsts, seconds: names of policies, or one name.
-      times: `first > times * second`.
-      less: share of the second by which the first may be less.
-      over: axis of settings, at each value of which the two are compared.
+      times: factor of the second metric.
+      less: if positive, tolerance: share of `times * second` by which the first may be less.
+      over: setting axis at each value of which the policies are compared; empty for none.
       fixed: coordinates of the cases to use.
     """
     firsts, seconds = ([names] if isinstance(names, str) else list(names) for names in (firsts, seconds))
@@ -158,7 +158,7 @@ def _falls(results: Results) -> Finding:
 
 
 def _by_batch(results: Results) -> dict[str, dict[int, Measured]]:
-    """Returns reward and violation by the size of a batch."""
+    """Returns mean reward and mean violation by batch size."""
     return {m: ends_along(results["result"], m, _ONLINE, "batch") for m in ("reward", "violation")}
 
 
@@ -178,7 +178,7 @@ def _small_batches(results: Results) -> Finding:
 
 
 def _seconds(results: Results, case: str) -> Measured:
-    """Returns the seconds of one run of 10,000 rounds, from one timing of a case that is accurate up to a factor of 1.5."""
+    """Returns the seconds of one run of 10,000 rounds. They come from a single timing, which is assumed to be accurate up to a factor of 1.5."""
     data = results[case]
     value = 10_000 * data.attrs["run_s"] / max(data.attrs["decisions"], 1)
     return Measured(value, value / 3, bounds=lambda confidence: (value / 1.5, value * 1.5), number=1)
@@ -204,7 +204,7 @@ def _slow_direct(results: Results, task: str) -> Finding:
 
 
 def _with_always(results: Results) -> Results:
-    """Returns the cases of figure 4 by kind of costs, with the policy that always uses the large model."""
+    """Returns the results of figure 4 for each kind of costs, with the policy that always uses the large model among the policies."""
     return {costs: with_ratio(xr.concat([results[costs], results[f"{costs}-{_LARGE}"]], "policy")) for costs in COSTS}
 
 
@@ -216,9 +216,9 @@ def _budget_of(data: xr.Dataset) -> dict[str, float]:
 
 
 def dots(data: xr.Dataset, metric: str, *, from_zero: bool = True, log: bool = False, **options: Any) -> Any:
-    """Draws means at the horizon and names the policies without violation.
+    """Draws means at the horizon, and names the policies without violation, which have no ratio.
 
-    The axis starts at zero, or is logarithmic if all means are positive.
+    The axis starts at zero unless `from_zero` is False. With `log`, it is logarithmic if all means are positive.
     """
     values = metrics.mean(data.isel(time=-1), metric)
     log = log and not bool((values <= 0).any())
@@ -235,7 +235,7 @@ def dots(data: xr.Dataset, metric: str, *, from_zero: bool = True, log: bool = F
 
 
 def dotted(metric: str, **options: Any) -> Panel:
-    """Makes a panel of `dots`."""
+    """Makes a panel that `dots` draws."""
     return panel(metric, dots, change=with_ratio, **options)
 
 
@@ -260,7 +260,7 @@ def at_horizon(*names: str | Panel, **options: Any) -> Picture:
 def experiment(
     name: str, title: str, cases: Sequence[Case], claims: Any, draw: Any, source: str, seeds: int = 208, **options: Any
 ) -> Experiment:
-    """Makes an experiment; `claims` are texts, measures and optionally places in the paper (default: `source`) by id."""
+    """Makes an experiment. `claims` map ids to text, measure and optionally the place in the paper (default: `source`)."""
     made = tuple(
         Claim(key, text, f"{PAPER}, {(*where, source)[0]}", measure) for key, (text, measure, *where) in claims.items()
     )

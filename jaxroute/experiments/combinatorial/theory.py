@@ -1,6 +1,6 @@
 """Theory of C2MAB-V, and its tasks on the rows of the user's own table.
 
-The theory: radii of Lemma 1, and growth of regret and violation (Theorems 1 and 2).
+The theory: confidence radii of Lemma 1, and growth of regret and violation (Theorems 1 and 2).
 """
 
 import itertools
@@ -53,25 +53,25 @@ def _below(results: Results, metric: str, bound: Callable[[int], float]) -> Find
     return text, [a.at_most(1.0).unless("random sets", b.at_most(1.0)) for a, b in zip(shares, others, strict=True)]
 
 
-# Theorems 1 and 2 for sets of four of the nine models, sum up.
+# Bounds of Theorems 1 and 2 for sets of four of the nine models in the task "sum up".
 _BOUNDS = {
     "lp_regret": lambda horizon: cb.bound_regret(9, 4, horizon, 1.0, float(np.sort(_MEANS)[-4:].sum())),
     "violation_eq1": lambda horizon: cb.bound_violation(9, 4, horizon),
 }
 
 
-# Lemma 1: distances of means from the truth.
+# Lemma 1: distances of estimated means from the true means.
 _DELTAS, _NARROWER = (0.1, 0.5), {"outcome": (0.3, 1.0), "cost": (0.05, 0.01)}
 
 
 def _labelled(part: str) -> Callable[[xr.Dataset], xr.Dataset]:
-    """Returns a function that labels the distances of outcomes or costs for their axis."""
+    """Returns a function that labels the distances of `part` ("outcome" or "cost") for an axis."""
     name, label = f"distance.{part}", f"largest error of mean {part}s (radii)"
     return lambda data: data.assign({name: data[name].assign_attrs(long_name=label)})
 
 
 def _distance(env: cb.CloudEnv, policy: cb.C2MABV, env_state: Any, state: Any, t: Any) -> dict[str, Any]:
-    """Returns the largest distance of a mean from the truth, in radii of Lemma 1."""
+    """Returns the largest distance between an estimated and a true mean over the models, in confidence radii of Lemma 1."""
     log_term, found = union_log_term(state.spec.num_models, t + 1, policy.delta), {}
     for part, truth in (("outcome", env.outcomes.outcome_mean), ("cost", env.outcomes.cost_mean)):
         seen = getattr(state, part)
@@ -89,7 +89,7 @@ _COVERAGE = Case(cb.sciq_cloud, {"C2MAB-V": grid(cb.C2MABV, reward_width=1.0, co
 @with_parameters
 @all_hold()
 def _covered(results: Results, part: str, widths: Sequence[float]) -> Iterator[Finding]:
-    """States that radii times some widths cover the truth in all rounds as often as in Lemma 1."""
+    """States that radii times each of `widths` contain the true means in all rounds, in at least the share of runs that Lemma 1 states."""
     for delta, width in itertools.product(_DELTAS, widths):
         runs = results["result"][f"distance.{part}"].sel(policy="C2MAB-V", delta=delta).max("time")
         share, least = share_of(runs < width), 1.0 - delta / 2

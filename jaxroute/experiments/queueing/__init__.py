@@ -1,4 +1,4 @@
-"""Figures and theory of ACQB, and its queue on a table of the user's own."""
+"""Figures and theory of ACQB, and its queue of prompts from the user's own table."""
 
 from jaxroute.experiments.queueing import figures, prompts, theory
 

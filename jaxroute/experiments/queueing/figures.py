@@ -1,4 +1,4 @@
-"""Figures 2, 4 and 5 of ACQB: random instances with several numbers of models and slacks."""
+"""Figures 2, 4 and 5 of ACQB: random instances with several numbers of models, and several slacks between service and arrival rate."""
 
 import itertools
 import math
@@ -23,17 +23,17 @@ RECORD = (
 
 
 def not_learning(num_offered: int) -> dict[str, Any]:
-    """Makes the policies of appendix B.3 that do not learn the choice model, for a number of answers."""
+    """Makes the policies of appendix B.3 that do not learn the choice model, for a number of offered answers."""
     single = {"Q-UCB": qu.QUCB(), "Q-ThS": qu.QThS()} if num_offered == 1 else {}
     return {"Optimal": qu.Optimal.of, "Random": qu.Random(), **single}
 
 
 def over_heads(runs: xr.DataArray, measure: Callable[[xr.DataArray], Measured] = mean_of) -> Measured:
-    """Returns a measure of runs `[seed, ...]`; of runs `[head, seed, ...]` with the errors due to training and to seeds.
+    """Returns `measure` of runs `[seed, ...]`; for runs `[head, seed, ...]`, with errors due to both the training of heads and the seeds.
 
-    Heads and seeds are crossed: every head runs with every seed. The squared error is the sum of those of the seeds' means and of the heads'
-    means. Interactions are counted twice, so that the error is slightly too large. The degrees of freedom are Welch's, which are three if the
-    part of four heads dominates. More seeds do not reduce that part.
+    A head is a trained projection of features. Every head runs with every seed. The squared error is the sum of those of the seeds' means and of the
+    heads' means. Interactions are counted twice, so that the error is slightly too large. The degrees of freedom are Welch's, which are three if
+    the error of four heads dominates. More seeds do not reduce the error due to heads.
     """
     if "head" not in runs.dims:
         return measure(runs)
@@ -44,18 +44,18 @@ def over_heads(runs: xr.DataArray, measure: Callable[[xr.DataArray], Measured] =
 
 
 def gap(data: xr.Dataset, metric: str, policy: str, minus: str, share: float = 1.0) -> Measured:
-    """Returns the mean of a policy's metric minus another policy's, paired by seed and head, at a share of the horizon."""
+    """Returns the mean difference in a metric between `policy` and `minus`, paired by seed and head, at a share of the horizon."""
     times = data["time"].values
     runs = metrics.pick(data, metric).isel(time=int(np.argmin(np.abs(times - share * times[-1]))))
     return over_heads(runs.sel(policy=policy) - runs.sel(policy=minus))
 
 
 def less(policy: str, than: str, metric: str = "routing_regret", share: float = 1.0) -> Measure:
-    """States that a policy has less of a metric than another in every case, paired by seed.
+    """States that a metric of `policy` is smaller than that of `than` in every case, paired by seed.
 
     Args:
       policy, than: names of the policies.
-      metric: its name.
+      metric: name of the metric.
       share: share of the horizon at which they are compared.
     """
     when = "" if share == 1.0 else f" at {share:g} of the horizon"
@@ -104,7 +104,7 @@ def _final_queue(results: Results) -> Iterator[Finding]:
 def _hump(results: Results) -> Iterator[Finding]:
     for name, data in with_coordinates(results, K=1).items():
         runs = metrics.pick(data, "queue_regret").sel(policy="ACQB")
-        # The maximum is located on every other run and judged on the others: the largest of several means is biased.
+        # The maximum is located on every other run and measured on the other runs, because the largest of several means is biased.
         top = int(runs[::2].mean("seed").argmax("time"))
         runs = runs[1::2]
         fall = mean_of(runs.isel(time=top, drop=True) - runs.isel(time=-1, drop=True))
@@ -144,7 +144,7 @@ _CLAIMS = (
 
 
 def _figure(number: int, title: str, seeds: int, **swept: tuple) -> Experiment:
-    """Makes a figure of queues with one and with two answers, for each combination of swept values."""
+    """Makes an experiment with queues for one and for two offered answers, for each combination of the swept values."""
     settings = [dict(zip(swept, values)) for values in itertools.product(*swept.values())]
     of_k = {k: [_case(k, **one) for one in settings] for k in (1, 2)}
     names = {f"figure-{number}-K{k}": [case.name for case in some] for k, some in of_k.items()}

@@ -29,7 +29,7 @@ NOTES = (
     "first-order steps per round, with an error of its logits of .012 (root mean square) in the worst of 11 models after 1,000 rounds of figure 7; Q-UCB and Q-ThS "
     "explore in each of the first 1,875 rounds with 11 models, 2,596 with 14, 37,218 with 112: until then they are the same policy"
 )
-# Training of ACQB-CL's head: changes of the paper's preset for the data.
+# Trainings of ACQB-CL's head (a projection of the features): changes of the paper's preset for the data.
 TRAININGS: dict[str, Any] = {"ACQB-CL": {}, "ACQB-CL, longer": {"per_model": 60, "epochs": 100, "batch": None}}
 # Seeds of the training, for the choice of prompts and the initial parameters.
 _HEADS = (0, 1, 2, 3)
@@ -39,7 +39,7 @@ _HEADS = (0, 1, 2, 3)
 def _tables(
     models: str, data: str | None, embeddings: str | None, costs: tuple[tuple[str, float], ...] | None, dim: int
 ) -> tuple[RoutingTable, RoutingTable]:
-    """Returns the pool of prompts, and the prompts on which a head is trained."""
+    """Returns the pool of prompts that arrive in the queue, and the prompts on which a head (projection of features) is trained."""
     checks.one_of("models", models, CONTRASTIVE_PRESETS)
     if data in (None, "standin"):
         for name, value in (("embeddings", embeddings), ("costs", costs)):
@@ -81,12 +81,12 @@ def data_queue(
       models: "sprout", "embedllm" or "routerbench", the data set of the stand-in and of the preset for training the head.
       data: file of a log (`jaxroute.data.read_log`), of which at most 1,000 rows, and at most two thirds, become the pool; None or "standin"
         for the stand-in.
-      embeddings: file of features; None for those of the log, or of its text.
+      embeddings: file of features; None for the features of the log, or of its text.
       costs: costs per query of each model, if the file has none.
-      load: arrival rate.
-      num_offered: number of answers `K`.
+      load: arrival rate, in queries per round.
+      num_offered: number of offered answers, the paper's `K`.
       dim: number of the stand-in's features.
-      cost_weight: rho.
+      cost_weight: weight of costs, the paper's rho.
       horizon: number of rounds.
     """
     pool, _ = _tables(models, data, embeddings, _pairs(costs), dim)
@@ -95,7 +95,7 @@ def data_queue(
 
 @functools.lru_cache(maxsize=8)
 def _projected(training: str, cost_weight: float, models: str, *about: Any) -> list[np.ndarray]:
-    """Returns the features `[d', P]` of the pool after each head; the heads are trained on the other prompts."""
+    """Returns the features of the pool, `[d', P]`, as projected by each trained head; heads are trained on the prompts outside of the pool."""
     pool, offline = _tables(models, *about)
     probability, _ = qu.departure_probability(offline.scores, qu.divide_costs(offline.costs), cost_weight=cost_weight)
     features = np.asarray(offline.features)
@@ -146,12 +146,12 @@ def data_case(
 
 
 def _growth(data: xr.Dataset, policy: str) -> Measured:
-    """Returns the growth of a queue in the second half of the run."""
+    """Returns the growth of a queue in the second half of the run, in queries."""
     runs = metrics.pick(data, "queue_length").sel(policy=policy)
     return over_heads(runs.isel(time=-1) - runs.isel(time=len(data["time"]) // 2 - 1))
 
 
-# Largest growth in half of the rounds of a queue that has stopped growing.
+# A queue counts as no longer growing if it grows by at most this number of queries in half of the rounds.
 _STILL = 1.0
 
 
@@ -200,7 +200,7 @@ _CLAIMS = (
 
 @style.styled
 def _draw_means(data: xr.Dataset, metric: str, ax: Any, title: str | None, minus: str | None = None) -> None:
-    """Draws curves of the policies that learn from contexts, optionally minus one of them, with the errors of heads and seeds."""
+    """Draws curves of the policies that learn from contexts, minus the policy `minus` if given, with errors due to heads and seeds."""
     runs, about = metrics.pick(data, metric), data[metric].attrs
     runs = runs if minus is None else runs - runs.sel(policy=minus)
     times, paired = runs["time"].values, "" if minus is None else f"\nminus that of {minus}"
@@ -221,7 +221,7 @@ def _draw_means(data: xr.Dataset, metric: str, ax: Any, title: str | None, minus
 
 
 def _curve(runs: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
-    """Returns means `[time]` over seeds (and heads) and the standard errors of `over_heads`."""
+    """Returns means over seeds (and heads), `[time]`, and the standard errors of `over_heads`, `[time]`."""
     axes = [axis for axis in ("seed", "head") if axis in runs.dims]
     means = {axis: runs.mean([a for a in axes if a != axis]) for axis in axes}
     squares = sum(one.var(axis, ddof=1) / one.count(axis) for axis, one in means.items())
@@ -237,14 +237,14 @@ _ROWS = (
 
 
 def pictures(name: str, loads: Mapping[int, Sequence[float]], baselines: bool = True) -> dict[str, Any]:
-    """Makes a figure for each number of answers, with a column for each load.
+    """Makes a figure for each number of offered answers, with a column for each load.
 
-    The rows are all queues except ACQB-CL's, then queue and regret of the policies that learn from contexts.
+    The rows are: queues of all policies except ACQB-CL; queues and regret of the policies that learn from contexts.
 
     Args:
       name: name of the figure.
-      loads: loads by number of answers.
-      baselines: whether the results have the other policies.
+      loads: loads for each number of offered answers.
+      baselines: whether to draw the first row; False if the results lack the policies that do not learn.
     """
     rows = _ROWS[0 if baselines else 1 :]
     cases = {f"-K{k}" * (len(loads) > 1): [case_name(k, load) for load in of_k] for k, of_k in loads.items()}
@@ -283,10 +283,10 @@ ASKED = "ours: about the table of the run"
 
 
 class OfAnyTable(Experiment):
-    """An experiment whose claims are about its table, including a user's."""
+    """Experiment whose claims are about any table, also the user's, so that another table is no departure."""
 
     def departures(self, horizon: int, changes: Mapping[str, Mapping[str, Any]]) -> str:
-        """Describes how a run differs from the setting of the claims, except for the choice of the table."""
+        """Describes how a run differs from the settings to which the claims refer, except for the choice of the table."""
         of_table = ("data", "embeddings", "costs", "models", "dim")
         others = {key: value for key, value in changes.get("environment", {}).items() if key not in of_table}
         return super().departures(horizon, {**changes, "environment": others})

@@ -39,13 +39,13 @@ _THETA = (
     (0.5, 0.2, 0.8, -0.3, 0.6),
 )
 _COUNTS = (*RECORD, "mean_queue_regret")
-# Metrics for the gap of each round, and shares of rounds with two answers.
+# Metrics from which the loss of each round is computed (`_gaps`), and shares of rounds with two offered answers.
 _LOST, _SECOND = ("joint_regret", "explored"), [0.0, 0.1, 0.25, 0.5, 1.0]
 _ARRIVAL_RATE = float(qu.RandomQueues().arrival_rate)
 # With |x| <= 1 and |theta| <= 1, as in the theory, a valid kappa has 1 / kappa <= p_j p_0.
 _VALID_CURVATURE = (1.0 + math.e) ** 2 / math.e
-# The shared model under these assumptions. Departure rates hardly exceed the arrival rate; features on [-1, 1]^5 / sqrt(5) have a second
-# moment of 1 / 15.
+# Queue in which all models share parameters, under these assumptions. Departure rates hardly exceed the arrival rate. Features on
+# [-1, 1]^5 / sqrt(5) have a second moment of 1 / 15.
 _shared_queue = functools.partial(qu.RandomQueues, pair_features=True, slack=0.0, arrival_rate=0.45)
 _SHARED_THEORY = qu.Theory(
     dim=5, num_offered=1, arrival_rate=0.45, slack=0.01, curvature=_VALID_CURVATURE, spread=1.0 / 15.0
@@ -53,7 +53,7 @@ _SHARED_THEORY = qu.Theory(
 
 
 def _estimate(env, policy, env_state, policy_state, t):
-    """Returns the distance of the estimate from the truth over the confidence radius, and the least eigenvalue of the design matrix."""
+    """Returns the distance of the estimate from the truth in units of the confidence radius, and the least eigenvalue of the design matrix."""
     del env_state
     error = policy_state.theta[0] - jnp.asarray(env.contexts.theta)
     design = policy_state.spread.total[0]
@@ -100,9 +100,9 @@ def _regret_slope(results: Results) -> Finding:
 
 
 def windows(data: xr.Dataset, policy: str = "ACQB") -> xr.DataArray:
-    """Returns the mean queue above the optimal one `[first round, seed]` in windows of doubling length, in the order of time.
+    """Returns the mean queue in excess of the optimal policy's, `[first round, seed]`, in successive windows that double in length.
 
-    The last window is the second half of the run, the one before it is the second quarter, and so on.
+    The last window is the second half of the run, the window before it is the second quarter, and so on.
     """
     runs = metrics.cumulative(data[["mean_queue_regret", "valid"]].sel(policy=policy), "mean_queue_regret")
     times, last = runs["time"].values, runs.sizes["time"] - 1
@@ -119,7 +119,7 @@ def windows(data: xr.Dataset, policy: str = "ACQB") -> xr.DataArray:
 
 def _decay(results: Results) -> Finding:
     runs = windows(results["long"])
-    # The hump is located on every other run and judged on the others.
+    # The maximum is located on every other run and measured on the other runs.
     hump = int(runs["first"][int(runs.isel(seed=slice(0, None, 2)).mean("seed").argmax("first"))])
     found = {int(first): mean_of(runs.isel(seed=slice(1, None, 2)).sel(first=first)) for first in runs["first"].values}
     text = f"windows of doubling length, {listed(found, 'from {}:')}; the maximum is that from {hump}"
@@ -156,7 +156,7 @@ def _least_eigenvalue(results: Results) -> Iterator[Finding]:
 
 
 def _gaps(data: xr.Dataset) -> xr.DataArray:
-    """Returns the expected departures lost in each round `[seed, time]`, against the best query and assortment; NaN in exploration rounds."""
+    """Returns the expected departures lost against the best query and assortment in each round, `[seed, time]`; NaN in exploration rounds."""
     data = data.isel(policy=0).where(data["valid"].isel(policy=0))
     lost, explored = (data[name].diff("time").transpose("seed", "time") for name in _LOST)
     return lost.where(explored == 0)
@@ -198,7 +198,7 @@ def _second_answers(results: Results) -> Finding:
 
 
 def _effects(results: Results) -> xr.DataArray:
-    """Returns the change `psi(i, t)` of the queue by the learner's decision in round `i`, if the optimal policy follows."""
+    """Returns the change of the queue, `psi(i, t)`, by the learner's decision in round `i` if the optimal policy follows."""
     return results["switching"]["queue_length"].sel(policy="switch").diff("at", label="lower")
 
 
@@ -206,7 +206,7 @@ def _switch_signs(results: Results) -> Finding:
     queue = results["switching"]["queue_length"]
     effect = _effects(results).transpose("at", "time", "seed").values
     number = np.arange(effect.shape[0])
-    split = effect[number, number]  # [at, seed]: just after the round in which the decisions differ.
+    split = effect[number, number]  # [at, seed], just after the round in which the decisions differ.
     before = number[:, None] > number[None, :]
     small = bool(np.isin(effect, (-1.0, 0.0, 1.0)).all() and np.isin(split, (0.0, 1.0)).all() and not effect[before].any())
     later = np.where(split[:, None, :] > 0, effect >= 0, effect <= 0).all()

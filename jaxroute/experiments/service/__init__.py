@@ -1,4 +1,4 @@
-"""Figures, tables and theory of MESS+, and the problem on a table of the user's own."""
+"""Figures, tables and theory of MESS+, and the problem on the user's own table."""
 
 from jaxroute.experiments.service import figures, tables, theory
 

@@ -32,7 +32,7 @@ _ROUTER = "-RouterDC"
 
 
 def claim(name: str, source: str, measure: Measure, text: str = "") -> Claim:
-    """Makes a claim. Its text is the first line of the docstring of the measure, unless given."""
+    """Makes a claim. By default, its text is the first line of the docstring of `measure`."""
     text = text or (measure.__doc__ or "").strip().splitlines()[0].rstrip(".")
     return Claim(name, text, source if source == "ours" else f"MESS+, {source}", measure)
 
@@ -47,7 +47,7 @@ def experiment(
     source: str = "",
     **options: Any,
 ) -> Experiment:
-    """Makes an experiment; `name` is without the problem, `source` without the paper (default: ours)."""
+    """Makes an experiment. `name` omits the problem, and `source` omits the paper (default: ours)."""
     options = {"notes": STAND_IN, "smoke_horizon": 200, "stand_in": "recorded answers with stand-in features", **options}
     source = f"MESS+, {source}" if source else "ours"
     return Experiment(f"service/{name}", title, tuple(cases), seeds, tuple(claims), figures, source=source, **options)
@@ -62,12 +62,12 @@ def passes(
     all_alphas: bool = False,
     **settings: Any,
 ) -> tuple[Case, ...]:
-    """Makes a case for each of some benchmarks: a pass over its requests.
+    """Makes a case for each benchmark: a pass over its requests.
 
     Args:
       policies: as for `Case`; `settings["benchmark"]` is the benchmark's name.
       benchmarks: names of the benchmarks.
-      every: requests between two records (default: one record, at the end).
+      every: number of requests between two records (default: one record, at the end).
       record: as for `Case`.
       all_alphas: whether to use the three targets of the paper's figures instead of the target of its tables.
       settings: further settings of the environment.
@@ -83,13 +83,13 @@ def passes(
 
 
 def _environment(**settings: Any) -> Any:
-    """Makes a benchmark, or a grid of its settings."""
+    """Makes a benchmark, or a grid of benchmarks over the settings that are lists."""
     swept = any(isinstance(value, list) for value in settings.values())
     return grid(sv.benchmark_service, **settings) if swept else sv.benchmark_service(**settings)
 
 
 def trained_routers(env: sv.ServiceEnv, number: int) -> Grid:
-    """Makes `grid(RouterDC.of, env=env, training=range(number))` with as many trainings at the same time as there are cores."""
+    """Makes `grid(RouterDC.of, env=env, training=range(number))`, with one training per CPU core at the same time."""
 
     def trained(training: int) -> sv.RouterDC:
         return jax.block_until_ready(sv.RouterDC.of(env, training))
@@ -99,7 +99,7 @@ def trained_routers(env: sv.ServiceEnv, number: int) -> Grid:
 
 
 def router_passes(benchmarks: Iterable[str] = MESSPLUS_BENCHMARKS, **options: Any) -> tuple[Case, ...]:
-    """Makes passes of RouterDC, trained eight times. It does not depend on the target, so that one pass serves for all targets."""
+    """Makes passes of RouterDC, trained eight times. RouterDC does not depend on the target, so that one pass serves for all targets."""
 
     def trainings(env: sv.ServiceEnv) -> dict[str, Any]:
         return {"RouterDC": trained_routers(env, 8)}
@@ -109,7 +109,7 @@ def router_passes(benchmarks: Iterable[str] = MESSPLUS_BENCHMARKS, **options: An
 
 
 def over_trainings(data: xr.Dataset) -> xr.Dataset:
-    """Converts a result of RouterDC: each training becomes a run with the means of its runs."""
+    """Averages a result of RouterDC over seeds, and makes each training one run."""
     names = [name for name in metrics.metric_names(data) if name not in ("complied", "first_compliance")]
     labels = [f"training {number}" for number in data["training"].values]
     means = {name: metrics.pick(data, name).mean("seed", keep_attrs=True).rename(training="seed") for name in names}
@@ -120,7 +120,7 @@ def over_trainings(data: xr.Dataset) -> xr.Dataset:
 
 @functools.cache
 def at_its_target(benchmark: str) -> sv.ServiceEnv:
-    """Makes a benchmark at the paper's target, once, since its optima take a fifth of a second."""
+    """Makes a benchmark at the paper's target; cached, since its optima take a fifth of a second."""
     return sv.benchmark_service(benchmark)
 
 
@@ -130,37 +130,37 @@ def benchmarks_of(results: Results) -> list[str]:
 
 
 def runs(results: Results, benchmark: str, metric: str, policy: str, **where: Any) -> xr.DataArray:
-    """Returns a metric of a policy at the end of each run of a pass; for RouterDC at the end of each training, whatever the target."""
+    """Returns a metric of a policy at the end of a pass, for each run; for RouterDC for each training, whatever the target."""
     if policy == "RouterDC":
         return runs_of(over_trainings(results[benchmark + _ROUTER]), metric, policy)
     return runs_of(results[benchmark], metric, policy, **where)
 
 
 def reached(results: Results, benchmark: str, metric: str, policy: str, **where: Any) -> Measured:
-    """Returns the mean of `runs`."""
+    """Returns the mean of `runs` with its standard error."""
     found = mean_of(runs(results, benchmark, metric, policy, **where))
     return found.changed(floor=found.error) if policy == "RouterDC" else found
 
 
 def mj(results: Results, benchmark: str, policy: str, metric: str = "cost", **where: Any) -> Measured:
-    """Returns the cost of a whole pass in MJ, also for another horizon."""
+    """Returns the cost of a whole pass in MJ, extrapolated if the runs are shorter or longer."""
     return reached(results, benchmark, metric, policy, **where).times(MESSPLUS_BENCHMARKS[benchmark].num_requests / 1e6)
 
 
 def points_short(results: Results, benchmark: str, policy: str, **where: Any) -> Measured:
-    """Returns by how many points the satisfaction is below alpha; negative above it."""
+    """Returns by how many percentage points the satisfaction is below the target alpha; negative above it."""
     return reached(results, benchmark, "violation", policy, **where).times(100.0)
 
 
 def averaged(values: Mapping[str, xr.DataArray], per_pass: bool = False) -> Measured:
-    """Returns the mean over benchmarks, which share random numbers by seed; `per_pass` converts J per request to MJ."""
+    """Returns the mean over benchmarks, which share random numbers by seed. With `per_pass`, J per request become MJ per pass."""
     scaled = [one * (MESSPLUS_BENCHMARKS[name].num_requests / 1e6 if per_pass else 1.0) for name, one in values.items()]
     scaled = [one.drop_vars("case", errors="ignore") for one in scaled]
     return mean_of(xr.concat(scaled, "benchmark", join="inner", coords="minimal", compat="override").mean("benchmark"))
 
 
 def average_mj(results: Results, benchmarks: Iterable[str], policy: str, metric: str = "cost", **where: Any) -> Measured:
-    """Returns the cost of a pass in MJ, mean over some benchmarks."""
+    """Returns the mean cost of a pass over the given benchmarks, in MJ."""
     return averaged({name: runs(results, name, metric, policy, **where) for name in benchmarks}, per_pass=True)
 
 
@@ -172,13 +172,16 @@ def steps(data: xr.Dataset, metric: str, policy: str, axis: str, **where: Any) -
 
 
 def moves(changes: Sequence[Measured], sign: int) -> Stated:
-    """States that a metric rises (`sign` 1) or falls (-1) in total, and moves in the other direction nowhere by more than a tenth of that."""
+    """States that a metric rises (`sign` 1) or falls (`sign` -1), given its changes from `steps`.
+
+    Between neighbours it may move in the other direction by at most a tenth of the total change.
+    """
     *between, whole = (change.times(float(sign)) for change in changes)
     return [whole.above(0.0), *(change.at_least(0.0, margin=0.1 * abs(whole.mean)) for change in between)]
 
 
 def baselines(benchmark: str) -> dict[str, Any]:
-    """Makes the paper's baselines without training: RouteLLM has the threshold of Table 5 for the target that is nearest to its environment's."""
+    """Makes the paper's baselines without training. RouteLLM has the threshold of Table 5 whose target is nearest to the environment's."""
     data = MESSPLUS_BENCHMARKS[benchmark]
 
     def routellm(env: sv.ServiceEnv) -> sv.RouteLLM:
@@ -195,7 +198,7 @@ def informed(**settings: Any) -> Callable[[sv.ServiceEnv], sv.MessPlus]:
 
 
 def with_router(results: Results, benchmark: str) -> xr.Dataset:
-    """Returns the result of a benchmark with RouterDC among the policies, whose runs are trainings."""
+    """Returns the result of a benchmark with RouterDC, whose runs are trainings, among the policies."""
     data, router = results[benchmark], over_trainings(results[benchmark + _ROUTER])
     names = [name for name in router.data_vars if name != "valid"]
     wide = {name: xr.concat([data[name], router[name]], "policy", join="outer") for name in names}
@@ -204,8 +207,8 @@ def with_router(results: Results, benchmark: str) -> xr.Dataset:
 
 
 def blind_line(accuracy: Any, cost: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Returns shares of satisfied requests, and the costs of the best mixtures of models that ignore the requests."""
+    """Returns shares of satisfied requests, and for each the cost of the cheapest mixture of models that ignores the requests."""
     contexts = sv.sources.Contexts(np.ones(1), np.asarray(accuracy, float)[None], np.asarray(cost, float)[None])
     low, high = contexts.success[0, np.argmin(cost)], contexts.success.max()
-    shares = np.union1d(np.linspace(low, high, 40), np.clip(contexts.success, low, high))  # With the corners of the line.
+    shares = np.union1d(np.linspace(low, high, 40), np.clip(contexts.success, low, high))  # With the line's corners.
     return shares, np.array([sv.cheapest_choice(contexts, share).value for share in shares])

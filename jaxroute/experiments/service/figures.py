@@ -37,7 +37,7 @@ def _V_policies(env: Any, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _panels(results: Results) -> Iterator[tuple[str, xr.Dataset, dict[str, Any]]]:
-    """Yields the name of each benchmark and target, the results of the benchmark, and the coordinates of the target."""
+    """Yields for each benchmark and target: their names, the results of the benchmark, and the coordinate of the target."""
     for name in common.benchmarks_of(results):
         for alpha in results[name]["alpha"].values:
             yield f"{name} alpha {alpha:g}", results[name], {"alpha": alpha}
@@ -73,7 +73,7 @@ def _cheaper_for_every_V(results: Results) -> Iterator[Finding]:
 
 
 def _first(data: xr.Dataset, **where: Any) -> np.ndarray:
-    """Returns the first request at which the target was met, by run; infinite if it was not."""
+    """Returns the first request at which the target was met, for each run; infinite if it was never met."""
     runs = data[["first_compliance", "complied", "valid"]].sel(policy="MESS+", **where).isel(time=-1)
     return np.where(runs["complied"] > 0, runs["first_compliance"], np.inf)[runs["valid"].values]
 
@@ -100,9 +100,9 @@ def _first_steps(results: Results) -> Iterator[Finding]:
 @with_parameters
 @all_hold("share of the runs in which it is later minus that in which it is earlier, ")
 def _is_later(results: Results, axis: str, other: str) -> Iterator[Finding]:
-    """States that the target is met later for the largest than for the smallest value of a setting: in more runs later than earlier.
+    """States that the target is met later for the largest than for the smallest value of the setting `axis`: in more runs later than earlier.
 
-    This holds in total; for each value of the other setting the share of the opposite is at most a twentieth of the runs larger.
+    This holds in total. For each value of the setting `other`, runs that are earlier may outnumber later ones by at most 5 % of all runs.
     """
     for name in common.benchmarks_of(results):
         data, signs = results[name], {}
@@ -179,7 +179,7 @@ def averaged(results: Results, *names: str, **where: Any) -> xr.Dataset:
 
 
 def with_paper_loss(data: xr.Dataset) -> xr.Dataset:
-    """Adds the loss of the paper's figures, the sum of the losses over `t c`, which falls even without learning."""
+    """Adds the loss of the paper's figures: the sum of the losses of the first `t` requests over `t c`, which falls even without learning."""
     loss = data["training_loss"] * data["explored"] / data["c"]
     return data.assign(
         paper_loss=loss.assign_attrs(kind="gauge", long_name="sum of losses / (t c), as in the paper", units="nats")
@@ -187,13 +187,13 @@ def with_paper_loss(data: xr.Dataset) -> xr.Dataset:
 
 
 def base_rate_loss(benchmark: str) -> float:
-    """Returns the loss in nats of predicting each model's accuracy for every request."""
+    """Returns the loss in nats of a predictor that knows only the accuracy of each model."""
     p = MESSPLUS_BENCHMARKS[benchmark].accuracy
     return float(-np.mean(p * np.log(p) + (1 - p) * np.log(1 - p)))
 
 
 def _explore_mj(results: Results) -> dict[float, Measured]:
-    """Returns the cost of the explored requests of a pass in MJ by c, mean over the benchmarks."""
+    """Returns the cost of the explored requests of a pass in MJ for each c; mean over the benchmarks."""
     return {c: common.average_mj(results, results, "MESS+", "explore_cost", c=c) for c in C}
 
 
@@ -227,7 +227,7 @@ def _loss_falls(results: Results) -> Finding:
 
 
 def _exploration_figure(results: Results) -> Any:
-    """Draws the loss of explored requests, the same as in the paper, and the cost of exploration; means over the benchmarks."""
+    """Draws the loss of explored requests, the loss as defined in the paper, and the cost of exploration; means over the benchmarks."""
     figure, axes = plot.panels(3)
     data = averaged({name: with_paper_loss(one) for name, one in results.items()}, "training_loss", "paper_loss")
     base = {"who knows the base rates": np.mean([base_rate_loss(name) for name in results])}

@@ -28,7 +28,7 @@ from jaxroute.problems import service as sv
 _ADAPTIVE = ("EducatedGuessing", "RouteLLM", "RouterDC")
 _MIDDLE = MESSPLUS_MODELS[1]
 _RECORD = (*common.RECORD, "served_share", "mean_satisfaction", "explore_cost", "served_cost", "last_violation")
-# Claim: method in the paper's Table 2, and policy here.
+# Name of the claim -> name of the method in the paper's Table 2, and name of the policy here.
 _METHODS = {
     **{name.split("-")[-1]: (name, name) for name in MESSPLUS_MODELS},
     "guessing": ("Educated guessing", "EducatedGuessing"),
@@ -49,7 +49,7 @@ def _policies(env: sv.ServiceEnv, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _other_print(method: str, benchmark: str) -> tuple[float, str]:
-    """Returns the cost in MJ in Tables 6 and 7, and the reason why that in Table 2 differs."""
+    """Returns the cost in MJ in Tables 6 and 7, and the reason why the cost in Table 2 differs."""
     return MESSPLUS_TABLE_2_DIFFERS.get((method, benchmark), (MESSPLUS_TABLE_2[method][benchmark].cost_mj, ""))
 
 
@@ -71,7 +71,7 @@ def _against_paper(results: Results, method: str, policy: str) -> Iterator[Findi
 def _as_replayed(results: Results) -> Iterator[Finding]:
     """MESS+ costs as much as in a replay of the recorded outcomes, within .05 MJ.
 
-    The standard error of the replay, of 4 to 6 runs, is taken to be that of 4 runs like those judged.
+    The replay had 4 to 6 runs; its standard error is assumed to be that of 4 of the simulated runs.
     """
     for name in common.benchmarks_of(results):
         cost, replay = mj(results, name, "MESS+"), MESSPLUS_REPLAY[0.1][name]
@@ -83,7 +83,7 @@ def _as_replayed(results: Results) -> Iterator[Finding]:
 @with_parameters
 @all_hold()
 def _call_ratio(results: Results, method: str, policy: str) -> Iterator[Finding]:
-    """States that a method calls the small, middle and large model as often as in the paper, within five points."""
+    """States that a method calls the small, middle and large model as often as in the paper, within five percentage points."""
     for name in common.benchmarks_of(results):
         printed = MESSPLUS_TABLE_2[method][name].ratio
         own = {case: data for case, data in results.items() if case.startswith(name)}
@@ -94,7 +94,7 @@ def _call_ratio(results: Results, method: str, policy: str) -> Iterator[Finding]
 
 
 def _short_of_alpha(results: Results) -> str:
-    """Lists the benchmarks on which MESS+ ends short of alpha, in points."""
+    """Lists the benchmarks on which MESS+ ends below the target alpha, in percentage points."""
     short = {name: points_short(results, name, "MESS+") for name in common.benchmarks_of(results)}
     missed = {name: value for name, value in short.items() if judge(value.above(0.0)).verdict is Verdict.HOLDS}
     return f"MESS+ is short of alpha on {len(missed)} of {len(short)}, in points: {listed(missed) or '-'}"
@@ -102,7 +102,7 @@ def _short_of_alpha(results: Results) -> str:
 
 @with_parameters
 def _times_cheaper(results: Results, rivals: Sequence[str], factor: float, together: bool) -> Finding:
-    """States that other policies cost at least `factor` times as much as MESS+: on every benchmark, or in the mean of all."""
+    """States that each of `rivals` costs at least `factor` times as much as MESS+: in the mean of all benchmarks (`together`), or on each."""
     names = common.benchmarks_of(results)
     texts, stated = [], []
     for group in [names] if together else [[name] for name in names]:
@@ -155,7 +155,10 @@ def _single_is_cheaper(results: Results) -> Finding:
 
 
 def _overhead(results: Results) -> Finding:
-    """Below 10 % on every benchmark, 4.65 % (within 1) on average."""
+    """Below 10 % on every benchmark, 4.65 % (within 1) on average.
+
+    This is the cost of deciding, as a percentage of the cost of the models.
+    """
     shares = {}
     for name in results:
         deciding, total = (reached(results, name, metric, "MESS+") for metric in ("decision_cost", "cost"))
@@ -167,7 +170,7 @@ def _overhead(results: Results) -> Finding:
 
 
 def _swept(results: Results, v: float, metric: str, model: int | None) -> tuple[dict[str, Any], Measured, float]:
-    """Returns the runs by benchmark at one V; their mean, in MJ or percent; and the number in the paper."""
+    """Returns the runs by benchmark at `V = v`; their mean, in MJ or percent; and the number in the paper. `model` selects one model's share."""
     chosen = {name: data if model is None else data.isel(model=model) for name, data in results.items()}
     found = {name: common.runs(chosen, name, metric, "MESS+", V=v) for name in chosen}
     paper = (MESSPLUS_TABLES_6_7.get(v) or MESSPLUS_TABLE_2["MESS+"])["average"]
@@ -178,7 +181,7 @@ def _swept(results: Results, v: float, metric: str, model: int | None) -> tuple[
 
 @with_parameters
 def _moves(results: Results, V: Sequence[float], metric: str, sign: int, model: int | None = None) -> Finding:
-    """States that the mean over the benchmarks rises (`sign` 1) or falls (-1) from the larger V to the smaller one."""
+    """States that the mean over the benchmarks rises (`sign` 1) or falls (`sign` -1) from the larger V to the smaller one."""
     found = [_swept(results, v, metric, model) for v in V]
     texts = [f"V {v:g}: {show(mean)} (paper {printed})" for v, (_, mean, printed) in zip(V, found, strict=True)]
     runs = {name: found[-1][0][name] - found[0][0][name] for name in found[0][0]}
@@ -188,7 +191,7 @@ def _moves(results: Results, V: Sequence[float], metric: str, sign: int, model: 
 
 @with_parameters
 def _as_printed(results: Results, v: float, metric: str, model: int | None = None) -> Finding:
-    """States that the mean over the benchmarks is the number in the paper, within 15 % of a cost and 5 points of a share."""
+    """States that the mean over the benchmarks is the number in the paper, within 15 % of a cost and 5 percentage points of a share."""
     _, mean, printed = _swept(results, v, metric, model)
     return f"{show(mean)} (paper {printed})", mean.near(printed, 0.15 * printed if metric == "cost" else 5.0)
 
@@ -272,7 +275,7 @@ def _table_env(
     threshold: float = 0.5,
     arrival: float | None = None,
 ) -> sv.ServiceEnv:
-    """Makes the environment of the rows of a file, in a random order per run."""
+    """Makes an environment that serves the rows of a file, in a random order per run."""
     return sv.table_service(read_experiment_log(data, costs).table, alpha=alpha, threshold=threshold, arrival=arrival)
 
 
@@ -291,7 +294,7 @@ def _table_policies(env: sv.ServiceEnv) -> dict[str, Any]:
 
 
 def _table_picture(results: Results) -> Any:
-    """Draws cost against satisfaction with the best mixtures that ignore the requests, and both over the pass."""
+    """Draws three panels: cost against satisfaction with the best mixtures that ignore the requests; satisfaction and cost over the pass."""
     whole = results["result"]
     data = whole.isel(training=0)
     router = common.over_trainings(whole.sel(policy=["RouterDC"]))

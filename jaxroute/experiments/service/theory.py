@@ -23,7 +23,7 @@ from jaxroute.problems import service as sv
 
 _ALPHA = 0.8
 _DEMO = sv.typed_service(alpha=_ALPHA)
-_RANGE = float(np.ptp(_DEMO.requests.cost_mean))  # Of the costs, J.
+_RANGE = float(np.ptp(_DEMO.requests.cost_mean))  # Range of the mean costs, in J.
 _TIMES = tuple(750 * 2**j for j in range(7))
 _GAP = ("cost", "gap", "satisfaction", "violation", "virtual_queue", "mean_queue", "explored", "explore_overhead")
 _SIGNALS = [0.0, 0.15, 0.37, 0.6, 1.0, 2.0]
@@ -32,7 +32,7 @@ _MARGIN = {"alpha": 0.75, "horizon": 8000, "V": 1e-2, "slack": 0.05}
 
 
 def _expected_loss(head: Any, params: Any, source: Any, l2: Any) -> jax.Array:
-    """Returns the regularised expected loss over the types of requests of a source."""
+    """Returns the expected loss of the predictor over all types of requests of a source, with L2 regularisation."""
     logits = jax.vmap(lambda x: head.logits(params, x))(jnp.asarray(source.vectors))
     each = jnp.mean(jnp.logaddexp(0.0, logits) - jnp.asarray(source.probability) * logits, axis=-1)
     return jnp.sum(jnp.asarray(source.weight) * each) + 0.5 * l2 * squared_norm(params)
@@ -45,7 +45,7 @@ def _exact_loss(env, policy, env_state, policy_state, t):
 
 @functools.cache
 def _least_loss() -> float:
-    """Returns the minimum of that loss on the demo instance, by Newton's method."""
+    """Returns the minimum of the expected loss on the demo instance, by Newton's method."""
 
     def loss(z: jax.Array) -> jax.Array:
         params = {"w": z[:-1], "b": z[-1]}
@@ -59,12 +59,12 @@ def _least_loss() -> float:
 
 
 def _case(name: str, policies: Mapping[str, Any], horizon: int, every: int, **options: Any) -> Case:
-    """Makes a case of the demo instance with a record after `every` requests."""
+    """Makes a case of the demo instance that records metrics every `every` requests."""
     options = {"settings": {"alpha": _ALPHA}, "record": _GAP, **options}
     return Case(sv.typed_service, policies, horizon, name, record_every=every, **options)
 
 
-_STILL = {"c": 0.0, "explores_first": False}  # No exploration.
+_STILL = {"c": 0.0, "explores_first": False}  # Settings of MESS+ without exploration.
 _KNOWN = {"predictor": sv.TrueProbabilities(_DEMO.requests)}
 _V, _HORIZON = _MARGIN["V"], int(_MARGIN["horizon"])
 _LEARNED = sv.MessPlus(V=1e-2, c=0.1)
@@ -94,7 +94,7 @@ Series = Callable[[Results], xr.DataArray]
 
 
 def _in_time(case: str, metric: str, first: int = 0, start: int = 750, **where: Any) -> Series:
-    """Returns a series: a metric `[time, seed]` of MESS+ after `start 2^j` requests, for `j >= first`."""
+    """Makes a series: a metric `[time, seed]` of MESS+ after `start * 2**j` requests, for `j >= first`. `where` selects a setting."""
 
     def series(results: Results) -> xr.DataArray:
         data = results[case]
@@ -105,12 +105,12 @@ def _in_time(case: str, metric: str, first: int = 0, start: int = 750, **where: 
 
 
 def _at_end(case: str, metric: str, axis: str) -> Series:
-    """Returns a series: a metric `[axis, seed]` of MESS+ at the end, along a swept setting."""
+    """Makes a series: a metric `[axis, seed]` of MESS+ at the end of the run, along a setting axis."""
     return lambda results: results[case][metric].sel(policy="MESS+").isel(time=-1, drop=True).transpose(axis, "seed")
 
 
 def _at_roots(metric: str) -> Series:
-    """Returns a series: a metric `[horizon, seed]` of the cases in which V is proportional to the root of the horizon."""
+    """Makes a series: a metric `[horizon, seed]` of the cases in which V is proportional to the root of the horizon."""
     return lambda results: along(_roots(results), metric, "horizon").sel(policy="MESS+").transpose("horizon", "seed")
 
 
@@ -134,15 +134,15 @@ def _excess_loss(results: Results) -> xr.DataArray:
 
 @dataclass(frozen=True)
 class PowerLaw:
-    """A power law in the paper.
+    """Power law in the paper, for a measured series of numbers.
 
     Attributes:
       text: the power law in words.
       source: place in the paper.
       series: function of the results that returns the measured series.
-      power: the stated power.
-      low, high: bounds of a confirmed power.
-      panel: title of its panel and name of the series in it; empty for none.
+      power: exponent that the paper states.
+      low, high: the smallest and largest exponent that count as agreement.
+      panel: title of the panel that shows the series, and name of the series in it; empty for no panel.
     """
 
     text: str
@@ -154,7 +154,7 @@ class PowerLaw:
     panel: tuple[str, str] = ("", "")
 
     def claims(self, name: str) -> tuple[Claim, Claim]:
-        """Makes the claims that the power is within the bounds, and that its interval also includes the stated power."""
+        """Makes two claims: that the measured exponent is from `low` to `high`, and that its confidence interval also includes `power`."""
 
         def measure(results: Results, power: float | None = None) -> Finding:
             runs = self.series(results)
@@ -196,7 +196,7 @@ def _queue_bounds(results: Results) -> Finding:
     data, stated = results["by-V"], []
     worst = {"mean queue": 0.0, "mean of the mean queue": 0.0, "violation": 0.0}
     contexts, times = _DEMO.requests.contexts(), data["time"].values
-    # Of uniform choice: the shortfall is the same at all times, and the queue grows with it.
+    # Under uniform choice, the shortfall is the same at all times, and the queue grows by it in each round.
     short = max(_ALPHA - float(_DEMO.accuracy.mean()), 0.0)
     trivial = {"virtual_queue": short * times, "mean_queue": short * (times + 1) / 2, "violation": short + 0.0 * times}
     for V, slack in itertools.product(data["V"].values, (0.03, 0.05, 0.1)):
@@ -267,7 +267,7 @@ def _knowledge(results: Results) -> Finding:
 
 
 def _share(flags: xr.DataArray) -> Measured:
-    """Returns the share of true flags in percent of the runs."""
+    """Returns the share of true flags as a percentage of the runs."""
     return share_of(flags).times(100.0)
 
 

@@ -1,4 +1,4 @@
-"""Figures and theorems of StageRoute, and its market on a table of the user's own."""
+"""Figures and theorems of StageRoute, and its market on the user's own table."""
 
 from jaxroute.experiments.staged import figures, theory
 

@@ -19,15 +19,15 @@ PAPER = "StageRoute (arXiv 2506.17254)"
 POLICIES = {"StageRoute": staged.StageRoute(), "Greedy": staged.Greedy(), "Oracle": staged.Oracle.of}
 _RECORD = ("regret", "conditional_regret", "reward", "cost", "cost_ratio", "infeasible_share")
 _LEARNERS = ("StageRoute", "Greedy")
-# Last query before each model of the synthetic market arrives.
+# Number of queries before each model of the synthetic market arrives.
 _ARRIVAL = 1000 * np.maximum(np.arange(len(STAGEROUTE_TABLE_1.names)) - 5, 0)
 INTERVAL = "infrequent updates lead to consistently higher regret across all algorithms"
 
 
 def arena(interval: int, slots: int, name: str = "result", record: tuple[str, ...] = (), **settings: Any) -> Case:
-    """Makes a case of the paper's synthetic market with a maintenance window every `interval` queries.
+    """Makes a case of the paper's synthetic market: `slots` models are deployed, and chosen again at a maintenance window every `interval` queries.
 
-    `record` names further metrics; if deployments are among them, they are recorded at every maintenance window.
+    `record` names further metrics; if "deployed" is among them, metrics are recorded at every maintenance window.
     """
     return Case(
         staged.arena_market,
@@ -50,7 +50,7 @@ def _at_spend(data: xr.Dataset) -> str:
 
 
 def _lead(data: xr.Dataset, metric: str) -> Measured:
-    """Returns the lead of StageRoute over Greedy at the horizon, paired by seed."""
+    """Returns how much better StageRoute is than Greedy at the horizon (positive is better), paired by seed."""
     first, second = _LEARNERS[::-1] if "regret" in metric else _LEARNERS
     return paired_gap(data, metric, first, minus=second)
 
@@ -80,7 +80,7 @@ def _share_of_oracle(results: Results, case: str, policies: tuple[str, ...], lea
 @with_parameters
 @all_hold(between="; ")
 def longer_is_worse(results: Results, short: str, long: str) -> Iterator[Finding]:
-    """States that both learners have more regret in the case with the longer interval."""
+    """States that both learners have more regret in the case `long`, with the longer interval, than in the case `short`."""
     for policy in _LEARNERS:
         a, b = (end(results[name], "conditional_regret", policy) for name in (short, long))
         yield f"{policy} {show(a)} -> {show(b)}", a.below(b)
@@ -93,7 +93,7 @@ def _wider(results: Results, few: str, many: str) -> Finding:
 
 
 def _live(data: xr.Dataset) -> xr.DataArray:
-    """Returns the models that StageRoute deploys at each maintenance window, as bool `[seed, time, model]`."""
+    """Returns which models StageRoute deploys at each maintenance window, as booleans `[seed, time, model]`."""
     return metrics.pick(data, "deployed").sel(policy="StageRoute").transpose("seed", "time", "model") > 0.5
 
 
@@ -123,7 +123,7 @@ def _newcomers(results: Results) -> Finding:
 @with_parameters
 @all_hold()
 def _wider_than_synthetic(results: Results, total: bool) -> Iterator[Finding]:
-    """States that StageRoute's lead in score is larger on RouterBench than on the synthetic market, with 3 and with 6 slots."""
+    """States that StageRoute's lead in score (per query, or in total) is larger on RouterBench than on the synthetic market with 3 and 6 slots."""
     queries = {case: float(data["time"][-1]) if total else 1.0 for case, data in results.items()}
     leads = {case: _lead(results[case], "reward").times(number) for case, number in queries.items()}
     real = leads["dollars"]
@@ -139,7 +139,7 @@ SPEND = panel("cost_ratio", reference={"budget": 1.0}, title="spend")
 
 
 def symlog(data: xr.Dataset, metric: str, draw: Any = plot.curves, **options: Any) -> Any:
-    """Draws curves on an axis that is logarithmic outside [-1, 1], since StageRoute has a hundredth of Greedy's regret."""
+    """Draws curves on a vertical axis that is linear in [-1, 1] and logarithmic outside, since StageRoute has a hundredth of Greedy's regret."""
     ax = draw(data, metric, **options)
     plot.log_axis(ax, "y", linear=1.0)
     return ax
@@ -149,7 +149,7 @@ REGRET = panel("conditional_regret", symlog, title="regret")
 
 
 def alike(picture: Picture) -> Picture:
-    """Gives vertical axes with the same label equal limits in a figure."""
+    """Changes a figure so that vertical axes with the same label have equal limits."""
 
     def draw(results: Results) -> Any:
         figure = picture(results)
@@ -164,7 +164,7 @@ def alike(picture: Picture) -> Picture:
 
 
 def _moving(data: xr.Dataset) -> xr.Dataset:
-    """Adds the expected reward of the last queries, and the best feasible one."""
+    """Adds the mean expected reward over the last 250 queries, and that of the best feasible routing."""
     window = 250 if int(data["time"][-1]) >= 2500 else int(data["time"][0])
     best = (data["mean_reward"] + data["regret"] / data["time"]).assign_attrs(data["mean_reward"].attrs)
     data = data.assign(best=best)
@@ -253,7 +253,7 @@ def _table_env(
 def _figure(
     number: str, title: str, cases: tuple[Case, ...], claims: Any, draw: Any, says: str = "", **options: Any
 ) -> Experiment:
-    """Makes a figure of the paper; `claims` are texts and measures by id, `says` is the number of the figure in the text."""
+    """Makes an experiment for a figure of the paper. `claims` map ids to text and measure, `says` is the number that the paper's text gives it."""
     where = f"{PAPER}, Fig. {number[0]}"
     made = tuple(Claim(name, text, where, measure) for name, (text, measure) in claims.items())
     source = where + (f' ("{says}" in its text)' if says else "")
@@ -265,7 +265,7 @@ def _figure(
 def _beside(
     number: str, says: str, title: str, cases: dict[str, Case], claims: Any, rows: Any = (REGRET, SPEND), **options: Any
 ) -> Experiment:
-    """Makes a figure with a column for each case, by the titles of the columns."""
+    """Makes an experiment for a figure with a column for each case; `cases` have the titles of the columns as keys."""
     draw = alike(panels_of(rows=rows, columns="case", titles={case.name: words for words, case in cases.items()}))
     return _figure(number, title, tuple(cases.values()), claims, draw, says, **options)
 

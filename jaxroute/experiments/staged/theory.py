@@ -16,7 +16,7 @@ from jaxroute.experiments.staged.figures import PAPER
 from jaxroute.experiments.verdicts import Measured
 from jaxroute.problems import staged
 
-# Number of stages in words, and as a function of the horizon.
+# Rules for the number of stages: in words, and as functions of the horizon T.
 _STAGES = {
     "10": lambda horizon: 10,
     "T^(1/3)": lambda horizon: round(horizon ** (1 / 3)),
@@ -30,7 +30,7 @@ _GAMMAS, _SLOTS, _LONGER = (0.2, 1.0), (2, 4), (2000, 8000, 32_000, 128_000)
 
 
 def _by_stages(results: Results) -> dict[int, dict[int, Measured]]:
-    """Returns StageRoute's regret by horizon and number of stages."""
+    """Returns StageRoute's regret, by horizon and then by number of stages."""
     found: dict[int, dict[int, Measured]] = {}
     for horizon in sorted({coordinates_of(data)["horizon"] for data in results.values()}):
         cases = with_coordinates(results, horizon=horizon).values()
@@ -47,7 +47,7 @@ def _more_stages_help(results: Results) -> Iterator[Finding]:
 
 
 def _lower_bound_of(data: xr.Dataset) -> tuple[str, float]:
-    """Returns slots and horizon of a case in words, and their lower bound."""
+    """Returns slots and horizon of a case in words, and the lower bound on its regret."""
     slots, horizon = (coordinates_of(data)[name] for name in ("slots", "horizon"))
     return f"M = {slots}, T = {horizon:,}", staged.lower_bound(slots, horizon)
 
@@ -82,7 +82,7 @@ def _discovery(rule: str, horizon: int) -> Case:
 
 
 def _waiting(models: int, slots: int) -> Case:
-    """Makes a case of models that wait for slots, with the confidence parameter of Theorem 1."""
+    """Makes a case in which models wait for slots, with the confidence parameter of Theorem 1."""
 
     def market(horizon: int) -> staged.MarketEnv:
         stages = min(horizon, _WINDOWS)
@@ -96,13 +96,13 @@ def _waiting(models: int, slots: int) -> Case:
 
 
 def _upper_bound(models: int, slots: int, horizon: int) -> float:
-    """Returns the bound of Theorem 1 with its unspecified constants set to 1."""
+    """Returns the bound of Theorem 1 on the regret, with its unspecified constants set to 1."""
     learning = math.sqrt(slots * _WINDOWS * horizon * math.log(models * horizon / _DELTA))
     return learning + models * horizon / (slots * _WINDOWS)
 
 
 def _within(bound: Callable[[int, int, int], float], *sizes: tuple[int, int]) -> Measure:
-    """States that regret is within a bound for some numbers of models and slots."""
+    """States that the regret is at most `bound`, for each pair of a number of models and a number of slots in `sizes`."""
     rows = []
     for n, m in sizes:
         name = f"N{n}-M{m}"
@@ -156,7 +156,7 @@ def _theorem_1_figure(results: Results):
 def experiment(
     name: str, title: str, cases: Sequence[Case], claims: Mapping[str, Any], draw: Any, source: str, **options: Any
 ) -> Experiment:
-    """Makes an experiment other than the paper's figures; `claims` are texts, parts of the paper and measures by id."""
+    """Makes an experiment other than the paper's figures. `claims` map ids to text, place in the paper and measure."""
     made = tuple(Claim(key, text, f"{PAPER}, {where}", measure) for key, (text, where, measure) in claims.items())
     source, options = f"{PAPER}, {source}", {"seeds": 200, **options}
     return Experiment(f"staged/{name}", title, tuple(cases), claims=made, figures={name: draw}, source=source, **options)
