@@ -83,10 +83,7 @@ class Comparison:
         return summary_of(self, assumptions(self))
 
     def table(self, width: int | None = None) -> str:
-        """Returns a text table of the chosen setting of each strategy, in lines of at most `width` letters.
-
-        Its groups are strategies that meet the target, strategies that do not, and strategies with rare needs.
-        """
+        """Returns a table of each strategy's chosen setting, in lines of at most `width` letters, grouped by whether the target is met and by rare needs."""
         return plain.text(self.summary, width)
 
     def shares(self, width: int | None = None) -> str:

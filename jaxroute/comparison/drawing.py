@@ -35,10 +35,7 @@ def frontier(found: "Comparison", *, ax: Any = None):
 
 
 def learning(found: "Comparison", axes: Sequence[Any] | None = None):
-    """Draws mean score and cost of each online policy, at its chosen setting, in each part of the stream, on two axes (default: a new figure).
-
-    Returns both axes.
-    """
+    """Draws mean score and cost of each online policy, at its chosen setting, over the stream, on two axes (default: a new figure). Returns both."""
     answers = found.dataset["answer"].values
     chosen = [point for point, answer in zip(found.points, answers, strict=True) if answer and point.learning is not None]
     chosen.sort(key=lambda point: not point.available)
@@ -65,10 +62,7 @@ def _name(point: "Point") -> str:
 
 
 def other_targets(found: "Comparison", *, ax: Any = None):
-    """Draws the cost of the cheapest strategy and of the cheapest single model that meet each target, on `ax` (default: a new figure).
-
-    Returns the axes.
-    """
+    """Draws costs of the cheapest strategy and the cheapest single model that meet each target on `ax` (default: a new figure). Returns the axes."""
     single = {model["name"]: model["cost"][0] for model in found.summary["data"]["models"]}
     rows = found.summary["sensitivity"]
     best = [(row["target"], row["cost"][0]) for row in rows if row["cost"]]

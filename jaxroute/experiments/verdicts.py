@@ -287,10 +287,7 @@ class AtLeast:
     parts: "tuple[Statement | AtLeast, ...]"
 
     def holds(self, risk: float) -> bool:
-        """Whether enough parts hold, with a total risk of error of `risk`.
-
-        If this statement is false, at least `len(parts) - number + 1` parts are false, and one of them would have to pass its test.
-        """
+        """Whether enough parts hold. If the statement is false, `len(parts) - number + 1` parts are false, and one of these would have to pass."""
         share = risk / (len(self.parts) - self.number + 1)
         return sum(part.holds(share) for part in self.parts) >= self.number
 

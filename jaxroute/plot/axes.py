@@ -122,10 +122,7 @@ def settings_axis(ax: Any, which: str, values: np.ndarray) -> None:
 
 
 def marker_places(times: np.ndarray, log: bool, shift: int) -> list[int]:
-    """Chooses about eight evenly spaced times of a curve that get a marker, and returns their indices.
-
-    `log` is for a logarithmic time axis. `shift` moves the markers, so that those of several curves do not overlap.
-    """
+    """Returns the indices of about eight evenly spaced times that get a marker. `shift` moves them, so that markers of several curves do not overlap."""
     if len(times) < 9:
         return list(range(len(times)))
     shares = (np.arange(8) + (shift % 4) / 4) / 8

@@ -161,10 +161,7 @@ def open_history(
 
 
 def _check(folder: Folder, content: Mapping[str, Any], settings: Any, code: Mapping[str, Any], accept: bool) -> None:
-    """Raises StoreMismatchError if the stored `content` belongs to other code (unless `accept`) or to a search with other settings.
-
-    More rounds than the stored search are allowed.
-    """
+    """Raises StoreMismatchError if the stored `content` has other code (unless `accept`) or other settings; only fewer rounds are allowed."""
     there, here = content["settings"], settings
     if here["plan"]["runs"] > there["plan"]["runs"]:
         there, here = ({**one, "plan": {**one["plan"], **dict.fromkeys(_GROWING)}} for one in (there, here))

@@ -140,10 +140,7 @@ def _zero(data: xr.Dataset) -> str:
 
 
 def _judged(data: xr.Dataset, metric: str, policy: str) -> xr.DataArray:
-    """Returns the mean of a metric per request in the second half of a run, for every other seed.
-
-    COSMOS has the exploration bonus that is best on the remaining seeds.
-    """
+    """Returns a metric's mean per request late in a run, for every other seed. COSMOS has the bonus that is best on the remaining seeds."""
     runs, place = late_runs(data, metric, policy), 0
     if policy == "COSMOS":
         place = int(late_runs(data, "utility", policy).isel(seed=slice(0, None, 2)).mean("seed").argmax("index"))
