@@ -58,7 +58,7 @@ class ExploreThenCommit(Greedy):
 
 @struct.dataclass
 class OnlineGradient(Greedy):
-    """`Greedy` that opens all boxes in one period of each block of `T^(1/6)` periods, and learns by gradient steps from the samples of these periods only.
+    """`Greedy` that opens all boxes in one period of each block of `T^(1/6)` periods, and learns by gradient steps from these periods only.
 
     Source: in the spirit of Atsidakou et al. (2024); not their exact algorithm.
     """
@@ -165,14 +165,14 @@ class QueryAll(FixedSearch):
 class Frugal(FixedSearch):
     """A cascade that opens boxes in a fixed order and stops as soon as the best score reaches a threshold.
 
-    `Frugal.of` orders boxes from the cheapest to the most expensive. `Frugal.tuned` also sets the best threshold, on simulated periods separate from a run.
+    `Frugal.of` orders boxes from the cheapest to the most expensive. `Frugal.tuned` also sets the threshold that is best on simulated periods.
     `Frugal.fit` chooses models, their order and a threshold for each.
 
     Source: FrugalGPT (Chen, Zaharia and Zou, 2023), as a rule on scores.
 
     Attributes:
-      threshold: `[]` score that ends the search; or `[K]`, one threshold per box, which is opened only if the best score so far is below it. The first box
-        is always opened; `-inf` closes a box and all boxes after it.
+      threshold: `[]` score that ends the search; or `[K]`, one for each box, which is opened only if the best score so far is below it.
+        The first box is always opened; `-inf` closes a box and all boxes after it.
       order: `[K]` place of each box in the cascade, 0 for the first; None to open boxes in the order of their indices, whatever they cost.
     """
 
@@ -205,7 +205,7 @@ class Frugal(FixedSearch):
 
     @classmethod
     def tuned(cls, env: CascadeEnv, number: int = 20_000, **options: Any) -> "Frugal":
-        """Returns the cascade from the cheapest to the most expensive model with the threshold that is best on `number` simulated periods (`tuned_threshold`).
+        """Returns the cascade from the cheapest to the most expensive model, with the best threshold on `number` simulated periods (`tuned_threshold`).
 
         Where scores are not seen, the policy uses the evaluator for which the threshold was set, like FrugalGPT, whose scorer is trained beforehand.
         """
@@ -257,7 +257,7 @@ class RandomCascade(FixedSearch):
 
 @struct.dataclass
 class LinUCBState:
-    """State of `LinUCB`.
+    """State of `LinUCB`: a ridge regression of score less cost for each model.
 
     Attributes:
       inverse: `[m, m, K]` inverses of the design matrices.

@@ -55,7 +55,7 @@ class Period:
 
 @struct.dataclass
 class CascadeEnv:
-    """Environment of `K` models, the boxes: on each request a policy opens some one after another, sees their costs afterwards, and deploys one output.
+    """Environment of `K` models, the boxes: for each request a policy opens some in turn, sees their costs afterwards, and deploys one output.
 
     In a period the features of the request are seen, the policy's search opens boxes one by one and stops, one of the opened outputs is deployed, and
     its noisy reward is seen. Nothing is learned about unopened boxes, nor about the reward of outputs that were not deployed. In a first period,
@@ -231,7 +231,7 @@ def _flows(period: Period, result: SearchResult, cost_weight: Leaf) -> dict[str,
 
 
 def _optimism(period: Period, action: Any, result: SearchResult, regret: Array, free: Array) -> dict[str, Array]:
-    """Returns flags of the period, 0 or 1: optimistic indices, optimistic scores, an incomplete search, a regret outside theorem 3.3, outcomes out of range."""
+    """Returns flags (0 or 1) of the period: indices optimistic, scores optimistic, search incomplete, theorem 3.3 violated, outcomes out of range."""
     score, index, opened, deployed = period.score, period.index, result.opened, result.deployed
     wrong = regret < -_ROUNDING
     all_indices = all_scores = jnp.zeros((), bool)

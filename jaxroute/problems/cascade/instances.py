@@ -90,7 +90,7 @@ def _built(
     reach: float = _REACH,
     **options: Any,
 ) -> CascadeEnv:
-    """Builds and checks the environment. `reach` is the squared length that a score may add to an output's features; `feature_bound` follows from it."""
+    """Builds and checks the environment. `reach` is the squared length that a score may add to an output's features, for `feature_bound`."""
     features = _evaluator(evaluator)
     options["cost_weight"] = np.float32(checks.positive("cost_weight", cost_weight, ()))
     env = CascadeEnv(contexts=contexts, boxes=boxes, index=_float32(index), evaluator=features, **options)
@@ -155,7 +155,7 @@ def uniform_cascade(
 def spike_cascade(
     num_models: int = 3, dim: int = 3, *, evaluator: OutputFeatures | int | None = None, cost_weight: float = 1.0
 ) -> CascadeEnv:
-    """Builds `uniform_cascade` with boxes that score .97 once in a hundred times, so that the theory's mass condition (assumption 4.1) holds everywhere."""
+    """Builds `uniform_cascade` with boxes that score .97 once in a hundred times, so that the mass condition (assumption 4.1) holds everywhere."""
     boxes = _uniform_boxes(num_models, SpikeBoxes)
     return _built(UniformContexts(dim), boxes, _index(num_models, dim), evaluator, cost_weight, reach=3.1)
 
@@ -188,14 +188,14 @@ def group_cascade(
 
 
 def safe_and_risky(gap: float, *, evaluator: OutputFeatures | int | None = None) -> CascadeEnv:
-    """Builds two boxes without contexts: a narrow one with index .5, a wide one with index `.5 - gap`. A gap of order `1 / sqrt(T)` is the hard case."""
+    """Builds boxes with narrow scores and index .5, and with wide scores and index `.5 - gap`. A gap of order `1 / sqrt(T)` is the hard case."""
     boxes = UniformBoxes(base_cost=_float32([0.05, 0.05]), quantile=_float32([0.0, 0.5]))
     gap = float(checks.numbers("gap", gap, ()))
     return _built(UniformContexts(1), boxes, [[0.5], [0.5 - gap]], evaluator)
 
 
 def two_boxes() -> CascadeEnv:
-    """Builds the paper's example of two models. The expensive one (price .5) is always right; the cheap one (price .01) is right in 10 % of the queries.
+    """Builds the paper's example of two models. The expensive one (price .5) is always right, the cheap one (price .01) in 10 % of the queries.
 
     Calling the cheap model, and the expensive one if it fails, earns .54 per request. A single call earns at most .5.
 
@@ -208,7 +208,7 @@ def two_boxes() -> CascadeEnv:
 
 
 def frozen_cascade() -> CascadeEnv:
-    """Builds three boxes whose requests are all the same within a run, so that a coefficient of the evaluator may never be observable (remark 5.2)."""
+    """Builds three boxes whose requests are all the same in a run, so that a coefficient of the evaluator may be unobservable (remark 5.2)."""
     index = np.column_stack([_index(3, 1)[:, 0], np.full(3, 0.1)])
     return _built(FrozenContexts(), _uniform_boxes(3), index, FrozenFeatures())
 

@@ -61,12 +61,12 @@ def single_values(env: CascadeEnv) -> Array:
 
 
 def cost_order(env: CascadeEnv) -> Array:
-    """Returns the place of each model in the order of mean costs, 0 for the cheapest. Costs equal to six digits are a tie, which goes to the lower index."""
+    """Returns the place of each model in the order of mean costs, 0 for the cheapest. Costs equal to six digits go by the models' indices."""
     return _cost_order(as_cascade(env))
 
 
 def oracle_value(env: CascadeEnv, psi: Leaf, points: int = 4000) -> float:
-    """Integrates `U*(x) = E max_a min(M_a, index_a)`, eq. (3), the largest expected utility of a request `psi` `[m]`, where `M_a` is the score of box `a`.
+    """Integrates `U*(x) = E max_a min(M_a, index_a)`, eq. (3), the largest expected utility of a request `psi` `[m]`, with the score `M_a` of box `a`.
 
     The numerical integral uses `points` points between neighbouring indices.
     """
@@ -88,10 +88,10 @@ def oracle_value(env: CascadeEnv, psi: Leaf, points: int = 4000) -> float:
 
 
 def tuned_threshold(env: CascadeEnv, number: int = _DRAWS, seed: int = 0) -> tuple[float, float]:
-    """Returns the best single threshold of the cascade from the cheapest to the most expensive model, and its mean utility, both from simulated periods.
+    """Returns the best threshold of the cascade from the cheapest to the most expensive model, and its mean utility, on simulated periods.
 
-    The threshold applies to the scores that a policy sees. Where true scores are not seen, an evaluator with the true coefficients computes them, as if
-    trained beforehand. Periods 0 to `number - 1` are drawn, with keys from `seed` that differ from those of a run.
+    The threshold applies to the scores that a policy sees. Where true scores are not seen, an evaluator with the true coefficients estimates them,
+    as if trained beforehand. Periods 0 to `number - 1` are drawn, with keys from `seed` that differ from those of a run.
     """
     env, number = as_cascade(env), checks.count("number", number)
     key = draws.key(checks.count("seed", seed, minimum=0))
@@ -242,13 +242,13 @@ def _best_thresholds(best: np.ndarray, stop: np.ndarray) -> np.ndarray:
 
 
 class TooManyHistoriesError(ValueError):
-    """An exact optimum has more histories than fit into memory."""
+    """Raised if an exact optimum needs more histories than fit into memory."""
 
 
 class JointPlan(NamedTuple):
     """Best policy on rows that all models share, as a table of actions after each history of calls and outputs.
 
-    A history is coded as one integer: the group's `start`, plus, for each called model, its stride multiplied by 1 + the index of its output in `signals`.
+    A history is coded as one integer: the group's `start`, plus, for each called model, its stride multiplied by 1 + its output's index in `signals`.
 
     Attributes:
       value: mean utility of the policy on these rows.
@@ -306,7 +306,7 @@ def joint_plan(env: CascadeEnv) -> JointPlan:
 def _joint_values(
     seen: np.ndarray, score: np.ndarray, cost: np.ndarray, start: np.ndarray, strides: np.ndarray, histories: int
 ) -> tuple[float, np.ndarray]:
-    """Returns the mean value of the plan, and its action after each history. `seen` `[N, K]` are indices of signals, `start` `[N]` codes before any call."""
+    """Returns the plan's mean value, and its action after each history. `seen` `[N, K]` are indices of signals, `start` `[N]` codes before any call."""
     number = score.shape[1]
     action = np.full(histories, number, np.int32)
     # By the set of the called models, as bits: the value `[N]` of the history of each row.

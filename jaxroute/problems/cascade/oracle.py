@@ -33,7 +33,7 @@ class TrueSearch(_FixedPolicy, abc.ABC):
     """Search by a rule that knows the environment and learns nothing.
 
     Attributes:
-      env: known environment. Where scores are not seen, they are computed with the evaluator's true coefficients (for recorded features: a fit to all rows).
+      env: known environment. Scores that are not seen are computed with the evaluator's true coefficients (recorded features: a fit to all rows).
     """
 
     env: CascadeEnv

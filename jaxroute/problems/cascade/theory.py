@@ -130,7 +130,7 @@ def _learned(name: str, state: Any) -> EvaluatorState:
 
 
 def index_error(env: CascadeEnv, policy: Any, env_state: Any, state: CosmosState, t: Array) -> Array:
-    """Returns the distance `|rho_hat - rho|` of the estimated coefficients from the true ones, for each model. It requires linear indices before the link."""
+    """Returns the distance `|rho_hat - rho|` of the estimated index coefficients from the true ones, for each model; indices must be linear before the link."""
     del env_state, t
     fit = getattr(policy, "fit", None)
     if not isinstance(fit, IndexEstimator) or isinstance(fit, LocationFamily):

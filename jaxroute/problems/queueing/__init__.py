@@ -1,4 +1,4 @@
-"""Queueing with retrials (ACQB): which waiting query to serve next, with which models, when a dissatisfied user tries again.
+"""Queueing with retrials (ACQB): policies decide which waiting query to serve next and with which models; a dissatisfied user tries again.
 
 `acqb` holds the paper's policy, `parts` its components. `env` is the queue, `sources` generates queries and answers, `instances` builds ready-made
 queues. `baselines` and `oracle` are the other policies, `theory` has the paper's bounds.

@@ -197,8 +197,8 @@ class QueueEnv:
 def _optimal_round(backlog: Backlog, state: BacklogState, drawn: Round, t: Array) -> tuple[BacklogState, Array]:
     """Simulates a round of the optimal policy's queue; returns its new state, and whether an arrival was lost because the buffer was full.
 
-    Queries are stored as `Query.for_optimum()`: the departure rate of the best assortment is enough, since this rate and the round's uniform number decide
-    whether a query leaves. Source: ACQB, section 2 and appendix D.1.
+    Queries are stored as `Query.for_optimum()`: only the best assortment's departure rate is needed, since it decides with the round's uniform
+    number whether a query leaves. Source: ACQB, section 2 and appendix D.1.
     """
     place, rate = best_place(lambda rate: rate, state.rows.best_rate, backlog.view(state))
     place, rate, state = xla.barrier((place, rate, state))

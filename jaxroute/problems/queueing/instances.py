@@ -46,8 +46,8 @@ class RandomQueues:
     Attributes:
       arrival_rate: `[]` probability lambda of an arrival in a round.
       slack: `[]` epsilon, least difference between the departure rate of a context and the arrival rate.
-      spread: `[]` largest entry. Pair features are also divided by `sqrt(d)`, so that norms are at most one (assumption 1): departure rates are then at most
-        `sigmoid(1)` with one answer, mostly near one half, and an `arrival_rate` of about .4 suits. Others are not divided, as in the paper's figures.
+      spread: `[]` largest entry. Pair features are divided by `sqrt(d)`, so that norms are at most one (assumption 1): departure rates are then at
+        most `sigmoid(1)` with one answer, mostly near one half, and an `arrival_rate` of about .4 suits. Others are not, as in the paper's figures.
       num_models: number of models, `N` (static).
       num_offered: number of answers shown in a round, `K` (static).
       dim: number of features, `d` (static).
@@ -142,9 +142,9 @@ def fixed_queue(theta: ArrayLike, *, num_offered: int = 1, horizon: int = 1000, 
 def describe_contexts(queues: RandomQueues | QueueEnv, *, instances: int = 256, contexts: int = 4096) -> dict[str, float]:
     """Computes the share of random contexts that some assortment serves well enough, to assess a queue before a run.
 
-    A context is accepted if some departure rate is at least `arrival_rate + slack`; a round tries up to `candidates` contexts. If a share `p` is accepted,
-    an arrival finds none with probability `(1 - p)^candidates`, and one such arrival makes a run invalid. Source: ACQB, assumption 4 and section 6.1,
-    which does not specify how often contexts are redrawn.
+    A context is accepted if some departure rate is at least `arrival_rate + slack`; a round tries up to `candidates` contexts. If a share `p` is
+    accepted, an arrival finds none with probability `(1 - p)^candidates`, and one such arrival makes a run invalid. Source: ACQB, assumption 4 and
+    section 6.1, which does not specify how often contexts are redrawn.
 
     Args:
       queues: `RandomQueues`, or a queue with given parameters.

@@ -56,7 +56,7 @@ class Optimal(FixedPolicy):
 
     @classmethod
     def of(cls, env: QueueEnv, fifo: bool = False) -> "Optimal":
-        """Returns the optimal policy of a queue."""
+        """Returns the optimal policy of a queue; with `fifo` it serves the query that has waited longest."""
         if not isinstance(env, QueueEnv):
             raise ValueError(
                 f"env must be a QueueEnv, got {checks.show(env)}; for a sampler the policy is `Optimal.of` itself"
@@ -97,8 +97,8 @@ class Optimal(FixedPolicy):
 class PolicySwitch:
     """Uses one policy before round `at` (from 0) and another from then on; the first stops learning at the switch.
 
-    With a learner first and `Optimal` second, `at = i` gives the paper's policy-switching queue `Q(i, t)`; a sweep of `at` simulates all of them in one
-    compiled call. Source: ACQB, section 4.1 and appendix D.1.
+    With a learner first and `Optimal` second, `at = i` gives the paper's policy-switching queue `Q(i, t)`; a sweep of `at` simulates all of
+    them in one compiled call. Source: ACQB, section 4.1 and appendix D.1.
 
     Attributes:
       first, second: policy before round `at`, and policy from then on.

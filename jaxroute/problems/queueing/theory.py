@@ -172,7 +172,7 @@ class Theory:
         return min(1.0, math.sqrt(square))
 
     def queue_regret(self, t: int, burn_in: float | None = None) -> float:
-        """Returns the bound behind theorem 5, `(sum_i E_i)(sum_i P_i) / (t - 1)`, by Chebyshev's sum inequality (appendix D.7); `burn_in` replaces `omega`."""
+        """Returns the bound behind theorem 5, `(sum_i E_i)(sum_i P_i) / (t - 1)`, by Chebyshev's sum inequality (appendix D.7); `burn_in` is `omega`."""
         checks.count("t", t, minimum=2)
         omega = self.burn_in(t) if burn_in is None else burn_in
         gaps = sum(self.gap(i, t) for i in range(1, t))

@@ -19,8 +19,8 @@ from jaxroute.sources.distributions import Bernoulli, Distribution, DrawFunction
 class BanditEnv:
     """K-armed bandit with fixed means.
 
-    One random number per round determines the rewards of all models. Only one reward is observed, so a run has the same distribution as with independent
-    rewards, while all policies have common random numbers, which makes comparisons more precise.
+    One random number per round determines the rewards of all models. Only one reward is observed, so a run has the same distribution as with
+    independent rewards, while all policies have common random numbers, which makes comparisons more precise.
 
     Attributes:
       mean: `[K]` expected reward of each model.

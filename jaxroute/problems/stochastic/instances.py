@@ -17,7 +17,7 @@ def bernoulli(mean: ArrayLike) -> BanditEnv:
 
 
 def gaussian(mean: ArrayLike, scale: float = 1.0) -> BanditEnv:
-    """Builds a Gaussian bandit with the given means `[K]` and a common standard deviation."""
+    """Builds a Gaussian bandit with the given means `[K]` and the common standard deviation `scale`."""
     return _fixed(Gaussian(), mean, float(checks.non_negative("scale", scale, ())))
 
 

@@ -11,7 +11,7 @@ from jaxroute.core.types import Leaf, PyTree
 
 
 def rounded_up(horizon: Array, power: float) -> Array:
-    """Returns `ceil(horizon^power)` as a float. A power less than a relative `1e-6` above a whole number counts as that number, because of rounding."""
+    """Returns `ceil(horizon^power)` as a float. A power less than a relative `1e-6` above a whole number counts as that number."""
     return jnp.ceil(jnp.asarray(horizon, jnp.float32) ** power * (1.0 - 1e-6))
 
 

@@ -1,8 +1,8 @@
 """Estimators of the indices of all boxes, with the samples, loss and design matrices that they share; `window` has the estimators that store samples.
 
-An index is `L(u)` with a link `L` and `u = rho . psi`, eq. (5). The loss of a sample with cost `c` and score `M` is `int_0^u (c - (M - L(v))^+) dv`, eq. (8),
-and with a learned evaluator eq. (22). Its derivative is the moment `c - (M - L(u))^+`, eqs. (7) and (9). For the identity link the loss is quadratic
-left of the score and rises with slope `c` right of it. All boxes are fitted side by side; they are the last axis of arrays.
+An index is `L(u)` with a link `L` and `u = rho . psi`, eq. (5). The loss of a sample with cost `c` and score `M` is `int_0^u (c - (M - L(v))^+) dv`,
+eq. (8), and with a learned evaluator eq. (22). Its derivative is the moment `c - (M - L(u))^+`, eqs. (7) and (9). For the identity link the loss is
+quadratic left of the score and rises with slope `c` right of it. All boxes are fitted side by side; they are the last axis of arrays.
 
 Source: Belloni, Chen and Wei (2026), section 4.1, eqs. (7) to (10), and section 5.2, eqs. (22) and (23).
 
@@ -32,7 +32,7 @@ def first_inverse(ridge: Leaf, dim: int, number: int) -> Array:
 
 
 def change_of_inverse(inverse: Array, x: Array) -> Array:
-    """Returns the change of inverse design matrices `[m, m, K]` when each gets the row `x` `[m]`; exactly symmetric, as in `gaussian.sherman_morrison`."""
+    """Returns the change of inverse design matrices `[m, m, K]` when each gets the row `x` `[m]`, exactly symmetric (`gaussian.sherman_morrison`)."""
     direction = xla.compute_once(numerics.combine(x, inverse))
     gain = 1.0 / (1.0 + numerics.combine(x, direction))
     return -gain * (direction[:, None] * direction[None])
@@ -83,7 +83,7 @@ class Evaluator(NamedTuple):
 
 
 class IndexEstimator(abc.ABC):
-    """Estimator of the indices of all boxes, by default of indices that are a link of a linear function of the features, eq. (5).
+    """Base class of estimators of all boxes' indices. By default an index is a link function of a linear function of the request's features, eq. (5).
 
     Attributes:
       bound: largest length of the estimate, half the diameter of the paper's parameter space.
@@ -97,7 +97,7 @@ class IndexEstimator(abc.ABC):
     def update(
         self, fit: PyTree, rho: Array, sample: Sample, evaluator: Evaluator | None, link: Link
     ) -> tuple[PyTree, Array]:
-        """Returns the state and the estimates `[m, K]` after a period. `evaluator` is None if scores are not learned; `link` is the link of the indices."""
+        """Returns the state and the estimates `[m, K]` after a period. `evaluator` is None if scores are not learned; `link` belongs to the indices."""
 
     def predict(self, fit: PyTree, rho: Array, psi: Array, link: Link) -> tuple[Array, Callable[[Array], Array]]:
         """Returns the estimates `u` `[K]` before the link for a request `psi` `[m]`, and the function that turns `u` into indices."""
@@ -135,7 +135,7 @@ def summed(values: Array) -> Array:
 
 @struct.dataclass
 class StreamState:
-    """State of a `StreamEstimator`: the inverse of summed curvatures `[m, m, K]`, and the rounding error `[m, K]` of the estimates (`numerics.add_up`)."""
+    """State of a `StreamEstimator`: inverse sums of curvatures `[m, m, K]`, and rounding errors `[m, K]` of the estimates (`numerics.add_up`)."""
 
     inverse: numerics.Sum
     error: Array
@@ -147,7 +147,7 @@ class StreamEstimator(IndexEstimator):
 
     Attributes:
       floor: `[]` least curvature of a sample.
-      start: `[]` curvature before the first sample.
+      start: `[]` multiple of the identity matrix as curvature before the first sample.
       bound: `[]` largest length of the estimate.
     """
 

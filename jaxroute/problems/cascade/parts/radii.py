@@ -125,7 +125,7 @@ class PracticalRadius(Radius):
 
 @struct.dataclass
 class TheoreticalRadius(Radius):
-    """Radii of the proofs; at any horizon that can be simulated they open every box.
+    """Radii of the proofs, which are so large that every box is opened at any horizon that can be simulated.
 
     Source: Belloni, Chen and Wei (2026), eq. (51) with a known evaluator, otherwise proposition 11.2 and eq. (61).
 

@@ -1,7 +1,7 @@
 """Searches: rules that choose the boxes to open one after another, when to stop, and the opened output to deploy.
 
-A search is the action of a policy; the environment calls its pure method `run(outputs)`. Outputs of unopened boxes cannot influence the result: tests fill
-them with NaN.
+A search is the action of a policy; the environment calls its pure method `run(outputs)`. Outputs of unopened boxes cannot influence the result:
+tests fill them with NaN.
 """
 
 import functools
@@ -49,7 +49,7 @@ def opened_in_order(priority: Array, threshold: Array, score: Array, order: Arra
 
 
 def best_opened(opened: Array, score: Array, order: Array | None = None) -> Array:
-    """Returns the opened box with the largest score, one-hot `[K]` bool: Algorithm 1, line 13. Ties go by the ranks `order` `[K]`, for None to the lower box."""
+    """Returns the opened box with the largest score, one-hot `[K]` bool: Algorithm 1, line 13. Ties go by the ranks `order` `[K]`, or to the lower box."""
     size = score.shape[0]
     best = [opened[a] for a in range(size)]
     for a in range(size):

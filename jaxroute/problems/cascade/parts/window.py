@@ -222,7 +222,7 @@ class SampleWindow(IndexEstimator):
 
 
 class _Point(NamedTuple):
-    """State of the iteration: estimates `rho` `[m, K]`, whether each box needs another step (`active` `[K]`), and the number of steps, the same in all runs."""
+    """State of the iteration: estimates `rho` `[m, K]`, whether each box is unfinished (`active` `[K]`), and the number of steps, the same in all runs."""
 
     rho: Array
     active: Array
@@ -233,7 +233,7 @@ class _Point(NamedTuple):
 class Window(SampleWindow):
     """Estimator of eqs. (10) and (23) by Newton steps with a line search; it is exact until a sample leaves the window.
 
-    Only samples whose score is above the index have a second derivative; with the identity link a full step that does not change which these are ends at the
+    Only samples whose score is above the index have a second derivative; with the identity link a full step that keeps these samples ends at the
     minimum. The iteration ends after a step whose decrement `sqrt(slope' H^-1 slope)` is within the tolerance: at such a sample no index moves further
     than that. The probe `residual` measures the remaining error of float32. Source: Qi and Sun (1993), "A nonsmooth version of Newton's method".
     """
@@ -284,8 +284,8 @@ class Window(SampleWindow):
 class MomentEquations(SampleWindow):
     """Generalised method of moments: Gauss-Newton steps on the moments themselves, weighted by the features' second moments.
 
-    There are as many moments as parameters, so that it has the same estimate as `Window` if it converges. The problem is not convex, and if no parameter
-    solves the equations it ends elsewhere. The paper discusses it (section 4.1) and prefers the loss. It ends after a step shorter than the tolerance.
+    With as many moments as parameters it has the same estimate as `Window` if it converges. The problem is not convex, and if no parameter solves
+    the equations it ends elsewhere. The paper discusses it (section 4.1) and prefers the loss. It ends after a step shorter than the tolerance.
 
     Attributes:
       floor: `[]` least curvature of a sample in the matrix of a step.
@@ -316,7 +316,7 @@ class MomentEquations(SampleWindow):
 def _derivatives(
     fit: WindowState, rho: Array, samples: WindowSamples, ridge: Array, link: Link, floor: Array | float
 ) -> tuple[Array, Array, Array, Array]:
-    """Returns the indices before their link, slopes and curvatures of the loss of each sample, `[W, K]`, and the gradient `[m, K]` of all other terms."""
+    """Returns index before its link, slope and curvature of each sample's loss, `[W, K]`, and the gradient `[m, K]` of all other terms of the loss."""
     columns, score, used, gradient = samples
     u = _linear(rho, columns)
     slope = jnp.where(used, moment(link, u, score, fit.cost), 0.0)
@@ -325,13 +325,13 @@ def _derivatives(
 
 
 def _gram(weight: Array, columns: Array) -> Array:
-    """Returns `sum_w weight psi psi'` `[m, m, K]` of weights `[W, K]` and samples `[m, W, K]`."""
+    """Returns the matrices `sum_w weight psi psi'` `[m, m, K]` of samples with weights `[W, K]` and features `psi`, the `columns` `[m, W, K]`."""
     dim = columns.shape[0]
     rows = [[summed(weight * columns[i] * columns[j]) for j in range(i + 1)] for i in range(dim)]
     return jnp.stack([jnp.stack([rows[max(i, j)][min(i, j)] for j in range(dim)]) for i in range(dim)])
 
 
 def _linear(rho: Array, columns: Array) -> Array:
-    """Returns `rho . psi` `[W, K]` of `rho` `[m, K]` and samples `[m, W, K]`."""
+    """Returns the products `rho . psi` `[W, K]` of coefficients `rho` `[m, K]` and the samples' features `psi`, the `columns` `[m, W, K]`."""
     terms = [rho[i] * columns[i] for i in range(rho.shape[0])]
     return sum(terms[1:], terms[0])

@@ -40,7 +40,7 @@ class Boxes(Protocol):
     def mean_score(self, psi: Array, base: Array) -> Array: ...
 
     def index(self, psi: Array, base: Array, weight: Array) -> Array:
-        """Returns the reservation index `[K]` for costs with the factor `weight`."""
+        """Returns the reservation index of each box if its costs are multiplied by `weight`."""
         ...
 
     def draw(self, keys: Keys, psi: Array, base: Array, row: Array | None = None) -> Draw:
@@ -49,7 +49,7 @@ class Boxes(Protocol):
 
 
 def check_feature(name: str, value: Leaf | None, dim: int) -> None:
-    """Raises `ValueError` if the parameter `name`, an effect of the feature `x_1`, has a value but requests have only `dim` 1 feature, the intercept."""
+    """Raises `ValueError` if the parameter `name`, an effect of the feature `x_1`, has a value although requests have only an intercept."""
     if value is not None and dim < 2:
         raise ValueError(f"{name} must be None where requests have one feature: there is no x_1, got {value!s}")
 
@@ -240,7 +240,7 @@ class PassFailBoxes:
 
 @struct.dataclass
 class _ScoreTable:
-    """Scores and costs of real queries; mean scores and costs are linear functions of the request, and the index is solved on the host.
+    """Base class of boxes with recorded scores and costs, whose means are linear functions of the request; indices are solved on the host.
 
     Attributes:
       score, cost: `[N, K]` recorded scores and costs.

@@ -33,7 +33,7 @@ class Contexts(abc.ABC):
 
 @struct.dataclass
 class UniformContexts(Contexts):
-    """`psi = (1, x)` with `x` independent and uniform on `[low, high]^(m - 1)`; `dim` is `m`."""
+    """Contexts `psi = (1, x)` with `x` independent and uniform on `[low, high]^(m - 1)`; the field `dim` is `m`."""
 
     dim: int = struct.field(pytree_node=False)
     low: Leaf = -1.0
@@ -89,7 +89,7 @@ class GroupContexts(Contexts):
 
 @struct.dataclass
 class RecordedContexts(Contexts):
-    """Contexts of a `table` `[P, m]` in order, repeated from the first after the last."""
+    """Contexts of a `table` `[P, m]`, row by row in their order, and again from the first row after the last."""
 
     table: Leaf
 

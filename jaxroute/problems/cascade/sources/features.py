@@ -25,7 +25,7 @@ class OutputFeatures(abc.ABC):
 
     @abc.abstractmethod
     def bound(self, largest: float) -> float:
-        """Returns the largest norm of a feature vector. `largest` bounds the contribution of the score to it for a `theta` of length 2; it is rescaled for others."""
+        """Returns the largest norm of a feature vector, if the score contributes at most `largest` to it for a `theta` of length 2."""
 
     @abc.abstractmethod
     def check_spec(self, boxes: Boxes, dim: int) -> None:
@@ -59,7 +59,7 @@ class CubeNoise:
 
 @struct.dataclass
 class RadialNoise:
-    """Noise with a uniformly random direction and a random length, whose quantiles `[n]` at equally spaced probabilities `normal` and `student` compute.
+    """Noise with a uniform direction and a random length, given by its quantiles `[n]` at equally spaced probabilities (`normal`, `student`).
 
     Source: Belloni, Chen and Wei (2026), lemmas 10.3 to 10.7: distributions that fulfil assumption 5.2.
     """
@@ -75,7 +75,7 @@ class RadialNoise:
 
     @classmethod
     def student(cls, dim: int, freedom: float = 3.0, longest: float = 3.0) -> "RadialNoise":
-        """Returns Student vectors with `freedom` degrees of freedom, conditioned on a length of at most `longest`: squared length over `d` is F distributed."""
+        """Returns Student vectors with `freedom` degrees of freedom, conditioned on a length of at most `longest`; length^2 / `dim` is F distributed."""
         from scipy import stats
 
         distribution = stats.f(checks.count("dim", dim), float(checks.positive("freedom", freedom, ())))

@@ -96,7 +96,7 @@ def recorded_rows(
 
     Args:
       data: file of a table (`jaxroute.data.read_log`), or of columns that `scores` names; "standin" for generated prompts.
-      by: source of the groups of a table, "features" (k-means; default if the file has an embedding) or "groups" (its categories); with `scores`, a column.
+      by: source of a table's groups, "features" (k-means; default if the file has an embedding) or "groups" (its categories); with `scores`, a column.
       groups: number of groups of k-means.
       models: selected models of a table.
       costs: cost per query of each model if the table has none; with `scores` per unit of `sizes`.

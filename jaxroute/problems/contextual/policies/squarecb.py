@@ -20,7 +20,7 @@ class SquareCBState:
 
 
 def inverse_gap_weights(predicted: Array, gamma: Leaf, order: Array | None = None) -> Array:
-    """Returns probabilities of the models: `1 / (K + gamma gap)` for a model with this gap to the best predicted reward, the remainder for the best one.
+    """Returns the models' probabilities: `1 / (K + gamma gap)` for a gap to the best predicted reward, and the remainder for the best model.
 
     `predicted` `[K]` are predicted rewards; ties go by the ranks `order` `[K]`, or for None to the lower index. Source: Foster and Rakhlin (2020),
     Algorithm 1, with `mu = K`.

@@ -19,7 +19,7 @@ def mask_of(items: Array, number: int) -> Array:
 
 
 def accepted_place(items: Array, chosen: Array) -> Array:
-    """Returns the position, within the shown models `items` `[K]`, of the accepted model, which the mask `chosen` `[N]` marks; `K` if none was accepted."""
+    """Returns the position, in the models shown (`items` `[K]`), of the accepted model, which the mask `chosen` `[N]` marks; `K` if there is none."""
     size = items.shape[0]
     models = jnp.arange(chosen.shape[0])
     hit = jnp.stack([jnp.any(chosen & (models == items[k])) for k in range(size)])

@@ -33,8 +33,8 @@ class BacklogState:
 class Backlog:
     """Buffer for a limited number of waiting queries.
 
-    An arrival at a full buffer is lost and counted (`dropped`); `simulate` then repeats the run with twice the places, so that no query is missing from its
-    result. Queries fill the first places; the last one moves into the place of a query that leaves.
+    An arrival at a full buffer is lost and counted (`dropped`); `simulate` then repeats the run with twice the places, so that its result
+    misses no query. Queries fill the first places; the last one moves into the place of a query that leaves.
 
     Attributes:
       rounds: number of rounds of a run (static).

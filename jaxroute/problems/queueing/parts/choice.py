@@ -42,7 +42,7 @@ class Parts(NamedTuple):
 
 
 def choose_parts(policy: "ACQB", spec: QueueSpec) -> Parts:
-    """Returns the components that the policy specifies, and default components, chosen by the environment's sizes, for those that it does not specify."""
+    """Returns the components that the policy specifies, and for the others defaults chosen by the environment's sizes."""
     dim = spec.dim if policy.features is None else np.shape(policy.features)[0]
     if spec.prompts and spec.num_offered <= FEW_ANSWERS:
         memory: Memory = PromptCounts(spec, dim)

@@ -1,7 +1,7 @@
 """Memories: forms in which a learner stores its parameters and observations, one class for each kind of query features.
 
-`SharedRows` is for Algorithm 1 of ACQB, with one parameter vector for all models; the others are for Algorithm 2, with one per model. A memory is built
-from the sizes of an environment and has no data; its data are part of the policy's state.
+`SharedRows` is for Algorithm 1 of ACQB, with one parameter vector for all models; the others are for Algorithm 2, with one per model. A memory is
+built from the sizes of an environment and has no data itself; the data are part of the policy's state.
 """
 
 import abc

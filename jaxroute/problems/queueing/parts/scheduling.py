@@ -21,7 +21,7 @@ _Chunk = tuple[Any, Array, Array]
 
 
 def _fold(leaves: Any, queue: QueueView, start: Any, step: Callable[[Any, _Chunk, Array], Any]) -> Any:
-    """Folds `step` over chunks of places (`xla.chunked_fold`), from `start`. `step` takes a carry, a `_Chunk`, and the index of the chunk's first place."""
+    """Folds `step` over chunks of places (`xla.chunked_fold`) from `start`; `step` takes a carry, a `_Chunk`, and the index of the chunk's first place."""
 
     def with_waiting(carry: Any, chunk: Any, first: Array) -> Any:
         leaves, arrival = chunk
@@ -60,7 +60,7 @@ def best_place(score: Callable[[Any], Array], leaves: Any, queue: QueueView) -> 
 
 
 def best_prompt(score: Array, obs: Observation) -> tuple[Array, Array]:
-    """Returns the place of the waiting query whose prompt has the largest score, of `score` `[P]` for all prompts, and this score; see `best_place`."""
+    """Returns the place of the waiting query whose prompt has the largest score in `score` `[P]` (all prompts), and this score; see `best_place`."""
     return best_place(lambda prompt: jnp.take(score, prompt, mode="clip"), obs.prompt, obs)
 
 

@@ -41,7 +41,7 @@ class DecayingExploration:
 
 @struct.dataclass
 class RecordedCoins:
-    """Explores an arrival in round `t` if `coins[t]` is True, for replays of recorded runs; rounds after the last of `coins` `[T]` are not explored."""
+    """Explores an arrival in round `t` if `coins[t]` is True, for replays of recorded runs; rounds after the `T` coins are not explored."""
 
     coins: Leaf
 

@@ -31,7 +31,7 @@ class Arrivals(Protocol):
 
 @struct.dataclass
 class Rates:
-    """Process with a rate for each round: round `t` brings a query with probability `rates[t]`, rounds after the last of `rates` `[T]` with the last one."""
+    """Process with a rate for each round: round `t` brings a query with probability `rates[t]`, rounds after the `T` rates with the last rate."""
 
     rates: Leaf
 
@@ -122,7 +122,7 @@ class Slots:
 
 
 def _stationary(moves: Array) -> Array:
-    """Returns the stationary distribution of a Markov chain with transition matrix `moves` `[S, S]`; if it is not unique, the one reached from state 0."""
+    """Returns the stationary distribution of a Markov chain with transitions `moves` `[S, S]`; if it is not unique, the one reached from state 0."""
     lazy = 0.5 * (moves + jnp.eye(moves.shape[0], dtype=moves.dtype))
     for _ in range(24):  # 16 million rounds: longer than any phase that a run could distinguish from an endless one.
         lazy = jnp.sum(lazy[:, :, None] * lazy[None], axis=1)

@@ -83,7 +83,7 @@ class Source(Protocol):
         ...
 
     def features_of(self, rows: Query) -> Array:
-        """Returns the features `[d, B]` (pair features `[N, d, B]`) of the queries `rows` at all places; with a pool the features `[d, P]` of all prompts."""
+        """Returns the features `[d, B]` (pair features `[N, d, B]`) of the queries `rows` at all places; with a pool those of all prompts, `[d, P]`."""
         ...
 
     def serve(self, row: Query, spec: QueueSpec) -> tuple[Array, Array]:

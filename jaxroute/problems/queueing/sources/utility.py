@@ -17,7 +17,7 @@ _SAMPLED_SUBSETS = 2_000
 
 
 def divide_costs(costs: ArrayLike) -> np.ndarray:
-    """Divides costs `[P, N]` by the largest one, so that they lie in [0, 1] as ACQB (Bae et al.), section 6.2, requires without specifying a method."""
+    """Divides costs `[P, N]` by the largest one, so that they lie in [0, 1] as ACQB, section 6.2, requires without specifying a method."""
     given = checks.non_negative("costs", costs)
     largest = given.max(initial=0.0)
     return given / largest if largest > 0 else np.zeros_like(given)
@@ -26,7 +26,7 @@ def divide_costs(costs: ArrayLike) -> np.ndarray:
 def departure_probability(
     scores: ArrayLike, costs: ArrayLike, *, cost_weight: float = 0.1, low: float = 0.1, high: float = 0.99
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the probability `[P, N]` that each model's answer to each prompt is accepted, and whether all models of a prompt are equally good, `[P]` bool.
+    """Returns the probability `[P, N]` that each model's answer to each prompt is accepted, and which prompts have equally good models, `[P]` bool.
 
     The utility `raw_j = score_j - cost_weight cost_j` is scaled to [0, 1] over the models of each prompt, then to [low, high]:
 
@@ -66,8 +66,8 @@ def departure_probability(
 def describe_probabilities(probability: ArrayLike, *, size: int = 1) -> dict[str, Any]:
     """Computes the mean probability that simple routers satisfy a query of a pool, to assess an arrival rate before a run.
 
-    An assortment `S` satisfies with probability `Z / (1 + Z)`, `Z = sum_{j in S} u_j / (1 - u_j)`. With an arrival rate above "random" the random router's
-    queue grows without end; above "best_fixed" that of every router that ignores the prompts. Source: ACQB (Bae et al.), appendix B.4 and section 2.
+    An assortment `S` satisfies with probability `Z / (1 + Z)`, `Z = sum_{j in S} u_j / (1 - u_j)`. With an arrival rate above "random" the random
+    router's queue grows without end; above "best_fixed" that of every router that ignores the prompts. Source: ACQB, appendix B.4 and section 2.
 
     Args:
       probability: `[P, N]` probabilities `u` that an answer shown alone is accepted, at least 0 and below 1.

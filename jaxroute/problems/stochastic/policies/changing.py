@@ -15,7 +15,7 @@ from jaxroute.problems.stochastic.types import ArmStatistics, Choice
 
 
 class WindowPolicy:
-    """Policy whose state is the sums of the latest `window` rounds."""
+    """Policy whose state is the number of uses and the total reward of each model in the latest `window` rounds."""
 
     window: int  # The last field of each policy.
 
