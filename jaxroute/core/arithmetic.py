@@ -52,13 +52,13 @@ from jaxroute.core.xla import bind, compute_once
 
 Array = jax.Array | np.ndarray
 
-# Version of these rules; part of the address of a stored result.
+# Version of this arithmetic; part of the address of a stored result.
 VERSION = 3
 # Sums up to this number of terms are unrolled, one term after the other.
 _BLOCK = 64
-# Longer sums of products are left to a library, in its order.
+# Dot products with more terms are computed by XLA's library, in its order.
 MOST_TERMS = 64
-# Parameters of an operation that its definition takes as well.
+# Parameters of an operation that are also arguments of its definition.
 _PARAMETERS = {"integer_pow": ("y",)}
 
 
@@ -200,7 +200,7 @@ _ROUNDED: dict[str, Callable[..., Any]] = {
 }
 
 
-# Functions
+# Elementwise functions
 
 
 def defined(eqn: JaxprEqn, arrays: Sequence[Any], traits: Sequence[Trait]) -> jax.Array:
@@ -247,7 +247,7 @@ class _Function:
 def _computed(function: _Function, *operands: Any) -> Any:
     *xs, zero, zeros = operands
     with given_zeros(zero, zeros):
-        wide = [jnp.atleast_1d(x) for x in xs]  # The definition of one number may have a branch.
+        wide = [jnp.atleast_1d(x) for x in xs]  # For a scalar the definition may contain a branch.
         out = _evaluate(
             function.definition(tuple(x.shape for x in wide), tuple(x.dtype for x in wide)), wide, function.traits
         )[0]

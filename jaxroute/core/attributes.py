@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-# Integers of the classic netCDF format.
+# The classic netCDF format has 32-bit integers.
 _WHOLE = np.iinfo(np.int32)
 
 

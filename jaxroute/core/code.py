@@ -60,7 +60,7 @@ class _Search:
         self.digests: dict[str, str] = {}
         self._homes = homes
         self._seen: set[int] = set()
-        self._kept: list[Any] = []  # Keeps the object alive, so that its id is not reused.
+        self._kept: list[Any] = []  # Keeps the visited objects alive, so that their ids are not reused.
 
     def value(self, value: Any) -> None:
         """Visits an object: the methods of its class, its fields, and the code, closure and default arguments of a function."""
@@ -105,7 +105,7 @@ class _Search:
                 for inner in _functions_in(entry):
                     if inspect.isfunction(inner):
                         self._function(inner)
-                # Values of fields are settings, which have their own description.
+                # The values of fields are settings, which `describe` covers.
                 if name not in _GIVEN and name not in fields and not name.startswith(("__", "_flax")):
                     self._constant(place, entry)
 

@@ -51,7 +51,7 @@ def describe(value: Any) -> Any:
         return _describe_function(value)
     fields = {name: getattr(value, name) for name in getattr(type(value), "__slots__", ()) if hasattr(value, name)}
     fields |= getattr(value, "__dict__", {})
-    if fields:  # The repr of such an object may lack them or contain its address.
+    if fields:  # The object's repr may omit the fields or contain its address.
         return {"type": type(value).__qualname__, **{name: describe(one) for name, one in fields.items()}}
     return repr(value)
 
@@ -135,7 +135,7 @@ def digest_of_code(code: types.CodeType) -> str:
         elif one.opcode in dis.hasname:
             parts.append((one.opname, one.argval))
         elif one.opcode in dis.hasjrel or one.opcode in dis.hasjabs:
-            # The target may be padding; the instruction behind it counts.
+            # If the target is padding, the next instruction after it counts.
             behind = next((o for o in offsets if o >= one.argval), -1)
             parts.append((one.opname, places.get(behind, -1)))
         else:

@@ -28,14 +28,14 @@ from jaxroute.core.types import Leaf
 KEY_IMPL = "threefry2x32"
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)
-# A rejection method draws one candidate for each element, then this many more for each rejected element, one element at a time.
+# A rejection method draws one candidate for each element, then at most this many more, each for the first rejected element.
 _REPAIRS = 2
-# Both words of a key, `[]` or in the shape of the draw.
+# The two words of a key: scalars, or arrays in the shape of the draw.
 _Words = tuple[Leaf, Leaf]
 
 
 def key(seed: int | Array) -> Array:
-    """Returns the typed Threefry key of an integer seed."""
+    """Creates a typed random key (Threefry) from an integer seed."""
     return jax.random.key(seed, impl=KEY_IMPL)
 
 
@@ -48,7 +48,7 @@ def threefry_2x32(k0: Leaf, k1: Leaf, x0: Leaf, x1: Leaf) -> tuple[Array, ...]:
 
 
 def _together(*words: Leaf) -> list[Leaf]:
-    """Broadcasts the words of keys and blocks to one shape; scalars stay scalars."""
+    """Broadcasts words (uint32 halves of keys and blocks) to one shape; scalars stay scalars."""
     shape = np.broadcast_shapes(*map(np.shape, words))
     return [w if np.shape(w) in ((), shape) else jnp.broadcast_to(w, shape) for w in words]
 
@@ -107,7 +107,7 @@ def _bits(words: _Words, places: Leaf) -> Array:
 
 
 def _unit(words: _Words, places: Leaf) -> Array:
-    """Draws the uniforms on [0, 1) at the given flat indices from the upper 23 bits of random numbers. Without `compute_once`."""
+    """Draws the uniforms on [0, 1) at the given flat indices from the upper 23 of 32 random bits. The caller decides where to `compute_once`."""
     mantissa = (_bits(words, places) >> np.uint32(9)) | np.uint32(0x3F800000)
     return lax.bitcast_convert_type(mantissa, jnp.float32) - np.float32(1)
 

@@ -48,7 +48,7 @@ def _exchange(x: Array, first: Array, second: Array) -> Array:
     # A sum of bit patterns, at most one of which is not zero, is exact in any order and preserves -0 and NaN.
     bits = lax.bitcast_convert_type(x, jnp.dtype(f"int{8 * x.dtype.itemsize}"))
     picked = lax.bitcast_convert_type(jnp.sum(jnp.where(place == second, bits, 0), axis=0, dtype=bits.dtype), x.dtype)
-    # Recomputed in each consumer it would take ten times as long.
+    # If each consumer recomputed this, it would take ten times as long.
     return xla.compute_once(jnp.where(place == first, picked, jnp.where(place == second, _at(x, first), x)))
 
 
@@ -189,7 +189,7 @@ def _rotation(norms: Array, products: Array, limit: float) -> tuple[Callable[[Ar
 
     Returns a function that rotates the columns of a matrix, a mask of the rotated pairs, and the new norms. The function also moves the columns
     around the first one, so that all pairs meet once in `N - 1` steps. `norms` `[N]` are squared norms of the columns, or the diagonal of a symmetric
-    matrix; `products` `[N / 2]` are twice the scalar products of partners, or off-diagonal entries. One of a relative size below `limit` counts as 0.
+    matrix; `products` `[N / 2]`, twice the scalar products of partners or off-diagonal entries, count as 0 if their relative size is below `limit`.
     """
     half = products.shape[0]
     first, second = norms[:half], norms[half:]

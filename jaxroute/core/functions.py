@@ -24,8 +24,8 @@ f32 = np.float32
 
 INF, NAN, LEAST = f32(np.inf), f32(np.nan), f32(2.0**-126)  # The least normal number.
 LN2 = f32(np.log(2))
-LN2_HIGH, LN2_LOW = f32(0.693145751953125), f32(1.42860682e-06)  # The first 15 bits, and the remainder.
-LN2_FIRST, LN2_REST = f32(0.693115234375), f32(3.19461833e-05)  # The first 12 bits.
+LN2_HIGH, LN2_LOW = f32(0.693145751953125), f32(1.42860682e-06)  # log(2): its first 15 bits, and the remainder.
+LN2_FIRST, LN2_REST = f32(0.693115234375), f32(3.19461833e-05)  # log(2): its first 12 bits, and the remainder.
 PI, PI_LOW = f32(np.pi), f32(np.pi - float(f32(np.pi)))
 HALF_PI, HALF_PI_LOW = f32(np.pi / 2), f32(np.pi / 2 - float(f32(np.pi / 2)))
 SHIFT = f32(1.5 * 2**23)  # The last bits of x + SHIFT are x, rounded to an integer.
@@ -52,7 +52,7 @@ def bits(x: Array) -> Array:
 
 
 def number(x: Array) -> Array:
-    """Returns the float32 with the given bits."""
+    """Returns the float32 whose bits are those of an int32."""
     return lax.bitcast_convert_type(x, jnp.float32)
 
 
@@ -122,7 +122,7 @@ def log1p(x: Array) -> Array:
 
 EXP = (0.0013941878, 0.008368679, 0.04166639, 0.16666521, 0.5)
 EXP2 = (0.00015462883, 0.0013390984, 0.0096180625, 0.055503596, 0.2402265, 0.6931472)
-EXP_LEAST, EXP_MOST = f32(-87.33654), f32(88.72283)  # Outside, exp is below the least normal number or infinite.
+EXP_LEAST, EXP_MOST = f32(-87.33654), f32(88.72283)  # Below or above, exp is less than the least normal number or infinite.
 
 
 def exponential(x: Array, low: Array | None = None) -> tuple[Array, Array]:
@@ -386,7 +386,7 @@ def upper_word(a: Array, b: Array) -> Array:
 
 
 def sine_or_cosine(x: Array, turns: int) -> Array:
-    """Returns `sin(x + turns * pi / 2)`."""
+    """Returns `sin(x + turns * pi / 2)`: the sine for `turns = 0`, the cosine for `turns = 1`."""
     r, low, n = quadrant(x)
     n, square = n + turns, r * r
     sine = r + (low + (polynomial(square, SIN) * square) * r)
@@ -417,7 +417,7 @@ def tan(x: Array) -> Array:
 
 
 def arcsine(x: Array) -> tuple[Array, Array, Array]:
-    """Returns whether `|x| > 1/2`, and a sum of two numbers as in Cephes' `asinf`: if so, the arc sine of `sqrt((1 - |x|) / 2)`, else that of x."""
+    """Returns whether `|x| > 1/2`, and two numbers whose sum is the arc sine of x, or of `sqrt((1 - |x|) / 2)` if so. As in Cephes' `asinf`."""
     a = jnp.abs(x)
     large = a > f32(0.5)
     square = jnp.where(large, (f32(1) - a) * f32(0.5), x * x)
@@ -441,7 +441,7 @@ def acos(x: Array) -> Array:
 
 
 def atan(x: Array) -> Array:
-    """Arc tangent, with an error of at most 0.86 ulp. As FDLIBM it adds the arc tangents of c and `(|x| - c) / (1 + c|x|)`, for the nearest of five c."""
+    """Arc tangent, with an error of at most 0.86 ulp: as in FDLIBM the arc tangent of c plus that of `(|x| - c) / (1 + c|x|)`, for the nearest of five c."""
     a = jnp.abs(x)
     centre, high, low = f32(0), f32(0), f32(0)
     for bound, c in ((14 / 32, 0.5), (23 / 32, 1.0), (39 / 32, 1.5)):
@@ -555,7 +555,7 @@ def digamma(x: Array) -> Array:
     a = jnp.where(negative, f32(1) - x, x)
     one, two, three = a >= f32(1), a > f32(2), a > f32(3)
     t = a - jnp.where(two, f32(2.5), jnp.where(one, f32(1.5), f32(0.5)))
-    near = polynomial(t, DIGAMMA) * ((t + f32(0.03836785)) + f32(5.0309e-09))  # distance from the zero
+    near = polynomial(t, DIGAMMA) * ((t + f32(0.03836785)) + f32(5.0309e-09))  # distance of a from the zero of digamma
     inverse = f32(1) / jnp.where(two & ~three, a - f32(1), a)
     square = inverse * inverse
     far = log(a) + (polynomial(square, DIGAMMA_FAR) * square - f32(0.5) * inverse)
@@ -593,5 +593,5 @@ _FUNCTIONS = (
     log, exp, exp2, log1p, expm1, tanh, logistic, sin, cos, tan, asin, acos, atan, atan2, sinh, cosh, asinh, acosh, atanh,
     erf, erfc, erf_inv, lgamma, digamma, cbrt, rsqrt, bessel_i0e, bessel_i1e, integer_pow,
 )  # fmt: skip
-# Definitions by the name of JAX's primitive.
+# Definition of each of JAX's primitives, by its name.
 DEFINITIONS: dict[str, Callable[..., Array]] = {function.__name__: function for function in _FUNCTIONS} | {"pow": power}

@@ -22,7 +22,7 @@ Index = jax.Array | np.ndarray | int
 
 # Sums up to this number of terms are unrolled.
 _MOST_TERMS = 64
-# Tables of at least this size are compared as this many vectors of this width at a time.
+# Arrays of at least this size are reduced by this many vectors of this width at a time (`has_nan`).
 _LARGE_TABLE, _VECTORS, _WIDTH = 2**17, 64, 16
 
 

@@ -33,10 +33,10 @@ Info: TypeAlias = Mapping[str, chex.Numeric]
 
 State = TypeVar("State")
 Feedback = TypeVar("Feedback")
-# What `step` returns: the next state, the feedback that a real router would see, and the flows of the round. A plain tuple.
+# Result of `step`: a tuple of the next state, the feedback that a real router would see, and the flows of the round.
 Transition: TypeAlias = tuple[State, Feedback, Flows]
 
-# An environment gives observations and feedback and takes actions; a policy the other way round.
+# An environment returns observations and feedback and takes actions; a policy returns actions and takes observations and feedback.
 GivenObs = TypeVar("GivenObs", covariant=True)
 GivenFeedback = TypeVar("GivenFeedback", covariant=True)
 TakenObs = TypeVar("TakenObs", contravariant=True)
@@ -92,7 +92,7 @@ POLICY = Members(
         "cost_hint": "`cost_hint(spec) -> CostHint`, sizes of its matrices, where they make a round expensive",
     },
 )
-# Similarity from which a name is taken for a misspelt one (`updat` and `update`: 0.91).
+# Least similarity of a name that counts as misspelt (`updat` and `update` have 0.91).
 _SIMILAR = 0.8
 
 
@@ -101,7 +101,7 @@ class Environment(Protocol[State, GivenObs, TakenAction, GivenFeedback]):
 
     @property
     def spec(self) -> Spec:
-        """Static description that a policy may know before the first round."""
+        """Static description of the environment that a policy may know before the first round."""
         ...
 
     def init(self, key: chex.PRNGKey) -> State:
@@ -120,7 +120,7 @@ class Environment(Protocol[State, GivenObs, TakenAction, GivenFeedback]):
 
 
 class Policy(Protocol[State, TakenObs, Action, TakenFeedback]):
-    """Rule that decides in every round and learns from the feedback."""
+    """Routing policy: it makes a decision in every round and learns from the feedback."""
 
     def init(self, key: chex.PRNGKey, spec: Any) -> State:
         """Returns the state before the first round in an environment with this `Spec`."""
@@ -142,10 +142,10 @@ for _protocol, _members in ((Environment, ENVIRONMENT), (Policy, POLICY)):
 
 AnyEnvironment: TypeAlias = Environment[Any, Any, Any, Any]
 AnyPolicy: TypeAlias = Policy[Any, Any, Any, Any]
-# A function that draws an instance per run, and one (an oracle) that builds a policy from the environment.
+# Function that draws an environment for each run, and function (an oracle) that builds a policy from the environment.
 Sampler: TypeAlias = Callable[[chex.PRNGKey], AnyEnvironment]
 PolicyOf: TypeAlias = Callable[[Any], AnyPolicy]
-# `(env, policy, env_state, policy_state, t) -> array or dict`, evaluated at record times.
+# Function `(env, policy, env_state, policy_state, t) -> array or dict` that is evaluated at record times.
 Probe: TypeAlias = Callable[..., Any]
 
 
@@ -174,7 +174,7 @@ def misspelt(value: Any, members: Members) -> list[tuple[str, str]]:
     """Returns pairs of a name that the class of `value` defines and a similar name of the protocol that was probably meant."""
     owner, names = type(value), members.names
     fields = {f.name for f in dataclasses.fields(owner)} if dataclasses.is_dataclass(owner) else set[str]()
-    defined: set[str] = set()  # By this class or one that derives from it.
+    defined: set[str] = set()  # Names that this class or a class derived from it defines.
     pairs: list[tuple[str, str]] = []
     for cls in owner.__mro__[:-1]:
         defined |= set(vars(cls))

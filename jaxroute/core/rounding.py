@@ -20,7 +20,7 @@ from jax.core import ShapedArray
 from jax.extend.core import JaxprEqn, Primitive
 from jax.interpreters import ad, batching, mlir
 
-# Smallest length of the vector of zeros, and so of the axes that it can serve.
+# Smallest length of the vector of zeros. It serves axes up to its length.
 _AT_LEAST = 128
 # The number -0.0 that is unknown to the compiler, and a vector of it.
 _zeros: ContextVar[tuple[Array, Array] | None] = ContextVar("zeros", default=None)
@@ -48,13 +48,13 @@ class Trait(enum.IntFlag):
 def protected(words: Array) -> Generator[None, None, None]:
     """Protects the operations that are traced inside this context manager: they use a -0.0 whose value XLA's compiler cannot know.
 
-    It is computed from `words`, an argument `[R]` of the program, and is -0.0 for all uint32 numbers.
+    It is computed from `words`, a uint32 argument `[R]` of the program, and is -0.0 whatever their values.
     """
     if not is_exact():
         yield
         return
-    # The floor of numbers below 1 is 0, which compilers cannot derive (unlike a minimum with 0): -0.0 for each run, and as many times as an
-    # axis may be long.
+    # The floor of a number in [0, 1) is 0, which compilers cannot derive (unlike a minimum with 0). There is one -0.0 for each run,
+    # repeated up to the length of an axis.
     zero = -jnp.floor((words >> 8).astype(jnp.float32) * jnp.float32(2.0**-24))
     vector = lax.optimization_barrier(jnp.tile(zero, -(-_AT_LEAST // zero.shape[0])))
     with given_zeros(vector[0], vector):
@@ -126,7 +126,7 @@ def uneven(x: Any) -> Any:
     return x + unknown_zero()
 
 
-# Operations whose result is an operand, perhaps with another sign, or no float.
+# Operations whose result is an operand (perhaps with another sign) or no float.
 # fmt: off
 _HANDING_ON = frozenset([
     "abs", "and", "bitcast_convert_type", "ceil", "clamp", "convert_element_type", "copy", "eq", "floor", "ge", "gt", "is_finite", "le", "lt",

@@ -95,7 +95,7 @@ class Moments:
         }
 
     def standard_errors(self) -> np.ndarray:
-        """Returns the standard errors of the means; NaN where there are too few runs."""
+        """Returns the standard errors of the means; NaN where there are fewer than two runs."""
         found = self.statistics()
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.sqrt(found["variance"] / found["count"])
@@ -122,10 +122,10 @@ def merge(xp: Any, one: Any, other: Any) -> tuple[Any, ...]:
         part = mean - mean_a
         rest = rest_a + ((mean_a - (mean - part)) + (step - part))  # Knuth's exact rounding error of the sum.
         squares = squares_a + squares_b + gap * gap * (count_a * share)
-        # Infinite means have no gap.
+        # The difference of infinite means is not finite.
         finite = xp.isfinite(gap)
         mean, rest = xp.where(finite, mean, mean_a + mean_b), xp.where(finite, rest, 0.0)
-    # An empty sample leaves the bits of the other one.
+    # Merging with an empty sample does not change the bits of the other sample.
     mean, rest, squares = (
         xp.where(count_a == 0, b, xp.where(count_b == 0, a, c))
         for a, b, c in ((mean_a, mean_b, mean), (rest_a, rest_b, rest), (squares_a, squares_b, squares))
@@ -141,7 +141,7 @@ def bins_of(values: Any, xp: Any = np) -> Any:
 
 
 def middles(bins: np.ndarray) -> np.ndarray:
-    """Returns the value in the middle of each bin."""
+    """Returns the value in the middle of each bin. Infinity has a separate bin."""
     bins = np.asarray(bins, np.int64)
     place = np.abs(bins) - 1 + LEAST
     low, high = (np.asarray((place + i) << SHIFT, np.int64).view(np.float64) for i in (0, 1))
@@ -251,7 +251,7 @@ def quantiles(middle: np.ndarray, counts: np.ndarray, low: np.ndarray, high: np.
 # Statistics of the curves of a block of runs
 
 Curves = Mapping[str, Any]  # Arrays of jax on a device, or of NumPy.
-# A granule: this number of seeds, whose moments are computed at once; those of neighbours are merged.
+# Number of seeds (a granule) whose moments are computed at once; the moments of neighbouring granules are then merged.
 GRANULE = 256
 
 

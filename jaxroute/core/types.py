@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast, get_args
 import jax
 from flax import struct
 
-# A number or array that can be swept: a number or NumPy array on the host, a Array or tracer on the device.
+# A number or array that can be swept: on the host a number or NumPy array, on the device a JAX array or tracer.
 Leaf = Any
 # A tree of arrays of any structure.
 PyTree = Any
@@ -63,13 +63,13 @@ class Spec:
     Attributes:
       num_models: `K`, number of models that can ever be chosen.
       model_names: names of the models, empty if they have none.
-      stage_length: rounds between two calls of `plan`, None without stages.
-      free_rounds: rounds at the start that are simulated but not counted.
-      metrics: the environment's flows and gauges.
-      zero_flows: flows that must be zero in every round; a non-zero sum marks the run as invalid.
-      overflow_flow: the one of `zero_flows` that counts overflows of an environment with the method `with_double_capacity`; a run with overflows
-        is simulated again with doubled capacity.
-      horizon: counted rounds of the run; the engine sets it, for policies whose constants depend on it.
+      stage_length: number of rounds between two calls of `plan`, None without stages.
+      free_rounds: number of rounds at the start that are simulated but not counted.
+      metrics: metrics for the environment's flows and gauges.
+      zero_flows: names of flows that must be zero in every round; a non-zero sum marks the run as invalid.
+      overflow_flow: name of the flow in `zero_flows` that counts overflows, if the environment has the method `with_double_capacity`: a run with
+        overflows is simulated again with doubled capacity.
+      horizon: number of counted rounds; the engine sets it, for policies whose constants depend on it.
     """
 
     num_models: int
@@ -110,7 +110,7 @@ class UnplannedState(Generic[State]):
     state: State
 
     def __getattr__(self, name: str) -> Any:
-        # Only called for missing names. Those with two underscores are read by copy, pickle and JAX.
+        # Only called for missing names. copy, pickle and JAX read names with two underscores.
         if name.startswith("__") and name.endswith("__"):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         raise AttributeError("this state has no plan yet: call plan(key, state, obs, t) before the first act")

@@ -23,7 +23,7 @@ Index = jax.Array | np.ndarray | int
 GPUS = ("cuda", "rocm")
 # Number of unrolled steps of `repeat` on a GPU.
 _MOST_STEPS = 8
-# A sum over better elements is written out up to this size; a longer one by a loop over chunks of this many terms.
+# A sum over better elements is unrolled up to this size; longer sums are a loop over chunks of this many terms.
 _MOST_AHEAD, _TERMS_AHEAD = 16, 8
 # Long axes are processed in chunks of this many elements.
 CHUNK = 32
@@ -31,7 +31,7 @@ CHUNK = 32
 
 def bind(eqn: JaxprEqn, arrays: Sequence[Any], **others: Any) -> list[Any]:
     """Applies the operation of a jaxpr's equation to other operands. `others` replaces some of its parameters."""
-    found = eqn.primitive.get_bind_params(eqn.params)  # a pair in jax 0.9, the parameters alone since 0.10
+    found = eqn.primitive.get_bind_params(eqn.params)  # A pair in jax 0.9, the parameters alone since 0.10.
     functions, params = found if isinstance(found, tuple) else ((), found)
     outs = eqn.primitive.bind(*functions, *arrays, **{**params, **others})
     return list(outs) if eqn.primitive.multiple_results else [outs]

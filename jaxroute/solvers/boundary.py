@@ -14,11 +14,11 @@ from jax.typing import DTypeLike
 
 from jaxroute.core import checks
 
-# Arguments that are one number, or one for each group; that must not be negative; and that may be infinite (a budget without limit).
+# Arguments that are scalars (or have a number per group); must not be negative; may be infinite (a budget without limit).
 _SCALARS = ("budget", "total", "size", "most", "temperature")
 _NON_NEGATIVE = ("cost", "budget", "total", "size", "most", "upper", "capacity", "temperature")
 _INFINITE = ("budget", "utility")
-# A number of a problem, traced or not.
+# A scalar of a problem: a number or an array, perhaps traced.
 Number = Array | float
 
 

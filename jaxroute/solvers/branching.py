@@ -28,7 +28,7 @@ from jaxroute.solvers.boundary import Number
 
 # Default limit of the nodes of a search.
 MOST_NODES = 100_000
-# Relaxation of the bounds that follow from the budget for one model alone; the budget's row then has the multiplier.
+# Factor that relaxes the bound that the budget alone implies for each model, so that the multiplier belongs to the budget's row.
 _SPARE = 1.001
 
 
@@ -244,7 +244,7 @@ def _step(
     running = ~(back & (last < 0))
 
     nodes = found.nodes + jnp.where(pivot, 0, 1)
-    # The first dive continues until it has found a point.
+    # The first descent continues until it has found a point.
     over = running & (nodes >= most_nodes + jnp.where(best > -jnp.inf, 0, depth))
     left = jnp.maximum(
         jnp.max(jnp.where(alive & (place < waiting), bounds, -jnp.inf)),
@@ -315,12 +315,12 @@ def _simplex(lp: Program, equal: tuple[bool, ...], basis: Array, upper: Array) -
     feasible = most <= tol
     up = numerics.pick(worst, below) > numerics.pick(worst, above)
 
-    # Moving a column off its end must move the worst basic variable towards its box.
+    # A column may enter if moving it off its bound moves the worst basic variable towards its box.
     weights = jnp.sum(jnp.where(worst[:, None], inverse, 0.0), axis=0)
     row = jnp.sum(weights[:, None] * columns, axis=0)
     helps = jnp.where(up, -row, row) * jnp.where(upper, -1.0, 1.0)
     eligible = ~basic & (span > 0.0) & (helps > 4 * np.finfo(dtype).eps)
-    # The weighted rows are violated even at the best ends of all columns; large weights enlarge rounding errors.
+    # The problem is impossible if the weighted rows are violated even at the best bounds of all columns.
     reach = jnp.sum(jnp.where(basic, 0.0, jnp.maximum(helps, 0.0) * span))
     impossible = most > reach + tol * jnp.maximum(jnp.sum(jnp.abs(weights)), 1.0)
     x = jnp.clip(outside + jnp.sum(jnp.where(chosen, inside[:, None], 0.0), axis=0), 0.0, span)[:count]
@@ -453,7 +453,7 @@ def sparse_fill(
         splits = jnp.any(free)  # If all models are decided, both sides are equal and are solved once more.
         used = inside | (free & (at.x > tol))
         fits = jnp.sum(used.astype(dtype)) <= most
-        # Bounds after excluding a free model, and after including it.
+        # A free model is decided if the bound after including it, or after excluding it, is no better than the best value.
         least = best + margin
         kept = jnp.maximum(at.reduced, 0.0)
         placed = jnp.maximum(at.reduced + at.price[2], 0.0) - at.price[2]
@@ -561,7 +561,7 @@ def branching_any_win(
         x, bottom, top = here(at.x), here(low), here(high)
         inner = jnp.minimum(x - bottom, top - x) > 0.01 * (top - bottom)
         middle = jnp.where(inner, x, (bottom + top) / 2)
-        # The same selection of the other models.
+        # The selection of the other models that corresponds to `middle`, in units of their own `most`.
         ends = jnp.where(chosen, middle, jnp.minimum(middle * (here(most) / jnp.where(most > 0.0, most, 1.0)), 1.0))
         better, cheaper = here(probability), here(cost)
         kin = jnp.any(chosen[:, None] & together, axis=0)

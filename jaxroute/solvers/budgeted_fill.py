@@ -87,7 +87,7 @@ def budgeted_fill(
     tiny = np.finfo(value.dtype).tiny
     (value, cost), capacity = xla.barrier((value, cost)), xla.compute_once(capacity)
     priority = lax.iota(jnp.int32, size) if priority is None else priority
-    # Exclude a model's comparison with itself: a compiler that drops barriers may round the two copies of its key differently.
+    # A model is not compared with itself: a compiler that drops barriers may round the two copies of its key differently.
     together, room = ~np.eye(size, dtype=bool), jnp.sum(capacity)
     if groups is not None:
         inside = np.equal.outer(groups, groups)
@@ -110,7 +110,7 @@ def budgeted_fill(
 
     def at(slope: Array) -> _Fill:
         """Returns the fill in the order `value - slope * cost`."""
-        # Computed together with the slope; otherwise the compiler moves the differences out of the loop, and writes and reads each.
+        # Ties values to the slope: otherwise the compiler moves the differences out of the loop, and writes and reads each of them.
         (values, costs), slope = xla.compute_once(((value, cost), slope))
 
         def ahead(other: Sequence[Array], this: Sequence[Array]) -> Array:

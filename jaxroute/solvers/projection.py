@@ -15,7 +15,7 @@ from jaxroute.solvers.boundary import Number
 
 # Newton steps on the multiplier of the budget; where Newton leaves the bracket, the bracket is halved.
 _STEPS = 24
-# For more models the multiplier of the sum is found by steps too, without arrays of size K x K.
+# For more models the multiplier of the sum is found by Newton steps too, without arrays of size K x K.
 _MANY = 64
 _MOST_STEPS = 64
 
@@ -55,7 +55,7 @@ def _level(u: Array, upper: Array, total: Array, at_most: bool) -> Array:
     sums = jnp.sum(jnp.clip(u[None, :] - breaks[:, None], 0.0, upper[None, :]), axis=1)  # decreasing in the breakpoint
     below = jnp.max(jnp.where(sums >= total, breaks, -jnp.inf))
     above = jnp.min(jnp.where(sums <= total, breaks, jnp.inf))
-    # A total of zero or of everything has no breakpoint on one side; the nearest one serves.
+    # A total of zero or of all of `upper` has breakpoints on one side only; the nearest breakpoint then serves for both.
     below = jnp.where(jnp.isfinite(below), below, jnp.min(breaks))
     above = jnp.where(jnp.isfinite(above), above, jnp.max(breaks))
     high, low = (jnp.sum(jnp.clip(u - nu, 0.0, upper)) for nu in (below, above))
@@ -125,7 +125,7 @@ def _solve(y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_
         c = jnp.where(free, cost, 0.0)
         mean = jnp.sum(c) / jnp.maximum(number, 1.0)
         mean = jnp.where(nu > 0.0, mean, 0.0) if at_most else mean
-        rounding = 4.0 * eps * (largest + jnp.abs(nu))  # of amounts; an amount that is only rounding has no share
+        rounding = 4.0 * eps * (largest + jnp.abs(nu))  # of amounts; an amount that is only rounding does not count
         noise = rounding * jnp.sum(jnp.where(z > rounding, c, 0.0))
         return jnp.sum(jnp.where(free, jnp.square(cost - mean), 0.0)), noise
 
@@ -329,7 +329,7 @@ def _certificate(
     missed = jnp.maximum(short, 0.0) if at_most else jnp.abs(short)
     over = jnp.where(multiplier > 0.0, jnp.abs(spare), jnp.maximum(spare, 0.0))
     rounding = 64.0 * np.finfo(y.dtype).eps
-    # A large multiplier makes the point inexact, but not the test of sum and budget.
+    # A large multiplier makes `moved` inexact, but not the violations of sum and budget.
     kept = jnp.maximum(missed, over) <= rounding * jnp.maximum(jnp.maximum(jnp.abs(total), 1.0), jnp.abs(budget))
     scale = jnp.maximum(jnp.max(jnp.abs(y)) + jnp.max(jnp.abs(multiplier * cost)), jnp.maximum(jnp.abs(total), 1.0))
     return jnp.maximum(moved, jnp.maximum(missed, over)), kept & (moved <= rounding * scale)
@@ -345,23 +345,24 @@ def smoothed_lp(
     upper: Array | None = None,
     at_most: bool = False,
 ) -> Projection:
-    """Maximises `weight . z - temperature / 2 * |z|^2` over the set of `project`: a differentiable linear program.
+    """Solves a linear program with a quadratic term, which makes it differentiable: maximises `weight . z - temperature / 2 * |z|^2`.
 
-    It is one projection, of `weight / temperature`. For a small temperature it is the solution of the linear program with the least norm.
+    The constraints are those of `project`, which solves it by projecting `weight / temperature`. For a small temperature the result is the solution
+    of the linear program with the least norm.
 
     Its derivative in the weights is zero if the solution is a vertex, which is frequent at small temperatures. For instances with uniform costs, a
-    binding budget and weights of at most one, with 4 of 9 or 6 of 100 models:
+    binding budget and weights of at most one, where 4 of 9 or 6 of 100 models are selected:
 
-        temperature                   .01      .03      .1       .3       1
-        4 of 9: derivative zero in    31 %     25 %     15 %     4 %      .8 %
-                objective lost        .001 %   .01 %    .10 %    .80 %    6.9 %
-        6 of 100: zero in             14 %     4 %      .8 %     0        0
-                objective lost        .006 %   .04 %    .47 %    2.7 %    9.9 %
+        temperature                       .01      .03      .1       .3       1
+        4 of 9:   derivative is zero in   31 %     25 %     15 %     4 %      .8 %
+                  loss of `weight . z`    .001 %   .01 %    .10 %    .80 %    6.9 %
+        6 of 100: derivative is zero in   14 %     4 %      .8 %     0        0
+                  loss of `weight . z`    .006 %   .04 %    .47 %    2.7 %    9.9 %
 
     Source: quadratic smoothing of a linear program, Mangasarian and Meyer (1979).
 
-    The objective `weight` is `[K]`, the temperature `[]` is positive and in its unit; the other arguments are those of `project`. The multipliers of
-    the result times the temperature are those of the linear program.
+    `weight` is `[K]`; the scalar `temperature` is positive and in the unit of `weight`; the other arguments are those of `project`. The multipliers
+    of the linear program are `temperature` times those of the result.
     """
     weight = boundary.vector("weight", weight)
     return project(weight / _temperature(temperature), cost, budget, total, upper=upper, at_most=at_most)
@@ -394,13 +395,13 @@ def differentiable_lp(
     If the temperature is small compared with the differences of the rewards, the derivative is often zero; see the table of `smoothed_lp`.
 
     Args:
-      reward: `[K]` reward of each model per unit.
-      cost: `[K]` cost of each model per unit, non-negative.
+      reward: `[K]` reward of each model per unit of its amount.
+      cost: `[K]` cost of each model per unit of its amount, non-negative.
       budget: `[]` largest cost of the mix, in the unit of `cost`.
       total: `[]` sum of the amounts: 1 for the shares of a router, `N` for a set of models.
-      capacity: `[K]` upper bounds (default: 1).
+      capacity: `[K]` upper bounds of the amounts (default: 1).
       at_most: whether the sum may be smaller than `total` (static).
-      temperature: `[]` positive, in the unit of the rewards.
+      temperature: `[]` weight of the quadratic term, positive, in the unit of the rewards.
 
     Returns:
       A `Projection`: `sum_multiplier` is the reward of one more unit of `total`, `budget_multiplier` that of one more unit of the budget.

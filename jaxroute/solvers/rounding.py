@@ -51,7 +51,7 @@ def pairwise(z: Array, uniforms: Array, *, whole_sum: bool) -> Array:
     values, coins = ([lax.squeeze(row, (0,)) for row in lax.split(rows, (1,) * size)] for rows in xla.barrier((z, uniforms)))
     index = jnp.zeros((), jnp.int32)  # the current coordinate and its value
     value = values[0]
-    # The set as bits of words takes one pass over the meetings; a mask `[K]` would take one for each of its elements.
+    # Storing the set as bits takes one pass over the meetings; a mask `[K]` would take one pass for each of its elements.
     words = [jnp.zeros((), jnp.uint32)] * (1 + (size - 1) // _WORD)
 
     def settle(place: Array | int, is_in: Array) -> None:
@@ -80,7 +80,7 @@ def pairwise(z: Array, uniforms: Array, *, whole_sum: bool) -> Array:
 def _prefixes(z: Array) -> tuple[Array, Array]:
     """Returns the prefix sums of `z` `[K]` and the fractional part of each."""
     upper = numerics.prefix_sums(z)
-    # Sums that are whole up to rounding are rounded, or a set could be one too large.
+    # Sums that are integers up to rounding are rounded; otherwise a set could be too large by one model.
     upper = jnp.where(_fractional(upper - jnp.floor(upper)), upper, jnp.round(upper))
     return upper, upper - jnp.floor(upper)
 
@@ -93,7 +93,7 @@ def _sets_between(upper: Array, points: Array) -> tuple[Array, Array]:
     is the floor or the ceiling of the sum of `z`.
     """
     size = points.shape[-1]
-    # Sorted by rank: a permutation without gathers.
+    # Sorts by rank, without gathers.
     order = numerics.rank(-points)
     place = order[None, :] == lax.iota(jnp.int32, size)[:, None]
     points = jnp.sum(jnp.where(place, points[None, :], 0.0), axis=1)
@@ -144,7 +144,7 @@ def swap_with(z: Array, trades: Callable[[np.ndarray], Array], surplus: Callable
     # Fractions that differ only by rounding are equal, modulo one.
     several = jnp.any((fraction > 0.0) & (fraction < largest - TOLERANCE))
     chosen = of_two()
-    # A branch for all runs or none: one for few runs would take longer to compile than everything else.
+    # One branch for all runs together: a branch for each run would take longer to compile than everything else.
     needed = xla.largest_over_runs(several.astype(jnp.int32)) > 0
     return lax.cond(needed, lambda: jnp.where(several, of_all(), chosen), lambda: chosen)
 

@@ -37,21 +37,21 @@ def select(
 
         "sum"   weight . z                     wins add up
         "all"   sum z_k log(weight_k)          logarithm of the probability that all selected models win
-        "any"   -sum z_k log(1 - weight_k)     minus the logarithm of the probability that none of them wins
+        "any"   -sum z_k log(1 - weight_k)     minus the logarithm of the probability that no selected model wins
 
     It is one projection (`project`), with the derivative of the optimality conditions in forward and reverse mode. Where the one-sided derivatives in
-    the size differ, it is the one from below.
+    the size differ, it is the derivative from below.
 
     A temperature of 0 (a plain number) selects the exact solvers `linear_selection` and `exact_any_win`. They have no derivative: differentiating
     them is an error. `sum_multiplier` is then NaN.
 
-    At a positive temperature the derivative in the weights is still zero wherever the selection is a vertex. The table shows how often, and the loss
-    of the true objective by smoothing ("all": of the logarithm), for 6 of 25 models and a binding budget:
+    At a positive temperature the derivative in the weights is still zero wherever the selection is a vertex. The table shows the share of instances
+    where it is zero, and the loss of `f` by smoothing, for 6 of 25 models and a binding budget:
 
-        temperature           .01        .03        .1         .3         1
-        "sum"  zero, lost     21, .00 %  14, .02 %   6, .17 %   0, 1.5 %   0, 10 %
-        "any"  zero, lost     22, .00 %  20, .00 %  11, .00 %   4, .00 %   0, .00 %
-        "all"  zero, lost     20, .01 %  15, .06 %   9, .58 %   0, 4.9 %   0, 37 %
+        temperature           .01          .03          .1           .3          1
+        "sum"  zero, loss     21 %, .00 %  14 %, .02 %   6 %, .17 %  0 %, 1.5 %  0 %, 10 %
+        "any"  zero, loss     22 %, .00 %  20 %, .00 %  11 %, .00 %  4 %, .00 %  0 %, .00 %
+        "all"  zero, loss     20 %, .01 %  15 %, .06 %   9 %, .58 %  0 %, 4.9 %  0 %, 37 %
 
     With fewer models it is zero more often. For weights of the order of one use .1 to .3 for "sum" and "all", 1 for "any", or `annealed`. `perturbed`
     loses less of the objective for as many derivatives, with more work and noise.
@@ -59,18 +59,18 @@ def select(
     Differs from the paper: its relaxed probability of any win is `1 - prod (1 - weight_k z_k)`, which is not concave; `exact_any_win` maximises it,
     and the losses of "any" are relative to it. For integral selections both are equal.
 
-    Lists become arrays; numbers are float32, or float64 if `weight` is.
+    Arguments may be lists. Computes in float32, or in float64 if `weight` is float64.
 
     Source: C2MAB-V, eqs. (3) to (5), for the rewards; quadratic smoothing, Mangasarian and Meyer (1979); derivatives as in Amos and Kolter (2017).
 
     Args:
       reward: "sum", "any" or "all" (static).
       weight: `[K]` value of each model; for "any" a probability in [0, 1], for "all" in (0, 1].
-      cost: `[K]` non-negative.
+      cost: `[K]` cost of each model, non-negative.
       budget: `[]` largest cost, in the unit of `cost`.
       size: `[]` number of models.
-      temperature: `[]` in the unit of `f`.
-      allowed: `[K]` bool (default all).
+      temperature: `[]` weight of the quadratic term, in the unit of `f`.
+      allowed: `[K]` bool, models that may be selected (default: all).
       at_most: whether the sum may be smaller than `size` (static; by default only for "any").
 
     Returns:

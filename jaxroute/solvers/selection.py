@@ -17,7 +17,7 @@ from jaxroute.solvers.boundary import Number
 from jaxroute.solvers.branching import MOST_NODES, branching_any_win
 from jaxroute.solvers.budgeted_fill import budgeted_fill, default_steps
 
-# Numbers of sets that are compared at once, and in total.
+# Largest number of sets that are compared at once, and in total.
 _BLOCK = 4096
 _MOST_SETS = 5_000_000
 # Dual steps of the linear programs inside continuous greedy; exact on 8,000 instances of 9 and 16 models.
@@ -25,7 +25,7 @@ _GREEDY_STEPS = 6
 # Number of vertices from which on branch and bound is faster: with 256 runs, 16 models and a size of 6 (.9 million vertices) it takes .16 ms
 # a run instead of .52; 14 models and a size of 5 (.15 million) .08 instead of .06.
 _MOST_VERTICES = 250_000
-# Loss of a choice that is not allowed; finite, so that derivatives are finite too.
+# Stands for the probability that all fail if a choice is not allowed; finite, so that derivatives are finite too.
 _BARRED = 1e20
 
 Groups = Sequence[int] | None
@@ -158,7 +158,7 @@ def _any_win_sets(
     low, high = (1, count) if sizes is None or groups is not None else sizes
     high = high if sizes is None else sizes[1]
     sets = subsets(count, min(high, count) - 1)
-    # Smaller sets leave the size slack, with at most one fraction.
+    # Smaller sets do not reach the size, so at most one fraction joins them.
     full = int(np.argmax(sets.sum(1) >= min(low, count) - 1))
     labels = np.zeros(count, np.int32) if groups is None else np.asarray(groups, np.int32)
     both = [pair for pair in itertools.combinations(range(count), 2) if labels[pair[0]] == labels[pair[1]]]
@@ -235,7 +235,7 @@ def _least_with_two(pairs: _Candidates, group: np.ndarray, joined: np.ndarray, l
     most = int((~joined).sum(1).max())
     if not most:
         return jnp.full(left.shape, _BARRED, left.dtype)
-    # Pairs that may join a set; shorter lists are padded with their first pair, and empty ones are barred.
+    # Indices of the pairs that may join each set. Short rows are padded with their first pair; sets without a pair are barred.
     free = np.argsort(joined, axis=1, kind="stable").astype(np.int32)[:, :most]
     fits = np.take_along_axis(~joined, free, axis=1)
     free = np.where(fits, free, free[:, :1])
@@ -336,7 +336,7 @@ def exact_any_win(
         best = xla.compute_once(lax.dynamic_update_slice(best, more, (full,)))
     # Evaluate the best set again, to find the models that join it.
     z, price = _best_join(table, numerics.argmin(best), singles, doubles, cost)
-    # Drop a joining model whose probability is 0, or for which there is no place.
+    # Drops a joining model that is not allowed, and everything if nothing is feasible or the size is 0.
     z = jnp.where(feasible & (total >= 1.0), z * boundary.bounds("allowed", allowed, z), 0.0)
     return Selection(z, price, feasible, converged=covered & feasible)
 

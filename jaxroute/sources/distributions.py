@@ -21,9 +21,9 @@ from jaxroute.core import checks, draws
 from jaxroute.core.rewards import Rewards
 from jaxroute.core.types import Leaf
 
-# Function `(key, mean, scale) -> values [K]` of a round, as every `Distribution`.
+# Function `(key, mean, scale) -> values [K]` that draws a round, such as any `Distribution`.
 DrawFunction = Callable[[Array, Leaf, Leaf], Array]
-# Poisson rewards of a larger mean would take hundreds of terms in every round.
+# Largest mean of Poisson rewards; a larger mean would need hundreds of terms in every round.
 MOST_COUNTS = 64
 
 
@@ -163,7 +163,7 @@ class TokenCost(NormalTransform):
         sigma = jnp.sqrt(variance)
         tokens_in = self.mean_input * jnp.exp(sigma * normal[0] - variance / 2)
         tokens_out = jnp.minimum(self.mean_output * jnp.exp(sigma * normal[1] - variance / 2), self.cap_output)
-        # E min(X, cap) of a log-normal X.
+        # Mean of min(X, cap) for a log-normal X.
         z = (math.log(self.cap_output / self.mean_output) + variance / 2) / jnp.maximum(sigma, 1e-6)
         mean_out = self.mean_output * ndtr(z - sigma) + self.cap_output * (1.0 - ndtr(z))
         return mean * (tokens_in + tokens_out) / (self.mean_input + mean_out)

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
-# Operations that call a jaxpr once, and the parameter that holds it.
+# Operations that call a jaxpr once, with the name of the parameter that contains the jaxpr.
 CALLS = {"pjit": "jaxpr", "jit": "jaxpr", "closed_call": "call_jaxpr"}
-# Operations that return their operands.
+# Operations that return their operands unchanged.
 BARRIERS = ("optimization_barrier", "computed_once")
 
 Fact = TypeVar("Fact")
@@ -95,7 +95,7 @@ class _Dependence(Flow[bool]):
     """Analysis of which values depend on selected arguments."""
 
     def operation(self, eqn: JaxprEqn, args: list[bool]) -> list[bool]:
-        # The maximum over runs is the same in all of them; it only bounds masked loops.
+        # The maximum over runs is the same in all runs; it only bounds masked loops.
         return [any(args) and eqn.primitive.name != "largest_over_runs"] * len(eqn.outvars)
 
     def joined(self, facts: Sequence[bool], deciding: bool) -> bool:

@@ -31,7 +31,7 @@ _COMBINE: dict[str, Callable[[Any, Any], Any]] = {
     **{f"scatter-{how}": getattr(lax, how) for how in ("add", "max", "min", "mul", "sub")},
 }
 _Mode = lax.GatherScatterMode
-# Clips negative indices to 0; Python's meaning of negative indices has been resolved before.
+# Negative indices are clipped to 0: JAX has already replaced indices that count from the end.
 _slice = functools.partial(lax.dynamic_slice, allow_negative_indices=False)
 _update_slice = functools.partial(lax.dynamic_update_slice, allow_negative_indices=False)
 
@@ -89,7 +89,7 @@ class Tables:
     """
 
     def __init__(self) -> None:
-        self._reads: dict[int, tuple[Any, list[Any]]] = {}  # By identity; the array stays alive.
+        self._reads: dict[int, tuple[Any, list[Any]]] = {}  # By the array's id; the array is stored to keep it alive.
 
     def read(self, table: Value, value: Any) -> Any:
         """Records that `value` was read from the array `table`. Returns the value that later operations must use instead."""

@@ -36,7 +36,7 @@ from jaxroute.core.batching.indexing import Tables, Value, enter, leave, spread
 from jaxroute.core.rounding import Trait, trait_of
 from jaxroute.core.xla import bind
 
-# Operands of equal shape, or scalars; the run axis is an additional trailing axis.
+# Operations on operands of equal shape, or scalars; the run axis is an additional trailing axis.
 # fmt: off
 _ELEMENTWISE = frozenset([
     "abs", "acos", "acosh", "add", "add_any", "and", "asin", "asinh", "atan", "atan2", "atanh", "bessel_i0e",
@@ -47,13 +47,13 @@ _ELEMENTWISE = frozenset([
     "shift_left", "shift_right_arithmetic", "shift_right_logical", "sign", "sin", "sinh", "sqrt", "square",
     "stop_gradient", "sub", "tan", "tanh", "threefry_2x32", "xor",
 ])
-# The parameters name axes counted from the front, which the trailing run axis leaves in place.
+# Operations whose parameters count axes from the front, so that a trailing run axis does not change them.
 _FRONT_AXES = frozenset([
     "argmax", "argmin", "cumlogsumexp", "cummax", "cummin", "cumprod", "cumsum", "first_best", "reduce_and", "reduce_max",
     "reduce_min", "reduce_or", "reduce_prod", "reduce_sum", "reduce_xor", "rev", "split", "squeeze", "stack",
 ])
 # fmt: on
-# Functions with a custom derivative, and the parameter that holds their jaxpr.
+# Functions with a custom derivative, and the name of the parameter that contains their jaxpr.
 _OWN_DERIVATIVE = {
     "custom_jvp_call": "call_jaxpr",
     "custom_vjp_call": "call_jaxpr",
@@ -62,10 +62,10 @@ _OWN_DERIVATIVE = {
     "remat2": "jaxpr",
     "checkpoint": "jaxpr",
 }  # fmt: skip
-# Functions that sum numbers of which at most one is not zero: exact in any order.
+# Functions that sum numbers of which at most one is not zero, so that the sum is exact in any order.
 _PICKS = ("pick",)
 _any_order: ContextVar[bool] = ContextVar("any_order", default=False)
-# Number of runs with a rare branch that are computed at a time.
+# Number of runs for which a rare branch is computed at a time.
 _GATHERED = 32
 
 
@@ -178,7 +178,7 @@ def _apply(eqn: JaxprEqn, values: list[Value], size: int, tables: Tables) -> lis
         return [Value(values[0].array, True)]
     if name in BARRIERS:
         return [Value(out, v.mapped, v.is_key) for out, v in zip(bind(eqn, [v.array for v in values]), values, strict=True)]
-    if name == "largest_over_runs":  # The map over settings takes the largest of the remaining ones.
+    if name == "largest_over_runs":  # Batching over settings then takes the maximum over settings.
         return [Value(bind(eqn, [jnp.max(values[0].array, axis=-1)])[0], False)]
     if handles_keys(eqn):
         return _fallback(eqn, values, size)
@@ -202,7 +202,7 @@ def _exact(eqn: JaxprEqn, arrays: list[Any], traits: list[Trait], runs: tuple[bo
         if _any_order.get():
             return None
         return [arithmetic.reduced(name, arrays[0], params["axes"])]
-    if name in ("reduce_max", "reduce_min"):  # A sum of zeros is +0 in any order.
+    if name in ("reduce_max", "reduce_min"):  # A zero result becomes +0, whatever the order.
         return [bind(eqn, arrays)[0] - rounding.unknown_zero()]
     if name in ("cumsum", "cumprod"):
         return [arithmetic.cumulative(name, arrays[0], params["axis"], params["reverse"])]
@@ -261,7 +261,7 @@ def _wide(values: list[Value], shape: tuple[int, ...], size: int) -> list[Any]:
     full, rank = (*shape, size), len(shape)
     return [
         v.array if v.mapped and jnp.ndim(v.array) == rank + 1
-        # A mapped scalar beside arrays [R] -> [..., R]; an unmapped operand [...] -> [..., R].
+        # Broadcasts a mapped scalar [R], or an unmapped operand [...], to [..., R].
         else lax.broadcast_in_dim(v.array, full, (rank,) if v.mapped else tuple(range(jnp.ndim(v.array))))
         for v in values
     ]  # fmt: skip
@@ -278,7 +278,7 @@ def _fallback(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
 def _own_derivative(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
     """Evaluates a function with a custom derivative for all runs, and preserves this derivative."""
     inner, places = eqn.params[_OWN_DERIVATIVE[eqn.primitive.name]], list(range(len(values)))
-    if eqn.primitive.name == "custom_linear_solve":  # The solver in its parameters.
+    if eqn.primitive.name == "custom_linear_solve":  # Replays the solver among its parameters.
         lengths = eqn.params["const_lengths"]
         first = lengths.matvec + lengths.vecmat
         inner, places = inner.solve, [*places[first : first + lengths.solve], *places[sum(lengths) :]]
@@ -312,7 +312,7 @@ def _values(arrays: Sequence[Any], mapped: Sequence[bool], variables: Sequence[A
 
 
 def _unchanged(now: list[Value], start: Sequence[Value], variables: Sequence[Any], body: ClosedJaxpr) -> list[Value]:
-    """Returns the loop's values `now`, where a value that no iteration changes retains its trait at the `start`; others have none."""
+    """Returns the values `now` of a loop, in which each value that no iteration changes gets back the trait that it had at the `start`."""
     same = [v is out for v, out in zip(variables, body.jaxpr.outvars, strict=False)][: len(start)]
     kept = [v._replace(trait=old.trait) if stays else v for v, old, stays in zip(now, start, same, strict=False)]
     return [*kept, *now[len(start) :]]
@@ -322,7 +322,7 @@ def _scan(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
     params = eqn.params
     inner, (num_consts, num_carry) = params["jaxpr"], scan_sizes(params)
     consts, carry, xs = (values[:num_consts], values[num_consts : num_consts + num_carry], values[num_consts + num_carry :])
-    # The scanned axis is the first, the run axis the last: they do not meet.
+    # The scanned axis is the first and the run axis the last, so they do not interfere.
     mapped = carry_dependence(
         [v.mapped for v in carry],
         lambda now: which_depend(inner, [v.mapped for v in consts] + now + [v.mapped for v in xs])[:num_carry],
@@ -363,7 +363,7 @@ def _cond(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
     platforms = eqn.params.get("branches_platforms")
     if platforms is None:
         outs = lax.switch(index.array, branches, *arrays)
-    else:  # A choice by platform, made before compilation.
+    else:  # Branches for different platforms, one of which is chosen before compilation.
         named = {name: b for b, names in zip(branches, platforms, strict=True) for name in names or ("default",)}
         outs = lax.platform_dependent(*arrays, **named)
     return _values(outs, mapped, eqn.outvars)
@@ -395,7 +395,7 @@ def _rarely(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
         takes = index == 1
         place = jnp.cumsum(takes.astype(jnp.int32)) - 1
         number = place[-1] + 1
-        # The runs that take the branch, in order; `size` beyond them.
+        # Indices of the runs that take the branch, in order, padded with `size`.
         beyond = jnp.full(size + _GATHERED, size, jnp.int32)
         runs = beyond.at[jnp.where(takes, place, size + _GATHERED)].set(jnp.arange(size, dtype=jnp.int32), mode="drop")
 
@@ -462,5 +462,5 @@ def _while(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
 
 
 _LOOPS = {"scan": _scan, "cond": _cond, "while": _while}
-# The replayed jaxpr determines the traits of its results.
+# Operations that are evaluated by their jaxpr, which determines the traits of the results.
 _INSIDE = frozenset([*CALLS, *_OWN_DERIVATIVE, *_LOOPS])
