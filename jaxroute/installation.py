@@ -178,7 +178,7 @@ def _check_jax(have: Mapping[str, str], bounds: Sequence[tuple[str, str]], cards
 
 
 def _jax(version: str, have: Mapping[str, str], cards: Sequence[GPU]) -> str:
-    """Returns the argument of pip that installs jax, such as `jax[cuda12]==0.7.0`. Its extra is the installed CUDA plugin, or the one for the GPU."""
+    """Returns pip's argument for jax with the bound `version`, such as `jax[cuda12]==0.7.0`. Its extra is the installed CUDA plugin, or the GPU's."""
     extra = ""
     for cuda in _plugins(have):  # If no package contains CUDA's libraries, those of the machine stay in use.
         extra = cuda if f"nvidia-cudnn-{cuda.replace('da', '')}" in have else f"{cuda}-local"

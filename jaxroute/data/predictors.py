@@ -228,7 +228,7 @@ class Logistic:
 
 
 def fit_logistic(sample: Sample, folds: np.ndarray) -> tuple[Logistic, np.ndarray]:
-    """Fits a logistic regression to all queries. Its penalty is chosen by cross-validation over the given folds, `[Q]`.
+    """Fits a logistic regression to all queries. Its penalty is chosen by cross-validation; `folds` `[Q]` gives the fold of each query.
 
     Returns:
       The predictor, and `[Q, N]` predictions of each query by a fit to the other folds.
@@ -359,7 +359,7 @@ def _category_means(others: Sample, sample: Sample) -> np.ndarray:
 
 
 def _evaluate(how: str, predict: Callable[[Sample, Sample], np.ndarray], sample: Sample, fold: np.ndarray) -> Prediction:
-    """Evaluates a method over folds, `[Q]`: `predict(others, part)` fits to the queries `others` and predicts the scores of the queries `part`."""
+    """Evaluates a method by cross-validation: `predict(others, part)` fits to `others` and predicts `part`. `fold` is each query's fold, `[Q]`."""
     scores, costs, rows = sample.scores, sample.costs, np.arange(sample.num_queries)
     predicted = np.empty_like(scores)
     for number in range(_FOLDS):
@@ -373,9 +373,9 @@ def _evaluate(how: str, predict: Callable[[Sample, Sample], np.ndarray], sample:
 
 
 def _choose_models(predicted: np.ndarray, scores: np.ndarray, costs: np.ndarray, fold: np.ndarray) -> np.ndarray:
-    """Chooses a model for each query, `[Q]`: the one with the largest predicted score minus a weight times its mean cost.
+    """Chooses for each query the index of the model with the largest predicted score minus a weight times its mean cost, `[Q]`.
 
-    The weight is fitted to the other folds, where routing must cost no more than the best single model.
+    The weight is fitted to the queries of other folds (`fold`, `[Q]`), where routing must cost no more than the best single model.
     """
     choice = np.zeros(len(scores), int)
     for number in range(_FOLDS):

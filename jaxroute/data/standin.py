@@ -39,7 +39,7 @@ def standin(
     with `delta_cj` normal of spread 1.5 (soft) or 2.5 (binary), `beta_j` standard normal, and topics and styles drawn with
     weights from Dirichlet(5). "clean": `a = 0.7, b = 0, s_f = 0.7`, difficulty of spread 0.7. "semantic-noise":
     `a = 0.45, b = 0.6, s_f = 0`, spread 0.5: the style fills the features and says nothing about which model is good. Costs
-    are divided by the 0.995 quantile of the pool's and cut off at 1.
+    are divided by the 0.995 quantile of the pool's costs and cut off at 1.
 
     Source: our own construction, for use where the files of ACQB's experiments (RouterBench, SPROUT, EmbedLLM) are not
     available. Its numbers are not those of real prompts.
@@ -48,17 +48,17 @@ def standin(
       models: "routerbench" (11 models) or "sprout" (14), see `STANDIN_MODELS`; "embedllm" (112 invented models `j` of price
         `70 ** (j / 111)` and accuracy `0.3 + 0.4 j / 111 + 0.1 sin(37 j)`); or arrays `(accuracy, price)`, each `[N]`,
         accuracies between 0 and 1 exclusive, prices at least 0 in any unit.
-      preset: information in the features, as above.
-      scores: "soft" or "binary", as above.
-      queries: prompts in the pool.
-      offline: prompts in the other set.
-      dim: `d`, at least `topics + styles`.
+      preset: "clean" or "semantic-noise": how much the features reveal, as above.
+      scores: "soft" for scores in [0, 1], "binary" for 0 or 1, as above.
+      queries: number of prompts in the pool.
+      offline: number of prompts in the separate set.
+      dim: `d`, number of features, at least `topics + styles`.
       topics: number of topics.
       styles: number of styles.
       seed: seed of all random draws. The pool does not depend on `offline`.
 
     Returns:
-      The pool, and the other set: tables with unit features `[Q, d]`, groups by topic, and costs in [0, 1].
+      The pool and the separate set: tables with features `[Q, d]` of length 1, groups by topic, and costs in [0, 1].
 
     Raises:
       ValueError: an argument is out of range.

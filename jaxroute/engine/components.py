@@ -142,7 +142,7 @@ class Components:
 
 
 def refuse_tracing(env: EnvironmentLike, policies: Policies) -> None:
-    """Raises `ValueError` inside `jit`, `vmap` or `grad`: `simulate` compiles and maps by itself, and its results are on the host."""
+    """Raises `ValueError` if `simulate` is called inside `jit`, `vmap` or `grad`: it compiles and maps by itself, and its results are on the host."""
     # Under `jit` a new key is traced, too; under the others only mapped or differentiated values.
     leaves = [*jax.tree.leaves((env, policies)), draws.key(0)]
     if any(isinstance(leaf, Tracer) for leaf in leaves):

@@ -31,13 +31,13 @@ class Execution:
       backend: implementation of the rounds.
 
         - "scan": a compiled scan over rounds, with the runs on the last axis.
-        - "kernel": one function of C, with a thread for each run on a GPU, and on a CPU in C++ for as many runs at once as a vector has
-          numbers. It needs a C++ compiler (`c++`, `g++`, `clang++` or `CXX`), on a GPU NVRTC, which comes with jax (or `JAXROUTE_NVRTC`).
+        - "kernel": one compiled C function for all rounds: on a GPU with a thread for each run, on a CPU in C++ for as many runs at once as a vector
+          has numbers. It needs a C++ compiler (`c++`, `g++`, `clang++` or `CXX`), on a GPU NVRTC, which comes with jax (or `JAXROUTE_NVRTC`).
         - "reference": a plain `vmap` of a scan, slower, for comparison.
         - "auto": the kernel; the scan where no kernel can be used (one warning names the reason), in double precision, and on a CPU for a policy
           that multiplies large matrices.
 
-        On a CPU all give the same bits (see `arithmetic`). The scan replaces a kernel for a policy with an operation without C, if a compiler,
+        On a CPU all give the same bits (see `arithmetic`). The scan replaces the kernel if a policy has an operation that kernels lack, if a compiler,
         driver or GPU fails, and on a GPU if a policy has more than 3 KiB of arrays on a thread's stack (COSMOS, ACQB, hundreds of models). The
         attributes `backend` and `fell_back` of the result name the back end and the reason by policy. A warning does so too, unless the
         scan is faster or the user did not choose the kernel.
@@ -57,8 +57,8 @@ class Execution:
           expensive rounds are compiled in full, for the scan.
       arithmetic: rounding of functions, sums and products.
 
-        - "exact": every operation is rounded once, in one order, so that every CPU, compiler and back end gives the same bits, and a GPU that
-          runs kernels. Exceptions are products of matrices with sums of more than 64 terms; the attribute `inexact` names them by policy.
+        - "exact": every operation is rounded once, in one order, so that all CPUs, compilers and back ends give the same bits, and so does a GPU
+          with kernels. Exceptions are products of matrices with sums of more than 64 terms; the attribute `inexact` names them by policy.
         - "fast": the fastest rounding of a GPU. It changes the choice between two models in a few runs.
         - "auto": "exact" on a CPU, which has no other one, and "fast" on a GPU, where "exact" takes 40 to 70 % more instructions.
 
@@ -96,9 +96,9 @@ class Store:
 
     Attributes:
       path: folder, or a URL such as "s3://bucket/folder" as text (`pip install "jaxroute[objects]"`).
-      keep_states: store the states of environment and policy after the last round, from which a longer horizon continues. Their size is
-        printed first (see also `run_bytes`).
-      accept_changed_code: simulate again, beside the stored runs, where the code has changed; versions of code never mix in a result.
+      keep_states: whether to store the states of environment and policy after the last round, from which a longer horizon continues. Their size
+        is printed first (see also `run_bytes`).
+      accept_changed_code: whether to simulate again, beside the stored runs, if the code has changed; versions of code never mix in a result.
       description: more attributes of the result, plain JSON values by name.
 
     Raises:

@@ -40,7 +40,7 @@ _PYTREES = (
 
 
 class Grid:
-    """A product of settings, made by `grid` or `instances`; a single environment or policy is a grid without axes.
+    """All combinations of some settings of an environment or policy, made by `grid` or `instances`; a single one is a grid without axes.
 
     A leaf of the pytree has an axis only if it differs between settings, and only the axes along which it differs.
 
@@ -160,7 +160,7 @@ def grid(constructor: Callable[..., Any], /, **settings: Any) -> Grid:
 
     A list, a range or an array (of NumPy or JAX) is swept along its first dimension; any other value, a tuple for example, is passed on as it
     is. An array that is one value is given as a tuple, or by `functools.partial(constructor, breaks=np.array([300, 600]))`. The constructor
-    runs on the host for each setting, so derived values (benchmarks, normalised tables) are those of the setting.
+    runs on the host for each setting, so that derived values (benchmarks, normalised tables) fit the setting.
 
     Numbers are swept in one program. Each value of a static field (sizes, choices of behaviour) is a separately compiled program, under the
     same axis of the result. States may have different sizes; recorded quantities must have one shape.
@@ -170,7 +170,7 @@ def grid(constructor: Callable[..., Any], /, **settings: Any) -> Grid:
       settings: keyword arguments of the constructor.
 
     Returns:
-      A `Grid` with one axis per swept argument, named after it. Equal values on an axis are equal runs, and a warning says so.
+      A `Grid` with one axis per swept argument, named after it. Equal values on an axis give equal runs, and a warning.
 
     Example:
       >>> import jaxroute as jr

@@ -41,7 +41,7 @@ def as_written() -> Generator[None, None, None]:
 
 
 def widened(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Converts a function of pytrees to float64 if `jax_enable_x64` is set; else returns it unchanged. It must not close over traced values."""
+    """Converts a function of pytrees to float64 if `jax_enable_x64` is set, else returns it. The function must not close over traced values."""
     if not in_64_bits() or _AS_WRITTEN.get():
         return function
 

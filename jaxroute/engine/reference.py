@@ -72,7 +72,7 @@ def one_round(
 
 
 def simulate_run(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: int, record: Record) -> dict[str, Any]:
-    """Simulates one run. Returns the recorded quantities of all intervals, `[records, ...]` by name. Arguments as for `first_states`."""
+    """Simulates one run. Returns the quantities that `record` lists, `[records, ...]` by name. Other arguments are those of `first_states`."""
     env, policy, states = first_states(env, policy, keys, horizon)
     stage_length, free_rounds = stage_length_of(env, policy), env.spec.free_rounds
     chunk = chunk_length(record.every, free_rounds, stage_length)
@@ -82,7 +82,7 @@ def simulate_run(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: 
         return states, recorded_flows(record, values["flows"], values["info"], values["feedback"])
 
     def interval(states: Any, first: Any, count: int) -> Any:
-        """Simulates `count` rounds and sums their values. Each chunk begins with the rounding error of the sum so far, as in Kahan's algorithm."""
+        """Simulates `count` rounds from round `first` on and sums their values. Each chunk begins with the rounding error of the sum before it."""
 
         def add(carry: Any, t: Any) -> tuple[Any, None]:
             states, sums, parts = carry

@@ -41,11 +41,11 @@ def attributes(
 
     Args:
       target: devices and back end.
-      blocks: compiled blocks by label.
-      inexact: result of `request.inexact_by_policy`.
-      measured: measurements of the work, and the layout.
+      blocks: compiled blocks by label of the variant.
+      inexact: operations that are not rounded exactly, from `request.inexact_by_policy`.
+      measured: seconds and decisions of the simulation, and its layout, by name.
       goals: for each metric, the standard error at which the simulation stops.
-      ending: end of the simulation.
+      ending: number of seeds and largest standard errors at the end.
     """
     about: dict[str, Any] = {
         "backend": {name: block.backend for name, block in blocks.items()},
@@ -67,7 +67,7 @@ def warn(
     ending: Ending,
     invalid: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Warns about invalid runs, NaN in probes, and standard errors above their goals. `recorded` lists the recorded quantities by policy."""
+    """Warns about invalid runs, NaN in probes, and standard errors above their goals; `recorded` lists the recorded quantities by policy."""
     if "invalid" in data:
         number, runs, where = int(data["invalid"].sum()), int(data["runs"].sum()), "'invalid'"
     else:
@@ -190,7 +190,7 @@ def _first_of_statistics(data: xr.Dataset, policy: str) -> _Bad | None:
 def _replay(
     grids: tuple[Grid, Grid], setting: Mapping[str, int], seed: int, record: Record, rounds: int, sampling: Sampling
 ) -> dict[str, np.ndarray]:
-    """Simulates the first counted rounds of one run. Returns for each quantity the index of the first round in which it is bad, or -1."""
+    """Simulates the first `rounds` counted rounds of one run. Returns for each quantity the first round (from 0) in which it is bad, or -1."""
 
     def leaves_of(grid: Grid) -> list[Any]:
         tiles = grid.tile({name: np.asarray([setting[name]]) for name in grid.axes})

@@ -1,7 +1,7 @@
 """The only scan over rounds: it simulates `R` runs of one environment and one policy.
 
 Shapes: `R` runs on the last axis of every array inside a rollout, `N` records, `d...` the dimensions of a quantity. Increments are `[N, d..., R]`,
-states `[d..., R]`, key words `[2, R]`; functions of one run see none of these axes. `t` is an int32 `[]`.
+states `[d..., R]`, key words `[2, R]`; functions of one run see none of these axes. `t` is an int32 scalar, the index of a round.
 """
 
 import math
@@ -42,7 +42,7 @@ class PackedRecords:
     XLA writes and copies each array of a program's result by a separate loop, and each loop takes time to compile.
 
     Attributes:
-      arrays: arrays by name, with an axis of numbers: `[n, R]` of one record, `[N, n, R]` of several; `[..., R, N, n]` as a program returns them.
+      arrays: arrays by name, with `n` numbers of each record: `[n, R]` (one record), `[N, n, R]` (several), or `[..., R, N, n]` (program's result).
       slots: places of the quantities (static).
       structure: structure of the pytree of the quantities, a dict by name (static).
     """

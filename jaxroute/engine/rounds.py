@@ -130,7 +130,7 @@ _measured: dict[Any, Any] = {}  # Results of `traced_once`.
 
 
 def traced_once(what: Hashable, trace: Callable[[Any, Any], Any], env: AnyEnvironment, policy: AnyPolicy) -> Any:
-    """Calls `trace(env, policy)` with shapes instead of arrays, once for all pairs of equal structure. `what` separates results in the cache."""
+    """Calls `trace(env, policy)` with shapes instead of arrays, once for all pairs of equal structure; `what` names the result in the cache."""
     leaves, structure = jax.tree.flatten((env, policy))
     types = tuple((np.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves)
     key = (what, structure, types, jax.config.read("jax_enable_x64"))

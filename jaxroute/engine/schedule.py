@@ -50,7 +50,7 @@ class Ending:
 
 
 def seed_numbers(goals: Mapping[str, float], seeds: Seeds) -> list[int]:
-    """Returns the numbers of seeds after which standard errors are compared with the goals: 256, doubled up to all; without goals only all.
+    """Returns the numbers of seeds after which standard errors are compared with the goals: 256, 512, ... and all; without goals only all.
 
     Each number is rounded up, so that stored groups of 256 seeds (granules) are complete.
     """
@@ -68,7 +68,7 @@ def seed_numbers(goals: Mapping[str, float], seeds: Seeds) -> list[int]:
 
 
 def compare(goals: Mapping[str, float], result: Runs | Statistics, seeds: int) -> Ending:
-    """Compares the standard errors over the first `seeds` seeds with the goals; the largest of all policies and settings counts."""
+    """Checks whether the standard errors over the first `seeds` seeds are below their goals for all policies and settings. Returns an `Ending`."""
     worst: dict[str, float] = {}
     for metric in goals:
         policies = [name for name, recorded in result.request.recorded.items() if metric in recorded]
@@ -295,7 +295,7 @@ class Schedule:
                             yield Batch(runs, tile, block, [Call(policy, tile, request.seeds[block], rounds)])
 
     def _own_seeds(self, runs: Runs, settings: int) -> list[dict[int, int]]:
-        """Returns for each setting the seeds that this process simulates, as masks by granule, in groups of 16 seeds that are computed together."""
+        """Returns for each setting the seeds that this process simulates, 16 at a time, as bit masks by granule (a group of 256 seeds)."""
         group = (1 << LANE_MULTIPLE) - 1
         parts = [
             (granule, mask & (group << i))
@@ -326,7 +326,7 @@ class Schedule:
     def _continued(
         self, runs: Runs, policy: str, settings: Sequence[int], masks: dict[int, int]
     ) -> Iterator[tuple[int, dict[int, int]]]:
-        """Groups the seeds by the number of rounds that are stored at all `settings`. Yields that number, and the seeds as masks by granule."""
+        """Groups seeds by the number of rounds that are stored at all `settings`. Yields that number, and the seeds as bit masks by granule."""
         store, request = runs.store, runs.request
         for rounds in self.horizons(policy):
             if store is None or not masks:
@@ -391,5 +391,5 @@ class Schedule:
 
 
 def _both(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
-    """Returns the seeds that are in both arguments, as masks by granule."""
+    """Returns the seeds in both arguments, each a dict from granule (a group of 256 seeds) to a bit mask of its seeds."""
     return {granule: both for granule, mask in one.items() if (both := mask & other.get(granule, 0))}

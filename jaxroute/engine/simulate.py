@@ -53,12 +53,12 @@ def simulate(
     """Simulates every policy on every setting for every seed, and returns the recorded curves.
 
     Args:
-      env: an environment, a `Grid` of environments, or a sampler `key -> Environment` (a random instance per run, or `num_instances` of them
-        that all seeds share).
+      env: an environment, a `Grid` of environments, or a sampler `key -> Environment`: each run then draws an instance, or all seeds share
+        `num_instances` instances.
       policies: dict of name to policy; an entry may be a `Grid`, or a function `env -> policy` (an oracle), which follows a swept environment.
         A single policy is named after its class.
-      horizon: `T`, counted rounds.
-      seeds: number of runs (0, 1, ...), or a list of their numbers. Run `i` is the same in any batch, on any number of devices, resumed or not.
+      horizon: `T`, number of counted rounds.
+      seeds: number of runs, with the seeds 0, 1, ..., or a list of seeds. A seed is the same run in any batch, on any devices, resumed or not.
       root_seed: seed of all randomness; another one gives other random draws to every run.
       num_instances: number of random instances if `env` is a sampler.
       record: names of metrics to record (default: those that environment and policy mark as default); `"info.<name>"` records the running mean
@@ -68,21 +68,21 @@ def simulate(
       keep: "runs", every run's curves, or "moments", statistics over the runs: count, mean, variance, minimum, maximum and histogram of each
         metric at each recorded time, and of the differences between policies, run by run. Memory and store then do not grow with the number
         of runs; `metrics` and `plot` answer the same questions, except those about single runs.
-      until_stderr: standard errors by metric, for example `{"regret": 0.5}`: the simulation stops when those of all policies and settings at the
-        horizon are smaller; `seeds` is then the largest number of runs. They are compared after 256 runs, and each time the number has doubled.
+      until_stderr: a standard error for each metric, for example `{"regret": 0.5}`: the simulation stops when the standard errors of all policies
+        and settings at the horizon are smaller; `seeds` is then the largest number of runs. They are compared after 256, 512, 1024, ... runs.
       out: folder or URL of the stored result, or a `Store`, which has more options. Finished blocks are written every few seconds. The same call
         resumes; one with more seeds, policies, values along an axis or a smaller `until_stderr` simulates only what is missing. Other
         settings are stored beside the earlier ones, and several processes may write at the same time. The same simulation by changed code of
         a policy, the environment or a probe is refused.
       execution: back end, devices, block and share of this process (default: `Execution()`, which chooses).
-      progress: shows a progress bar, or a line now and then where standard error is a file.
+      progress: whether to show a progress bar, or a line now and then if standard error is a file.
       callback: function that is called with a `Progress` after each block. If it returns True the simulation ends, and the finished part is
         returned, with the attribute `stopped`; the same call resumes from the store.
 
     Returns:
-      An `xarray.Dataset` with dimensions `(policy, settings..., seed, time, ...)`, see `jaxroute.store.runs`; of moments without seeds, see
-      `jaxroute.store.moments`. Attributes that are lists or dicts are JSON text. Runs that other processes have not simulated yet are NaN, and
-      the attribute `missing` says how many.
+      An `xarray.Dataset` with dimensions `(policy, settings..., seed, time, ...)`, see `jaxroute.store.runs`; with `keep="moments"` there is no
+      `seed`, see `jaxroute.store.moments`. Attributes that are lists or dicts are JSON text. Runs that other processes have not simulated yet are
+      NaN, and the attribute `missing` reports how many.
 
     Raises:
       ValueError: an argument is out of range, a name is unknown, or the result does not fit into memory.

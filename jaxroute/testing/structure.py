@@ -197,7 +197,7 @@ def _check_declared(where: str, metrics: Any) -> None:
 
 
 def _check_measured(metrics, sums: tuple[str, dict], gauges: tuple[str, dict], declared: str, spec: Spec) -> None:
-    """Checks that each declared metric is measured with its declared dimensions. `sums` and `gauges` are pairs of a name for errors and values."""
+    """Checks that each declared metric is measured with its declared dimensions. `sums` and `gauges` are pairs (name for errors, values)."""
     for metric in metrics:
         place, values = gauges if metric.kind == "gauge" else sums
         if metric.name not in values:

@@ -59,7 +59,7 @@ def is_empty(cell: Any) -> bool:
 
 
 def which_empty(cells: np.ndarray) -> np.ndarray:
-    """Returns an `[R]` mask of the empty cells; equal cells are checked only once."""
+    """Returns a mask (bool) of the empty cells of a column; equal cells are checked only once."""
     try:
         codes, different = pd.factorize(cells, use_na_sentinel=False)
     except TypeError:  # Lists cannot be hashed.
@@ -155,7 +155,7 @@ def _check_range(sheet: "Sheet", column: str, kind: str, values: np.ndarray) -> 
 
 
 def _parse_cells(sheet: "Sheet", column: str, kind: str, rest: np.ndarray, numbers: Numbers) -> np.ndarray | None:
-    """Parses the cells in the rows `rest` into `numbers`. Returns an `[R]` mask of the cells with a unit, None if no cell has one."""
+    """Parses the cells in the rows `rest` of a column into `numbers`. Returns a mask (bool) of the cells with a unit, None if no cell has one."""
     cells = sheet.cells(column)
     comma = sheet.decimal_comma or _has_decimal_comma(sheet.separator == ";", cells, rest)
     rows = np.array([row for row, cell in enumerate(cells) if not is_empty(cell)], int) if comma else rest
@@ -326,7 +326,7 @@ def fits_role(role: str, cells: np.ndarray) -> bool:
 
 
 def read_texts(cells: np.ndarray) -> np.ndarray:
-    """Converts cells to `[R]` texts; an empty cell becomes an empty text, and a list of chat messages the content of the user's last one."""
+    """Converts the cells of a column to texts, "" for an empty cell; of a list of chat messages, the content of the user's last message counts."""
     return np.array(["" if is_empty(cell) else _text(cell) for cell in cells], dtype=object)
 
 
@@ -341,7 +341,7 @@ def _text(cell: Any) -> str:
 
 
 def read_dates(sheet: "Sheet", column: str) -> np.ndarray:
-    """Returns `[R]` datetime64[s] in UTC, NaT where a cell is empty; other cells must be ISO 8601 or the time since 1970."""
+    """Returns the dates in a column as datetime64[s] in UTC, NaT for an empty cell; others must be ISO 8601, or s or ms since 1970."""
     cells = sheet.cells(column)
     if cells.dtype.kind == "M":
         return cells.astype("datetime64[s]")

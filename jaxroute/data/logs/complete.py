@@ -201,7 +201,7 @@ def _find_keys(answers: Answers) -> _Keys:
 
 
 def _fill_gaps(codes: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Replaces the empty label of a row by the label of other rows with the same code, if these have only one label."""
+    """Replaces the empty label of a row by the label of other rows with the same code (the same query), if these have only one label."""
     present = labels != ""
     if present.all():
         return labels
@@ -250,7 +250,7 @@ def _check_repeats(answers: Answers, keys: _Keys, column: str) -> None:
 
 
 def _tells_apart(pairs: np.ndarray, values: np.ndarray) -> bool:
-    """Whether repeated answers have values of a setting, not of an outcome: within most `pairs` each value occurs once, or all equally often."""
+    """Whether repeated answers differ in a setting, not an outcome: most `pairs` (query and model) have each value once, or all equally often."""
     codes, number = pd.factorize(pairs)[0], int(values.max()) + 1
     table = np.bincount(codes * np.int64(number) + values, minlength=(codes.max() + 1) * number).reshape(-1, number)
     once = (table.max(axis=1) == 1) & (table.sum(axis=1) > 1)
@@ -386,7 +386,7 @@ def _latency(answers: Answers, keys: _Keys, keep: np.ndarray) -> np.ndarray | No
 
 
 def _first_of_queries(answers: Answers, keys: _Keys, cells: np.ndarray) -> np.ndarray:
-    """Returns for each query its first cell that is not empty, `[Q]`."""
+    """Returns for each query the first cell of a column, among the query's rows, that is not empty, `[Q]`."""
     rows, query = np.append(keys.first, answers.row), np.append(np.arange(len(keys.first)), keys.query)
     order = np.argsort(which_empty(cells)[rows], kind="stable")
     return cells[rows[order][np.unique(query[order], return_index=True)[1]]]

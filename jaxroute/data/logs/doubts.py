@@ -146,7 +146,7 @@ def check_scores(answers: Answers, has_scale: bool) -> None:
 
 
 def _describe_scores(answers: Answers) -> tuple[str, str, list[str], float]:
-    """Returns the columns of scores in words, the remedy that accepts them, columns that equal them or look like labels, and the match level."""
+    """Returns the columns of scores in words, the option that accepts them, columns of equal labels, and how well their name fits (0 to 4)."""
     roles = answers.roles
     if roles.models:
         family = roles.families["score"]

@@ -47,30 +47,30 @@ def read_log(
 
     Columns are found by their names (`query_id`, `llm`, `correct`, `cost_usd`, `prompt_tokens`, `latency_ms`, `task`, `prompt`, ...) and by their
     content; an exact name beats a synonym, and two that are equal are refused. Units are read from names. `Log.read` reports the role of each
-    column, conversions and omissions. Whatever is ambiguous is refused, with the option that decides. Logs of lm-evaluation-harness, HELM,
-    Inspect, MMLU-Pro, MixInstruct, RouterBench, RouterEval, SPROUT, EmbedLLM and MESS+ need no options.
+    column, conversions and omissions. An ambiguous file is refused, and the error names the option that decides. Logs of lm-evaluation-harness,
+    HELM, Inspect, MMLU-Pro, MixInstruct, RouterBench, RouterEval, SPROUT, EmbedLLM and MESS+ need no options.
 
     Args:
       data: a csv, tsv, txt, JSON, JSON lines, parquet, feather, Excel, npz or pickle file, also compressed or in a zip archive; a folder or list of
         files, with a model in each or parts of one table; a data frame of pandas, polars, pyarrow or Hugging Face; a dict of columns; a list of
         records; or a `RoutingTable`.
-      columns: names of columns by role ("query", also two of them as "dataset+index", "model", "score", "cost", "tokens_in", "tokens_out", "tokens_cached", "price_in", "latency",
-        "category", "text", "response", "date", "embedding", ...), empty for a role that no column has. In a table with a row per query a name such
-        as `"perf_*"` stands for a column per model.
+      columns: names of columns by role ("query", also two of them as "dataset+index", "model", "score", "cost", "tokens_in", "tokens_out",
+        "tokens_cached", "price_in", "latency", "category", "text", "response", "date", "embedding", ...), empty for a role that no column has. In a
+        table with a row per query a name such as `"perf_*"` stands for a column per model.
       where: values by column; other rows are left out.
       units: units by role ("latency": "ms", "cost": "cents", "price": "per_token"), instead of those in names and in columns such as `currency`.
-      costs: cost per query of each model, instead of the file's; the others are left out.
-      prices: USD per million input, output and, where cached tokens are counted, cached input tokens of each model, instead of the file's costs; only
-        the others are left out; or a file with the columns model, price_in and price_out. Without numbers of tokens, four characters of prompts and
-        answers count as one, and an answer of unknown length as 256.
+      costs: cost per query of each model, instead of the file's costs; models without one are left out.
+      prices: USD per million input, output and, where cached tokens are counted, cached input tokens of each model, instead of the file's costs; or
+        a file with the columns model, price_in and price_out. Models without a price are left out. Without counts of tokens, four characters of
+        prompts and answers count as one token, and an answer of unknown length as 256 tokens.
       cost_unit: unit of a cost; None for that of the file, or else "USD per query".
       models: names of models to keep, in this order; None keeps all.
       missing: "drop" leaves out queries that some model has not answered; "zero" counts no answer as score 0 and cost 0.
-      scale: the lowest and the highest possible score; None for that in the column's name ("Score (0-10)"), else to find out [0, 1], percent or
-        grades from 1 to 5 or 10.
-      separator: mark between columns of text; None to find it.
-      encoding: encoding of text; None to find it.
-      features: None for the file's embedding, else text, else none; "text", "own" or "none"; an array or a file of `[Q, d]` numbers.
+      scale: the lowest and the highest possible score. None uses the scale in the column's name ("Score (0-10)"), or else the one that fits the
+        scores: [0, 1], percent, or grades up to 5 or 10.
+      separator: character between the columns of a text file; None to detect it.
+      encoding: encoding of a text file; None to detect it.
+      features: None for the file's embedding, or else its texts, if any; "text", "own" (the embedding) or "none"; an array or file of `[Q, d]` numbers.
 
     Raises:
       ValueError: the message names the file, the place in it, the value, and the remedy.
@@ -269,7 +269,7 @@ def load_columns(path: str | os.PathLike, numbers: Sequence[str], labels: Sequen
       labels: names of columns to read as text.
 
     Returns:
-      `[R]` arrays by name, an entry for each row of the file.
+      Arrays by name, with an entry for each row of the file.
 
     Raises:
       ValueError: the file lacks a column, or a cell is not a number.

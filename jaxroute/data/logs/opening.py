@@ -290,7 +290,7 @@ def _check_widths(path: Path, text: str, mark: str, before: int) -> None:
 
 
 def _rows(text: str, mark: str) -> Iterator[tuple[int, list[str]]]:
-    """Yields the number of its last line and the fields, for each row of delimited text that is not blank."""
+    """Yields the number of the last line and the list of fields, for each row of delimited text that is not blank."""
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # Prompts may be long.
     rows = csv.reader(io.StringIO(text), delimiter=mark, skipinitialspace=True)
     return ((rows.line_num, fields) for fields in rows if any(fields) or len(fields) > 1)

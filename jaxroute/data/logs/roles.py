@@ -80,7 +80,7 @@ class Roles:
         self.sheet.notes.append(f"{title(role)}: column {column!r} ({details})")
 
     def codes(self, column: str) -> np.ndarray:
-        """Returns an integer for each cell of a column, `[R]`; cells with equal texts have equal integers."""
+        """Returns an array with an integer for each cell of a column; cells with equal texts have equal integers."""
         if column not in self._codes:
             texts = [str(cell).strip() for cell in self.sheet.cells(column)]
             self._codes[column] = pd.factorize(np.array(texts, object))[0]

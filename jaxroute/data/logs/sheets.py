@@ -44,7 +44,7 @@ class Sheet:
     _cells: dict[str, np.ndarray] = field(default_factory=dict)
 
     def cells(self, name: str) -> np.ndarray:
-        """Returns the cells of a column, `[R]`, in the selected rows."""
+        """Returns an array with the cells of a column, in the selected rows."""
         if name not in self._cells:
             if self.names.count(name) > 1:
                 raise ValueError(f"{self.name} has {self.names.count(name)} columns {name!r}: rename or remove all but one")
