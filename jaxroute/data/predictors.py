@@ -84,9 +84,7 @@ class Design:
     """
 
     mean: np.ndarray | None  #: `[d]` mean of the features over the fitted queries, or None without features.
-    turn: (
-        np.ndarray | None
-    )  #: `[d, r]` matrix that scales centred features or projects them to principal directions, or None.
+    turn: np.ndarray | None  #: `[d, r]` matrix that scales centred features or projects them to principal directions.
     groups: np.ndarray | None  #: `[G]` categories that have a column, or None without categories.
 
     def columns(self, sample: Sample) -> np.ndarray:

@@ -328,9 +328,8 @@ def find_families(names: Sequence[str], given: Mapping[str, str], wanted: Sequen
             fitting = fnmatch.filter(names, column.replace("[", "[[]"))
             columns = {name[len(head) : len(name) - len(tail)]: name for name in fitting}
             families[role, column] = Family(role, column.replace("*", "{}"), 4.0, columns)
-    if (
-        "score" not in given
-    ):  # Columns called like the models, if these have a column of another role or the caller named them.
+    # Columns called like the models are scores, if the models have a column of another role or the caller named them.
+    if "score" not in given:
         for family in [*families.values()]:
             bare = {model: model for model in family.columns if model in free}
             most = len(families["score", "{}"].columns) if ("score", "{}") in families else 1

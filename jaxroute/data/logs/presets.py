@@ -34,12 +34,11 @@ class Preset:
     # Path to the cell of each column: keys joined by dots, alternatives by `|`; `a..b` gives the seconds from a to b.
     columns: Mapping[str, str] = field(default_factory=dict)
     explode: str | None = None  #: Field with a list of objects that become separate records.
-    keep: Mapping[str, Sequence[Any]] = field(
-        default_factory=dict
-    )  #: Allowed values by field; other records are not answers.
-    unique: Sequence[str] = ()  #: Fields that are the same in an answer that is logged twice.
-    sort: str | None = None  #: Field by which the first of these is chosen.
-    first: str | None = None  #: Column of which the first value in each category counts if the caller chooses none.
+    # Allowed values by field; other records are not answers.
+    keep: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    unique: Sequence[str] = ()  #: Fields that identify an answer; if one is logged twice, the first record counts.
+    sort: str | None = None  #: Field by which records are sorted before the first of equal ones is chosen.
+    first: str | None = None  #: Column; only rows with its first value in each category count, unless the caller chooses.
     given: Mapping[str, str] = field(default_factory=dict)  #: Columns by role.
     how: str = "mean"  #: Aggregation of several answers of one model to one query.
     refused: str | None = None  #: Reason why nothing can be compared.

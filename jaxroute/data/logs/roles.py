@@ -55,12 +55,8 @@ class Roles:
     sheet: Sheet  #: The open file.
     given: dict[str, str]  #: Columns by role that the caller or the format named.
     candidates: dict[str, list[str]]  #: Columns by role with the most evidence; several if nothing decides between them.
-    models: list[str] = field(
-        default_factory=list
-    )  #: Models in a table with a row per query; empty if each model has a row.
-    families: dict[str, Family] = field(
-        default_factory=dict
-    )  #: Columns of each model by role, in a table with a row per query.
+    models: list[str] = field(default_factory=list)  #: Models, if the table has a row per query; else empty.
+    families: dict[str, Family] = field(default_factory=dict)  #: Columns of each model by role, if it has a row per query.
     vectors: list[str] = field(default_factory=list)  #: Columns of numbers that are features of queries.
     used: set[str] = field(default_factory=set)  #: Columns that were read.
     _codes: dict[str, np.ndarray] = field(default_factory=dict)
