@@ -3,7 +3,7 @@
 import jax.numpy as jnp
 from jax import Array
 
-# Newton steps with plain logarithms, which take half the time of `log1p`; terms of the continued fraction in these steps and in the last one.
+# Number of Newton steps with plain logarithms, which take half the time of `log1p`; terms of the fraction in these steps and in the last step.
 _ROUGH_STEPS, _TERMS = 2, (2, 4)
 
 
@@ -30,7 +30,7 @@ def upper_quantile(a: Array, b: Array, log_tail: Array, deviate: Array) -> Array
     least = a * jnp.log(mean) + b * jnp.log(rest)
     third = deviate * jnp.sqrt(mean / b) / 3.0
     left = rest * jnp.maximum(1.0 - third, 0.0) ** 3
-    # In -log(1 - x). Where the cube is of no use, the last few failures decide.
+    # Starting point for -log(1 - x): Wilson and Hilferty's cube, or where it is near 0 or below, the tail of few failures.
     high = -jnp.log(jnp.where(left > 0.1 * rest, left, rest * jnp.exp(log_tail / b)))
 
     for _ in range(_ROUGH_STEPS):

@@ -64,7 +64,7 @@ def balanced_rows(utility: ArrayLike, per_model: int, seed: int = 0) -> np.ndarr
 
 
 def utility_cosine(utility: ArrayLike) -> np.ndarray:
-    """Returns the cosines `[n, n]` between the rows of `utility` `[n, N]`, each minus its mean; 0 for a constant row.
+    """Returns the cosines `[n, n]` between the rows of `utility` `[n, N]` (prompts by models), each minus its mean; 0 for a constant row.
 
     An increasing affine map of a row changes nothing, so utilities and departure probabilities have the same cosines. They are computed in
     float64, rounded to 9 decimals and returned in float32, so that rounding errors do not break ties.

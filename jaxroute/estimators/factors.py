@@ -7,7 +7,7 @@ from jax import Array, lax
 from jaxroute.core import numerics, xla
 from jaxroute.core.types import Leaf
 
-# Number of observations of a page.
+# Number of observations in a page.
 _PAGE = 16
 
 
@@ -122,7 +122,7 @@ class ByFactors:
             rows=numerics.put(spread.rows, (page,), rows),
             mix=numerics.put(spread.mix, (page,), mix),
             owner=put(spread.owner, page, *place),
-            # The previous page; the empty page precedes itself.
+            # Links the previous page to the new one; the empty page stays its own successor.
             after=put(spread.after, last, jnp.where(new & (last < none), page, numerics.at(spread.after, (last,)))),
             first=put(spread.first, *place, jnp.where(pages == 0, page, first)),
             last=put(spread.last, *place, page),

@@ -81,10 +81,10 @@ def grown_root(root: numerics.Sum, x: Array) -> numerics.Sum:
 
 
 class Sampler(Protocol):
-    """Sampler of `N(0, V^-1)` for each of `N` design matrices `V`; the argument `spread` represents all of them as the sampler chooses."""
+    """Sampler of `N(0, V^-1)` for each of `N` design matrices `V`; the argument `spread` holds all of them in the sampler's own format."""
 
     def init(self, num: int, dim: int, ridge: Leaf, observations: int) -> Any:
-        """Returns the representation of `num` (`N`) matrices `V = ridge I` of size `dim` (`d`), for at most `observations` calls of `add`."""
+        """Returns the representation of `num` (`N`) matrices `V = ridge I` of size `dim` (`d`), to which at most `observations` vectors are added."""
         ...
 
     def add(self, spread: Any, chosen: Array, x: Array) -> Any:

@@ -38,7 +38,7 @@ class Head(Protocol):
 
 def binary_cross_entropy(logits: Array, labels: Array) -> Array:
     """Returns the mean over `M` outputs of `-s log p - (1 - s) log(1 - p)` with `p = sigmoid(logits)` and labels `s`, stable for large logits."""
-    # Not by |logits|: its derivative at 0, where training begins, is not that of the loss.
+    # A formula with |logits| would have a wrong derivative at 0, where training begins.
     return jnp.mean(jax.nn.softplus(logits) - logits * labels)
 
 

@@ -13,7 +13,7 @@ from jaxroute.core import numerics, xla
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.gaussian import cholesky
 
-# Number of terms of a quadratic form that are unrolled at a time, and in total; longer sums are reductions.
+# Largest number of terms of a quadratic form that are unrolled at a time, and in total; longer sums are reductions.
 _TERMS, _MOST_TERMS = 64, 512
 
 
@@ -31,7 +31,7 @@ def _slim(x: Array) -> Array:
 
 
 def _form(x: Array, triangle: Array) -> Array:
-    """Returns `x' A x` `[K]` for features and matrices as in `Ridge.predict`; `triangle` `[d (d + 1) / 2, G]` holds the lower triangle of each `A`."""
+    """Returns `x' A x` `[K]` for features and matrices as in `Ridge.predict`; `triangle` `[d (d + 1) / 2, G]` has the lower triangle of each `A`."""
     row, column = np.tril_indices(x.shape[0])
     x = _slim(x)
     twice = np.where(row == column, 1.0, 2.0).astype(np.float32).reshape(-1, *(1,) * (x.ndim - 1))

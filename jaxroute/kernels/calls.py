@@ -132,7 +132,7 @@ def _buffers(found: Any) -> list[Buffer]:
 # Time limit of a compilation, in seconds.
 MOST_S = 120
 
-# Threads for compilations.
+# Threads that compile kernels.
 pool = ThreadPoolExecutor(cores(), thread_name_prefix="kernels")
 # Started compilations, each with its kernel on a GPU (None on a CPU).
 Begun = list[tuple[Future[Any], Any]]

@@ -44,7 +44,7 @@ def nvrtc() -> Any:
     """
     try:
         supported = driver().version // 1000
-    except Unsupported:  # Machine code can still be compiled.
+    except Unsupported:  # Without a driver machine code can still be compiled.
         supported = None
     found, refused = [], []
     for path in dict.fromkeys(_candidates()):
@@ -78,7 +78,7 @@ def _candidates() -> list[str]:
     if own := os.environ.get(NVRTC_PATH):
         return [own]
     found: list[str] = []
-    with suppress(Exception):  # Not installed, or without result.
+    with suppress(Exception):  # It is not installed, or finds nothing.
         from cuda import pathfinder  # pyright: ignore
 
         found += [path for path in [pathfinder.load_nvidia_dynamic_lib("nvrtc").abs_path] if path]
@@ -386,7 +386,7 @@ class Kernel:
                 _reserved[kernel.device] = max(kernel.local_bytes, _reserved.get(kernel.device, 0))
 
     def _pieces(self, first: int, ends: np.ndarray, size: tuple[int, int]) -> Generator[tuple[int, int], None, None]:
-        """Yields the first round of each launch and the round after its last one. The time until the caller returns sets the next launch's length."""
+        """Yields the first round and the end of each launch; adapts their length to the time that launches of this `size` (runs, settings) take."""
         at, last = first, int(ends[-1])
         most = FIRST_ROUNDS if size not in self._pace else max(1, int(self._pace[size] * LAUNCH_S))
         self.done = 0.0
@@ -422,7 +422,7 @@ def trial() -> str | None:
         return f"the driver refuses a trivial kernel: {error}; update it, or {_install(driver().version // 1000)}"
 
 
-@functools.cache  # After success.
+@functools.cache  # Errors are not cached.
 def _tried() -> bool:
     device = (active() or [0])[0]
     code = compile_text(TRIVIAL, architecture(device))

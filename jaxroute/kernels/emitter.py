@@ -98,11 +98,11 @@ class Emitter(Writer):
             return [self._largest(args[0])]
         if name in ("scan", "cond", "while"):
             return getattr(self, f"_{name}")(eqn, args)
-        if name == "custom_linear_solve":  # The solver in its parameters.
+        if name == "custom_linear_solve":  # The solver is a jaxpr in its parameters.
             lengths = eqn.params["const_lengths"]
             first = lengths.matvec + lengths.vecmat
             return self.call(eqn.params["jaxprs"].solve, [*args[first : first + lengths.solve], *args[sum(lengths) :]])
-        single = name == "reduce_sum" and args[0].chosen is not None  # Sum of one number and zeros.
+        single = name == "reduce_sum" and args[0].chosen is not None  # The sum has one term that is not zero.
         if not (single or (self.fast and name in FORMATS)) and (definition := self._definition(eqn)) is not None:
             return self._defined(eqn, definition, args)
         return rules.write(self, eqn, args)

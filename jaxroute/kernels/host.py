@@ -32,7 +32,7 @@ SHORT_FLAGS = {"GCC": (50_000, (*LONG_FLAGS, "-fpeel-loops")), "Clang": (20_000,
 # Time limit of the compiler, in seconds.
 MOST_S = 120
 INSTALL = "install one by `apt install g++`, `xcode-select --install` or `conda install cxx-compiler`"
-# Trivial kernel: sqrt(x) + 1 of several runs at once.
+# Text of a trivial kernel, which computes sqrt(x) + 1 for several runs at once.
 TRIVIAL = f"""{WIDE_ENTRY}(long long first, long long last, long long R, const void **in, void **out) {{
     for (long long r = first; r < last; r += LANES) {{
         const Given<float> x = {{(const float *)in[0] + r, R, last - r}};

@@ -60,7 +60,7 @@ def _steps(loop: ir.Loop) -> int:
 
 
 def _may(loop: ir.Loop) -> bool:
-    """Whether interleaving leaves results unchanged: each outer storage that the loop changes has one user, or each step uses another element."""
+    """Whether interleaving keeps results: one statement uses each storage from outside that the loop changes, or steps use different elements."""
 
     def each_its_own(storage: ir.Storage) -> bool:
         touching = [one for one in loop.body if storage in {s.current for s in (*one.reads, *one.written())}]

@@ -104,7 +104,7 @@ class Expr:
 
 
 Operand: TypeAlias = "Expr | int | float | bool"
-# Index of an array: a number or an expression.
+# Index of an array: a Python number or an expression.
 Index: TypeAlias = int | Expr
 Place: TypeAlias = tuple[Index, ...]
 

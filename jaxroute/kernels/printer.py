@@ -8,14 +8,14 @@ import numpy as np
 
 from jaxroute.kernels import ir
 
-# Longer arrays of vectors are not on the stack.
+# Largest number of vectors of an array on the stack; longer arrays are on the heap.
 _MOST_ON_STACK = 64
 
 TYPES = {
     "float32": "float", "bool": "bool", "int8": "signed char", "int16": "short", "int32": "int",
     "uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned",
 }  # fmt: skip
-# Vector types of several runs, see `lanes.h`.
+# Types of vectors over several runs, see `lanes.h`.
 LANE_TYPES = {
     "float32": "F", "bool": "B", "int8": "I", "int16": "I", "int32": "I", "uint8": "U", "uint16": "U", "uint32": "U",
 }  # fmt: skip
@@ -189,7 +189,7 @@ class _Printer:
 
 
 def _format_of(e: ir.Expr) -> str:
-    """Returns the text of an operation: the name of a C function, or a format with `{}` for each operand."""
+    """Returns the text for the operation of an expression: the name of a C function, or a format with `{}` for each operand."""
     if e.op == "call":
         return e.number
     if e.op == "choose":
@@ -201,7 +201,7 @@ def _format_of(e: ir.Expr) -> str:
 
 
 def print_block(statements: ir.Block, wide: bool) -> tuple[str, int, int]:
-    """Returns the text of a kernel's statements, the number of vectors on a CPU's heap, and the bytes of a run's scratch memory on a GPU."""
+    """Returns statements as C (C++ if `wide`), the number of vectors on a CPU's heap, and the bytes of a run's scratch memory on a GPU."""
     printer = _Printer(wide, ir.live(statements))
     return "\n".join(printer.block(statements)), printer.heap, printer.scratch
 
@@ -216,7 +216,7 @@ class Function(NamedTuple):
 
 
 def print_function(function: Function, wide: bool) -> str:
-    """Returns the text of a C function."""
+    """Returns the text of a C function, or of a C++ function for several runs at once if `wide`."""
     body = [*function.body, ir.Call("return", (function.result,))]
     printer = _Printer(wide, ir.live(body))
     varies = wide and any(one.varying for one in function.parameters)
@@ -226,7 +226,7 @@ def print_function(function: Function, wide: bool) -> str:
 
 
 def print_tables(tables: Mapping[ir.Storage, np.ndarray], wide: bool) -> str:
-    """Returns the text that declares constant arrays."""
+    """Returns the text that declares constant arrays in C, or in C++ if `wide`."""
     lines: list[str] = []
     for storage, array in tables.items():
         kind, size, numbers = c_type(array.dtype), array.size, ", ".join(map(literal_text, array.ravel()))

@@ -129,7 +129,7 @@ _DEVICE = """#define ARRAY(kind, name, size, first) kind *const name = (kind *)(
 
 
 def steps(lead: Sequence[int], own: Sequence[bool]) -> list[int]:
-    """Returns how many arrays lie between those of neighbouring settings along each axis of `lead`; 0 along an axis where `own` is False (shared)."""
+    """Returns the step, in arrays, between settings along each axis of length `lead`; 0 along axes on which they share an array (`own` False)."""
     found, step = [], 1
     for size, varies in reversed(list(zip(lead, own, strict=True))):
         found.append(step if varies else 0)
@@ -191,7 +191,7 @@ class _RoundsWriter:
         kinds, *others = (
             (jax.tree.structure(x), [(y.shape, y.dtype) for y in jax.tree.leaves(x)]) for x in (one[-1], played, planned)
         )
-        if any(other != kinds for other in others):  # The scan reports the key.
+        if any(other != kinds for other in others):  # The scan, which runs instead, names the part that changes.
             raise ir.Unsupported("a state that changes its shape or type between two rounds")
         recorded = [*sorted(flows.items()), *sorted(gauges.items())]
         if any(is_key(one) for _, one in recorded):

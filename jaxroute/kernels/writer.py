@@ -124,7 +124,7 @@ class Writer:
         self.masks.pop()
 
     def meant(self, depth: int = 0) -> ir.Expr:
-        """Returns the mask of the runs that execute the current statement; True if all runs do that executed statements with `depth` active masks."""
+        """Returns the last active mask (see `masks`), or True if no mask was added since `depth` masks were active."""
         return self.masks[-1] if depth < len(self.masks) else ir.literal(True, bool)
 
     # Storages

@@ -127,7 +127,7 @@ class SummaryTree:
         return cells.numbers(tuple(self.axes.values()), [tile[axis] for axis in self.axes])
 
     def region(self, setting: int, axes: Iterable[str]) -> tuple[Any, ...]:
-        """Returns an index of arrays with the given axes of settings that selects a setting; it selects all along axes that the tree lacks."""
+        """Returns the index that selects a setting in arrays with the given axes of settings, and everything along axes that the tree lacks."""
         place = dict(zip(self.axes, np.unravel_index(setting, tuple(self.axes.values())), strict=True)) if self.axes else {}
         return tuple(place.get(axis, slice(None)) for axis in axes)
 
@@ -199,7 +199,7 @@ class Statistics:
                 "record fewer points (record_every) or fewer metrics (record)",
             )
         self.request, self.store = request, store
-        by_name = sorted(range(number), key=request.policies.__getitem__)  # A pair is the same in any order.
+        by_name = sorted(range(number), key=request.policies.__getitem__)  # A pair is the same in any order of policies.
         self._trees = [self._tree(key) for key in [*((p,) for p in range(number)), *itertools.combinations(by_name, 2)]]
         self._written_s = time.monotonic()
         self.full = set(request.cut.full)
@@ -342,7 +342,7 @@ class Statistics:
             return
         for tree in self._trees:
             for setting, node in sorted(tree.new):
-                if node in tree.nodes[setting]:  # Otherwise an interrupt came while it was merged.
+                if node in tree.nodes[setting]:  # It is missing if an interrupt came during its merge.
                     self.store.put(cells.address(tree.families[setting], *node), tree.nodes[setting][node].cell())
             tree.new.clear()
 

@@ -247,14 +247,14 @@ class PackStore:
         self._pool = ThreadPoolExecutor(threads)
         self._lock = threading.RLock()
         self._waiting: dict[bytes, Cell] = {}
-        self._said: list[Note] = []  # For the next pack.
-        self._standing: list[Note] = []  # For all packs.
+        self._said: list[Note] = []  # Notes for the next pack.
+        self._standing: list[Note] = []  # Notes for all further packs.
         self._gathered = 0
         self._pending: list[Future[Any]] = []
         self._timer: threading.Timer | None = None
         self.refresh()
 
-    def __reduce__(self) -> tuple[Any, ...]:  # In another process it is opened again.
+    def __reduce__(self) -> tuple[Any, ...]:  # Another process opens the store again.
         return type(self), (self.place, self.session)
 
     # Reading.
@@ -456,7 +456,7 @@ class PackStore:
         except OSError as error:
             what = f"out must be a folder or URL that can be written to, got {str(self.place)!r}"
             raise OSError(error.errno, f"{what}: {error.strerror or error}") from error
-        with contextlib.suppress(OSError):  # A process that may not delete leaves it for others to remove.
+        with contextlib.suppress(OSError):  # Without permission to delete, the file is left for other processes to remove.
             self.place.delete(name)
 
     def flush(self) -> None:

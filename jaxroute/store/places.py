@@ -88,7 +88,7 @@ class Folder:
         path = self.path.resolve()  # A link may lead to a folder that does not exist yet.
         new = [path, *(folder for folder in path.parents if not folder.exists())]
         path.mkdir(parents=True, exist_ok=True)
-        for folder in new:  # Names of new folders are stored in the folders above.
+        for folder in new:  # The parent folder stores the name of a new folder.
             _flush(folder.parent)
         self._made = True
 
@@ -173,7 +173,7 @@ class Bucket:
             yield
         except (self._error, FileNotFoundError) as error:
             denied = type(error).__name__ in ("PermissionDeniedError", "UnauthenticatedError")
-            gone = isinstance(error, FileNotFoundError) and what != "written"  # Then the bucket is.
+            gone = isinstance(error, FileNotFoundError) and what != "written"  # On writing, the bucket is missing.
             code = errno.ENOENT if gone else errno.EACCES if denied else errno.EIO
             where = f"{self.url}/{name}".rstrip("/")
             raise OSError(code, f"{where!r} cannot be {what}: {_reason(error)}") from None

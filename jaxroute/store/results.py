@@ -259,7 +259,7 @@ def damage_of(store: PackStore) -> str:
     return "; ".join(found)
 
 
-# Listing and merging.
+# Inspection and merging.
 
 
 @dataclasses.dataclass(frozen=True)

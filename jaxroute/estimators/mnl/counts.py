@@ -72,7 +72,7 @@ class Counts:
     def sums(self, table: Array, chosen: Array) -> Derivatives:
         """Returns a function of `theta` `[N, d]` that computes the gradient in the parameter of the item `chosen` `[1]`, without second derivatives.
 
-        The gradient is that of eq. (4) without the ridge: `sum_q (tried_q p(x_q) - accepted_q) x_q` over the queries `q`, where `p` is the probability
+        The gradient is that of eq. (4) without the ridge: `sum_q (tried_q p(x_q) - accepted_q) x_q` over the queries `q`, with the probability `p`
         of acceptance. The `table` `[d, P]` holds the features of all queries; all runs share it.
         """
         place, by_query = (jnp.maximum(chosen[0], 0),), table.T
@@ -172,7 +172,7 @@ class PairCounts:
         ]
         listed = [numerics.at(self.listed, place) for place in places]
         in_use = [xla.largest_over_runs(number) for number in listed]
-        of_others: list[Array] = []  # From the first call, because other parameters do not change.
+        of_others: list[Array] = []  # Computed in the first call, because the parameters of other items do not change.
 
         def features(queries: Array) -> Array:
             return xla.compute_once(jnp.take(by_query, queries.astype(jnp.int32), axis=0, mode="clip"))

@@ -52,12 +52,12 @@ class _Point(NamedTuple):
 
 
 def _left(reach: Array, decrement: Array) -> Array:
-    """Bounds the decrement `[]` after a full step that moves logits by at most `reach`, from the decrement before it."""
+    """Bounds the Newton decrement after a full step that moves logits by at most `reach`, from the decrement before the step."""
     return 0.5 * reach * jnp.exp(0.5 * reach) * decrement
 
 
 def _of_logit(error: Array, drift: Array, inverse: Array, longest: Array) -> Array:
-    """Bounds the error of a logit by that of the decrement (`error`) and the move of logits since `inverse` was computed (`drift`)."""
+    """Bounds the error of a logit from bounds of the Newton decrement (`error`) and of the moves of logits since `inverse` was computed (`drift`)."""
     trace = sum(inverse[i, i] for i in range(inverse.shape[0]))
     return longest * jnp.sqrt(trace) * error * jnp.exp(drift)
 
@@ -126,8 +126,8 @@ class Newton:
     ) -> tuple[_Point, Array]:
         """Takes the Newton steps that each run needs from `start`, and bounds the error of a logit after them.
 
-        `masks` has a mask `[N]` for each parameter that moves, `longest` is the norm of the longest features. A logit moves by at most it times
-        the norm of a step; `spread` times this product bounds the difference of two moves, and so the third derivative.
+        `masks` has a mask `[N]` for each parameter that moves, `longest` is the norm of the longest features. A step of norm `s` moves a logit by
+        at most `longest s`. Two moves differ by at most `spread longest s`, which bounds the third derivative.
         """
         dim = theta.shape[1]
 

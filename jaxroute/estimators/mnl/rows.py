@@ -86,7 +86,7 @@ class Rows:
             """Adds the sums over a chunk of `C` rows, `part`: features `[d, C]`, items `[K, C]` and accepted places `[C]`."""
             del first
             x, items, accepted = part
-            # Whether item `chosen[a]` stands at place k of a row.
+            # Whether item `chosen[a]` is at place k of a row.
             mine = [[items[k] == chosen[a].astype(items.dtype) for k in range(shown)] for a in range(number)]
             if shown == 1:
                 probability, took = _of_one_shown(parameters, x, accepted, [m[0] for m in mine])
@@ -118,7 +118,7 @@ _Choice = tuple[Array, Array]
 
 
 def _of_one_shown(parameters: list[Array], x: Array, accepted: Array, mine: list[Array]) -> _Choice:
-    """Returns the choice in rows that show one item each. Only the utilities of chosen items are computed, from their `parameters`.
+    """Returns for rows that show one item each the probability that it is accepted, `[1, C]`, and whether it was, from `parameters` of chosen items.
 
     `mine` has a mask `[C]` of the rows that show each chosen item. Results in rows of other items are wrong, and the caller masks them. The sum that
     selects the utility starts with that of the first chosen item and subtracts it where another item was shown.
@@ -131,7 +131,7 @@ def _of_one_shown(parameters: list[Array], x: Array, accepted: Array, mine: list
 
 
 def _of_several_shown(theta: Array, x: Array, items: Array, accepted: Array) -> _Choice:
-    """Returns the choice in rows that show several items, from the utilities of all items."""
+    """Returns for rows that show several items the probability that each is accepted, `[K, C]`, and whether it was; from all parameters `theta`."""
     shown, width = items.shape[0], x.shape[-1]
     of_all = [numerics.combine(theta[j], x) for j in range(theta.shape[0])]
     at_place = [
@@ -143,7 +143,7 @@ def _of_several_shown(theta: Array, x: Array, items: Array, accepted: Array) -> 
 
 
 def _second_derivatives(entries: list[_Entry], share: list[Array], x: Array) -> list[Array]:
-    """Returns for each entry of the matrix its terms in all rows, `[C]`: `p_a (1 - p_a) x_i x_j` if `a = b`, otherwise `-p_a p_b x_i x_j`.
+    """Returns the terms `[C]` of each second derivative `(a, b, i, j)` in `C` rows: `p_a (1 - p_a) x_i x_j` if `a = b`, else `-p_a p_b x_i x_j`.
 
     `share` has the `p_a` `[C]` of each chosen item (0 if it was not shown), `x` the features `[d, C]`.
     """
@@ -158,7 +158,7 @@ def _second_derivatives(entries: list[_Entry], share: list[Array], x: Array) -> 
 
 
 def _assemble(blocks: dict[_Entry, Array], number: int, dim: int) -> Array:
-    """Assembles the symmetric matrix `[A d, A d]` of `number` (`A`) items from its different entries, `blocks`."""
+    """Assembles the symmetric matrix `[A d, A d]` of second derivatives for `number` (`A`) items; `blocks` has one entry of each symmetric pair."""
 
     def entry(a: int, i: int, b: int, j: int) -> Array:
         if (a, b, i, j) in blocks:

@@ -99,7 +99,7 @@ def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:
         join = ir.both if name == "eq" else ir.either
         words = lambda place: (combined(name, *(a.at((*place, i)) for a in args)) for i in (0, 1))  # noqa: E731
         return [writer.pointwise(shape, dtype, lambda place: join(*words(place)))]
-    if name == "select_n" and args[0].shape not in ((), shape):  # Keys, whose condition has no axis for their words.
+    if name == "select_n" and args[0].shape not in ((), shape):  # Keys: the condition lacks the axis of their words.
         which = args[0]
         args = [writer.view(which, shape, lambda place: which.at(place[: len(which.shape)])), *args[1:]]
 
@@ -114,7 +114,7 @@ def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:
 
     steps = 1 + sum(a.steps for a in args)
     long = math.prod(shape) > _SHORT and steps <= _MOST_STEPS
-    # An element depends only on its index and numbers of the run.
+    # Whether an element depends on its index and on single numbers alone.
     of_places = all(a.known is not None or a.uniform or a.size == 1 or a.steps > 0 for a in args)
     # Reading a mask from memory takes four instructions.
     if name in _CHEAP and (long or (writer.wide and steps == 1 and dtype.kind == "b")) and of_places:

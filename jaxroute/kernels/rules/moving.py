@@ -18,7 +18,7 @@ from jaxroute.kernels.writer import Writer
 def _broadcast_in_dim(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     shape, _ = aval_of(eqn)
     dims = eqn.params["broadcast_dimensions"]
-    rest = len(x.shape) - len(dims)  # The words of a key.
+    rest = len(x.shape) - len(dims)  # Axis of the words of a key.
     if x.known is not None and x.known.size == 1:
         return [writer.constant(np.full(shape, x.known.reshape(()), x.dtype))]
 
@@ -66,7 +66,7 @@ def _transpose(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     def at(place: ir.Place) -> ir.Expr:
         return x.at(tuple(place[i] for i in inverse))
 
-    # Reversing a stored array twice gives the array itself.
+    # Transposing a stored array twice gives the array itself.
     names = tuple(ir.variable(ir.Storage("i", ir.INT, 0)) for _ in shape)
     own = next(iter(x.storages)) if len(x.storages) == 1 else None
     same = own is not None and shape and own.size == x.size and at(names) == ir.element(own, flat(names, shape))
@@ -293,7 +293,7 @@ def _gather(writer: Writer, eqn: Any, x: Value, indices: Value) -> list[Value]:
     whole_rows = sizes == (1, *x.shape[1:]) and 0 in dropped and offset_dims == tuple(range(len(batch_shape), len(shape)))
     table = x.storage if x.dtype == np.float32 and math.prod(x.shape[1:]) >= _WIDE_ROW else None
     if writer.wide and whole_rows and not fills and table is not None and not table.varying and not table.stride:
-        # Rows of a shared table at an index of each run are copied element by element: these are contiguous in the table.
+        # A row of a shared table at an index of each run is copied as a whole, because its elements are contiguous.
         writer.ready(indices, x)
         storage, width = writer.array(x.dtype, shape), math.prod(x.shape[1:])
         with writer.loops(batch_shape) as batch:

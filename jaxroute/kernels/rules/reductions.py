@@ -156,7 +156,7 @@ def _first_of_largest(writer: Writer, ordered: bool, score: Value, *given: Value
     """
     (size,) = score.shape
     mask, conditions = place_mask(size), given[:-1] if ordered else given
-    # Above all indices.
+    # Number above those of all elements.
     none = ir.literal((2**31 - 1) & ~mask | size if ordered else size)
 
     def number_at(place: ir.Place) -> ir.Expr:
