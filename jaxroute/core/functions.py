@@ -441,7 +441,7 @@ def acos(x: Array) -> Array:
 
 
 def atan(x: Array) -> Array:
-    """Arc tangent, with an error of at most 0.86 ulp: as in FDLIBM the arc tangent of c plus that of `(|x| - c) / (1 + c|x|)`, for the nearest of five c."""
+    """Arc tangent, with an error of at most 0.86 ulp. The nearest of five c leaves a small remainder `(|x| - c) / (1 + c|x|)`, as in FDLIBM."""
     a = jnp.abs(x)
     centre, high, low = f32(0), f32(0), f32(0)
     for bound, c in ((14 / 32, 0.5), (23 / 32, 1.0), (39 / 32, 1.5)):

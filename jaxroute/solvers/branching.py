@@ -561,7 +561,7 @@ def branching_any_win(
         x, bottom, top = here(at.x), here(low), here(high)
         inner = jnp.minimum(x - bottom, top - x) > 0.01 * (top - bottom)
         middle = jnp.where(inner, x, (bottom + top) / 2)
-        # The selection of the other models that corresponds to `middle`, in units of their own `most`.
+        # `middle` converted to the unit `most` of each other model.
         ends = jnp.where(chosen, middle, jnp.minimum(middle * (here(most) / jnp.where(most > 0.0, most, 1.0)), 1.0))
         better, cheaper = here(probability), here(cost)
         kin = jnp.any(chosen[:, None] & together, axis=0)
