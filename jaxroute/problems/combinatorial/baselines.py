@@ -50,7 +50,7 @@ class Learner:
 
 @struct.dataclass
 class Relaxer(Learner):
-    """Baseline that solves the relaxed problem and rounds its solution, like C2MAB-V.
+    """Baseline that solves the relaxed problem, for a fraction of each model, and rounds its solution to a set, like C2MAB-V.
 
     Attributes:
       solver, rounding, cap, noise: as for `C2MABV`.

@@ -173,7 +173,7 @@ class C2MABV:
         """Returns the state after the feedback: updates the means of the observed models by eq. (6) (Algorithm 1, lines 8 and 9)."""
         del key
         arrived = jnp.where(self._fresh(state, t), 0, state.arrived) + feedback.arrived.astype(jnp.int32)
-        # The bounds decide after the start.
+        # While `start` decides, no batch is awaited: the next round takes a new decision.
         arrived = jnp.where(self.start.active(state, self._allowed(obs)), jnp.asarray(self.batch, jnp.int32), arrived)
         held_relaxed = action.relaxed.astype(state.held_relaxed.dtype)
         return state.add(feedback).replace(held=action.held, held_relaxed=held_relaxed, arrived=arrived)

@@ -157,7 +157,7 @@ def parametric_cloud(
     costs: sources.Costs = sources.ScaledCosts(),
     **options: Any,
 ) -> CloudEnv:
-    """Builds a cloud with given means.
+    """Builds a cloud that draws outcomes and costs from distributions with given means.
 
     Args:
       success: success probabilities `[K]`, or `[G, K]` for `G` segments of drift.

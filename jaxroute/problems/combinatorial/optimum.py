@@ -23,13 +23,13 @@ _SCALE = 1e4
 
 
 def _limits(usable: np.ndarray, size: Any, groups: Sequence[int] | None) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the members of each group among the `U` usable models, bool `[M, U]`, and the number of models that a set takes from it, `[M]`."""
+    """Returns the groups' members among the `U` usable models, `kinds` bool `[M, U]`, and the number of models to take from each, `sizes` `[M]`."""
     kinds = np.ones((1, len(usable)), bool) if groups is None else numerics.members(groups)[:, usable]
     return kinds, np.minimum(np.atleast_1d(np.asarray(size, int)), kinds.sum(1))
 
 
 def _cheapest(weight: np.ndarray, cost: np.ndarray, kinds: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Returns the mask `[U]` of the cheapest models of each group, as many as `sizes` has; ties go to the model of larger weight."""
+    """Returns the mask `[U]` of the cheapest models, `sizes` `[M]` from each group, whose members are in `kinds` `[M, U]`; weight breaks ties."""
     chosen = np.zeros(len(cost), bool)
     for kind, size in zip(kinds, sizes, strict=True):
         inside = np.flatnonzero(kind)
@@ -78,7 +78,7 @@ def best_set(
 def _compared(
     weight: np.ndarray, cost: np.ndarray, budget: float, kinds: np.ndarray, sizes: np.ndarray, exact_size: bool
 ) -> np.ndarray | None:
-    """Returns the mask `[U]` of the set of largest weight by enumeration; None if no set is within the budget. For groups see `_limits`."""
+    """Returns the mask `[U]` of the set of largest weight within budget and group sizes (see `_limits`), by enumeration; None if no set fits."""
     sets = subsets(len(weight), int(sizes.sum()), int(sizes.sum()) if exact_size else 0)
     if len(kinds) > 1:
         numbers = sets.astype(int) @ kinds.T
@@ -90,7 +90,7 @@ def _compared(
 def _searched(
     weight: np.ndarray, cost: np.ndarray, budget: float, kinds: np.ndarray, sizes: np.ndarray, exact_size: bool
 ) -> np.ndarray | None:
-    """Finds the same set as `_compared` by a mixed-integer program in HiGHS, for many sets."""
+    """Finds the same set as `_compared`, which enumerates, by a mixed-integer program in HiGHS; faster if there are many sets."""
     from scipy import optimize
 
     ones, limit = np.ones(len(weight)), cast(Any, sizes)
@@ -107,7 +107,7 @@ def _searched(
 def best_relaxed(
     reward: Reward, mean: Leaf, cost: Leaf, budget: Any, size: Any, allowed: Leaf = None, groups: Sequence[int] | None = None
 ) -> tuple[np.ndarray, float]:
-    """Returns the best relaxed selection `[K]` and its expected reward; arguments as for `best_set`.
+    """Returns the best relaxed selection, fractions `[K]` of the models, and its expected reward; arguments as for `best_set`.
 
     Source: C2MAB-V, eqs. (3) to (5) with the true means.
     """
@@ -137,7 +137,8 @@ def best_relaxed(
 def _any_win_vertex(w: np.ndarray, cost: np.ndarray, budget: float, sizes: np.ndarray, kinds: np.ndarray) -> np.ndarray:
     """Returns the best relaxed selection for any win, `[U]`: a set, and fractions of at most two models of one group that exhaust the budget.
 
-    It is `exact_any_win` in NumPy and float64, so that building a cloud does not wait for a compiler.
+    It is `exact_any_win` in NumPy and float64, so that building a cloud does not wait for a compiler. `w` are success probabilities; for `kinds` and
+    `sizes` see `_limits`.
     """
     count = len(w)
     if num_vertices(count, int(sizes.sum())) > _MOST_CELLS:

@@ -25,7 +25,7 @@ class OracleState:
 
 @struct.dataclass
 class _Oracle:
-    """Policy that rounds a fixed selection.
+    """Policy that rounds a fixed selection to a set in every round.
 
     Attributes:
       relaxed: `[G, K]` fraction of each model in each segment of drift; 0 and 1 for a set.

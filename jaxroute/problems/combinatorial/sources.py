@@ -96,7 +96,7 @@ class BernoulliOutcomes:
 class GradedOutcomes:
     """Outcomes on four levels: 0.5 correct and well formatted (a success), 0.3 well formatted, 0.1 empty, 0 wrong.
 
-    For any win the mean realised reward of a set differs from its expected reward, which is computed from mean outcomes.
+    With `AnyWin` the mean realised reward of a set differs from its expected reward, which is computed from mean outcomes.
 
     Source: C2MAB-V, appendix E.1.
 

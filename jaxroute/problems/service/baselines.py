@@ -38,7 +38,7 @@ class StaticPolicy:
 
 
 def serve_with(model: Leaf, energy: Leaf = 0.0) -> Action:
-    """Returns the action that serves with the model of an index, without exploration; the decision itself costs `energy`, J."""
+    """Returns the action that serves a request with the model of index `model`, without exploration; the decision itself costs `energy`, J."""
     return Action(explore=jnp.zeros((), bool), serve=jnp.asarray(model, jnp.int32), energy=jnp.asarray(energy, jnp.float32))
 
 
@@ -166,7 +166,7 @@ class RouteLLM(StaticPolicy):
     Source: MESS+, section 4.1 and appendix B, RouteLLM with thresholds .1 to .9.
 
     Attributes:
-      threshold: `[]` score from which on the largest model serves.
+      threshold: `[]` least score with which the largest model serves.
       offset: `[]` mean of the score's logit.
       spread: `[]` standard deviation of the logit's noise.
       advantage: `[]` increase of the logit per unit of `h`.
@@ -252,7 +252,7 @@ def strong_share(threshold: Leaf, offset: Leaf, spread: Leaf) -> Array:
 class RouterDC(StaticPolicy):
     """Policy that uses the model whose learned vector has the largest cosine similarity to the encoded request.
 
-    It is trained before the run on requests with all labels (see `fit_routerdc`), independently of costs and target.
+    It is trained before the run on requests for which satisfaction by every model is known (see `fit_routerdc`), independently of costs and target.
 
     Source: RouterDC (Chen et al., 2024); MESS+, section 4.1 and appendix B.
 
@@ -278,7 +278,7 @@ class RouterDC(StaticPolicy):
         return serve_with(numerics.argmax(logits)), {"logits": logits}
 
     def logits(self, features: Array) -> Array:
-        """Returns the cosine similarities `[M]` of features `[d]`."""
+        """Returns the cosine similarity of each model's vector to the encoded features `[d]`, `[M]`."""
         code = numerics.combine(features, jnp.asarray(self.encoder))
         experts = jnp.asarray(self.experts)
         lengths = jnp.sqrt(jnp.maximum(jnp.sum(experts * experts, axis=-1) * jnp.sum(code * code), 1e-12))
@@ -346,7 +346,7 @@ def fit_routerdc(
 
 @functools.partial(quick_jit, static_argnums=4, often=True)
 def _fit(env: ServiceEnv, learning_rate: Leaf, cluster_weight: Leaf, seed: Leaf, sizes: tuple[int, ...]) -> RouterDC:
-    """Trains as `fit_routerdc` does, without checks; compiled once for all environments of a structure."""
+    """Trains as `fit_routerdc` does, with its integer arguments in `sizes` and without checks; compiled once for environments of the same structure."""
     num_requests, steps, batch, width, positives, negatives, num_clusters, outside = sizes
     k_data, k_init, k_cluster, k_steps = draws.split(draws.fold_in(draws.key(0), seed), 4)
     data = draw_requests(env.requests, k_data, num_requests)

@@ -137,7 +137,8 @@ def cell_service(
       cost: `[M]` mean cost of each model, J.
       cost_spread: `[M]` standard deviation of the cost.
       alpha, options: as for `service`.
-      signal: information of a feature about its model: 0 none, .15 little (area under the ROC curve .58), .6 much (.80).
+      signal: strength with which a model's feature predicts its satisfaction: 0 not at all, .15 weakly (area under the ROC curve .58), .6 strongly
+        (.80).
       num_noise: number of uninformative features.
     """
     weight = checks.non_negative("cells", cells)

@@ -1,8 +1,8 @@
 """MESS+: explores occasionally to train a predictor of satisfaction, and otherwise weighs cost against a virtual queue.
 
-`Learner` is Algorithm 1 with an open decision rule; `MessPlus` adds eq. (3). Lines of Algorithm 1 are counted from its first statement, "Initialize"
-(line 1), to the update of the virtual queue (line 17). `ServiceEnv.step` has the lines that the provider does not decide: 6, 7, 9, 10, 14 and 16
-(satisfaction, the answer of an explored request, payment).
+`Learner` is Algorithm 1 except its decision rule; `MessPlus` adds this rule, eq. (3). Lines of Algorithm 1 are counted from its first statement,
+"Initialize" (line 1), to the update of the virtual queue (line 17). `ServiceEnv.step` has the lines that the provider does not decide: 6, 7, 9, 10,
+14 and 16 (satisfaction, the answer of an explored request, payment).
 """
 
 import abc
@@ -49,7 +49,7 @@ class LearnerState:
 
 @struct.dataclass
 class Learner(abc.ABC):
-    """Algorithm 1 with an open decision rule: the model with the lowest `score` serves requests that are not explored.
+    """Algorithm 1 except its decision rule: subclasses define a `score`, and the model with the lowest serves requests that are not explored.
 
     Exploration depends only on `c`, `explore_power` and the seed, and only explored requests train. The predictor is therefore the same for all
     values of `V` and `alpha`, and a grid over these trains it once. Source: MESS+, Algorithm 1 with eqs. (2) and (4).
@@ -167,14 +167,14 @@ class Learner(abc.ABC):
         return state.replace(params=params, optimiser=optimiser, loss=loss, num_steps=steps)
 
     def loss(self, key: Array, params: Params, features: Array, labels: Array) -> Array:
-        """Returns the loss of a request with features `[d]` and labels `[M]`. Source: MESS+, eq. (4)."""
+        """Returns the loss of the predictor with parameters `params` for a request with features `[d]` and labels `[M]`. Source: MESS+, eq. (4)."""
         logits = self.predictor.training_logits(key, params, features)
         return binary_cross_entropy(logits, labels) + 0.5 * self.l2 * squared_norm(params)
 
     def descend(
         self, key: Array, params: Params, optimiser: optax.OptState, obs: Observation, feedback: Feedback
     ) -> tuple[Params, optax.OptState, Array]:
-        """Trains on a request (Algorithm 1, line 8). Returns the new parameters and optimiser state, and the loss before training."""
+        """Trains the predictor on a request (Algorithm 1, line 8). Returns the new parameters and optimiser state, and the loss before training."""
         transform = self.optimiser.transform()
         losses = []
         for repeat in range(self.repeats):

@@ -15,7 +15,7 @@ _REACH = 1e-6
 
 
 class Optimum(NamedTuple):
-    """Cheapest randomised choice of models that reaches a mean satisfaction.
+    """Cheapest randomised choice of models that reaches a required mean satisfaction.
 
     Attributes:
       value: mean cost, J per request; NaN if infeasible.
@@ -97,20 +97,21 @@ def cheapest_choice(contexts: Contexts, alpha: float) -> Optimum:
 
 
 def best_blind(requests: RequestSource, alpha: float) -> Optimum:
-    """Returns the cheapest mixture of models for a policy that observes nothing about a request."""
+    """Returns the cheapest mixture of models that satisfies a share `alpha` of the requests, for a policy that observes nothing about a request."""
     return cheapest_choice(requests.average(), alpha)
 
 
 def best_informed(requests: RequestSource, alpha: float, knows_cost: bool = True) -> Optimum:
-    """Returns the cheapest policy that knows each model's probability of satisfaction given the features, the benchmark of Theorem 2.
+    """Returns the cheapest policy that satisfies a share `alpha` and knows each model's probability of satisfaction given the features.
 
-    If `knows_cost` is True, the policy also observes the costs of a request. On a table, where the probabilities are unknown, it equals `best_blind`.
+    If `knows_cost` is True, the policy also observes the costs of a request. This is the benchmark of Theorem 2. On a table, where the probabilities
+    are unknown, the result equals `best_blind`.
     """
     return cheapest_choice(requests.contexts(knows_cost), alpha)
 
 
 def best_clairvoyant(requests: RequestSource, alpha: float) -> Optimum:
-    """Returns the cheapest policy that knows which models satisfy a request, but only mean costs.
+    """Returns the cheapest policy that satisfies a share `alpha` and knows which models satisfy a request, but only mean costs.
 
     `ServiceEnv.clairvoyant` is the optimum of a policy that also observes the costs of a request, if the environment reveals them.
     """

@@ -101,7 +101,7 @@ class RequestSource(Protocol):
         ...
 
     def label_contexts(self) -> Contexts:
-        """Returns the contexts of a policy that observes which models satisfy; by default a sample, in subclasses with mean costs where possible."""
+        """Returns the contexts of a policy that observes which models satisfy; by default a sample, in some subclasses exact ones at mean costs."""
         return labelled(self)
 
     def clairvoyant_contexts(self, knows_cost: bool = True) -> Contexts:
@@ -118,7 +118,7 @@ def all_labels(num_models: int) -> np.ndarray:
 
 @functools.partial(quick_jit, static_argnums=2)
 def draw_requests(source: RequestSource, key: Array, number: int) -> Request:
-    """Draws the first `number` requests of a run with this key, arrays `[number, ...]`."""
+    """Draws the first `number` requests of a run with the given key, as arrays `[number, ...]`."""
     k_init, k_draw = draws.split(key)
     state = source.init(k_init)
     return jax.vmap(lambda i: source.draw(draws.fold_in(k_draw, i), state, i))(jnp.arange(number, dtype=jnp.int32))
@@ -129,7 +129,7 @@ _last: list[tuple[Any, Request]] = []
 
 
 def sampled(source: RequestSource) -> Request:
-    """Returns a fixed sample of requests for an optimum without a closed form, in float64 on the host."""
+    """Returns a sample of 65,536 requests, the same in each call, for an optimum without a closed form; in float64 on the host."""
     leaves, structure = jax.tree.flatten(source)
     arrays = [np.asarray(leaf) for leaf in leaves]
     numbers = [(a.shape, a.dtype, a.tobytes()) for a in arrays]
@@ -203,7 +203,7 @@ class TypeRequests(RequestSource):
         return Request(features=vector, satisfied=u < probability, cost=cost * noise, success=probability)
 
     def success(self, features: Array) -> Array:
-        """Returns the probabilities `[M]` of the type whose features are closest."""
+        """Returns the probability that each model satisfies a request of the type whose features are closest, `[M]`."""
         distance = jnp.sum(jnp.square(jnp.asarray(self.vectors) - features), axis=-1)
         return _row(numerics.one_hot(numerics.argmin(distance), distance.shape[0]), self.probability)
 
@@ -298,7 +298,7 @@ class CellRequests(RequestSource):
         return Request(features=features, satisfied=bits == 1, cost=cost, success=self.success(features))
 
     def success(self, features: Array) -> Array:
-        """Returns the probabilities `[M]` given features `x`; cell `j` has mass `weight_j exp(signal * sum_m (2 s_m(j) - 1) x_m)`."""
+        """Returns the probability that each model satisfies, `[M]`, by Bayes' rule: the features shift the shares of the cells."""
         labels = all_labels(np.shape(self.cost_mean)[0])
         lean = self.signal * jnp.sum((2.0 * labels - 1.0) * features[: labels.shape[1]], axis=-1)
         mass = jnp.asarray(self.weight, jnp.float32) * jnp.exp(lean - jnp.max(lean))

@@ -9,7 +9,7 @@ from jaxroute.problems.service.sources import Contexts
 
 
 def admissible_probability(contexts: Contexts, slack: float) -> float:
-    """Returns `q` of Theorem 1: the mean probability of the worst model whose probability is within `slack` of the best.
+    """Returns `q` of Theorem 1: the mean over contexts of the least probability of satisfaction within `slack` of the best model's.
 
     Source: MESS+, assumption 1. Differs from the paper: `q` is the mean over requests, as the proof requires. For single requests the assumption
     fails if some are hard for all models.
@@ -27,7 +27,7 @@ def safety_margin(V: float, cost_range: float, slack: float, horizon: int) -> fl
     Args:
       V: `[]` weight of cost, requests per J.
       cost_range: difference of the largest and smallest cost, J.
-      slack: `beta` of assumption 1, with `admissible_probability` above the target plus the margin.
+      slack: difference of probabilities `beta` of assumption 1; its `admissible_probability` must exceed the target plus the margin.
       horizon: number of requests `T` until the target must be met.
     """
     checks.positive("V", V, ())
@@ -41,7 +41,7 @@ def bound_queue(V: float, cost_range: float, slack: float, horizon: int, warm_up
 
     Args:
       V, cost_range, slack: as for `safety_margin`.
-      horizon: `T`.
+      horizon: number of requests `T`.
       warm_up: number of requests `psi` after which assumption 1 holds.
       alpha: target.
     """
@@ -74,6 +74,6 @@ def bound_violation(V: float, cost_range: float, slack: float, horizon: int, war
 
 
 def expected_explorations(c: float, horizon: int, power: float = 0.25, explores_first: bool = True) -> float:
-    """Returns the expected number of explored requests of `MessPlus`, by default about `(4 c / 3) horizon^(3/4)`. Source: MESS+, Lemma A.3."""
+    """Returns how many of `horizon` requests `MessPlus` explores on average, by default about `(4 c / 3) horizon^(3/4)`. Source: MESS+, Lemma A.3."""
     probability = np.minimum(1.0, checks.non_negative("c", c, ()) * np.arange(1, horizon + 1, dtype=np.float64) ** -power)
     return float(probability[1:].sum() + (1.0 if explores_first else probability[0]))

@@ -77,7 +77,7 @@ class Price:
     """Cost and shadow price of the cheapest policy that meets the target with given information about requests.
 
     Attributes:
-      cost: `[]` mean cost, J per request; that of the most satisfying policy if the target cannot be reached.
+      cost: `[]` mean cost, J per request; if the target cannot be reached, the cost of the most satisfying policy.
       price: `[]` shadow price of the constraint, J per unit of satisfaction; very large if the target cannot be reached.
       part: `[]` share of requests that the policy decides at a slightly higher price than `price`; it decides the others at a slightly lower price.
     """

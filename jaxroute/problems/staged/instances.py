@@ -329,7 +329,7 @@ def lower_bound_market(*, horizon: int, max_deployed: int = 2, constant: float =
     length = -(-horizon // batches)
     batch = np.repeat(np.arange(1, batches + 1), slots)
     weak = 0.5 + (batch - 1) * eps
-    # The optimum does not depend on which model of a batch is strong: here the first.
+    # The optimum does not depend on which model of a stage is strong: here the first.
     strong_first = weak + eps * (np.arange(len(batch)) % slots == 0)
     template = market(
         ParametricOutcomes(strong_first, np.ones(len(batch)), np.float32(0.0), np.float32(0.0), Bernoulli(), Constant()),

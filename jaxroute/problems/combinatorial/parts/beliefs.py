@@ -42,7 +42,7 @@ class Radius(Protocol):
     """Confidence radius of an empirical mean."""
 
     def radius(self, count: Array, num_models: int, t: Array) -> Array:
-        """Returns the radius of each model after `count` `[K]` observations, in round `t` (from 1)."""
+        """Returns the radius of each of `num_models` models after `count` `[K]` observations, in round `t` (from 1)."""
         ...
 
 
@@ -111,7 +111,7 @@ class Grading(Protocol):
     """Rule that converts outcomes in [0, 1] to counts of successes."""
 
     def count(self, key: Array, outcome: Array) -> Array:
-        """Returns the numbers of successes `[K]`, possibly fractional, as which the outcomes `[K]` count."""
+        """Returns how many successes each outcome counts for, `[K]`, possibly a fraction."""
         ...
 
 

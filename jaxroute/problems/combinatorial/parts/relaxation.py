@@ -243,7 +243,7 @@ def default_solver(spec: CombinatorialSpec) -> Solver:
 
 
 def metrics_of(solver: Solver | None) -> tuple[Metric, ...]:
-    """Returns the metrics of a solver. `unfinished_share` is recorded by default for `Vertices`, whose search may stop early."""
+    """Returns the metrics of a policy that uses this solver. `unfinished_share` is recorded by default for `Vertices`, whose search may stop early."""
     shown = isinstance(solver, Vertices)
     return tuple(dataclasses.replace(m, default=shown) if m.name == "unfinished_share" else m for m in RELAXATION_METRICS)
 

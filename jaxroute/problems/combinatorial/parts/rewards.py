@@ -23,12 +23,12 @@ class AnyWin(Reward):
         return 1.0 - xp.prod(xp.where(chosen, 1.0 - mean, 1.0), axis=-1)
 
     def relaxed(self, z: AnyArray, mean: AnyArray, xp: Any = jnp) -> Any:
-        """Returns `1 - prod (1 - mean_k z_k)`, the multilinear extension."""
+        """Returns the reward for fractions `z_k` of the models, the multilinear extension `1 - prod (1 - mean_k z_k)`."""
         del xp
         return any_win(mean, z)
 
     def weight(self, w: AnyArray, xp: Any = jnp) -> Any:
-        """Returns additive weights `-log(1 - w)`, which order sets like `value`."""
+        """Returns additive weights `-log(1 - w)` for success probabilities `w`; their sum orders sets like `value`."""
         return any_win_weight(w, xp)
 
 
@@ -41,11 +41,11 @@ class SumUp(Reward):
         return xp.sum(xp.where(chosen, mean, 0.0), axis=-1)
 
     def relaxed(self, z: AnyArray, mean: AnyArray, xp: Any = jnp) -> Any:
-        """Returns `sum mean_k z_k`."""
+        """Returns the reward for fractions `z_k` of the models, `sum mean_k z_k`."""
         return xp.sum(mean * z, axis=-1)
 
     def weight(self, w: AnyArray, xp: Any = jnp) -> Any:
-        """Returns additive weights `w`."""
+        """Returns the success probabilities `w`, which are additive weights already."""
         return w
 
 
@@ -58,12 +58,12 @@ class AllIn(Reward):
         return xp.prod(xp.where(chosen, mean, 1.0), axis=-1)
 
     def relaxed(self, z: AnyArray, mean: AnyArray, xp: Any = jnp) -> Any:
-        """Returns `prod mean_k ** z_k`."""
+        """Returns the reward for fractions `z_k` of the models, `prod mean_k ** z_k`."""
         possible = mean > 0.0  # 0 ** 0 is 1; explicit, so that derivatives in `z` are finite
         return xp.prod(xp.where(possible, xp.where(possible, mean, 1.0) ** z, xp.where(z > 0.0, 0.0, 1.0)), axis=-1)
 
     def weight(self, w: AnyArray, xp: Any = jnp) -> Any:
-        """Returns additive weights `log w`, which order sets like `value`."""
+        """Returns additive weights `log w` for success probabilities `w`; their sum orders sets like `value`."""
         return xp.log(w)
 
 

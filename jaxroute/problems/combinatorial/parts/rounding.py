@@ -24,7 +24,7 @@ class Rounding(Protocol):
 
 @struct.dataclass
 class Pairwise:
-    """Pairwise rounding: shifts weight between two fractions at a time until one is 0 or 1. Source: C2MAB-V, Algorithm 3."""
+    """Pairwise rounding: repeatedly shifts weight between two fractions until one of them is 0 or 1. Source: C2MAB-V, Algorithm 3."""
 
     def round(self, key: Array, z: Array, spec: CombinatorialSpec) -> Array:
         return rounding.pairwise(z, draws.uniform(key, z.shape), whole_sum=spec.reward.exact_size)

@@ -16,7 +16,7 @@ class Start:
     """Rule for the first rounds; by default there is none. `allowed` `[K]` bool marks the models that may be selected in the round."""
 
     def active(self, state: Statistics, allowed: Array) -> Array:
-        """Whether this rule, and not the bounds, decides about the current round, a scalar bool."""
+        """Whether this rule decides about the current round instead of the bounds; a scalar bool."""
         del state, allowed
         return jnp.asarray(False)
 

@@ -10,7 +10,7 @@ from jaxroute.core import draws, numerics
 
 
 def contrastive_loss(logits: Array, satisfied: Array, positives: int = 3, negatives: int = 3) -> Array:
-    """Returns the sample-LLM loss of a request with logits `l` `[M]` and satisfying models `[M]` bool.
+    """Returns the sample-LLM loss of a request with logits `l` `[M]` and a mask `satisfied` `[M]` of the satisfying models.
 
     It is `sum_p -log(e^{l_p} / (e^{l_p} + sum_n e^{l_n}))` over at most `positives` satisfying models `p` and at most `negatives` other models `n`.
 
@@ -38,7 +38,7 @@ def _cosine(a: Array, b: Array) -> Array:
 
 
 def nearest_clusters(x: Array, number: int, key: Array, sweeps: int = 10) -> Array:
-    """Returns the cluster index of each row of `x` `[n, d]`, by Lloyd's algorithm (k-means) for `number` clusters that starts from random rows."""
+    """Returns the cluster index of each row of `x` `[n, d]`, by `sweeps` steps of Lloyd's algorithm (k-means) from `number` random rows."""
     centres = x[jnp.argsort(draws.uniform(key, (x.shape[0],)))[:number]]
 
     def nearest(centres: Array) -> Array:

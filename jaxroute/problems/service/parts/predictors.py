@@ -42,7 +42,7 @@ class Learned(Predictor):
     """Classifier (head) that predicts satisfaction from features and is trained online.
 
     Attributes:
-      head: `Logistic` or `Mlp`.
+      head: classifier, `Logistic` or `Mlp`.
       params: initial parameters, for example from `pretrain`; None lets the head draw them.
       trains: whether explored requests train the parameters (static).
     """
@@ -72,7 +72,7 @@ class Learned(Predictor):
 
 @struct.dataclass
 class TrueProbabilities(Predictor):
-    """True probability that each model satisfies, given the features.
+    """Predictor that knows the true probability of satisfaction by each model, given the features.
 
     Attributes:
       requests: source of requests of the environment; to simulate several environments, build the policy by a function `env -> policy`.
@@ -106,7 +106,7 @@ class TrueProbabilities(Predictor):
 
 @struct.dataclass
 class Labels(Predictor):
-    """True satisfaction of each request, which the environment must reveal."""
+    """Predictor that knows which models satisfy each request; the environment must have `reveals_labels=True`."""
 
     trains: bool = struct.field(pytree_node=False, default=False)
 
@@ -122,11 +122,11 @@ class Labels(Predictor):
 
 
 def pretrain(env: ServiceEnv, head: Head, *, steps: int, optimiser: SGD = SGD(), seed: int = 0) -> Params:
-    """Trains a head before a run, by SGD on random requests with all labels; returns parameters for `Learned(head, params=...)`.
+    """Trains a head before a run, by SGD on requests whose satisfaction by all models is known; returns parameters for `Learned(head, params=...)`.
 
     Args:
       env: environment with the source of requests.
-      head: `Logistic` or `Mlp`.
+      head: classifier, `Logistic` or `Mlp`.
       steps: number of requests; each is used for one step.
       optimiser: optimiser of the parameters, as in a run.
       seed: seed of requests, initial parameters and dropout.
