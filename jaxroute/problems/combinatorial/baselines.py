@@ -139,8 +139,8 @@ class Thompson(Learner):
 class ConstrainedThompson(Relaxer):
     """Policy that draws rewards and costs from posteriors, then solves and rounds the relaxed problem like C2MAB-V. Not in the paper.
 
-    The posterior of a cost after `n` observations is normal around the mean with variance `1 / (4 n)`, truncated at zero. Models without observations
-    have cost zero.
+    The posterior of a cost after `n` observations is normal around the mean with variance `1 / (4 n)`, truncated at zero; without observations the
+    cost is zero.
 
     Attributes:
       posterior: `BetaPosterior` or `NormalPosterior`.
@@ -218,7 +218,7 @@ class Everything(Learner):
 class OfflineFixed:
     """Policy that always selects the set that is best in an offline sample. Source: C2MAB-V, Fig. 13.
 
-    Differs from the paper: it does not describe the sample; ours has Bernoulli outcomes of every model on `sample_size` questions, and known mean
+    Differs from the paper: it does not describe the sample; ours has Bernoulli outcomes of all models on `sample_size` questions, at known mean
     costs.
 
     Attributes:

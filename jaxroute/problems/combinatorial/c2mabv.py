@@ -41,8 +41,7 @@ class C2MABV:
 
     Differs from the paper: only where the paper is silent. Models without observations have reward bound 1 and cost bound 0. Bounds of 1, which tie
     for hundreds of rounds, are separated by `noise`. A cascade asks cheap models first. If no set is within the budget by the cost bounds, the
-    cheapest set is selected. `delta` of the experiments is 1/T. Between two batches, unavailable models are dropped from the set, which may then be
-    smaller than an exact size.
+    cheapest set is selected. `delta` of the experiments is 1/T. Between two batches, unavailable models are dropped from a set, even of exact size.
 
     Attributes:
       reward_width: `[]` multiplier of the rewards' radius, the paper's alpha_mu.

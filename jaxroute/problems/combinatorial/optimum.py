@@ -137,8 +137,7 @@ def best_relaxed(
 def _any_win_vertex(w: np.ndarray, cost: np.ndarray, budget: float, sizes: np.ndarray, kinds: np.ndarray) -> np.ndarray:
     """Returns the best relaxed selection for any win, `[U]`: a set, and fractions of at most two models of one group that exhaust the budget.
 
-    It is `exact_any_win` in NumPy and float64, so that building a cloud does not wait for a compiler. `w` are success probabilities; for `kinds` and
-    `sizes` see `_limits`.
+    It is `exact_any_win` without compilation, in NumPy and float64. `w` are success probabilities; for `kinds` and `sizes` see `_limits`.
     """
     count = len(w)
     if num_vertices(count, int(sizes.sum())) > _MOST_CELLS:
@@ -198,8 +197,7 @@ def _best_of_chords(
 ) -> tuple[np.ndarray, float]:
     """Returns the selection `[U]` that maximises the sum of the chords between the points of each model, and this sum.
 
-    A variable of the program is the used fraction of an interval between two points; binary variables forbid an interval before the previous one is
-    used up.
+    A variable is the used fraction of an interval between two points; binary variables forbid an interval before the previous one is used up.
     """
     from scipy import optimize
 

@@ -42,8 +42,8 @@ METRICS = (
 class Reward(Protocol):
     """Reward of a set of models, one of `parts.rewards`.
 
-    Arguments and weights have one entry per model, `[..., K]`, and rewards one per set, `[...]`. With `xp=numpy` each method works in NumPy, for
-    optima in float64.
+    Arguments and weights have one entry per model, `[..., K]`, rewards one per set, `[...]`. With `xp=numpy` methods use NumPy, for optima in
+    float64.
 
     Attributes:
       exact_size: whether a set must have exactly `N` models.

@@ -38,8 +38,7 @@ def service(
 
     Args:
       requests: `TypeRequests`, `CellRequests`, `ProbitRequests` or `TableRequests` of `M` models in ascending order of mean cost.
-      alpha: share of satisfied requests that the agreement requires. An unreachable target causes a warning, since the virtual queue then grows
-        without bound.
+      alpha: share of satisfied requests that the agreement requires. An unreachable target causes a warning: the virtual queue then grows forever.
       arrival: probability that a user gives feedback (default: 1), also after exploration.
       knows_cost: whether the costs of a request are observed before the decision.
       reveals_labels: whether satisfaction is observed before the decision, for clairvoyant policies only.
@@ -246,7 +245,7 @@ def code_policy(benchmark: str = "winogrande", **changes: Any) -> MessPlus:
     """Returns MESS+ with the settings of the authors' later public code for a benchmark; `changes` override fields of `MessPlus`.
 
     Gradients are clipped to norm 1, some benchmarks take several steps per explored request, costs are the last measured ones, and the first request
-    is explored only at random.
+    is not always explored.
     """
     data = MESSPLUS_BENCHMARKS[checks.one_of("benchmark", benchmark, MESSPLUS_BENCHMARKS)]
     optimiser = SGD(data.learning_rate, data.momentum, MESSPLUS_WEIGHT_DECAY, clip=1.0)

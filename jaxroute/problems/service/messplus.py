@@ -112,7 +112,7 @@ class Learner(abc.ABC):
     def score(self, queue: Array, cost: Array, probability: Array, alpha: Array) -> Array:
         """Returns the score of each model, `[M]`; the model with the lowest score serves.
 
-        The score may depend on the virtual queue's length, expected costs `[M]` in J, predicted probabilities `[M]`, and the target `alpha` plus the
+        It may depend on the length of the virtual queue, expected costs `[M]` in J, predicted probabilities `[M]`, and the target `alpha` with the
         margin.
         """
 

@@ -18,8 +18,7 @@ _SCALE = 1e4
 def max_support(capacity: ArrayLike) -> int:
     """Returns the largest number of models that an optimal routing can need: `ceil(1 / smallest capacity) + 1`.
 
-    A vertex of the routing polytope has at most two coordinates strictly between their bounds, and the coordinates at their capacity sum to at most
-    1.
+    A vertex of the routing polytope has at most two coordinates strictly between their bounds, and those at their capacity sum to at most 1.
     """
     return math.ceil(1.0 / float(np.min(capacity)) - 1e-6) + 1
 

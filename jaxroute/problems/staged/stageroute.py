@@ -38,8 +38,8 @@ class StageRoute:
     Attributes:
       gamma: `[]` confidence parameter of the radius.
       radius_multiplier: `[]` factor in front of the radius.
-      cost_floor: `[]` least cost per query, known in advance, in the currency of the budget; also the assumed cost of an unused model. None for the
-        market's value.
+      cost_floor: `[]` least cost per query, known in advance, in the currency of the budget; also the assumed cost of an unused model. None: the
+        market's.
       cost_ceiling: `[]` largest cost per query, known in advance; None for the market's value.
       estimator: estimator of the means in the bounds, with their start values (static).
       scope: rule that selects the past data for deployment and routing (static).

@@ -49,8 +49,8 @@ class StagedSpec(Spec):
 
     Attributes:
       max_deployed: number of slots `M`.
-      max_support: largest number of models that an optimal routing can need (see `optimum.max_support`); DeployOPT compares sets of models only if
-        there are fewer slots.
+      max_support: largest number of models that an optimal routing can need (`optimum.max_support`); DeployOPT compares sets only if there are fewer
+        slots.
     """
 
     max_deployed: int = 1

@@ -210,8 +210,7 @@ class ProjectedGradient:
 def _scaled(weight: Array) -> tuple[Array, Array]:
     """Divides weights by the largest absolute weight. Returns the scaled weights and this largest weight.
 
-    The position of the maximum is computed once. The derivative of `jnp.max` would search it again, and fail if the compiler rounded the second copy
-    differently.
+    The position of the maximum is computed once. The derivative of `jnp.max` would search it again, and fail if this copy were rounded differently.
     """
     size = jnp.abs(weight)
     first = numerics.one_hot(jnp.argmax(size), size.shape[-1])
