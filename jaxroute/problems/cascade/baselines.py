@@ -51,7 +51,7 @@ class EpsilonGreedy(Greedy):
 
 @struct.dataclass
 class ExploreThenCommit(Greedy):
-    """`Greedy` that opens all boxes in the first `T^(2/3)` of `T` periods, and then stops learning."""
+    """`Greedy` that opens all boxes (calls all models) in the first `T^(2/3)` of `T` periods, and then stops learning."""
 
     exploration: Exploration = struct.field(default_factory=ExplorationPhase)
 
@@ -239,7 +239,7 @@ class Frugal(FixedSearch):
 
 @struct.dataclass
 class RandomCascade(FixedSearch):
-    """Opens boxes in random order until the best score reaches a threshold.
+    """Opens boxes (calls models) in random order until the best score reaches a threshold.
 
     Attributes:
       threshold: `[]` score that ends the search.
@@ -276,7 +276,7 @@ class LinUCBState:
 class LinUCB:
     """Router without a cascade: calls one model per request, the one with the largest upper confidence bound on score less cost.
 
-    With an unknown evaluator it learns from rewards only, hence nothing in the free first period, in which no output is deployed.
+    Where scores are not seen it learns from rewards only, hence nothing in the free first period, in which no output is deployed.
 
     Source: Li et al. (2010).
 

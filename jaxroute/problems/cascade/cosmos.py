@@ -1,6 +1,6 @@
 """COSMOS (Belloni, Chen and Wei, 2026): Weitzman's search on optimistic estimates of reservation indices and scores.
 
-Line numbers are those of Algorithm 2, with an unknown evaluator; the initialisation is line 1. Algorithm 1 has the same lines.
+Line numbers are those of Algorithm 2, for scores that must be learned; the initialisation is line 1. Algorithm 1 has the same lines.
 """
 
 import jax.numpy as jnp
@@ -40,8 +40,8 @@ class CosmosState:
       rho: `[m, K]` estimated coefficients of the indices, eqs. (10) and (23).
       fit: state of the index estimator.
       design: `[m, m, K]` inverse design matrices, of `V_at` in eq. (13).
-      evaluation: estimate of the evaluator, eqs. (19) and (20); None with a known evaluator.
-      opened: `[d, d, K]` sum of `phi phi'` over the outputs seen of each box; None with a known evaluator.
+      evaluation: estimate of the evaluator, eqs. (19) and (20); None if scores are seen.
+      opened: `[d, d, K]` for each box the sum of `phi phi'` over its outputs with features `phi`; None if scores are seen.
       potential: `[K]` elliptical potential, eq. (16): sum of the squared norms of requests, each in the inverse design matrix before it.
       score_potential: `[]` the same sum for the features of deployed outputs.
       errors: rounding errors of the sums, see `numerics.accumulate`.
@@ -75,7 +75,7 @@ class COSMOS:
     To sweep constants of a component, take a grid over a function that builds the policy:
     `jr.grid(lambda index: COSMOS(radius=PracticalRadius(index=index)), index=[.03, .1, .3])`.
 
-    Source: Belloni, Chen and Wei (2026), Algorithm 1 (known evaluator) and Algorithm 2 (unknown).
+    Source: Belloni, Chen and Wei (2026), Algorithm 1 (known evaluator: scores are seen) and Algorithm 2 (unknown evaluator).
 
     Differs from the paper: constants of the radii are tuned (`PracticalRadius`) because those of the proofs open every box. Indices are fitted to the
     minimum on the latest samples only, with a small ridge (`Window`; `Window.exact` stores all), and the evaluator by one Newton step per pair, each

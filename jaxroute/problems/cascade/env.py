@@ -40,7 +40,7 @@ class Period:
       mean_cost: `[K]` mean costs, in units of utility.
       score: `[K]` true scores.
       cost: `[K]` costs, in units of utility.
-      features: `[K, d]` features of the outputs, None with a known evaluator.
+      features: `[K, d]` features of the outputs, None if scores are seen.
       coin: `[]` uniform number on [0, 1) that decides the reward of the deployed output.
     """
 

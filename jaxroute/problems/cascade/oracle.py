@@ -88,7 +88,7 @@ class TrueIndexSearch(TrueSearch):
 
 @struct.dataclass
 class Oracle(TrueIndexSearch):
-    """Best policy for independent outputs: the search by the true indices.
+    """Best policy for independent outputs: Weitzman's search by the true reservation indices.
 
     If all models share a recorded row, `of` warns: `JointOracle` is the best policy then.
     """

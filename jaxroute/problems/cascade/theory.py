@@ -30,12 +30,12 @@ class Ridges(NamedTuple):
 
 
 def ridge_rule(num_models: int, dim: int, feature_dim: int, *, corrected: bool = False) -> Ridges:
-    """Returns theorem 5.5's `eta1 = max(m^(1/2), (d m)^(1/4), d^(1/3))` and `eta0 = min(r, r^(2/3))` with `r = d / (K sqrt(m))`.
+    """Returns the ridges of theorem 5.5: `eta1 = max(m^(1/2), (d m)^(1/4), d^(1/3))` and `eta0 = min(r, r^(2/3))` with `r = d / (K sqrt(m))`.
 
     Args:
-      num_models: `K`.
-      dim: `m`.
-      feature_dim: `d`.
+      num_models: number of models, `K`.
+      dim: number of features of a request, `m`.
+      feature_dim: number of features of an output, `d`.
       corrected: whether `r = d / (sqrt(d) + K sqrt(m))`, with a term that the derivation drops; in simulations the difference does not matter.
     """
     for name, value in (("num_models", num_models), ("dim", dim), ("feature_dim", feature_dim)):
@@ -46,13 +46,15 @@ def ridge_rule(num_models: int, dim: int, feature_dim: int, *, corrected: bool =
 
 
 def potential_bound(number: Leaf, dim: int, longest: float, ridge: float) -> np.ndarray:
-    """Returns section 12's bound `(1 + C^2 / eta) m log(1 + n C^2 / (eta m))` of the elliptical potential after `n` samples.
+    """Bounds the sum of `n` squared norms of features, each in the inverse design matrix before it: `(1 + C^2 / eta) m log(1 + n C^2 / (eta m))`.
+
+    Source: Belloni, Chen and Wei (2026), section 12.
 
     Args:
       number: number of samples `n`, a number or an array.
-      dim: `m`.
-      longest: `C`, largest norm of the features.
-      ridge: `eta`.
+      dim: number of features, `m`.
+      longest: largest norm of the features, `C`.
+      ridge: ridge of the design matrix, `eta`.
     """
     checks.non_negative("number", number)
     checks.count("dim", dim)
@@ -130,7 +132,7 @@ def _learned(name: str, state: Any) -> EvaluatorState:
 
 
 def index_error(env: CascadeEnv, policy: Any, env_state: Any, state: CosmosState, t: Array) -> Array:
-    """Returns the distance `|rho_hat - rho|` of the estimated index coefficients from the true ones, for each model; indices must be linear before the link."""
+    """Returns, for each model, the distance `|rho_hat - rho|` of the estimated index coefficients from the true ones; indices must be linear."""
     del env_state, t
     fit = getattr(policy, "fit", None)
     if not isinstance(fit, IndexEstimator) or isinstance(fit, LocationFamily):

@@ -46,8 +46,8 @@ class CascadeSpec(Spec):
     """Sizes and links of a cascade, which policies may use.
 
     Attributes:
-      context_dim: `m`.
-      feature_dim: `d`, 0 if the scores of opened outputs are seen (known evaluator).
+      context_dim: number of features of a request, `m`.
+      feature_dim: number of features of an output, `d`; 0 if the scores of opened outputs are seen (known evaluator).
       index_link: link of the indices.
       score_link: link of the evaluator.
       context_bound: largest norm of a request's features `psi`.
@@ -76,8 +76,8 @@ class Outputs:
     """Outputs of all boxes in a period; a search may read only those of opened boxes.
 
     Attributes:
-      score: `[K]` true scores, None with an unknown evaluator.
-      features: `[K, d]` features, None with a known evaluator.
+      score: `[K]` true scores, None if scores must be learned.
+      features: `[K, d]` features, None if scores are seen.
       cost: `[K]` costs, in units of utility.
     """
 
@@ -110,8 +110,8 @@ class Feedback:
       seen: `[K]` bool, boxes whose output is shown.
       deployed: `[K]` bool, box whose output was deployed.
       cost: `[K]` costs, in units of utility.
-      score: `[K]` scores, None with an unknown evaluator.
-      features: `[K, d]` features, None with a known evaluator.
+      score: `[K]` scores, None if scores must be learned.
+      features: `[K, d]` features, None if scores are seen.
       reward: `[]` reward of the deployed output.
     """
 

@@ -65,8 +65,8 @@ class Oracle(StatelessPolicy):
     The expected rewards of a table are unknown: the policy then uses linear predictions, fitted to the rewards of all rows.
 
     Attributes:
-      theta: `[K, d]` parameters, or `[1, d]` shared by all models.
-      num_models: `K` (static).
+      theta: `[K, d]` parameter vectors of the models, or `[1, d]` shared by all.
+      num_models: number of models, `K` (static).
     """
 
     theta: Leaf

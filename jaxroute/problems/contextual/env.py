@@ -32,7 +32,7 @@ class ContextualEnv:
       theta: `[K, d]`, one parameter vector for each model, or `[1, d]`, the same for all.
       average: `[K]` expected reward of each model, averaged over all contexts, for `BestSingle`.
       scale: `[]` standard deviation of the noise (Gaussian distribution).
-      num_models: `K` (static).
+      num_models: number of models, `K` (static).
       link: link function of the linear predictor (static).
       distribution: reward distribution of `jaxroute.sources.distributions`, or a function `(key, mean, scale) -> rewards [K]` (static).
     """

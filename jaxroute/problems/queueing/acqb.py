@@ -184,7 +184,7 @@ class ACQB:
         return full if self.second_answer is None else jnp.where(draws.uniform(key) < self.second_answer, full, 1)
 
     def _weight(self, utilities: list[Array], size: Array, spec: QueueSpec) -> Array:
-        """Returns the log-weight of the best assortment of `size` models, of one array of utilities per model; the departure rate increases with it."""
+        """Returns the log-weight of the best `size` models, given one array of utilities per model; the departure rate increases with it."""
         full = log_weight_of_best(utilities, spec.num_offered)
         return full if self.second_answer is None else jnp.where(size == 1, log_weight_of_best(utilities, 1), full)
 

@@ -140,11 +140,11 @@ def fixed_queue(theta: ArrayLike, *, num_offered: int = 1, horizon: int = 1000, 
 
 
 def describe_contexts(queues: RandomQueues | QueueEnv, *, instances: int = 256, contexts: int = 4096) -> dict[str, float]:
-    """Computes the share of random contexts that some assortment serves well enough, to assess a queue before a run.
+    """Computes the share of random contexts that some assortment (set of models shown) serves well enough, to assess a queue before a run.
 
-    A context is accepted if some departure rate is at least `arrival_rate + slack`; a round tries up to `candidates` contexts. If a share `p` is
-    accepted, an arrival finds none with probability `(1 - p)^candidates`, and one such arrival makes a run invalid. Source: ACQB, assumption 4 and
-    section 6.1, which does not specify how often contexts are redrawn.
+    A context is accepted if an answer of some assortment satisfies the user with probability at least `arrival_rate + slack`; a round tries up to
+    `candidates` contexts. If a share `p` is accepted, an arrival finds none with probability `(1 - p)^candidates`, and one such arrival makes a run
+    invalid. Source: ACQB, assumption 4 and section 6.1, which does not specify how often contexts are redrawn.
 
     Args:
       queues: `RandomQueues`, or a queue with given parameters.

@@ -38,9 +38,9 @@ def _divergence(env: BanditEnv, mean: np.ndarray, other: ArrayLike) -> np.ndarra
 
 
 def auer_bound(env: BanditEnv, t: ArrayLike) -> np.ndarray:
-    """Returns UCB1's regret bound after `t` rounds: `sum over suboptimal k of 8 log t / gap_k + (1 + pi^2 / 3) sum of gap_k`, for rewards in [0, 1].
+    """Returns UCB1's regret bound after `t` rounds: `sum over suboptimal k of 8 log t / gap_k + (1 + pi^2 / 3) sum of gap_k`.
 
-    Source: Auer, Cesa-Bianchi and Fischer (2002), Theorem 1.
+    A gap is the best mean less the model's mean; rewards are in [0, 1]. Source: Auer, Cesa-Bianchi and Fischer (2002), Theorem 1.
     """
     mean = np.asarray(env.mean, np.float64)
     gaps = mean.max() - mean

@@ -1,4 +1,4 @@
-"""Rules of exploration: in which periods a policy opens all boxes, and from which it learns. The free period 0 opens all boxes anyway."""
+"""Rules that choose the periods in which a policy opens all boxes (calls all models), and learns. In the free period 0 all are opened anyway."""
 
 import abc
 
@@ -11,12 +11,12 @@ from jaxroute.core.types import Leaf, PyTree
 
 
 def rounded_up(horizon: Array, power: float) -> Array:
-    """Returns `ceil(horizon^power)` as a float. A power less than a relative `1e-6` above a whole number counts as that number."""
+    """Returns `ceil(horizon^power)` as a float. If rounding puts the power at most a relative `1e-6` above a whole number, it counts as that number."""
     return jnp.ceil(jnp.asarray(horizon, jnp.float32) ** power * (1.0 - 1e-6))
 
 
 class Exploration(abc.ABC):
-    """Rule that decides in which periods a policy opens all boxes, and from which periods it learns (by default from all)."""
+    """Rule that decides in which periods a policy opens all boxes (calls all models), and from which it learns (by default from all)."""
 
     def init(self, key: Array) -> PyTree:
         """Returns the rule's state, which stays the same during a run."""
@@ -25,7 +25,7 @@ class Exploration(abc.ABC):
 
     @abc.abstractmethod
     def forced(self, key: Array, state: PyTree, t: Array, horizon: Array) -> Array:
-        """Returns whether all boxes are opened in the period `t` of a run of `horizon` periods, a boolean scalar."""
+        """Returns whether all boxes are opened (all models called) in the period `t` of a run of `horizon` periods, a boolean scalar."""
 
     def learns(self, forced: Array, t: Array, horizon: Array) -> Array:
         """Returns whether the policy learns from the period `t`, a boolean scalar; `forced` is True if all boxes were opened."""
@@ -35,7 +35,7 @@ class Exploration(abc.ABC):
 
 @struct.dataclass
 class WarmUp(Exploration):
-    """Opens all boxes in the first `rounds` periods."""
+    """Opens all boxes (calls all models) in the first `rounds` periods."""
 
     rounds: Leaf = 0
 
@@ -49,7 +49,7 @@ class WarmUp(Exploration):
 
 @struct.dataclass
 class DecayingExploration(Exploration):
-    """Opens all boxes with probability `min(1, scale t^-(1/3))` in period `t`."""
+    """Opens all boxes (calls all models) with probability `min(1, scale t^-(1/3))` in period `t`."""
 
     scale: Leaf = 1.0
 
@@ -63,7 +63,7 @@ class DecayingExploration(Exploration):
 
 @struct.dataclass
 class ExplorationPhase(Exploration):
-    """Opens all boxes in the first `rounds` periods (None for `ceil(T^(2/3))` of `T` periods), and learns nothing afterwards."""
+    """Calls all models (opens all boxes) in the first `rounds` periods (None for `ceil(T^(2/3))` of `T` periods), and learns nothing afterwards."""
 
     rounds: Leaf | None = None
 
@@ -86,7 +86,7 @@ class ExplorationPhase(Exploration):
 
 @struct.dataclass
 class BlockExploration(Exploration):
-    """Opens all boxes in one random period of each block of `length` periods (None for `ceil(T^(1/6))` of `T` periods), and learns from these only."""
+    """Calls all models in one random period of each block of `length` periods (None for `ceil(T^(1/6))` of `T`), and learns from these periods only."""
 
     length: Leaf | None = None
 

@@ -64,7 +64,7 @@ class Sample(NamedTuple):
       seen: `[K]` bool, whether the sample of each box is used.
       cost: `[K]` costs.
       score: `[K]` scores, as seen or as estimated by the latest evaluator.
-      features: `[K, d]` features of the outputs, None with a known evaluator.
+      features: `[K, d]` features of the outputs, None if scores are seen.
     """
 
     t: Array
@@ -106,12 +106,12 @@ class IndexEstimator(abc.ABC):
 
 
 def moment(link: Link, u: Array, score: Array, cost: Array) -> Array:
-    """Returns the derivative of the loss, `c - (M - L(u))^+`, at indices before their link `u`, eqs. (7) and (9), elementwise."""
+    """Returns the derivative of the loss, `c - (M - L(u))^+`, eqs. (7) and (9), elementwise; `u` are the indices before their link function."""
     return cost - jnp.maximum(score - link.value(u), 0.0)
 
 
 def loss(link: Link, u: Array, score: Array, cost: Array) -> Array:
-    """Returns the loss of samples at indices before their link `u`, eq. (8), up to a constant, elementwise."""
+    """Returns the loss of samples, eq. (8), up to a constant, elementwise; `u` are the indices before their link function."""
     # A score below the link's range is above no index.
     v = jnp.where(score > link.value(jnp.float32(-FAR)), jnp.minimum(u, link.inverse(score)), 0.0)
     return cost * u - (score * v - link.integral(v))
@@ -238,9 +238,9 @@ class LocationState:
     Attributes:
       inverse: `[m, m, K]` inverse design matrices of the regression of mean scores.
       target: `[m, K]` sums of scores times features.
-      residual: `[R, K]` latest residuals.
-      number: `[K]` int32, numbers of samples.
-      cost: `[K]` mean costs.
+      residual: `[R, K]` latest residuals of each box, up to `R`.
+      number: `[K]` int32, number of samples of each box.
+      cost: `[K]` mean cost of each box.
       errors: rounding errors of the sums, see `numerics.accumulate`.
     """
 

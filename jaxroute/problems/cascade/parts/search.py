@@ -49,7 +49,7 @@ def opened_in_order(priority: Array, threshold: Array, score: Array, order: Arra
 
 
 def best_opened(opened: Array, score: Array, order: Array | None = None) -> Array:
-    """Returns the opened box with the largest score, one-hot `[K]` bool: Algorithm 1, line 13. Ties go by the ranks `order` `[K]`, or to the lower box."""
+    """Returns the opened box with the largest score, one-hot `[K]` bool: Algorithm 1, line 13. Ties go by the ranks `order`, or to the lower box."""
     size = score.shape[0]
     best = [opened[a] for a in range(size)]
     for a in range(size):

@@ -35,10 +35,10 @@ class WindowState:
       psi: `[W, m, K]` features of the requests.
       cost: `[W, K]` costs.
       score: `[W, K]` scores; None with a learned evaluator, by which the outputs' `features` are scored again in each period.
-      features: `[W, d, K]` features of the outputs, None with a known evaluator.
+      features: `[W, d, K]` features of the outputs, None if scores are seen.
       hessian: `[m, m, K]` second derivatives of the samples that have left the window.
       gradient: `[m, K]` derivatives of the samples that have left the window.
-      cross: `[m, d, K]` derivative of `gradient` in the evaluator's coefficients; None with a known evaluator.
+      cross: `[m, d, K]` derivative of `gradient` in the evaluator's coefficients; None if scores are seen.
       errors: rounding errors of the sums, see `numerics.accumulate`.
     """
 
@@ -73,7 +73,7 @@ class WindowSamples(NamedTuple):
 class SampleWindow(IndexEstimator):
     """Estimator that stores the latest samples, and linearises earlier ones; derived classes define the steps towards the estimate.
 
-    With an unknown evaluator, its latest estimate scores all old outputs again; for those that have left the window only to first order.
+    Where scores must be learned, the latest evaluator scores all old outputs again; for outputs that have left the window only to first order.
 
     Attributes:
       ridge: `[]` ridge of the loss.
@@ -222,7 +222,7 @@ class SampleWindow(IndexEstimator):
 
 
 class _Point(NamedTuple):
-    """State of the iteration: estimates `rho` `[m, K]`, whether each box is unfinished (`active` `[K]`), and the number of steps, the same in all runs."""
+    """State of the iteration: estimates `rho` `[m, K]`, whether each box is unfinished (`active` `[K]`), and the number of steps, equal in all runs."""
 
     rho: Array
     active: Array
@@ -316,7 +316,7 @@ class MomentEquations(SampleWindow):
 def _derivatives(
     fit: WindowState, rho: Array, samples: WindowSamples, ridge: Array, link: Link, floor: Array | float
 ) -> tuple[Array, Array, Array, Array]:
-    """Returns index before its link, slope and curvature of each sample's loss, `[W, K]`, and the gradient `[m, K]` of all other terms of the loss."""
+    """Returns index before its link, slope and curvature of each sample's loss, `[W, K]`, and the gradient `[m, K]` of all other terms."""
     columns, score, used, gradient = samples
     u = _linear(rho, columns)
     slope = jnp.where(used, moment(link, u, score, fit.cost), 0.0)

@@ -24,7 +24,7 @@ class LinUCB(RidgePolicy):
     Attributes:
       alpha: `[]` width of the radius, in units of reward.
       ridge: `[]` weight of the squared norm, above 0.
-      parameters: `DisjointParameters()` for a separate parameter of each model, or `SharedParameters()` for the same one.
+      parameters: `DisjointParameters()` for a separate parameter vector of each model, or `SharedParameters()` for one of all models.
     """
 
     alpha: Leaf = 1.0
@@ -65,7 +65,7 @@ class OFUL(RidgePolicy):
       norm: `[]` largest norm of a parameter, the paper's S.
       delta: `[]` probability that the radius ever fails, in (0, 1].
       ridge: `[]` weight of the squared norm, the paper's lambda, above 0.
-      parameters: `DisjointParameters()` for a separate parameter of each model, or `SharedParameters()` for the same one.
+      parameters: `DisjointParameters()` for a separate parameter vector of each model, or `SharedParameters()` for one of all models.
     """
 
     noise: Leaf = 0.5
@@ -105,7 +105,7 @@ class OFUL(RidgePolicy):
 
 @struct.dataclass
 class LinearThompson(RidgePolicy):
-    """Draws the parameters from their normal posterior, and uses the model that is best for the draw.
+    """Draws the parameter vectors from their normal posterior, and uses the model with the largest prediction by this draw.
 
     The distribution is `N(theta, scale^2 B^-1)` with the ridge estimate `theta` and its design matrix `B`.
 
@@ -115,9 +115,9 @@ class LinearThompson(RidgePolicy):
     Differs from the paper: with `DisjointParameters()` each model has a separate posterior.
 
     Attributes:
-      scale: `[]` the paper's v, in units of reward; the standard deviation of one reward makes it the posterior of a normal prior.
+      scale: `[]` the paper's v, in units of reward; with the standard deviation of one reward, draws are from the posterior of a normal prior.
       ridge: `[]` weight of the squared norm, above 0.
-      parameters: `DisjointParameters()` for a separate parameter of each model, or `SharedParameters()` for the same one.
+      parameters: `DisjointParameters()` for a separate parameter vector of each model, or `SharedParameters()` for one of all models.
     """
 
     scale: Leaf = 0.5
@@ -146,7 +146,7 @@ class EpsilonGreedy(RidgePolicy):
     Attributes:
       epsilon: `[]` exploration probability.
       ridge: `[]` weight of the squared norm, above 0.
-      parameters: `DisjointParameters()` for a separate parameter of each model, or `SharedParameters()` for the same one.
+      parameters: `DisjointParameters()` for a separate parameter vector of each model, or `SharedParameters()` for one of all models.
     """
 
     epsilon: Leaf = 0.1

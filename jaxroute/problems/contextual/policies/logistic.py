@@ -1,4 +1,4 @@
-"""Logistic Thompson sampling with a diagonal Laplace approximation."""
+"""Thompson sampling for rewards of 0 or 1, by logistic regression with a diagonal Laplace approximation of the posterior."""
 
 import jax
 import jax.numpy as jnp
@@ -54,7 +54,7 @@ def newest_slope(level: Array, variance: Array, label: Array) -> Array:
 
 @struct.dataclass
 class LogisticThompson(ParameterPolicy):
-    """Draws the weights of logistic regressions from an approximate posterior, and uses the model that is best for the draw.
+    """Draws the weights of logistic regressions from an approximate posterior, and uses the model with the largest prediction by this draw.
 
     After each round the posterior becomes the normal distribution around the weights that minimise
     `1/2 sum_i q_i (w_i - m_i)^2 + log loss(w . x, y)`, and `q_i` grows by `x_i^2 p (1 - p)` with `p = sigmoid(w . x)`. The minimum lies on
@@ -69,7 +69,7 @@ class LogisticThompson(ParameterPolicy):
       ridge: `[]` initial precision, the paper's lambda, above 0.
       low: `[]` least reward.
       high: `[]` largest reward; rewards are mapped from `[low, high]` to [0, 1].
-      parameters: `DisjointParameters()` for a separate parameter of each model, or `SharedParameters()` for the same one.
+      parameters: `DisjointParameters()` for a separate parameter vector of each model, or `SharedParameters()` for one of all models.
     """
 
     scale: Leaf = 1.0

@@ -24,7 +24,7 @@ class DisjointParameters:
         return spec.dim, spec.num_models
 
     def columns(self, features: Array) -> Array:
-        """Returns the features of the models as columns, `[d, K]` (or `[d, 1]`, the same for all), of the contexts `[rows, d]`."""
+        """Returns the features of each model as a column, `[d, K]` (`[d, 1]` if all have the same), from the contexts `[rows, d]` of a round."""
         return features.T
 
     def of_chosen(self, x: Array, action: Array, number: int) -> tuple[Array, Array]:

@@ -49,7 +49,7 @@ class SquareCB(RidgePolicy):
       delta: `[]` probability that the bound of the theorem fails, in (0, 1].
       horizon: `[]` number of rounds `T`; None for the horizon of the run.
       ridge: `[]` weight of the squared norm, above 0.
-      parameters: `DisjointParameters()` for a separate parameter of each model, or `SharedParameters()` for the same one.
+      parameters: `DisjointParameters()` for a separate parameter vector of each model, or `SharedParameters()` for one of all models.
     """
 
     scale: Leaf = 1.0

@@ -53,7 +53,7 @@ class Backlog:
 
     @property
     def places(self) -> int:
-        """Returns the number of places `B`, at least `limit`."""
+        """Returns the number of places `B`: `limit`, rounded up to whole chunks of a compiled loop."""
         return xla.chunked_size(self.limit)
 
     def init(self, row: Any) -> BacklogState:
@@ -66,7 +66,7 @@ class Backlog:
         )
 
     def view(self, state: BacklogState) -> QueueView:
-        """Returns the waiting queries before a round."""
+        """Returns the waiting queries of `state` in the form in which policies see them."""
         view = QueueView(
             waiting=lax.iota(jnp.int32, self.places) < state.length,
             arrival=state.arrival,

@@ -89,7 +89,7 @@ class Memory(abc.ABC):
 
     @abc.abstractmethod
     def write(self, data: Any, t: Array, prompt: Array | None, new: RoundData, valid: Array) -> Any:
-        """Returns the data with the observation of round `t`. `prompt` is None without a pool; `valid` is False if no query was served."""
+        """Returns the data with the observation of round `t`. `prompt` is None without a pool of prompts; `valid` is False if no query was served."""
 
     def derivatives(self, data: Any, refit: Array, features: Array, t: Array) -> mnl.Derivatives:
         """Returns a function that computes the derivatives of the data's negative log-likelihood in the parameters with the indices `refit` `[A]`.

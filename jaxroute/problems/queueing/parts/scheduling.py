@@ -21,7 +21,7 @@ _Chunk = tuple[Any, Array, Array]
 
 
 def _fold(leaves: Any, queue: QueueView, start: Any, step: Callable[[Any, _Chunk, Array], Any]) -> Any:
-    """Folds `step` over chunks of places (`xla.chunked_fold`) from `start`; `step` takes a carry, a `_Chunk`, and the index of the chunk's first place."""
+    """Folds `step` over chunks of places (`xla.chunked_fold`) from `start`; `step` takes a carry, a `_Chunk`, and the index of its first place."""
 
     def with_waiting(carry: Any, chunk: Any, first: Array) -> Any:
         leaves, arrival = chunk
@@ -32,7 +32,7 @@ def _fold(leaves: Any, queue: QueueView, start: Any, step: Callable[[Any, _Chunk
 
 
 def best_place(score: Callable[[Any], Array], leaves: Any, queue: QueueView) -> tuple[Array, Array]:
-    """Returns the place of the waiting query with the largest score (`B` if no query waits or a score is NaN), and its score, both scalars.
+    """Returns the place, of `B`, of the waiting query with the largest score, and its score; the place is `B` if no query waits or a score is NaN.
 
     Ties go to the earlier arrival, then to the lower place.
 
@@ -89,7 +89,7 @@ def _round_of_rank(queue: QueueView, rank: Leaf, t: Array) -> Array:
 
 
 def oldest_place(queue: QueueView) -> Array:
-    """Returns the place of the query that has waited longest; `B` if no query waits."""
+    """Returns the place in the buffer of the query that has waited longest; the number of places `B` if no query waits."""
     return best_place(lambda waiting: jnp.zeros(waiting.shape, jnp.float32), queue.waiting, queue)[0]
 
 
@@ -130,7 +130,7 @@ class QueueQueries:
     """Reads queries that have individual features, stored in the places of a queue: the context map phi of ACQB, Algorithm 2, line 1."""
 
     def features(self, obs: Observation) -> Array:
-        """Returns the features phi of all places, or of all prompts of a pool."""
+        """Returns the features (the paper's phi) of the queries at all places, or of all prompts of a pool."""
         return obs.features
 
     def utilities(self, sample: Array, obs: Observation, place: Array) -> Array:
@@ -138,7 +138,7 @@ class QueueQueries:
         return jnp.stack(optimistic_utilities(sample, numerics.take(obs.features, place)[..., None]))[:, 0]
 
     def served(self, obs: Observation, feedback: Feedback) -> Array:
-        """Returns the features phi of the served query, `[d]`, with pair features `[N, d]`."""
+        """Returns the features (the paper's phi) of the served query, `[d]`, with pair features `[N, d]`."""
         del obs
         return feedback.features
 

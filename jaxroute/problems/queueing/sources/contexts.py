@@ -58,7 +58,7 @@ class Round:
       row: query that arrives (or would arrive).
       infeasible: `[]` bool, whether no context was found that some assortment serves well enough.
       uniform: `[]` number on [0, 1) that decides the user's choice.
-      rejected: `[]` int32, number of contexts drawn before it that no assortment serves well enough.
+      rejected: `[]` int32, number of contexts that were drawn before and rejected, since no assortment serves them well enough.
     """
 
     arrived: Array

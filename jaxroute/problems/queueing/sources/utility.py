@@ -36,7 +36,7 @@ def departure_probability(
     ACQB (Bae et al.), appendix B.4. The weight of the costs is not given there.
 
     Differs from the paper: a prompt whose raw utilities are all equal (to 1e-12), for which the formula is 0 / 0, gets `high` for every model, and is
-    reported.
+    marked True in the second array.
 
     Args:
       scores: `[P, N]` scores in [0, 1].
