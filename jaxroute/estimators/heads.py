@@ -77,7 +77,7 @@ class Logistic:
 
 
 def _uniform_init(fan_in: int) -> Callable[..., Array]:
-    """Returns an initialiser that draws from `[-1, 1] / sqrt(fan_in)`, as PyTorch's of a linear layer with `fan_in` inputs."""
+    """Returns an initialiser that draws uniformly from `[-1, 1] / sqrt(fan_in)`, as PyTorch does for a linear layer with `fan_in` inputs."""
 
     def init(key: Array, shape: tuple[int, ...], dtype: DTypeLike = jnp.float32) -> Array:
         return jax.random.uniform(key, shape, dtype, -1.0, 1.0) / np.sqrt(fan_in).astype(np.float32)

@@ -15,7 +15,7 @@ MOST, LEAST_CALLS, MOST_STATEMENTS = 6, 2, 2000
 
 
 def interleaved(block: ir.Block) -> ir.Block:
-    """Returns the block with several steps at a time of each loop, in it or in its inner blocks, that is suitable."""
+    """Returns a copy of a block in which each suitable loop, also in inner blocks, computes several steps at a time."""
     found = list[ir.Statement]()
     for statement in block:
         if isinstance(statement, ir.Loop) and (steps := _steps(statement)) > 1:

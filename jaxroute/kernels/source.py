@@ -160,7 +160,7 @@ def source_of(
       run: rounds of one environment and one policy.
       states: states of `R` runs, for their shapes.
       spans: int32 `[n, 2]` first round and number of rounds of each record interval. The kernel depends only on `n`.
-      chunk: number of rounds that are summed separately; it divides the length of a stage, and of an interval if that is longer.
+      chunk: number of rounds of a chunk, whose sums are accumulated separately; it divides the length of a stage, and that of a longer interval.
       warm_up: whether the first interval consists of rounds that are not recorded.
       wide: whether to simulate several runs at once, on a CPU.
       fast: see `Emitter`.
@@ -279,7 +279,7 @@ class _RoundsWriter:
         return list(map(computed, *lists))
 
     def _interval(self, i: ir.Expr, carry: Sequence[Value]) -> list[Value]:
-        """Writes the rounds of record interval `i` that belong to this launch, and its record if the interval ends in it."""
+        """Writes the rounds of record interval `i` in this launch, and its record if the interval ends; returns the carried values after them."""
         emitter, start, stop = self._emitter, _named("start"), _named("stop")
         spans = ir.Storage("in0", ir.INT, 2 * self._intervals)
         begin = self._number(ir.element(spans, times(i, 2)))
@@ -303,7 +303,7 @@ class _RoundsWriter:
             return [*states, *emitter.repeat(ir.If(last.equals(end)), recorded, [*totals, *partial])]
 
     def _chunk(self, c: ir.Expr, begin: ir.Expr, end: ir.Expr, last: ir.Expr, carry: Sequence[Value]) -> list[Value]:
-        """Writes the rounds of a chunk, which begins in round `c`, after the plan if a stage begins there too."""
+        """Writes the plan if a stage begins in round `c`, and the rounds of the chunk from `c` on; returns the carried values after them."""
         emitter, (states, totals, partial) = self._emitter, self._parted(carry)
         if self._plan is not None:
             stage = ir.If(ir.apply("index_rem", c, self._run.stage_length or 1).equals(0))

@@ -41,7 +41,7 @@ def address(family: bytes, granule: int, extent: int) -> bytes:
 
 
 def group(family: bytes, granule: int) -> bytes:
-    """Returns the first 32 bytes of the addresses of all cells of a family that begin with this granule."""
+    """Returns the 32 bytes with which the addresses of all cells of this family and first granule begin."""
     return family + granule.to_bytes(8, "big")
 
 
@@ -55,12 +55,12 @@ def numbers(shape: Sequence[int], spans: Sequence[np.ndarray]) -> list[int]:
 
 
 def bits(mask: int) -> np.ndarray:
-    """Returns the seeds in a mask in ascending order, each minus the first seed of the granule."""
+    """Returns the seeds in a mask of a granule (256 consecutive seeds) in ascending order, each minus the first seed of the granule."""
     return np.flatnonzero(np.unpackbits(np.frombuffer(mask.to_bytes(32, "little"), np.uint8), bitorder="little"))
 
 
 def mask_of(places: np.ndarray) -> int:
-    """Returns the mask (a number with 256 bits) of seeds of a granule, given minus the first seed of the granule."""
+    """Returns the mask of some seeds of a granule: a number with a bit for each of its 256 seeds. `places` count from its first seed."""
     if len(places) == GRANULE:
         return ALL
     flags = np.zeros(GRANULE, bool)
@@ -69,15 +69,15 @@ def mask_of(places: np.ndarray) -> int:
 
 
 class Seeds:
-    """Seeds of a result, grouped into granules.
+    """Seeds of a result, grouped into granules of 256 consecutive seeds.
 
     Args:
       values: `[R]` seeds, all different.
 
     Attributes:
       values: `[R]` int64 seeds.
-      granules: positions in `values` of the seeds of a granule, in ascending order of the seeds, by granule.
-      masks: mask of the seeds of a granule, by granule.
+      granules: for each granule the positions in `values` of its seeds, in ascending order of the seeds.
+      masks: for each granule the mask of its seeds that are in `values`.
     """
 
     def __init__(self, values: np.ndarray):
@@ -92,7 +92,7 @@ class Seeds:
         return [number for number, mask in self.masks.items() if mask == ALL]
 
     def of(self, masks: Mapping[int, int]) -> np.ndarray:
-        """Returns the positions in `values` of the seeds in `masks`, which has a mask for each of some granules."""
+        """Returns the positions in `values`, in ascending order, of the seeds in `masks`, which has a mask for each of some granules."""
         found = []
         for number, mask in masks.items():
             part = self.granules[number]
@@ -174,7 +174,7 @@ class Request:
         return tuple(len(self.axes[axis]) for axis in self.policy_axes[policy])
 
     def families(self, kind: str, policy: str, horizon: int | None = None) -> list[bytes]:
-        """Returns the family of each setting of a policy, for cells of a kind such as `CURVES`. A `horizon` of None is that of the request."""
+        """Returns the family (first 24 bytes of addresses) of each setting, for cells of a kind such as `CURVES`. None is the request's horizon."""
         what = kind, policy, self.horizon if horizon is None else horizon
         if what not in self._families:
             end, own = plain([kind, what[2]]), map(bytes.fromhex, self.identities[policy])
@@ -182,7 +182,7 @@ class Request:
         return self._families[what]
 
     def numbers_in(self, policy: str, tile: Tile) -> list[int]:
-        """Returns the flat indices, among all settings of a policy, of the settings in a tile."""
+        """Returns the flat indices, among all settings of a policy, of the settings in a tile (a block of settings)."""
         return numbers(self.shape(policy), [tile[axis] for axis in self.policy_axes[policy]])
 
     def with_seeds(self, seeds: np.ndarray) -> "Request":
@@ -230,7 +230,7 @@ def seeds_from_plain(content: Any) -> np.ndarray:
 
 
 def held(store: PackStore, family: bytes, granule: int) -> int:
-    """Returns the mask of the seeds of a granule for which the store has cells of a family of single runs."""
+    """Returns the mask of the seeds of a granule (256 consecutive seeds) whose single runs are stored in cells of this family."""
     mask = 0
     for one in store.groups.get(group(family, granule), ()):
         mask |= extent_of(one)
@@ -238,7 +238,7 @@ def held(store: PackStore, family: bytes, granule: int) -> int:
 
 
 def chosen(store: PackStore, family: bytes, granule: int, mask: int) -> list[bytes]:
-    """Returns addresses of stored cells that together hold the seeds in a mask, as far as they are stored; larger cells come first."""
+    """Returns addresses of cells of a family that together have the stored seeds of a granule in a mask; cells with most seeds come first."""
     found = []
     there = sorted(store.groups.get(group(family, granule), ()), key=lambda one: -extent_of(one).bit_count())
     for one in there:
@@ -253,7 +253,7 @@ def chosen(store: PackStore, family: bytes, granule: int, mask: int) -> list[byt
 
 
 def ranges(granules: Iterable[int]) -> list[tuple[int, int]]:
-    """Returns the ranges `(first, size)` into which the binary counter merges some granules; the size is a power of two that divides `first`."""
+    """Merges granules to ranges `(first, size)` as a binary counter does: each size is a power of two that divides the first granule."""
     found: list[tuple[int, int]] = []
     for number in sorted(granules):
         found.append((number, 1))
@@ -266,12 +266,12 @@ def ranges(granules: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def stored(store: PackStore, family: bytes) -> Callable[[Range], bool]:
-    """Returns a function that returns whether a store has the statistics of a range for a family."""
+    """Returns a test whether a store has the statistics of a range `(first, size)` of granules, in a cell of this family."""
     return lambda one: address(family, *one) in store.where
 
 
 def cover(there: Callable[[Range], bool], one: Range) -> tuple[list[Range], list[Range]]:
-    """Divides a range `one` into the largest ranges for which `there` returns True, and the remaining single granules. Returns both lists."""
+    """Divides a range `(first, size)` of granules into the largest ranges that pass the test `there`, and the other granules. Returns both lists."""
     first, size = one
     if there(one):
         return [one], []

@@ -230,11 +230,11 @@ class Statistics:
 
     @property
     def families(self) -> list[bytes]:
-        """Families of all cells of the result, of statistics and of single runs."""
+        """Families (first 24 bytes of addresses) of all cells of the result, of statistics and of single runs."""
         return [one for tree in self._trees for one in tree.families] + (self.runs.families if self.runs else [])
 
     def families_in(self, tile: Tile, policies: Sequence[str]) -> list[bytes]:
-        """Returns the families, at the settings of a tile, of the statistics that depend on no other policies than `policies`."""
+        """Returns the families of the cells with statistics of `policies` and their differences alone, at the settings of a tile."""
         own = {self.request.policies.index(policy) for policy in policies}
         return [tree.families[n] for tree in self._trees if own.issuperset(tree.policies) for n in tree.settings(tile)]
 
@@ -287,7 +287,7 @@ class Statistics:
         return found if len(found) <= _MOST_FROM_RUNS else set()
 
     def left(self, granule: int) -> np.ndarray:
-        """Returns for each setting whether any statistics of a complete granule are missing, as a bool array `[settings...]`."""
+        """Returns for each setting whether any statistics of a granule (256 seeds) are missing, as a bool array `[settings...]`."""
         found = np.zeros([len(values) for values in self.request.axes.values()], bool)
         for tree in self._trees:
             own = [tree.lacks(setting, [(granule, 1)], self._wanted) for setting in range(len(tree.families))]
@@ -295,7 +295,7 @@ class Statistics:
         return found
 
     def needed(self, policy: str, tile: Tile, granules: Iterable[int]) -> bool:
-        """Whether statistics are missing that need the runs of a policy, at the settings of a tile and for some complete granules."""
+        """Whether statistics are missing that need the runs of a policy, at the settings of a tile and for the seeds of these granules."""
         p, wanted = self.request.policies.index(policy), cells.ranges(granules)
         own = (tree for tree in self._trees if p in tree.policies)
         return any(tree.lacks(setting, wanted, self._wanted) for tree in own for setting in tree.settings(tile))

@@ -289,7 +289,7 @@ class PackStore:
             self.refresh(again - 1)
 
     def _listed(self) -> dict[str, FileState]:
-        """Lists the packs with size and time, again until two lists are equal if known packs are missing or none are known.
+        """Lists the packs by name. If a known pack is missing or none is known yet, lists them again until two lists agree.
 
         Listing takes time: the list may lack a pack that was removed meanwhile, and also the new pack with its cells.
         """
@@ -365,7 +365,7 @@ class PackStore:
         return dict(self.read(wanted))
 
     def _cells(self, name: str, rows: Sequence[int]) -> Iterator[tuple[bytes, dict[str, np.ndarray] | None, int]]:
-        """Yields address, arrays (None if damaged) and row of the cells in these rows of a pack. Reads all frames at once if most are needed."""
+        """Yields address, arrays (None if damaged) and row of the cells in these rows of a pack. Reads all cells at once if most are needed."""
         index = self.packs[name]
         firsts = index.frames["first"].astype(np.int64)
         by_frame: dict[int, list[int]] = {}

@@ -88,7 +88,7 @@ class Runs:
 
     @property
     def families(self) -> list[bytes]:
-        """Families of all cells of the result."""
+        """Families (first 24 bytes of addresses) of all cells with curves of the result."""
         return [family for some in self._families.values() for family in some]
 
     def fill(self) -> None:
@@ -110,7 +110,7 @@ class Runs:
             self.done[where][inside] = True
 
     def _lacking(self, policy: str, place: tuple[int, ...]) -> dict[int, int]:
-        """Returns the masks of the missing seeds, by granule, at the setting of a policy with the index `place` along its axes."""
+        """Returns the masks of the missing seeds, by granule, at the setting with the index `place` along the axes of a policy."""
         own = dict(zip(self.request.policy_axes[policy], place, strict=True))  # Runs do not differ along the other axes.
         done = self.done[(self.request.policies.index(policy), *(own.get(axis, 0) for axis in self.request.axes))]
         if not done.any():
