@@ -54,7 +54,7 @@ def saving(point: Point, single: Point) -> Estimate:
 def answers(points: Iterable[Point], target: float) -> list[Point]:
     """Returns one point per strategy: its cheapest setting that meets the target, or its setting of highest quality if none does.
 
-    Bounds and single models are left out, except the cheapest single model that meets the target.
+    Upper bounds and single models are left out, except the cheapest single model that meets the target.
     """
     points = list(points)
     by_strategy: dict[str, list[Point]] = {}

@@ -83,7 +83,7 @@ class Comparison:
         return summary_of(self, assumptions(self))
 
     def table(self, width: int | None = None) -> str:
-        """Returns a table of each strategy's chosen setting, in lines of at most `width` letters, grouped by whether the target is met and by rare needs."""
+        """Returns a table of each strategy's chosen setting, in lines of at most `width` letters. Strategies that meet the target come first."""
         return plain.text(self.summary, width)
 
     def shares(self, width: int | None = None) -> str:

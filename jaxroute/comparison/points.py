@@ -110,7 +110,7 @@ class Point:
 
     @property
     def available(self) -> bool:
-        """Whether the point can be deployed: it is no bound, and has no rare need."""
+        """Whether the point can be deployed: it is no upper bound, and has no rare need."""
         return self.kind != "bound" and self.without is None
 
     def meets(self, target: float) -> bool:

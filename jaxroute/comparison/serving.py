@@ -84,8 +84,8 @@ class Strategy:
         """Returns the name of the model to call first for each query.
 
         Args:
-          queries: `Q` texts if the log's features were made of texts, otherwise `[Q, d]` features. For a strategy without features, any list of
-          length `Q`. categories: `[Q]` categories of the queries, if the log has categories.
+          queries: `Q` texts if the log's features were made of texts, otherwise `[Q, d]` features. Any list of length `Q` without features.
+          categories: `[Q]` categories of the queries, if the log has categories.
 
         Raises:
           ValueError: an input of the rule is missing, or differs from the inputs in the log.
@@ -234,7 +234,7 @@ def strategy_of(log: Log, point: Point) -> Strategy:
     """Returns the routing strategy of a point, fitted to the whole log.
 
     Raises:
-      ValueError: the point learns online, needs a perfect judge, or is a bound.
+      ValueError: the point learns online, needs a perfect judge, or is an upper bound.
     """
     table = log.table
     if not can_be_saved(point):

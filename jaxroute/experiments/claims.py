@@ -158,7 +158,7 @@ def all_hold(before: str = "", between: str = "; ") -> Callable[[Callable[..., I
 
 
 def slope_within(runs: xr.DataArray, axis: str, low: float, high: float, is_: float | None = None) -> Finding:
-    """States that the mean over seeds follows a power law along `axis` with an exponent from `low` to `high`; with `is_`, that it is `is_`."""
+    """Tests whether the mean over seeds is a power law along `axis` with an exponent from `low` to `high`; with `is_`, also whether it is `is_`."""
     fit = power(runs, axis)
     if math.isnan(fit.mean):
         return "no slope: too few times, or a mean that is not positive", fit.within(low, high, is_)
@@ -169,7 +169,7 @@ def slope_within(runs: xr.DataArray, axis: str, low: float, high: float, is_: fl
 def grows_as(
     results: Results, metric: str, policy: str, low: float, high: float, cases: Mapping[str, Any] | None = None, **where: Any
 ) -> Finding:
-    """States that a policy's metric is a power law of the horizon, with an exponent from `low` to `high`.
+    """Tests whether a policy's metric is a power law of the horizon, with an exponent from `low` to `high`.
 
     `cases` are the coordinates of the cases to use (default: all); `where` selects a setting.
     """
@@ -200,7 +200,7 @@ class Number(NamedTuple):
 
 
 def agrees(numbers: Sequence[Number], share: float) -> Measure:
-    """States that simulated means differ from published ones by at most `share` of these, at the same horizon."""
+    """Makes the test of a claim: simulated means differ from published ones by at most `share` of these, at the same horizon."""
 
     def measure(results: Results) -> Finding:
         parts, stated = [], []
@@ -240,24 +240,24 @@ def _compared(
 
 
 def rising(*chains: tuple[Quantity | float, ...]) -> Measure:
-    """States that every quantity of a chain is below the next one."""
+    """Makes the test of a claim: in each of `chains`, every quantity is below the next one."""
     return _compared(chains, Measured.below)
 
 
 def no_more(*chains: tuple[Quantity | float, ...]) -> Measure:
-    """States that no quantity of a chain is above the next one. Margins are expressed as numbers in the chain, or as factors of a quantity."""
+    """Makes the test of a claim: in each of `chains`, no quantity is above the next one. For a margin, add a number or multiply a quantity."""
     return _compared(chains, Measured.at_most)
 
 
 def near(*pairs: tuple[Quantity, Quantity | float], share: float = 0.0, margin: float = 0.0) -> Measure:
-    """States that two quantities are equivalent: they differ by at most `share` of the second or, if the second is a number, by at most `margin`."""
+    """Makes the test of a claim: two quantities are equivalent, that is, differ by at most `share` of the second, or `margin` if it is a number."""
     ends = [((1 - share) * b, (1 + share) * b) if share else (b - margin, b + margin) for _, b in pairs]  # type: ignore[operator]
     return no_more(*((low, a, high) for (a, _), (low, high) in zip(pairs, ends, strict=True)))
 
 
 @with_parameters
 def bounded(results: Results, *rows: tuple[Quantity, Quantity, Quantity]) -> Finding:
-    """States for each row that the first quantity is at most the second, a bound. Vacuous if the third, uniform choice, satisfies it as well."""
+    """Tests for each row whether the first quantity is at most the second, a bound. Vacuous if the third, uniform choice, is as well."""
     texts, stated = [], []
     for value, bound, trivial in rows:
         (a, x), (b, y), (_, z) = (_found(one, results) for one in (value, bound, trivial))

@@ -33,7 +33,7 @@ def _curves_of(data: xr.Dataset, metric: str, policy: str, **where: Any) -> xr.D
 
 
 def _one_setting(data: Any, own: Sequence[str]) -> Any:
-    """Selects the first value of each setting axis, except of the axes in `own` with several values."""
+    """Removes setting axes by selecting their first value, except the axes in `own` that have several values."""
     return data.isel({axis: 0 for axis in metrics.setting_axes(data) if axis not in own or data.sizes[axis] == 1})
 
 

@@ -30,7 +30,7 @@ _SEEDS = tuple(int(m * 10**k) for k in range(7) for m in (1, 1.5, 2, 3, 5, 7))
 
 
 class Verdict(enum.StrEnum):
-    """Verdict on a claim."""
+    """Verdict on a claim: "vacuous" if a trivial policy satisfies the claim as well."""
 
     HOLDS = "holds"
     REFUTED = "refuted"
@@ -154,27 +154,27 @@ class Measured(NamedTuple("_Mean", [("mean", float), ("error", float)])):
         return self.minus(other.times(-1.0))
 
     def below(self, other: "Measured | float") -> "Statement":
-        """States that the number is less than another."""
+        """Returns the statement that the number is less than another."""
         return _about(self, other, high=0.0, strict=True)
 
     def above(self, other: "Measured | float") -> "Statement":
-        """States that the number is more than another."""
+        """Returns the statement that the number is more than another."""
         return _about(self, other, low=0.0, strict=True)
 
     def at_most(self, other: "Measured | float", margin: float = 0.0) -> "Statement":
-        """States that the number is at most another one plus a margin."""
+        """Returns the statement that the number is at most another one plus a margin."""
         return _about(self, other, high=margin)
 
     def at_least(self, other: "Measured | float", margin: float = 0.0) -> "Statement":
-        """States that the number is at least another one minus a margin."""
+        """Returns the statement that the number is at least another one minus a margin."""
         return _about(self, other, low=-margin)
 
     def near(self, other: "Measured | float", margin: float) -> "Statement":
-        """States that the number differs from another one by at most a margin (equivalence)."""
+        """Returns the statement that the number differs from another one by at most a margin (equivalence)."""
         return _about(self, other, low=-margin, high=margin)
 
     def within(self, low: float, high: float, about: float | None = None) -> "Statement":
-        """States that the number is from `low` to `high`. With `about`, it must also equal `about`: refuted if the interval excludes `about`."""
+        """Returns the statement that the number is from `low` to `high`. With `about`, it must also be `about`: refuted if outside of the interval."""
         return Statement(self, low, high, about=about)
 
 

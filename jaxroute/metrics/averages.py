@@ -156,8 +156,8 @@ def _binomial_quantile(level: float, number: np.ndarray, probability: np.ndarray
 def tail(data: Data, metric: str | None = None, *, above: float) -> xr.Dataset:
     """Returns the probability that the metric of a run is above a value: the share of the valid seeds, at each recorded time.
 
-    If the result stores statistics instead of runs, half of the runs in the value's bin of the histogram count as above. A bin is 1.6 % of its
-    numbers wide.
+    If the result stores statistics instead of runs, half of the runs in the value's bin of the histogram count as above. Bins have a relative width
+    of 1.6 %.
 
     Args:
       data: a result, or one variable of it.

@@ -51,7 +51,7 @@ def statistic(data: Data, metric: str | None, name: str) -> xr.DataArray:
 
 
 def like(data: Data, metric: str | None = None) -> xr.DataArray:
-    """Returns an array with the dimensions (except `seed`), coordinates and attributes of a metric; its values have no meaning."""
+    """Returns an array with the dimensions (except `seed`), coordinates and attributes of a metric, but no particular values."""
     if not has_runs(data):
         return statistic(data, metric, "mean")
     return _recorded_runs(data, metric).isel(seed=0, drop=True).astype(np.float64)
@@ -70,7 +70,7 @@ def vector_dims(array: xr.DataArray) -> list[str]:
 
 
 def check_scalar(argument: str, array: xr.DataArray) -> None:
-    """Raises ValueError for a vector metric; `argument` is the user's argument that the message names."""
+    """Raises ValueError for a vector metric, which has several numbers per run; `argument` is the name of the user's argument."""
     if vectors := vector_dims(array):
         raise ValueError(f"{argument} must be a single number per run, got {array.name!r} with one per {vectors[0]}")
 

@@ -122,7 +122,7 @@ def settings_axis(ax: Any, which: str, values: np.ndarray) -> None:
 
 
 def marker_places(times: np.ndarray, log: bool, shift: int) -> list[int]:
-    """Returns the indices of about eight evenly spaced times that get a marker. `shift` moves them, so that markers of several curves do not overlap."""
+    """Returns the indices of about eight evenly spaced times that get a marker. `shift` moves them, so that markers of several curves do not meet."""
     if len(times) < 9:
         return list(range(len(times)))
     shares = (np.arange(8) + (shift % 4) / 4) / 8

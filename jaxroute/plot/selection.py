@@ -25,7 +25,7 @@ def with_policies(data: Any, metric: str) -> tuple[xr.Dataset, xr.DataArray]:
 
 
 def scalar_metric(data: Any, metric: str) -> tuple[xr.Dataset, xr.DataArray]:
-    """Returns the same as `with_policies`. Raises ValueError for a vector metric, which has several numbers per run."""
+    """Returns the result and the array of `with_policies`. Raises ValueError for a vector metric, which has several numbers per run."""
     data, array = with_policies(data, metric)
     vectors = metrics.vector_dims(array)
     if vectors:
@@ -53,7 +53,7 @@ def check_time(array: xr.DataArray) -> None:
 
 
 def check_few_settings(array: xr.DataArray) -> None:
-    """Raises ValueError for more settings than lines are drawn for one policy."""
+    """Raises ValueError for more than `MAX_SETTINGS` settings, the most for which curves are drawn."""
     axes = metrics.setting_axes(array)
     settings = math.prod(array.sizes[a] for a in axes)
     if settings > MAX_SETTINGS:

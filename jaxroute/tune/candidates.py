@@ -152,12 +152,12 @@ class CandidateRunner:
         return {m.name: m for m in (*example_env.spec.metrics, *metrics_of(example))}
 
     def run_grid(self, candidates: Sequence[Mapping[str, Any]], seeds: range, **options: Any) -> Outcomes:
-        """Simulates all candidates on the same seeds in a single compiled call; the program depends on their number."""
+        """Simulates all candidates on the same seeds as one grid. The compiled program depends on their number."""
         env, policy = self._stack(candidates)
         return _simulate(env, {_AXIS: policy}, seeds, options)
 
     def run_each(self, candidates: Sequence[Mapping[str, Any]], seeds: range, **options: Any) -> Outcomes:
-        """Simulates all candidates on the same seeds, one after the other, so one compiled program serves any number of candidates."""
+        """Simulates all candidates on the same seeds with a compiled program for a single candidate, which serves any number of them."""
         parts = [self._stack([values]) for values in candidates]
         if not self.factory.of_env:
             return _simulate(parts[0][0], {f"{i}": policy for i, (_, policy) in enumerate(parts)}, seeds, options)

@@ -41,7 +41,7 @@ class Batch:
       generation: index of the structure's generation in the search, or of the round of halving in the selection.
       structure: index of the structure.
       candidates: numbers that identify the candidates.
-      points: `[n][d]` points of the candidates in the unit cube.
+      points: `[n][d]` numeric hyperparameters of the candidates, scaled to [0, 1].
       first_seed: the first of consecutive seeds.
       seeds: number of seeds.
     """

@@ -174,7 +174,7 @@ class Goal:
 
 
 def agreement(scores: np.ndarray) -> float:
-    """Returns the rank correlation of candidates' means over two halves of the seeds: 1 without noise, about 0 in noise. `scores`: `[candidate, seed]`."""
+    """Returns the rank correlation of candidates' mean scores over two halves of the seeds, from scores `[candidate, seed]`: 1 without noise."""
     halves = [np.mean(scores[:, start::2], axis=1) for start in (0, 1)]
     ranks = [np.argsort(np.argsort(half)).astype(np.float64) for half in halves]
     if len(scores) < 3 or any(np.ptp(half) == 0 for half in halves):

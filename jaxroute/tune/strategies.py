@@ -15,10 +15,10 @@ from jaxroute.core import checks
 
 
 class Optimizer(Protocol):
-    """Proposes points of the unit cube for one structure (combination of choices)."""
+    """Proposes points, numeric hyperparameters scaled to [0, 1], for one structure (combination of choices)."""
 
     def ask(self, number: int) -> np.ndarray:
-        """Returns the next points of the unit cube, `[n, d]`; `n` is `number`, or less if the optimiser has no more points."""
+        """Returns the next points, `[n, d]` with coordinates in [0, 1]; `n` is `number`, or less if the optimiser has no more points."""
         ...
 
     def tell(self, order: Sequence[int]) -> None:

@@ -80,7 +80,7 @@ class Observations(NamedTuple):
     """Data of a Gaussian process: one row for each evaluated candidate.
 
     Attributes:
-      points: `[n, d]` points of the unit cube.
+      points: `[n, d]` numeric hyperparameters, scaled to [0, 1].
       values: `[n]` means over the seeds.
       noise: `[n]` variance of the part of the mean's noise that is independent between candidates.
       batch: `[n]` index of the candidate's batch.
@@ -152,7 +152,7 @@ class GaussianProcess:
         return np.exp(logs[-1]) * (1.0 + r + r**2 / 3.0) * np.exp(-r)
 
     def _solve(self, kernel: np.ndarray) -> tuple[Any, np.ndarray, float, float, np.ndarray]:
-        """Returns the Cholesky factor of the covariance matrix `C`, `C^-1 1`, the precision of the level, the level, and `C^-1 (values - level)`."""
+        """Returns, for the noisy covariance matrix `C`: its Cholesky factor, `C^-1 ones`, the level's precision and value, `C^-1 (values - level)`."""
         factor = linalg.cho_factor(kernel + self._noise, lower=True)
         ones = linalg.cho_solve(factor, np.ones(len(self._values)))
         precision = float(ones.sum())

@@ -28,7 +28,7 @@ def offline(
     latency: np.ndarray | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> list[Point]:
-    """Returns a point for each single model, each rule tuned to each target, and each bound.
+    """Returns a point for each single model, each rule tuned to each target, and each upper bound.
 
     The queries are partitioned at random into folds. Rules are fitted and tuned on all folds except one and evaluated on that fold. `chosen_by`
     is the mean over the even partitions, `judged` over the odd ones. `setting` describes the rule that is fitted to the whole table; the Python
@@ -97,7 +97,7 @@ def _one_thread() -> AbstractContextManager[object]:
 
 
 def _unfitted(name: str, kind: Kind, setting: str, outcomes: Outcomes, sample: Sample, needs: tuple[str, ...] = ()) -> Point:
-    """Returns the point of a rule that needs no fitting: a single model or a bound."""
+    """Returns the point of a rule that needs no fitting: a single model or an upper bound."""
     record = Record(1, sample)
     record.write(0, 0, np.arange(sample.num_queries), outcomes)
     measures = record.measures()

@@ -74,7 +74,7 @@ class Judge:
         return self.of(self.before.predict(sample), sample.costs)
 
     def of(self, before: np.ndarray, costs: np.ndarray) -> np.ndarray:
-        """Returns the same probabilities from predictions `before` the call, `[Q, N]`, and `costs` of answers, `[Q, N]`."""
+        """Returns the probability that each answer is right, `[Q, N]`, from predictions `before` the call and `costs` of answers, `[Q, N]` each."""
         w = self.weights
         return sigmoid(w[:, 0] + w[:, 1] * logit(before) + w[:, 2] * np.log(costs + self.floor))
 
@@ -100,25 +100,25 @@ class Part:
 
     @cached_property
     def means(self) -> Prediction:
-        """Predicts the mean score of each model."""
+        """Predictor of the mean score of each model, with its predictions for these queries."""
         means = self.sample.scores.mean(0)
         return Constant(means), np.broadcast_to(means, self.sample.scores.shape)
 
     @cached_property
     def neighbours(self) -> Prediction:
-        """Predicts scores from similar queries."""
+        """Predictor of scores from similar queries, with its predictions for these queries."""
         predictor, predicted = fit_neighbours(self.sample)
         return CachedPredictor(predictor), predicted
 
     @cached_property
     def logistic(self) -> Prediction:
-        """Predicts scores from features and categories by logistic regression."""
+        """Predictor of scores by logistic regression on features and categories, with its predictions for these queries."""
         predictor, predicted = fit_logistic(self.sample, self.folds)
         return CachedPredictor(predictor), predicted
 
     @cached_property
     def judge(self) -> Prediction:
-        """Predicts scores after the call, each fold with weights fitted to the others. Costs of answers are ignored if they do not improve it."""
+        """Predictor of scores after the call, with predictions by weights fitted to the other folds. It ignores the costs of answers if they are useless."""
         (before, predicted), sample = self.logistic, self.sample
         paid = sample.costs[sample.costs > 0]
         floor = 1e-3 * float(np.median(paid)) if paid.size else 1.0
@@ -137,5 +137,5 @@ class Part:
 
     @cached_property
     def perfect(self) -> Prediction:
-        """Perfect judge, and the true scores of answers."""
+        """Perfect judge, with the true scores of answers."""
         return TrueScores(), self.sample.scores

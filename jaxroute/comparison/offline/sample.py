@@ -56,7 +56,7 @@ class Outcomes:
 
 
 def single_call(sample: Sample, chosen: np.ndarray) -> Outcomes:
-    """Returns the outcomes if each query is answered by one model, whose index is in `chosen`, `[Q]`."""
+    """Returns the outcomes if each query is answered by a single model; `chosen` has the indices of the models, `[Q]`."""
     rows = np.arange(sample.num_queries)
     latency = None if sample.latency is None else sample.latency[rows, chosen]
     sent = np.bincount(chosen, minlength=sample.num_models).astype(np.float64)

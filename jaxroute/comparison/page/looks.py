@@ -60,7 +60,7 @@ class Look:
 
 
 def looks_of(summary: Summary) -> dict[str, Look]:
-    """Assigns coloured marks to the strategies that route queries, and grey ones to bounds."""
+    """Assigns coloured marks to the strategies that route queries, and grey marks to upper bounds."""
     looks, markers = {}, list(MARKERS)
     groups = strategies.series(summary["points"])
     routing = [name for name, points in groups.items() if points[0]["kind"] != "bound"]

@@ -78,7 +78,7 @@ class Picture:
 
     Attributes:
       title: description for readers who cannot see the picture.
-      figure: the figure.
+      figure: the matplotlib figure.
     """
 
     def __init__(self, title: str, width: float, height: float) -> None:
@@ -417,7 +417,7 @@ def svg(picture: Picture, name: str) -> Markup:
 
 @style()
 def files(picture: Picture) -> dict[str, bytes]:
-    """Returns a picture as PNG and PDF, by the end of the file name."""
+    """Returns the content of a picture as PNG and as PDF, by file extension."""
     for label in picture.figure.axes[0].texts:
         label.set_path_effects([withStroke(linewidth=2.5, foreground=LIGHT["paper"])])
     made = {}

@@ -20,7 +20,7 @@ def drawable(point: PointSummary) -> bool:
 
 
 def deployable(point: PointSummary) -> bool:
-    """Whether a point can be recommended: it is no bound, and has no rare need."""
+    """Whether a point can be recommended: it is no upper bound, and has no rare need."""
     return point["kind"] != "bound" and point["without"] is None
 
 
@@ -30,7 +30,7 @@ def obstacle(point: PointSummary) -> str:
 
 
 def number_of_strategies(summary: Summary) -> int:
-    """Counts the strategies that route queries; single models and bounds do not count."""
+    """Counts the strategies that route queries; single models and upper bounds do not count."""
     return len({p["strategy"] for p in summary["points"] if p["kind"] in ("offline", "online")})
 
 
@@ -89,7 +89,7 @@ def groups(summary: Summary) -> dict[str, list[PointSummary]]:
 
 
 def with_shares(summary: Summary) -> dict[str, list[PointSummary]]:
-    """Returns the same groups without single models and without points of unknown shares."""
+    """Returns the groups of `groups` without single models and without points of unknown shares."""
     found = {t: [p for p in of if p["shares"] and p["kind"] != "single"] for t, of in groups(summary).items()}
     return {title: points for title, points in found.items() if points}
 

@@ -149,13 +149,13 @@ def _bound(horizon: int) -> float:
 
 
 def _growth(env, policy, env_state, state, t) -> dict[str, Any]:
-    """Returns the least eigenvalue of the design matrix, and the context if it is fixed for the run."""
+    """Probe: returns the least eigenvalue of the policy's design matrix, and the context if it is fixed for the run."""
     least = design_growth(env, policy, env_state, state, t)
     return {"least": least} | ({} if isinstance(env_state, tuple) else {"context": env_state})
 
 
 def _by_context(data: xr.Dataset) -> dict[str, xr.Dataset]:
-    """Returns the runs with the fixed context 0, and the runs with the fixed context 1."""
+    """Splits a result by the context that is fixed for each run: returns the runs with context 0 and the runs with context 1."""
     data = data.isel(policy=[0])
     one = (data["design.context"].isel(policy=0, time=-1) > 0).values
     return {f"x = {x}": data.isel(seed=np.flatnonzero(one == x)).assign_coords(policy=[f"x = {x}"]) for x in (0, 1)}

@@ -100,7 +100,7 @@ def _baselines(envs: Grid, tuned: Iterable[ca.Frugal], lists: Iterable[ca.Frugal
 
 
 def _policies(envs: Grid, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Makes all policies. Rules are fitted to the other half of the rows; the best in sample are fitted to the rows for evaluation."""
+    """Makes all policies: learners, baselines fitted to the other half of the rows, and the best in sample, fitted to the rows for evaluation."""
     joint, weights = settings["joint"], [float(one.cost_weight) for one in envs.objects]
     train, judged = (rows if joint else rows.unpaired() for rows in _halves(settings))
     more, scorer = {}, lambda rows: None
@@ -135,7 +135,7 @@ def _case(kind: str) -> Case:
 
 
 def _zero(data: xr.Dataset) -> str:
-    """Returns the name of the policy in `data` that is best in sample."""
+    """Returns the name of the policy that is best in sample, that is, fitted to the rows for evaluation."""
     return next(str(p) for p in data["policy"].values if p in (_ORACLE, _PLAN, _LIST, _HINDSIGHT))
 
 
@@ -160,7 +160,7 @@ def _lead(kind: str, weight: float, baseline: str) -> Quantity:
 @with_parameters
 @all_hold("nearest policy: ")
 def _unbeaten(results: Results, kind: str) -> Iterator[Finding]:
-    """States that no policy earns noticeably more than the policy that is best in sample."""
+    """Tests the claim that no policy has noticeably more utility than the policy that is best in sample."""
     for weight in _WEIGHTS:
         data = results[kind].sel(weight=weight)
         best = _zero(data)
@@ -170,7 +170,7 @@ def _unbeaten(results: Results, kind: str) -> Iterator[Finding]:
 
 
 def _as_much(kind: str, baseline: str) -> Measure:
-    """States that COSMOS does not earn noticeably less than a baseline."""
+    """Makes the test of the claim that COSMOS does not have noticeably less utility than a baseline."""
     return no_more(*[(-_LITTLE, _lead(kind, weight, baseline)) for weight in _WEIGHTS])
 
 

@@ -91,13 +91,13 @@ def with_ratio(data: xr.Dataset) -> xr.Dataset:
 def more(
     metric: str, firsts: Any, seconds: Any, times: float = 1.0, less: float = 0.0, over: str = "", **fixed: Any
 ) -> Measure:
-    """States that a metric of each of the policies `firsts` is more than `times` that of each of the policies `seconds`, in every task.
+    """Makes the test of a claim: a metric of each policy in `firsts` is more than `times` that of each policy in `seconds`, in every task.
 
     Args:
       metric: metric at the horizon.
       firsts, seconds: names of policies, or one name.
       times: factor of the second metric.
-      less: if positive, tolerance: share of `times * second` by which the first may be less.
+      less: tolerance: share of `times * second` by which the first may be less, if positive.
       over: setting axis at each value of which the policies are compared; empty for none.
       fixed: coordinates of the cases to use.
     """
@@ -127,7 +127,7 @@ def more(
 
 
 def _settles(results: Results) -> Finding:
-    """States that from round 1,000 on the ratio of C2MAB-V is within 10 % of its last value, and that of epsilon-greedy is not."""
+    """Tests the claim that from round 1,000 on the ratio of C2MAB-V is within 10 % of its last value, and that of epsilon-greedy is not."""
     data, found, texts = with_ratio(results["fixed"]), {}, []
     times = data["time"].values
     times = times[times >= min(1000, times[-1])]

@@ -44,7 +44,7 @@ def _slope_case(horizon: int) -> Case:
 
 @with_parameters
 def _below(results: Results, metric: str, bound: Callable[[int], float]) -> Finding:
-    """States that the mean of setting (1, .01) is below the bound of a theorem at every horizon."""
+    """Tests the claim that a mean metric of C2MAB-V, with confidence widths 1 and .01, is below the bound of a theorem at every horizon."""
     shares, others = (
         [end(data, metric, policy).times(1 / bound(int(data["time"][-1]))) for data in results.values()]
         for policy in (_WIDE, "RandomSet")
@@ -89,7 +89,7 @@ _COVERAGE = Case(cb.sciq_cloud, {"C2MAB-V": grid(cb.C2MABV, reward_width=1.0, co
 @with_parameters
 @all_hold()
 def _covered(results: Results, part: str, widths: Sequence[float]) -> Iterator[Finding]:
-    """States that radii times each of `widths` contain the true means in all rounds, in at least the share of runs that Lemma 1 states."""
+    """Tests the claim that radii times each of `widths` contain the true means in all rounds, in at least the share of runs that Lemma 1 states."""
     for delta, width in itertools.product(_DELTAS, widths):
         runs = results["result"][f"distance.{part}"].sel(policy="C2MAB-V", delta=delta).max("time")
         share, least = share_of(runs < width), 1.0 - delta / 2
@@ -114,7 +114,7 @@ def _table_env(
     budget_share: float = 0.8,
     costs: Mapping[str, float] | None = None,
 ) -> cb.CloudEnv:
-    """Makes the environment of the rows of a file; the budget is a share of the mean cost of `size` models."""
+    """Makes an environment that serves the rows of a file; the budget is a share of the mean cost of `size` models."""
     table = read_experiment_log(data, costs, features="none").table
     return cb.table_cloud(table, reward=reward, size=size, budget=budget_share * size * float(table.mean_costs().mean()))
 

@@ -51,7 +51,7 @@ def gap(data: xr.Dataset, metric: str, policy: str, minus: str, share: float = 1
 
 
 def less(policy: str, than: str, metric: str = "routing_regret", share: float = 1.0) -> Measure:
-    """States that a metric of `policy` is smaller than that of `than` in every case, paired by seed.
+    """Makes the test of a claim: a metric of `policy` is smaller than that of `than` in every case, paired by seed.
 
     Args:
       policy, than: names of the policies.

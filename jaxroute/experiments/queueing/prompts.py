@@ -156,7 +156,7 @@ _STILL = 1.0
 
 
 def _stable(results: Results) -> Finding:
-    """States that the learners' queues have stopped growing while Random's still grows."""
+    """Tests the claim that the learners' queues have stopped growing while Random's still grows."""
     parts, grows, stops = [], [], []
     for name, data in results.items():
         growth = {policy: _growth(data, policy) for policy in ("Random", "ACQB", "ACQB-CL")}

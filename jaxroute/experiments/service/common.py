@@ -172,7 +172,7 @@ def steps(data: xr.Dataset, metric: str, policy: str, axis: str, **where: Any) -
 
 
 def moves(changes: Sequence[Measured], sign: int) -> Stated:
-    """States that a metric rises (`sign` 1) or falls (-1) in total, given its changes from `steps`, and moves back by at most a tenth of that."""
+    """Returns statements that a metric rises (`sign` 1) or falls (-1) in total, given `changes` from `steps`, with at most a tenth backwards."""
     *between, whole = (change.times(float(sign)) for change in changes)
     return [whole.above(0.0), *(change.at_least(0.0, margin=0.1 * abs(whole.mean)) for change in between)]
 

@@ -100,7 +100,7 @@ def _first_steps(results: Results) -> Iterator[Finding]:
 @with_parameters
 @all_hold("share of the runs in which it is later minus that in which it is earlier, ")
 def _is_later(results: Results, axis: str, other: str) -> Iterator[Finding]:
-    """States that the target is met later for the largest than for the smallest value of the setting `axis`: in more runs later than earlier.
+    """Tests the claim that the target is met later for the largest value of the setting `axis` than for the smallest: in more runs than earlier.
 
     This holds in total. For each value of the setting `other`, runs that are earlier may outnumber later ones by at most 5 % of all runs.
     """

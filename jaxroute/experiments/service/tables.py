@@ -83,7 +83,7 @@ def _as_replayed(results: Results) -> Iterator[Finding]:
 @with_parameters
 @all_hold()
 def _call_ratio(results: Results, method: str, policy: str) -> Iterator[Finding]:
-    """States that a method calls the small, middle and large model as often as in the paper, within five percentage points."""
+    """Tests the claim that a method calls the small, middle and large model as often as in the paper, within five percentage points."""
     for name in common.benchmarks_of(results):
         printed = MESSPLUS_TABLE_2[method][name].ratio
         own = {case: data for case, data in results.items() if case.startswith(name)}
@@ -102,7 +102,7 @@ def _short_of_alpha(results: Results) -> str:
 
 @with_parameters
 def _times_cheaper(results: Results, rivals: Sequence[str], factor: float, together: bool) -> Finding:
-    """States that each of `rivals` costs at least `factor` times as much as MESS+: in the mean of all benchmarks (`together`), or on each."""
+    """Tests the claim that each of `rivals` costs at least `factor` times as much as MESS+, on each benchmark or (`together`) in their mean."""
     names = common.benchmarks_of(results)
     texts, stated = [], []
     for group in [names] if together else [[name] for name in names]:
@@ -181,7 +181,7 @@ def _swept(results: Results, v: float, metric: str, model: int | None) -> tuple[
 
 @with_parameters
 def _moves(results: Results, V: Sequence[float], metric: str, sign: int, model: int | None = None) -> Finding:
-    """States that the mean over the benchmarks rises (`sign` 1) or falls (`sign` -1) from the larger V to the smaller one."""
+    """Tests the claim that the mean over the benchmarks rises (`sign` 1) or falls (`sign` -1) from the larger V to the smaller one."""
     found = [_swept(results, v, metric, model) for v in V]
     texts = [f"V {v:g}: {show(mean)} (paper {printed})" for v, (_, mean, printed) in zip(V, found, strict=True)]
     runs = {name: found[-1][0][name] - found[0][0][name] for name in found[0][0]}
@@ -191,7 +191,7 @@ def _moves(results: Results, V: Sequence[float], metric: str, sign: int, model: 
 
 @with_parameters
 def _as_printed(results: Results, v: float, metric: str, model: int | None = None) -> Finding:
-    """States that the mean over the benchmarks is the number in the paper, within 15 % of a cost and 5 percentage points of a share."""
+    """Tests the claim that the mean over the benchmarks is the number in the paper, within 15 % of a cost and 5 percentage points of a share."""
     _, mean, printed = _swept(results, v, metric, model)
     return f"{show(mean)} (paper {printed})", mean.near(printed, 0.15 * printed if metric == "cost" else 5.0)
 
@@ -215,7 +215,7 @@ def _sweep_table(number: int, V: Sequence[float]) -> Experiment:
 
 
 def _planes(results: Results) -> Any:
-    """Draws cost and satisfaction of every method, the best mixtures that ignore the requests, and the paper's numbers for MESS+."""
+    """Draws a panel per benchmark: cost and satisfaction of every method, the best mixtures that ignore the requests, and the paper's MESS+."""
     names = common.benchmarks_of(results)
     figure, axes = plot.panels(len(names), columns=4)
     for ax, name in zip(axes, names, strict=True):

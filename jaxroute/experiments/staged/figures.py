@@ -57,7 +57,7 @@ def _lead(data: xr.Dataset, metric: str) -> Measured:
 
 @with_parameters
 def _ahead(results: Results, case: str, metric: str = "conditional_regret") -> Finding:
-    """States that StageRoute is ahead of Greedy. The text has the spend or, under a hard budget, the number of served queries."""
+    """Tests the claim that StageRoute is ahead of Greedy. The text has the spend or, under a hard budget, the number of served queries."""
     data = results[case]
     lead, values = _lead(data, metric), listed(ends(data, metric, _LEARNERS))
     hard = metric == "served_reward"
@@ -80,7 +80,7 @@ def _share_of_oracle(results: Results, case: str, policies: tuple[str, ...], lea
 @with_parameters
 @all_hold(between="; ")
 def longer_is_worse(results: Results, short: str, long: str) -> Iterator[Finding]:
-    """States that both learners have more regret in the case `long`, with the longer interval, than in the case `short`."""
+    """Tests the claim that both learners have more regret in the case `long`, with the longer interval, than in the case `short`."""
     for policy in _LEARNERS:
         a, b = (end(results[name], "conditional_regret", policy) for name in (short, long))
         yield f"{policy} {show(a)} -> {show(b)}", a.below(b)
@@ -123,7 +123,7 @@ def _newcomers(results: Results) -> Finding:
 @with_parameters
 @all_hold()
 def _wider_than_synthetic(results: Results, total: bool) -> Iterator[Finding]:
-    """States that StageRoute's lead in score (per query, or in total) is larger on RouterBench than on the synthetic market with 3 and 6 slots."""
+    """Tests the claim that StageRoute's lead in score (per query, or in total) is larger on RouterBench than on the synthetic market."""
     queries = {case: float(data["time"][-1]) if total else 1.0 for case, data in results.items()}
     leads = {case: _lead(results[case], "reward").times(number) for case, number in queries.items()}
     real = leads["dollars"]
@@ -253,7 +253,7 @@ def _table_env(
 def _figure(
     number: str, title: str, cases: tuple[Case, ...], claims: Any, draw: Any, says: str = "", **options: Any
 ) -> Experiment:
-    """Makes an experiment for a figure of the paper. `claims` map ids to text and measure, `says` is the number that the paper's text gives it."""
+    """Makes an experiment for a figure of the paper. `claims` map ids to text and measure; `says` is its number in the paper's text, if different."""
     where = f"{PAPER}, Fig. {number[0]}"
     made = tuple(Claim(name, text, where, measure) for name, (text, measure) in claims.items())
     source = where + (f' ("{says}" in its text)' if says else "")

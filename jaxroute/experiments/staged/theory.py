@@ -102,7 +102,7 @@ def _upper_bound(models: int, slots: int, horizon: int) -> float:
 
 
 def _within(bound: Callable[[int, int, int], float], *sizes: tuple[int, int]) -> Measure:
-    """States that the regret is at most `bound`, for each pair of a number of models and a number of slots in `sizes`."""
+    """Makes the test of a claim: the regret is at most `bound`, for each pair of a number of models and a number of slots in `sizes`."""
     rows = []
     for n, m in sizes:
         name = f"N{n}-M{m}"
