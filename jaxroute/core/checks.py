@@ -86,7 +86,7 @@ def non_negative(name: str, value: Any, shape: tuple[int | str, ...] | None = No
 
 
 def at_least(name: str, value: Any, least: float, shape: tuple[int | str, ...] | None = ()) -> np.ndarray:
-    """Returns `value` as finite numbers of at least `least`, by default a single number; `ValueError` otherwise. See `numbers`."""
+    """Returns `value` as finite numbers of at least `least`; `ValueError` otherwise. By default it must be a single number. See `numbers`."""
     return bounded(name, value, shape, f"at least {least:g}", lambda a: a >= least)
 
 

@@ -38,7 +38,7 @@ def code_of(values: Iterable[Any]) -> dict[str, str]:
 
 
 def changes(stored: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
-    """Compares the stored digests with those of the code `here`. Returns the names of changed entries, then of added and removed entries."""
+    """Returns the names of functions and constants whose `stored` digest differs from that `here`, then the names that only one of them contains."""
     both = [name for name in stored if name in here and stored[name] != here[name]]
     return both + [name for name in (*stored, *here) if (name in stored) != (name in here)]
 

@@ -107,7 +107,7 @@ def _bits(words: _Words, places: Leaf) -> Array:
 
 
 def _unit(words: _Words, places: Leaf) -> Array:
-    """Draws the uniforms on [0, 1) at the given flat indices from the upper 23 of 32 random bits. The caller decides where to `compute_once`."""
+    """Draws uniform numbers on [0, 1) at the flat indices `places`, from the upper 23 of 32 random bits. The caller adds `compute_once`."""
     mantissa = (_bits(words, places) >> np.uint32(9)) | np.uint32(0x3F800000)
     return lax.bitcast_convert_type(mantissa, jnp.float32) - np.float32(1)
 

@@ -115,7 +115,7 @@ def no_errors(**sums: jax.Array) -> dict[str, jax.Array]:
 
 
 def accumulate(state: Any, seen: Array | None = None, /, **values: Array) -> Any:
-    """Adds to each field of a state that `values` names, and updates the rounding errors in its field `errors`. See `add_up` for `seen`."""
+    """Adds `values` to the fields of a state with these names, and updates the rounding errors in its field `errors`. See `add_up` for `seen`."""
     sums, errors = {}, dict(state.errors)
     for name, value in values.items():
         sums[name], errors[name] = add_up(getattr(state, name), errors[name], value, seen)

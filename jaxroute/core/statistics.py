@@ -190,7 +190,7 @@ class Histogram:
         return Histogram(keys[kept], counts[kept])
 
     def merged(self, other: "Histogram") -> "Histogram":
-        """Returns histograms with the sums of both counts."""
+        """Returns histograms whose counts are the sums of both counts; exact in any order."""
         if not self.keys.size:
             return other
         place = np.searchsorted(self.keys, other.keys)
@@ -258,13 +258,15 @@ GRANULE = 256
 def reduced(
     curves: Sequence[Curves], names: Sequence[str], place: int, spans: Sequence[tuple[int, int]]
 ) -> list[tuple[np.ndarray, Histogram]]:
-    """Computes moments `[6, settings, C]` and a histogram for each span of runs on the device, for one policy or the difference of two policies.
+    """Computes moments and a histogram of the curves of each span of runs on the device, for one policy or the difference of two policies.
 
     Args:
       curves: for each of one or two policies, the curves by name, and `valid`: the curves of invalid runs count as NaN.
       names: names of the curves, in the order of the statistics.
       place: index of the axis of runs.
       spans: first run and end of each span; its length is `GRANULE` times a power of two, or less than `GRANULE`.
+
+    Returns for each span the moments `[6, settings, C]`, for the `C` values of all curves of a run, and their histogram (empty for a difference).
     """
     with jax.enable_x64(True):
         moments, bins = _on_device(curves, tuple(names), place, tuple(spans))
@@ -282,7 +284,7 @@ def reduced_on_host(
 
 
 def _values(xp: Any, curves: Sequence[Curves], names: Sequence[str], place: int) -> Any:
-    """Returns the curves `[settings, C, R]` of one policy or the differences of two policies' curves; NaN for invalid runs."""
+    """Returns the curves `[settings, C, R]` (see `reduced`) of one policy or the differences of two policies' curves; NaN for invalid runs."""
 
     def masked(one: Curves, name: str) -> Any:
         values = xp.moveaxis(xp.asarray(one[name], xp.float64), place, -1)

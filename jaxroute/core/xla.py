@@ -38,7 +38,7 @@ def bind(eqn: JaxprEqn, arrays: Sequence[Any], **others: Any) -> list[Any]:
 
 
 def compute_once(value: Any) -> Any:
-    """Returns an array or pytree so that, except on a GPU, it is computed once and stored, and not recomputed wherever it is used.
+    """Marks an array or pytree to be computed once and stored, except on a GPU, instead of being recomputed wherever it is used. Returns it.
 
     It only makes programs faster. A value that is compared with itself needs `barrier`.
     """

@@ -119,7 +119,7 @@ def _solve(y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_
         return nu, z, jnp.sum(cost * z) - budget
 
     def slope(nu: Array, z: Array) -> tuple[Array, Array]:
-        """Returns the decrease of the cost per unit of the multiplier, and the rounding error of the cost, which matters where that is zero."""
+        """Returns the decrease of the cost per unit of the multiplier, and the cost's rounding error, which matters where the decrease is zero."""
         free = (z > 0.0) & (z < upper)
         number = jnp.sum(free.astype(y.dtype))
         c = jnp.where(free, cost, 0.0)
@@ -243,10 +243,7 @@ def _rows(z: Array, cost: Array, upper: Array, nu: Array, multiplier: Array, at_
 def _polish(
     y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool, nu: Array, multiplier: Array, z: Array
 ) -> tuple[Array, Array, Array]:
-    """Recomputes the coordinates between their bounds from the binding constraints, unless that would move one of them out of its bounds.
-
-    The first step starts from `y`; the second removes the error that rounding left in the constraints.
-    """
+    """Recomputes the coordinates between their bounds from the binding constraints (twice, against rounding), unless one would leave its bounds."""
     free, solve = _rows(z, cost, upper, nu, multiplier, at_most)
     held = jnp.where(free > 0.0, 0.0, z)
     moved, d_nu, d_multiplier = solve(y, total - jnp.sum(held), budget - jnp.sum(cost * held))

@@ -210,10 +210,10 @@ def _join_two(pair: _Candidates, left: Array, lose: Array) -> tuple[Array, Array
 
 
 def _least_with_one(models: _Candidates, group: np.ndarray, joined: np.ndarray, left: Array, lose: Array) -> Array:
-    """Returns for each set the smallest probability `[sets]` that all fail after one of the `models` has joined it.
+    """Returns for each set the smallest probability `[sets]` that all models fail after one of the candidates `models` has joined it.
 
-    It considers one model at a time for all sets. `models` has the candidates, `group` `[K]` the group of each; the mask `joined` `[sets, K]` tells
-    which models are already in a set. `left` and `lose` are those of `_AnyWinSets`.
+    It considers one candidate at a time for all sets. `group` `[K]` has the group of each candidate; the mask `joined` `[sets, K]` tells which are
+    already in a set. `left` and `lose` are those of `_AnyWinSets`.
     """
 
     def compare(best: Array, model: Any) -> tuple[Array, None]:
@@ -227,7 +227,7 @@ def _least_with_one(models: _Candidates, group: np.ndarray, joined: np.ndarray, 
 
 
 def _least_with_two(pairs: _Candidates, group: np.ndarray, joined: np.ndarray, left: Array, lose: Array) -> Array:
-    """Returns for each set the smallest probability `[sets]` that all fail after one of the `pairs` has joined it.
+    """Returns for each set the smallest probability `[sets]` that all models fail after one of the candidate `pairs` has joined it.
 
     It considers one set at a time, with its own pairs only; the arguments are as for `_least_with_one`. The probabilities are stored before their
     minimum is taken: fused with it they are not vectorised over runs and take 20 times as long.

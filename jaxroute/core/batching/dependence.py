@@ -82,7 +82,7 @@ class Flow(Generic[Fact]):
         return self.operation(eqn, args)
 
     def carried(self, start: Sequence[Fact], step: Callable[[list[Fact]], Sequence[Fact]]) -> list[Fact]:
-        """Returns the facts about the carried values after a loop. `step` maps the facts before an iteration to those after it, `start` begins."""
+        """Returns the facts about the carried values after a loop from those at its `start`. `step` maps the facts through one iteration."""
         now = list(start)
         while True:
             grown = [self.joined(pair, self._nothing) for pair in zip(now, step(now), strict=True)]
@@ -114,7 +114,7 @@ def which_depend(closed: ClosedJaxpr, given: Sequence[bool]) -> list[bool]:
 
 
 def carry_dependence(given: Sequence[bool], step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
-    """Returns which carried values of a loop depend on selected arguments. `step` maps the flags, at first `given`, to those after an iteration."""
+    """Returns which carried values of a loop depend on selected arguments. `step` maps the flags, at first `given`, through one iteration."""
     return _DEPENDENCE.carried(given, step)
 
 

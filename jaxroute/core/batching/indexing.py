@@ -100,7 +100,7 @@ class Tables:
         return value
 
     def write(self, table: Value) -> Value:
-        """Returns the array that is about to be written, made dependent on all recorded reads."""
+        """Returns the array `table`, about to be written, made dependent on all recorded reads of it."""
         if id(table.array) not in self._reads:
             return table
         _, reads = self._reads.pop(id(table.array))

@@ -372,9 +372,9 @@ def _cond(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
 def _rarely(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
     """Computes a branch whose condition differs between runs. It is fast on a CPU if few runs take the expensive side.
 
-    For `lax.cond(rare, expensive, cheap, x)` it computes the cheap side for all runs and the expensive one for the runs that need it. It is a few
-    times slower than a selection if all runs need it. They are gathered in groups of fixed size, so that a run's arithmetic does not depend on other
-    runs. On other devices, where loops of unknown length are slow, and in derivatives, both sides are computed for all runs.
+    For `lax.cond(rare, expensive, cheap, x)` it computes the cheap side for all runs and the expensive side only for runs that need it, gathered in
+    groups of fixed size, so that a run's arithmetic does not depend on other runs. It is a few times slower than a selection if all runs need it.
+    On other devices, where loops of unknown length are slow, and in derivatives, both sides are computed for all runs.
     """
     index, *operands = values
     branches = eqn.params["branches"]
