@@ -166,7 +166,7 @@ def _check_jax(have: Mapping[str, str], bounds: Sequence[tuple[str, str]], cards
     for name in (f"jax-{cuda}-{part}" for cuda in plugins for part in ("plugin", "pjrt")):
         if name not in have:
             found.append(_repair(f"{name} is missing, without which jax cannot use a GPU", need, level="slow"))
-        elif _numbers(have[name]) != _numbers(jaxlib):  # This is jax's own rule.
+        elif _numbers(have[name]) != _numbers(jaxlib):  # jax itself demands equal versions.
             problem = f"{name} {have[name]} does not fit jaxlib {jaxlib}, so that jax ignores the GPU"
             found.append(_repair(problem, need, level="slow"))
     if cards and not plugins and _is_gpu_allowed():
@@ -206,7 +206,7 @@ def _installed(path: Sequence[str] | None = None) -> dict[str, importlib.metadat
     """Returns the installed distributions by canonical name. If several have the same name, the first is returned, because Python imports it."""
     found: dict[str, importlib.metadata.Distribution] = {}
     for one in importlib.metadata.distributions(path=list(sys.path if path is None else path)):
-        # The remains of a broken removal have no metadata.
+        # A package that was removed incompletely has no metadata.
         with contextlib.suppress(importlib.metadata.PackageNotFoundError, FileNotFoundError):
             if one.metadata["Name"] and one.version:
                 found.setdefault(_canonical(one.metadata["Name"]), one)

@@ -78,7 +78,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             status = COMMANDS[options.command][0].main(options, output)
         sys.stdout.flush()
         return status
-    except BrokenPipeError:  # The reader of the output has ended, as `head` does.
+    except BrokenPipeError:  # The program that reads the output has ended, such as `head`.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except Exception as error:

@@ -75,7 +75,7 @@ def main(options: argparse.Namespace, output: Output) -> int:
     words, code = comparison.to_route(str(out / "choice.npz"))
     output.text(f"To route a new query: {words}", 2)
     output.lines(*(f"    {line}".rstrip() for line in code.splitlines()), "")
-    seconds, page = time.perf_counter() - start, out / "index.html"  # Missing without the extra `plot`.
+    seconds, page = time.perf_counter() - start, out / "index.html"  # There is no page without the extra `plot`.
     output.lines(f"{seconds:.0f} s; {f'the page is {page}' if page.exists() else f'the numbers are in {out}'}")
     return 0
 

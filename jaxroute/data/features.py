@@ -15,7 +15,7 @@ from .files import load_embeddings, refusal
 _LARGEST_RATIO = 100.0  # Largest ratio between the standard deviations of two columns of one embedding.
 _WIDTH = 32  # Number of principal directions to which texts and long embeddings are reduced.
 _WIDEST = 64  # Embeddings with more numbers than this are reduced.
-_CHARACTERS = 4000  # Only so many characters of a text count.
+_CHARACTERS = 4000  # Number of characters at the beginning of a text that are used.
 _HASHED = 2**15  # Number of different hashes of words.
 _INSTALL = 'pip install "jaxroute[data]"'
 
@@ -74,7 +74,7 @@ class Words:
     def of(self, texts: Sequence[str]) -> np.ndarray:
         """Returns `[Q, r]` float32 features of length 1; zeros for a text without words of the log. Needs scikit-learn."""
         counts = _count_words(texts, self.width).tocsc()[:, self.columns].tocsr()
-        counts.data = 1.0 + np.log(counts.data)  # Sublinear; the length of unknown words does not count.
+        counts.data = 1.0 + np.log(counts.data)  # Repeated words count less; words that the log lacks do not count.
         weighted = counts.multiply(self.rarity).tocsr()
         return _normalise(np.asarray(weighted @ self.components.T))
 

@@ -10,7 +10,7 @@ from .papers import STANDIN_MODELS
 from .table import RoutingTable
 
 _QUANTILE = 0.995
-# Weights of the topic and of the style in a feature, spread of what features say beyond the topic, spread of difficulty.
+# `a`, `b`, `s_f` and the spread of the difficulty in `standin`.
 _PRESETS = {"clean": (0.7, 0.0, 0.7, 0.7), "semantic-noise": (0.45, 0.6, 0.0, 0.5)}
 _SKILL = {"soft": 1.5, "binary": 2.5}  # Spread of a model's skill between topics.
 

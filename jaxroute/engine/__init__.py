@@ -2,7 +2,7 @@
 
 from typing import Literal, TypeAlias, get_args
 
-# What simulates the rounds: a scan over runs on the last axis, C with a thread for each run, or the textbook's `vmap` of a scan; "auto" chooses.
+# Implementation of the rounds: a scan with the runs on the last axis, a kernel in C, or the textbook's `vmap` of a scan; "auto" chooses.
 Backend: TypeAlias = Literal["auto", "scan", "kernel", "reference"]
 # Level of optimisation of the compiler.
 Compile: TypeAlias = Literal["full", "quick"]

@@ -50,7 +50,7 @@ from jaxroute.engine.rounds import States, draws_key, spec_for, state_bytes, str
 
 # Fields of a `Spec` that are common to all variants of an environment.
 _COMMON = ("num_models", "model_names", "free_rounds", "metrics", "zero_flows", "overflow_flow")
-# Number of settings from which it is worth its time to find the axes that share state.
+# With fewer settings, finding the axes that share state takes longer than it saves.
 _FEW_SETTINGS = 5
 
 
@@ -143,7 +143,7 @@ class Components:
 
 def refuse_tracing(env: EnvironmentLike, policies: Policies) -> None:
     """Raises `ValueError` if `simulate` is called inside `jit`, `vmap` or `grad`: it compiles and maps by itself, and its results are on the host."""
-    # Under `jit` a new key is traced, too; under the others only mapped or differentiated values.
+    # Under `jit` even a new key is a traced value; under `vmap` and `grad` only mapped or differentiated values are.
     leaves = [*jax.tree.leaves((env, policies)), draws.key(0)]
     if any(isinstance(leaf, Tracer) for leaf in leaves):
         raise ValueError(
@@ -200,7 +200,7 @@ def _variants(name: str, env: Grid, policy: Grid, horizon: int) -> list[Variant]
     variants: list[Variant] = []
     for number, position in enumerate(places_of((env, policy))):
         label = name + "".join(f", {text}" for text in show_place(position, env.axes | policy.axes))
-        if any(one.label == label for one in variants):  # Functions, for example, that have the same name.
+        if any(one.label == label for one in variants):  # For example two functions with the same name.
             label += f" ({number})"
         grids = env.part(position), policy.part(position)
         example = example_of(label, *grids)

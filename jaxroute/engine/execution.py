@@ -15,7 +15,7 @@ from jaxroute.core.types import CostHint
 from jaxroute.engine import ARITHMETICS, BACKENDS, COMPILE, Arithmetic, Backend, Compile
 from jaxroute.engine.precision import in_64_bits
 
-# Sizes of a `CostHint` from which a CPU simulates runs one by one, and from which a kernel is slower than the scan whatever it multiplies.
+# Bytes in a `CostHint`: from the first number on, a CPU simulates runs one by one; from the second on, kernels are always slower than the scan.
 _EXPENSIVE_BYTES, _MOST_KERNEL_BYTES = 2**17, 2**19
 
 
@@ -226,12 +226,12 @@ def _are_devices(devices: Any) -> bool:
 # Environment variables of clusters for the index of a process, the number of processes, the first index and the step.
 _VARIABLES = (
     ("SLURM_ARRAY_TASK_ID", "SLURM_ARRAY_TASK_COUNT", "SLURM_ARRAY_TASK_MIN", "SLURM_ARRAY_TASK_STEP"),
-    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "", ""),  # What `srun` starts; the second one is not set in a batch script.
-    ("JOB_COMPLETION_INDEX", "JOB_COMPLETIONS", "", ""),  # Kubernetes; the second one is the user's.
+    ("SLURM_PROCID", "SLURM_STEP_NUM_TASKS", "", ""),  # Tasks of `srun`; a batch script lacks the second variable.
+    ("JOB_COMPLETION_INDEX", "JOB_COMPLETIONS", "", ""),  # Kubernetes; the user must set the second variable.
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "", ""),
     ("SUBMITIT_LOCAL_GLOBAL_ID", "SUBMITIT_LOCAL_NTASKS", "", ""),
     ("RANK", "WORLD_SIZE", "", ""),  # Ray Train, torchrun.
-    ("PBS_ARRAY_INDEX", "PBS_ARRAY_COUNT", "", ""),  # The second one is the user's.
+    ("PBS_ARRAY_INDEX", "PBS_ARRAY_COUNT", "", ""),  # The user must set the second variable.
 )
 
 

@@ -275,7 +275,7 @@ def check_pytree(owner: str, value: Any) -> None:
                 f"{_PYTREES}"
             )
         if callable(leaf) or isinstance(leaf, (str, bytes)):
-            if hasattr(value, "check"):  # Its own message says what the field takes.
+            if hasattr(value, "check"):  # The message of `check` is more precise.
                 checks.attributed(owner, value.check)
             field = jax.tree_util.keystr(path).lstrip(".")
             raise ValueError(
@@ -332,7 +332,7 @@ def env_settings(env: EnvironmentLike, num_instances: int | None = None) -> Grid
     if is_environment(env):
         return _single("env", env, ENVIRONMENT)
     if num_instances is None and callable(env) and not jax.tree_util.all_leaves([env]):
-        return Grid({}, [env], type(env).__name__)  # A sampler with leaves of its own.
+        return Grid({}, [env], type(env).__name__)  # A sampler that is itself a pytree with leaves.
     if callable(env):
         return FunctionGrid(env, None if num_instances is None else checks.whole("num_instances", num_instances))
     raise ValueError(f"env must have the methods init, observe and step, or be a grid or a function, got {checks.show(env)}")

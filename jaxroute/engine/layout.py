@@ -15,16 +15,16 @@ from jaxroute.engine.rounds import LANE_MULTIPLE
 
 # Runs x settings of one compiled call on a CPU core: enough to fill the vector units, few enough to stay in cache.
 _CPU_LANES = 1024
-# Runs with large states (a history, a long queue) are fewer: about as many as fit into this many bytes, but at least this many.
+# If states are large (a history, a long queue), as many runs as fit into the first number of bytes, but at least the second number of runs.
 _CPU_CACHE, _FEWEST_CPU_LANES = 8 << 20, 128
 # Runs x settings of one compiled call on a GPU: many waves of the threads that it holds at the same time, since the last one may be nearly empty.
 _GPU_LANES = 1 << 20
-# Settings of a compiled call along an axis that leaves most of a run's state as it is, and how many more runs fit in cache then.
+# Settings of a compiled call along an axis that shares most of a run's state, and the factor by which more runs then fit in cache.
 _SHARED_TILE = 16
 _LIGHT_LANES = 16
-# Bytes of the curves of a block whose single runs are dropped.
+# Largest number of bytes of the curves of a block if only statistics are stored.
 _CURVE_BYTES = 1 << 30
-# Runs of a block of a GPU at most, where a simulation may stop early.
+# Largest number of runs of a block on a GPU if the simulation may stop early.
 _MOST_COMPARED = 1 << 17
 
 
@@ -71,10 +71,10 @@ class Layout:
         multiple = LANE_MULTIPLE * len(devices)
         per_core = min(_CPU_LANES, max(_FEWEST_CPU_LANES, 1 << (max(1, _CPU_CACHE // max(state_bytes, 1)).bit_length() - 1)))
         lanes = per_core * max(len(devices), 1 << (cores().bit_length() - 1)) if on_cpu else _GPU_LANES * len(devices)
-        if one_by_one:  # A block is what is stored at once.
+        if one_by_one:  # Small blocks, because a block is stored only when it is complete.
             lanes = min(lanes, 2 * multiple)
         # A fixed tile: a grid with more settings meets the same shapes. The price is a last tile that is partly padding.
-        # Beside axes that share the state the others stand alone, or what is shared would be computed for each of their settings.
+        # If some axes share state, a call has one setting along the other axes, as the shared state would be computed for each of theirs.
         widest = (4 if on_cpu else 16) if len(axes) <= 2 else 2
 
         def width(axis: str, most_settings: int) -> int:
@@ -83,7 +83,7 @@ class Layout:
         tile = {a: width(a, _SHARED_TILE if a in shared else 1 if shared else widest) for a in axes}
         while shared and math.prod(tile.values()) > max(1, most // multiple):
             tile[max(tile, key=lambda a: tile[a])] //= 2
-        # A setting that shares most of its state is light.
+        # Settings that share most of their state need little memory.
         light = min(_LIGHT_LANES, math.prod(tile[a] for a in shared))
         cap = min(lanes * light, 1 << (most.bit_length() - 1) if on_cpu else most)
         if block is None:

@@ -16,7 +16,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 from jaxroute.core.batching.dependence import BARRIERS, CALLS, is_key, scan_sizes
 from jaxroute.core.xla import bind
 
-# Further operations that call a jaxpr once, and add derivatives.
+# Further operations that call one jaxpr, by the name of the parameter that holds it; they differ from it only in derivatives.
 _DERIVED = {"custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr"}
 _SCATTERS: dict[str, Callable[..., Any]] = {
     f"scatter{joint}{name}": getattr(lax, f"scatter_{name}") for name in ("add", "mul", "min", "max") for joint in "-_"

@@ -53,7 +53,7 @@ ROLLOUTS = {
 }
 # A CPU thread is worth its start from about this many runs on.
 _FEWEST_LANES = 32
-# Whether kernels of a CPU simulate several runs at once; otherwise one after the other, by the text of a GPU's kernels.
+# Whether kernels on a CPU simulate several runs at once; otherwise one after the other, with the source text of GPU kernels.
 WIDE = True
 
 
@@ -92,7 +92,7 @@ class Backend:
             kernel.done = 0.0
             kernel.interrupt(False)
         self.kernels = kernels
-        if self.stopped:  # Meanwhile.
+        if self.stopped:  # Stopped before this block began.
             self.interrupt()
 
 
@@ -325,7 +325,7 @@ class Block:
         parts = self._parts(seeds, begun, len(seeds) if self.one_by_one else self.threads)
         executable = self._executable(*parts[0])
         compiling = time.perf_counter() - start
-        precision = jax.config.read("jax_enable_x64")  # A setting of this thread, not of those below.
+        precision = jax.config.read("jax_enable_x64")  # The other threads below do not have this setting.
 
         def run(part: tuple[np.ndarray, Mapping[str, np.ndarray]]) -> Any:
             with jax.enable_x64(precision), jax.default_device(self.device):
@@ -349,7 +349,7 @@ class Block:
             if self.backend == "kernel" and (refused := re.search(r"DriverError: (.*?\(\d+\))", str(error))):
                 values, more = self._run_by_scan(refused[1], tile, seeds, begun)
                 return values, compiling + more
-            if "InterruptedError" in str(error) and not self.ran.stopped:  # Another run of the same kernel was meant.
+            if "InterruptedError" in str(error) and not self.ran.stopped:  # It was meant for another run.
                 return self.run(tile, seeds, begun)
             if "RESOURCE_EXHAUSTED" not in str(error):
                 raise
@@ -412,7 +412,7 @@ def compiler() -> Generator[ThreadPoolExecutor, None, None]:
     try:
         yield pool
     finally:
-        pool.shutdown(cancel_futures=True)  # Interrupted, it does not compile all the others first.
+        pool.shutdown(cancel_futures=True)  # After an interruption, waiting compilations are dropped.
 
 
 def compile_blocks(blocks: Mapping[str, Block], pool: ThreadPoolExecutor, progress: bool = False) -> None:
@@ -442,7 +442,7 @@ def make_blocks(
     quiet: bool = False,
 ) -> dict[str, Block]:
     """Makes the block of each variant and returns them by label; see `Block` for the other arguments. With `summed` only statistics are stored."""
-    on_device = summed and not target.on_cpu  # Statistics are computed where the runs are.
+    on_device = summed and not target.on_cpu  # Statistics are computed on the device.
     return {
         one.label: Block(one, records[one.policy], sampling, target, layout, keep_states, on_device, quiet)
         for one in variants

@@ -100,7 +100,7 @@ def wait_for_compilations(compiling: "Mapping[str, Future[Any]]", kinds: Mapping
                 took[kinds[left.pop(future)]] = round(time.perf_counter() - start, 1)
     took = {kind: seconds for kind, seconds in took.items() if seconds >= 1.0}
     if took and (path := _path()):
-        with contextlib.suppress(OSError):  # Only the display depends on it.
+        with contextlib.suppress(OSError):  # Without the file only the display lacks the seconds.
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps({**_seconds(), **took}, indent=1))
 

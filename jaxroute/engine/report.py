@@ -158,7 +158,7 @@ def first_bad_rounds(
     return found
 
 
-# Setting by axis and seed of an invalid run, and a round before which it went wrong, if the curves show one.
+# An invalid run: its setting (index by axis), its seed, and a round by which it was invalid (None if the curves do not show one).
 _Bad = tuple[dict[str, int], int, int | None]
 
 

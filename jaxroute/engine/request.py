@@ -21,9 +21,9 @@ from jaxroute.engine.rounds import Record, one_run, traced_once
 from jaxroute.store.cells import Request, describe_seeds
 from jaxroute.store.packs import digest_of, plain
 
-# Entries of the settings that are no part of a cell's identity, or are added to it for each policy.
+# Settings that do not belong to the identity of a cell, or that are added for each policy.
 _NOT_COMMON = ("environment", "policies", "record", "seeds", "horizon", "keep", "keep_states", "until_stderr", "jaxroute")
-# Operations on float32 that are exact, or are computed by `arithmetic`, or hold others.
+# Operations on float32 with the same result everywhere: exact ones, those computed by `arithmetic`, and those that only contain others.
 # fmt: off
 _EXACT = frozenset([
     *("abs", "add", "add_any", "argmax", "argmin", "bitcast_convert_type", "broadcast_in_dim", "ceil", "checkpoint", "clamp", "closed_call"),

@@ -40,14 +40,14 @@ LANE_MULTIPLE = 16
 
 # Names of two counters: rounds in which feedback or Info have a NaN, and whether the states have one.
 NAN_ROUNDS, NAN_STATES = "nan/rounds", "nan/states"
-# Prefix of the names of state arrays; their index follows.
+# Prefix of the names of the arrays of a state; the index of the array follows.
 STATE = "state/"
 
 _METHODS = ("init", "observe", "plan", "act", "step", "update", "gauges")
 
 # States of environment and policy.
 States = tuple[PyTree, PyTree]
-# Entries `env` and `policy`, where they differ between runs.
+# The entries `env` and `policy`, each present only if it differs between runs.
 Instance = dict[str, Any]
 
 
@@ -136,7 +136,7 @@ def traced_once(what: Hashable, trace: Callable[[Any, Any], Any], env: AnyEnviro
     key = (what, structure, types, jax.config.read("jax_enable_x64"))
     if key not in _measured:
         shapes = [jax.ShapeDtypeStruct(np.shape(leaf), jnp.result_type(leaf)) for leaf in leaves]
-        with jax.default_device(jax.local_devices()[0]):  # As programs are traced, so that what they share is traced once.
+        with jax.default_device(jax.local_devices()[0]):  # As for programs, which then share these traces.
             _measured[key] = trace(*jax.tree.unflatten(structure, shapes))
     return _measured[key]
 

@@ -30,7 +30,7 @@ from jaxroute.engine.schedule import Batch, Call, Ending, Schedule, compare, see
 from jaxroute.store.moments import Statistics
 from jaxroute.store.runs import Checkpoint, Runs
 
-# Curves of a call by name, of NumPy, or of jax where they stay on the device.
+# Curves of a call by name: NumPy arrays, or jax arrays if they stay on the device.
 Curves: TypeAlias = dict[str, Any]
 # The curves of a call, and the state from which it can be continued.
 Simulated: TypeAlias = tuple[Curves, Checkpoint | None]
@@ -78,7 +78,7 @@ def simulate_ahead(
       waiting: function that is called twice a second with the running call.
       interrupt: function that ends the running call (argument True), or allows calls again (False).
     """
-    precision = in_64_bits()  # A setting of this thread, not of the other.
+    precision = in_64_bits()  # The second thread does not have this setting.
 
     def in_thread(call: Call, checkpoint: Checkpoint | None) -> Simulated:
         with jax.enable_x64(precision):
@@ -189,7 +189,7 @@ def simulate_call(
         start = time.perf_counter()
         try:
             increments, compiling = block.run(tile, np.resize(chosen, whole[-1]), states)
-        except jax.errors.JaxRuntimeError as error:  # Of a callback, for example.
+        except jax.errors.JaxRuntimeError as error:  # For example an error of a callback.
             error.add_note(f"while policy {call.policy!r}, seeds {chosen[0]} to {chosen[-1]} was simulated")
             raise
         effort.run_s += time.perf_counter() - start - compiling
@@ -201,7 +201,7 @@ def simulate_call(
     end = {key: increments.pop(key) for key in list(increments) if key.startswith(STATE)}
     larger_envs = larger_settings(variant.grids[0], variant.example[0])
     while (overflow := overflowed(increments, variant.spec.overflow_flow, len(runs))).any():
-        if checkpoint is not None:  # It has the same capacity.
+        if checkpoint is not None:  # Its states have the smaller capacity.
             return simulate_call(block, call, layout, times, effort)
         if (env := next(larger_envs, None)) is None:
             break

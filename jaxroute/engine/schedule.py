@@ -28,7 +28,7 @@ from jaxroute.store.runs import Checkpoint, Runs
 
 # Seconds after which a silent process that shares the work counts as dead, and seconds of work that such a process claims at once.
 EXPIRES_S, _CLAIM_S = 30.0, 1.0
-# With fewer runs a standard error says too little about itself.
+# Fewest seeds at which goals are checked, because the standard error of fewer runs is too uncertain.
 FEWEST_SEEDS = 256
 # Index of a process, and number of all that share the work.
 Share = tuple[int, int]
@@ -368,7 +368,7 @@ class Schedule:
                     for policy in needed:
                         part = {axis: tile[axis] for axis in request.policy_axes[policy]}
                         numbers = [at.tolist() for at in part.values()]
-                        alone = len(needed) > 1 and policy == needed[-1] and not batch.calls  # Two that have not met yet.
+                        alone = len(needed) > 1 and policy == needed[-1] and not batch.calls  # Their difference is missing.
                         if self.joins or alone or last.get(policy) != numbers:
                             batch.calls += [Call(policy, part, request.seeds[block], summed=True) for block in blocks]
                         last[policy] = numbers

@@ -165,7 +165,7 @@ def _simulate(
 
     with compiler() as pool:
         with effort.compiling():
-            shapes = trace_blocks(variants, blocks, pool if new else None)  # Of a store, the missing runs are unknown yet.
+            shapes = trace_blocks(variants, blocks, pool if new else None)  # Else missing runs alone are compiled below.
         request = recording.completed(request, shapes)
         result = results.RESULTS[request.keep](request, store)
         stored = [] if notes is None else [one.horizon for one in notes.requests.values()]
@@ -185,7 +185,7 @@ def _simulate(
     if store is not None and notes is not None and (calls or not notes.is_latest(request)):
         name = results.begin(store, request)
     ending = run_schedule(schedule, recording.goals, blocks, block_of, effort, progress, monitor)
-    if store is not None and result.missing(ending.seeds) and not monitor.stopped:  # Others may have simulated it.
+    if store is not None and result.missing(ending.seeds) and not monitor.stopped:  # Others may have stored the rest.
         store.flush()
         result.fill()
     missing = "" if monitor.stopped else result.missing(ending.seeds)
@@ -203,7 +203,7 @@ def _simulate(
     attributes |= {} if options is None else options.description
     if store is not None and name:
         results.end(store, request, name, attributes, whole)
-        with contextlib.suppress(OSError):  # The result is stored; a later call tidies.
+        with contextlib.suppress(OSError):  # The result is stored; a later call can tidy up.
             store.tidy()
     reports = [attributes] if store is None else results.CallLog(store).reports(request)
     made_with = {} if store is None else results.made_with(store, result.families)

@@ -85,8 +85,8 @@ def _drawn(kind: str, artists: Iterable[Any]) -> Iterator[_Text]:
 
     for artist in artists:
         if artist.get_visible() and artist.get_text():
-            artist.get_window_extent()  # Places an annotation.
-            yield _Text(kind, artist.get_text(), Text.get_window_extent(artist), artist)  # Its letters, without its arrow.
+            artist.get_window_extent()  # Calculates the place of an annotation.
+            yield _Text(kind, artist.get_text(), Text.get_window_extent(artist), artist)  # Without its arrow.
 
 
 def _tick_labels(axis: Any) -> list[Any]:

@@ -40,7 +40,7 @@ from .roles import Roles, differing_columns, likely_column
 from .sheets import Sheet
 
 _LONGEST_LATENCY = 300.0  # Seconds; a longer median is doubted if no unit is known.
-_SHARED = ("tokens_in", "tokens_cached", "price_in", "price_out", "price_cached")  # One column may hold for all models.
+_SHARED = ("tokens_in", "tokens_cached", "price_in", "price_out", "price_cached")  # One column may apply to all models.
 _CHARACTERS_PER_TOKEN = 4.0
 _ANSWER_TOKENS = 256.0  # Assumed for an answer of which neither tokens, characters nor text are known.
 _PRICES = ("price_in", "price_out", "price_cached")
@@ -247,7 +247,7 @@ def _add_numbers(answers: Answers, role: str, numbers: Numbers, column: str, uni
         answers.unit = "J per request" if numbers.currency == "J" else f"{numbers.currency} per query"
     if role == "latency" and not np.isnan(values).all():
         unit_known, median = numbers.unit_known or role in units, float(np.nanmedian(values))
-        # Whole numbers may be milliseconds sooner.
+        # Whole numbers are more likely to be milliseconds, so a lower limit applies.
         longest = _LONGEST_LATENCY if unit_known or np.nansum(values % 1) else _LONGEST_LATENCY / 5
         if median > longest:
             answers.notes.append(message("long_latency" if unit_known else "latency_without_unit", median=median))

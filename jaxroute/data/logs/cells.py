@@ -18,7 +18,7 @@ from .names import UNIT_KINDS, UNITS, VERDICTS, WORDS, has_unknown_unit, unit_of
 if TYPE_CHECKING:
     from .sheets import Sheet
 
-# Letters of Inspect's logs, which count only together: correct, incorrect, partial, no answer.
+# Letters of Inspect's logs (correct, incorrect, partial, no answer), read only if all cells are such letters.
 _LETTERS = {"c": 1.0, "i": 0.0, "p": 0.5, "n": 0.0}
 _CURRENCY_SIGNS = {"$": "USD", "€": "EUR", "£": "GBP", "¥": "JPY", "us$": "USD"}
 _CURRENCY = re.compile(r"us\$|[$€£¥]|\b(USD|EUR|GBP|JPY|CHF|CNY|INR|CAD|AUD|SEK|BRL)\b", re.IGNORECASE)

@@ -22,7 +22,7 @@ from .names import is_repeat, match_level, scale_in_name, similar_names, words
 from .opening import FILE_COLUMNS
 from .presets import Prices, costs_by_size
 
-_MOST_VALUES = 20  # A column that distinguishes the answers of one model to one query has no more different values.
+_MOST_VALUES = 20  # Largest number of different values of a column that counts as a setting.
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ def _find_keys(answers: Answers) -> _Keys:
         if _have_several(pairs, texts[answers.row]):
             codes, by_id = _pair_codes(codes, texts), False
             notes.append(f"query: the column {column!r} names different questions alike: it counts together with {text!r}")
-        elif not wide and _have_several(codes, texts):  # Texts of one id that differ between models.
+        elif not wide and _have_several(codes, texts):  # Models have different texts under the same id.
             normal = pd.Series([" ".join(words.lower().split()) for words in texts], dtype=object)
             other = (normal != normal.groupby(codes).transform("first")).to_numpy()
             if other.any():
@@ -241,7 +241,7 @@ def _check_repeats(answers: Answers, keys: _Keys, column: str) -> None:
         values, different = pd.factorize(key_texts(cells[rows]))
         many = len(different) > _MOST_VALUES and not is_path
         if len(different) < 2 or many or (repeats and not _have_several(run, values)):
-            continue  # Few values are a setting; one value for each run is the run.
+            continue  # A setting has few values; a column with one value per run only numbers the runs.
         if len(set(key_texts(cells))) < len(cells) and _tells_apart(pairs[is_repeated], values):
             filled = {"name": name, "values": list(different), "value": different[0], "column": column}
             raise refusal("settings_differ", file=sheet.name, several=several, **filled)

@@ -16,9 +16,9 @@ from .cells import first_cells, number_of
 from .names import NOT_MODELS, PER_MODEL, WORDS, match_level, plain_name, words
 from .opening import FILE_COLUMNS
 
-_CHEAPEST, _MOST_EXPENSIVE = 1e-7, 10.0  # USD per query; mean costs outside are doubted.
-_MOST_EQUAL = 20  # More scores that are the same for all models are not judgements.
-_LOWER_IS_BETTER = {"higherisbetter": 0.0, "lowerisbetter": 1.0}  # Plain names, and the values with this meaning.
+_CHEAPEST, _MOST_EXPENSIVE = 1e-7, 10.0  # USD per query; the user is warned of mean costs outside.
+_MOST_EQUAL = 20  # If more scores are the same for all models, they are no judgements.
+_LOWER_IS_BETTER = {"higherisbetter": 0.0, "lowerisbetter": 1.0}  # Column, and its value for "low is good".
 _METRICS = ("metric", "metricname", "measure")
 _FEWEST_ROWS = 12  # Rising costs of fewer rows are not a running sum.
 _GRADED = ("judge", "rating", "grade", "stars", "likert")  # Parts of names of grades.
@@ -26,7 +26,7 @@ _STATISTICS: tuple[Callable[..., np.ndarray], ...] = (
     *(np.mean, np.max, np.min, np.sum, np.median, np.std, np.ptp),
     partial(np.std, ddof=1),
 )
-# The `[A]` index and the names of models, and of categories, by "model" and "category".
+# Under "model" and "category": the index of each answer's model or category, `[A]`, and their names.
 Groups = Mapping[str, tuple[np.ndarray, Sequence[str]]]
 
 

@@ -42,7 +42,7 @@ ROLES = tuple(NAMES)
 SEARCH_ORDER, PER_MODEL = (tuple(_FILE[key].split()) for key in ("order", "per_model"))
 _ALIASES: dict[str, str] = _FILE["aliases"]
 _TITLES: dict[str, str] = _FILE["titles"]  # Words for roles whose own names are not words.
-PRICING_ROLES = tuple(_TITLES)  # Tokens, prices and lengths, of which costs are computed.
+PRICING_ROLES = tuple(_TITLES)  # Tokens, prices and lengths, from which costs are computed.
 # Factors to seconds, USD, USD per million tokens and [0, 1]; a text is a currency, or a unit that is not converted.
 UNITS: dict[str, dict[str, float | str]] = _FILE["units"]
 VERDICTS: dict[str, float] = _FILE["verdicts"]
@@ -177,7 +177,7 @@ def full_match_level(role: str, name: str) -> float:
         if first in WORDS["asked"] and second in WORDS["numbered"]:
             return 2.0
     if role == "cost" and base == "price" and any(unit.startswith("per") for unit in units):
-        return 0.0  # Per thousand tokens, or queries?
+        return 0.0  # It is unclear whether the price is per tokens or queries.
     found = float(names.get(whole, 0) or names.get(base, 0))
     if kind == "price" and any("tok" in unit or "million" in unit for unit in units):
         found = max(found, 2.0 if re.sub("^(usd|per)+|tokens?|cost|price", "", base) in _DIRECTIONS[role] else 0.0)

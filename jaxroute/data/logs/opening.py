@@ -224,7 +224,7 @@ def _open_text(path: Path, text: str, separator: str | None, encoding: str, pack
         raise refusal("one_column", file=path, line=text.strip().split("\n")[0].strip())
     first = list(islice(_rows(text, mark), 20))
     header = next((place for place, (_, fields) in enumerate(first) if len(fields) == width), 0)
-    # Where numbers follow, the header has another number of fields than the rows, which is refused below.
+    # If the first full line has numbers, the header has another number of fields than the rows, and is refused below.
     names = first[header][1] if first else []
     is_data = 3 * sum(is_digits(name.strip()) for name in names) >= len(names)
     num_skipped = first[header - 1][0] if header and not is_data else 0
@@ -263,7 +263,7 @@ def _read_fields(path: Path, body: str, mark: str, before: int) -> pd.DataFrame:
     except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
         _check_widths(path, body, mark, before)
         raise ValueError(f"{path}: {error}") from None
-    if (frame.iloc[:, -1].isna() | (frame.iloc[:, -1] == "")).any():  # Empty, or not there.
+    if (frame.iloc[:, -1].isna() | (frame.iloc[:, -1] == "")).any():  # The last cell is empty or absent.
         _check_widths(path, body, mark, before)
     if any(frame[column].str.contains("\n", regex=False).any() for column in frame):
         try:  # Quotation marks inside of texts that are not closed.
@@ -319,7 +319,7 @@ def _open_json(path: Path, text: str, about: str) -> Sheet:
     try:
         value = json.loads(text)
         if not is_json and isinstance(value, dict) and not has_lines:
-            value, kind = [value], "JSON lines"  # One line.
+            value, kind = [value], "JSON lines"  # A single line.
     except RecursionError:
         raise ValueError(f"{path} is JSON of too many levels") from None
     except json.JSONDecodeError as error:

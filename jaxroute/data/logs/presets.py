@@ -67,7 +67,7 @@ class Preset:
                 continue
             seen.add(key)
             row = {**{name: cell_at(record, keys) for name, keys in self.columns.items()}, **more}
-            if self.columns:  # Columns that the user added count.
+            if self.columns:  # Columns that the user added are used, too.
                 ids = (cell for name, cell in record.items() if match_level("query", name) == 3)
                 row["query_id"] = next(ids, row["query_id"])
                 if not any(match_level("score", name) for name in row):
@@ -241,7 +241,7 @@ def _experiment(path: Path, record: Record) -> Record:
     return row | ({} if record.get("example_id") else {"query_id": row["prompt"]})
 
 
-# Functions that compute columns of one record, and of all records of a file, of which they may return fewer or more.
+# Functions that convert one record, and functions that convert all records of a file and may return fewer or more.
 RECORD_READERS = {f.__name__[1:]: f for f in (_inspect, _mmlu_pro, _mix_instruct, _langfuse, _experiment)}
 FILE_READERS = {f.__name__[1:]: f for f in (_lm_eval, _helm, _langsmith)}
 _FILE = json.loads((Path(__file__).parent / "presets.json").read_text("utf-8"))

@@ -45,7 +45,7 @@ from .sheets import Sheet
 
 _PAIRS = ({"modela", "modelb"}, {"generator1", "generator2"}, {"model1", "model2"})  # Columns of pairwise preferences.
 _SUMMARY = re.compile(rf"[\W_]*({'|'.join(sorted(WORDS['summaries']))}|all|grand)", re.IGNORECASE)
-_BESIDE_SUMMARY = {"all", "grand", "of", "queries", "questions", "models", "rows"}  # Words beside those of a summary.
+_BESIDE_SUMMARY = {"all", "grand", "of", "queries", "questions", "models", "rows"}  # Possible beside "total".
 
 
 @dataclass
@@ -115,7 +115,7 @@ def assign_roles(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str] =
     _find_candidates(roles, set(single.values()), has_families)
     query, model, score = (bool(roles.candidates.get(role)) for role in ("query", "model", "score"))
     is_long = query and model and score and "*" not in given.get("score", "")
-    # Several scores of each answer, whose model is in a column.
+    # Each answer has several scores, and its model is in a column.
     several = model and scores.level < 4 and (bool(given.get("model")) or not ("cost" in shared or (query and shared)))
     if has_families and not several and not (is_long and ("cost" not in shared or given.get("model"))):
         _refuse_different(sheet, options)
@@ -228,7 +228,7 @@ def _best_columns(roles: Roles, role: str, names: Sequence[str]) -> list[str]:
         fitting = [name for name in fitting if len(set(map(str, sheet.cells(name)))) > 1] or fitting
     best = _best_match(role, fitting)
     least = max(match_level(role, best[0]) if best else 0, 1)
-    repeated = [name for name in names if name not in options and match_level(role, name) >= least]  # Refused when read.
+    repeated = [name for name in names if name not in options and match_level(role, name) >= least]  # Refused later.
     return repeated[:1] or _first_of_each(best, lambda a, b: _same_cells(sheet, a, b, role))
 
 

@@ -151,7 +151,7 @@ def open_parquet(path: Path, content: Any) -> Sheet:
     def read(name: str) -> np.ndarray:
         # Not read_table, to which a dot in a name (as in Wizard-V1.2) can mean a field of a struct.
         column = flat(file.read(columns=[name]))[name]
-        if arrow.types.is_dictionary(column.type):  # Plain first: to_numpy gives a missing value a label.
+        if arrow.types.is_dictionary(column.type):  # Decoded first, because to_numpy would give missing values a label.
             column = column.cast(column.type.value_type)
         if arrow.types.is_nested(column.type):
             cells = np.empty(len(column), object)
@@ -173,7 +173,7 @@ def open_excel(path: Path, content: bytes) -> Sheet:
     filled = {name: frame for name, frame in book.items() if frame.size}
     if not filled:
         raise ValueError(f"{path}, sheet {next(iter(book))!r} is empty")
-    sheet_name = next((name for name, frame in filled.items() if min(frame.shape) > 2), next(iter(filled)))  # No cover.
+    sheet_name = next((name for name, frame in filled.items() if min(frame.shape) > 2), next(iter(filled)))  # Not a cover.
     frame = filled.pop(sheet_name)
     has_content = frame.map(lambda cell: cell is not None and cell == cell and cell != "").to_numpy()
     rows = np.flatnonzero(has_content.any(axis=1))

@@ -83,8 +83,8 @@ class Benchmark:
     energy_sd: np.ndarray  #: `[M]` float64, its standard deviation over requests.
     alphas: tuple[float, float, float]  #: The three SLA levels used in the figures, ascending.
     alpha: float  #: The main SLA level.
-    learning_rate: float  #: Of the predictor's SGD.
-    momentum: float  #: Of the predictor's SGD.
+    learning_rate: float  #: Learning rate of the predictor's SGD.
+    momentum: float  #: Momentum of the predictor's SGD.
     max_length: int  #: Longest request in tokens.
     passes: int  #: Passes over the explored sample per exploration, in the authors' code; the paper's algorithm makes one.
     routellm_offset: float  #: `a` of a score `sigmoid(a + xi / 2)`, `xi` standard normal, with RouteLLM's calls of L70B.
@@ -225,11 +225,11 @@ C2MABV_TABLE_1 = _table(PriceTable, "c2mabv", "table_1")
 C2MABV_TABLE_3 = _table(PriceTable, "c2mabv", "table_3")
 # C2MAB-V, section 6: multipliers of the radii of rewards and of costs.
 C2MABV_SETTINGS: dict[str, tuple[float, float]] = {name: tuple(widths) for name, *widths in _rows("c2mabv", "settings")}
-# C2MAB-V, Fig. 4: the ratio of reward to violation of setting (c) is at least so many times that of a rival.
+# C2MAB-V, Fig. 4: factor by which setting (c) at least exceeds a rival in the ratio of reward to violation.
 C2MABV_FIGURE_4: dict[str, float] = dict(_rows("c2mabv", "figure_4"))
-# C2MAB-V, section 6: by task, what the rewards of ChatGLM2, without violation, are below.
+# C2MAB-V, section 6: by task, an upper bound on the rewards of ChatGLM2, which has no violation.
 C2MABV_CHATGLM2: dict[str, float] = dict(_rows("c2mabv", "chatglm2"))
-# C2MAB-V, Fig. 8: the ratio of setting (d) is at least so many times that of a rival, at every budget.
+# C2MAB-V, Fig. 8: factor by which setting (d) at least exceeds a rival in this ratio, at every budget.
 C2MABV_FIGURE_8: dict[str, float] = dict(_rows("c2mabv", "figure_8"))
 # C2MAB-V, Table 4: by task, run times on one random instance.
 C2MABV_TABLE_4: dict[str, RunTimes] = {task: RunTimes(*row) for task, *row in _rows("c2mabv", "table_4")}
@@ -262,7 +262,7 @@ MESSPLUS_TABLE_2_DIFFERS: dict[tuple[str, str], tuple[float, str]] = {
 MESSPLUS_TABLES_6_7: dict[float, dict[str, Entry]] = {
     V: _by_benchmark(_entry, rows) for V, rows in _groups("messplus", "tables_6_7").items()
 }
-# MESS+, Table 3: by benchmark or "average", what the predictor adds to a request.
+# MESS+, Table 3: by benchmark or "average", the cost that the predictor adds to a request.
 MESSPLUS_TABLE_3: dict[str, Overhead] = _by_benchmark(Overhead, _rows("messplus", "table_3"))
 # MESS+, Fig. 2 and App. C.2: by SLA level, the first request at which MESS+ with the highest V satisfies it on Winogrande.
 MESSPLUS_FIGURE_2: dict[float, int] = dict(_rows("messplus", "figure_2"))
