@@ -30,7 +30,7 @@ _MOST_COMPARED = 1 << 17
 
 @dataclass(frozen=True)
 class Layout:
-    """Size of a compiled call.
+    """Number of runs that one compiled call simulates.
 
     Attributes:
       block: number of seeds of a call.

@@ -97,7 +97,7 @@ class Backend:
 
 
 class Block:
-    """Compiled program of one variant. Each call simulates a block of seeds on a tile of settings.
+    """Compiled program of one variant. Each call simulates a block of seeds on a tile of settings (a rectangle, with indices along each axis).
 
     Args:
       variant: settings of the environment and the policy.
@@ -441,7 +441,7 @@ def make_blocks(
     summed: bool = False,
     quiet: bool = False,
 ) -> dict[str, Block]:
-    """Makes the block of each variant and returns them by label; see `Block` for the other arguments. With `summed` only statistics are stored."""
+    """Builds the `Block` of each variant, by label, with the other arguments of `Block`; `summed` means that only statistics over runs are stored."""
     on_device = summed and not target.on_cpu  # Statistics are computed on the device.
     return {
         one.label: Block(one, records[one.policy], sampling, target, layout, keep_states, on_device, quiet)

@@ -79,12 +79,12 @@ def compare(goals: Mapping[str, float], result: Runs | Statistics, seeds: int) -
 
 @dataclass(frozen=True)
 class Call:
-    """Work of one compiled call: the runs of a policy on a tile of settings for a block of seeds.
+    """Work of one compiled call: the runs of a policy on a tile (a rectangle of settings) for a block of seeds.
 
     Attributes:
       policy: name of the policy.
       tile: indices of the settings, along each axis on which the policy depends.
-      seeds: `[R]` seeds.
+      seeds: `[R]` seeds, one for each run.
       since: number of rounds that were simulated before, from which the runs continue.
       summed: whether only statistics of the runs are stored.
     """
@@ -137,7 +137,7 @@ class Batch:
             self.curves |= {policy: [one] for policy, one in whole.items()}
 
     def addresses(self) -> Iterator[tuple[bytes, int, int]]:
-        """Yields the addresses of the stored cells that the batch fills: family (a digest), first granule, and mask or number of granules."""
+        """Yields the store's addresses for the results of the batch: family (a digest), first granule (256 seeds), and bit mask or number of granules."""
         request = self.result.request
         if isinstance(self.result, Statistics):
             granules = (request.cut.values[self.seeds][::GRANULE] // GRANULE).tolist()
@@ -311,7 +311,7 @@ class Schedule:
         return [found[span] for span in spans]
 
     def _tiles(self, left: np.ndarray, axes: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:
-        """Yields tiles, as indices by axis, that cover all settings marked in `left` (bool); along each axis, indices with most marks come first."""
+        """Yields rectangles of settings, as indices by axis, that cover all settings marked in `left`; indices with the most marks come first."""
         spans = []
         for place, axis in enumerate(axes):
             counts = left.sum(axis=tuple(i for i in range(left.ndim) if i != place))

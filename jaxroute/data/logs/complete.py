@@ -358,7 +358,7 @@ def _aliases(models: list[str], scores: np.ndarray) -> str:
 
 
 def _unlike_rest(models: list[str], scores: np.ndarray, keep: np.ndarray) -> list[str]:
-    """Returns a line about models whose scores on dropped queries differ from the others by more than three standard errors; empty without any."""
+    """Returns a line about models whose scores differ by over three standard errors between dropped and remaining queries (`keep`), if any."""
     found = []
     for model, column in zip(models, scores.T, strict=True):
         left, kept = column[~keep & ~np.isnan(column)], column[keep]

@@ -190,7 +190,7 @@ def _is_no_score(metric: str) -> bool:
 
 
 def check_same_scores(answers: Answers, scores: np.ndarray) -> None:
-    """Refuses `[Q, N]` scores that are the same for all models. If they are few verdicts under a clear name, the user is only warned."""
+    """Refuses `[Q, N]` scores that are the same for all models. If they are few and like "right" and "wrong", the user is only warned."""
     if "score" in answers.given or answers.sheet.preset.name or not (scores == scores[:, :1]).all() or np.ptp(scores) == 0:
         return
     about = {"file": answers.sheet.name}

@@ -188,7 +188,7 @@ def _open_sheet(options: Mapping[str, Any]) -> tuple[Sheet, dict[str, Any]]:
 
 
 def _choose_rows(sheet: Sheet, where: Mapping[str, Any]) -> list[str]:
-    """Selects the rows that the caller wants (`where`) and that the file's format needs. Returns the names of the columns used for it."""
+    """Selects the rows that the caller wants (`where`) and that the file's format needs. Returns the names of the columns that decided."""
     for name, value in where.items():
         column = str(name)
         if column not in sheet.names:
