@@ -8,7 +8,7 @@ from typing import Any, Literal
 Pair = tuple[float | None, float | None]  # Mean and standard error, each None if unknown.
 Summary = dict[str, Any]  # Content of a report as plain JSON; its keys are described in `summary`.
 PointSummary = dict[str, Any]  # One point as plain JSON: an entry of `points` in a summary.
-# One model for all queries; a rule fitted to recorded queries; a policy that learns online; or a bound that cannot be deployed.
+# One model for all queries; a rule fitted to recorded queries; a policy that learns online; or an upper bound that cannot be deployed.
 Kind = Literal["single", "offline", "online", "bound"]
 
 JUDGE = "the true score of each answer before it is served (a perfect judge)"

@@ -174,7 +174,7 @@ class Measured(NamedTuple("_Mean", [("mean", float), ("error", float)])):
         return _about(self, other, low=-margin, high=margin)
 
     def within(self, low: float, high: float, about: float | None = None) -> "Statement":
-        """Returns the statement that the number is from `low` to `high`. With `about`, it must also be `about`: refuted if outside of the interval."""
+        """Returns the statement that the number is from `low` to `high`. With `about`, it must also be `about`: refuted if outside the interval."""
         return Statement(self, low, high, about=about)
 
 

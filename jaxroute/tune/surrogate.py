@@ -152,7 +152,7 @@ class GaussianProcess:
         return np.exp(logs[-1]) * (1.0 + r + r**2 / 3.0) * np.exp(-r)
 
     def _solve(self, kernel: np.ndarray) -> tuple[Any, np.ndarray, float, float, np.ndarray]:
-        """Returns, for the noisy covariance matrix `C`: its Cholesky factor, `C^-1 ones`, the level's precision and value, `C^-1 (values - level)`."""
+        """Returns, for the noisy covariance `C`: its Cholesky factor, `C^-1 ones`, the level's precision, the level, `C^-1 (values - level)`."""
         factor = linalg.cho_factor(kernel + self._noise, lower=True)
         ones = linalg.cho_solve(factor, np.ones(len(self._values)))
         precision = float(ones.sum())

@@ -118,7 +118,7 @@ class Part:
 
     @cached_property
     def judge(self) -> Prediction:
-        """Predictor of scores after the call, with predictions by weights fitted to the other folds. It ignores the costs of answers if they are useless."""
+        """Predictor of scores after the call, with predictions by weights fitted to the other folds. Costs of answers are used only if they help."""
         (before, predicted), sample = self.logistic, self.sample
         paid = sample.costs[sample.costs > 0]
         floor = 1e-3 * float(np.median(paid)) if paid.size else 1.0

@@ -183,7 +183,7 @@ def _plane(results: Results):
         seeds = f"mean ± 2 s.e. of {data.sizes['seed'] // 2} seeds, second half of {int(data['time'][-1]):,} rounds"
         both = {(p, m): [mean_of(_judged(d, m, p)) for d in by_weight.values()] for p in names for m in ("cost", "reward")}
         plane = {p: list(zip(both[p, "cost"], both[p, "reward"], strict=True)) for p in names}
-        # Nearly all scores are within a hundredth of the highest and a few far below: hence distances, on a linear axis below a thousandth.
+        # Nearly all scores are within a hundredth of the highest and a few far below: hence distances, on an axis linear up to a thousandth.
         best = max(score[0] for places in plane.values() for _, score in places)
         below = {p: [(cost, (score[0] - best, score[1])) for cost, score in places] for p, places in plane.items()}
         label = f"mean cost ({data['cost'].attrs['units']})\n{seeds}"

@@ -84,7 +84,7 @@ def _budgets(task: str) -> Case:
 
 
 def with_ratio(data: xr.Dataset) -> xr.Dataset:
-    """Adds the ratio of mean reward to mean violation as a metric of each run."""
+    """Adds the metric `ratio_of_means`, the ratio of mean reward to mean violation, with one value per run."""
     return data.assign(ratio_of_means=metrics.ratio_of_means(data, "reward", "violation"))
 
 
@@ -127,7 +127,7 @@ def more(
 
 
 def _settles(results: Results) -> Finding:
-    """Tests the claim that from round 1,000 on the ratio of C2MAB-V is within 10 % of its last value, and that of epsilon-greedy is not."""
+    """Tests the claim that from round 1,000 on C2MAB-V's reward per violation is within 10 % of its last value, and epsilon-greedy's is not."""
     data, found, texts = with_ratio(results["fixed"]), {}, []
     times = data["time"].values
     times = times[times >= min(1000, times[-1])]
@@ -216,7 +216,7 @@ def _budget_of(data: xr.Dataset) -> dict[str, float]:
 
 
 def dots(data: xr.Dataset, metric: str, *, from_zero: bool = True, log: bool = False, **options: Any) -> Any:
-    """Draws means at the horizon, and names the policies without violation, which have no ratio.
+    """Draws means at the horizon, and names the policies without violation, whose ratio of reward to violation is infinite.
 
     The axis starts at zero unless `from_zero` is False. With `log`, it is logarithmic if all means are positive.
     """

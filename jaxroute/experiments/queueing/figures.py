@@ -23,7 +23,7 @@ RECORD = (
 
 
 def not_learning(num_offered: int) -> dict[str, Any]:
-    """Makes the policies of appendix B.3 that do not learn the choice model, for a number of offered answers."""
+    """Makes the policies of the paper's appendix B.3, which do not learn how users choose among `num_offered` answers."""
     single = {"Q-UCB": qu.QUCB(), "Q-ThS": qu.QThS()} if num_offered == 1 else {}
     return {"Optimal": qu.Optimal.of, "Random": qu.Random(), **single}
 

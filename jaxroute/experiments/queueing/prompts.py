@@ -106,7 +106,7 @@ def _projected(training: str, cost_weight: float, models: str, *about: Any) -> l
 
 
 def learners(env: qu.QueueEnv, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Makes CQB-eps, ACQB, and ACQB-CL with the heads of each training."""
+    """Makes CQB-eps, ACQB, and for each training ACQB-CL, a grid over its heads (trained projections of the features)."""
     about = (settings["models"], settings["data"], settings["embeddings"], _pairs(settings["costs"]), settings["dim"])
 
     def with_head(head: int, training: str) -> qu.ACQB:
@@ -137,7 +137,7 @@ def data_case(
     policies: Any = _all_policies,
     data: Any = None,
 ) -> Case:
-    """Makes a case of a queue of prompts at one load."""
+    """Makes a case of a queue of prompts at one load (arrival rate)."""
     settings: dict[str, Any] = {"models": models, "data": data, "embeddings": None, "costs": None, "cost_weight": 0.1}
     settings |= {"load": load, "num_offered": num_offered, "dim": dim}
     where = {"K": num_offered, "load": load}

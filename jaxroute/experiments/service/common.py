@@ -62,7 +62,7 @@ def passes(
     all_alphas: bool = False,
     **settings: Any,
 ) -> tuple[Case, ...]:
-    """Makes a case for each benchmark: a pass over its requests.
+    """Makes a case for each benchmark: a pass, which serves each of its requests once.
 
     Args:
       policies: as for `Case`; `settings["benchmark"]` is the benchmark's name.
@@ -99,7 +99,7 @@ def trained_routers(env: sv.ServiceEnv, number: int) -> Grid:
 
 
 def router_passes(benchmarks: Iterable[str] = MESSPLUS_BENCHMARKS, **options: Any) -> tuple[Case, ...]:
-    """Makes passes of RouterDC, trained eight times. RouterDC does not depend on the target, so that one pass serves for all targets."""
+    """Makes a pass over each benchmark for RouterDC, trained eight times. A single target is enough, since RouterDC does not depend on it."""
 
     def trainings(env: sv.ServiceEnv) -> dict[str, Any]:
         return {"RouterDC": trained_routers(env, 8)}
@@ -143,7 +143,7 @@ def reached(results: Results, benchmark: str, metric: str, policy: str, **where:
 
 
 def mj(results: Results, benchmark: str, policy: str, metric: str = "cost", **where: Any) -> Measured:
-    """Returns the cost of a whole pass in MJ, extrapolated if the runs are shorter or longer."""
+    """Returns the cost of a whole pass in megajoules, extrapolated if the runs are shorter or longer."""
     return reached(results, benchmark, metric, policy, **where).times(MESSPLUS_BENCHMARKS[benchmark].num_requests / 1e6)
 
 
@@ -160,7 +160,7 @@ def averaged(values: Mapping[str, xr.DataArray], per_pass: bool = False) -> Meas
 
 
 def average_mj(results: Results, benchmarks: Iterable[str], policy: str, metric: str = "cost", **where: Any) -> Measured:
-    """Returns the mean cost of a pass over the given benchmarks, in MJ."""
+    """Returns the mean cost of a pass over the given benchmarks, in megajoules."""
     return averaged({name: runs(results, name, metric, policy, **where) for name in benchmarks}, per_pass=True)
 
 
@@ -190,7 +190,7 @@ def baselines(benchmark: str) -> dict[str, Any]:
 
 
 def informed(**settings: Any) -> Callable[[sv.ServiceEnv], sv.MessPlus]:
-    """Returns a function that makes MESS+ with the true probabilities of an environment."""
+    """Returns a function of an environment that makes MESS+ with the environment's true probabilities."""
     return lambda env: sv.MessPlus(predictor=sv.TrueProbabilities(env.requests), **settings)
 
 

@@ -58,8 +58,8 @@ def _other_print(method: str, benchmark: str) -> tuple[float, str]:
 def _against_paper(results: Results, method: str, policy: str) -> Iterator[Finding]:
     for name in common.benchmarks_of(results):
         paper = MESSPLUS_TABLE_2[method][name]
-        # Tables 6 and 7 print another cost for some cells. On ARC-E it is for the requests of the benchmark, but on LogiQA that in
-        # Table 2 is: these are three passes.
+        # Tables 6 and 7 print other costs for some cells. On ARC-E, these are for a single pass over the benchmark. On LogiQA, the cost in
+        # Table 2 is for a single pass, and the others are for three passes.
         printed, why = (paper.cost_mj, "") if name == "logiqa" else _other_print(method, name)
         cost, satisfied = mj(results, name, policy), reached(results, name, "satisfaction", policy).times(100.0)
         text = f"{name} {show(cost)} MJ {show(satisfied)} % (paper {printed} MJ {paper.satisfaction} %"

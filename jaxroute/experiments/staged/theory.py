@@ -23,7 +23,7 @@ _STAGES = {
     "T^(1/2)": lambda horizon: round(horizon**0.5),
 }
 _HORIZONS = tuple(n**3 for n in (10, 16, 24, 32, 44))
-# Theorem 1: numbers of models and of slots, T and its third root; then all pairs, and pairs with N^(2/3) slots.
+# Sizes for Theorem 1: numbers N of models and of slots, horizon T, T^(1/3) stages, delta; then all pairs, and pairs with N^(2/3) slots.
 _MODELS, _FEW, _LONG, _WINDOWS, _DELTA = (24, 48, 96), (3, 6, 12), 2**18, 2**6, 0.1
 _SQUARE, _CORNER = tuple(itertools.product(_MODELS, _FEW)), ((24, 8), (48, 13), (96, 21))
 _GAMMAS, _SLOTS, _LONGER = (0.2, 1.0), (2, 4), (2000, 8000, 32_000, 128_000)
