@@ -527,7 +527,7 @@ def sin_pi(x: Array) -> Array:
 
 
 def lgamma(x: Array) -> Array:
-    """`log|gamma(x)|`, with an error of at most 3.05 ulp for x > 0, else 13.2 ulp. If the value is below 1, the unit is the ulp of 1.
+    """`log|gamma(x)|`, with an error of at most 13.2 ulp (3.05 for x > 0). If the value is below 1, the unit is the ulp of 1.
 
     A polynomial gives the values on [1, 2], recurrence those up to 4, Stirling's series those above, and the reflection formula those below zero.
     """
@@ -550,7 +550,7 @@ def lgamma(x: Array) -> Array:
 
 
 def digamma(x: Array) -> Array:
-    """Derivative of lgamma, with an error of at most 1.65 ulp for x > 0, else 24 ulp. If the value is below 1, the unit is the ulp of 1."""
+    """Derivative of lgamma, with an error of at most 24 ulp (1.65 for x > 0). If the value is below 1, the unit is the ulp of 1."""
     negative = x < f32(0)
     a = jnp.where(negative, f32(1) - x, x)
     one, two, three = a >= f32(1), a > f32(2), a > f32(3)
@@ -570,7 +570,7 @@ def digamma(x: Array) -> Array:
 
 
 def bessel(a: Array, near: Sequence[float], far: Sequence[float]) -> tuple[Array, Array]:
-    """Returns approximations of a scaled Bessel function: for small a `exp(-a)` times a polynomial of `a^2`, for large a one of `1/a` over `sqrt(a)`."""
+    """Approximates a scaled Bessel function for small a (`exp(-a)` times a polynomial of `a^2`) and for large a (one of `1 / a` over `sqrt(a)`)."""
     r, k = exponential(-a)
     return polynomial(a * a, near) * ((r + f32(1)) * power_of_two(k)), polynomial(f32(1) / a, far) / jnp.sqrt(a)
 
