@@ -103,7 +103,7 @@ class BootstrapCOSMOS(COSMOS):
 
 @struct.dataclass
 class SearchState:
-    """State of a fixed search: the estimate of the evaluator (None if scores are seen), and the environment's sizes and links."""
+    """State of a fixed search: the estimated evaluator, which scores outputs (None if scores are seen), and the environment's sizes and links."""
 
     evaluation: evaluators.EvaluatorState | None
     spec: CascadeSpec = struct.field(pytree_node=False)
@@ -111,7 +111,7 @@ class SearchState:
 
 @struct.dataclass
 class FixedSearch(abc.ABC):
-    """Search by a fixed rule. It learns nothing, except the evaluator where scores are not seen.
+    """Search by fixed priorities and thresholds. It learns nothing, except how to score outputs where scores are not seen.
 
     Attributes:
       evaluator, eta0, evaluator_bound: as in `COSMOS`.
@@ -168,7 +168,7 @@ class Frugal(FixedSearch):
     `Frugal.of` orders boxes from the cheapest to the most expensive. `Frugal.tuned` also sets the threshold that is best on simulated periods.
     `Frugal.fit` chooses models, their order and a threshold for each.
 
-    Source: FrugalGPT (Chen, Zaharia and Zou, 2023), as a rule on scores.
+    Source: FrugalGPT (Chen, Zaharia and Zou, 2023), with thresholds on scores.
 
     Attributes:
       threshold: `[]` score that ends the search; or `[K]`, one for each box, which is opened only if the best score so far is below it.

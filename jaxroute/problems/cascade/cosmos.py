@@ -66,7 +66,7 @@ class CosmosState:
 
 @struct.dataclass
 class COSMOS:
-    """Online contextual Pandora's box: estimates the indices of all boxes, adds a bonus to each, and searches by Weitzman's rule.
+    """Online contextual Pandora's box: estimates the reservation indices of all boxes, adds a bonus to each, and searches by Weitzman's rule.
 
     Before a request every box has an estimated index, made optimistic by a radius times the norm of the request in the box's inverse design matrix.
     Boxes are opened by falling index until the best score so far reaches the next index. Where scores are not seen, outputs have an optimistic estimate

@@ -231,7 +231,7 @@ def _flows(period: Period, result: SearchResult, cost_weight: Leaf) -> dict[str,
 
 
 def _optimism(period: Period, action: Any, result: SearchResult, regret: Array, free: Array) -> dict[str, Array]:
-    """Returns flags (0 or 1) of the period: indices optimistic, scores optimistic, search incomplete, theorem 3.3 violated, outcomes out of range."""
+    """Returns flags (0 or 1) of the period: indices optimistic, scores optimistic, search incomplete, regret out of bounds (theorem 3.3), outcomes out of range."""
     score, index, opened, deployed = period.score, period.index, result.opened, result.deployed
     wrong = regret < -_ROUNDING
     all_indices = all_scores = jnp.zeros((), bool)

@@ -269,7 +269,7 @@ def token_costs(input_tokens: Leaf, output_tokens: Leaf, input_price: Leaf, outp
 
 
 def _recorded_features(features: Leaf, scores: np.ndarray, score_link: str, order: np.ndarray) -> RecordedFeatures:
-    """Returns recorded features of outputs, sorted by `order`, with a fit of their scores to them; `scores` must be sorted already."""
+    """Returns recorded features of outputs, with rows rearranged by `order`, and fits their scores; `scores` must be rearranged already."""
     table = checks.numbers("features", features, (*scores.shape, "d"))[order]
     link = SCORE_LINKS[checks.one_of("score_link", score_link, SCORE_LINKS)]
     theta = fit_glm(table.reshape(-1, table.shape[-1]), scores.reshape(-1), link)
@@ -346,7 +346,7 @@ def query_cascade(
     """Builds a cascade that replays recorded queries, each once per pass through the data; a request shows the features of its query.
 
     All models answer the same query, so that outputs depend on each other, and the data contain no other answers to a query with the same features: the
-    indices of the environment are the linear ones with the best fit to the rows, in hindsight.
+    indices of the environment are linear functions of the features with the best fit to the rows, in hindsight.
 
     Args:
       scores, costs, cost_weight, score_link, names, cost_unit: as in `replay_cascade`.

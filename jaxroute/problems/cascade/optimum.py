@@ -1,4 +1,4 @@
-"""Benchmarks of cascades: the largest expected utility `U*` of eq. (3), the best policy on recorded rows that all models share, and simpler rules.
+"""Benchmarks of cascades: the largest expected utility `U*` of eq. (3), the best policy on recorded rows that all models share, and best thresholds.
 
 Computed on the host in float64, up to the float32 of the environment's distributions.
 """
@@ -222,7 +222,7 @@ def _list_value(best: np.ndarray, stop: np.ndarray, thresholds: np.ndarray) -> n
 
 
 def _best_thresholds(best: np.ndarray, stop: np.ndarray) -> np.ndarray:
-    """Returns a threshold for each of `L` calls, each the best given the others, midway between two scores. See `_stages` for the arguments."""
+    """Returns a threshold for each of `L` calls, the best one given the other thresholds, midway between two scores; arguments are from `_stages`."""
     length = best.shape[1]
     thresholds, utility = np.full(length, np.inf), -np.inf
     for _ in range(_SWEEPS):
@@ -269,7 +269,7 @@ def joint_plan(env: CascadeEnv) -> JointPlan:
     """Computes the best policy on recorded rows that all models share, by dynamic programming over histories of calls and outputs.
 
     Rows that agree in their group and in all signals so far are indistinguishable. Let `S` be the called models and `h` the signals so far. The
-    value of these rows is that of the better action: stop with the output of the largest mean score, or call the next model and pay its cost:
+    value of these rows is that of the best action: stop with the output of the largest mean score, or pay for the best next call:
 
         V(S, h) = max( max_(a in S) E[score_a | h],  max_(a not in S) E[-cost_a + V(S + a, h and the signal of a) | h] ).
 

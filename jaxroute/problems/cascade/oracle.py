@@ -30,7 +30,7 @@ class _FixedPolicy:
 
 @struct.dataclass
 class TrueSearch(_FixedPolicy, abc.ABC):
-    """Search by a rule that knows the environment and learns nothing.
+    """Search by priorities and thresholds computed from the known environment; it learns nothing.
 
     Attributes:
       env: known environment. Scores that are not seen are computed with the evaluator's true coefficients (recorded features: a fit to all rows).
@@ -167,7 +167,7 @@ class StaticIndex(TrueSearch):
 
 @struct.dataclass
 class ContextSingle(TrueSearch):
-    """Calls one model per request, that with the largest expected score less cost for this request: the best router without cascades."""
+    """Calls one model per request, the one with the largest expected score less cost for this request: the best router without cascades."""
 
     def _rule(self, psi: Array) -> tuple[Array, Array]:
         value = self.env.single_value(psi)

@@ -100,7 +100,7 @@ class TableEnv:
     """Routing of recorded queries as a contextual bandit: features of the query are the context, score minus weighted cost is the reward.
 
     A row has the outcomes of all models on a query; only that of the chosen model is observed. The expected rewards given the features are unknown.
-    So there are three benchmarks: the best model of each query, which no policy can know; the linear rule fitted to all rows, which
+    So there are three benchmarks: the best model of each query, which no policy can know; the linear predictor fitted to all rows, which
     is about the optimum of a linear policy; and the best single model.
 
     Attributes:
@@ -108,7 +108,7 @@ class TableEnv:
       scores: `[Q, K]` score of every model on every query, in [0, 1].
       costs: `[Q, K]` cost of every model on every query.
       cost_weight: `[]` score per unit of cost.
-      fit: `[d, K]` coefficients of the linear rule, fitted to the rewards of all rows by least squares.
+      fit: `[d, K]` coefficients of the linear predictor, fitted to the rewards of all rows by least squares.
       average: `[K]` mean reward of each model.
       one_pass: whether each row is used once, in a random order, before any is repeated; otherwise rows are drawn with replacement (static).
       names: names of the models (static).

@@ -68,7 +68,7 @@ class ACQB:
       curvature: `[]` the paper's kappa.
       ridge: `[]` the paper's lambda_0.
       c1: `[]` constant of exploration, 0 for none: an arrival is explored with probability `min(1, c1 / sqrt(t))`.
-      trigger: rule that replaces exploration by `c1`, for example `PhaseThenCoin`; None for `c1`.
+      trigger: rule that decides which arrivals are explored, for example `PhaseThenCoin`; None for the probability given by `c1`.
       second_answer: `[]` probability that a round without exploration shows `K` answers instead of one, None for always `K`; explored rounds show `K`.
       features: `[d', P]` features that replace those of a pool's prompts (ACQB-CL), None for the pool's own features.
       num_samples: number of samples `M`, None for the paper's number (static).

@@ -119,7 +119,7 @@ class QThS(_QueueBandit):
 
 @struct.dataclass
 class CQBEpsilon(ACQB):
-    """CQB-eps: the estimator and Thompson rounds of `ACQB`, with exploration in a first phase and then with constant probability.
+    """CQB-eps: the estimator and Thompson sampling of `ACQB`, with exploration in a first phase and then with constant probability.
 
     `CQBEpsilon.of(env)` builds the policy for the horizon of an environment. `trigger` replaces `c1`; the other fields are those of `ACQB`.
 

@@ -39,7 +39,7 @@ class QueueState:
 
 @struct.dataclass
 class QueueEnv:
-    """One queue, `N` models: a waiting query is served with the answers of `K` models, and leaves if the user accepts one.
+    """Queue of queries and `N` models: a waiting query is served with the answers of `K` models, and leaves if the user accepts an answer.
 
     In a round the policy sees the waiting queries and serves one with an assortment (set of models). The user accepts an answer or tries again, and
     then a new query may arrive, to be served from the next round on. A query that is tried again stays at its place. An empty queue has arrivals only.

@@ -39,7 +39,7 @@ def backlog_for(horizon: int, limit: int | None = None) -> Backlog:
 class RandomQueues:
     """Sampler of random queues: each run draws parameters, and later contexts, uniformly on `[-spread, spread]^d`.
 
-    It is a function `key -> QueueEnv`; its fields that are numbers can be swept. Defaults are those of the paper's figure 2.
+    It is a function `key -> QueueEnv`; its fields that are numbers can be swept. The defaults are from the paper's figure 2.
 
     Source: ACQB, section 6.1, which does not specify that every run draws parameters.
 

@@ -123,7 +123,7 @@ class Theory:
         return 4.0 * self.bad_rounds(t) / self.slack
 
     def holds(self, t: float) -> bool:
-        """Returns whether `t` is large enough for theorem 5 (condition 20)."""
+        """Returns whether the bound of theorem 5 applies at time `t`, which must be large enough (condition 20)."""
         tau = self.bad_rounds(t)
         return t >= tau and t >= 4.0 * tau / self.slack and self.slack > 2.0 * explore_probability(tau, self.c1)
 

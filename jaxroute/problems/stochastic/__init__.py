@@ -1,7 +1,7 @@
 """The plain K-armed bandit: for a quick start, and for comparisons with other simulators.
 
-`env` simulates the bandit, `instances` builds ready-made ones, and `sources` has means that change. `policies` holds the methods, `oracle` the
-policy that knows the best model. `theory` has bounds of the regret, such as that of Lai and Robbins, and the characteristic time of best-arm identification.
+`env` simulates the bandit, `instances` builds ready-made ones, and `sources` has means that change. `policies` holds the methods, `oracle` the policy
+that knows the best model. `theory` has bounds of the regret, such as that of Lai and Robbins, and the characteristic time of best-arm identification.
 """
 
 from jaxroute.core.exports import public_names as _public_names

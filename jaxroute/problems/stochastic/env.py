@@ -68,7 +68,7 @@ class ChangingEnv:
     """K-armed bandit whose means change; regret is measured against the best model of each round.
 
     Attributes:
-      path: rule by which the means change from round to round, for example `Pieces(means, starts)`.
+      path: means of every round, for example `Pieces(means, starts)`.
       scale, distribution: as for `BanditEnv`.
     """
 

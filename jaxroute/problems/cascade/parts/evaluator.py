@@ -64,7 +64,7 @@ def _deployed_features(feedback: Feedback) -> Array:
 
 
 def mean_scoring(evaluator: EvaluatorState | None, spec: CascadeSpec) -> Scoring | None:
-    """Returns a rule that scores outputs by the estimate alone, without a bonus; None where scores are seen."""
+    """Returns a rule that scores outputs by the estimated evaluator alone, without a bonus; None where scores are seen."""
     if evaluator is None:
         return None
     zero = jnp.zeros((), jnp.float32)

@@ -89,8 +89,8 @@ class PracticalRadius(Radius):
     """Radii of the theory's form with tuned constants; all constants 0 give a greedy policy.
 
     The radius of an index is `sqrt(index^2 (m log T + log(K T / delta)) + plug_in^2 (d log t + log(1 / delta)) trace)`, that of the evaluator is
-    `optimism sqrt(d log(1 + t C^2 / eta0) + 2 log(2 / delta))`. Here `t` is the period of `T`, `K` the number of boxes, `m` and `d` the numbers of features
-    of a request and of an output, `C` the largest norm of the latter, and delta the failure probability.
+    `optimism sqrt(d log(1 + t C^2 / eta0) + 2 log(2 / delta))`. Here `t` is the period of `T`, `K` the number of boxes, `m` and `d` the numbers of
+    features of a request and of an output, `C` the largest norm of the latter, and delta the failure probability.
 
     Source: Belloni, Chen and Wei (2026), eqs. (14), (26) and (61).
 

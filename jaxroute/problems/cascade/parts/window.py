@@ -28,7 +28,7 @@ _EARLY = 20
 
 @struct.dataclass
 class WindowState:
-    """Latest samples of each box, and sums over the earlier ones.
+    """State of a `SampleWindow`: the latest samples of each box, and sums over earlier samples.
 
     Attributes:
       number: `[K]` int32, number of samples so far.

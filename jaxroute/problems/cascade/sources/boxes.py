@@ -173,7 +173,7 @@ class PassFailBoxes:
     Attributes:
       base_probability: `[K]` probability at `x = 0`.
       slope: `[]` slope of the probability, None for 0.
-      low, high: `[]` both scores.
+      low, high: `[]` the two possible scores.
       spread: `[]` relative spread of the costs `mean (1 + spread L / 2)`, with `L` uniform on [-1, 1].
     """
 

@@ -1,4 +1,4 @@
-"""Reads recorded queries with the scores and costs of all models, and splits them into a half to fit rules and a half to evaluate them."""
+"""Reads recorded queries with the scores and costs of all models, and splits them into a half to fit policies and a half to evaluate them."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -102,7 +102,7 @@ def recorded_rows(
       costs: cost per query of each model if the table has none; with `scores` per unit of `sizes`.
       scores: columns of scores in [0, 1], by model.
       sizes: columns of the quantities that are paid for, by model.
-      confidence: columns of an output's confidence in its score, by model: with these, scores are not seen but learned.
+      confidence: columns of an output's confidence, by model; if given, scores are not seen but must be learned from such features.
       directions: number of principal components of a table's features that contexts show, None for no contexts.
     """
     count = checks.count("groups", groups)

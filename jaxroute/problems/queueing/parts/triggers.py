@@ -76,7 +76,7 @@ class PhaseThenCoin:
 
     @classmethod
     def for_data(cls, horizon: int, c1: float) -> "PhaseThenCoin":
-        """Returns the paper's rule for real data: a phase as long as ACQB with this `c1` always explores, then the probability `1 / sqrt(horizon)`."""
+        """Returns the paper's rule for real data: a phase in which ACQB with this `c1` would always explore, then the probability `1 / sqrt(horizon)`."""
         checks.count("horizon", horizon)
         checks.non_negative("c1", c1, ())
         return cls(phase=np.float32(max(0, math.ceil(c1**2 - 1))), coin=np.float32(horizon**-0.5))

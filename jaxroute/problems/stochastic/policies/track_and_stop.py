@@ -76,7 +76,7 @@ def optimal_shares(mean: Array, family: Family) -> Array:
 def evidence(pulls: Array, mean: Array, family: Family) -> Array:
     """Returns the generalised log-likelihood ratio, a scalar, for the hypothesis that the model with the largest empirical mean is the best.
 
-    It is `min over the others of pulls_1 kl(mean_1, m) + pulls kl(mean, m)`, where `m` is the mean of both models' rewards together. It is 0 if several
+    It is the least `pulls_1 kl(mean_1, m) + pulls kl(mean, m)` over the models other than the best, 1; `m` is the pooled mean of both. It is 0 if several
     models are best, infinite if there is one model. `pulls` `[K]` are at least 1, `mean` `[K]` are empirical means. Source: Garivier and Kaufmann
     (2016), section 3.2.
     """
@@ -197,7 +197,7 @@ class TrackAndStop:
 
 @struct.dataclass
 class UniformAndStop(TrackAndStop):
-    """Samples the models in turn until `TrackAndStop`'s stopping rule decides, and then uses the best one.
+    """Samples the models in turn until the stopping rule of `TrackAndStop` decides, and then uses the model with the largest empirical mean.
 
     Source: ours as a baseline; the stopping rule is that of Garivier and Kaufmann (2016), who compare with other policies.
     """

@@ -147,8 +147,8 @@ def _choice(arms: ArmStatistics, rounds: Array, width: Leaf) -> Choice:
 class MOSS:
     """Uses the model with the largest bound `mean + sqrt(max(log(T / (K pulls)), 0) / pulls)`, for a known horizon `T`.
 
-    In the worst case its regret is of the order of `sqrt(K T)`, which no policy can improve; that of UCB1 is larger by `sqrt(log T)`. A model that
-    was used in `T / K` rounds gets no bonus any more.
+    In the worst case its regret is of the order of `sqrt(K T)`, which no policy can improve; that of UCB1 is larger by a factor `sqrt(log T)`. A
+    model that was used in `T / K` rounds gets no bonus any more.
 
     Source: Audibert and Bubeck (2009), MOSS, for rewards in [0, 1]. A model that was never used comes first.
 
