@@ -33,7 +33,7 @@ _DECIMALS = 9
 
 
 class Pairs(NamedTuple):
-    """Training pairs: for each of `n` prompts (anchors) the most similar prompt (positive) and the least similar ones (negatives).
+    """Training pairs: for each of `n` prompts (anchors) the most similar prompt (positive) and up to `m` dissimilar ones (negatives).
 
     Attributes:
       positive: `[n]` int32 row of the most similar prompt above the upper threshold; meaningless if not `valid`.
@@ -51,7 +51,7 @@ class Pairs(NamedTuple):
 def balanced_rows(utility: ArrayLike, per_model: int, seed: int = 0) -> np.ndarray:
     """Draws a balanced set of prompts: for each model at most `per_model` of the prompts on which it is best. Returns their rows in ascending order.
 
-    `utility` `[n, N]` has a row per prompt and a column per model. On ties the first model counts as best; `seed` determines the draw.
+    `utility` `[n, N]` has a row for each of `n` prompts and a column for each of `N` models. On ties the first model is best; `seed` decides the draw.
 
     Source: ACQB (Bae et al.), appendix B.2, "model-balanced sampling".
     """
@@ -64,7 +64,7 @@ def balanced_rows(utility: ArrayLike, per_model: int, seed: int = 0) -> np.ndarr
 
 
 def utility_cosine(utility: ArrayLike) -> np.ndarray:
-    """Returns the cosines `[n, n]` between the rows of `utility` `[n, N]` (prompts by models), each minus its mean; 0 for a constant row.
+    """Returns the cosines `[n, n]` between the rows of `utility` `[n, N]` (`n` prompts, `N` models), each minus its mean; 0 for a constant row.
 
     An increasing affine map of a row changes nothing, so utilities and departure probabilities have the same cosines. They are computed in
     float64, rounded to 9 decimals and returned in float32, so that rounding errors do not break ties.
@@ -91,7 +91,7 @@ def cosine_pairs(
     Source: ACQB (Bae et al.), Algorithm 3, lines 2 to 7.
 
     Args:
-      cosine: `[n, n]` from `utility_cosine`.
+      cosine: `[n, n]` cosines between `n` prompts, from `utility_cosine`.
       positive_above: `[]` threshold in [-1, 1].
       negative_below: `[]` threshold in [-1, 1], at most `positive_above`.
       num_negatives: largest number of negatives of an anchor, `m = min(num_negatives, n)` (static).
@@ -197,7 +197,7 @@ def train_projection(
 
     Args:
       key: typed key `[]` of the initial parameters and the batches.
-      features: `[n, d]` features.
+      features: `[n, d]` features of `n` prompts.
       cosine: `[n, n]` cosines from `utility_cosine`.
       module: network to train.
       optimiser: optax optimiser of the parameters.
@@ -260,8 +260,8 @@ def fit_projection(
     written. See also `ProjectionHead`.
 
     Args:
-      features: `[n, d]` features of the offline prompts.
-      utility: `[n, N]` utilities of each prompt and model, or departure probabilities, with equal results.
+      features: `[n, d]` features of the `n` offline prompts.
+      utility: `[n, N]` utility of each prompt and each of `N` models, or departure probabilities, with equal results.
       per_model: number of prompts for each model, see `balanced_rows`; None trains on all prompts.
       epochs: number of gradient steps.
       positive_above, negative_below, num_negatives: see `cosine_pairs`.

@@ -129,7 +129,7 @@ class ExactState:
 
     Attributes:
       theta: `[d]` estimate.
-      features: `[n, d]` features of the pairs so far.
+      features: `[n, d]` features of the pairs so far, with `n` the capacity.
       rewards: `[n]` rewards of the pairs so far.
       number: `[]` int32 number of pairs; the remaining rows are zero.
     """
@@ -229,8 +229,8 @@ def fit_glm(features: ArrayLike, rewards: ArrayLike, link: Link, ridge: float = 
     """Fits the penalised estimate `[d]` to given pairs on the host, to full float32 precision.
 
     Args:
-      features: `[n, d]` features.
-      rewards: `[n]` rewards.
+      features: `[n, d]` features of `n` pairs.
+      rewards: `[n]` rewards of these pairs.
       link: link function `G`.
       ridge: weight of the penalty on the squared norm, above 0.
       iterations: number of Newton steps.

@@ -104,7 +104,7 @@ def _version(library: Any) -> tuple[int, int]:
 
 
 def compiled(text: str, architecture: str, options: Sequence[str] = OPTIONS) -> bytes:
-    """Compiles CUDA C to machine code for an architecture such as `sm_90a`; cached on disk where possible.
+    """Compiles CUDA C, with NVRTC's `options`, to machine code for an architecture such as `sm_90a`; cached on disk where possible.
 
     Raises `Unsupported` if there is no compiler, or if the compiler refuses the text.
     """
@@ -355,7 +355,7 @@ class Kernel:
         return min((one.threads_at_once for one in self._loaded.values()), default=1 << 17)
 
     def interrupt(self, stopped: bool = True) -> None:
-        """Stops calls after their current launch; with False allows calls again."""
+        """Stops calls after their current launch, or allows calls again if `stopped` is False."""
         (self._stopped.set if stopped else self._stopped.clear)()
 
     def launch(self, addresses: Sequence[int], intervals: int, runs: int, settings: int, stream: int) -> None:

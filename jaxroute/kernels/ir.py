@@ -13,7 +13,7 @@ class Unsupported(Exception):
 
 
 class SlowerThanScan(Unsupported):
-    """Error: a kernel would be slower than the scan."""
+    """Error: a kernel would be slower than the scan over rounds, the other back end of the engine, which then runs."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -115,7 +115,7 @@ _CONDITIONS = frozenset(["lt", "le", "gt", "ge", "eq", "ne", "both", "either", "
 def apply(op: str, *operands: Operand, dtype: Any = None, number: Any = None) -> Expr:
     """Returns the expression of the operation `op` on operands; Python numbers take the type of the first operand that is an expression.
 
-    By default the type of the result is bool for a condition, otherwise that of the first operand. For `number` see `Expr`.
+    A `dtype` of None is bool for a condition, otherwise the type of the first operand. For `number` see `Expr`.
     """
     first = next(one for one in operands if isinstance(one, Expr))
     given = tuple(one if isinstance(one, Expr) else literal(one, first.dtype) for one in operands)

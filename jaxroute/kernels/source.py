@@ -345,7 +345,7 @@ class _RoundsWriter:
 
 
 def _named(name: str, dtype: Any = np.int32) -> ir.Expr:
-    """Returns the expression of a variable that the text around the statements declares."""
+    """Returns the expression of a variable, of type `dtype`, that the text around the statements declares."""
     return ir.variable(ir.Storage(name, np.dtype(dtype), 0))
 
 

@@ -141,7 +141,7 @@ class Writer:
         return storage
 
     def array(self, dtype: Any, shape: Sequence[int], varying: bool = True, apart: bool = False) -> ir.Storage:
-        """Declares and returns a storage for an array of a shape, which is a variable if the shape is `()`."""
+        """Declares and returns a storage for an array, a variable if the shape is `()`; `varying` and `apart` are the fields of `ir.Storage`."""
         size = math.prod(shape) if shape else 0
         storage = self.storage("a" if size else "x", dtype, size, varying)
         storage.apart = apart
@@ -149,7 +149,7 @@ class Writer:
         return storage
 
     def local(self, value: ir.Expr, varying: bool = True) -> ir.Expr:
-        """Declares a variable with an initial value, and returns its expression."""
+        """Declares a variable with an initial value, which differs between runs if `varying`, and returns its expression."""
         storage = self.storage("s", value.dtype, 0, varying)
         self.add(ir.Declare(storage, value))
         return ir.variable(storage)

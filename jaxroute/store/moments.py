@@ -80,7 +80,7 @@ def summarise(
         a policy do not differ have size 1.
       names: names of the recorded quantities, in the order of their numbers in a summary.
       zero_flows: names of flows that must be zero.
-      seeds: `[R]` seeds.
+      seeds: `[R]` seeds, in the order of the arrays.
       spans: first position and end of spans of seeds; each has a power of two of whole granules, or seeds of one granule.
     """
     place, found = curves[0]["valid"].ndim - 1, []
@@ -184,7 +184,7 @@ class Statistics:
       check: whether to raise a `ValueError` if the statistics may not fit into half of the memory.
 
     Attributes:
-      full: complete granules, whose runs are replaced by statistics.
+      full: granules (256 consecutive seeds) whose seeds all belong to the result, and whose runs are replaced by statistics.
       rest: positions of the seeds of all other granules.
       runs: single runs of the seeds at `rest`; None if there are none.
     """

@@ -142,7 +142,7 @@ def _compressed(raw: bytes) -> bytes:
 
 
 def read_index(place: Location, name: str, file: FileState) -> Index:
-    """Reads and verifies the index of a pack.
+    """Reads and verifies the index of a pack, a file of the location `place`.
 
     Raises:
       DamagedError: the index is damaged, or belongs to a pack with another name or to another version of jaxroute.
@@ -202,7 +202,7 @@ def _decoded(index: Index, frame: int, content: bytes) -> list[dict[str, np.ndar
 
 
 class PackStore:
-    """Store: reads the packs that a location had at the last `refresh`, and writes new packs.
+    """Reader of the packs (files of results) that a location had at the last `refresh`, and writer of new packs.
 
     Cells are written in the background: as soon as there are `size` bytes, or `seconds` after the first cell. The next `put` or `flush` raises an
     error of the background. Only one thread may use a store.

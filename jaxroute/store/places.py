@@ -32,7 +32,7 @@ class FileState(NamedTuple):
 
 
 class Folder:
-    """Location: files of a folder on disk, which is created when the first file is written."""
+    """Location whose files are those of a folder on disk, which is created when the first file is written."""
 
     def __init__(self, path: Path):
         self.path = path
@@ -104,7 +104,7 @@ def _flush(folder: Path) -> None:
 
 
 class Bucket:
-    """Location: objects with a common prefix in S3 or a compatible store, Google Cloud Storage, Azure, or memory for tests.
+    """Location whose files are objects with a common prefix in S3 or a compatible store, Google Cloud Storage, Azure, or memory for tests.
 
     Keys, region and endpoint that a URL lacks come from the environment, as obstore documents it: `AWS_ACCESS_KEY_ID`,
     `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL` (with `AWS_ALLOW_HTTP=true` if it has no TLS), `GOOGLE_SERVICE_ACCOUNT`,

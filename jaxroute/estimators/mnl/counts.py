@@ -22,7 +22,7 @@ def whole_type(most: int) -> DTypeLike:
 class Counts:
     """Counts of each item's trials and acceptances by query, for rounds that show one of `N` items on one of `P` queries of a table.
 
-    They are sufficient statistics. Each item also has a list of its queries, so that sums over them do not visit the whole table.
+    They are sufficient statistics. Each item also has a list of its up to `C` queries, so that sums over them do not visit the whole table.
 
     Attributes:
       tried: `[N, P]` int16 or int32 number of trials.
@@ -100,7 +100,7 @@ class Counts:
 class PairCounts:
     """Counts of trials and acceptances by query and other item, as `Counts`, for rounds that show one or two of `N` items.
 
-    Each item has a list with an entry for each combination of a query and the other shown item, which is the item itself if it was shown alone.
+    Each item has a list of up to `C` combinations of a query (of `P`) and the other shown item, which is the item itself if it was shown alone.
 
     Attributes:
       places: `[N, N, P]` int16 or int32 position, from 1, in the first item's list of the entry for the other item and a query; 0 if missing.

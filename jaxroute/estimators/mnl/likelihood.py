@@ -24,7 +24,7 @@ def negative_log_likelihood(theta: Array, features: Array, offered: Array, chose
     Args:
       theta: `[N, d]` parameters, or `[d]` one parameter for all items.
       features: `[H, N, d]` features of each observation and item; `[H, d]` if all items share them.
-      offered: `[H, N]` bool, shown items `S_i`.
+      offered: `[H, N]` bool, which of `N` items each of `H` observations shows (`S_i`).
       chosen: `[H]` int32 accepted item, -1 for none.
       ridge: `[]` the paper's lambda_0.
     """
@@ -48,11 +48,11 @@ def probabilities(logits: Array, present: Array) -> Array:
 
 @struct.dataclass
 class NewestObservation:
-    """Contribution of the last observation to the derivatives of the loss in `A` items' parameters, at the parameters before the observation.
+    """Contribution of the last observation to the derivatives of the loss in `A` items' parameters, at their values before the observation.
 
     Attributes:
       x: `[A, d]` features, zero for an item that was not shown; with one parameter for all items `[K, d]` features of the shown items.
-      gradient: `[A, d]` gradient `(p_j - y_j) x`, where `y_j` is 1 if item `j` was accepted, else 0.
+      gradient: `[A, d]` gradient `(p_j - y_j) x`, with the probability `p_j` that item `j` is accepted, and `y_j` 1 if it was, else 0.
       weight: variance of the acceptance of each row of `x`, `p_j (1 - p_j)`: `[A]` or `[K]`.
       took: `[K]` float32, 1 for the accepted item, else 0; None if the solver does not use it.
       shown: `[K]` bool, whether each place shows an item; None if the solver does not use it.
@@ -65,7 +65,7 @@ class NewestObservation:
     shown: Array | None = None
 
     def rows_of(self, a: int, number: int) -> list[int]:
-        """Returns the indices of the rows of `x` that concern parameter `a` of `number` parameters: row `a`, or all rows if there is one parameter."""
+        """Returns the indices of the rows of `x` that concern parameter `a` of `number` parameters: row `a`, or all rows of a single parameter."""
         return list(range(self.x.shape[0])) if number == 1 else [a]
 
 
@@ -73,11 +73,11 @@ def new_row(logits: Array, x: Array, items: Array, accepted: Array, chosen: Arra
     """Returns the contribution of an observation to the derivatives, for a model with a parameter per item.
 
     Args:
-      logits: `[N]` utilities of all items before the observation.
+      logits: `[N]` utilities of all `N` items before the observation.
       x: `[d]` features.
       items: `[K]` shown items, -1 for none.
       accepted: `[]` index of the accepted item in `items`, `K` for none.
-      chosen: `[A]` items in whose parameters derivatives are taken.
+      chosen: `[A]` the `A` items in whose parameters derivatives are taken.
     """
     number = logits.shape[0]
     shown = jnp.stack([numerics.pick(numerics.one_hot(items[k], number), logits) for k in range(items.shape[0])])
@@ -112,10 +112,10 @@ def new_pair(theta: Array, x: Array, present: Array, accepted: Array) -> NewestO
 
 @struct.dataclass
 class Sums:
-    """Derivatives of the loss in the parameters of `A` items: sums over the observations `i`, without the ridge.
+    """Derivatives of the loss in the parameters of `A` items, without the ridge: sums over the observations `i`, each with shown items `S_i`.
 
     Attributes:
-      gradient: `[A, d]` gradient `sum_i 1{j in S_i} (p_j - y_ij) x_i` in the parameter of each item `j`: eq. (4) without its first term.
+      gradient: `[A, d]` gradients `sum_i 1{j in S_i} (p_j - y_ij) x_i`: item `j` is accepted with probability `p_j`, and was if `y_ij` is 1.
       hessian: `[A d, A d]` second derivatives; None if they were not requested.
     """
 
@@ -127,7 +127,7 @@ class Derivatives(Protocol):
     """Function that computes the derivatives of the loss of all observations at given parameters."""
 
     def __call__(self, theta: Array, *, hessian: bool = True) -> Sums:
-        """Returns the derivatives at the parameters `theta` `[N, d]`, with second derivatives if `hessian` and if available."""
+        """Returns the derivatives at the parameters `theta` `[N, d]` of all items, with second derivatives if `hessian` and if available."""
         ...
 
 

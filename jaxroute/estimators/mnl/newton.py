@@ -28,7 +28,7 @@ def safe(reach: Array) -> Array:
 
 
 class _Point(NamedTuple):
-    """State between two Newton steps.
+    """State between two Newton steps in the parameters of `A` items.
 
     Attributes:
       theta: `[A d]` parameters.
@@ -126,8 +126,8 @@ class Newton:
     ) -> tuple[_Point, Array]:
         """Takes the Newton steps that each run needs from `start`, and bounds the error of a logit after them.
 
-        `masks` has a mask `[N]` for each parameter that moves, `longest` is the norm of the longest features. A step of norm `s` moves a logit by
-        at most `longest s`. Two moves differ by at most `spread longest s`, which bounds the third derivative.
+        `masks` has a mask `[N]` over all parameters for each one that moves, `longest` is the norm of the longest features. A step of norm `s`
+        moves a logit by at most `longest s`. Two moves differ by at most `spread longest s`, which bounds the third derivative.
         """
         dim = theta.shape[1]
 
@@ -162,7 +162,7 @@ class TrackedState:
     """State of `Tracked`.
 
     Attributes:
-      inverse: `[N, d, d]` inverses of the second derivatives of each parameter's loss with the ridge.
+      inverse: `[N, d, d]` inverse second derivatives, for each of `N` parameters, of the loss with the ridge.
       push: `[N, d]` vectors whose products with `inverse` are the changes of the parameters since the last Newton step.
       longest: `[]` norm of the longest features so far.
       residual: `[]` largest bound, over all fits, of the error of a logit.

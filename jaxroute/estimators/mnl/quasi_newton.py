@@ -55,7 +55,7 @@ class BFGSState:
     """State of `BFGS`.
 
     Attributes:
-      inverse: `[N, d, d]` estimates of the inverse second derivatives of each parameter's loss with the ridge.
+      inverse: `[N, d, d]` estimates, for each of `N` parameters, of the inverse second derivatives of the loss with the ridge.
       longest: `[]` norm of the longest features so far.
       residual: `[]` largest estimate, over all fits, of the error of a logit.
     """
@@ -66,7 +66,7 @@ class BFGSState:
 
 
 class _Point(NamedTuple):
-    """State between two steps of `BFGS`.
+    """State between two steps of `BFGS`, which change the parameters of `A` of `N` items.
 
     Attributes:
       theta: `[N, d]` parameters.

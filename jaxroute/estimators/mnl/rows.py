@@ -1,4 +1,4 @@
-"""Tables with a row for each observation, which grow round by round, and derivatives of the loss as sums over the rows."""
+"""Tables with a row for each observed round, and the derivatives of the multinomial-logit loss as sums over the rows."""
 
 from typing import Any
 
@@ -31,8 +31,8 @@ class Rows:
     """Table of observations, for a model with a parameter per item; the last axis has a place for each of `H` rounds.
 
     Attributes:
-      features: `[d, H]` features.
-      items: `[K, H]` shown items in ascending order; -1 for none.
+      features: `[d, H]` features of the query.
+      items: `[K, H]` up to `K` shown items in ascending order; -1 for none.
       accepted: `[H]` int8 index of the accepted item among the shown ones, `K` for none.
     """
 
@@ -171,7 +171,7 @@ def _assemble(blocks: dict[_Entry, Array], number: int, dim: int) -> Array:
 
 @struct.dataclass
 class PairRows:
-    """Table of observations, for a model with one parameter for all items and features of each pair of a query and an item.
+    """Table of observations, for a model with one parameter for all items and features of pairs of a query and an item, in `H` rounds.
 
     Attributes:
       features: `[K, d, H]` features of the shown items; zero in places without an item.
