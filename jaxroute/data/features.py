@@ -33,7 +33,7 @@ class Standardisation:
 
     @classmethod
     def fit(cls, features: np.ndarray) -> "Standardisation":
-        """Computes mean and standard deviation of each column of `[Q, d]` features; a column that varies only by rounding counts as constant."""
+        """Computes mean and standard deviation of each feature over queries, `[Q, d]`; a feature that varies only by rounding counts as constant."""
         features = np.asarray(features, np.float64)
         # Differences from the first row are exact in a large column that varies little. Divided by the largest, no square overflows.
         moved = features - features[0]
@@ -44,7 +44,7 @@ class Standardisation:
         return cls(mean, np.where(constant, np.inf, largest * moved.std(axis=0)))
 
     def of(self, features: np.ndarray) -> np.ndarray:
-        """Standardises `[Q, d]` features to float32; a constant feature becomes 0."""
+        """Standardises the features of queries, `[Q, d]`, to float32; a constant feature becomes 0."""
         return ((np.asarray(features, np.float64) - self.mean) / self.scale).astype(np.float32)
 
 
@@ -55,7 +55,7 @@ class Directions:
     components: np.ndarray  #: `[r, d]` directions of the projection.
 
     def of(self, numbers: np.ndarray) -> np.ndarray:
-        """Converts the `[Q, d]` numbers of new queries to `[Q, r]` float32 features."""
+        """Converts the numbers of new queries, `[Q, d]`, to features, `[Q, r]` float32."""
         numbers = np.asarray(numbers, np.float64)
         if numbers.shape[-1] != self.components.shape[1]:
             raise refusal("other_size", size=self.components.shape[1], got=numbers.shape[-1])
@@ -72,7 +72,7 @@ class Words:
     width: int  #: Number of different hashes.
 
     def of(self, texts: Sequence[str]) -> np.ndarray:
-        """Returns `[Q, r]` float32 features of length 1; zeros for a text without words of the log. Needs scikit-learn."""
+        """Returns the features of each text, `[Q, r]` float32 of length 1; zeros for a text without words of the log. Needs scikit-learn."""
         counts = _count_words(texts, self.width).tocsc()[:, self.columns].tocsr()
         counts.data = 1.0 + np.log(counts.data)  # Repeated words count less; words that the log lacks do not count.
         weighted = counts.multiply(self.rarity).tocsr()
@@ -84,7 +84,7 @@ Reader = Words | Directions | Standardisation | None
 
 
 def scales(features: np.ndarray) -> np.ndarray:
-    """Returns `[d]` standard deviations of the columns if they differ by more than a factor of 100; otherwise ones, as for an embedding."""
+    """Returns the standard deviation of each column if they differ by more than a factor of 100; otherwise ones, as for an embedding."""
     scale = Standardisation.fit(features).scale
     finite = scale[np.isfinite(scale)]
     return scale if finite.size and finite.max() > _LARGEST_RATIO * finite.min() else np.ones_like(scale)
@@ -153,7 +153,7 @@ def choose_features(
 
 
 def _from_numbers(numbers: np.ndarray, source: str, are_columns: bool, notes: list[str]) -> tuple[np.ndarray, str, Reader]:
-    """Standardises `[Q, d]` numbers in separate columns, or reduces a long embedding to fewer dimensions. Returns as `choose_features` does."""
+    """Standardises numbers of queries in separate columns, or reduces a long embedding to fewer dimensions. Returns as `choose_features` does."""
     if are_columns or (scales(numbers) != 1).any():
         standard = Standardisation.fit(numbers)
         return standard.of(numbers), f"{source}, standardised", standard
@@ -166,7 +166,7 @@ def _from_numbers(numbers: np.ndarray, source: str, are_columns: bool, notes: li
 
 
 def _from_texts(texts: Sequence[str]) -> tuple[np.ndarray, Words]:
-    """Returns `[Q, r]` features of texts, and the object that converts texts of new queries."""
+    """Returns the features of each text, `[Q, r]`, and the object that converts texts of new queries."""
     counts = _count_words(texts, _HASHED)
     if not counts.nnz:
         nothing = Words(np.zeros(0, int), np.zeros(0), np.zeros((1, 0), np.float32), _HASHED)
@@ -190,7 +190,7 @@ def _count_words(texts: Sequence[str], width: int) -> Any:
 
 
 def _reduce(matrix: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Projects `[Q, d]` rows onto at most 32 principal directions and scales them to length 1. Returns the result and the directions."""
+    """Projects rows onto at most 32 principal directions and scales them to length 1. Returns the result and the directions."""
     from sklearn.decomposition import TruncatedSVD
 
     svd = TruncatedSVD(min(_WIDTH, *matrix.shape), random_state=0)

@@ -57,7 +57,7 @@ class Sample:
         return Sample(self.models, self.scores[rows], self.costs[rows], *part)
 
     def numbered(self) -> np.ndarray:
-        """Returns an index for each query's prompt, `[Q]`, in the order of first appearance; copies of a prompt have the same index."""
+        """Returns the index of each query's prompt, in the order of first appearance; copies of a prompt have the same index."""
         return np.arange(self.num_queries) if self.prompts is None else pd.factorize(self.prompts)[0]
 
 
@@ -65,12 +65,12 @@ class Predictor(Protocol):
     """Object that predicts the score of each model on each query."""
 
     def predict(self, sample: Sample) -> np.ndarray:
-        """Returns `[Q, N]` predicted scores."""
+        """Returns the predicted score of each model on each query, `[Q, N]`."""
         ...
 
 
 def random_folds(sample: Sample, number: int, seed: int | tuple[int, ...] | np.random.Generator) -> np.ndarray:
-    """Assigns each query at random to one of `number` folds, `[Q]`. Copies of a prompt share a fold; all folds have about as many prompts."""
+    """Assigns each query at random to one of `number` folds. Copies of a prompt share a fold; all folds have about as many prompts."""
     prompts = sample.numbered()
     return np.random.default_rng(seed).permutation(np.arange(prompts.max() + 1) % number)[prompts]
 
@@ -88,7 +88,7 @@ class Design:
     groups: np.ndarray | None  #: `[G]` categories that have a column, or None without categories.
 
     def columns(self, sample: Sample) -> np.ndarray:
-        """Returns the columns of numbers for some queries, `[Q, r + G]`: `r` for features, `G` for categories."""
+        """Returns the columns of numbers for some queries, `[Q, r + G]`: `r` columns for features and `G` for categories."""
         columns = []
         if self.mean is not None and self.turn is not None and sample.features is not None:
             columns.append((sample.features - self.mean) @ self.turn)
@@ -176,7 +176,7 @@ def fit_weights(columns: np.ndarray, scores: np.ndarray, penalties: np.ndarray, 
 
 
 def _intercepts(scores: np.ndarray) -> np.ndarray:
-    """Returns `[M]` intercepts of logistic regressions without columns, for `[Q, M]` scores."""
+    """Returns the intercept of a logistic regression without columns for each output; `scores` are `[Q, M]`, query by output."""
     least = 1 / (2 * len(scores))
     return logit(np.clip(scores.mean(0), least, 1 - least))
 
@@ -221,15 +221,14 @@ class Logistic:
     penalty: float  #: Chosen penalty of the squared weights.
 
     def predict(self, sample: Sample) -> np.ndarray:
-        """Returns `[Q, N]` predicted scores."""
         return sigmoid(self.weights[0] + self.design.columns(sample) @ self.weights[1:])
 
 
 def fit_logistic(sample: Sample, folds: np.ndarray) -> tuple[Logistic, np.ndarray]:
-    """Fits a logistic regression to all queries. Its penalty is chosen by cross-validation; `folds` `[Q]` gives the fold of each query.
+    """Fits a logistic regression to all queries. Its penalty is chosen by cross-validation; `folds` has the fold of each query.
 
     Returns:
-      The predictor, and `[Q, N]` predictions of each query by a fit to the other folds.
+      The predictor, and predicted scores (query by model), each by a fit to the other folds.
     """
     penalties = np.array(PENALTIES)
     predicted = np.empty((len(penalties), *sample.scores.shape))
@@ -254,7 +253,6 @@ class Neighbours:
     size: int  #: Number of neighbours.
 
     def predict(self, sample: Sample) -> np.ndarray:
-        """Returns `[Q, N]` predicted scores."""
         return _neighbour_means(self.design.columns(sample), self.columns, self.scores, (self.size,))[0]
 
 
@@ -262,7 +260,7 @@ def fit_neighbours(sample: Sample) -> tuple[Neighbours, np.ndarray]:
     """Fits a `Neighbours` predictor. The number of neighbours is chosen by predicting each query from the queries with other prompts.
 
     Returns:
-      The predictor, and these `[Q, N]` predictions.
+      The predictor, and these predicted scores (query by model).
     """
     made, prompts = design(sample), sample.numbered()
     columns = made.columns(sample)
@@ -276,9 +274,9 @@ def fit_neighbours(sample: Sample) -> tuple[Neighbours, np.ndarray]:
 def _neighbour_means(
     columns: np.ndarray, recorded: np.ndarray, scores: np.ndarray, sizes: tuple[int, ...], prompts: np.ndarray | None = None
 ) -> np.ndarray:
-    """Returns `[S, Q, N]` mean scores over the nearest recorded queries, for each of the `S` ascending numbers of neighbours in `sizes`.
+    """Returns the mean scores of each query's nearest recorded queries, for each number of neighbours in `sizes` (ascending): `[S, Q, N]`.
 
-    If the recorded queries predict themselves, `prompts` `[Q]` excludes queries with the same prompt.
+    If the recorded queries predict themselves, `prompts` (an index for each) excludes queries with the same prompt.
     """
     means = np.empty((len(sizes), len(columns), scores.shape[1]))
     lengths, most = np.square(recorded).sum(1), sizes[-1]
@@ -348,7 +346,7 @@ def _predict_by_logistic(others: Sample, sample: Sample) -> np.ndarray:
 
 
 def _category_means(others: Sample, sample: Sample) -> np.ndarray:
-    """Predicts `[Q, N]` scores by the mean score of `others` in the query's category, with two more queries at the overall mean."""
+    """Predicts scores (query by model) by the mean score of `others` in the query's category, with two more queries at the overall mean."""
     assert others.groups is not None and sample.groups is not None
     mean, size = others.scores.mean(axis=0), 1 + int(max(others.groups.max(), sample.groups.max()))
     count = np.bincount(others.groups, minlength=size)[:, None]
@@ -357,7 +355,7 @@ def _category_means(others: Sample, sample: Sample) -> np.ndarray:
 
 
 def _evaluate(how: str, predict: Callable[[Sample, Sample], np.ndarray], sample: Sample, fold: np.ndarray) -> Prediction:
-    """Evaluates a method by cross-validation: `predict(others, part)` fits to `others` and predicts `part`. `fold` is each query's fold, `[Q]`."""
+    """Evaluates a method by cross-validation: `predict(others, part)` fits to `others` and predicts `part`. `fold` has the fold of each query."""
     scores, costs, rows = sample.scores, sample.costs, np.arange(sample.num_queries)
     predicted = np.empty_like(scores)
     for number in range(_FOLDS):
@@ -371,9 +369,9 @@ def _evaluate(how: str, predict: Callable[[Sample, Sample], np.ndarray], sample:
 
 
 def _choose_models(predicted: np.ndarray, scores: np.ndarray, costs: np.ndarray, fold: np.ndarray) -> np.ndarray:
-    """Chooses for each query the index of the model with the largest predicted score minus a weight times its mean cost, `[Q]`.
+    """Chooses for each query the index of the model with the largest predicted score minus a weight times its mean cost.
 
-    The weight is fitted to the queries of other folds (`fold`, `[Q]`), where routing must cost no more than the best single model.
+    The weight is fitted to the queries of other folds (`fold`), where routing must cost no more than the best single model.
     """
     choice = np.zeros(len(scores), int)
     for number in range(_FOLDS):

@@ -137,7 +137,7 @@ class Batch:
             self.curves |= {policy: [one] for policy, one in whole.items()}
 
     def addresses(self) -> Iterator[tuple[bytes, int, int]]:
-        """Yields the store's addresses for the results of the batch: family (a digest), first granule (256 seeds), and bit mask or number of granules."""
+        """Yields the store's addresses for the results of the batch: family (a digest), first granule (256 seeds), and bit mask or number of them."""
         request = self.result.request
         if isinstance(self.result, Statistics):
             granules = (request.cut.values[self.seeds][::GRANULE] // GRANULE).tolist()

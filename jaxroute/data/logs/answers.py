@@ -342,7 +342,7 @@ def _read_prices(path: str | os.PathLike, units: Mapping[str, str] | None) -> Pr
 
 
 def price_answers(answers: Answers, costs: Mapping[str, float] | None, prices: Prices | None) -> np.ndarray | None:
-    """Returns `[A]` costs, NaN for gaps: from the caller's costs or prices, or from the file; None if there are none of these."""
+    """Returns the cost of each answer, `[A]`, NaN for gaps: from the caller's costs or prices, or from the file; None if there are none of these."""
     name, values, preset = answers.sheet.name, answers.values, answers.sheet.preset
     if costs is not None:
         answers.notes.append("cost: as given, the same for every query")
@@ -375,7 +375,7 @@ def price_answers(answers: Answers, costs: Mapping[str, float] | None, prices: P
 
 
 def _count_tokens(answers: Answers) -> tuple[np.ndarray | None, np.ndarray | None, str]:
-    """Returns `[A]` input tokens and `[A]` output tokens (None if unknown), and a text about how they were counted."""
+    """Returns the input tokens and the output tokens of each answer, `[A]` each (None if unknown), and a text about how they were counted."""
     values, by = answers.values, f"characters / {_CHARACTERS_PER_TOKEN:g}"
     tokens_in, tokens_out = values.get("tokens_in"), values.get("tokens_out")
     if tokens_out is not None and "tokens_reasoning" in values:
@@ -412,13 +412,13 @@ def _count_tokens(answers: Answers) -> tuple[np.ndarray | None, np.ndarray | Non
 
 
 def _lost_usage(values: Mapping[str, np.ndarray], *tokens: np.ndarray | None) -> np.ndarray:
-    """Returns an `[A]` mask of answers that have a score although all their token counts are 0, so that the counts must be missing."""
+    """Marks answers, `[A]` bool, that have a score although all their token counts are 0, so that the counts must be missing."""
     answered = ~np.isnan(values["score"]) if "score" in values else np.ones(len(next(iter(values.values()))), bool)
     return answered & np.logical_and.reduce([counts == 0 for counts in tokens if counts is not None])
 
 
 def _cached_cost(answers: Answers, tokens_in: np.ndarray, prices: Mapping[Any, np.ndarray]) -> np.ndarray:
-    """Returns the `[A]` additional cost of cached input in 1e-6 USD; negative if cached tokens are part of the input tokens and cheaper."""
+    """Returns the additional cost of each answer's cached input, `[A]`, in 1e-6 USD; negative if cached tokens are part of the input and cheaper."""
     tokens = np.nan_to_num(answers.values.get("tokens_cached", np.zeros(len(answers.row))))
     if not (tokens > 0).any():
         return tokens

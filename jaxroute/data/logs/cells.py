@@ -375,7 +375,7 @@ def _date(cell: Any) -> np.datetime64 | None:
 
 
 def read_vectors(sheet: "Sheet", column: str, rows: np.ndarray) -> np.ndarray:
-    """Returns the embeddings in the given rows of a column, `[Q, d]` float64; other cells and lists of unequal lengths are refused."""
+    """Returns the embeddings in the given rows of a column, one row each, float64; other cells and lists of unequal lengths are refused."""
     vectors: list[np.ndarray] = []
     for row, cell in zip(rows, sheet.cells(column)[rows], strict=True):
         try:

@@ -117,14 +117,14 @@ def complete_log(
 
 
 def convert_scores(answers: Answers, scale: tuple[float, float] | None, name: str, groups: Groups) -> np.ndarray:
-    """Returns `[A]` scores in [0, 1]. Without a `scale` from the caller, the scale in the column's name is used, as in "Score (0-10)"."""
+    """Returns the score of each answer in [0, 1], `[A]`. Without a `scale`, the scale in the column's name is used, as in "Score (0-10)"."""
     if scale is None and (scale := scale_in_name(name)) is not None:
         answers.notes.append(f"score: from {scale[0]:g} to {scale[1]:g}, as in its name (--scale decides)")
     return to_unit_interval(answers, scale, name, groups)
 
 
 def _convert_costs(answers: Answers, costs: Mapping[str, float] | None, prices: Prices | None) -> tuple[np.ndarray, str]:
-    """Returns the `[A]` costs and their unit in words; a log without costs is refused."""
+    """Returns the cost of each answer, `[A]`, and its unit in words; a log without costs is refused."""
     file, cost = answers.sheet.name, price_answers(answers, costs, prices)
     unit = answers.unit or "USD per query"
     if cost is None and answers.sheet.preset.name == "EmbedLLM":
@@ -150,7 +150,7 @@ class _Keys:
     is_sorted: bool = False  #: Whether the queries are in another order than that of the file.
 
     def pairs(self, answers: Answers) -> np.ndarray:
-        """Returns `[A]` integers that are equal if and only if answers belong to the same query and model."""
+        """Returns an integer for each answer, `[A]`; two are equal if and only if the answers belong to the same query and model."""
         return self.query * np.int64(len(answers.models)) + answers.model
 
 
@@ -260,7 +260,7 @@ def _tells_apart(pairs: np.ndarray, values: np.ndarray) -> bool:
 
 
 def _pivot(answers: Answers, keys: _Keys, values: np.ndarray, how: str = "") -> np.ndarray:
-    """Averages `[A]` values over the answers of each model to each query, or takes maxima. Returns `[Q, N]`, NaN where there is no answer."""
+    """Averages values of answers, `[A]`, for each query and model, or takes maxima. Returns a matrix, query by model, NaN where there is no answer."""
     found = pd.Series(values).groupby(keys.pairs(answers)).agg(how or answers.sheet.preset.how)
     matrix = np.full((len(keys.first), len(answers.models)), np.nan)
     matrix.flat[found.index] = found
@@ -273,7 +273,7 @@ def _close_gaps(
     """Drops queries with gaps, or fills gaps with 0 if `missing` is "zero". If no query is complete, the error proposes models to drop.
 
     Returns:
-      `[Q]` mask of the remaining queries, and scores and costs `[Q, N]`.
+      A mask of the remaining queries, `[Q]` bool; and the scores and costs without gaps, query by model.
     """
     gaps, notes, file, models = np.isnan(scores) | np.isnan(costs), answers.notes, answers.sheet.name, answers.models
     keep = np.logical_not(gaps.any(axis=1))
@@ -371,7 +371,7 @@ def _unlike_rest(models: list[str], scores: np.ndarray, keep: np.ndarray) -> lis
 
 
 def _latency(answers: Answers, keys: _Keys, keep: np.ndarray) -> np.ndarray | None:
-    """Returns `[Q, N]` seconds; gaps become the model's median. None if the log has no latencies, or none of some model."""
+    """Returns the seconds of each answer, query by model; gaps become the model's median. None if the log has no latencies, or none of some model."""
     if "latency" not in answers.values:
         return None
     latency = _pivot(answers, keys, answers.values["latency"], "mean")[keep]
@@ -393,7 +393,7 @@ def _first_of_queries(answers: Answers, keys: _Keys, cells: np.ndarray) -> np.nd
 
 
 def _texts(answers: Answers, keys: _Keys, keep: np.ndarray) -> np.ndarray | None:
-    """Returns the `[Q]` texts of the remaining queries (mask `keep`), None if the log has no texts."""
+    """Returns the texts of the remaining queries (mask `keep`), None if the log has no texts."""
     column = answers.roles.column("text")
     if column is None:
         return None
@@ -404,7 +404,7 @@ def _texts(answers: Answers, keys: _Keys, keep: np.ndarray) -> np.ndarray | None
 
 
 def _categories(answers: Answers, keys: _Keys, keep: np.ndarray) -> list[str] | None:
-    """Returns the `[Q]` categories of the remaining queries (mask `keep`), None if the log has no categories."""
+    """Returns the categories of the remaining queries (mask `keep`), None if the log has no categories."""
     column = answers.roles.column("category")
     if column is None:
         return None
@@ -415,7 +415,7 @@ def _categories(answers: Answers, keys: _Keys, keep: np.ndarray) -> list[str] | 
 
 
 def _dates(answers: Answers, rows: np.ndarray) -> np.ndarray | None:
-    """Returns the `[Q]` dates in the given rows, None unless each row has one."""
+    """Returns the dates in the given rows, None unless each row has one."""
     column = answers.roles.column("date")
     if column is None:
         return None
@@ -434,7 +434,7 @@ def _dates(answers: Answers, rows: np.ndarray) -> np.ndarray | None:
 
 
 def _own_numbers(answers: Answers, first: np.ndarray) -> tuple[np.ndarray, str, bool] | None:
-    """Returns the file's `[Q, d]` numbers of its queries, their source in words, and whether they are separate columns; None without numbers."""
+    """Returns the numbers that the file has for each query, their source in words, and whether they are separate columns; None without numbers."""
     roles, sheet = answers.roles, answers.sheet
     names, (head, star, tail) = roles.vectors, roles.given.get("embedding", "").partition("*")
     if star:

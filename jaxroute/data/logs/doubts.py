@@ -31,7 +31,7 @@ Groups = Mapping[str, tuple[np.ndarray, Sequence[str]]]
 
 
 def to_unit_interval(answers: Answers, scale: tuple[float, float] | None, name: str, groups: Groups) -> np.ndarray:
-    """Returns `[A]` scores in [0, 1], and notes their conversion for the user; scores on an unclear scale, or on several, are refused.
+    """Returns the score of each answer in [0, 1], and notes the conversion for the user; scores on an unclear scale, or on several, are refused.
 
     `scale` is the lowest and the highest possible score, None to find them out. `name` is the name of the scores. All models and
     categories in `groups` must have the same scale.
@@ -190,7 +190,7 @@ def _is_no_score(metric: str) -> bool:
 
 
 def check_same_scores(answers: Answers, scores: np.ndarray) -> None:
-    """Refuses `[Q, N]` scores that are the same for all models. If they are few and like "right" and "wrong", the user is only warned."""
+    """Refuses scores (query by model) that are the same for all models. If they are few and like "right" and "wrong", the user is only warned."""
     if "score" in answers.given or answers.sheet.preset.name or not (scores == scores[:, :1]).all() or np.ptp(scores) == 0:
         return
     about = {"file": answers.sheet.name}
@@ -228,7 +228,7 @@ def check_models(answers: Answers, scores: np.ndarray, costs: np.ndarray, named:
 
 
 def doubt_costs(answers: Answers, costs: np.ndarray, unit: str, stated: bool) -> None:
-    """Warns the user of implausible `[Q, N]` costs: of mean costs in USD, and of the rows' costs if the file itself stated them (`stated`)."""
+    """Warns the user of implausible costs (query by model): of mean costs in USD, and of the costs in rows if the file stated them (`stated`)."""
     models, notes = answers.models, answers.notes
     means = zip(models, costs.mean(axis=0) if unit.startswith("USD per query") else [])
     implausible = [f"{model} {mean:.3g}" for model, mean in means if 0 < mean < _CHEAPEST or mean > _MOST_EXPENSIVE]
