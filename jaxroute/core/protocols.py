@@ -1,18 +1,18 @@
-"""Protocols of environments and policies, with the one table of their optional members.
+"""Protocols of environments and policies: the methods that the engine requires, and a table of the optional ones.
 
 Everything is written for one run of one setting; batching belongs to the engine. Environments and policies are frozen pytrees (a
 `flax.struct.dataclass`, a class with `jax.tree_util.register_dataclass`, an `equinox.Module`): dynamic fields are numbers that can be swept,
 static fields are sizes and structural choices.
 
-Rules of all problems:
+Rules for the environments and policies of all problems:
 
-- `observe` is pure; `observe` and `step` of a round get the same key, so that the environment can draw the same noise twice. At the start of a
-  stage `observe` is called once more, with the same key.
-- The environment draws the outcome of every model and reveals the chosen one. Its key does not depend on the policy, so all policies and
-  settings share common random numbers.
+- `observe` is pure. In each round `observe` and `step` get the same key, so that the environment can draw the same noise twice. At the start of
+  a stage `observe` is called once more, with the same key.
+- The environment draws the outcome of every model and reveals that of the chosen model. Its key does not depend on the policy, so all policies
+  and settings share common random numbers.
 - An action may be a decision rule: a pytree with a pure `run(outputs)` that the environment calls on its outputs.
-- Data of a decision that `update` needs are part of the action, in fields that the environment ignores.
-- Flows are the round's values (scalars, or vectors with the dimensions named in the `Metric`), summed by the engine. Gauges are functions of a
+- Anything that `update` must know about a decision is part of the action, in fields that the environment ignores.
+- Flows are values of the round (scalars, or vectors with the dimensions named in the `Metric`), which the engine sums. Gauges are functions of a
   state, evaluated at record times, after the last round of the record interval and before the next decision.
 - `Info` is a dict of arrays for diagnosis. It costs nothing unless it is recorded.
 """

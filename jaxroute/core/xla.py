@@ -2,7 +2,7 @@
 
 On a CPU a value that several loops over the runs read should be computed once and stored. On a GPU each stored value ends a kernel, and the
 compiler decides better between storing and recomputing. So some functions are primitives with one translation for each device.
-For authors of large policies. Most policies need `jaxroute.numerics` alone.
+This module is for authors of large policies. Most policies need only `jaxroute.numerics`.
 """
 
 import functools
