@@ -292,7 +292,7 @@ def _plan(
 def _learned(
     planned: _Plan, target: float, targets: Sequence[float], seconds: dict[str, float], progress: "_Progress", **options: Any
 ) -> list[Point]:
-    """Simulates all online policies, and adds the wall-clock time of each to `seconds`."""
+    """Simulates all online policies and returns their points. The wall-clock time of each policy is added to `seconds`."""
     points: list[Point] = []
     mark, done = time.perf_counter(), progress.done
     simulated = learning.simulate(planned.traffic, target, targets, progress=progress, **options)

@@ -226,7 +226,7 @@ def _unpacked(value: Any, arrays: Any) -> Any:
 
 
 def can_be_saved(point: Point) -> bool:
-    """Whether a point is a single model, or a rule that is fitted to the log and needs no perfect judge."""
+    """Whether a point's strategy can be saved for new queries: it is a single model, or a rule fitted to the log without a perfect judge."""
     return point.kind == "single" or (point.kind == "offline" and point.strategy in _FIT)
 
 

@@ -178,7 +178,7 @@ def grows_as(
 
 
 class Number(NamedTuple):
-    """Mean from a publication.
+    """Published mean of a metric, to be compared with a simulated mean.
 
     Attributes:
       policy: name of the policy.

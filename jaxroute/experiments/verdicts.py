@@ -351,7 +351,7 @@ class Judgement(NamedTuple):
 
 
 def judge(what: Stated) -> Judgement:
-    """Judges the statements of a claim."""
+    """Returns the verdict on a claim that consists of the statements `what`."""
     tree, risk = stated(what), 1 - CONFIDENCE
     leaves = tree.leaves()
     verdict = Verdict.HOLDS if tree.holds(risk) else Verdict.REFUTED if tree.refuted(risk) else Verdict.NOT_DECIDED

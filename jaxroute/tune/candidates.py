@@ -131,7 +131,7 @@ class CandidateRunner:
         return made[0][0], self._grid("policy", [policy for _, policy in made])
 
     def _grid(self, kind: str, objects: Sequence[Any]) -> Grid:
-        """Returns a grid over the candidates. A leaf gets a candidate axis if it differs here or differed in an earlier call for the same `kind`."""
+        """Returns a grid of `objects`. An array in them gets a candidate axis if it differs now, or did in an earlier call with the same `kind`."""
         grid = Grid({_AXIS: range(len(objects))}, objects, type(objects[0]).__name__)
         if grid.static:
             what = "a static field (a size or a choice of behaviour), or in the shape of an array"

@@ -366,7 +366,7 @@ class _Search:
         return spent
 
     def estimates(self, candidates: Sequence[_Candidate]) -> list[Estimate]:
-        """Estimates each candidate by the model of its structure, or by its own runs if the model has too few evaluations."""
+        """Estimates candidates by the Gaussian-process model of their structure, or by their own runs if there are too few evaluations for a model."""
         estimates = [one.estimate(self.goal) for one in candidates]
         for structure in dict.fromkeys(one.structure for one in candidates):
             members = [i for i, one in enumerate(candidates) if one.structure == structure]

@@ -77,7 +77,7 @@ def best(summary: Summary) -> PointSummary | None:
 
 
 def groups(summary: Summary) -> dict[str, list[PointSummary]]:
-    """Groups the chosen settings under titles, from the cheapest to the most expensive. No group is empty.
+    """Groups the chosen settings of strategies under titles, from the cheapest to the most expensive. No group is empty.
 
     The cheapest single model that meets the target is included, other single models are not.
     """

@@ -47,14 +47,14 @@ def case_of(
 
 
 def claims(*rows: tuple[str, str, Measure] | tuple[str, str, Measure, str]) -> tuple[Claim, ...]:
-    """Makes claims from rows of name, text, measure and optionally source (default: our study)."""
+    """Makes claims from rows of name, text, measure and optionally source (default: our own study)."""
     return tuple(Claim(row[0], row[1], row[3] if len(row) > 3 else OURS, row[2]) for row in rows)
 
 
 def study(
     name: str, title: str, cases: tuple[Case, ...], seeds: int, claims: tuple[Claim, ...], figures: Any, **more: Any
 ) -> Experiment:
-    """Makes an experiment, with our study as its default source."""
+    """Makes an experiment about COSMOS, with our own study as its source unless `source` is given."""
     return Experiment(name, title, cases, seeds, claims, figures, **{"source": OURS, **more})
 
 

@@ -158,7 +158,7 @@ def _falls(results: Results) -> Finding:
 
 
 def _by_batch(results: Results) -> dict[str, dict[int, Measured]]:
-    """Returns mean reward and mean violation by batch size."""
+    """Returns C2MAB-V's mean reward and mean violation at the horizon for each batch size."""
     return {m: ends_along(results["result"], m, _ONLINE, "batch") for m in ("reward", "violation")}
 
 
@@ -240,7 +240,7 @@ def dotted(metric: str, **options: Any) -> Panel:
 
 
 def at_horizon(*names: str | Panel, **options: Any) -> Picture:
-    """Makes panels with a row for each metric and a column for each case, or transposed if there are many cases."""
+    """Makes a function that draws panels: a row for each metric in `names` and a column for each case, transposed if there are many cases."""
     kinds = [one if isinstance(one, Panel) else dotted(one, **options) for one in names]
 
     def title(data: xr.Dataset) -> str:

@@ -89,7 +89,7 @@ _COVERAGE = Case(cb.sciq_cloud, {"C2MAB-V": grid(cb.C2MABV, reward_width=1.0, co
 @with_parameters
 @all_hold()
 def _covered(results: Results, part: str, widths: Sequence[float]) -> Iterator[Finding]:
-    """Tests the claim that radii times each of `widths` contain the true means in all rounds, in at least the share of runs that Lemma 1 states."""
+    """Tests the claim that the true means ("outcome" or "cost") are within `widths` times the radii in all rounds, as often as Lemma 1 states."""
     for delta, width in itertools.product(_DELTAS, widths):
         runs = results["result"][f"distance.{part}"].sel(policy="C2MAB-V", delta=delta).max("time")
         share, least = share_of(runs < width), 1.0 - delta / 2

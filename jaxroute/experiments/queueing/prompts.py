@@ -95,7 +95,7 @@ def data_queue(
 
 @functools.lru_cache(maxsize=8)
 def _projected(training: str, cost_weight: float, models: str, *about: Any) -> list[np.ndarray]:
-    """Returns the features of the pool, `[d', P]`, as projected by each trained head; heads are trained on the prompts outside of the pool."""
+    """Returns for each trained head the features of the `P` prompts in the pool that it computes, `[d', P]`. Heads are trained on other prompts."""
     pool, offline = _tables(models, *about)
     probability, _ = qu.departure_probability(offline.scores, qu.divide_costs(offline.costs), cost_weight=cost_weight)
     features = np.asarray(offline.features)
@@ -283,7 +283,7 @@ ASKED = "ours: about the table of the run"
 
 
 class OfAnyTable(Experiment):
-    """Experiment whose claims are about any table, also the user's, so that another table is no departure."""
+    """Experiment whose claims are about any table: a run on the user's table does not depart from their settings."""
 
     def departures(self, horizon: int, changes: Mapping[str, Mapping[str, Any]]) -> str:
         """Describes how a run differs from the settings to which the claims refer, except for the choice of the table."""

@@ -198,7 +198,7 @@ def _second_answers(results: Results) -> Finding:
 
 
 def _effects(results: Results) -> xr.DataArray:
-    """Returns the change of the queue, `psi(i, t)`, by the learner's decision in round `i` if the optimal policy follows."""
+    """Returns how much the learner's decision in round `i` changes the queue in round `t`, `psi(i, t)`, if the optimal policy follows."""
     return results["switching"]["queue_length"].sel(policy="switch").diff("at", label="lower")
 
 

@@ -109,7 +109,7 @@ def router_passes(benchmarks: Iterable[str] = MESSPLUS_BENCHMARKS, **options: An
 
 
 def over_trainings(data: xr.Dataset) -> xr.Dataset:
-    """Averages a result of RouterDC over seeds, and makes each training one run."""
+    """Averages a result of RouterDC over seeds, and turns its trainings into runs."""
     names = [name for name in metrics.metric_names(data) if name not in ("complied", "first_compliance")]
     labels = [f"training {number}" for number in data["training"].values]
     means = {name: metrics.pick(data, name).mean("seed", keep_attrs=True).rename(training="seed") for name in names}
@@ -120,7 +120,7 @@ def over_trainings(data: xr.Dataset) -> xr.Dataset:
 
 @functools.cache
 def at_its_target(benchmark: str) -> sv.ServiceEnv:
-    """Makes a benchmark at the paper's target; cached, since its optima take a fifth of a second."""
+    """Makes a benchmark at the paper's target; cached, since its optima take a fifth of a second to compute."""
     return sv.benchmark_service(benchmark)
 
 
@@ -195,7 +195,7 @@ def informed(**settings: Any) -> Callable[[sv.ServiceEnv], sv.MessPlus]:
 
 
 def with_router(results: Results, benchmark: str) -> xr.Dataset:
-    """Returns the result of a benchmark with RouterDC, whose runs are trainings, among the policies."""
+    """Returns a benchmark's result with RouterDC added to the policies; the runs of RouterDC are its trainings."""
     data, router = results[benchmark], over_trainings(results[benchmark + _ROUTER])
     names = [name for name in router.data_vars if name != "valid"]
     wide = {name: xr.concat([data[name], router[name]], "policy", join="outer") for name in names}

@@ -149,7 +149,7 @@ REGRET = panel("conditional_regret", symlog, title="regret")
 
 
 def alike(picture: Picture) -> Picture:
-    """Changes a figure so that vertical axes with the same label have equal limits."""
+    """Returns a picture like `picture` whose vertical axes have equal limits if they have the same label."""
 
     def draw(results: Results) -> Any:
         figure = picture(results)
@@ -174,7 +174,7 @@ def _moving(data: xr.Dataset) -> xr.Dataset:
 
 
 def _best_feasible(data: xr.Dataset) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Returns the best expected reward per query as a step function, which is the same for every policy and seed."""
+    """Returns the best expected reward of a feasible routing per query as a step function, which is the same for every policy and seed."""
     ends, best = data["time"].values, data["best"].isel(policy=0).mean("seed").values
     starts = np.concatenate([[ends[0] - np.diff(ends[:2], prepend=0)[-1]], ends[:-1]])
     return {"best feasible": (np.ravel([starts, ends], "F"), np.repeat(best, 2))}

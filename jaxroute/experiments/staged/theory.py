@@ -82,7 +82,7 @@ def _discovery(rule: str, horizon: int) -> Case:
 
 
 def _waiting(models: int, slots: int) -> Case:
-    """Makes a case in which models wait for slots, with the confidence parameter of Theorem 1."""
+    """Makes a case in which many models wait for few slots, with the confidence parameter of Theorem 1."""
 
     def market(horizon: int) -> staged.MarketEnv:
         stages = min(horizon, _WINDOWS)
