@@ -188,7 +188,7 @@ def group_cascade(
 
 
 def safe_and_risky(gap: float, *, evaluator: OutputFeatures | int | None = None) -> CascadeEnv:
-    """Builds boxes with narrow scores and index .5, and with wide scores and index `.5 - gap`. A gap of order `1 / sqrt(T)` is the hard case."""
+    """Builds two boxes: narrow scores with index .5, and wide scores with index `.5 - gap`. A gap of order `1 / sqrt(T)` is the hard case."""
     boxes = UniformBoxes(base_cost=_float32([0.05, 0.05]), quantile=_float32([0.0, 0.5]))
     gap = float(checks.numbers("gap", gap, ()))
     return _built(UniformContexts(1), boxes, [[0.5], [0.5 - gap]], evaluator)

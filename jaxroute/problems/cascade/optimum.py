@@ -156,7 +156,7 @@ def best_list(scores: Leaf, costs: Leaf, seen: Leaf | None = None) -> BestList:
     Args:
       scores: `[N, K]` scores of each model's output on each row.
       costs: `[N, K]` costs of these outputs, in units of utility.
-      seen: `[N, K]` scores by which the cascade decides; None for the scores themselves.
+      seen: `[N, K]` scores by which the cascade decides when to stop, for example estimates; None for `scores`.
     """
     score, cost, seen = _rows(scores, costs, seen)
     number = score.shape[1]

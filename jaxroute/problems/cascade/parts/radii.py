@@ -207,7 +207,7 @@ class SampledRadius(Radius):
 
 @struct.dataclass
 class BootstrapState:
-    """Estimates `rho` `[m, K B]` of the `B` copies of the streaming estimator, and their state."""
+    """State of `BootstrapRadius`: estimates `rho` `[m, K B]` of `B` copies of a streaming estimator for each of `K` boxes, and their states `fit`."""
 
     rho: Array
     fit: StreamState

@@ -92,7 +92,7 @@ class Memory(abc.ABC):
         """Returns the data with the observation of round `t`. `prompt` is None without a pool of prompts; `valid` is False if no query was served."""
 
     def derivatives(self, data: Any, refit: Array, features: Array, t: Array) -> mnl.Derivatives:
-        """Returns a function that computes the derivatives of the data's negative log-likelihood in the parameters with the indices `refit` `[A]`.
+        """Returns a function that computes the derivatives of the data's negative log-likelihood in the parameter vectors with the indices `refit`.
 
         `t` is the last round; `features` are the features of all places, or of all prompts of a pool, see `QueueQueries.features`.
         """

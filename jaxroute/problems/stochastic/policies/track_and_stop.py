@@ -76,8 +76,8 @@ def optimal_shares(mean: Array, family: Family) -> Array:
 def evidence(pulls: Array, mean: Array, family: Family) -> Array:
     """Returns the generalised log-likelihood ratio, a scalar, for the hypothesis that the model with the largest empirical mean is the best.
 
-    It is the least `pulls_1 kl(mean_1, m) + pulls kl(mean, m)` over the models other than the best, 1; `m` is the pooled mean of both. It is 0 if several
-    models are best, infinite if there is one model. `pulls` `[K]` are at least 1, `mean` `[K]` are empirical means. Source: Garivier and Kaufmann
+    Let 1 be the best model. The ratio is the least `pulls_1 kl(mean_1, m) + pulls kl(mean, m)` over the other models, where `m` is the mean of all
+    rewards of both models. It is 0 if several models are best, infinite if there is one model. `pulls` `[K]` are at least 1, `mean` `[K]` are empirical means. Source: Garivier and Kaufmann
     (2016), section 3.2.
     """
     mean = xla.barrier(mean)
