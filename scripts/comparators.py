@@ -275,7 +275,7 @@ def loop_acqb(num_offered: int, rounds: int, runs: int, seed: int) -> Regrets:
 
 
 def loop_cosmos(rounds: int, runs: int, seed: int) -> Regrets:
-    """Simulates COSMOS with its streaming estimator on three uniform boxes; returns the amortised regret."""
+    """Simulates COSMOS with its streaming estimator on three models (boxes) with uniform rewards; returns the amortised regret."""
     index = np.array([[0.57, -0.101466, -0.098534], [0.483130, -0.082676, 0.117324], [0.524375, 0.099928, -0.100072]])
     cost, quantile = np.array([0.015, 0.033541, 0.075]), np.array([0.7, 0.5, 0.3])
     spread, bonus, floor, start, bound = 0.5, 0.1, 0.1, 0.1, 2.0

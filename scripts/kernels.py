@@ -207,7 +207,7 @@ def target() -> NamedSharding:
     """Returns a sharding that places everything on a described GPU, which need not exist; modules are compiled for it.
 
     Raises:
-      SystemExit: jax's packages for CUDA are not installed, or do not take the description.
+      SystemExit: jax's packages for CUDA are not installed, or do not accept the description.
     """
     try:
         described = topologies.get_topology_desc(platform="cuda", target_config=TARGET, topology="1x1x1")
@@ -306,7 +306,7 @@ def count_pair(texts: dict[str, str], trips: int) -> dict[str, Any]:
 
 
 def pairs(only=None, policies=None):
-    """Yields problem, name of the policy, environment and policy of every default pair."""
+    """Yields (problem, policy's name, environment, policy) for every default policy, or for those that `only` and `policies` name."""
     for problem, module in problems().items():
         for name, policy in default_policies(module).items():
             if (only is None or problem in only) and (policies is None or name in policies):

@@ -68,7 +68,7 @@ def again(log: Path, killed: set[int]) -> tuple[int, int]:
 
 @contextlib.contextmanager
 def bucket() -> Iterator[str]:
-    """Context with the URL of a bucket on a local server that speaks S3."""
+    """Context in which a local server speaks S3; yields the URL of a bucket on it."""
     from moto.server import ThreadedMotoServer
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)

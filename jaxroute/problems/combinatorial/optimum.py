@@ -90,7 +90,7 @@ def _compared(
 def _searched(
     weight: np.ndarray, cost: np.ndarray, budget: float, kinds: np.ndarray, sizes: np.ndarray, exact_size: bool
 ) -> np.ndarray | None:
-    """Finds the same set as `_compared`, which enumerates, by a mixed-integer program in HiGHS; faster if there are many sets."""
+    """Returns the same set of largest weight as `_compared`, by a mixed-integer program in HiGHS; faster if there are many sets."""
     from scipy import optimize
 
     ones, limit = np.ones(len(weight)), cast(Any, sizes)
@@ -195,7 +195,7 @@ def _any_win_by_chords(w: np.ndarray, cost: np.ndarray, budget: float, sizes: np
 def _best_of_chords(
     w: np.ndarray, cost: np.ndarray, budget: float, sizes: np.ndarray, kinds: np.ndarray, points: list[np.ndarray]
 ) -> tuple[np.ndarray, float]:
-    """Returns the selection `[U]` that maximises the sum of the chords between the points of each model, and this sum.
+    """Returns the fractions `z` `[U]` that maximise the sum over models of the chords of `-log(1 - w z)` between `points`, and this sum.
 
     A variable is the used fraction of an interval between two points; binary variables forbid an interval before the previous one is used up.
     """

@@ -78,7 +78,7 @@ class OracleRelaxed(_Oracle):
 
 @struct.dataclass
 class OracleInteger(_Oracle):
-    """Policy that selects the best set within the budget. Source: C2MAB-V, section 3, the optimal action."""
+    """Policy that always selects the best set within the budget for the true means. Source: C2MAB-V, section 3, the optimal action."""
 
     @classmethod
     def of(cls, env: CloudEnv) -> "OracleInteger":

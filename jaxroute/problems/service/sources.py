@@ -211,7 +211,7 @@ class TypeRequests(RequestSource):
         return self.contexts(knows_cost=False).mean()
 
     def contexts(self, knows_cost: bool = True) -> Contexts:
-        """Returns one context per type, or one per request of a sample if costs are noisy and observed."""
+        """Returns one context per type; if costs are noisy and `knows_cost` is True, one per request of a sample."""
         weight, probability, cost = (np.asarray(x, np.float64) for x in (self.weight, self.probability, self.cost_mean))
         if not (self.cost_noise and knows_cost):
             return Contexts(weight / weight.sum(), probability, cost)

@@ -105,7 +105,7 @@ class VirtualQueue:
         return cls(length=zero, error=zero)
 
     def served(self, alpha: Leaf, satisfied: Array) -> "VirtualQueue":
-        """Returns the queue after a request, given `alpha` and the satisfaction `s` (`[]` float32, 0 or 1)."""
+        """Returns the queue after a request, given the target `alpha` and the satisfaction `satisfied` of the request (float32, 0 or 1)."""
         # Added separately: their difference would be rounded in every round.
         length, error = numerics.add_up(*numerics.add_up(self.length, self.error, jnp.asarray(alpha)), -satisfied)
         owed = length > 0

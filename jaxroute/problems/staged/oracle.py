@@ -27,7 +27,7 @@ class OracleState:
 
     Attributes:
       slots: state of StageRoute.
-      routing: `[M]` solution of the linear program; it holds for a whole stage, in which neither true means nor budget change.
+      routing: `[M]` solution of the linear program; it stays the same for a whole stage, as true means and budget do.
     """
 
     slots: SlotState

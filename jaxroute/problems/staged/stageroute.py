@@ -76,7 +76,7 @@ class StageRoute:
         return floor, obs.cost_ceiling if self.cost_ceiling is None else self.cost_ceiling
 
     def bounds(self, statistics: Statistics, known_costs: tuple[Leaf, Leaf]) -> tuple[Array, Array]:
-        """Returns upper bounds `U` of mean rewards and lower bounds `L` of mean costs, shaped like the statistics. `known_costs` is `(c_1, c_2)`."""
+        """Returns upper bounds of mean rewards and lower bounds of mean costs, shaped like the statistics. Costs lie within `known_costs`."""
         floor, ceiling = known_costs
         reward, cost = self.estimator.means(statistics, floor)
         count = jnp.asarray(statistics.pulls, reward.dtype) + 1.0
@@ -87,7 +87,7 @@ class StageRoute:
         return self.estimator.start(statistics, upper, lower, floor)
 
     def choose(self, key: Array, state: SlotState, value: Array, cost: Array, obs: Observation, t: Array) -> Deployment:
-        """Returns the models to deploy for bounds `U` (`value`) and `L` (`cost`): DeployOPT, eq. (3)."""
+        """Returns the models to deploy, given upper bounds `value` of rewards and lower bounds `cost` of costs: DeployOPT, eq. (3)."""
         del t
         return deploy(key, value, cost, obs, state.spec, self.filler, self.tie)
 
@@ -116,7 +116,9 @@ class StageRoute:
         return self.serve(key, state, obs, self.route_next(state, obs))
 
     def serve(self, key: Array, state: SlotState, obs: Observation, routing: Routing) -> tuple[Action, Info]:
-        """Draws the model for a query by the routing's probabilities of the slots (Algorithm 1, line 10). Returns the action and the Info to record."""
+        """Draws the model for a query by the routing's probabilities of the slots (Algorithm 1, line 10). Returns the action and diagnostics to
+        record.
+        """
         value, cost = self.bounds(state.slots, self.known_costs(obs))
         amount = routing.amount
         slot = numerics.one_hot(numerics.inverse_cdf(amount, draws.uniform(key)), amount.shape[-1])

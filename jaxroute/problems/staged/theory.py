@@ -17,7 +17,7 @@ def lower_bound(max_deployed: int, horizon: int, constant: float = 1.0) -> float
     Args:
       max_deployed: number of slots `M`.
       horizon: number of queries `T`.
-      constant: `c`, as for `lower_bound_market`; the paper leaves it open.
+      constant: constant `c` of the theorem, as for `lower_bound_market`; the paper leaves it open.
     """
     return (float(constant) * max_deployed) ** (1 / 3) * horizon ** (2 / 3) / 16
 

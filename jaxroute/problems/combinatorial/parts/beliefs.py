@@ -94,7 +94,7 @@ class BetaPosterior:
 
 @struct.dataclass
 class NormalPosterior:
-    """Normal distribution with the mean and variance of the Beta posterior, which is drawn three times as fast.
+    """Normal distribution with the mean and variance of the Beta posterior, which can be drawn three times as fast.
 
     It lacks the skewness of the Beta posterior near 0 and 1. Means over runs agree, but some runs repeat one set for long: on `sciq_cloud` the spread
     over runs is more than twice as large.

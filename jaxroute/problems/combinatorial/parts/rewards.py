@@ -23,7 +23,7 @@ class AnyWin(Reward):
         return 1.0 - xp.prod(xp.where(chosen, 1.0 - mean, 1.0), axis=-1)
 
     def relaxed(self, z: AnyArray, mean: AnyArray, xp: Any = jnp) -> Any:
-        """Returns the reward for fractions `z_k` of the models, the multilinear extension `1 - prod (1 - mean_k z_k)`."""
+        """Returns the expected reward for fractions `z_k` of the models, the multilinear extension `1 - prod_k (1 - mean_k z_k)`."""
         del xp
         return any_win(mean, z)
 
@@ -41,7 +41,7 @@ class SumUp(Reward):
         return xp.sum(xp.where(chosen, mean, 0.0), axis=-1)
 
     def relaxed(self, z: AnyArray, mean: AnyArray, xp: Any = jnp) -> Any:
-        """Returns the reward for fractions `z_k` of the models, `sum mean_k z_k`."""
+        """Returns the expected reward for fractions `z_k` of the models, `sum_k mean_k z_k`."""
         return xp.sum(mean * z, axis=-1)
 
     def weight(self, w: AnyArray, xp: Any = jnp) -> Any:
@@ -58,7 +58,7 @@ class AllIn(Reward):
         return xp.prod(xp.where(chosen, mean, 1.0), axis=-1)
 
     def relaxed(self, z: AnyArray, mean: AnyArray, xp: Any = jnp) -> Any:
-        """Returns the reward for fractions `z_k` of the models, `prod mean_k ** z_k`."""
+        """Returns the expected reward for fractions `z_k` of the models, `prod_k mean_k ** z_k`."""
         possible = mean > 0.0  # 0 ** 0 is 1; explicit, so that derivatives in `z` are finite
         return xp.prod(xp.where(possible, xp.where(possible, mean, 1.0) ** z, xp.where(z > 0.0, 0.0, 1.0)), axis=-1)
 

@@ -78,7 +78,7 @@ class Clusters(NamedTuple):
         return self.order[self.start[cluster] + _below(self.number[cluster], uniform)]
 
     def outside(self, cluster: Array, uniforms: Array) -> Array:
-        """Returns indices of `H` distinct requests of other clusters, chosen by random numbers `[H]` in [0, 1). If too few exist, they may repeat."""
+        """Returns indices of `H` distinct requests of other clusters, chosen by `uniforms` `[H]` in [0, 1). If too few exist, they may repeat."""
         start, count, size = self.start[cluster], self.number[cluster], self.order.shape[0]
         taken: list[Array] = []  # Positions among the outside requests, in ascending order.
         for number in range(uniforms.shape[0]):

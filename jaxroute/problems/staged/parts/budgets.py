@@ -27,7 +27,7 @@ class FixedBudget(BudgetRule):
 
 @dataclass(frozen=True)
 class Pace(BudgetRule):
-    """Budget that divides the remaining budget by the remaining queries, between 0 and 5 times the constant budget. Not in the paper."""
+    """Remaining budget divided by the remaining queries, clipped to between 0 and 5 times the constant budget. Not in the paper."""
 
     def budget(self, obs: Observation) -> Array:
         left = obs.budget - obs.overspend / obs.rounds_left.astype(jnp.float32)

@@ -1,4 +1,4 @@
-"""DeployOPT, which selects the models to deploy for a stage."""
+"""DeployOPT, the mixed-integer program that selects the models to deploy for a stage."""
 
 import itertools
 import math

@@ -32,7 +32,7 @@ def _per_pull(statistics: Statistics, reward_prior: Leaf, cost_prior: Leaf, weig
 
 
 def _empirical(statistics: Statistics) -> Pair:
-    """Returns empirical means, 0 for unused models."""
+    """Returns empirical mean rewards and mean costs, 0 for unused models."""
     return _per_pull(statistics, 0.0, 0.0, jnp.where(statistics.pulls > 0, 0.0, 1.0))
 
 
@@ -54,7 +54,7 @@ class EmpiricalMean(Estimator):
 
 @dataclass(frozen=True)
 class Lemma3(Estimator):
-    """Sums divided by pulls plus one, so that a new model starts with mean 0 and little optimism.
+    """Means as sums divided by pulls plus one, so that a new model starts with mean 0 and little optimism.
 
     Source: StageRoute, Lemma 3. `staged/open-choices` measures the effect.
     """

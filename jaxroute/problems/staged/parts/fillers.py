@@ -16,10 +16,10 @@ Keys = tuple[Array, Array]
 
 
 class Filler(abc.ABC):
-    """Rule that ranks the models for the slots outside the support.
+    """Rule that ranks models for the free slots, which the best routing does not need.
 
     Attributes:
-      share: share of the traffic that every deployed model must get; if it is above 0, all sets of models are enumerated.
+      share: share of the queries that every deployed model must get; if it is above 0, all sets of models are enumerated.
     """
 
     share: float = 0.0
@@ -32,7 +32,7 @@ class Filler(abc.ABC):
         """
 
     def deployed(self, ranked: Array, support: Array) -> Array:
-        """Returns a mask `[N]` of the models to deploy; by default `ranked`, the first `M` models by rank. `support` marks the support."""
+        """Returns a mask `[N]` of the models to deploy; by default `ranked`, the first `M` by rank. `support` marks the models in the best routing."""
         del support
         return ranked
 
@@ -85,6 +85,6 @@ class IndexFiller(Filler):
 
 @dataclass(frozen=True)
 class MinimumShare(ReducedValue):
-    """Requires a share of the traffic for each of the `M` models by enumerating all sets, which is exact and slow; for cross-checks."""
+    """Requires that each deployed model gets at least a share of the queries, by enumerating all sets; exact and slow, for cross-checks."""
 
     share: float = 1e-4

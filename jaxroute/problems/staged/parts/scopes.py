@@ -18,11 +18,11 @@ class Scope:
         return slots
 
     def retain(self, book: Statistics) -> Statistics:
-        """Returns the part of the book `[N]` that later deployments use, in addition to the slots."""
+        """Returns the part of `book`, the statistics `[N]` of all models, that later deployments use in addition to the statistics in the slots."""
         return book
 
     def load(self, loaded: Statistics) -> Statistics:
-        """Returns the statistics `[M]` with which the routing of a stage starts; `loaded` are the book's statistics of the deployed models."""
+        """Returns the statistics `[M]` with which the routing of a stage starts; `loaded` are all past statistics of the deployed models."""
         return loaded
 
 
@@ -47,7 +47,7 @@ class RoutingScope(Scope):
 
 @dataclass(frozen=True)
 class StageScope(RoutingScope):
-    """Resets all sums right after each deployment, which is thus based on the previous stage alone.
+    """Resets all statistics right after each deployment, so that a deployment depends on the previous stage alone.
 
     Source: StageRoute, Lemma 3, read literally. `staged/open-choices` measures the effect.
     """

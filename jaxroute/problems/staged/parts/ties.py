@@ -19,7 +19,7 @@ class Tie(abc.ABC):
 
 @dataclass(frozen=True)
 class RandomOrderTie(Tie):
-    """Breaks ties by a random order of the models, drawn in each stage; all policies break ties so (`numerics.argmax`)."""
+    """Breaks ties by a random order of the models, drawn in each stage, as policies of all problems do (`numerics.argmax`)."""
 
     def apply(self, key: Array, value: Array) -> tuple[Array, Array]:
         return value, draws.order(key, value.shape[-1])
@@ -27,7 +27,7 @@ class RandomOrderTie(Tie):
 
 @dataclass(frozen=True)
 class IndexTie(Tie):
-    """Prefers the lower index."""
+    """Prefers the lower index among equal models."""
 
     def apply(self, key: Array, value: Array) -> tuple[Array, Array]:
         del key
