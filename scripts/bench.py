@@ -429,7 +429,7 @@ def _whole(bench: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, A
 
 
 def _rows(problem: str, names: Sequence[str], options: argparse.Namespace) -> tuple[list, dict[str, dict[str, float]]]:
-    """Measures the rows of one problem, and jaxroute's speed as a multiple of each tool's, by policy."""
+    """Measures one problem. Returns its rows and, for each policy, jaxroute's speed as a multiple of each other tool's speed."""
     parts, rows, ratios = PROBLEMS[problem], [], {}
     env = parts.env()
     for name in names:

@@ -136,7 +136,7 @@ def other_code(version: int = 1) -> Iterator[None]:
 
 @contextlib.contextmanager
 def invented(pipe: Any = None) -> Iterator[None]:
-    """Context for quick processes: nothing is compiled, numbers are made up, claims expire soon, and `pipe` receives a message for each block."""
+    """Context for quick processes: nothing is compiled, results are invented, claims on blocks expire soon, and `pipe` gets a message for each block."""
 
     def numbers(simulated: Any, block: Any, tile: Any, seeds: Any, *begun: Any) -> Any:
         if pipe:

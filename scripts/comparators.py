@@ -193,7 +193,7 @@ def loop_stageroute(s: StagedSetting, rounds: int, runs: int, seed: int) -> Regr
 def loop_c2mabv(rounds: int, runs: int, seed: int) -> Regrets:
     """Simulates C2MAB-V for sums of 4 among the nine models of its Table 3; returns the regret relative to the relaxed optimum.
 
-    Success rates are those of `sciq_cloud`. It solves a linear program per round and rounds its solution pairwise.
+    Success rates are those of `sciq_cloud`. Each round solves a linear program and rounds its solution pairwise.
     """
     from scipy.optimize import linprog
 
@@ -403,7 +403,7 @@ _prange = numba.prange if numba else range
 
 @_jit(inline="always")
 def _mix(x):
-    """Output function of splitmix64."""
+    """Applies the output function of the random generator splitmix64 to integers."""
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return x ^ (x >> np.uint64(31))
@@ -468,10 +468,10 @@ def river_policy(name: str, s: BanditSetting, seed: int) -> tuple[Callable, Call
 
 @functools.cache
 def _smpybandits() -> Any:
-    """The policies of SMPyBandits.
+    """Imports and returns the policies of SMPyBandits.
 
-    Version 0.9.7 (2020) imports `scipy.special.btdtri`, which SciPy 1.14 removed; its documented successor `betaincinv` has that name
-    during the import.
+    Version 0.9.7 (2020) imports `scipy.special.btdtri`, which SciPy 1.14 removed; its documented successor `betaincinv` has that name during the
+    import.
     """
     import scipy.special
 
@@ -520,14 +520,14 @@ def smpybandits_policy(name: str, s: BanditSetting, seed: int) -> tuple[Callable
 
 @dataclass(frozen=True)
 class Comparator:
-    """One competitor.
+    """Simulation of a policy by one tool, whose speed is compared with jaxroute's.
 
     Attributes:
       tool: way of writing or package, as listed at the beginning of this file.
       problem: a key of `bench.PROBLEMS`.
       policy: name of the policy, the same for all tools.
       regrets: function of rounds, runs and a seed that returns the regret of each run.
-      note: difference of the policy from the other tools' that makes its regret not comparable; empty if there is none.
+      note: difference of the policy from the other tools' that makes the regrets incomparable; empty if there is none.
     """
 
     tool: str

@@ -244,10 +244,10 @@ def one_graph(launches: str) -> bool:
 def programs(env, policy, runs: int = RUNS) -> tuple[int, dict[str, tuple[Callable, tuple]]]:
     """Returns the functions whose launches are counted: `rounds`, a whole run, and, if there are stages, `plan`, the start of a stage.
 
-    Leaves of environment and policy are arguments, as in `simulate`; the default flows are recorded.
+    Parameters of environment and policy are arguments, as in `simulate`; the default metrics are recorded.
 
     Returns:
-      Number of trips of the loop over rounds, and each function with the shapes of its arguments.
+      Number of iterations of the loop over rounds, and each function with the shapes of its arguments.
     """
     builds = not hasattr(policy, "act")
     leaves, treedef = jax.tree.flatten(canonical((env, () if builds else policy)))

@@ -57,7 +57,7 @@ def first_cell(pyproject: Path = ROOT / "pyproject.toml") -> str:
 
 
 def names() -> list[str]:
-    """Names of the notebooks."""
+    """Returns the names of all notebooks."""
     return sorted(path.stem for path in FOLDER.glob("*.ipynb"))
 
 

@@ -116,9 +116,7 @@ class StageRoute:
         return self.serve(key, state, obs, self.route_next(state, obs))
 
     def serve(self, key: Array, state: SlotState, obs: Observation, routing: Routing) -> tuple[Action, Info]:
-        """Draws the model for a query by the routing's probabilities of the slots (Algorithm 1, line 10). Returns the action and diagnostics to
-        record.
-        """
+        """Draws the model for a query by the probabilities of the slots (Algorithm 1, line 10). Returns the action and diagnostics to record."""
         value, cost = self.bounds(state.slots, self.known_costs(obs))
         amount = routing.amount
         slot = numerics.one_hot(numerics.inverse_cdf(amount, draws.uniform(key)), amount.shape[-1])
