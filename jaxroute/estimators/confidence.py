@@ -59,7 +59,7 @@ def union_log_term(num_means: int | Array, t: ArrayLike, delta: Leaf) -> Array:
 def mnl_radius(count: ArrayLike, dim: int, num_shown: int, curvature: Leaf, ridge: Leaf) -> Array:
     """Returns the confidence radius of a regularised multinomial-logit estimate, in the norm of the design matrix.
 
-    `curvature / 2 sqrt(d log(1 + count K / (d ridge)) + 4 log max(count, 1)) + curvature sqrt(ridge)`
+    `(curvature / 2) sqrt(d log(1 + count K / (d ridge)) + 4 log max(count, 1)) + curvature sqrt(ridge)`
 
     Source: ACQB, section 3 and eq. (3); Oh and Iyengar (2019). The paper's `log 0` before the first round is taken as 0.
 

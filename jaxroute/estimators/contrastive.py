@@ -51,7 +51,7 @@ class Pairs(NamedTuple):
 def balanced_rows(utility: ArrayLike, per_model: int, seed: int = 0) -> np.ndarray:
     """Draws a balanced set of prompts: for each model at most `per_model` of the prompts on which it is best. Returns their rows in ascending order.
 
-    `utility` `[n, N]` has a row for each of `n` prompts and a column for each of `N` models. On ties the first model is best; `seed` decides the draw.
+    `utility` `[n, N]` has a row for each of `n` prompts and a column for each of `N` models. On ties the first model is best; `seed` fixes the draw.
 
     Source: ACQB (Bae et al.), appendix B.2, "model-balanced sampling".
     """

@@ -48,7 +48,7 @@ def _times(a: Array, b: Array) -> Array:
 
 
 def _page(spread: Factors, page: Array) -> tuple[Array, Array]:
-    """Returns the matrices `A` and `T` of a page."""
+    """Returns the matrices `A` and `T` of the page with index `page` (see `Factors`)."""
     return xla.compute_once((numerics.at(spread.rows, (page,)), numerics.at(spread.mix, (page,))))
 
 

@@ -52,7 +52,7 @@ class GLM(Protocol):
     def learns(self) -> bool: ...
 
     def check(self) -> None:
-        """Raises `ValueError` on values out of range."""
+        """Raises `ValueError` if a field of the estimator is out of range."""
         ...
 
     def check_spec(self, dim: int, rounds: int) -> None:

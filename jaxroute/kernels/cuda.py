@@ -90,7 +90,7 @@ def _candidates() -> list[str]:
 
 
 def _with_builtins(path: str) -> Any:
-    """Loads NVRTC after the library of its builtins beside it, which the version of CUDA 13.0 would not find otherwise."""
+    """Loads the NVRTC at a path, after the library of its builtins in the same folder, which that of CUDA 13.0 would not find otherwise."""
     if os.path.isabs(path):
         for builtins in glob.glob(os.path.join(os.path.dirname(path), "libnvrtc-builtins.so*")):
             ctypes.CDLL(builtins)

@@ -30,7 +30,7 @@ class Storage:
       varying: whether its contents differ between runs that are simulated at once.
       depth: number of active masks (`Writer.masks`) at its declaration.
       readers: number of values still in use that read it.
-      store: statement that assigns its elements in a shared loop (a group), after the block with this loop; None for other storages.
+      store: pair of a block and the statement that assigns its elements, if a shared loop of the block computes it; None for others.
       successor: storage in which its value is computed instead; None if it was not replaced.
     """
 

@@ -98,7 +98,7 @@ def literal_text(number: Any) -> str:
 
 
 class _Printer:
-    """Printer of statements as C. It drops statements that write only storages which are not `needed`."""
+    """Printer of statements as C, or as C++ if `wide`. It drops statements that write only storages which are not `needed`."""
 
     def __init__(self, wide: bool, needed: set[ir.Storage]):
         self._wide, self._needed = wide, needed

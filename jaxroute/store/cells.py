@@ -120,7 +120,7 @@ class Request:
       axes: coordinates of the settings along each axis, by the name of the axis.
       policy_axes: names of the axes along which the runs of each policy differ, in the order of `axes`.
       seeds: `[R]` uint32 seeds.
-      times: `[records]` record times: numbers of counted rounds.
+      times: `[records]` numbers of counted rounds after which quantities are recorded.
       variables: metric and shape of each recorded quantity, by its name.
       recorded: names of the quantities that are recorded for each policy.
       model_names: names of the models; empty if they have none.

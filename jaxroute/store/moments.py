@@ -132,7 +132,7 @@ class SummaryTree:
         return tuple(place.get(axis, slice(None)) for axis in axes)
 
     def lacks(self, setting: int, ranges: Iterable[Range], wanted: Container[Range]) -> bool:
-        """Whether the tree lacks the statistics of any of `ranges`. A larger range counts as well, unless it extends beyond a range in `wanted`."""
+        """Whether the tree lacks statistics of any of `ranges`. It has those of a range if it stores a larger range within one in `wanted`."""
         return any(not self._holds(setting, *one, wanted) for one in ranges)
 
     def _holds(self, setting: int, first: int, size: int, wanted: Container[Range]) -> bool:
@@ -277,7 +277,7 @@ class Statistics:
         return self.request.cut if seeds == len(self.request.seeds) else cells.Seeds(self.request.seeds[:seeds])
 
     def _stored_as_runs(self) -> set[int]:
-        """Returns the complete granules without stored statistics of which single runs are stored; none if there are too many."""
+        """Returns the granules in `full` without stored statistics of which single runs are stored; an empty set if there are too many."""
         found: set[int] = set()
         for policy, tree in zip(self.request.policies, self._trees, strict=False):
             for setting, family in enumerate(self.request.families(cells.CURVES, policy)):

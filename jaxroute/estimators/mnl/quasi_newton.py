@@ -24,8 +24,8 @@ OnlineState: TypeAlias = tuple[numerics.Sum, Array]
 class Online:
     """Solver with one step on the new observation alone: `theta_j <- theta_j - B_j^-1 (p_j - y_j) x`.
 
-    `B_j` is the ridge plus the second derivatives of each observation at its time. The result approximates the maximum-likelihood estimate, for
-    horizons at which passes over all data are too expensive.
+    `p_j` is the predicted probability of acceptance, `y_j` the outcome (1 or 0), and `B_j` the ridge plus the second derivatives of each observation
+    at its time. It approximates the maximum-likelihood estimate, for horizons at which passes over all data are too expensive.
 
     Source: the online Newton step; Zhang and Sugiyama (2023) for the multinomial-logit model. Not in ACQB.
     """

@@ -22,7 +22,7 @@ def item_type(num_items: int) -> DTypeLike:
 
 
 def _written(table: Array, new: Array, t: Array) -> Array:
-    """Writes `new` `[...]` at index `t` of the last axis of `table` `[..., H]`."""
+    """Returns a `table` `[..., H]` with `new` `[...]` at index `t` of the last axis."""
     return jax.lax.dynamic_update_index_in_dim(table, new.astype(table.dtype), t, table.ndim - 1)
 
 

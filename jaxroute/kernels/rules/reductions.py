@@ -72,7 +72,7 @@ def _reduce(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 
 def has_nan(writer: Writer, x: Value) -> Value:
-    """Computes `numerics.has_nan` for several runs at once, in one pass over the elements."""
+    """Tests whether an array has a NaN (`numerics.has_nan`), for several runs at once and in one pass over the elements."""
     if x.storage is not None and x.storage.apart:
         writer.ready(x)
         found = writer.array(bool, ())
@@ -233,7 +233,7 @@ def _ahead(own: Sequence[ir.Expr], others: Sequence[ir.Expr]) -> ir.Expr:
 
 @rule("sort")
 def _sort(writer: Writer, eqn: Any, *xs: Value) -> list[Value]:
-    """Sorts stably by insertion; NaN comes last."""
+    """Sorts arrays jointly and stably, by insertion, in the order of the first ones (the keys); NaN comes last."""
     axis, keys = eqn.params["dimension"], eqn.params["num_keys"]
     columns: list[Value] = []
     for x in xs:
