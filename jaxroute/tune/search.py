@@ -366,7 +366,7 @@ class _Search:
         return spent
 
     def estimates(self, candidates: Sequence[_Candidate]) -> list[Estimate]:
-        """Estimates candidates by the Gaussian-process model of their structure, or by their own runs if there are too few evaluations for a model."""
+        """Estimates candidates by the Gaussian-process model of their structure, or by their own runs if it has too few evaluations."""
         estimates = [one.estimate(self.goal) for one in candidates]
         for structure in dict.fromkeys(one.structure for one in candidates):
             members = [i for i, one in enumerate(candidates) if one.structure == structure]
