@@ -33,7 +33,7 @@ _SATURATED = 1.0 - 1e-6
 
 @struct.dataclass
 class CosmosState:
-    """State of COSMOS before a request; arrays have an entry for each of the `K` boxes (models).
+    """State of COSMOS before a request, with `K` boxes (models).
 
     Attributes:
       number: `[K]` int32, number of samples from which the index of each box is estimated, `n_at`.

@@ -207,7 +207,7 @@ class SampledRadius(Radius):
 
 @struct.dataclass
 class BootstrapState:
-    """State of `BootstrapRadius`: estimates `rho` `[m, K B]` of `B` copies of a streaming estimator for each of `K` boxes, and their states `fit`."""
+    """State of `BootstrapRadius`: estimates `rho` `[m, K B]` of `B` copies of a streaming estimator for each of `K` boxes, and their state `fit`."""
 
     rho: Array
     fit: StreamState
