@@ -46,8 +46,8 @@ class RandomQueues:
     Attributes:
       arrival_rate: `[]` probability lambda of an arrival in a round.
       slack: `[]` epsilon, least difference between the departure rate of a context and the arrival rate.
-      spread: `[]` largest entry. With pair features vectors are divided by `sqrt(d)`, so that norms are at most one (assumption 1). Departure rates
-        are then at most `sigmoid(1)` with one answer, mostly near one half, and an `arrival_rate` of about .4 suits. Other vectors are not divided, as in the paper's figures.
+      spread: `[]` largest entry. Pair features and their parameters are also divided by `sqrt(d)`, so that norms are at most one (assumption 1);
+        others are not, as in the paper's figures. With it departure rates are at most `sigmoid(1)` for one answer: an `arrival_rate` of about .4 suits.
       num_models: number of models, `N` (static).
       num_offered: number of answers shown in a round, `K` (static).
       dim: number of features, `d` (static).
