@@ -49,9 +49,9 @@ class C2MABV:
       delta: `[]` confidence level, 1/T in the theorems (default for T = 10,000).
       batch: `[]` number of rounds with feedback until the next decision (appendix E.3).
       allowed: `[K]` bool, models that may be selected (default: all); two models give the two-tier variant of Fig. 12.
-      prior_pulls: `[K]` or `[]` number of observations of each model before the first round.
-      prior_outcome: `[K]` or `[]` mean outcome of these observations.
-      prior_cost: `[K]` or `[]` mean cost of these observations.
+      prior_pulls: `[K]` number of observations of each model before the first round, or one number for all models.
+      prior_outcome: `[K]` mean outcome of these observations, or one number for all models.
+      prior_cost: `[K]` mean cost of these observations, or one number for all models.
       budget_share: `[]` share of the budget that the relaxed problem may spend (1 in the paper).
       hold: rule for the rounds between two decisions, `HoldAction` or `HoldRelaxed`.
       start: rule for the first rounds, `Optimistic` or `RoundRobin`.

@@ -203,7 +203,7 @@ class CloudEnv:
 def relaxed_objective(price: float) -> Callable[[CloudEnv, CloudState, Action, Array], Array]:
     """Returns a differentiable objective: the expected reward of a round minus `price` times the expected cost above the budget.
 
-    `price` is in reward per cost. Reward and cost are those of the relaxed selection before it is rounded to a set.
+    `price` is in reward per cost. Reward and cost are computed for the relaxed selection, before it is rounded to a set.
     """
 
     def objective(env: CloudEnv, state: CloudState, action: Action, t: Array) -> Array:

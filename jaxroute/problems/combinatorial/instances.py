@@ -1,4 +1,4 @@
-"""Functions that build clouds: with given means, with those of the paper, with random ones, and from tables."""
+"""Functions that build clouds: with given means, with the paper's means, with random means, and from tables."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -236,8 +236,8 @@ def table_cloud(
 ) -> CloudEnv:
     """Builds a cloud that replays the rows of a table, in a random order per run, each once before any is repeated.
 
-    The outcomes of a row may be dependent. Expected rewards and optima are those of independent models with the column means of the table; the metric
-    `realised_reward` is computed from the rows.
+    The outcomes of a row may be dependent. Expected rewards and optima are computed for independent models with the column means of the table; the
+    metric `realised_reward` is computed from the rows.
 
     Args:
       table: scores in [0, 1] and costs `[Q, K]`.

@@ -109,7 +109,7 @@ class EducatedGuessing(Mixture):
 
 
 def educated_guess(accuracy: Array, alpha: Array) -> Array:
-    """Returns probabilities `[M]` with which models of accuracies `[M]` reach the target `alpha` `[]`, in the precision of the arguments.
+    """Returns probabilities `[M]` with which models of accuracies `[M]` reach the target `alpha`, in the precision of the arguments.
 
     All probabilities are equal at first. While the expected satisfaction is below `alpha`, the probabilities of models of higher accuracy increase by
     1 % and the others decrease by 1 %, at most 5,000 times.
@@ -160,7 +160,7 @@ class RouteLLM(StaticPolicy):
     """Policy that uses the largest model if a router's score of the request reaches a threshold, otherwise the smallest model.
 
     The score replaces the paper's router: `sigmoid(offset + spread z + advantage h)` with standard normal `z`. The advantage `h` of the largest model
-    is the standardised difference between its probability of satisfaction and that of the smallest model. By default the score does not depend on the
+    is the standardised difference between its probability of satisfaction and the smallest model's. By default the score does not depend on the
     request, as in Table 2, where the router is no better than random; `knowing` returns an informed router.
 
     Source: MESS+, section 4.1 and appendix B, RouteLLM with thresholds .1 to .9.
@@ -278,7 +278,7 @@ class RouterDC(StaticPolicy):
         return serve_with(numerics.argmax(logits)), {"logits": logits}
 
     def logits(self, features: Array) -> Array:
-        """Returns the cosine similarity of each model's vector to the encoded features `[d]`, `[M]`."""
+        """Returns the cosine similarities `[M]` of the models' vectors to the encoded features `[d]`."""
         code = numerics.combine(features, jnp.asarray(self.encoder))
         experts = jnp.asarray(self.experts)
         lengths = jnp.sqrt(jnp.maximum(jnp.sum(experts * experts, axis=-1) * jnp.sum(code * code), 1e-12))

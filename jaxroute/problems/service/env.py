@@ -26,9 +26,9 @@ class ServiceEnv:
 
     Source: MESS+, section 2, eqs. (1) and (2), Algorithm 1.
 
-    Differs from the paper: an explored request gets the answer of the largest model (section 2.3). Algorithm 1 returns that of a satisfying model,
-    which a provider cannot know (`serve_best`). Eq. (2) taken literally would credit all models of an explored request; here only the returned answer
-    counts, as in Algorithm 1.
+    Differs from the paper: an explored request gets the answer of the largest model (section 2.3). Algorithm 1 returns the answer of a satisfying
+    model, which a provider cannot know (`serve_best`). Eq. (2) taken literally would credit all models of an explored request; here only the returned
+    answer counts, as in Algorithm 1.
 
     Attributes:
       requests, alpha, arrival, knows_cost, reveals_labels, serve_best, names, currency: as for `service`.

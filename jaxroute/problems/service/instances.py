@@ -161,7 +161,7 @@ def benchmark_service(benchmark: str = "winogrande", *, alpha: float | None = No
 
     Args:
       benchmark: "arc_challenge", "arc_easy", "boolq", "logiqa", "piqa", "sciq", "socialiqa" or "winogrande".
-      alpha: target (default: that of Table 2).
+      alpha: required share of satisfied requests (default: the target of Table 2).
       options: as for `cell_service`.
     """
     data = MESSPLUS_BENCHMARKS[checks.one_of("benchmark", benchmark, MESSPLUS_BENCHMARKS)]

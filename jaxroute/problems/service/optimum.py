@@ -119,7 +119,7 @@ def best_clairvoyant(requests: RequestSource, alpha: float) -> Optimum:
 
 
 def best_in_hindsight(satisfied: ArrayLike, cost: ArrayLike, alpha: float) -> Optimum:
-    """Returns the cheapest choice for given requests, such as those of one run, from which the caller can compute regret.
+    """Returns the cheapest choice for given requests, for example the requests of one run, from which the caller can compute regret.
 
     Args:
       satisfied: `[T, M]` satisfaction of each request by each model, in [0, 1]; results do not store it.

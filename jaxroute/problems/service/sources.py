@@ -49,7 +49,7 @@ class Contexts(NamedTuple):
         return Contexts(np.ones(1), *((self.weight @ x)[None] for x in (self.success, self.cost)))
 
     def at_cost(self, cost: ArrayLike) -> "Contexts":
-        """Returns the contexts with the costs `cost` `[M]` in every context, for policies that do not observe costs."""
+        """Returns the contexts, all with the same costs `cost` `[M]` of the models, for policies that do not observe costs."""
         return self._replace(cost=np.broadcast_to(np.asarray(cost, np.float64), self.cost.shape))
 
 
@@ -101,7 +101,7 @@ class RequestSource(Protocol):
         ...
 
     def label_contexts(self) -> Contexts:
-        """Returns the contexts of a policy that observes which models satisfy; by default a sample, in some subclasses exact ones at mean costs."""
+        """Returns the contexts of a policy that observes which models satisfy; by default from a sample; some subclasses return exact contexts."""
         return labelled(self)
 
     def clairvoyant_contexts(self, knows_cost: bool = True) -> Contexts:
@@ -203,7 +203,7 @@ class TypeRequests(RequestSource):
         return Request(features=vector, satisfied=u < probability, cost=cost * noise, success=probability)
 
     def success(self, features: Array) -> Array:
-        """Returns the probability that each model satisfies a request of the type whose features are closest, `[M]`."""
+        """Returns the probabilities `[M]` that each model satisfies a request of the type whose features are closest."""
         distance = jnp.sum(jnp.square(jnp.asarray(self.vectors) - features), axis=-1)
         return _row(numerics.one_hot(numerics.argmin(distance), distance.shape[0]), self.probability)
 
@@ -298,7 +298,7 @@ class CellRequests(RequestSource):
         return Request(features=features, satisfied=bits == 1, cost=cost, success=self.success(features))
 
     def success(self, features: Array) -> Array:
-        """Returns the probability that each model satisfies, `[M]`, by Bayes' rule: the features shift the shares of the cells."""
+        """Returns the probabilities `[M]` that each model satisfies, by Bayes' rule: the features shift the shares of the cells."""
         labels = all_labels(np.shape(self.cost_mean)[0])
         lean = self.signal * jnp.sum((2.0 * labels - 1.0) * features[: labels.shape[1]], axis=-1)
         mass = jnp.asarray(self.weight, jnp.float32) * jnp.exp(lean - jnp.max(lean))

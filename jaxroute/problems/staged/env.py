@@ -17,8 +17,8 @@ from jaxroute.problems.staged.types import METRICS, Action, Feedback, MarketStat
 class MarketEnv:
     """Market of `N` models with staged deployment; build it with `market` or another function of `instances`.
 
-    In every round rewards and costs of all models are drawn, and those of the chosen model are revealed. Regret is relative to `V(budget, pool)`, the
-    best expected reward per query that the available models allow within budget, capacities and slots.
+    In every round rewards and costs of all models are drawn, and the chosen model's are revealed. Regret is relative to `V(budget, pool)`, the best
+    expected reward per query that the available models allow within budget, capacities and slots.
 
     Source: StageRoute (arXiv 2506.17254), section 3.
 

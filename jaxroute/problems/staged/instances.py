@@ -305,7 +305,7 @@ def discovery_market(
 
 
 def lower_bound_market(*, horizon: int, max_deployed: int = 2, constant: float = 1.0) -> Callable[[Array], MarketEnv]:
-    """Returns a sampler `key -> MarketEnv` of the paper's hard instances: `M` models arrive per stage, and a random one is better by `eps`.
+    """Returns a sampler `key -> MarketEnv` of the paper's hard instances: `M` models arrive per stage, of which a random one is better by `eps`.
 
     With `eps = (c M / (8 T))^(1/3)` there are `1 / (4 eps)` stages, rounded. The strong model of stage `j` has mean `1/2 + j eps`, the others have
     `1/2 + (j - 1) eps`. Rewards are Bernoulli, costs are 1, and the budget never binds.

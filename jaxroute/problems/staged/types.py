@@ -87,7 +87,7 @@ class Observation:
       capacity: `[N]` largest share of the queries that each model may serve.
       budget: `[]` mean cost that a query may have.
       overspend: `[]` spend so far minus `budget` times queries so far.
-      rounds_left: `[]` int32, remaining queries, this one included.
+      rounds_left: `[]` int32, number of remaining queries, including the current query.
       cost_floor: `[]` least cost `c_1` of a query, known in advance.
       cost_ceiling: `[]` largest cost `c_2` of a query, known in advance.
     """

@@ -157,8 +157,8 @@ class Smoothed:
     """Differentiable approximation of `Linear`: projects the scaled weights, divided by the temperature, onto the feasible selections.
 
     Attributes:
-      temperature: `[]` degree of smoothing. At the default the selection is nearly that of the linear program, and most derivatives are zero; tune
-        with .1 or more (see the table of `solvers.smoothed_lp`).
+      temperature: `[]` degree of smoothing. At the default the selection nearly equals the linear program's, and most derivatives are zero; tune with
+        .1 or more (see the table of `solvers.smoothed_lp`).
     """
 
     temperature: Leaf = 0.01

@@ -47,7 +47,7 @@ class RoundRobin(Start):
 
 
 class Hold:
-    """Rule for the rounds between two decisions, which a policy takes once per batch; `fresh` `[]` bool marks a round with a new decision."""
+    """Rule for the rounds between two decisions, which a policy takes once per batch; `fresh`, a scalar bool, is True in rounds with a new decision."""
 
     def relaxed(self, fresh: Array, z: Array, held_z: Array) -> Array:
         """Returns the relaxed selection `[K]` to round: by default the new one, `z`, instead of `held_z` from the last decision."""

@@ -185,7 +185,7 @@ class KnownCost:
 
 @struct.dataclass
 class LastCost:
-    """Estimates costs by those of the last explored request; 1 J before the first. Source: the MESS+ authors' later public code."""
+    """Estimates costs by the costs of the last explored request; 1 J before the first. Source: the MESS+ authors' later public code."""
 
     def init(self, spec: ServiceSpec) -> Array:
         return jnp.ones((spec.num_models,), jnp.float32)

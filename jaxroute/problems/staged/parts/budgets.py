@@ -14,7 +14,7 @@ class BudgetRule(abc.ABC):
 
     @abc.abstractmethod
     def budget(self, obs: Observation) -> Array:
-        """Returns the mean cost `[]` that the routing of the query may have."""
+        """Returns the mean cost, a scalar, that the routing of the query may have."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
-"""Statistics of the `M` deployed models in slots, the only ones that the rounds of a stage update.
+"""Statistics of the `M` deployed models, stored in slots: the only statistics that the rounds of a stage update.
 
-A plan writes them back to the book, the statistics of all `N` models, and loads those of the next deployment into the slots.
+A plan writes the slots back to the book, the statistics of all `N` models, and loads the next deployment into the slots.
 """
 
 import jax
