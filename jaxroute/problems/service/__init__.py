@@ -1,4 +1,4 @@
-"""Service under an agreement on the share of satisfied requests (MESS+): each request is served by one model or explored with all.
+"""Service under an agreement on satisfaction (MESS+): explore all models or serve with one.
 
 `messplus` is the paper's Algorithm 1, composed of `parts`; `baselines` and `oracle` are the other policies. `env` is the environment, with requests
 from `sources`; `instances` builds it, and MESS+ with the settings of the paper, its code and its theory. `optimum` has the cheapest policies for each
