@@ -60,6 +60,13 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(autouse=True)
+def accelerator(request):
+    """Skips a test that needs a GPU where there is none."""
+    if request.node.get_closest_marker("gpu") and jax.default_backend() != "gpu":
+        pytest.skip("there is no GPU here")
+
+
+@pytest.fixture(autouse=True)
 def little_memory():
     """Drops what has been compiled where a process holds more than it should: a laptop runs two workers beside other things.
 

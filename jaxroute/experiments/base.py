@@ -376,7 +376,10 @@ def _judged(claim: Claim, data: Results, departures: str) -> dict[str, Any]:
     """
     if departures:
         return {"measured": f"not judged: {departures}", "verdict": "not judged"}
-    found, reason = _if_stored(claim.measure, {name: one.assign_coords(case=name) for name, one in data.items()})
+    try:
+        found, reason = _if_stored(claim.measure, {name: one.assign_coords(case=name) for name, one in data.items()})
+    except (KeyError, ValueError) as error:
+        raise ValueError(f"the claim {claim.id!r} cannot be evaluated: {error}") from error
     if reason:
         return {"measured": f"not evaluated: {reason}", "verdict": "not judged"}
     judged = judge(found[1])

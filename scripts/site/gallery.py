@@ -234,6 +234,8 @@ def keep(experiment: Any, out: Path, spent: float | None) -> dict[str, Any]:
         "cpu_s": round(spent, 1),
     }
     target.write_text(json.dumps(entry, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    for file in {one["file"] for one in before.get("pictures", ())} - {one["file"] for one in entry["pictures"]}:
+        (GALLERY / file).unlink(missing_ok=True)
     return entry
 
 
@@ -273,7 +275,10 @@ def add(name: str, seeds: int | None, redraw: bool) -> None:
     if redraw:
         if (out / "summary.json").is_file():
             keep(experiment, out, None)
-            print(f"{name}: drawn", flush=True)
+        print(
+            f"{name}: {'drawn' if (out / 'summary.json').is_file() else f'no results in {out}; --seeds N runs it again'}",
+            flush=True,
+        )
         return
     seeds = seeds or SEEDS.get(name, experiment.seeds)
     entry = keep(experiment, out, simulate(experiment, seeds, out))
@@ -305,6 +310,11 @@ def main(arguments: list[str] | None = None) -> int:
             reword(name)
             continue
         if (GALLERY / f"{stem(name)}.json").is_file() != options.redraw and options.seeds is None:
+            if options.only:
+                print(
+                    f"{name}: {'not in the gallery yet' if options.redraw else 'in the gallery; --seeds N runs it again'}",
+                    flush=True,
+                )
             continue
         process = multiprocessing.get_context("spawn").Process(target=add, args=(name, options.seeds, options.redraw))
         process.start()

@@ -99,6 +99,7 @@ def test_formats_of_tools(form, tmp_path):
     costs = None if form.prices or next(iter(form.truth.values()))[1] is not None else dict.fromkeys(models, 0.01)
     log = read_log(path, prices=form.prices, costs=costs, features="none")
     table = log.table
+    assert log.read[0].count("; ") == 2, "the third part names the recognised format"
     assert sorted(table.models) == models and table.num_queries == len({query for query, _ in form.truth})
     for model in models:
         column = table.models.index(model)

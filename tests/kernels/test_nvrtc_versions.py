@@ -61,6 +61,7 @@ def test_kernels_compile(folder, pairs, tmp_path):
     check(tmp_path / "rows.json", pairs)
 
 
+@pytest.mark.skipif(FOLDERS == [""], reason="NVRTC_FOLDERS names no versions of NVRTC to measure a new policy's kernels by")
 def test_all_kernels_compile_in_what_is_stored():
     files = sorted(resources.RESULTS.parent.glob("nvrtc-*.json"))
     assert [check(file, ALL) for file in files] == ["12.9", "13.0", "13.5"]

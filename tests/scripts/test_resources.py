@@ -11,8 +11,20 @@ from jaxroute.problems import default_policies, problems
 STORED = {(row["problem"], row["policy"]): row for row in json.loads(resources.RESULTS.read_text())["rows"]}
 
 
+def _has_tools():
+    try:
+        return bool(resources.tool("nvdisasm") and resources.tool("cuobjdump") and resources.cuda.nvrtc())
+    except (resources.Unsupported, resources.importlib.metadata.PackageNotFoundError, StopIteration):
+        return False
+
+
+needs_tools = pytest.mark.skipif(not _has_tools(), reason="NVIDIA's tools are not here: pip install jaxroute[sass]")
+
+
+@needs_tools
 def test_every_default_policy_has_a_row():
-    assert set(STORED) == {(p, name) for p, module in problems().items() for name in default_policies(module)}
+    policies = {(p, name) for p, module in problems().items() for name in default_policies(module)}
+    assert set(STORED) == policies, "python scripts/resources.py --only PROBLEM --policies NAME measures a new policy"
 
 
 def test_goals_that_are_reached_stay_reached():
@@ -25,14 +37,7 @@ def test_goals_that_are_reached_stay_reached():
     assert not [row for row in STORED.values() if "reason" in row]
 
 
-def _has_tools():
-    try:
-        return bool(resources.tool("nvdisasm") and resources.tool("cuobjdump") and resources.cuda.nvrtc())
-    except (resources.Unsupported, resources.importlib.metadata.PackageNotFoundError, StopIteration):
-        return False
-
-
-@pytest.mark.skipif(not _has_tools(), reason="NVIDIA's tools are not here: pip install jaxroute[sass]")
+@needs_tools
 @pytest.mark.parametrize(
     "pair",
     [("stochastic", "UCB1"), ("stochastic", "GaussianThompson"), ("service", "MessPlus"), ("combinatorial", "C2MABV")],

@@ -50,7 +50,7 @@ def test_every_policy_has_a_row():
 
 def test_every_environment_has_a_row():
     expected = {f"{problem}/{made.__name__}" for problem, module in problems().items() for made in module.ENVIRONMENTS}
-    assert set(cases.ENVIRONMENTS) == expected
+    assert set(cases.ENVIRONMENTS) == expected, "tests/support/conformance_cases.py has an example of each constructor"
 
 
 def check(pairs, name):
