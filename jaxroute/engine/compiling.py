@@ -35,14 +35,14 @@ _lapack = threading.Lock()
 
 
 def compile_lanes(lowered: jax.stages.Lowered, platform: str, quick: bool = False) -> Any:
-    """Compiles a program with those of `CPU_OPTIONS` or `GPU_OPTIONS` that this version of XLA has.
+    """Compiles a program with all options in `CPU_OPTIONS` or `GPU_OPTIONS`, depending on the platform, that this version of XLA supports.
 
     A warning names an option when XLA first refuses it; see `dropped_options`.
 
     Args:
       lowered: result of `jax.jit(...).lower(...)`.
       platform: name of the platform for which the program was lowered.
-      quick: whether a program for CPUs gets few optimisations: it compiles in a third of the time and runs ten times as long.
+      quick: whether to compile a program for CPUs with few optimisations, in a third of the time; the program then runs ten times as long.
     """
     wanted = CPU_OPTIONS if platform == "cpu" else GPU_OPTIONS if platform in ("gpu", "cuda") else {}
     options: dict[str, str | bool] = {k: v for k, v in wanted.items() if k not in _dropped}
@@ -75,7 +75,7 @@ def compile_lanes(lowered: jax.stages.Lowered, platform: str, quick: bool = Fals
 
 
 def dropped_options() -> tuple[str, ...]:
-    """Returns the names of those compiler options that this version of XLA has refused so far in this process."""
+    """Returns the names of the compiler options that this version of XLA has refused so far in this process."""
     return tuple(_dropped)
 
 

@@ -83,7 +83,7 @@ class Variant:
         return str(program), [np.asarray(const).tobytes() for const in program.consts], jax.tree.structure(shape)
 
     def code(self, probes: Sequence[Any]) -> dict[str, Any]:
-        """Returns digests of the code of the environment, the policy and the probes, as plain JSON."""
+        """Returns digests of the code of the environment, the policy and the `probes` (recorded functions of the user), as plain JSON."""
         made = [one for grid in self.grids for one in grid.objects[:1]]
         return {"python": python(), "digests": code_of([*made, *self.example, *probes])}
 
@@ -108,7 +108,7 @@ class Components:
 
     @property
     def spec(self) -> Spec:
-        """Declarations of the environment (the first variant's). All variants record the same quantities."""
+        """Declarations (sizes and metrics) of the environment of the first variant. All variants record the same quantities."""
         return self.variants[0].spec
 
     @property
@@ -212,7 +212,7 @@ def _variants(name: str, env: Grid, policy: Grid, horizon: int) -> list[Variant]
 
 
 def _check_variant(variant: Variant, first: Spec) -> None:
-    """Checks that environment and policy suit each other. `first` is the spec of the first variant, which must record the same quantities."""
+    """Checks that environment and policy suit each other, and that the quantities are those that `first`, the first variant's spec, declares."""
     env, policy = variant.example
     given = is_policy(variant.grids[1].example)
     for one in variant.grids[1].objects if given else [policy]:

@@ -98,7 +98,7 @@ class Grid:
         return self._parts[key]
 
     def tile(self, positions: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """Returns the leaves at the given indices along each axis; a leaf `[settings..., shape]` has a dimension for each axis that changes it."""
+        """Selects the settings at the given indices along each axis. Returned leaves begin with a dimension for each axis along which they vary."""
         names = list(self.axes)
         tiles = []
         for leaf, varies in zip(self.leaves, self.leaf_axes, strict=True):
@@ -406,7 +406,7 @@ def _sampled(env: Grid) -> Any:
 
 @describe.register
 def _(value: Grid) -> Any:
-    """Describes a grid by its axes and settings. If there are more than 16 settings, only the first is described, and the others by digests."""
+    """Describes a grid by its axes and settings, as plain JSON. Above 16 settings only the first is described; the others are given by digests."""
     if not value.axes:
         return describe(value.example)
     axes = {name: values.tolist() for name, values in value.axes.items()}

@@ -59,7 +59,7 @@ WIDE = True
 
 @dataclass
 class Backend:
-    """Present back end of a policy; a block and its copies share this object.
+    """State of the back end that simulates a policy: its name, its progress and requests to stop. A block and its copies share this object.
 
     Attributes:
       name: "scan", "kernel" or "reference".
@@ -249,7 +249,7 @@ class Block:
             checks.warn(f"{self.name} is run by the scan, which is slower than a kernel: {self.ran.reason}")
 
     def padded(self, runs: int) -> int:
-        """Returns how many runs a call simulates if `runs` are wanted: the size of the block, as the rest is padding."""
+        """Returns how many runs a call simulates if `runs` are wanted. It always simulates a whole block; the additional runs are padding."""
         return runs if self.one_by_one else self.layout.block
 
     def _any_seeds(self) -> np.ndarray:
@@ -311,11 +311,11 @@ class Block:
 
         Args:
           tile: indices of the settings along each axis.
-          seeds: `[R]` seeds.
-          begun: states `[settings..., R, ...]` of a checkpoint by name, for a block made by `after`.
+          seeds: `[R]` seeds of the block.
+          begun: states `[settings..., R, ...]` of a checkpoint, by name, if the block was made by `after`; empty otherwise.
 
         Returns:
-          Increments of the recorded quantities, `[settings..., R, records, ...]` by name, and the seconds of compilation.
+          Increments of the recorded quantities between record times, `[settings..., R, records, ...]` by name, and the seconds of compilation.
 
         Raises:
           MemoryError: not even the smallest block fits into memory.
@@ -441,7 +441,7 @@ def make_blocks(
     summed: bool = False,
     quiet: bool = False,
 ) -> dict[str, Block]:
-    """Builds the `Block` of each variant, by label, with the other arguments of `Block`; `summed` means that only statistics over runs are stored."""
+    """Builds a `Block` for each variant, by label. With `summed` only statistics over runs are stored; other arguments are those of `Block`."""
     on_device = summed and not target.on_cpu  # Statistics are computed on the device.
     return {
         one.label: Block(one, records[one.policy], sampling, target, layout, keep_states, on_device, quiet)
@@ -477,7 +477,7 @@ def trace_blocks(
 def device_needs(
     components: Components, records: Mapping[str, Record], sampling: Sampling, target: Target
 ) -> dict[str, tuple[int, int]]:
-    """Returns the result of `Block.needs` by label of the variant; only variants that GPU kernels simulate have an entry."""
+    """Returns for each variant with GPU kernels, by label, the bytes of scratch memory of a run, and how many runs the GPUs simulate at once."""
     if target.on_cpu or target.backend != "kernel" or target.no_kernel:
         return {}
     smallest = Layout(LANE_MULTIPLE * len(target.devices), dict.fromkeys(components.axes, 1))

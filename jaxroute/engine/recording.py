@@ -53,7 +53,7 @@ class Recording:
     numbers: dict[str, int]
 
     def completed(self, request: Request, shapes: Mapping[str, Mapping[str, tuple[int, ...]]]) -> Request:
-        """Adds the recorded quantities to a request. `shapes` are the shapes of one run at one time, by policy and quantity."""
+        """Returns a copy of a request with the recorded quantities added. `shapes` are the shapes of one run at one time, by policy and quantity."""
         found = variables(self.records, shapes)
         check_names(found, request.zero_flows, request.axes, self.keep == "moments")
         recorded = {name: names_of(shapes[name]) for name in request.policies}
@@ -76,7 +76,7 @@ def read_recording(
       components: environment and policies.
       names: argument `record` of `simulate`; None for the default metrics of environment and policies.
       every: argument `record_every`.
-      probes, keep, until_stderr, horizon: as for `simulate`.
+      probes, keep, until_stderr, horizon: arguments of `simulate` with these names.
       num_seeds: number of seeds, whose runs must fit into memory.
 
     Raises:
@@ -125,7 +125,7 @@ def make_records(
     every: int,
     probes: Mapping[str, Probe],
 ) -> dict[str, Record]:
-    """Chooses the recorded quantities for each pair of environment and policy in `examples`, by label; other arguments as for `read_recording`."""
+    """Chooses what each pair (environment, policy) in `examples` records every `every` rounds: metrics `names` (None: defaults) and `probes`."""
     spec = next(iter(examples.values()))[0].spec
     declared = {name: metrics_of(policy) for name, (_, policy) in examples.items()}
     everything = {m.name: m for m in (*spec.metrics, *(m for metrics in declared.values() for m in metrics))}
@@ -179,7 +179,7 @@ def _check_probes(probes: Any, taken: set[str]) -> None:
 
 
 def shapes_of_round(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Shapes:
-    """Traces one round and returns the shapes of its values, by kind and name. Errors call the policy `name`."""
+    """Traces one round and returns the shapes of its flows, gauges and Info, by kind and name. Errors call the policy `name`."""
 
     def first_round(env: AnyEnvironment, policy: AnyPolicy, key: jax.Array) -> dict[str, Mapping[str, Any]]:
         t, env_state = jnp.int32(0), once("init", env, key)

@@ -31,7 +31,7 @@ class Slot(NamedTuple):
 
     @property
     def numbers(self) -> slice:
-        """Indices of the quantity on the axis of numbers of its array."""
+        """Indices of the quantity's numbers in its array."""
         return slice(self.first, self.first + math.prod(self.shape))
 
 
@@ -42,7 +42,7 @@ class PackedRecords:
     XLA writes and copies each array of a program's result by a separate loop, and each loop takes time to compile.
 
     Attributes:
-      arrays: arrays by name, with `n` numbers of each record: `[n, R]` (one record), `[N, n, R]` (several), or `[..., R, N, n]` (program's result).
+      arrays: arrays by name, with `n` numbers per record and run: `[n, R]` (one record, `R` runs), `[N, n, R]` (`N` records), or `[..., R, N, n]`.
       slots: places of the quantities (static).
       structure: structure of the pytree of the quantities, a dict by name (static).
     """
@@ -53,7 +53,7 @@ class PackedRecords:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "PackedRecords":
-        """Packs the quantities of one record, arrays `[..., R]` by name."""
+        """Packs the quantities of one record of `R` runs, arrays `[..., R]` by name."""
         leaves, structure = jax.tree.flatten(dict(values))
         parts: dict[str, list[Any]] = {}
         slots, used = [], dict.fromkeys({str(leaf.dtype) for leaf in leaves}, 0)
@@ -66,18 +66,18 @@ class PackedRecords:
 
     @classmethod
     def unpacked(cls, values: Mapping[str, Any]) -> "PackedRecords":
-        """Wraps the quantities of several records, arrays `[N, ..., R]` by name, without joining the arrays."""
+        """Wraps the quantities of `N` records of `R` runs, arrays `[N, ..., R]` by name, without joining the arrays."""
         leaves, structure = jax.tree.flatten(dict(values))
         slots = tuple(Slot(str(i), 0, leaf.shape[1:-1]) for i, leaf in enumerate(leaves))
         arrays = {str(i): jnp.reshape(leaf, (leaf.shape[0], -1, leaf.shape[-1])) for i, leaf in enumerate(leaves)}
         return cls(arrays, slots, structure)
 
     def by_name(self) -> dict[str, Any]:
-        """Returns the quantities of several records as arrays `[N, ..., R]` by name."""
+        """Returns the quantities of `N` records of `R` runs as arrays `[N, ..., R]` by name."""
         return self._with(lambda whole, slot: whole[:, slot.numbers].reshape(len(whole), *slot.shape, whole.shape[-1]))
 
     def returned(self) -> dict[str, Any]:
-        """Returns the quantities as arrays `[..., R, N, ...]` by name, from the result of a program; NumPy arrays are views."""
+        """Returns the quantities of `N` records of `R` runs from a program's result, as arrays `[..., R, N, ...]` by name; NumPy arrays are views."""
         return self._with(lambda whole, slot: whole[..., slot.numbers].reshape(*whole.shape[:-1], *slot.shape))
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -96,10 +96,10 @@ def rollout(
     record: Record,
     **options: Any,
 ) -> Values:
-    """Simulates `R` runs, or their rounds after a checkpoint, and returns the recorded quantities of each interval.
+    """Simulates `R` runs, or their rounds after a checkpoint, and returns the recorded quantities of each of the `N` record intervals.
 
     Args:
-      env, policy, streams, horizon, record: as for `packed_rollout`.
+      env, policy, streams, horizon, record: arguments of `packed_rollout` with these names.
       options: the other arguments of `packed_rollout`, except `spans`.
 
     Returns:
@@ -157,7 +157,7 @@ def packed_rollout(
         return jax.tree.map(jnp.add, a, b)
 
     def rounds(states: States, first: Any, count: Any, begun: Values = zeros) -> tuple[States, Values]:
-        """Simulates `count <= chunk` rounds from round `first` on, and plans first if a stage begins there. `begun` holds the sums so far."""
+        """Simulates `count` rounds (at most `chunk`) from round `first` on; at the start of a stage the policy plans. `begun` has earlier sums."""
 
         def one(i: Any, carry: tuple[States, Values]) -> tuple[States, Values]:
             states, sums = carry
@@ -173,7 +173,7 @@ def packed_rollout(
         return lax.fori_loop(0, count, one, (states, begun))
 
     def interval(states: States, first: Any, count: Any, most: int) -> tuple[States, Values]:
-        """Simulates a record interval of `count <= most` rounds, in chunks; the last chunk may be shorter."""
+        """Simulates a record interval of `count` rounds, at most `most`, from round `first` on, in chunks; the last chunk may be shorter."""
         if most <= chunk:
             return rounds(states, first, count)
         shorter = not isinstance(count, int) or count % chunk
@@ -199,7 +199,7 @@ def packed_rollout(
     most = int(fixed[:, 1].max())
 
     def simulated(states: States, part: np.ndarray) -> tuple[States, PackedRecords]:
-        """Simulates the record intervals `part`. If their lengths differ, one loop of variable length serves all; it has no derivative in reverse."""
+        """Simulates record intervals; `part` has their first rounds and lengths. Unequal lengths share one loop, without derivatives in reverse."""
         count = int(part[0, 1]) if spans is None and (part[:, 1] == part[0, 1]).all() else None
 
         def one(states: States, span: jax.Array) -> tuple[States, PackedRecords]:
@@ -225,7 +225,7 @@ def _with_axis(tree: Any) -> Any:
 
 
 def spans_of(rounds: int, every: int, warm_up: int, first: int) -> np.ndarray:
-    """Returns the first round and the number of rounds of each record interval, int32 `[N, 2]`; the last interval may be shorter.
+    """Returns the first round and the number of rounds of each of the `N` record intervals, int32 `[N, 2]`; the last interval may be shorter.
 
     Args:
       rounds: number of recorded rounds.

@@ -169,7 +169,7 @@ def chunk_length(record_every: int, free_rounds: int, stage_length: int | None) 
 
 
 def run_streams(root: Any, seeds: Any) -> dict[str, jax.Array]:
-    """Returns the random keys from which each run draws, as two 32-bit words: uint32 `[2, R]` for each stream of keys, by name.
+    """Returns the random keys from which each of `R` runs draws, as two 32-bit words: uint32 `[2, R]` for each stream of keys, by name.
 
     Run key = fold_in(root, seed). Its children are the streams: the instance, the environment's init and rounds, and the policy's init, plan, act
     and update. Round `t` of a stream uses `fold_in(stream, t)`.
@@ -215,7 +215,7 @@ class Run:
     """Functions and sizes with which a back end simulates `R` runs of one environment and one policy; the functions are those of a single run.
 
     Attributes:
-      instance: random environments and policies of the runs, pytrees `[d..., R]`; empty if all runs share them.
+      instance: random environments and policies of the runs, pytrees with the runs on the last axis; empty if all runs share them.
       words: words of the random keys `[2, R]` by stream, except the stream of the instance.
       size: number of runs, `R`.
       free_rounds: rounds at the start that are not counted.
@@ -364,7 +364,7 @@ def strong(leaf: Any) -> jax.Array:
 
 
 def leaves_of(states: States) -> dict[str, jax.Array]:
-    """Converts the states of runs to plain arrays `[d..., R]` by name, for storage; random keys become their 32-bit words."""
+    """Converts the states of `R` runs to plain arrays `[..., R]` by name, for storage; random keys become their 32-bit words."""
 
     def plain(leaf: jax.Array) -> jax.Array:
         is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)

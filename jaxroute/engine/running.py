@@ -222,7 +222,7 @@ def simulate_call(
 
 
 def _padded(values: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """Extends the leading dimensions to `sizes` by padding: the last setting is repeated, and the seeds are repeated from the first one on."""
+    """Extends the first dimensions (settings, then seeds) to `sizes`: the last setting is repeated, and the seeds are repeated from the first on."""
     for axis, size in enumerate(sizes):
         span = np.arange(size)
         place = span % values.shape[axis] if axis == len(sizes) - 1 else np.minimum(span, values.shape[axis] - 1)
@@ -244,7 +244,7 @@ def curves_of(
     only recorded, Info and gauges, may be infinite.
 
     Args:
-      increments: arrays `[settings..., R, records, ...]` by name, as `rollout` returns them.
+      increments: arrays `[settings..., R, records, ...]` by name, for `R` seeds, as `Block.run` returns them.
       record: recorded quantities.
       times: `[records]` numbers of counted rounds.
       runs: shape `(settings..., R)` of the runs.
@@ -341,9 +341,9 @@ def overflowed(values: Mapping[str, np.ndarray], flow: str | None, lead: int) ->
     """Finds the runs that overflowed the capacity of their environment.
 
     Args:
-      values: increments `[settings..., R, records, ...]` by name.
+      values: increments `[settings..., R, records, ...]` by name, for `R` seeds.
       flow: name of the flow that counts overflows; None for an environment without a capacity.
-      lead: number of leading dimensions (`settings...` and `R`).
+      lead: number of dimensions before `records` (the axes of settings, and one for the runs).
 
     Returns:
       `[settings..., R]` bool, True for a run that overflowed.

@@ -137,7 +137,7 @@ class Batch:
             self.curves |= {policy: [one] for policy, one in whole.items()}
 
     def addresses(self) -> Iterator[tuple[bytes, int, int]]:
-        """Yields the store's addresses for the results of the batch: family (a digest), first granule (256 seeds), and bit mask or number of them."""
+        """Yields the address of each cell of the batch: family (a digest), first granule (256 seeds), and mask of seeds or number of granules."""
         request = self.result.request
         if isinstance(self.result, Statistics):
             granules = (request.cut.values[self.seeds][::GRANULE] // GRANULE).tolist()
@@ -157,7 +157,7 @@ class Batch:
 
 
 def _joined(parts: Sequence[Mapping[str, Any]], axis: int) -> Mapping[str, Any]:
-    """Concatenates curves of consecutive seeds along the axis of seeds."""
+    """Concatenates the curves of consecutive blocks of seeds along the axis of seeds."""
     if len(parts) == 1:
         return parts[0]
     on_device = isinstance(parts[0]["valid"], jax.Array)
@@ -166,7 +166,7 @@ def _joined(parts: Sequence[Mapping[str, Any]], axis: int) -> Mapping[str, Any]:
 
 
 def parts_of(share: Share, setting: int, settings: int, parts: int) -> range:
-    """Divides `parts` groups of seeds at each of `settings` settings evenly among processes. Returns those of this process at one `setting`."""
+    """Divides `parts` groups of seeds at each setting evenly among processes. Returns the indices of this process's groups at one `setting`."""
     first, last = (-(-number * parts * settings // share[1]) for number in (share[0], share[0] + 1))
     begin, end = (-(-(number - setting) // settings) for number in (first, last))
     return range(max(0, begin), min(parts, end))
@@ -179,7 +179,7 @@ class Schedule:
       result: result with the runs that are stored already.
       layout: number of seeds and settings of a call.
       static: axes whose settings need separate programs.
-      share: part of the work, as in `Execution`. With "join" the division of the seeds does not depend on stored runs, and batches are independent.
+      share: (index, number of processes), "join", or None for all. With "join", stored runs do not affect how seeds are divided into batches.
       store: store of the result; None without one.
       horizons: function of a policy's name; returns the rounds from which its runs can continue, the largest first.
     """
@@ -378,7 +378,7 @@ class Schedule:
     def _left(
         self, found: Statistics, chunk: np.ndarray, shape: tuple[int, ...], granules: np.ndarray
     ) -> Iterator[tuple[np.ndarray, list[int]]]:
-        """Yields the settings that this process simulates, as a bool array, and the granules of `chunk` for which statistics are missing there."""
+        """Yields settings for this process (bool array of this `shape`), and granules of `chunk`, a part of `granules`, without statistics there."""
         settings, alike = math.prod(shape), dict[bytes, list[int]]()
         spans = [parts_of(self._share, setting, settings, len(granules)) for setting in range(settings)]
         begin, end = (np.asarray([getattr(span, name) for span in spans]) for name in ("start", "stop"))

@@ -13,7 +13,7 @@ _PAGE = 16
 
 @struct.dataclass
 class Factors:
-    """Square root `W` of `V^-1` for each of `N` parameters, stored in pages of up to 16 observations.
+    """Square roots `W` of inverse design matrices, `V^-1 = W W'`, one for each of `N` parameters, stored in pages of up to 16 observations.
 
     `W = ridge^-1/2 Q_1 Q_2 ...` has a factor `Q = I - A' T A` for each page of the parameter. The `G` pages of all parameters are stored in the
     order of their creation, so that memory is proportional to the number of observations. The last page is always empty and means "no page".
@@ -54,7 +54,7 @@ def _page(spread: Factors, page: Array) -> tuple[Array, Array]:
 
 @struct.dataclass
 class ByFactors:
-    """Sampler with a square root of `V^-1` in product form: its time and memory grow with the number of observations, not with `N d^2`.
+    """Samples `N(0, V^-1)` by square roots of `V^-1` in product form (`Factors`); time and memory grow with the observations, not with `N d^2`.
 
     A sample multiplies the noise of each parameter by its pages, which takes about `2 d` multiplications per observation; `ByRoot` takes `N d^2`.
     Both have the same square root, and so the same samples up to rounding.
@@ -94,7 +94,7 @@ class ByFactors:
         pages = jnp.where(counts, pages, 0)
 
         def through(_: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            """Multiplies the vector `a` by `Q'` of a page and moves to the next page; after the last one follows the empty page, where `Q = I`."""
+            """Multiplies the vector by `Q'` of a page and moves to the next page; after the last one follows the empty page, where `Q = I`."""
             page, a = carry
             rows, mix = _page(spread, page)
             return numerics.at(spread.after, (page,)), a - _times(_times(_times(rows, a), mix), rows)

@@ -102,7 +102,7 @@ class Sampler(Protocol):
 
 @struct.dataclass
 class ByCholesky:
-    """Sampler that stores all design matrices `V`, `[N, d, d]`, and factorises them in every round; for small dimensions."""
+    """Samples `N(0, V^-1)` for `N` stored design matrices `V`, `[N, d, d]`, which are factorised in every round; for small dimensions."""
 
     def init(self, num: int, dim: int, ridge: Leaf, observations: int) -> numerics.Sum:
         del observations
@@ -124,7 +124,7 @@ class ByCholesky:
 
 @struct.dataclass
 class ByRoot:
-    """Sampler that stores a square root of each `V^-1`, `[N, d, d]`. Each sample or update is a matrix-vector product; for large dimensions."""
+    """Samples `N(0, V^-1)` by stored square roots of `V^-1`, `[N, d, d]`. Each sample or update is a matrix-vector product; for large dimensions."""
 
     def init(self, num: int, dim: int, ridge: Leaf, observations: int) -> numerics.Sum:
         del observations

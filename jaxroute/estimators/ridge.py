@@ -31,7 +31,7 @@ def _slim(x: Array) -> Array:
 
 
 def _form(x: Array, triangle: Array) -> Array:
-    """Returns `x' A x` `[K]` for features and matrices as in `Ridge.predict`; `triangle` `[d (d + 1) / 2, G]` has the lower triangle of each `A`."""
+    """Returns `x' A x` of `K` models, `[K]`. `x` `[d, K or 1]` has features, `triangle` `[d (d + 1) / 2, K or 1]` lower triangles of matrices `A`."""
     row, column = np.tril_indices(x.shape[0])
     x = _slim(x)
     twice = np.where(row == column, 1.0, 2.0).astype(np.float32).reshape(-1, *(1,) * (x.ndim - 1))
@@ -45,7 +45,7 @@ def _form(x: Array, triangle: Array) -> Array:
 
 @struct.dataclass
 class Ridge:
-    """Estimates `theta = V^-1 sum y x` with `V = ridge I + sum x x'` of `G` parameters, from features `x` and responses `y`.
+    """Estimates `theta = V^-1 sum y x` of `G` parameters, with `V = ridge I + sum x x'`, from features `x` and responses `y`. `G` is the number of models, or 1 for a common one.
 
     Attributes:
       theta: `[d, G]` estimates.
@@ -90,11 +90,11 @@ class Ridge:
         return numerics.accumulate(self, seen, theta=step[:, None], triangle=-change[:, None])
 
     def predict(self, x: Array) -> Array:
-        """Returns the predictions `theta . x` of `K` models, `[K]`. They may share their features, `x` `[d, 1]`, or their parameter, `G = 1`."""
+        """Returns the predictions `theta . x` of `K` models, `[K]`; `x` is `[d, K]`, or `[d, 1]` if all models have the same features."""
         return numerics.combine(_slim(x), self.theta)
 
     def square_deviation(self, x: Array) -> Array:
-        """Returns the squared uncertainty `x' V^-1 x` of each prediction, `[K]`, for `x` as in `predict`."""
+        """Returns the squared uncertainty `x' V^-1 x` of the prediction of each model, `[K]`; `x` is `[d, K]`, or `[d, 1]` for equal features."""
         return jnp.maximum(_form(x, self.triangle), 0.0)
 
     def sample(self, noise: Array) -> Array:

@@ -55,12 +55,12 @@ def numbers(shape: Sequence[int], spans: Sequence[np.ndarray]) -> list[int]:
 
 
 def bits(mask: int) -> np.ndarray:
-    """Returns the seeds in a mask of a granule (256 consecutive seeds) in ascending order, each minus the first seed of the granule."""
+    """Returns the positions of the bits that are set in a mask, in ascending order: seeds of a granule (256 in a row) minus its first seed."""
     return np.flatnonzero(np.unpackbits(np.frombuffer(mask.to_bytes(32, "little"), np.uint8), bitorder="little"))
 
 
 def mask_of(places: np.ndarray) -> int:
-    """Returns the mask of some seeds of a granule: a number with a bit for each of its 256 seeds. `places` count from its first seed."""
+    """Returns the mask of some seeds of a granule: an integer with a bit for each of its 256 seeds. `places` has the seeds minus its first seed."""
     if len(places) == GRANULE:
         return ALL
     flags = np.zeros(GRANULE, bool)
@@ -92,7 +92,7 @@ class Seeds:
         return [number for number, mask in self.masks.items() if mask == ALL]
 
     def of(self, masks: Mapping[int, int]) -> np.ndarray:
-        """Returns the positions in `values`, in ascending order, of the seeds in `masks`, which has a mask for each of some granules."""
+        """Returns the positions in `values`, in ascending order, of the seeds that `masks` selects: a bit mask of seeds for each of some granules."""
         found = []
         for number, mask in masks.items():
             part = self.granules[number]
@@ -174,7 +174,7 @@ class Request:
         return tuple(len(self.axes[axis]) for axis in self.policy_axes[policy])
 
     def families(self, kind: str, policy: str, horizon: int | None = None) -> list[bytes]:
-        """Returns the family (first 24 bytes of addresses) of each setting, for cells of a kind such as `CURVES`. None is the request's horizon."""
+        """Returns the family (24 bytes that begin an address) of each setting, for cells of a `kind` such as `CURVES`; `horizon` is by default the request's."""
         what = kind, policy, self.horizon if horizon is None else horizon
         if what not in self._families:
             end, own = plain([kind, what[2]]), map(bytes.fromhex, self.identities[policy])
@@ -238,7 +238,7 @@ def held(store: PackStore, family: bytes, granule: int) -> int:
 
 
 def chosen(store: PackStore, family: bytes, granule: int, mask: int) -> list[bytes]:
-    """Returns addresses of cells of a family that together have the stored seeds of a granule in a mask; cells with most seeds come first."""
+    """Returns addresses of cells of a family that have all stored seeds among those in a granule's `mask`; cells with most seeds come first."""
     found = []
     there = sorted(store.groups.get(group(family, granule), ()), key=lambda one: -extent_of(one).bit_count())
     for one in there:

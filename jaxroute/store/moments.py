@@ -132,7 +132,7 @@ class SummaryTree:
         return tuple(place.get(axis, slice(None)) for axis in axes)
 
     def lacks(self, setting: int, ranges: Iterable[Range], wanted: Container[Range]) -> bool:
-        """Whether the tree lacks statistics of any of `ranges`. It has those of a range if it stores a larger range within one in `wanted`."""
+        """Whether statistics of any of `ranges` are missing. A range is not missing if a larger stored range in one of `wanted` contains it."""
         return any(not self._holds(setting, *one, wanted) for one in ranges)
 
     def _holds(self, setting: int, first: int, size: int, wanted: Container[Range]) -> bool:

@@ -361,7 +361,7 @@ class PackStore:
             raise OSError(errno.EIO, f"{str(self.place)!r} lists files that cannot be read")
 
     def get(self, wanted: Iterable[bytes]) -> dict[bytes, dict[str, np.ndarray]]:
-        """Returns the arrays of the `wanted` cells by address, as `read`."""
+        """Returns the arrays of the `wanted` cells by address, except missing and damaged cells."""
         return dict(self.read(wanted))
 
     def _cells(self, name: str, rows: Sequence[int]) -> Iterator[tuple[bytes, dict[str, np.ndarray] | None, int]]:

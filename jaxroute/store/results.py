@@ -120,7 +120,7 @@ def end(store: PackStore, request: Request, call: str, report: Mapping[str, Any]
 
 
 def prepare(store: PackStore, request: Request, accept_changed_code: bool) -> bool:
-    """Checks a store before a simulation, and warns about damage and other versions; returns whether it may have some of the cells.
+    """Checks a store before a simulation, and warns about damage and other versions. Returns whether it may have some cells of the request.
 
     Raises:
       StoreMismatchError: the store has the same simulation by other code, and `accept_changed_code` is False.

@@ -20,7 +20,7 @@ def whole_type(most: int) -> DTypeLike:
 
 @struct.dataclass
 class Counts:
-    """Counts of each item's trials and acceptances by query, for rounds that show one of `N` items on one of `P` queries of a table.
+    """Counts of each item's trials and acceptances by query, for rounds that show one of `N` items on one of `P` fixed queries.
 
     They are sufficient statistics. Each item also has a list of its up to `C` queries, so that sums over them do not visit the whole table.
 
@@ -38,7 +38,7 @@ class Counts:
 
     @classmethod
     def empty(cls, num_items: int, num_queries: int, rounds: int) -> "Counts":
-        """Returns counts without observations, for `num_items` items, `num_queries` queries of the table and at most `rounds` rounds."""
+        """Returns counts without observations, for `num_items` items (`N`), `num_queries` fixed queries (`P`) and at most `rounds` rounds."""
         zeros = jnp.zeros((num_items, num_queries), whole_type(rounds))
         return cls(
             tried=zeros,
@@ -51,7 +51,7 @@ class Counts:
         """Returns the counts with one more observation, if it is `valid`.
 
         Args:
-          query: `[]` index of the query in the table.
+          query: `[]` index of the query among all fixed queries.
           items: `[1]` shown item, -1 for none.
           accepted: `[]` 0 if it was accepted, else 1.
           valid: `[]` bool, whether there is an observation.
@@ -120,7 +120,7 @@ class PairCounts:
 
     @classmethod
     def empty(cls, num_items: int, num_queries: int, rounds: int) -> "PairCounts":
-        """Returns counts without observations; see `Counts.empty`."""
+        """Returns counts without observations, for `num_items` items, `num_queries` fixed queries and at most `rounds` rounds."""
         most = min(num_items * num_queries, rounds)
         shape = (num_items, xla.chunked_size(most))
         counts = jnp.zeros(shape, whole_type(rounds))
@@ -134,7 +134,7 @@ class PairCounts:
         )
 
     def add(self, query: Array, items: Array, accepted: Array | int, valid: Array | bool) -> "PairCounts":
-        """Returns the counts with one more observation, as `Counts.add`. `items` is `[2]`, `accepted` the position of the accepted item, or 2."""
+        """Returns the counts with one more observation, see `Counts.add`. `items` `[2]` were shown; `accepted` is the index of one, or 2 for none."""
         first, second = items[0], jnp.where(items[1] >= 0, items[1], items[0])
         valid &= first >= 0
         once = self._with(query, first, second, jnp.asarray(accepted == 0), valid)
@@ -163,7 +163,7 @@ class PairCounts:
         )
 
     def sums(self, table: Array, chosen: Array) -> Derivatives:
-        """Returns a function that computes the gradient in the parameters of the two items `chosen` `[2]` (-1 for none), as `Counts.sums`."""
+        """Returns a function of `theta` for the gradient in the parameters of the items `chosen` `[2]` (-1: none); `table` `[d, P]` has all features."""
         by_query = table.T
         places = [(jnp.maximum(chosen[a], 0),) for a in range(chosen.shape[0])]
         lists = [
@@ -178,7 +178,7 @@ class PairCounts:
             return xla.compute_once(jnp.take(by_query, queries.astype(jnp.int32), axis=0, mode="clip"))
 
         def utilities_of_others(theta: Array, a: int) -> Array:
-            """Returns the utility of the other item in each entry of the list of the chosen item `a`, `[C]`."""
+            """Returns the utility of the other shown item for each entry in the list of the item `chosen[a]`, `[C]`."""
             queries, others = lists[a][:2]
 
             def step(part: tuple[Array, ...], first: Array) -> tuple[Array, ...]:
@@ -216,7 +216,7 @@ class PairCounts:
 
 
 def _one_more(table: Array, cell: tuple[Array, ...], counts: Array) -> Array:
-    """Adds one to the element of `table` at the index `cell`, if `counts` is True."""
+    """Adds one to the element of the array `table` at the index `cell`, if `counts` is True."""
     # Computed once, the table too: two writes in one loop would visit all of it.
     now, table = xla.barrier((numerics.at(table, cell), table))
     return numerics.put(table, cell, now + counts.astype(table.dtype))

@@ -51,7 +51,7 @@ class NewestObservation:
     """Contribution of the last observation to the derivatives of the loss in `A` items' parameters, at their values before the observation.
 
     Attributes:
-      x: `[A, d]` features, zero for an item that was not shown; with one parameter for all items `[K, d]` features of the shown items.
+      x: `[A, d]` features, zero for an item that was not shown; with one parameter for all items `[K, d]` features of the `K` shown items.
       gradient: `[A, d]` gradient `(p_j - y_j) x`, with the probability `p_j` that item `j` is accepted, and `y_j` 1 if it was, else 0.
       weight: variance of the acceptance of each row of `x`, `p_j (1 - p_j)`: `[A]` or `[K]`.
       took: `[K]` float32, 1 for the accepted item, else 0; None if the solver does not use it.

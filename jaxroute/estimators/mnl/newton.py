@@ -126,8 +126,8 @@ class Newton:
     ) -> tuple[_Point, Array]:
         """Takes the Newton steps that each run needs from `start`, and bounds the error of a logit after them.
 
-        `masks` has a mask `[N]` over all parameters for each one that moves, `longest` is the norm of the longest features. A step of norm `s`
-        moves a logit by at most `longest s`. Two moves differ by at most `spread longest s`, which bounds the third derivative.
+        `masks` has a one-hot vector `[N]` for each parameter that moves, `longest` is the norm of the longest features. A step of norm `s`
+        moves a logit by at most `longest s`. The moves of two logits differ by at most `spread longest s`, which bounds the third derivative.
         """
         dim = theta.shape[1]
 

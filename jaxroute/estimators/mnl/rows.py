@@ -83,7 +83,7 @@ class Rows:
         entries = [(a, b, i, j) for a, b in pairs for i in range(dim) for j in range(i if a == b else 0, dim)]
 
         def step(carry: Array, part: tuple[Array, Array, Array], first: Array) -> Array:
-            """Adds the sums over a chunk of `C` rows, `part`: features `[d, C]`, items `[K, C]` and accepted places `[C]`."""
+            """Adds derivatives of `C` rows to `carry`. `part` has features `[d, C]`, shown items `[K, C]` and places of accepted items `[C]`."""
             del first
             x, items, accepted = part
             # Whether item `chosen[a]` is at place k of a row.
@@ -185,7 +185,7 @@ class PairRows:
 
     @classmethod
     def empty(cls, rounds: int, num_shown: int, dim: int) -> "PairRows":
-        """Returns an empty table with capacity for one observation per round; see `Rows.empty`."""
+        """Returns an empty table with a row for each of `rounds` rounds, which show up to `num_shown` items with features of dimension `dim`."""
         rounds = xla.chunked_size(rounds)
         return cls(
             features=jnp.zeros((num_shown, dim, rounds), jnp.float32),
@@ -217,7 +217,7 @@ class PairRows:
         pairs = [(i, j) for i in range(dim) for j in range(i, dim)]
 
         def step(carry: dict[str, Any], part: tuple[Array, Array, Array], first: Array) -> dict[str, Any]:
-            """Adds the sums over a chunk of `C` rows, `part`: features `[K, d, C]`, shown places `[K, C]` and accepted places `[C]`."""
+            """Adds derivatives of `C` rows to `carry`. `part` has features `[K, d, C]`, a mask of shown items `[K, C]` and accepted places `[C]`."""
             del first
             x, present, accepted = part
             logits = xla.compute_once(jnp.stack([numerics.combine(theta[0], x[k]) for k in range(shown)]))
