@@ -114,7 +114,7 @@ def _has_types(eqn: JaxprEqn, *types: Any) -> bool:
 
 
 def _accumulated(step: Callable[[Any, Any], Any], first: Any, terms: Any, reverse: bool) -> jax.Array:
-    """Returns all totals `total = step(total, term)` over the terms along the first axis, starting from `first`. `reverse` starts at the end."""
+    """Returns the running totals of `terms` along their first axis: `total = step(total, term)` from `first`, from the last term if `reverse`."""
 
     def both(total: Any, term: Any) -> tuple[Any, Any]:
         new = step(total, term)
@@ -133,7 +133,7 @@ def _cumulative_log_sum(x: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
 def _by_blocks(
     reduce: Callable[..., jax.Array], step: Callable[..., jax.Array], x: jax.Array, *, axes: Sequence[int], **_: Any
 ) -> jax.Array:
-    """Sums or multiplies terms along `axes` in blocks of 64, then over the blocks, then with the rest. `step` is `reduce` of two operands."""
+    """Sums or multiplies `x` along `axes` in blocks of 64, then over the blocks and the last, shorter block. `step` is `reduce` of two operands."""
     axes = tuple(axes)
     terms = jnp.moveaxis(x, axes, range(len(axes)))
     terms = jnp.reshape(terms, (-1, *terms.shape[len(axes) :]))
@@ -161,7 +161,7 @@ def _is_short(eqn: JaxprEqn) -> bool:
 def elementwise(eqn: JaxprEqn, arrays: Sequence[Any], traits: Sequence[Trait]) -> list[Any] | None:
     """Computes an elementwise float32 operation on `arrays` of one shape (or scalars) with one rounding. None where XLA's own result is right.
 
-    `traits` has the trait of each operand, which tells where XLA would rewrite the operation.
+    `traits` has a `Trait` for each operand: a property, such as being a constant, because of which XLA would rewrite the operation.
     """
     name = eqn.primitive.name
     if not is_exact() or getattr(eqn.outvars[0].aval, "dtype", None) != jnp.float32:
@@ -204,7 +204,7 @@ _ROUNDED: dict[str, Callable[..., Any]] = {
 
 
 def defined(eqn: JaxprEqn, arrays: Sequence[Any], traits: Sequence[Trait]) -> jax.Array:
-    """Computes an elementwise function, such as `exp`, by its definition in basic operations."""
+    """Computes an elementwise function, such as `exp`, by its definition in basic operations. `traits` are properties of the operands."""
     shape = np.broadcast_shapes(*map(jnp.shape, arrays))
     wide = [x if jnp.shape(x) == shape else jnp.broadcast_to(x, shape) for x in arrays]
     function = _Function.of(eqn, tuple(t & Trait.EVEN for t in traits))
@@ -218,7 +218,7 @@ class _Function:
     Attributes:
       primitive: JAX primitive of the function.
       params: parameters of the operation.
-      traits: traits of the operands.
+      traits: properties of the operands that let XLA rewrite an operation (`Trait`).
     """
 
     primitive: Any
@@ -255,7 +255,7 @@ def _computed(function: _Function, *operands: Any) -> Any:
 
 
 def _evaluate(closed: ClosedJaxpr, args: Sequence[Any], traits: Sequence[Trait]) -> list[Any]:
-    """Evaluates a jaxpr without loops on `args`, whose traits are given, and rounds each operation once."""
+    """Evaluates a jaxpr without loops and rounds each operation once. `traits` has a `Trait` for each of `args`, used to stop XLA's rewriting."""
     env: dict[Any, tuple[Any, Trait]] = {}
     env.update(zip(closed.jaxpr.constvars, ((c, Trait.CONSTANT) for c in closed.consts), strict=True))
     env.update(zip(closed.jaxpr.invars, zip(args, traits, strict=True), strict=True))
@@ -303,7 +303,7 @@ def reduced(name: str, x: Array, axes: Sequence[int]) -> jax.Array:
 
 
 def _in_turn(adds: bool, terms: Sequence[jax.Array], shape: Sequence[int]) -> jax.Array:
-    """Sums (`adds`) or multiplies arrays of this shape in order. `compute_once` keeps XLA from recomputing the result wherever it is used."""
+    """Adds (if `adds`) or multiplies the arrays in `terms`, in order; all have this shape. XLA computes the result once (`compute_once`)."""
     if not terms:
         return jnp.full(shape, 0.0 if adds else 1.0, jnp.float32)
     first = terms[0] - unknown_zero() if adds else terms[0]  # 0 + x is x, except for -0.
@@ -336,7 +336,7 @@ def terms_of(eqn: JaxprEqn) -> int:
 
 
 def dot(a: jax.Array, b: jax.Array, dimension_numbers: Any, runs: tuple[bool, bool] = (False, False)) -> jax.Array:
-    """Computes `dot_general`, adding in the order of the summed axes. `runs` tells which operands have an additional last axis, the axis of runs."""
+    """Computes `lax.dot_general`, adding products in order of their index. `runs` tells for `a` and `b` whether the last axis is that of runs."""
     (a_sum, b_sum), (a_batch, b_batch) = dimension_numbers
 
     def parts(x: Any, summed: Any, batch: Any, own: bool) -> tuple[Any, Any, Any]:

@@ -56,7 +56,7 @@ class _Search:
     """
 
     def __init__(self, homes: set[str]) -> None:
-        """Prepares a search that follows the top-level packages `homes` even if they are installed as libraries."""
+        """Prepares a search that skips installed libraries except the top-level packages `homes`, to which the described objects belong."""
         self.digests: dict[str, str] = {}
         self._homes = homes
         self._seen: set[int] = set()

@@ -48,7 +48,7 @@ def threefry_2x32(k0: Leaf, k1: Leaf, x0: Leaf, x1: Leaf) -> tuple[Array, ...]:
 
 
 def _together(*words: Leaf) -> list[Leaf]:
-    """Broadcasts words (uint32 halves of keys and blocks) to one shape; scalars stay scalars."""
+    """Broadcasts uint32 arrays, the halves of keys and of encrypted blocks, to one shape. If all are scalars, they stay scalars."""
     shape = np.broadcast_shapes(*map(np.shape, words))
     return [w if np.shape(w) in ((), shape) else jnp.broadcast_to(w, shape) for w in words]
 
@@ -189,7 +189,7 @@ def gamma(key: Array, shape_parameter: Leaf, tries: int = 6) -> Array:
 
 
 def _gammas(keys: Sequence[Array], shape_parameters: Sequence[Leaf], tries: int = 6) -> list[Array]:
-    """Draws from the distribution of `gamma` for several keys at once. Each key has an array of shape parameters; all have one shape."""
+    """Computes `gamma` for several keys at once. Each key has an array of shape parameters, and all these arrays have the same shape."""
     shape = jnp.shape(shape_parameters[0])
     streams, number = len(keys), math.prod(shape)
     size = streams * number
@@ -201,7 +201,7 @@ def _gammas(keys: Sequence[Array], shape_parameters: Sequence[Leaf], tries: int 
     d = xla.compute_once(alpha - np.float32(1 / 3))  # [streams, number]
 
     def attempt(words: Sequence[Any], places: Leaf, d: Array) -> Array:
-        """Returns the candidates at these flat indices; 0 for a rejected candidate."""
+        """Draws one candidate for each flat index from the keys in `words`; 0 if it is rejected. `d` is the shape parameter minus 1/3."""
         x = _normal((words[0][0], words[0][1]), places)
         u = xla.compute_once(_open_unit((words[1][0], words[1][1]), places))
         v = (1 + np.float32(1) / jnp.sqrt(9 * d) * x) ** 3
@@ -215,7 +215,7 @@ def _gammas(keys: Sequence[Array], shape_parameters: Sequence[Leaf], tries: int 
         return xla.compute_once(functools.reduce(lambda later, one: jnp.where(one > 0, one, later), found[::-1]))
 
     def repaired(drawn: Array) -> Array:
-        """Draws another candidate for the first rejected element, a few times in turn. Mostly at most one element is rejected."""
+        """Replaces the first rejected element (0) of `drawn` by a new candidate, a few times in turn, because usually at most one is rejected."""
         index = lax.iota(jnp.int32, size)
         drawn, before, tried = drawn.reshape(size), jnp.int32(size), jnp.uint32(0)
         for _ in range(min(_REPAIRS, tries - 1)):
@@ -250,7 +250,7 @@ def beta(key: Array, a: Leaf, b: Leaf) -> Array:
 
 
 def _spread(words: Any, dims: Any) -> list[Any]:
-    """Moves the batch axis of each operand to the front. Operands with fewer axes get axes of length 1 behind it."""
+    """Moves each operand's batch axis, of index `dims`, to the front, for `jax.vmap`. Operands with fewer axes get axes of length 1 after it."""
     size = next(w.shape[d] for w, d in zip(words, dims, strict=True) if d is not None)
     moved = [w if d is None else batching.bdim_at_front(w, d, size) for w, d in zip(words, dims, strict=True)]
     rank = max(jnp.ndim(w) - (d is not None) for w, d in zip(words, dims, strict=True))
@@ -278,13 +278,13 @@ batching.primitive_batchers[threefry_2x32_p] = lambda words, dims: (threefry_2x3
 
 @jax.jit
 def _apart(k0: Any, k1: Any, address: Any) -> Array:
-    """Computes each of a child key's two words in a separate loop over the runs: one loop for both makes the policy MESS+ a fifth slower."""
+    """Derives a child key (`[2, ...]`) from key `(k0, k1)`; XLA computes its two words in separate loops. One loop makes MESS+ a fifth slower."""
     return jnp.stack(lax.optimization_barrier(tuple(encrypted(k0, k1, np.uint32(0), address))))
 
 
 @jax.jit
 def _stacked(k0: Any, k1: Any, address: Any) -> Array:
-    """Computes both words of a child key by one encryption."""
+    """Derives a child key, its two words stacked as `[2, ...]`, from the key `(k0, k1)` and the integer `address` by one encryption."""
     return jnp.stack(encrypted(k0, k1, np.uint32(0), address))
 
 

@@ -53,7 +53,7 @@ def _exchange(x: Array, first: Array, second: Array) -> Array:
 
 
 def _pivot(size: Array, k: Array) -> Array:
-    """Returns the index of the largest element of `size` from index `k` on; `k` if one of them is NaN."""
+    """Returns the index of the pivot: the largest element of the magnitudes `size` from index `k` on; `k` itself if one of them is NaN."""
     best = numerics.argmax(size, _places(size.shape[0]) >= k)
     return jnp.where(best < size.shape[0], best, k)
 
@@ -126,7 +126,7 @@ def lu(x: Array) -> tuple[Array, Array, Array]:
 
 
 def lu_pivots_to_permutation(pivots: Array, *, permutation_size: int) -> Array:
-    """Returns the order of rows that results from exchanging row k with row `pivots[k]` for each k in turn, as `lu` did."""
+    """Returns the order of `permutation_size` rows after row k was exchanged with row `pivots[k]` for each k in turn, as in `lu`."""
     return _loop(pivots.shape[0], lambda k, order: _exchange(order, k, _at(pivots, k)), _places(permutation_size))
 
 

@@ -344,7 +344,7 @@ def far_quadrant(x: Array) -> tuple[Array, Array, Array]:
     shift, place = (first & 31).astype(jnp.uint32), first >> 5
 
     def whole(i: int) -> Array:
-        """Returns word i of the 96 bits of 2 / pi, which begin in the word `place` of `TWO_OVER_PI`."""
+        """Returns the i-th 32-bit word of the 96 bits of 2 / pi that determine the quadrant."""
         found = jnp.full_like(mantissa, word(TWO_OVER_PI[i]))
         for k in range(1, 5):
             found = jnp.where(place == k, word(TWO_OVER_PI[i + k]), found)
@@ -417,7 +417,7 @@ def tan(x: Array) -> Array:
 
 
 def arcsine(x: Array) -> tuple[Array, Array, Array]:
-    """Returns whether `|x| > 1/2`, and two numbers whose sum is the arc sine of x, or of `sqrt((1 - |x|) / 2)` if so. As in Cephes' `asinf`."""
+    """Returns the flag `|x| > 1/2`, and two numbers whose sum is asin(x) if it is False, else `asin(sqrt((1 - |x|) / 2))` (Cephes' `asinf`)."""
     a = jnp.abs(x)
     large = a > f32(0.5)
     square = jnp.where(large, (f32(1) - a) * f32(0.5), x * x)
@@ -472,7 +472,7 @@ ERF_INV_FAR = (-0.000200214257, 0.000100950558, 0.00134934322, -0.00367342844, 0
 
 
 def erf_near(x: Array) -> Array:
-    """Returns the error function for `|x| < 0.9`. Scaling ensures that a tiny term 0.128 x is not flushed to zero."""
+    """Computes erf(x) for `|x| < 0.9`. Scaling ensures that the term 0.128 x of a tiny x is not flushed to zero."""
     large = x * f32(2.0**24)
     return (large * polynomial(x * x, ERF) + large) * f32(2.0**-24)
 
@@ -570,7 +570,7 @@ def digamma(x: Array) -> Array:
 
 
 def bessel(a: Array, near: Sequence[float], far: Sequence[float]) -> tuple[Array, Array]:
-    """Approximates a scaled Bessel function for small a (`exp(-a)` times a polynomial of `a^2`) and for large a (one of `1 / a` over `sqrt(a)`)."""
+    """Returns `exp(-a) near(a^2)` for small a and `far(1 / a) / sqrt(a)` for large a: polynomials, given by coefficients, for Bessel functions."""
     r, k = exponential(-a)
     return polynomial(a * a, near) * ((r + f32(1)) * power_of_two(k)), polynomial(f32(1) / a, far) / jnp.sqrt(a)
 

@@ -46,7 +46,7 @@ def take(values: Array, index: Index) -> jax.Array:
 
 
 def put(table: Array, index: Sequence[Index], value: Any) -> jax.Array:
-    """Returns `table` with `value` at `table[index]`. It works in place if the old table is not used afterwards.
+    """Returns the array `table` with `value` at `table[index]`. It works in place if the old array is not used afterwards.
 
     `index` has one integer for each of the first axes, which is clipped to the range; the other axes are written in full.
     """
@@ -57,7 +57,7 @@ def put(table: Array, index: Sequence[Index], value: Any) -> jax.Array:
 
 
 def at(table: Array, index: Sequence[Index]) -> jax.Array:
-    """Returns `table[index]`, where `index` has one integer for each of the first axes, clipped to the range."""
+    """Returns `table[index]` of an array, where `index` has one integer for each of the first axes, clipped to the range."""
     sizes = (*([1] * len(index)), *table.shape[len(index) :])
     starts = (*(jnp.asarray(i, jnp.int32) for i in index), *[jnp.int32(0)] * (table.ndim - len(index)))
     return jnp.reshape(lax.dynamic_slice(table, starts, sizes), table.shape[len(index) :])
@@ -79,9 +79,9 @@ def argmin(score: Array, allowed: Array | None = None, order: Array | None = Non
 
 
 def rank(*keys: Array, together: np.ndarray | None = None) -> jax.Array:
-    """Returns the rank `[K]` of each element, int32: 0 for the largest `keys[0]`. Further keys, then the lower index, break ties.
+    """Returns the int32 rank of each of `K` elements: 0 for the largest `keys[0]`. Further keys, then the lower index, break ties.
 
-    The keys and `together`, the pairs that are compared, are explained in `xla.weighted_sum_over_better`.
+    Each key is an array `[K]`. The static mask `together` `[K, K]` restricts the comparisons to some pairs of elements (default: all).
     """
     return xla.weighted_sum_over_better(jnp.ones(keys[0].shape[-1:], jnp.int32), *keys, together=together)
 
@@ -115,7 +115,7 @@ def no_errors(**sums: jax.Array) -> dict[str, jax.Array]:
 
 
 def accumulate(state: Any, seen: Array | None = None, /, **values: Array) -> Any:
-    """Adds `values` to the fields of a state with these names, and updates the rounding errors in its field `errors`. See `add_up` for `seen`."""
+    """Adds `values` to the compensated sums in a state's fields of these names, and updates its field `errors`. Nothing changes where not `seen`."""
     sums, errors = {}, dict(state.errors)
     for name, value in values.items():
         sums[name], errors[name] = add_up(getattr(state, name), errors[name], value, seen)
@@ -139,7 +139,7 @@ class Sum:
         return cls(total, jnp.zeros_like(total))
 
     def add(self, value: Array, seen: Array | None = None) -> "Sum":
-        """Returns the sum plus `value`. Elements where `seen` is False stay as they are."""
+        """Returns the sum plus `value`. Elements where the mask `seen` is False stay as they are; None adds everywhere."""
         return Sum(*add_up(self.total, self.error, value, seen))
 
     def at(self, place: Index) -> "Sum":
@@ -152,12 +152,12 @@ class Sum:
 
 
 def members(groups: Sequence[int] | np.ndarray) -> np.ndarray:
-    """Returns a constant mask `[M, K]` that tells which of `K` elements are in which of `M` groups. `groups` has the group of each element."""
+    """Returns a constant mask `[M, K]`: whether element k is in group m. `groups` has the group's index, 0 to M - 1, of each of the K elements."""
     return np.asarray(groups)[None, :] == np.arange(max(groups) + 1)[:, None]
 
 
 def of_group(groups: Sequence[int] | np.ndarray, values: Array) -> jax.Array:
-    """Returns for each of `K` elements the value of its group. `groups` has the group of each element, `values` `[M]` the value of each group."""
+    """Returns `values[groups]`: for each of K elements the value of its group. `values` `[M]` has a value for each of M groups."""
     return jnp.sum(jnp.where(members(groups), values[:, None], jnp.zeros_like(values)[:, None]), axis=0)
 
 
@@ -199,7 +199,7 @@ def has_nan(values: Array) -> jax.Array:
 
 
 def project(x: Array, table: Array) -> jax.Array:
-    """Returns `x @ table` for `x` `[d]` and a `table` `[d, P]` that all runs share, in full float32 precision on every device."""
+    """Returns the product `x @ table` of a vector `[d]` and a matrix `[d, n]` that all runs share, in full float32 precision on every device."""
     return jnp.dot(x, table, precision=lax.Precision.HIGHEST)
 
 

@@ -62,7 +62,7 @@ class Members:
         return (*self.required, *self.optional)
 
     def listed(self) -> str:
-        """Formats the optional members as indented lines of a docstring."""
+        """Formats the optional methods and attributes, with their meanings, as indented lines of a docstring."""
         return "\n".join(f"      {name}: {meaning}." for name, meaning in self.optional.items())
 
 

@@ -27,8 +27,8 @@ def quick_jit(
 ) -> Callable[Given, Made]:
     """Compiles a function like `jax.jit`, but quickly and with exact arithmetic, for a few runs of well below a second.
 
-    `often` compiles for dozens of runs: LLVM optimises the program, but XLA's fusion emitters stay off. Inside another traced function the function
-    becomes a part of that program.
+    With `often`, for a program that runs dozens of times, LLVM optimises too, but XLA's fusion emitters stay off. `static_argnums` is as in
+    `jax.jit`. Inside another traced function the function becomes a part of that program.
     """
     places = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
 

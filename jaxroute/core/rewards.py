@@ -40,7 +40,7 @@ class Rewards:
 
     @classmethod
     def unit(cls, distribution: str, largest_mean: float) -> "Rewards":
-        """Returns the properties of rewards in [0, 1]."""
+        """Returns the properties of rewards in [0, 1] with this distribution, where the best model has the mean reward `largest_mean`."""
         return cls(distribution, 0.0, 1.0, 0.5, 1.0, largest_mean)
 
 

@@ -48,7 +48,7 @@ class Trait(enum.IntFlag):
 def protected(words: Array) -> Generator[None, None, None]:
     """Protects the operations that are traced inside this context manager: they use a -0.0 whose value XLA's compiler cannot know.
 
-    It is computed from `words`, a uint32 argument `[R]` of the program, and is -0.0 whatever their values.
+    The -0.0 is computed from `words`, a uint32 argument `[R]` of the program (one word for each of `R` runs), whatever their values.
     """
     if not is_exact():
         yield
@@ -63,7 +63,7 @@ def protected(words: Array) -> Generator[None, None, None]:
 
 @contextmanager
 def given_zeros(zero: Array, vector: Array) -> Generator[None, None, None]:
-    """Sets the scalar and the vector of -0.0 that the operations traced inside this context manager use; the compiler must not know their value."""
+    """Uses `zero` and `vector`, which are -0.0 unknown to the compiler, to protect the operations traced inside from rewriting. Context manager."""
     token = _zeros.set((zero, vector))
     try:
         yield
@@ -137,7 +137,7 @@ _HANDING_ON = frozenset([
 
 
 def trait_of(eqn: JaxprEqn, traits: Sequence[Trait], same_shape: bool) -> Trait:
-    """Returns the traits of a result from those of the operands. With `same_shape` an element depends only on the operands' elements at its index."""
+    """Derives the `Trait` of an operation's result from those of its operands. `same_shape`: each element depends on operands at its index only."""
     name = eqn.primitive.name
     every = functools.reduce(lambda a, b: a & b, traits, Trait.CONSTANT | Trait.EVEN)
     some = functools.reduce(lambda a, b: a | b, traits, Trait.NONE)

@@ -80,7 +80,7 @@ class Moments:
         return Moments(*merge(np, self.packed(), other.packed()))
 
     def reversed(self) -> "Moments":
-        """Returns the moments of the samples with the opposite sign."""
+        """Returns the moments of the same samples after a change of sign of all their values."""
         return Moments(self.count, 0.0 - self.mean, 0.0 - self.rest, self.squares, 0.0 - self.high, 0.0 - self.low)
 
     def statistics(self) -> dict[str, np.ndarray]:
@@ -134,7 +134,7 @@ def merge(xp: Any, one: Any, other: Any) -> tuple[Any, ...]:
 
 
 def bins_of(values: Any, xp: Any = np) -> Any:
-    """Returns the number of the bin of each float64, int32, in ascending order of the values: 0 for zero, the largest int32 for NaN."""
+    """Returns the int32 index of the histogram bin of each float64. Larger values have larger indices; zero has 0, NaN the largest int32."""
     bits = xp.asarray(values, xp.float64).view(xp.int64)
     size = xp.maximum(((bits & MAGNITUDE) >> SHIFT).astype(xp.int32) - np.int32(LEAST - 1), 0)
     return xp.where(xp.isnan(values), NOTHING, xp.where(bits < 0, -size, size))
@@ -157,7 +157,7 @@ class Histogram:
     A quantile computed from a histogram has a relative error of at most `RELATIVE_ACCURACY`.
 
     Attributes:
-      keys: `[N]` int64, ascending; each joins the index of a row and the number of a bin that is not empty.
+      keys: `[N]` int64, ascending; each combines the index of a row and the index of one of its bins that are not empty.
       counts: `[N]` int64, count in the row and bin of each key.
     """
 
@@ -175,7 +175,7 @@ class Histogram:
 
     @staticmethod
     def of_sorted(bins: np.ndarray) -> "Histogram":
-        """Returns the histogram of each row of `bins` `[rows, R]`, which are bin numbers in ascending order."""
+        """Returns the histogram of each row of `bins` `[rows, R]`: the bin index of each of `R` runs, in ascending order."""
         first = np.ones(bins.shape, bool)
         np.not_equal(bins[:, 1:], bins[:, :-1], out=first[:, 1:])
         starts = np.flatnonzero(first)
@@ -183,7 +183,7 @@ class Histogram:
 
     @staticmethod
     def of_starts(starts: np.ndarray, found: np.ndarray, runs: int, size: int) -> "Histogram":
-        """Returns the histograms of rows of `runs` ascending bin numbers, `size` in all. The bins `found` begin at the flat indices `starts`."""
+        """Returns histograms of rows of `runs` sorted bin indices, `size` in all. Bin `found[i]` begins at the flat index `starts[i]`."""
         counts = np.diff(starts, append=size)
         kept = found != NOTHING
         keys = ((starts // runs) << _KEY_BITS) + found + _HALF
@@ -208,11 +208,11 @@ class Histogram:
         return Histogram(self.keys[first:last] - (start << _KEY_BITS), self.counts[first:last])
 
     def bins(self) -> np.ndarray:
-        """Returns the numbers of all bins that are not empty in at least one row, ascending."""
+        """Returns the indices, ascending, of all bins that are not empty in at least one row."""
         return np.unique(self.keys & ((1 << _KEY_BITS) - 1)) - _HALF
 
     def dense(self, rows: int, bins: np.ndarray) -> np.ndarray:
-        """Returns the counts as a table `[rows, bins]`, uint32. The ascending bin numbers `bins` must include every bin that is not empty."""
+        """Returns the uint32 counts as an array `[rows, bins]`. `bins` has ascending bin indices and must include every bin that is not empty."""
         table = np.zeros((rows, len(bins)), np.uint32)
         place = np.searchsorted(bins, (self.keys & ((1 << _KEY_BITS) - 1)) - _HALF)
         table[self.keys >> _KEY_BITS, place] = self.counts
@@ -264,7 +264,7 @@ def reduced(
       curves: for each of one or two policies, the curves by name, and `valid`: the curves of invalid runs count as NaN.
       names: names of the curves, in the order of the statistics.
       place: index of the axis of runs.
-      spans: first run and end of each span; its length is `GRANULE` times a power of two, or less than `GRANULE`.
+      spans: first run and end (exclusive) of each span of runs; its length is 256 times a power of two, or less than 256.
 
     Returns for each span the moments `[6, settings, C]`, for the `C` values of all curves of a run, and their histogram (empty for a difference).
     """
@@ -301,7 +301,7 @@ def _values(xp: Any, curves: Sequence[Curves], names: Sequence[str], place: int)
 
 
 def _histogram(bins: Array) -> Histogram:
-    """Computes the histogram of each row of `bins` `[rows, R]`, ascending bin numbers on the device."""
+    """Computes the histogram of each row of `bins` `[rows, R]`, an array on the device with the sorted bin index of each of `R` runs."""
     first = jnp.concatenate([jnp.ones_like(bins[:, :1], bool), bins[:, 1:] != bins[:, :-1]], axis=1)
     number = int(first.sum())
     size = 1 << max(0, number - 1).bit_length()  # A power of two, so that similar sizes share a compiled program.
@@ -310,7 +310,7 @@ def _histogram(bins: Array) -> Histogram:
 
 
 def _moments_and_bins(xp: Any, curves: Any, names: Sequence[str], place: int, spans: Sequence[tuple[int, int]]) -> Any:
-    """Returns the moments and the ascending bin numbers of each span; no bin numbers for a difference. `xp` is numpy or jax.numpy; see `reduced`."""
+    """Computes the moments of each span of runs and, for one policy, its sorted bin indices. `xp` is numpy or jax.numpy; see `reduced`."""
     values = _values(xp, curves, names, place)
     moments, bins = [], []
     for start, stop in spans:
@@ -329,6 +329,6 @@ _on_device = jax.jit(functools.partial(_moments_and_bins, jnp), static_argnums=(
 
 @functools.partial(jax.jit, static_argnums=2)
 def _starts_of_bins(bins: Array, first: Array, size: int) -> tuple[Array, Array]:
-    """Returns the flat indices at which `first` is True, padded with zeros to `size` indices, and the bin numbers there."""
+    """Returns the flat indices at which the mask `first` is True, padded with zeros to length `size`, and the elements of `bins` there."""
     starts = jnp.flatnonzero(first, size=size, fill_value=0)
     return starts, bins.ravel()[starts]

@@ -57,15 +57,15 @@ def first_best(score: Array, allowed: Array | None = None, order: Array | None =
 
 
 def place_mask(size: int) -> int:
-    """Returns the mask of the last bits of the numbers from `draws.order(key, size)`, which hold an index, or `size` for none."""
+    """Returns a bit mask for the numbers that `draws.order(key, size)` draws: their last bits, which hold a model's index (`size` for none)."""
     return (1 << size.bit_length()) - 1
 
 
 def first_places(shape: Sequence[int], axis: int, given: Sequence[Any], ordered: bool) -> tuple[Any, Any, int, int]:
-    """Returns the numbers by which `first_best` breaks ties along an axis; `given` is that of `by_comparison`.
+    """Prepares how `first_best` breaks ties along an axis. `given` has the mask of allowed elements, if any, and the order, if `ordered`.
 
-    They are the mask of allowed elements or None, an array of tie-breaking numbers (the smallest wins), a number larger than all of them, and the
-    mask of their bits that hold the index.
+    Returns the mask of allowed elements or None, an array of tie-breaking numbers (the smallest wins), a number larger than all of them, and the
+    mask of their bits that hold an element's index.
     """
     size = shape[axis]
     if not ordered:
@@ -110,7 +110,7 @@ def sums(values: Sequence[jax.Array]) -> jax.Array:
 
 
 def by_comparison(score: Array, *given: Array, axis: int, ordered: bool = False) -> jax.Array:
-    """Computes `first_best` along an axis by comparison with the maximum. `given` has the mask `allowed`, if any, and the order, if `ordered`."""
+    """Finds the first maximum along an axis (see `first_best`) by comparison. `given`: mask of allowed elements, if any; order, if `ordered`."""
     allowed, place, last, mask = first_places(score.shape, axis, given, ordered)
     if allowed is not None:
         score = jnp.where(allowed, score, -jnp.inf)
@@ -127,7 +127,7 @@ def by_comparison(score: Array, *given: Array, axis: int, ordered: bool = False)
 
 
 def _by_pairs(score: Array, *given: Array, axis: int, ordered: bool = False) -> jax.Array:
-    """Computes `first_best` along an axis by one reduction of pairs of a score and its index. The arguments are those of `by_comparison`."""
+    """Finds the first maximum along an axis (see `first_best`) by one reduction of pairs of score and index; arguments as in `by_comparison`."""
     allowed, place, last, mask = first_places(score.shape, axis, given, ordered)
     lowest = -np.inf if jnp.issubdtype(score.dtype, jnp.floating) else jnp.iinfo(score.dtype).min
     counts = score == score
@@ -180,7 +180,7 @@ def chunked_fold(leaves: Any, in_use: Index, start: Any, step: Callable[[Any, An
     structure = jax.tree.structure(start)
 
     def pack(carry: Any) -> list[jax.Array]:
-        """Stacks the arrays of equal shape and type, because a loop copies and updates each carried array separately."""
+        """Stacks the carried arrays of equal shape and type, because a loop copies and updates each carried array separately."""
         values = jax.tree.leaves(carry)
         return [jnp.stack([values[i] for i in places]) for places in alike.values()]
 

@@ -4,20 +4,20 @@ A solver for "any win" maximises the probability that at least one selected mode
 
 - `select`: best relaxed selection for a sum of wins, any win or all wins, with derivatives; start here.
 - `annealed`: schedule of falling temperatures, and `perturbed`: solver averaged over noise; both against derivatives that are zero.
-- `budgeted_fill`: linear program with a box, a sum and a budget (fractional knapsack); returns a `FillSolution`.
-- `linear_selection`: the same linear program for sets of models, with groups; returns a `Selection`.
+- `budgeted_fill`: linear program with bounds, a sum and a budget (fractional knapsack); returns a `FillSolution`.
+- `linear_selection`: the same linear program for sets of models, optionally with a size for each group of models; returns a `Selection`.
 - `exact_any_win`: relaxed probability of any win under a budget, by enumeration of vertices, or by branch and bound for many models.
 - `branching_any_win`: the same by branch and bound alone; returns a `BranchingSolution`.
 - `sparse_fill`: `budgeted_fill` with a bound on the number of models, by branch and bound; returns a `BranchingSolution`.
 - `log_any_win`, `continuous_greedy_any_win`, `polish_any_win`, `best_any_win`: approximations of any win for many models.
 - `best_subset`: best set within a budget, by enumeration.
-- `project`: Euclidean projection onto a box with a sum and a budget, with exact derivatives; returns a `Projection`.
+- `project`: Euclidean projection onto bounds, a sum and a budget, with exact derivatives; returns a `Projection`.
 - `differentiable_lp`: best mix of models under a budget, with exact derivatives in rewards, costs and budget.
 - `smoothed_lp`: linear program with a quadratic term that makes it differentiable, on which `differentiable_lp` is based.
 - `projected_gradient`: projected gradient ascent with an optax step, differentiable at its fixed point; returns an `Ascent`.
 - `pairwise`, `swap`: random sets with the marginals of a fractional selection.
 - `best_models`, `best_pair`, `log_weight_of_best`: assortments under a multinomial-logit choice.
-- `uniform_index`, `two_point_index`, `discrete_index`, `linear_index`, `index_by_bisection`: reservation values of Pandora's boxes.
+- `uniform_index`, `two_point_index`, `discrete_index`, `linear_index`, `index_by_bisection`: reservation values in Weitzman's search problem.
 """
 
 from jaxroute.core.exports import public_names

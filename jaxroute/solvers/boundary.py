@@ -23,14 +23,14 @@ Number = Array | float
 
 
 def known(value: Any) -> bool:
-    """Whether the numbers in a value are known now; of an array that is being traced only shape and type are known."""
+    """Whether a value has concrete numbers. Of an array that `jit`, `vmap` or `grad` traces only shape and type are known."""
     return not isinstance(value, Tracer)
 
 
 def inputs(mask: Any = None, groups: Sequence[int] | None = None, **given: Any) -> list[Array]:
     """Converts a solver's arguments to arrays in the type of the first one, `[K]` of at least float32. Raises `ValueError` if one is invalid.
 
-    Numbers become 0 where `mask` `[K]` is False. With `groups`, the group of each model, a size may be an array `[M]` with one number per group.
+    Numbers become 0 where `mask` `[K]` is False. `groups` has the group of each model, from 0; a size may then be `[M]`, one for each of M groups.
     """
     found: list[Array] = []
     for name, value in given.items():
@@ -56,7 +56,7 @@ def vector(name: str, value: Any, length: int | None = None) -> Array:
 
 
 def bounds(name: str, value: Any, like: Array) -> Array:
-    """Returns upper bounds `[K]` of the amounts in the type of `like`. None means 1 for each model; a mask is converted to 1 and 0."""
+    """Converts upper bounds of the `K` amounts to an array with shape and type of `like`. None means 1 for each model; a mask becomes 1 and 0."""
     return jnp.ones_like(like) if value is None else vector(name, value, like.shape[0]).astype(like.dtype)
 
 
@@ -115,7 +115,7 @@ def feasible(least: Number, budget: Number, capacity: Number, total: Number, *va
 
 
 def require_feasible(feasible: Array, budget: Array, name: str, total: Array, upper: Array) -> None:
-    """Raises `ValueError` if the problem is known to be infeasible. `name` is the argument that specifies the sum `total`."""
+    """Raises `ValueError` if `feasible` is concrete (not traced) and False. The error names the argument `name`, which specifies the sum `total`."""
     if known(feasible) and not bool(feasible):
         given, asked, capacity = (f"{float(x):g}" for x in (budget, total, jnp.sum(upper)))
         raise ValueError(

@@ -33,11 +33,11 @@ _SPARE = 1.001
 
 
 class Program(NamedTuple):
-    """Linear program of a node: maximises `constant + gain . (x - low)` over `{low <= x <= high, rows @ x <= limit}`. Some rows may be equations.
+    """Linear program: maximises `constant + gain . (x - low)` over `{low <= x <= high, rows @ x <= limit}`. Some constraints may be equations.
 
     Attributes:
-      gain: `[n]` objective per unit of `x`.
-      rows: `[R, n]` constraints, with entries of the order of one.
+      gain: `[n]` objective per unit of each of `n` variables `x`.
+      rows: `[R, n]` coefficients of `R` constraints, of the order of one.
       limit: `[R]` right-hand sides.
       low: `[n]` lower bounds.
       high: `[n]` upper bounds.
@@ -53,15 +53,15 @@ class Program(NamedTuple):
 
 
 class Basis(NamedTuple):
-    """Basic solution of a node's linear program, and the basis for the next step of the simplex method.
+    """Basic solution of a linear program with `n` variables and `R` constraints, and the basis for the next step of the simplex method.
 
     Attributes:
-      x: `[n]` basic solution, moved into the box.
-      bound: `[]` upper bound of all values in the node, valid for any basis up to rounding.
+      x: `[n]` basic solution, clipped to the bounds of the variables.
+      bound: `[]` upper bound of the optimal value, valid for any basis up to rounding.
       reduced: `[n]` reduced gains: decrease of `bound` per unit by which `x` leaves its preferred bound.
-      price: `[R]` multipliers of the rows.
-      feasible: `[]` bool, whether the basic solution is in the box, and so optimal.
-      impossible: `[]` bool, whether no point of the box meets the rows.
+      price: `[R]` multipliers of the constraints.
+      feasible: `[]` bool, whether the basic solution is within the bounds, and so optimal.
+      impossible: `[]` bool, whether no point within the bounds meets the constraints.
       stuck: `[]` bool, whether neither is true and no pivot exceeds rounding.
       upper: `[n + R]` bool, columns at their upper bound.
       basis: `[R]` int32 columns of the next basis.
@@ -81,10 +81,10 @@ class Basis(NamedTuple):
 
 
 class Branches(NamedTuple):
-    """Value of a solved node, and the two pieces into which it is split.
+    """Value at a solved node of branch and bound, and the two pieces into which its part of the search space is split.
 
     Attributes:
-      value: `[]` value of the solution; -inf if it is no solution of the original problem.
+      value: `[]` value of the node's solution; -inf if it is no solution of the original problem.
       near: piece that is searched first.
       far: piece that is searched later.
       splits: `[]` bool, whether the node can be split.
@@ -97,13 +97,13 @@ class Branches(NamedTuple):
 
 
 class SearchResult(NamedTuple):
-    """Result of `search`.
+    """Result of branch and bound over `n` variables, whose linear programs have `R` constraints (`search`).
 
     Attributes:
       x: `[n]` best point; zero if no point was found.
       piece: piece of the search space that contains `x`.
       value: `[]` value of `x`; -inf if no point was found.
-      price: `[R]` multipliers of the rows in the linear program that found `x`.
+      price: `[R]` multipliers of the constraints in the linear program that found `x`.
       residual: `[]` bound by which an unvisited point may be better; 0 for a complete search.
       converged: `[]` bool, whether the search is complete.
       nodes: `[]` int32 number of visited nodes.
@@ -121,10 +121,10 @@ class SearchResult(NamedTuple):
 
 
 class _Search(NamedTuple):
-    """State of the loop of `search`.
+    """State of a branch-and-bound search over `n` variables, whose linear programs have `R` constraints.
 
     Attributes:
-      piece: piece of the current node.
+      piece: part of the search space that is searched now (the current node).
       basis: `[R]` int32 basic columns; columns from `n` on are slack variables.
       upper: `[n + R]` bool, nonbasic columns at their upper bound.
       pivots: `[]` int32 number of pivots in the current node.
@@ -149,7 +149,7 @@ class _Search(NamedTuple):
 
 
 def tolerance(dtype: DTypeLike) -> float:
-    """Returns the tolerance for rounding in sums of the order of one."""
+    """Returns the error that rounding may cause in sums of the order of one."""
     return float(np.finfo(dtype).eps ** 0.8)
 
 
@@ -169,7 +169,7 @@ def search(
       start: the whole search space as a piece, a pytree of arrays.
       program: function from a piece to its relaxation, a `Program`; all its numbers may differ between nodes.
       branch: function from a piece, its `Basis`, the best value so far and the tolerance for comparisons with it, to `Branches`.
-      equal: whether each row is an equation (static).
+      equal: for each constraint, whether it is an equation (static).
       depth: capacity of the stack of pieces (static); further pieces are abandoned.
       most_nodes: `[]` limit of visited nodes. Until a point is found, up to `depth` more are visited.
       needed: `[]` bool; False skips the search.
@@ -267,7 +267,7 @@ def _step(
 
 
 def _margin(best: Array) -> Array:
-    """Returns the tolerance by which a bound must exceed the best value. It does not depend on the bound, which may be huge."""
+    """Returns by how much a node's upper bound must exceed the best value so far for a search of the node. It does not depend on the bound."""
     return tolerance(best.dtype) * jnp.maximum(jnp.where(best > -jnp.inf, jnp.abs(best), 0.0), 1.0)
 
 
@@ -276,7 +276,7 @@ def _where(mask: Array, new: Any, old: Any) -> Any:
 
 
 def _simplex(lp: Program, equal: tuple[bool, ...], basis: Array, upper: Array) -> Basis:
-    """Takes a step of the dual simplex method for variables with lower and upper bounds. `basis` and `upper` are explained in `_Search`."""
+    """Takes one step of the dual simplex method. `equal` tells which constraints are equations; `basis` and `upper` are explained in `_Search`."""
     count, num_rows, dtype = lp.gain.shape[-1], len(equal), lp.gain.dtype
     tol = tolerance(dtype)
     # Shift the lower bounds to 0, so that small differences are not differences of large numbers.

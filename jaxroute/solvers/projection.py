@@ -48,7 +48,7 @@ _RowSolver = Callable[[Array, Array, Array], tuple[Array, Array, Array]]
 
 
 def _level(u: Array, upper: Array, total: Array, at_most: bool) -> Array:
-    """Returns the `nu` with `sum clip(u - nu, 0, upper) = total`, exactly, between two of `2 K` breakpoints. With `at_most` it is at least zero."""
+    """Returns the multiplier `nu` with `sum clip(u - nu, 0, upper) = total`, exactly. With `at_most` the sum may be smaller, and `nu >= 0`."""
     if u.shape[-1] > _MANY:
         return _level_of_many(u, upper, total, at_most)
     breaks = jnp.concatenate([u, u - upper])
@@ -65,7 +65,7 @@ def _level(u: Array, upper: Array, total: Array, at_most: bool) -> Array:
 
 
 def _level_of_many(u: Array, upper: Array, total: Array, at_most: bool) -> Array:
-    """Computes `_level` for many models, up to rounding, by a few Newton steps inside a bracket; each step takes `K` operations."""
+    """Finds the multiplier `nu` with `sum clip(u - nu, 0, upper) = total` for many models, up to rounding, by Newton steps inside a bracket."""
     eps = np.finfo(u.dtype).eps
 
     def at(nu: Array) -> tuple[Array, Array]:
@@ -119,7 +119,7 @@ def _solve(y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_
         return nu, z, jnp.sum(cost * z) - budget
 
     def slope(nu: Array, z: Array) -> tuple[Array, Array]:
-        """Returns the decrease of the cost per unit of the multiplier, and the cost's rounding error, which matters where the decrease is zero."""
+        """Returns the decrease of the cost of `z` per unit of the budget's multiplier, and the cost's rounding error. `nu` multiplies the sum."""
         free = (z > 0.0) & (z < upper)
         number = jnp.sum(free.astype(y.dtype))
         c = jnp.where(free, cost, 0.0)
@@ -229,7 +229,7 @@ def _rows(z: Array, cost: Array, upper: Array, nu: Array, multiplier: Array, at_
     budget_on = (multiplier > 0.0) & (spread > 10.0 * np.finfo(z.dtype).eps * jnp.max(free * cost) ** 2)
 
     def solve(change: Array, sum_side: Array, budget_side: Array) -> tuple[Array, Array, Array]:
-        """Returns the vector nearest to `change` that adds `sum_side` to the sum and `budget_side` to the cost, and the multipliers of both."""
+        """Returns the vector nearest to `change` whose sum is `sum_side` and whose cost is `budget_side`, and the multipliers of both conditions."""
         change = free * change
         level = jnp.where(sum_on, (jnp.sum(change) - sum_side) / number, 0.0)
         change = change - free * level
@@ -243,7 +243,7 @@ def _rows(z: Array, cost: Array, upper: Array, nu: Array, multiplier: Array, at_
 def _polish(
     y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool, nu: Array, multiplier: Array, z: Array
 ) -> tuple[Array, Array, Array]:
-    """Recomputes the coordinates between their bounds from the binding constraints (twice, against rounding), unless one would leave its bounds."""
+    """Refines `z` and both multipliers: solves the binding constraints for coordinates between their bounds, unless one would leave its bounds."""
     free, solve = _rows(z, cost, upper, nu, multiplier, at_most)
     held = jnp.where(free > 0.0, 0.0, z)
     moved, d_nu, d_multiplier = solve(y, total - jnp.sum(held), budget - jnp.sum(cost * held))
@@ -318,7 +318,7 @@ def project(
 def _certificate(
     found: _Solution, y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool
 ) -> tuple[Array, Array]:
-    """Returns the largest violation of the optimality conditions by a solution, and whether it is only rounding. Costs nothing if neither is used."""
+    """Returns the largest violation of the optimality conditions of the projection by the solution `found`, and whether it is only rounding."""
     z, nu, multiplier = jax.lax.stop_gradient(found[:3])
     y, cost, budget, total, upper = jax.lax.stop_gradient((y, cost, budget, total, upper))
     moved = jnp.max(jnp.abs(z - jnp.clip(y - nu - multiplier * cost, 0.0, upper)))
@@ -411,7 +411,7 @@ def differentiable_lp(
 
 
 def priced(found: Projection, temperature: Number) -> Projection:
-    """Converts the multipliers of a projection of `weight / temperature` to the units of the weights."""
+    """Multiplies the multipliers of a projection of `weight / temperature` by `temperature`, which converts them to the units of the weights."""
     return found._replace(
         sum_multiplier=found.sum_multiplier * temperature, budget_multiplier=found.budget_multiplier * temperature
     )

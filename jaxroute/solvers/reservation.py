@@ -17,13 +17,13 @@ from jaxroute.core import checks, xla
 
 
 def uniform_index(low: Array | float, width: Array | float, cost: Array | float) -> Array:
-    """Returns the index of a box with mean cost `cost` and a score that is uniform on `[low, low + width]`; elementwise."""
+    """Returns Weitzman's index, the `s` with `E[(M - s)^+] = cost`, if the score `M` is uniform on `[low, low + width]`; elementwise."""
     inside = low + width - jnp.sqrt(2.0 * width * cost)
     return jnp.where(cost <= 0.5 * width, inside, low + 0.5 * width - cost)
 
 
 def two_point_index(low: Array | float, high: Array | float, probability: Array | float, cost: Array | float) -> Array:
-    """Returns the index of a box with mean cost `cost` and a score of `high` with a positive `probability` and `low` otherwise; elementwise."""
+    """Returns Weitzman's index, the `s` with `E[(M - s)^+] = cost`, if the score `M` is `high` with `probability` > 0, else `low`; elementwise."""
     above = high - cost / probability
     return jnp.where(above >= low, above, probability * high + (1.0 - probability) * low - cost)
 
@@ -35,13 +35,13 @@ def index_by_bisection(
     high: Array | float = 1.0,
     steps: int = 40,
 ) -> Array:
-    """Finds the index of a box, the root of `excess(s) = cost` in `[low, high]`, elementwise, by halving the interval. NaN if the cost is not finite.
+    """Finds Weitzman's index, the root of `excess(s) = cost` in `[low, high]`, elementwise, by halving the interval. NaN if the cost is not finite.
 
     Its derivative is zero, because halvings only compare. The true derivative in the cost is one over the slope of `excess` at the root.
 
     Args:
-      excess: function `s -> E[(M - s)^+]` on arrays of the shape of `cost`.
-      cost: mean cost.
+      excess: function `s -> E[(M - s)^+]` of the random score `M`, on arrays of the shape of `cost`.
+      cost: mean cost of observing the score.
       low: lower bound of the root, a number or an array.
       high: upper bound of the root, a number or an array.
       steps: number of halvings (static); the error is at most `(high - low) / 2 ** (steps + 1)` and rounding.
@@ -60,7 +60,7 @@ def index_by_bisection(
 
 
 def discrete_index(values: ArrayLike, weights: ArrayLike, cost: ArrayLike) -> float:
-    """Returns the exact index of a box with mean cost `cost` and finitely many scores `values` `[n]`, in float64 on the host.
+    """Returns Weitzman's index, the `s` with `E[(M - s)^+] = cost`, for a score `M` in `values` `[n]`, exactly, in float64 on the host.
 
     The `weights` `[n]` are proportional to the probabilities of the scores.
 
@@ -85,16 +85,16 @@ def discrete_index(values: ArrayLike, weights: ArrayLike, cost: ArrayLike) -> fl
 
 
 def linear_index(features: ArrayLike, values: ArrayLike, costs: ArrayLike, ridge: float = 1e-6) -> np.ndarray:
-    """Fits a linear index `rho . psi` of a box's features to recorded boxes, so that `sum of psi (c - (M - rho . psi)^+) = 0`. Returns `rho` `[m]`.
+    """Fits Weitzman's index as a linear function `rho . psi` of features `psi` to `n` observations of score and cost. Returns `rho` `[m]`.
 
-    This is the minimum of a convex loss, found on the host in float64 by damped Newton steps. For one-hot features of groups it is the exact index
-    of each group (`discrete_index`).
+    It solves `sum of psi (c - (M - rho . psi)^+) = 0`, the minimum of a convex loss, on the host in float64 by damped Newton steps. For one-hot
+    features of groups it is the exact index of each group (`discrete_index`).
 
     Args:
-      features: `[n, m]` features `psi` of each box.
+      features: `[n, m]` features `psi` of each observation.
       values: `[n]` scores `M`.
       costs: `[n]` costs `c`, not negative, at least one above zero.
-      ridge: weight of half the squared norm of `rho` per box, which makes undetermined coefficients small.
+      ridge: weight of half the squared norm of `rho` per observation, which makes undetermined coefficients small.
 
     Raises:
       ValueError: shapes do not fit, costs are negative or all zero.

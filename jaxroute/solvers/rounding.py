@@ -55,7 +55,7 @@ def pairwise(z: Array, uniforms: Array, *, whole_sum: bool) -> Array:
     words = [jnp.zeros((), jnp.uint32)] * (1 + (size - 1) // _WORD)
 
     def settle(place: Array | int, is_in: Array) -> None:
-        """Adds the coordinate `place` to the set where `is_in` is True."""
+        """Adds the coordinate with index `place` to the set if `is_in` is True."""
         for w in range(len(words)):
             here = is_in & (place // _WORD == w)
             words[w] |= jnp.where(here, jnp.uint32(1) << (place % _WORD).astype(jnp.uint32), jnp.uint32(0))
@@ -78,7 +78,7 @@ def pairwise(z: Array, uniforms: Array, *, whole_sum: bool) -> Array:
 
 
 def _prefixes(z: Array) -> tuple[Array, Array]:
-    """Returns the prefix sums of `z` `[K]` and the fractional part of each."""
+    """Returns the prefix sums of `z` `[K]`, where those that are integers up to rounding are rounded, and their fractional parts."""
     upper = numerics.prefix_sums(z)
     # Sums that are integers up to rounding are rounded; otherwise a set could be too large by one model.
     upper = jnp.where(_fractional(upper - jnp.floor(upper)), upper, jnp.round(upper))
@@ -128,7 +128,7 @@ def swap(z: Array, uniforms: Array, surplus_uniforms: Array) -> Array:
 
 
 def swap_with(z: Array, trades: Callable[[np.ndarray], Array], surplus: Callable[[np.ndarray], Array]) -> Array:
-    """Computes `swap` with uniforms that are drawn on demand: for the indices of `n` merges `trades` returns `[n, M]` and `surplus` `[n]`."""
+    """Computes `swap` with uniforms drawn on demand. For the indices of n merges, `trades` returns `[n, M]` (M trades each) and `surplus` `[n]`."""
     size = z.shape[-1]
     upper, fraction = xla.barrier(_prefixes(z))
     largest = xla.barrier(jnp.max(fraction))
@@ -152,7 +152,7 @@ def swap_with(z: Array, trades: Callable[[np.ndarray], Array], surplus: Callable
 def _merged(
     weight: Array, members: Array, trades: Callable[[np.ndarray], Array], surplus: Callable[[np.ndarray], Array]
 ) -> Array:
-    """Returns the set, `[K]` bool, that results from merging the `n` sets of a mixture by the last `n - 1` of `K` possible merges; see `swap`."""
+    """Merges the sets `members` `[n, K]` of a mixture with these weights to one set, `[K]` bool. `trades`, `surplus`: as in `swap_with`."""
     count, size = members.shape
     merges = np.arange(size - count + 1, size)
     members = members.astype(weight.dtype)  # Masks as numbers, because booleans are not vectorised together with the coins.

@@ -110,13 +110,13 @@ def _check_probabilities(reward: str, weight: Array) -> None:
 
 
 def _additive(reward: str, weight: Array) -> Array:
-    """Returns the contribution `[K]` of each model to the objective `f` of `select`, per unit of `z`."""
+    """Returns each model's contribution to the objective of `select`: its weight ("sum"), `log(weight)` ("all") or `-log(1 - weight)` ("any")."""
     return {"sum": lambda w: w, "all": jnp.log, "any": any_win_weight}[reward](weight)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(5, 6))
 def _exact(weight: Array, cost: Array, budget: Array, size: Array, upper: Array, reward: str, at_most: bool) -> Projection:
-    """Computes `select` at a temperature of zero by the exact solvers."""
+    """Computes `select` at a temperature of zero, where it has no derivative, by the exact solvers. `upper` is 0 for models not allowed."""
     allowed = upper > 0.0
     if reward == "any":
         if not at_most:

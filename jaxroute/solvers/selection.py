@@ -125,9 +125,9 @@ def subsets(num_models: int, largest: int, smallest: int = 0) -> np.ndarray:
 
 
 class _AnyWinSets(NamedTuple):
-    """All sets of models with `z = 1` in a vertex. One fractional model, or two whose fractions sum to one, may join a set.
+    """All sets of models that a vertex of the polytope of selections `z` may select fully (`z = 1`). It may select one or two more in fractions.
 
-    There are `M` groups, and `P` pairs of models of one group.
+    There are `M` groups of models, each with its own size, and `P` pairs of models of one group.
 
     Attributes:
       members: `[sets, K]` bool, in order of size (static).
@@ -153,7 +153,7 @@ _Candidates = tuple[Array, ...]
 def _any_win_sets(
     w: Array, cost: Array, budget: Number, size: Number, groups: Groups, sizes: tuple[int, int] | None
 ) -> tuple[_AnyWinSets, _Candidates, _Candidates | None]:
-    """Enumerates all sets, and returns them with the candidates that may join a set: the single models, and the pairs (None if there are none)."""
+    """Enumerates the sets of fully selected models. Also returns the models, and the pairs of models (or None), that may join a set in fractions."""
     count, dtype = w.shape[-1], w.dtype
     low, high = (1, count) if sizes is None or groups is not None else sizes
     high = high if sizes is None else sizes[1]
@@ -191,7 +191,7 @@ def _rows(values: Array, places: np.ndarray | Array) -> Array:
 
 
 def _join_one(model: _Candidates, left: Array, lose: Array) -> tuple[Array, Array, Array]:
-    """Lets a model join a set with the largest fraction that the budget `left` by the set allows; `lose` is the probability that the set fails.
+    """Adds a model to a set with the largest fraction that the budget `left` by the set allows; `lose` is the probability that the set fails.
 
     Returns the probability that all fail, the fraction, and the decrease of its logarithm per unit of the budget.
     """
@@ -201,7 +201,7 @@ def _join_one(model: _Candidates, left: Array, lose: Array) -> tuple[Array, Arra
 
 
 def _join_two(pair: _Candidates, left: Array, lose: Array) -> tuple[Array, Array, Array]:
-    """Lets two models join a set with fractions that sum to one and exhaust the budget. Returns the same as `_join_one`, with the first fraction."""
+    """Adds two models to a set with fractions that sum to one and exhaust the budget `left`. Returns as `_join_one`, with the first fraction."""
     w, other_w, other_cost, inverse = pair
     part = (left - other_cost) * inverse
     loss = lose * (1.0 - w * part) * (1.0 - other_w * (1.0 - part))
@@ -253,7 +253,7 @@ def _least_with_two(pairs: _Candidates, group: np.ndarray, joined: np.ndarray, l
 def _best_join(
     table: _AnyWinSets, place: Array, singles: _Candidates, doubles: _Candidates | None, cost: Array
 ) -> tuple[Array, Array]:
-    """Returns the best selection `[K]` in which models join the set at index `place` of the table, and the multiplier of the budget."""
+    """Returns the best selection `[K]` that adds one or two models in fractions to set `place` of `table`, and the multiplier of the budget."""
     count, pairs = table.members.shape[1], table.pairs
     words = [table.members[:, first : first + 31] for first in range(0, count, 31)]  # As int32, 31 models each.
     bits = [jnp.asarray((word @ (1 << np.arange(word.shape[1]))).astype(np.int32)) for word in words]
@@ -282,7 +282,7 @@ def _best_join(
 
 
 def num_vertices(num_models: int, largest: int) -> int:
-    """Returns how many vertices `exact_any_win` compares: sets of fewer than `largest` models, times the models and pairs that may join a set."""
+    """Returns how many vertices `exact_any_win` compares: sets of fewer than `largest` models, times the models and pairs to add in fractions."""
     sets = sum(math.comb(num_models, m) for m in range(min(largest, num_models)))
     return sets * math.comb(num_models + 1, 2)
 
@@ -408,7 +408,7 @@ def any_win_gradient(w: Array, z: Array) -> Array:
 
 
 def any_win_weight(w: Array | np.ndarray, xp: Any = jnp) -> Any:
-    """Returns `-log(1 - w)`, finite also for `w = 1`: a set with a larger sum of these weights has a larger probability of any win."""
+    """Returns `-log(1 - w)`, finite also for `w = 1`, by the module `xp`. A set with a larger sum of it has a larger probability of any win."""
     return -xp.log1p(-xp.minimum(w, 1.0 - np.finfo(w.dtype).epsneg))
 
 

@@ -26,15 +26,15 @@ class Flow(Generic[Fact]):
         self._nothing = nothing
 
     def operation(self, eqn: JaxprEqn, args: list[Fact]) -> list[Fact]:
-        """Returns the facts about the results of a simple operation (no call, loop or branch) from those about its operands."""
+        """Derives the facts (properties) of the results of an operation other than a call, loop or branch from the facts of its operands, `args`."""
         raise NotImplementedError
 
     def joined(self, facts: Sequence[Fact], deciding: Fact) -> Fact:
-        """Returns the fact about a value that is one of several alternatives. `deciding` is the fact about the condition that selects one of them."""
+        """Returns the fact about a value that a condition selects from alternatives: `facts` are theirs, `deciding` is that about the condition."""
         raise NotImplementedError
 
     def row(self, fact: Fact) -> Fact:
-        """Converts the fact about an array to the fact about one row that a scan reads, and the fact about a written row to that about the array."""
+        """Converts the fact about an array to the fact about a row that a scan reads from it. Also converts the fact about a written row back."""
         return fact
 
     def is_opaque(self, eqn: JaxprEqn) -> bool:
@@ -82,7 +82,7 @@ class Flow(Generic[Fact]):
         return self.operation(eqn, args)
 
     def carried(self, start: Sequence[Fact], step: Callable[[list[Fact]], Sequence[Fact]]) -> list[Fact]:
-        """Returns the facts about the carried values after a loop from those at its `start`. `step` maps the facts through one iteration."""
+        """Returns the facts about a loop's carried values that hold after any number of iterations. `step` maps their facts through one iteration."""
         now = list(start)
         while True:
             grown = [self.joined(pair, self._nothing) for pair in zip(now, step(now), strict=True)]
@@ -114,7 +114,7 @@ def which_depend(closed: ClosedJaxpr, given: Sequence[bool]) -> list[bool]:
 
 
 def carry_dependence(given: Sequence[bool], step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
-    """Returns which carried values of a loop depend on selected arguments. `step` maps the flags, at first `given`, through one iteration."""
+    """Returns which carried values of a loop depend on the selected arguments. `given` has these flags before the loop, `step` updates them."""
     return _DEPENDENCE.carried(given, step)
 
 

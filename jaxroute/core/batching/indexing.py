@@ -92,7 +92,7 @@ class Tables:
         self._reads: dict[int, tuple[Any, list[Any]]] = {}  # By the array's id; the array is stored to keep it alive.
 
     def read(self, table: Value, value: Any) -> Any:
-        """Records that `value` was read from the array `table`. Returns the value that later operations must use instead."""
+        """Records that `value` was read from the array `table`. Returns the value, prepared for `write`, that later operations must use instead."""
         if not _is_long(table) or math.prod(jnp.shape(value)[:-1]) > _LONG:
             return value
         value = xla.compute_once(value)  # Otherwise the read might be repeated after the write.
@@ -112,23 +112,23 @@ def _is_long(table: Value) -> bool:
 
 
 def read(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
-    """Computes a read (an operation in `READS`) for `size` runs. Returns the results `[..., R]`, or None if no rule here covers it."""
+    """Computes an indexed read (slice or gather) for `R = size` runs. Returns the results `[..., R]`, or None if it needs `jax.vmap`."""
     if eqn.primitive.name == "dynamic_slice":
         return _dynamic_slice(values, eqn.params["slice_sizes"], size)
     return _gather(values, eqn.params, size)
 
 
 def write(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
-    """Computes a write (an operation in `WRITES`) for `size` runs. Returns the results `[..., R]`, or None if no rule here covers it."""
+    """Computes an indexed write (slice or scatter) for `R = size` runs. Returns the results `[..., R]`, or None if it needs `jax.vmap`."""
     if eqn.primitive.name == "dynamic_update_slice":
         return _dynamic_update_slice(values, size)
     return _scatter(eqn, values, size)
 
 
 def _places(starts: Sequence[Value], shape: tuple[int, ...], sizes: Sequence[int]) -> tuple[list[int], Array] | None:
-    """Returns the axes along which the start of a slice differs between runs or the slice is shorter, and the starts `[R, axes]` along these axes.
+    """Returns the axes where a slice starts differently between `R` runs or is shorter than the array, and its starts `[R, axes]` there.
 
-    Returns None if the slice is longer than one along such an axis.
+    The slice has `sizes`, the array of one run `shape`. Returns None if the slice is longer than one along such an axis.
     """
     axes = [axis for axis, start in enumerate(starts) if start.mapped or sizes[axis] != shape[axis]]
     if not all(sizes[axis] == 1 for axis in axes):
@@ -237,7 +237,7 @@ def _scatter(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
 
 
 def _one_place(numbers: Any, indices: Value, shape: tuple[int, ...], updates: tuple[int, ...]) -> bool:
-    """Whether a scatter writes, in each run, one index along some axes and the others in full. `shape` and `updates` are shapes of one run."""
+    """Whether a scatter with JAX's dimension `numbers` writes at one index vector a run. `shape` and `updates` are its arrays' shapes in a run."""
     written = tuple(n for axis, n in enumerate(shape) if axis not in numbers.inserted_window_dims)
     return (
         jnp.ndim(indices.array) == 1 + indices.mapped
@@ -258,7 +258,7 @@ def _countable(index: Array) -> Array:
 
 
 def _write_slice(eqn: JaxprEqn, operand: Array, index: Array, updates: Array) -> Array:
-    """Writes `updates` into `operand` `[..., R]` at an index vector `[n]` that all runs share. In place if the old array is not used afterwards."""
+    """Computes a scatter (`eqn`) of `updates` into `operand` `[..., R]` at one index vector `[n]` that all `R` runs share, as a slice update."""
     numbers, mode = eqn.params["dimension_numbers"], eqn.params["mode"]
     axes = numbers.scatter_dims_to_operand_dims
     index = _countable(index)
@@ -278,7 +278,7 @@ def _write_slice(eqn: JaxprEqn, operand: Array, index: Array, updates: Array) ->
 
 
 def _write_by_comparison(eqn: JaxprEqn, operand: Array, index: Array, updates: Array) -> Array:
-    """Writes `updates` into `operand` `[..., R]` at each run's index vector, `[n, R]`, by comparing it with all indices."""
+    """Computes a scatter (`eqn`) into `operand` `[..., R]` at an index vector for each of `R` runs, `[n, R]`, by comparison with all indices."""
     numbers, mode = eqn.params["dimension_numbers"], eqn.params["mode"]
     axes = numbers.scatter_dims_to_operand_dims
     index, here = _countable(index), jnp.bool_(True)

@@ -103,7 +103,7 @@ class Lanes:
         return jax.tree.map(lambda out: jax.ShapeDtypeStruct((*out.shape, self._size), out.dtype), out_shape)
 
     def _parted(self, args: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-        """Splits the arguments into those that differ between runs and the last ones, which all runs share."""
+        """Splits the arguments into the first ones, which differ between runs, and the last `fixed` ones, which all runs share."""
         number = 0 if self._size is None else len(args) - self._fixed
         return args[:number], args[number:]
 
@@ -126,7 +126,7 @@ class Lanes:
 
 
 def _replay(jaxpr: Jaxpr, consts: Sequence[Any], args: list[Value], size: int, tables: Tables | None = None) -> list[Value]:
-    """Evaluates a jaxpr of one run for `size` runs. `tables` is that of the calling jaxpr, None at the outermost level."""
+    """Evaluates a jaxpr of one run for `size` runs. `tables` records reads of long arrays and is shared with the calling jaxpr, if any."""
     tables = Tables() if tables is None else tables
     env: dict[Any, Value] = {}
     fixed = Trait.CONSTANT | Trait.EVEN
@@ -214,7 +214,7 @@ def _exact(eqn: JaxprEqn, arrays: list[Any], traits: list[Trait], runs: tuple[bo
 
 
 def _rule(name: str, eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
-    """Computes one operation for all runs. Returns the result arrays `[..., R]`, or None if no rule here covers the operation."""
+    """Computes the operation `name` for `R = size` runs. Returns its results `[..., R]`, or None for an operation that needs `jax.vmap`."""
     params, shape = eqn.params, getattr(eqn.outvars[0].aval, "shape", ())
     rank = len(shape)
     arrays = [v.array for v in values]
@@ -287,7 +287,7 @@ def _own_derivative(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value
 
 
 def _in_place_of(eqn: JaxprEqn, inner: ClosedJaxpr, places: Sequence[int], values: list[Value], size: int) -> list[Value]:
-    """Computes an operation by the jaxpr `inner`, applied to the operands with indices `places`. The derivative remains that of the operation."""
+    """Computes an operation by another jaxpr, `inner`, of the operands with indices `places`, but differentiates the operation itself."""
     apart = any(v.mapped for v in values)
 
     def again(arrays: Sequence[Any]) -> list[Value]:
@@ -307,12 +307,12 @@ def _in_place_of(eqn: JaxprEqn, inner: ClosedJaxpr, places: Sequence[int], value
 
 
 def _values(arrays: Sequence[Any], mapped: Sequence[bool], variables: Sequence[Any]) -> list[Value]:
-    """Combines the arrays of a loop or branch with their `mapped` flags. The types of `variables` show which arrays are words of typed keys."""
+    """Combines arrays of a loop or branch with flags whether they differ between runs. `variables`, with their types, show which are random keys."""
     return [Value(a, m, m and is_key(v.aval)) for a, m, v in zip(arrays, mapped, variables, strict=True)]
 
 
 def _unchanged(now: list[Value], start: Sequence[Value], variables: Sequence[Any], body: ClosedJaxpr) -> list[Value]:
-    """Returns the values `now` of a loop, in which each value that no iteration changes gets back the trait that it had at the `start`."""
+    """Restores the `start` trait (see `Value`) of each value in `now` that the loop's `body`, with inputs `variables`, returns unchanged."""
     same = [v is out for v, out in zip(variables, body.jaxpr.outvars, strict=False)][: len(start)]
     kept = [v._replace(trait=old.trait) if stays else v for v, old, stays in zip(now, start, same, strict=False)]
     return [*kept, *now[len(start) :]]
