@@ -42,7 +42,7 @@ class Answer:
 
 
 def saving(point: Point, single: Point) -> Estimate:
-    """Returns the relative saving of a point against a single model; its standard error is that of a ratio of independent means."""
+    """Returns 1 minus the ratio of a point's cost to the cost of a single model, with the standard error of a ratio of independent means."""
     cost, base = point.judged.cost, single.judged.cost
     if base.value <= 0:
         return Estimate(math.nan)
@@ -70,7 +70,7 @@ def answers(points: Iterable[Point], target: float) -> list[Point]:
 
 
 def answer(points: Iterable[Point], target: float) -> Answer:
-    """Returns the recommendation for a target."""
+    """Finds the cheapest points that meet a target quality, and returns them as the recommendation."""
     chosen = [p for p in answers(points, target) if p.meets(target)]
     best = _cheapest([p for p in chosen if p.available])
     judged = _cheapest([p for p in chosen if JUDGE in p.needs])
@@ -80,10 +80,10 @@ def answer(points: Iterable[Point], target: float) -> Answer:
 
 
 def saved(points: Iterable[Point], target: float, fits: Callable[[Point], bool]) -> Point | None:
-    """Returns the point whose rule a report saves: the recommendation, if it satisfies the condition `fits`.
+    """Returns the point whose rule a report saves for new queries: the recommended point, if it satisfies the condition `fits`.
 
-    Otherwise it is the cheapest deployable point that satisfies `fits` and meets the target, or None. If the recommendation saves nothing clearly, it
-    is the single model that meets the target.
+    Otherwise it is the cheapest deployable point that satisfies `fits` and meets the target, or None. If the recommended point is not clearly cheaper
+    than the cheapest single model that meets the target, it is this model.
     """
     points = list(points)
     found = answer(points, target)
@@ -95,7 +95,7 @@ def saved(points: Iterable[Point], target: float, fits: Callable[[Point], bool])
 
 
 def _cheapest(points: Sequence[Point], by: str = "judged") -> Point | None:
-    """Returns the cheapest point by the measures `by`; None without points. Among equal costs it prefers a single model, the simplest rule."""
+    """Returns the cheapest point by the measures `by` ("judged" or "chosen_by"), among equal costs a single model; None without points."""
     if not points:
         return None
     least = min(points, key=lambda p: getattr(p, by).cost.value)

@@ -252,7 +252,7 @@ class _Plan(NamedTuple):
     Attributes:
       traffic: queries for online policies.
       orders: number of random orders of the queries.
-      grids: largest number of simulations of each online policy.
+      grids: largest number of simulations of each online policy; each simulation covers a grid of its settings.
       steps: largest number of steps: a fit for each fold and for the whole table, the simulations, and the report.
       lines: description of the steps.
     """
@@ -307,7 +307,7 @@ def _learned(
 
 
 def _fits(start: float, seconds: dict[str, float], minutes: float) -> bool:
-    """Whether the remaining time allows simulations as long as all past ones, which doubling the number of orders takes."""
+    """Whether the time limit allows doubling the number of orders, which takes as long as all simulations so far (`seconds`)."""
     simulated = sum(value for name, value in seconds.items() if name not in ("reading", "fitted rules", "report"))
     return time.perf_counter() - start + simulated < 60.0 * minutes
 
@@ -342,7 +342,7 @@ def _target(value: Any) -> float:
 
 
 def _targets(table: RoutingTable, target: float) -> tuple[float, ...]:
-    """Returns the requested target, and nearby targets that at least one model misses and the best answers reach."""
+    """Returns the requested target and nearby ones, which lie between the mean score of the worst model and that of the best answers."""
     low, high = float(table.mean_scores().min()), float(table.scores.max(axis=1).mean())
     around = [round(target + step, 6) for step in _AROUND]
     return tuple(t for t in around if t == round(target, 6) or (low < t < high and 0.0 < t < 1.0))

@@ -162,18 +162,18 @@ class Experiment:
         return tuple(c.with_horizon(max(1, math.ceil(c.horizon * share))) for c in self.cases)
 
     def departures(self, horizon: int, changes: Mapping[str, Mapping[str, Any]]) -> str:
-        """Describes how a run differs from the settings to which the claims refer; empty if it does not."""
+        """Describes how a run with this horizon and these `changes` (see `run`) differs from what the claims are about; empty if it does not."""
         found = [f"{horizon:,} rounds instead of {self.horizon:,}"] if horizon != self.horizon else []
         found += [f"{name}.{key} = {value}" for name, values in changes.items() for key, value in values.items()]
         return ", ".join(found)
 
     def stands_in(self, changes: Mapping[str, Mapping[str, Any]]) -> bool:
-        """Whether generated queries replace the table that the experiment would take from the user."""
+        """Whether a run with these `changes` (see `run`) uses generated queries, because the user gave no table."""
         takes_table = any("data" in case.settings for case in self.cases)
         return takes_table and bool(self.stand_in) and self.table(changes) == self.stand_in
 
     def table(self, changes: Mapping[str, Mapping[str, Any]]) -> str:
-        """Returns the name of the table of a run: its file, or the description of the stand-in; empty without a table."""
+        """Returns the name of the data of a run: the user's file, or the description of the generated replacement; empty if there is none."""
         data = changes.get("environment", {}).get("data")
         return self.stand_in if data in (None, "standin") else Path(str(data)).name
 
@@ -397,7 +397,7 @@ def _judged(claim: Claim, data: Results, departures: str) -> dict[str, Any]:
 
 
 def _policies(data: Results) -> dict[str, Any]:
-    """Returns the metrics of each policy; with several cases or settings, a list with one entry for each."""
+    """Returns the metrics at the horizon by policy: a dict or, with several cases or settings, a list with one dict for each."""
     if len(data) == 1:
         return metrics.summary(next(iter(data.values())))
     merged: dict[str, list[Any]] = {}

@@ -51,30 +51,30 @@ def _name(policy: str, case: str, about: str, where: Mapping[str, Any]) -> str:
 
 
 def mean(policy: str, case: str = "result", metric: str = "regret", time: Any = None, **where: Any) -> Quantity:
-    """Quantity: the mean of a metric over the seeds at a recorded round (default: the horizon). `where` selects a setting."""
+    """Makes a quantity: the mean of a metric over the seeds at the round `time` (default: the horizon). `where` selects a setting."""
     about = " ".join([*([metric] if metric != "regret" else []), *([f"at {time:,}"] if time else [])])
     return Quantity(_name(policy, case, about, where), lambda results: end(results[case], metric, policy, time, **where))
 
 
 def known(name: str, value: Callable[[int], Any], case: str = "result") -> Quantity:
-    """Quantity without error, such as a bound: `value` computes it from the horizon of a case."""
+    """Makes a quantity without error, such as a theoretical bound: the function `value` computes it from the horizon of the case."""
     return Quantity(name, lambda results: Measured(float(value(int(results[case]["time"][-1])))))
 
 
 def uniform(means: Any, case: str = "result") -> Quantity:
-    """Quantity: the expected regret of uniform choice among models with mean rewards `means`."""
+    """Makes a quantity: the expected regret, at the horizon of a case, of choosing uniformly among models with mean rewards `means`."""
     gap = float(np.max(means) - np.mean(means))
     return known("uniform choice", lambda rounds: rounds * gap, case)
 
 
 def late(policy: str, case: str = "result", metric: str = "utility", **where: Any) -> Quantity:
-    """Quantity: the mean of a metric per request in the second half of a run."""
+    """Makes a quantity: the mean of a metric per request in the second half of a run; `where` selects a setting."""
     name = _name(policy, case, f"{metric}, second half", where)
     return Quantity(name, lambda results: measure.mean_of(measure.late_runs(results[case], metric, policy, **where)))
 
 
 def slope(policy: str, case: str = "result", share: float = 0.1, metric: str = "regret", **where: Any) -> Quantity:
-    """Quantity: the log-log slope of the mean regret (or another metric) over time, after the first `share` of the rounds."""
+    """Makes a quantity: the log-log slope of a metric's mean over time, without the first rounds, a fraction `share` of all; `where` selects a setting."""
 
     def of(results: Results) -> Measured:
         return measure.late_slope(results[case], metric, policy, share * float(results[case]["time"][-1]), **where)
@@ -83,7 +83,7 @@ def slope(policy: str, case: str = "result", share: float = 0.1, metric: str = "
 
 
 def growth(policy: str, axis: str, cases: Mapping[str, Any] | None = None, **where: Any) -> Quantity:
-    """Quantity: the exponent with which the regret at the horizon grows with the coordinate `axis`, over the cases with the coordinates `cases`."""
+    """Makes a quantity: the exponent with which the regret at the horizon grows with the coordinate `axis` of the cases; `cases` selects some of them."""
 
     def of(results: Results) -> Measured:
         return power(along(results, "regret", axis, **(cases or {})).sel(policy=policy, **where), axis)
@@ -92,7 +92,7 @@ def growth(policy: str, axis: str, cases: Mapping[str, Any] | None = None, **whe
 
 
 def quantile(level: float, policy: str, case: str = "result", **where: Any) -> Quantity:
-    """Quantity: a quantile of the runs' regret at the horizon."""
+    """Makes a quantity: the quantile at `level`, in (0, 1), of the regret at the horizon over runs; `where` selects a setting."""
     name = _name(policy, case, f"{100 * level:g} % quantile", where)
     return Quantity(
         name, lambda results: measure.quantile_of(measure.runs_of(results[case], "regret", policy, **where), level)
@@ -100,7 +100,7 @@ def quantile(level: float, policy: str, case: str = "result", **where: Any) -> Q
 
 
 def gap(policy: str, minus: str, case: str = "result", metric: str = "regret", time: Any = None, **where: Any) -> Quantity:
-    """Quantity: the mean difference in a metric between `policy` and `minus`, paired by seed."""
+    """Makes a quantity: the mean of a metric of `policy` minus that of the policy `minus`, paired by seed, at the round `time` (default: the horizon)."""
 
     def of(results: Results) -> Measured:
         data = results[case].sel(**where)
@@ -111,7 +111,7 @@ def gap(policy: str, minus: str, case: str = "result", metric: str = "regret", t
 
 
 def with_parameters(function: Callable[..., Finding]) -> Callable[..., Measure]:
-    """Decorator: turns a function of results and parameters into a function of the parameters alone, which returns a measure.
+    """Decorator: binds the parameters of a test first. The decorated function takes all arguments except the results, and returns a function of these.
 
     @with_parameters
     def _small(results: Results, policy: str) -> Finding:
@@ -132,7 +132,7 @@ def with_parameters(function: Callable[..., Finding]) -> Callable[..., Measure]:
 
 
 def all_hold(before: str = "", between: str = "; ") -> Callable[[Callable[..., Iterator[Finding]]], Callable[..., Finding]]:
-    """Decorator: makes a measure of a generator of findings. It joins their texts, and states that all are true and that there is at least one.
+    """Decorator: makes a measure of a generator of findings. The measure joins their texts, and holds if there is a finding and all hold.
 
         @all_hold("regret of COSMOS, ")
         def _small(results: Results) -> Iterator[Finding]:
@@ -158,7 +158,7 @@ def all_hold(before: str = "", between: str = "; ") -> Callable[[Callable[..., I
 
 
 def slope_within(runs: xr.DataArray, axis: str, low: float, high: float, is_: float | None = None) -> Finding:
-    """Tests whether the mean over seeds is a power law along `axis` with an exponent from `low` to `high`; with `is_`, also whether it is `is_`."""
+    """Tests whether the mean over seeds is a power law along `axis` with an exponent from `low` to `high`, and equal to `is_` if given."""
     fit = power(runs, axis)
     if math.isnan(fit.mean):
         return "no slope: too few times, or a mean that is not positive", fit.within(low, high, is_)
@@ -200,7 +200,7 @@ class Number(NamedTuple):
 
 
 def agrees(numbers: Sequence[Number], share: float) -> Measure:
-    """Makes the test of a claim: simulated means differ from published ones by at most `share` of these, at the same horizon."""
+    """Makes the test of a claim: each simulated mean differs from the published one by at most the fraction `share` of the published one."""
 
     def measure(results: Results) -> Finding:
         parts, stated = [], []
@@ -250,14 +250,14 @@ def no_more(*chains: tuple[Quantity | float, ...]) -> Measure:
 
 
 def near(*pairs: tuple[Quantity, Quantity | float], share: float = 0.0, margin: float = 0.0) -> Measure:
-    """Makes the test of a claim: two quantities are equivalent, that is, differ by at most `share` of the second, or `margin` if it is a number."""
+    """Makes the test of a claim: two quantities are equivalent, that is, differ by at most the fraction `share` of the second, or else by `margin`."""
     ends = [((1 - share) * b, (1 + share) * b) if share else (b - margin, b + margin) for _, b in pairs]  # type: ignore[operator]
     return no_more(*((low, a, high) for (a, _), (low, high) in zip(pairs, ends, strict=True)))
 
 
 @with_parameters
 def bounded(results: Results, *rows: tuple[Quantity, Quantity, Quantity]) -> Finding:
-    """Tests for each row whether the first quantity is at most the second, a bound. Vacuous if the third, uniform choice, is as well."""
+    """Tests whether, in each row, the first quantity is at most the second, a bound. It is vacuous if the third, of a trivial policy, is so as well."""
     texts, stated = [], []
     for value, bound, trivial in rows:
         (a, x), (b, y), (_, z) = (_found(one, results) for one in (value, bound, trivial))

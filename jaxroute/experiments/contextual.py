@@ -31,7 +31,7 @@ _TUNED = ("LinUCB", "OFUL", "LinearThompson", "EpsilonGreedy", "SquareCB, 10 gam
 
 
 def _unit(number: int) -> np.ndarray:
-    """Returns fixed random directions of length 1, `[number, d]`."""
+    """Returns `number` random vectors of length 1, `[number, d]`, the same in every call."""
     rows = np.random.default_rng(1).normal(size=(number, _DIM))
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
@@ -49,7 +49,7 @@ def _learners(parameters: Any, width: float = 1.0) -> dict[str, Any]:
 
 
 def _by_width(name: str) -> Any:
-    """Makes a grid of a policy over factors of its exploration width."""
+    """Makes a grid of the policy `name`, with its exploration width multiplied by each of several factors."""
 
     def policy(width: float) -> Any:
         return co.LogisticThompson(scale=width) if name == _CLICKS else _learners(co.DisjointParameters(), width)[name]
@@ -81,9 +81,9 @@ def _squarecb(case: str, rounds: int) -> np.ndarray:
 
 
 def _tuned_gap(other: str) -> Quantity:
-    """Quantity: the regret of logistic Thompson sampling minus that of another policy, each at its best exploration width.
+    """Makes a quantity: the regret of logistic Thompson sampling minus that of the policy `other`, each at its best exploration width.
 
-    The widths are chosen on every other seed, and the regret is measured on the remaining seeds.
+    The best widths are chosen on the even seeds, and the regret is measured on the odd ones.
     """
 
     def best(results: Results, policy: str) -> xr.DataArray:

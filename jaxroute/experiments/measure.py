@@ -33,7 +33,7 @@ def _curves_of(data: xr.Dataset, metric: str, policy: str, **where: Any) -> xr.D
 
 
 def _one_setting(data: Any, own: Sequence[str]) -> Any:
-    """Removes setting axes by selecting their first value, except the axes in `own` that have several values."""
+    """Selects the first value along each setting axis, and so removes the axis, unless it is in `own` and has several values."""
     return data.isel({axis: 0 for axis in metrics.setting_axes(data) if axis not in own or data.sizes[axis] == 1})
 
 
@@ -53,8 +53,8 @@ def mean_of(runs: xr.DataArray, unit: str = "") -> Measured:
 
     Args:
       runs: `[seed]` values.
-      unit: name of the independent units if the dimension `seed` holds other units, such as trainings. Simulating more seeds does not reduce
-        the error of their mean.
+      unit: name of what the dimension `seed` counts if these are not seeds, such as "training"; more seeds would not reduce the error then. Empty
+        for seeds.
     """
     found = _series(runs)
     if unit:
@@ -157,9 +157,9 @@ def power(runs: xr.DataArray, axis: str) -> Measured:
 
 
 def product(*factors: Measured, over: Measured | None = None) -> Measured:
-    """Returns the product of means over the same seeds, divided by the mean `over` if given, with the standard error of the delta method.
+    """Multiplies means and divides by the mean `over` if given. The standard error is that of the delta method, paired by seed.
 
-    Compare products instead of quotients where the divisor may be zero.
+    To compare quotients whose divisor may be zero, compare products instead. The result is infinite if `over` is 0.
     """
     means = [factor.mean for factor in factors]
     value, scale = math.prod(means), 1.0
@@ -203,7 +203,7 @@ def listed(values: Mapping[Any, Measured], label: str = "{}", between: str = ", 
 
 
 def along(results: Results, metric: str, axis: str, **fixed: Any) -> xr.DataArray:
-    """Joins the values of a metric at the horizon of several cases along their coordinate `axis`; `fixed` selects cases by other coordinates."""
+    """Joins a metric at the horizon over cases, along their coordinate `axis`, a new dimension; `fixed` selects cases by other coordinates."""
     chosen = {
         coordinates_of(d)[axis]: d[metric].isel(time=-1, drop=True).drop_vars("case", errors="ignore")
         for d in with_coordinates(results, **fixed).values()

@@ -88,7 +88,7 @@ def panels_of(
 
 
 def _across(results: Results, places: str, titles: Any) -> Iterator[tuple[str, xr.Dataset]]:
-    """Yields title and result of each case, or of each value of a setting, along one side of a table of panels."""
+    """Yields title and data for each row or column of panels: for each case if `places` is "case", otherwise for each value of the setting `places`."""
     if places != "case":
         data = next(iter(results.values()))
         for value in data[places].values:

@@ -123,7 +123,7 @@ def search(
 
 
 def _target(parameters: Mapping[str, Any], policies: Mapping[str, Any], policy: str | None) -> tuple[str, list[str]]:
-    """Returns the name of the searched policy, and the hyperparameters that are settings of the environment."""
+    """Returns the name of the policy whose hyperparameters are searched, and the names of the searched environment settings."""
     own = [name for name in parameters if name.startswith("environment.")]
     names = sorted(policies, key=len, reverse=True)  # A name may begin with another.
     found: list[str] = []
@@ -156,7 +156,7 @@ def _environments(case: Case, names: Sequence[str]) -> Callable[..., Any]:
 
 
 def _start(parameters: Mapping[str, Any], policy: Any) -> dict[str, Any] | None:
-    """Returns the policy's own values of the hyperparameters; None if a value is outside of the search space."""
+    """Returns the values that `policy` now has of the searched hyperparameters; None if one is outside its search range."""
     found = {}
     for name in parameters:
         value = functools.reduce(lambda owner, part: getattr(owner, part, None), name.split("."), policy)

@@ -189,7 +189,7 @@ def _about(value: Measured, other: Measured | float, low: float = -math.inf, hig
 
 
 def _quantile(probability: float, dof: float) -> float:
-    """Returns a quantile of Student's t distribution."""
+    """Returns the quantile at `probability` of Student's t distribution with `dof` degrees of freedom."""
     return float(special.stdtrit(dof, probability))
 
 
@@ -287,12 +287,12 @@ class AtLeast:
     parts: "tuple[Statement | AtLeast, ...]"
 
     def holds(self, risk: float) -> bool:
-        """Whether enough parts hold. If the statement is false, `len(parts) - number + 1` parts are false, and one of these would have to pass."""
+        """Whether at least `number` parts hold, each with the `risk` divided by `len(parts) - number + 1`: so many parts are false if the statement is."""
         share = risk / (len(self.parts) - self.number + 1)
         return sum(part.holds(share) for part in self.parts) >= self.number
 
     def refuted(self, risk: float) -> bool:
-        """Whether so many parts are refuted that fewer than `number` remain."""
+        """Whether so many parts are refuted, each with the `risk` divided by `number`, that fewer than `number` remain."""
         return sum(part.refuted(risk / self.number) for part in self.parts) > len(self.parts) - self.number
 
     def leaves(self) -> list[Statement]:
@@ -300,7 +300,7 @@ class AtLeast:
         return [leaf for part in self.parts for leaf in part.leaves()]
 
     def distance(self) -> float:
-        """Returns the distance of the part that decides: the `number`-th largest of all parts."""
+        """Returns the `number`-th largest of the parts' distances, which is negative if fewer than `number` estimates are within their boundaries."""
         return sorted(part.distance() for part in self.parts)[-self.number]
 
     def seeds(self, risk: float) -> float:

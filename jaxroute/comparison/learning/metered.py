@@ -23,7 +23,7 @@ METRICS = (
 
 @dataclass(frozen=True)
 class Reading:
-    """Specifies where an environment reports its decisions: names of the flows (metrics of a round) that hold them.
+    """Specifies which of an environment's metrics of a round ("flows") show the models that were called and the answer that was served.
 
     Attributes:
       called: name of the flow that marks the called models, `[N]`.
@@ -51,7 +51,7 @@ class Reading:
 
 @struct.dataclass
 class Metered(Wrapper):
-    """Adds metrics from a table to an environment that serves the rows of this table.
+    """Wraps an environment that serves recorded queries, and adds metrics of quality, cost, calls and latency from the table of these queries.
 
     Attributes:
       env: the environment.

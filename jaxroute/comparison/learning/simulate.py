@@ -87,7 +87,7 @@ def _runs(strategy: OnlineStrategy, values: Sequence[float], orders: int, out: s
 
 
 def _points(strategy: OnlineStrategy, traffic: Traffic, data: xr.Dataset, warm: float) -> dict[tuple[float, ...], Point]:
-    """Summarises the runs of each setting as a point, and returns the points by the values of the setting."""
+    """Summarises the runs of each setting as a point. The keys are settings: the value on the strategy's axis, then the values of its options."""
     names = [strategy.axis, *strategy.options]
 
     def values_of(array: xr.DataArray, *dims: str) -> np.ndarray:
@@ -173,10 +173,10 @@ def _measures(curves: Mapping[str, np.ndarray], traffic: Traffic, pool: int | No
 
 
 def values_between(strategy: OnlineStrategy, points: Mapping[tuple[float, ...], Point], target: float) -> tuple[float, ...]:
-    """Returns three values of a strategy's axis between the cheapest setting that meets a target and its neighbour that does not, by `chosen_by`.
+    """Chooses three further values of a strategy's axis, between the cheapest setting that meets a target and its neighbour that misses it.
 
-    `points` are those of the first grid, by their setting (the value on the axis, then the options). Returns no values if all settings meet the
-    target, or none does.
+    `points` are those of the first grid, by their setting (the value on the axis, then the options); their measures `chosen_by` decide. Returns no
+    values if all settings meet the target, or none does.
     """
     reached = {s: p.chosen_by for s, p in points.items() if meets(p.chosen_by.quality, target)}
     if not reached:

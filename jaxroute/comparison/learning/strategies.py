@@ -45,9 +45,9 @@ class OnlineStrategy:
       options: values of each parameter of the policy.
       words: function of all parameters, by name, that describes the setting.
       needs: requirements in production.
-      rounds: number of rounds of a run, mostly one per query.
+      rounds: number of rounds of a run; usually the number of queries.
       rising: whether quality increases with `axis`.
-      given: further arguments of `setting_of`, as Python code.
+      given: Python code of further arguments that `setting_of` needs for this strategy.
     """
 
     name: str
@@ -71,12 +71,12 @@ class _ParallelWin(AnyWin):
 
 
 def _amount(value: float, traffic: Traffic) -> str:
-    """Converts a cost in mean calls of the most expensive model to the unit of the table, as text."""
+    """Formats a cost in the unit of the table; `value` is in units of the mean cost of a call of the most expensive model."""
     return f"{value * float(traffic.table.mean_costs().max()):.3g} {traffic.table.cost_unit}"
 
 
 def _metered(traffic: Traffic, env: Any, reading: Reading, order: Sequence[str] = ()) -> Metered:
-    """Adds metrics from the table to an environment; `order` names the models in the environment's order (default: that of the table)."""
+    """Adds quality, cost and latency from the table as metrics; `order` names the models as the environment orders them (default: as in the table)."""
     table = traffic.table
     places = [table.models.index(name) for name in order] if order else list(range(table.num_models))
     latency = None if traffic.latency is None else np.asarray(traffic.latency, np.float32)[:, places]
@@ -85,7 +85,7 @@ def _metered(traffic: Traffic, env: Any, reading: Reading, order: Sequence[str] 
 
 
 def _budgets(traffic: Traffic, targets: Sequence[float]) -> tuple[float, ...]:
-    """Returns the cost of the cheapest query-blind mixture of models at each target quality, as a grid of budgets."""
+    """Returns a grid of budgets: for each target quality, the least mean cost of choosing models at random, without looking at the query."""
     least = float(traffic.unit.mean_costs().min())
     return tuple(sorted({max(traffic.blind_cost(target), least * 1.001) for target in targets}))
 
@@ -107,7 +107,7 @@ def _stageroute(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
 def _with_budget(
     traffic: Traffic, name: str, environment: Any, budgets: Sequence[float], policy: Any, words: str, score: str
 ) -> OnlineStrategy:
-    """Returns a strategy over a grid of budgets. Its policy has no parameters; in production it needs `score` and the cost of each call."""
+    """Makes a strategy whose settings are `budgets`. Its policy has no parameters; `words` describe it, and `score` is what it needs besides costs."""
 
     def described(budget: float) -> str:
         return ", ".join(filter(None, (f"budget {_amount(budget, traffic)}", words)))
@@ -158,7 +158,7 @@ def _one_answer(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
 
 
 def _several(traffic: Traffic, name: str, reward: AnyWin, in_turn: bool) -> OnlineStrategy:
-    """Returns C2MAB-V for sets of models, with budgets from the cheapest model to the most expensive set."""
+    """Makes a strategy in which C2MAB-V calls several models per query, with budgets from the cheapest model to the most expensive set of models."""
     costs = np.sort(traffic.unit.mean_costs())
     size = min(_ASKED, len(costs))
     budgets = np.geomspace(1.001 * costs[0], costs[-size:].sum(), 7).tolist()
@@ -178,7 +178,7 @@ def _asked_in_turn(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy | Non
 def _cascade(
     traffic: Traffic, name: str, policy: Any, options: Mapping[str, tuple[float, ...]], words: Any, needs: Any, **more: Any
 ) -> OnlineStrategy:
-    """Returns a strategy of cascades over a grid of weights of costs. `more` may have `features` of answers, and further fields of the strategy."""
+    """Makes a strategy of cascades whose settings weigh cost against score. `more` has further fields of the strategy, or `features` of answers."""
     unit, features = traffic.unit, more.pop("features", None)
     about: dict[str, Any] = {"names": unit.models} | ({} if features is None else {"features": features})
 

@@ -88,7 +88,7 @@ def _available(table: RoutingTable) -> list[int]:
 
 
 def _indicators(groups: np.ndarray) -> np.ndarray:
-    """Returns 0/1 indicators of the `G` largest groups for each query, `[Q, G]`."""
+    """Returns whether each query belongs to each of the largest groups, as 0 or 1, `[Q, number of these groups]`; `groups` has a group per query."""
     largest = np.argsort(-np.bincount(groups), kind="stable")[:_GROUPS]
     return (groups[:, None] == largest).astype(np.float32)
 

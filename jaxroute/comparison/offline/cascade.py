@@ -63,14 +63,14 @@ class Cascade:
 
 @dataclass(frozen=True, eq=False)
 class CascadeSearch:
-    """Quality and cost of all cascades of up to three models on the queries for fitting.
+    """Stores quality and cost of all cascades of up to three models on the queries for fitting, and finds the best cascade for a target.
 
     Attributes:
       models: names of the models.
       judge: judge of answers.
       numbers: `[M]` indices of the searched models.
       thresholds: `[M, T]` thresholds of each searched model.
-      reached: `[C]` mean score of each cascade: first single models, then pairs `[M, T, M]`, then triples `[k, i, T, j, T]` with `k` called last.
+      reached: `[C]` mean score of each of all `C` cascades: single models, pairs `[M, T, M]`, then triples `[k, i, T, j, T]` with `k` called last.
       spent: `[C]` mean cost of each cascade; infinite if it would call a model twice.
     """
 
@@ -99,7 +99,7 @@ class CascadeSearch:
 
 
 def thresholds_of(values: np.ndarray, number: int = THRESHOLDS) -> np.ndarray:
-    """Returns `number` thresholds halfway between neighbouring distinct values, padded with NaN; at quantiles if there are more values."""
+    """Returns `number` thresholds halfway between neighbouring distinct values. It selects them at quantiles if there are more, and pads with NaN."""
     seen, counts = np.unique(values, return_counts=True)
     cuts = (seen[1:] + seen[:-1]) / 2
     if len(cuts) > number:

@@ -60,7 +60,7 @@ def calls(
       scores: `[Q, N]` scores, each used only after its model is called.
       covariance: `[N, N]` covariance of `scores - before`.
       costs: `[N]` mean costs.
-      prices: `[Q]` prices of a unit of cost.
+      prices: `[Q]` price of a unit of cost for each query, in units of score.
     """
     if len(scores) > _ROWS:
         blocks = [slice(start, start + _ROWS) for start in range(0, len(scores), _ROWS)]
@@ -143,7 +143,7 @@ def _fit(part: Part) -> PriceGrid[CascadeRouting]:
 
 
 def _evaluate(part: Part, before: np.ndarray, prices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns mean score and mean cost at each of `L` prices, `[L]` each. Each fold is evaluated with covariance and costs of the other folds."""
+    """Returns mean scores and mean costs of cascade routing at each of the prices. Each fold is evaluated with covariance and costs of the other folds."""
     sample, missed = part.sample, part.sample.scores - before
     reached, spent = np.zeros(len(prices)), np.zeros(len(prices))
     for fold in np.unique(part.folds):

@@ -27,7 +27,7 @@ class Rule(Protocol):
 
 
 class RuleFamily(Protocol[RuleT_co]):
-    """Fitted rules of a strategy, one for every target."""
+    """Result of fitting a strategy, from which a rule can be selected for any target quality."""
 
     def tuned(self, target: float) -> RuleT_co:
         """Returns the rule that reaches the target at the least cost on the queries for fitting, or the rule of highest quality if none does."""
@@ -52,7 +52,7 @@ class OfflineStrategy(Generic[RuleT_co]):
 
 
 class Record:
-    """Outcomes of one strategy, tuned to one target, for each query in each partition."""
+    """Collects the outcomes of one strategy, tuned to one target, for each query in each random partition into folds."""
 
     def __init__(self, num_partitions: int, sample: Sample) -> None:
         shape = (num_partitions, sample.num_queries)
@@ -69,11 +69,11 @@ class Record:
             values[partition, rows] = getattr(outcomes, name)
 
     def same(self, other: "Record") -> bool:
-        """Whether quality and cost are equal on all queries."""
+        """Whether quality and cost of two records are equal on all queries in all partitions."""
         return all(np.array_equal(self.values[name], other.values[name]) for name in ("quality", "cost"))
 
     def measures(self, first: int = 0) -> Measures:
-        """Returns means over queries and over every second partition, beginning with `first`."""
+        """Returns means over queries and over the partitions `first`, `first + 2`, ..., with standard errors."""
         return Measures(**{name: estimate(values, self.rules, first) for name, values in self.values.items()})
 
     def shares(self) -> dict[str, float]:
@@ -92,8 +92,8 @@ def estimate(values: np.ndarray, rules: np.ndarray, first: int = 0) -> Estimate:
 
     Args:
       values: `[P, Q]` values for each partition and query; one partition if nothing was fitted.
-      rules: `[P, Q]` index of the rule within its partition.
-      first: first partition of the mean.
+      rules: `[P, Q]` index of the rule, among those fitted in this partition, that gave the value.
+      first: index of the first partition that is averaged, 0 or 1.
     """
     num_partitions = len(values)
     half = values[first::2] if num_partitions > 1 else values

@@ -73,7 +73,7 @@ def offline(
 
 
 def partitions(num_queries: int) -> tuple[int, int]:
-    """Returns the number of random partitions of the queries, and the number of folds in each."""
+    """Chooses by the number of queries how often they are partitioned at random, and into how many folds."""
     return 2 if num_queries > 8000 else 4, 3 if num_queries <= 2000 else 2
 
 

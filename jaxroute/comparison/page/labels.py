@@ -21,7 +21,7 @@ def shortened(text: str, letters: int) -> str:
 
 
 def stand_in(text: str) -> str:
-    """Returns a text that is at least as wide in any font: wide (East Asian) letters, which matplotlib's own font lacks, become W."""
+    """Replaces wide (East Asian) letters, which matplotlib's own font lacks, by W, to measure how wide a text can be in any font."""
     return "".join("W" if unicodedata.east_asian_width(letter) in "WF" else letter for letter in text)
 
 
@@ -29,7 +29,7 @@ class Placer:
     """Finds free places for labels one by one, so the most important label comes first. All lengths are in points (1/72 inch).
 
     Args:
-      area: box that no label may leave.
+      area: rectangle `(left, bottom, right, top)` that no label may leave.
     """
 
     def __init__(self, area: Box) -> None:
@@ -39,13 +39,13 @@ class Placer:
         self._prices = np.empty(0)
 
     def avoid(self, points: ArrayLike, radius: float, price: float) -> None:
-        """Makes places over some points worse: a label that covers one of them completely costs `price` more."""
+        """Discourages labels over some points: a label that covers the square of half-width `radius` around one of them costs `price` more."""
         centres = np.reshape(np.asarray(points, float), (-1, 2))
         self._obstacles = np.vstack([self._obstacles, np.hstack([centres - radius, centres + radius])])
         self._prices = np.append(self._prices, np.full(len(centres), price / (2 * radius) ** 2))
 
     def avoid_line(self, points: ArrayLike, price: float) -> None:
-        """Makes places over a line worse: a label costs about `price` more for each 8 points of the line's length that it covers."""
+        """Discourages labels over a line: a label costs about `price` more for each 8 points (1/72 inch) of the line's length that it covers."""
         for start, end in itertools.pairwise(np.asarray(points, float)):
             pieces = max(1, int(np.hypot(*(end - start)) / 8))
             self.avoid(start + (end - start) * np.linspace(0, 1, pieces + 1)[:, None], 1.5, price)
@@ -53,7 +53,7 @@ class Placer:
     def place(
         self, size: Sequence[float], point: Sequence[float], gap: float, limit: float
     ) -> tuple[Box, Sequence[float] | None] | None:
-        """Reserves the best free box near a point, for a label of the given size (width, height), at least `gap` away from the point.
+        """Reserves the best free rectangle ("box") for a label of the given size (width, height) near a point, at least `gap` away from it.
 
         A box costs its distance from the point, plus the prices of what the label covers; it may cost at most `limit`. Returns the box, and the end
         of a line from the point to it (None if the box is near). Returns None if there is no such box.
@@ -79,13 +79,13 @@ class Placer:
 
 
 def _overlap(boxes: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Returns the areas that each of `B` boxes has in common with each of `O` others, `[B, O]`."""
+    """Returns the area that each rectangle of `boxes`, `[B, 4]`, has in common with each of `others`, `[O, 4]`, as `[B, O]`."""
     sides = np.minimum(boxes[:, None, 2:], others[:, 2:]) - np.maximum(boxes[:, None, :2], others[:, :2])
     return np.maximum(sides, 0.0).prod(-1)
 
 
 def _beside(point: Sequence[float], size: Sequence[float], distance: float, angle: float) -> tuple[float, ...]:
-    """Returns a box of the given size, whose nearest side or corner lies at a distance and angle from a point."""
+    """Returns a rectangle of the given size whose nearest side or corner lies at a distance and angle from a point."""
     (x, y), (width, height), dx, dy = point, size, math.cos(angle), math.sin(angle)
     left = x + distance * dx - width * (0.0 if dx > 0.2 else 1.0 if dx < -0.2 else 0.5)
     low = y + distance * dy - height * (0.0 if dy > 0.9 else 1.0 if dy < -0.9 else 0.5)

@@ -21,7 +21,7 @@ MARKERS = {"o": 1.0, "s": 0.9, "^": 1.15, "D": 0.87, "v": 1.15, "P": 1.15, "X": 
 
 
 def _palette(base: dict[str, str], series: tuple[str, ...], tint: float) -> dict[str, str]:
-    """Returns all colours by name: strategies have `c0`, `c1`, ...; a name with `-tint` is the colour mixed with the background."""
+    """Returns colours by name: `base`, those of strategies (`series`) as `c0`, `c1`, ..., and `NAME-tint`, a share `tint` of NAME on the background."""
 
     def mixed(colour: str) -> str:
         channels = [(int(colour[i : i + 2], 16), int(base["paper"][i : i + 2], 16)) for i in (1, 3, 5)]

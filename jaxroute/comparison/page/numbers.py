@@ -93,7 +93,7 @@ def _power(tens: int) -> str:
 
 
 def _rounded(value: float, places: int, tens: int = 0, significant: int | None = None) -> str:
-    """Formats `value / 10**tens` with `places` decimals, or `significant` digits if they need fewer. Halves are rounded away from zero."""
+    """Formats `value / 10**tens` with `places` decimals (-1: tens), then with at most `significant` digits. Halves are rounded away from zero."""
     number = Decimal(repr(float(value))).scaleb(-tens)
     if significant is not None and number:
         places = min(places, significant - 1 - number.adjusted()) if places <= 0 else places
@@ -103,7 +103,7 @@ def _rounded(value: float, places: int, tens: int = 0, significant: int | None =
 
 
 def _error(error: float, tens: int, decimals: int | None) -> str:
-    """Formats a standard error with one digit (two if the first is 1), or with at least the given decimals."""
+    """Formats `error / 10**tens` with one digit (two if the first is 1), or with `decimals` decimals unless these would show 0."""
     number = Decimal(repr(float(error))).scaleb(-tens)
     if not number:
         return "0"

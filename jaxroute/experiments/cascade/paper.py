@@ -29,19 +29,19 @@ STREAMING, WINDOW = StreamingNewton(), Window()
 
 
 def learner(index: float = 0.10, warm: int = 0, fit: Any = STREAMING) -> ca.COSMOS:
-    """Makes COSMOS for observed scores, with the exploration bonus `index` (0: greedy). In the first `warm` rounds it calls all models."""
+    """Makes COSMOS for scores that are observed after each call. `index` scales its exploration bonus (0: greedy); it calls all models for `warm` rounds."""
     return ca.COSMOS(fit=fit, radius=PracticalRadius(index, 0.0, 0.0), exploration=WarmUp(warm))
 
 
 def learns_scores(index: float = 0.10, plug_in: float = 0.03, optimism: float = 0.30, fit: Any = WINDOW) -> ca.COSMOS:
-    """Makes COSMOS with a learned evaluator of answers. The arguments are its exploration bonuses; with 0 for all three it is the greedy policy."""
+    """Makes COSMOS that learns to score answers. The first three arguments scale its exploration bonuses (all 0: greedy); `fit` is its regression."""
     return ca.COSMOS(fit=fit, radius=PracticalRadius(index, plug_in, optimism))
 
 
 def case_of(
     policies: Any, horizon: int, name: str = "result", settings: Mapping[str, Any] = SEEN, *, every: int, **options: Any
 ) -> Case:
-    """Makes a case of a cascade with uniform noise (or another `environment`) that records metrics every `every` rounds."""
+    """Makes a case that records metrics every `every` rounds. Its environment is a cascade with uniform noise unless `options` has an `environment`."""
     options = {"environment": ca.uniform_cascade, "record": RECORD, "record_every": every, **options}
     return Case(policies=policies, horizon=horizon, name=name, settings=settings, **options)
 
@@ -102,7 +102,7 @@ _STEPS, _HORIZONS = (0.5, 1.0, 2.0), (1000, 3000, 10_000, 30_000, 100_000)
 
 
 def _hard(steps: Sequence[float] = _STEPS, horizon: int = 1000) -> Any:
-    """Makes a grid over `s` of environments with two boxes (models to open) whose indices differ by `s / sqrt(horizon)`."""
+    """Makes a grid of environments with a safe and a risky model. Their indices in the optimal policy differ by `s / sqrt(horizon)`, for each `s` in `steps`."""
     return grid(lambda s: ca.safe_and_risky(s / math.sqrt(horizon)), s=list(steps))
 
 
@@ -149,7 +149,7 @@ def _bound(horizon: int) -> float:
 
 
 def _growth(env, policy, env_state, state, t) -> dict[str, Any]:
-    """Probe: returns the least eigenvalue of the policy's design matrix, and the context if it is fixed for the run."""
+    """Records the least eigenvalue of the policy's design matrix, and the context if it stays the same during the run."""
     least = design_growth(env, policy, env_state, state, t)
     return {"least": least} | ({} if isinstance(env_state, tuple) else {"context": env_state})
 

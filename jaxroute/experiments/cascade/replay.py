@@ -44,7 +44,7 @@ def _read(settings: str) -> tuple[RecordedRows, RecordedRows]:
 
 
 def _halves(settings: Mapping[str, Any]) -> tuple[RecordedRows, RecordedRows]:
-    """Returns two halves of the rows: the first for fitting rules, the second for evaluating policies."""
+    """Reads the table in `settings` and splits its rows at random: returns the half for fitting baselines, and the half on which policies run."""
     return _read(json.dumps({name: settings[name] for name in (*_SETTINGS, "directions") if settings.get(name) is not None}))
 
 
@@ -60,10 +60,10 @@ def replay(
     sizes: Mapping[str, str] | None = None,
     confidence: Mapping[str, str] | None = None,
 ) -> Grid:
-    """Makes a grid over cost weights of cascades that serve recorded queries, from the half of the rows on which policies are evaluated.
+    """Makes a grid of cascades, one per cost weight, that serve recorded queries. Half of the rows are used; the other half is for fitting baselines.
 
     Args:
-      weights: cost weights: prices of a mean call of the most expensive model in units of the score.
+      weights: cost weights: the loss of score that a mean call of the most expensive model counts as.
       joint: whether all models answer the same query; otherwise each model answers an independent one of the same group.
       data, by, groups, models, costs, scores, sizes, confidence: as in `cascade.recorded_rows`.
     """
@@ -77,7 +77,7 @@ def replay(
 
 
 def _by_weight(envs: Grid, policies: Iterable[Any]) -> Callable[[ca.CascadeEnv], Any]:
-    """Returns a function that selects, for an environment of the grid `envs`, the one of `policies` that belongs to its cost weight."""
+    """Returns a function that maps an environment of the grid `envs` to the policy for its cost weight; `policies` has one per environment."""
     scale = np.asarray([one.cost_weight for one in envs.objects], np.float32)
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *policies)
 
@@ -89,7 +89,7 @@ def _by_weight(envs: Grid, policies: Iterable[Any]) -> Callable[[ca.CascadeEnv],
 
 
 def _tuned(rows: RecordedRows, weights: Sequence[float], score: Any = None, **more: Any) -> list[ca.Frugal]:
-    """Makes a policy for each cost weight that calls the cheapest model first, with the threshold that is best on `rows`."""
+    """Makes a cascade for each cost weight that calls models by increasing cost and stops at the score threshold that is best on `rows`."""
     order = np.argsort(np.argsort(rows.costs.mean(axis=0), kind="stable")).astype(np.float32)
     return [ca.Frugal(ca.best_threshold(rows.scores, w * rows.costs, score)[0], order, **more) for w in weights]
 
@@ -100,7 +100,7 @@ def _baselines(envs: Grid, tuned: Iterable[ca.Frugal], lists: Iterable[ca.Frugal
 
 
 def _policies(envs: Grid, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Makes all policies: learners, baselines fitted to the other half of the rows, and the best in sample, fitted to the rows for evaluation."""
+    """Makes the learners, the baselines fitted to the other half of the rows, and a reference fitted to the very rows that are served."""
     joint, weights = settings["joint"], [float(one.cost_weight) for one in envs.objects]
     train, judged = (rows if joint else rows.unpaired() for rows in _halves(settings))
     more, scorer = {}, lambda rows: None
@@ -135,12 +135,12 @@ def _case(kind: str) -> Case:
 
 
 def _zero(data: xr.Dataset) -> str:
-    """Returns the name of the policy that is best in sample, that is, fitted to the rows for evaluation."""
+    """Returns the name of the reference policy, which was fitted to the very rows that are served."""
     return next(str(p) for p in data["policy"].values if p in (_ORACLE, _PLAN, _LIST, _HINDSIGHT))
 
 
 def _judged(data: xr.Dataset, metric: str, policy: str) -> xr.DataArray:
-    """Returns a metric's mean per request late in a run, for every other seed. COSMOS has the bonus that is best on the remaining seeds."""
+    """Returns a metric's mean per request in the second half of the odd runs. COSMOS' exploration bonus is the best one in the even runs."""
     runs, place = late_runs(data, metric, policy), 0
     if policy == "COSMOS":
         place = int(late_runs(data, "utility", policy).isel(seed=slice(0, None, 2)).mean("seed").argmax("index"))
@@ -148,19 +148,19 @@ def _judged(data: xr.Dataset, metric: str, policy: str) -> xr.DataArray:
 
 
 def _ahead(data: xr.Dataset, policy: str, other: str) -> Measured:
-    """Returns the utility of a policy minus that of another policy, paired by seed."""
+    """Returns the utility per request of `policy` minus that of `other` in the second half of the runs, paired by seed."""
     return mean_of(_judged(data, "utility", policy) - _judged(data, "utility", other))
 
 
 def _lead(kind: str, weight: float, baseline: str) -> Quantity:
-    """Quantity: the utility of COSMOS minus that of a baseline at one cost weight."""
+    """Makes a quantity: the utility of COSMOS minus that of a baseline in the case `kind`, at one cost weight."""
     return Quantity(f"weight {weight:g}:", lambda results: _ahead(results[kind].sel(weight=weight), "COSMOS", baseline))
 
 
 @with_parameters
 @all_hold("nearest policy: ")
 def _unbeaten(results: Results, kind: str) -> Iterator[Finding]:
-    """Tests the claim that no policy has noticeably more utility than the policy that is best in sample."""
+    """Tests the claim that no policy has noticeably more utility than the reference, which was fitted to the very rows that are served."""
     for weight in _WEIGHTS:
         data = results[kind].sel(weight=weight)
         best = _zero(data)
@@ -170,7 +170,7 @@ def _unbeaten(results: Results, kind: str) -> Iterator[Finding]:
 
 
 def _as_much(kind: str, baseline: str) -> Measure:
-    """Makes the test of the claim that COSMOS does not have noticeably less utility than a baseline."""
+    """Makes the test of the claim that COSMOS has at least the utility of a baseline, up to a small margin, in the case `kind` at every cost weight."""
     return no_more(*[(-_LITTLE, _lead(kind, weight, baseline)) for weight in _WEIGHTS])
 
 
@@ -226,17 +226,17 @@ def queries(
     models: Sequence[str] | None = None,
     costs: Mapping[str, float] | None = None,
 ) -> Grid:
-    """Makes a grid over cost weights of environments with recorded queries, from the half of the rows on which policies are evaluated.
+    """Makes a grid of environments, one per cost weight, that serve each query once. Half of the rows are used; the other half is for fitting baselines.
 
     Args:
-      weights: cost weights: prices of a mean call of the most expensive model in units of the score.
+      weights: cost weights: the loss of score that a mean call of the most expensive model counts as.
       data, directions, models, costs: as in `cascade.recorded_rows`.
     """
     return _queries(_halves(locals())[1], checks.positive("weights", np.asarray(list(weights))).tolist())
 
 
 def _queries(rows: RecordedRows, weights: Sequence[float]) -> Grid:
-    """Makes a grid over cost weights of environments in which each row occurs once."""
+    """Makes a grid of environments, one per cost weight, that serve each of the rows once."""
 
     def weighted(weight: float) -> ca.CascadeEnv:
         options = {"names": rows.names, "cost_unit": rows.unit, "cost_weight": weight / rows.highest_cost}
@@ -246,7 +246,7 @@ def _queries(rows: RecordedRows, weights: Sequence[float]) -> Grid:
 
 
 def _policies_for_queries(envs: Grid, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Makes the learners, baselines fitted to the other half of the rows, and the policy that is best in sample."""
+    """Makes the learners, the baselines fitted to the other half of the rows, and a reference that knows the served rows."""
     train, _ = _halves(settings)
     weights = [float(one.cost_weight) for one in envs.objects]
     fitted = _queries(train, [w * train.highest_cost for w in weights]).objects

@@ -55,13 +55,13 @@ _WIDTHS = {
 def sciq(
     task: str, policies: Any, name: str = "result", costs: str = "fixed", rounds: int = 10_000, **coordinates: Any
 ) -> Case:
-    """Makes a case of the paper's nine models on SciQ for one task (reward), with fixed or scaled costs."""
+    """Makes a case of the paper's nine models on SciQ for one task (kind of reward). `costs` is a key of `COSTS`; `coordinates` label the case."""
     settings, where = {"reward": task, "costs": COSTS[costs]}, {"task": task, "costs": costs, **coordinates}
     return Case(cb.sciq_cloud, policies, rounds, name, settings, where, record=RECORD)
 
 
 def _always(task: str, costs: str, model: str, horizon: int = 10_000) -> Case:
-    """Makes a case in which every member of the set is an independent copy of one model."""
+    """Makes a case in which all models are independent copies of `model`, so that the policy always uses this model."""
 
     def always_cloud(*, reward: str, costs: Any):
         return cb.copies_of(cb.sciq_cloud(reward=reward, costs=costs), model)
@@ -91,13 +91,13 @@ def with_ratio(data: xr.Dataset) -> xr.Dataset:
 def more(
     metric: str, firsts: Any, seconds: Any, times: float = 1.0, less: float = 0.0, over: str = "", **fixed: Any
 ) -> Measure:
-    """Makes the test of a claim: a metric of each policy in `firsts` is more than `times` that of each policy in `seconds`, in every task.
+    """Makes the test of a claim: a metric of each policy in `firsts` is more than `times` the metric of each in `seconds`, in every task.
 
     Args:
       metric: metric at the horizon.
       firsts, seconds: names of policies, or one name.
       times: factor of the second metric.
-      less: tolerance: share of `times * second` by which the first may be less, if positive.
+      less: share of `times * second` by which the first may be smaller; 0 for strictly more.
       over: setting axis at each value of which the policies are compared; empty for none.
       fixed: coordinates of the cases to use.
     """
@@ -158,7 +158,7 @@ def _falls(results: Results) -> Finding:
 
 
 def _by_batch(results: Results) -> dict[str, dict[int, Measured]]:
-    """Returns C2MAB-V's mean reward and mean violation at the horizon for each batch size."""
+    """Returns C2MAB-V's means at the horizon as `{metric: {batch size: mean}}`, for the metrics "reward" and "violation"."""
     return {m: ends_along(results["result"], m, _ONLINE, "batch") for m in ("reward", "violation")}
 
 
@@ -178,7 +178,7 @@ def _small_batches(results: Results) -> Finding:
 
 
 def _seconds(results: Results, case: str) -> Measured:
-    """Returns the seconds of one run of 10,000 rounds. They come from a single timing, which is assumed to be accurate up to a factor of 1.5."""
+    """Returns the wall-clock seconds of a case per 10,000 rounds of one run. It was timed once; the interval assumes an error of at most a factor of 1.5."""
     data = results[case]
     value = 10_000 * data.attrs["run_s"] / max(data.attrs["decisions"], 1)
     return Measured(value, value / 3, bounds=lambda confidence: (value / 1.5, value * 1.5), number=1)
@@ -204,7 +204,7 @@ def _slow_direct(results: Results, task: str) -> Finding:
 
 
 def _with_always(results: Results) -> Results:
-    """Returns the results of figure 4 for each kind of costs, with the policy that always uses the large model among the policies."""
+    """Returns a result for each kind of costs, to whose policies the policy that always uses the large model is added from its own case."""
     return {costs: with_ratio(xr.concat([results[costs], results[f"{costs}-{_LARGE}"]], "policy")) for costs in COSTS}
 
 
@@ -235,7 +235,7 @@ def dots(data: xr.Dataset, metric: str, *, from_zero: bool = True, log: bool = F
 
 
 def dotted(metric: str, **options: Any) -> Panel:
-    """Makes a panel that `dots` draws."""
+    """Makes a panel in which `dots` draws a metric at the horizon; `options` are arguments of `panel`."""
     return panel(metric, dots, change=with_ratio, **options)
 
 

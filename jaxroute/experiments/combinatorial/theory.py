@@ -44,7 +44,7 @@ def _slope_case(horizon: int) -> Case:
 
 @with_parameters
 def _below(results: Results, metric: str, bound: Callable[[int], float]) -> Finding:
-    """Tests the claim that a mean metric of C2MAB-V, with confidence widths 1 and .01, is below the bound of a theorem at every horizon."""
+    """Tests the claim that the mean of a metric of C2MAB-V is at most `bound(horizon)`, a theorem's bound, at every horizon."""
     shares, others = (
         [end(data, metric, policy).times(1 / bound(int(data["time"][-1]))) for data in results.values()]
         for policy in (_WIDE, "RandomSet")
@@ -65,13 +65,13 @@ _DELTAS, _NARROWER = (0.1, 0.5), {"outcome": (0.3, 1.0), "cost": (0.05, 0.01)}
 
 
 def _labelled(part: str) -> Callable[[xr.Dataset], xr.Dataset]:
-    """Returns a function that labels the distances of `part` ("outcome" or "cost") for an axis."""
+    """Returns a function that gives the metric "distance.outcome" or "distance.cost" (`part`) of a result a readable axis label."""
     name, label = f"distance.{part}", f"largest error of mean {part}s (radii)"
     return lambda data: data.assign({name: data[name].assign_attrs(long_name=label)})
 
 
 def _distance(env: cb.CloudEnv, policy: cb.C2MABV, env_state: Any, state: Any, t: Any) -> dict[str, Any]:
-    """Returns the largest distance between an estimated and a true mean over the models, in confidence radii of Lemma 1."""
+    """Records the largest error of the models' estimated mean outcomes, and that of their mean costs, in units of Lemma 1's confidence radius."""
     log_term, found = union_log_term(state.spec.num_models, t + 1, policy.delta), {}
     for part, truth in (("outcome", env.outcomes.outcome_mean), ("cost", env.outcomes.cost_mean)):
         seen = getattr(state, part)
@@ -89,7 +89,7 @@ _COVERAGE = Case(cb.sciq_cloud, {"C2MAB-V": grid(cb.C2MABV, reward_width=1.0, co
 @with_parameters
 @all_hold()
 def _covered(results: Results, part: str, widths: Sequence[float]) -> Iterator[Finding]:
-    """Tests the claim that the true means ("outcome" or "cost") are within `widths` times the radii in all rounds, as often as Lemma 1 states."""
+    """Tests whether the share of runs with all errors within `width` confidence radii in all rounds is what Lemma 1 states, for each of `widths`."""
     for delta, width in itertools.product(_DELTAS, widths):
         runs = results["result"][f"distance.{part}"].sel(policy="C2MAB-V", delta=delta).max("time")
         share, least = share_of(runs < width), 1.0 - delta / 2

@@ -29,11 +29,11 @@ def not_learning(num_offered: int) -> dict[str, Any]:
 
 
 def over_heads(runs: xr.DataArray, measure: Callable[[xr.DataArray], Measured] = mean_of) -> Measured:
-    """Returns `measure` of runs `[seed, ...]`; for runs `[head, seed, ...]`, with errors due to both the training of heads and the seeds.
+    """Returns `measure` (default: the mean) of runs over seeds and heads, with a standard error that covers both. Runs may lack the dimension `head`.
 
-    A head is a trained projection of features. Every head runs with every seed. The squared error is the sum of those of the seeds' means and of the
-    heads' means. Interactions are counted twice, so that the error is slightly too large. The degrees of freedom are Welch's, which are three if
-    the error of four heads dominates. More seeds do not reduce the error due to heads.
+    A head is a trained projection of the features; every head runs with every seed. The squared error is that of the mean over heads, across seeds,
+    plus that of the mean over seeds, across heads. Interactions are counted twice, so the error is slightly too large. The degrees of freedom are
+    Welch's, which are three if the error of four heads dominates. More seeds do not reduce the error due to heads.
     """
     if "head" not in runs.dims:
         return measure(runs)
@@ -44,19 +44,19 @@ def over_heads(runs: xr.DataArray, measure: Callable[[xr.DataArray], Measured] =
 
 
 def gap(data: xr.Dataset, metric: str, policy: str, minus: str, share: float = 1.0) -> Measured:
-    """Returns the mean difference in a metric between `policy` and `minus`, paired by seed and head, at a share of the horizon."""
+    """Returns the mean difference in a metric between `policy` and `minus`, paired by seed and head, after the fraction `share` of the rounds."""
     times = data["time"].values
     runs = metrics.pick(data, metric).isel(time=int(np.argmin(np.abs(times - share * times[-1]))))
     return over_heads(runs.sel(policy=policy) - runs.sel(policy=minus))
 
 
 def less(policy: str, than: str, metric: str = "routing_regret", share: float = 1.0) -> Measure:
-    """Makes the test of a claim: a metric of `policy` is smaller than that of `than` in every case, paired by seed.
+    """Makes the test of a claim: the mean of a metric is smaller for `policy` than for `than` in every case, paired by seed.
 
     Args:
       policy, than: names of the policies.
       metric: name of the metric.
-      share: share of the horizon at which they are compared.
+      share: fraction of the rounds after which they are compared.
     """
     when = "" if share == 1.0 else f" at {share:g} of the horizon"
 
@@ -144,7 +144,7 @@ _CLAIMS = (
 
 
 def _figure(number: int, title: str, seeds: int, **swept: tuple) -> Experiment:
-    """Makes an experiment with queues for one and for two offered answers, for each combination of the swept values."""
+    """Makes the experiment for figure `number`: queues with one and two offered answers, for each combination of the settings' values in `swept`."""
     settings = [dict(zip(swept, values)) for values in itertools.product(*swept.values())]
     of_k = {k: [_case(k, **one) for one in settings] for k in (1, 2)}
     names = {f"figure-{number}-K{k}": [case.name for case in some] for k, some in of_k.items()}

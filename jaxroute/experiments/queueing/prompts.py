@@ -39,7 +39,7 @@ _HEADS = (0, 1, 2, 3)
 def _tables(
     models: str, data: str | None, embeddings: str | None, costs: tuple[tuple[str, float], ...] | None, dim: int
 ) -> tuple[RoutingTable, RoutingTable]:
-    """Returns the pool of prompts that arrive in the queue, and the prompts on which a head (projection of features) is trained."""
+    """Returns two tables: the prompts that arrive in the queue, and other prompts for training heads (projections of features)."""
     checks.one_of("models", models, CONTRASTIVE_PRESETS)
     if data in (None, "standin"):
         for name, value in (("embeddings", embeddings), ("costs", costs)):
@@ -95,7 +95,7 @@ def data_queue(
 
 @functools.lru_cache(maxsize=8)
 def _projected(training: str, cost_weight: float, models: str, *about: Any) -> list[np.ndarray]:
-    """Returns for each trained head the features of the `P` prompts in the pool that it computes, `[d', P]`. Heads are trained on other prompts."""
+    """Trains heads (projections of features), and returns what each computes for the `P` arriving prompts, `[d, P]`; `training` names the method."""
     pool, offline = _tables(models, *about)
     probability, _ = qu.departure_probability(offline.scores, qu.divide_costs(offline.costs), cost_weight=cost_weight)
     features = np.asarray(offline.features)
@@ -106,7 +106,7 @@ def _projected(training: str, cost_weight: float, models: str, *about: Any) -> l
 
 
 def learners(env: qu.QueueEnv, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Makes CQB-eps, ACQB, and for each training ACQB-CL, a grid over its heads (trained projections of the features)."""
+    """Makes CQB-eps, ACQB, and for each training method an ACQB-CL: a grid of policies, one per head (trained projection of the features)."""
     about = (settings["models"], settings["data"], settings["embeddings"], _pairs(settings["costs"]), settings["dim"])
 
     def with_head(head: int, training: str) -> qu.ACQB:
@@ -137,7 +137,7 @@ def data_case(
     policies: Any = _all_policies,
     data: Any = None,
 ) -> Case:
-    """Makes a case of a queue of prompts at one load (arrival rate)."""
+    """Makes a case of a queue of prompts at one load (arrival rate); arguments as for `data_queue`."""
     settings: dict[str, Any] = {"models": models, "data": data, "embeddings": None, "costs": None, "cost_weight": 0.1}
     settings |= {"load": load, "num_offered": num_offered, "dim": dim}
     where = {"K": num_offered, "load": load}
@@ -146,7 +146,7 @@ def data_case(
 
 
 def _growth(data: xr.Dataset, policy: str) -> Measured:
-    """Returns the growth of a queue in the second half of the run, in queries."""
+    """Returns the queue length at the end of the run minus that halfway, in queries."""
     runs = metrics.pick(data, "queue_length").sel(policy=policy)
     return over_heads(runs.isel(time=-1) - runs.isel(time=len(data["time"]) // 2 - 1))
 
@@ -156,7 +156,7 @@ _STILL = 1.0
 
 
 def _stable(results: Results) -> Finding:
-    """Tests the claim that the learners' queues have stopped growing while Random's still grows."""
+    """Tests the claim that queues of learning policies hardly grow in the second half of the run, while that of the policy Random does."""
     parts, grows, stops = [], [], []
     for name, data in results.items():
         growth = {policy: _growth(data, policy) for policy in ("Random", "ACQB", "ACQB-CL")}
@@ -200,7 +200,7 @@ _CLAIMS = (
 
 @style.styled
 def _draw_means(data: xr.Dataset, metric: str, ax: Any, title: str | None, minus: str | None = None) -> None:
-    """Draws curves of the policies that learn from contexts, minus the policy `minus` if given, with errors due to heads and seeds."""
+    """Draws mean curves of the policies that learn from contexts, or their differences to `minus`, with errors over seeds and trained heads."""
     runs, about = metrics.pick(data, metric), data[metric].attrs
     runs = runs if minus is None else runs - runs.sel(policy=minus)
     times, paired = runs["time"].values, "" if minus is None else f"\nminus that of {minus}"
@@ -221,7 +221,7 @@ def _draw_means(data: xr.Dataset, metric: str, ax: Any, title: str | None, minus
 
 
 def _curve(runs: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
-    """Returns means over seeds (and heads), `[time]`, and the standard errors of `over_heads`, `[time]`."""
+    """Returns the mean over seeds and (if there are any) trained heads at each time, and its standard error as in `over_heads`, `[time]` each."""
     axes = [axis for axis in ("seed", "head") if axis in runs.dims]
     means = {axis: runs.mean([a for a in axes if a != axis]) for axis in axes}
     squares = sum(one.var(axis, ddof=1) / one.count(axis) for axis, one in means.items())
@@ -244,7 +244,7 @@ def pictures(name: str, loads: Mapping[int, Sequence[float]], baselines: bool = 
     Args:
       name: name of the figure.
       loads: loads for each number of offered answers.
-      baselines: whether to draw the first row; False if the results lack the policies that do not learn.
+      baselines: whether to draw the first row, which needs policies that do not learn.
     """
     rows = _ROWS[0 if baselines else 1 :]
     cases = {f"-K{k}" * (len(loads) > 1): [case_name(k, load) for load in of_k] for k, of_k in loads.items()}

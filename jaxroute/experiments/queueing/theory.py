@@ -53,7 +53,7 @@ _SHARED_THEORY = qu.Theory(
 
 
 def _estimate(env, policy, env_state, policy_state, t):
-    """Returns the distance of the estimate from the truth in units of the confidence radius, and the least eigenvalue of the design matrix."""
+    """Records the error of the estimated parameters over their confidence radius, and the least eigenvalue of the design matrix."""
     del env_state
     error = policy_state.theta[0] - jnp.asarray(env.contexts.theta)
     design = policy_state.spread.total[0]
@@ -100,9 +100,9 @@ def _regret_slope(results: Results) -> Finding:
 
 
 def windows(data: xr.Dataset, policy: str = "ACQB") -> xr.DataArray:
-    """Returns the mean queue in excess of the optimal policy's, `[first round, seed]`, in successive windows that double in length.
+    """Returns the mean queue length minus the optimal policy's, `[first, seed]`, in successive windows of rounds; `first` is the round before each.
 
-    The last window is the second half of the run, the window before it is the second quarter, and so on.
+    Windows double in length: the last one is the second half of the run, the one before it is the second quarter, and so on.
     """
     runs = metrics.cumulative(data[["mean_queue_regret", "valid"]].sel(policy=policy), "mean_queue_regret")
     times, last = runs["time"].values, runs.sizes["time"] - 1
@@ -156,7 +156,7 @@ def _least_eigenvalue(results: Results) -> Iterator[Finding]:
 
 
 def _gaps(data: xr.Dataset) -> xr.DataArray:
-    """Returns the expected departures lost against the best query and assortment in each round, `[seed, time]`; NaN in exploration rounds."""
+    """Returns how many fewer departures than under the best decision are expected in each round, `[seed, time]`; NaN in exploration rounds."""
     data = data.isel(policy=0).where(data["valid"].isel(policy=0))
     lost, explored = (data[name].diff("time").transpose("seed", "time") for name in _LOST)
     return lost.where(explored == 0)
@@ -198,7 +198,7 @@ def _second_answers(results: Results) -> Finding:
 
 
 def _effects(results: Results) -> xr.DataArray:
-    """Returns how much the learner's decision in round `i` changes the queue in round `t`, `psi(i, t)`, if the optimal policy follows."""
+    """Returns the effect of the learner's decision in round `at`: the queue if the optimal policy takes over after it, minus that if it does before."""
     return results["switching"]["queue_length"].sel(policy="switch").diff("at", label="lower")
 
 

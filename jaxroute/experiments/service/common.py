@@ -47,7 +47,7 @@ def experiment(
     source: str = "",
     **options: Any,
 ) -> Experiment:
-    """Makes an experiment. `name` omits the problem, and `source` omits the paper (default: ours)."""
+    """Makes an experiment. `name` omits the problem, and `source` omits the paper (default: our own study)."""
     options = {"notes": STAND_IN, "smoke_horizon": 200, "stand_in": "recorded answers with stand-in features", **options}
     source = f"MESS+, {source}" if source else "ours"
     return Experiment(f"service/{name}", title, tuple(cases), seeds, tuple(claims), figures, source=source, **options)
@@ -83,13 +83,13 @@ def passes(
 
 
 def _environment(**settings: Any) -> Any:
-    """Makes a benchmark, or a grid of benchmarks over the settings that are lists."""
+    """Makes the environment of a benchmark. If some `settings` are lists, it makes a grid of environments over all combinations of their values."""
     swept = any(isinstance(value, list) for value in settings.values())
     return grid(sv.benchmark_service, **settings) if swept else sv.benchmark_service(**settings)
 
 
 def trained_routers(env: sv.ServiceEnv, number: int) -> Grid:
-    """Makes `grid(RouterDC.of, env=env, training=range(number))`, with one training per CPU core at the same time."""
+    """Trains RouterDC `number` times in parallel, and returns the trained policies as a grid along the axis `training` (0, 1, ...)."""
 
     def trained(training: int) -> sv.RouterDC:
         return jax.block_until_ready(sv.RouterDC.of(env, training))
@@ -99,7 +99,7 @@ def trained_routers(env: sv.ServiceEnv, number: int) -> Grid:
 
 
 def router_passes(benchmarks: Iterable[str] = MESSPLUS_BENCHMARKS, **options: Any) -> tuple[Case, ...]:
-    """Makes a pass over each benchmark for RouterDC, trained eight times. A single target is enough, since RouterDC does not depend on it."""
+    """Makes a case for each benchmark in which RouterDC, trained eight times, serves each request once. `options` are arguments of `passes`."""
 
     def trainings(env: sv.ServiceEnv) -> dict[str, Any]:
         return {"RouterDC": trained_routers(env, 8)}
@@ -109,7 +109,7 @@ def router_passes(benchmarks: Iterable[str] = MESSPLUS_BENCHMARKS, **options: An
 
 
 def over_trainings(data: xr.Dataset) -> xr.Dataset:
-    """Averages a result of RouterDC over seeds, and turns its trainings into runs."""
+    """Averages RouterDC's metrics over seeds. In the returned data, `seed` counts trainings of the router ("training 0", ...) instead."""
     names = [name for name in metrics.metric_names(data) if name not in ("complied", "first_compliance")]
     labels = [f"training {number}" for number in data["training"].values]
     means = {name: metrics.pick(data, name).mean("seed", keep_attrs=True).rename(training="seed") for name in names}
@@ -120,65 +120,64 @@ def over_trainings(data: xr.Dataset) -> xr.Dataset:
 
 @functools.cache
 def at_its_target(benchmark: str) -> sv.ServiceEnv:
-    """Makes a benchmark at the paper's target; cached, since its optima take a fifth of a second to compute."""
+    """Makes the environment of a benchmark with the paper's target; cached, since computing its optimum takes a fifth of a second."""
     return sv.benchmark_service(benchmark)
 
 
 def benchmarks_of(results: Results) -> list[str]:
-    """Returns the names of the benchmarks in the results."""
     return [name for name in results if not name.endswith(_ROUTER)]
 
 
 def runs(results: Results, benchmark: str, metric: str, policy: str, **where: Any) -> xr.DataArray:
-    """Returns a metric of a policy at the end of a pass, for each run; for RouterDC for each training, whatever the target."""
+    """Returns a metric `[seed]` of a policy after all requests of a benchmark. RouterDC has one value per training, and the setting `where` is ignored."""
     if policy == "RouterDC":
         return runs_of(over_trainings(results[benchmark + _ROUTER]), metric, policy)
     return runs_of(results[benchmark], metric, policy, **where)
 
 
 def reached(results: Results, benchmark: str, metric: str, policy: str, **where: Any) -> Measured:
-    """Returns the mean of `runs` with its standard error."""
+    """Returns a policy's mean of a metric after all requests of a benchmark, with its standard error; `where` selects a setting."""
     found = mean_of(runs(results, benchmark, metric, policy, **where))
     return found.changed(floor=found.error) if policy == "RouterDC" else found
 
 
 def mj(results: Results, benchmark: str, policy: str, metric: str = "cost", **where: Any) -> Measured:
-    """Returns the cost of a whole pass in megajoules, extrapolated if the runs are shorter or longer."""
+    """Returns the energy in megajoules for all requests of a benchmark: the mean per request (`metric`, in J) times their number."""
     return reached(results, benchmark, metric, policy, **where).times(MESSPLUS_BENCHMARKS[benchmark].num_requests / 1e6)
 
 
 def points_short(results: Results, benchmark: str, policy: str, **where: Any) -> Measured:
-    """Returns by how many percentage points the satisfaction is below the target alpha; negative above it."""
+    """Returns the target alpha minus the share of satisfied requests, in percentage points."""
     return reached(results, benchmark, "violation", policy, **where).times(100.0)
 
 
 def averaged(values: Mapping[str, xr.DataArray], per_pass: bool = False) -> Measured:
-    """Returns the mean over benchmarks, which share random numbers by seed. With `per_pass`, J per request become MJ per pass."""
+    """Returns the mean over benchmarks of runs `[seed]`. With `per_pass`, values are joules per request, first multiplied by the requests / 1e6 (to MJ)."""
     scaled = [one * (MESSPLUS_BENCHMARKS[name].num_requests / 1e6 if per_pass else 1.0) for name, one in values.items()]
     scaled = [one.drop_vars("case", errors="ignore") for one in scaled]
     return mean_of(xr.concat(scaled, "benchmark", join="inner", coords="minimal", compat="override").mean("benchmark"))
 
 
 def average_mj(results: Results, benchmarks: Iterable[str], policy: str, metric: str = "cost", **where: Any) -> Measured:
-    """Returns the mean cost of a pass over the given benchmarks, in megajoules."""
+    """Returns the mean over benchmarks of the energy in megajoules for all requests of a benchmark; `metric` is in joules per request."""
     return averaged({name: runs(results, name, metric, policy, **where) for name in benchmarks}, per_pass=True)
 
 
 def steps(data: xr.Dataset, metric: str, policy: str, axis: str, **where: Any) -> list[Measured]:
-    """Returns changes of a metric along an axis of settings, paired by seed: between neighbours, and finally from first to last."""
+    """Returns the mean change of a metric from each value of the setting `axis` to the next larger one, then from the smallest to the largest."""
     runs = [runs_of(data, metric, policy, **{axis: value}, **where) for value in np.sort(data[axis].values)]
     pairs = [*itertools.pairwise(runs), (runs[0], runs[-1])]
     return [mean_of(after - before) for before, after in pairs]
 
 
 def moves(changes: Sequence[Measured], sign: int) -> Stated:
-    """Returns statements that a metric rises (`sign` 1) or falls (-1) in total, given `changes` from `steps`, with at most a tenth backwards."""
+    """States that the last of `changes` (from `steps`) has the given sign (1 or -1), and that no other reverses more than a tenth of it."""
     *between, whole = (change.times(float(sign)) for change in changes)
     return [whole.above(0.0), *(change.at_least(0.0, margin=0.1 * abs(whole.mean)) for change in between)]
 
 
 def baselines(benchmark: str) -> dict[str, Any]:
-    """Makes the paper's baselines without training. RouteLLM has the threshold of Table 5 whose target is nearest to the environment's."""
+    """Makes the paper's untrained baselines. RouteLLM uses the threshold that Table 5 gives for the target nearest to the environment's target."""
     data = MESSPLUS_BENCHMARKS[benchmark]
 
     def routellm(env: sv.ServiceEnv) -> sv.RouteLLM:
@@ -204,7 +203,7 @@ def with_router(results: Results, benchmark: str) -> xr.Dataset:
 
 
 def blind_line(accuracy: Any, cost: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Returns shares of satisfied requests, and for each the cost of the cheapest mixture of models that ignores the requests."""
+    """Returns an array of shares of satisfied requests, and the least cost of each for a random choice of models with given `accuracy` and `cost` `[K]`."""
     contexts = sv.sources.Contexts(np.ones(1), np.asarray(accuracy, float)[None], np.asarray(cost, float)[None])
     low, high = contexts.success[0, np.argmin(cost)], contexts.success.max()
     shares = np.union1d(np.linspace(low, high, 40), np.clip(contexts.success, low, high))  # With the line's corners.

@@ -37,7 +37,7 @@ def _V_policies(env: Any, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _panels(results: Results) -> Iterator[tuple[str, xr.Dataset, dict[str, Any]]]:
-    """Yields for each benchmark and target: their names, the results of the benchmark, and the coordinate of the target."""
+    """Yields a label, the result of the benchmark, and the selection `{"alpha": target}` for each benchmark and each target."""
     for name in common.benchmarks_of(results):
         for alpha in results[name]["alpha"].values:
             yield f"{name} alpha {alpha:g}", results[name], {"alpha": alpha}
@@ -73,7 +73,7 @@ def _cheaper_for_every_V(results: Results) -> Iterator[Finding]:
 
 
 def _first(data: xr.Dataset, **where: Any) -> np.ndarray:
-    """Returns the first request at which the target was met, for each run; infinite if it was never met."""
+    """Returns the index of the first request after which MESS+ meets the target, for each run `[seed]`; infinite if it never does."""
     runs = data[["first_compliance", "complied", "valid"]].sel(policy="MESS+", **where).isel(time=-1)
     return np.where(runs["complied"] > 0, runs["first_compliance"], np.inf)[runs["valid"].values]
 
@@ -102,7 +102,7 @@ def _first_steps(results: Results) -> Iterator[Finding]:
 def _is_later(results: Results, axis: str, other: str) -> Iterator[Finding]:
     """Tests the claim that the target is met later for the largest value of the setting `axis` than for the smallest: in more runs than earlier.
 
-    This holds in total. For each value of the setting `other`, runs that are earlier may outnumber later ones by at most 5 % of all runs.
+    Runs are counted over all values of the setting `other`. At a single value, earlier runs may outnumber later ones by at most 5 % of the runs.
     """
     for name in common.benchmarks_of(results):
         data, signs = results[name], {}
@@ -170,7 +170,7 @@ def _c_policies(env: sv.ServiceEnv, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def averaged(results: Results, *names: str, **where: Any) -> xr.Dataset:
-    """Returns means of metrics over the benchmarks by seed, up to the end of the shortest pass."""
+    """Averages the metrics `names` over the benchmarks, for each seed and time up to the end of the shortest benchmark; `where` selects a setting."""
     parts = [data[[*names, "valid"]].sel(**where).drop_attrs(deep=False) for data in results.values()]
     together = xr.concat(parts, "benchmark", join="inner", combine_attrs="override")
     mean = together[list(names)].mean("benchmark", keep_attrs=True)
@@ -179,7 +179,7 @@ def averaged(results: Results, *names: str, **where: Any) -> xr.Dataset:
 
 
 def with_paper_loss(data: xr.Dataset) -> xr.Dataset:
-    """Adds the loss of the paper's figures: the sum of the losses of the first `t` requests over `t c`, which falls even without learning."""
+    """Adds the metric `paper_loss`: the sum of losses up to request `t` divided by `t * c` (`c`: amount of exploration). It falls even without learning."""
     loss = data["training_loss"] * data["explored"] / data["c"]
     return data.assign(
         paper_loss=loss.assign_attrs(kind="gauge", long_name="sum of losses / (t c), as in the paper", units="nats")
@@ -187,13 +187,13 @@ def with_paper_loss(data: xr.Dataset) -> xr.Dataset:
 
 
 def base_rate_loss(benchmark: str) -> float:
-    """Returns the loss in nats of a predictor that knows only the accuracy of each model."""
+    """Returns the mean log loss (nats) of predicting each model's overall accuracy on the benchmark for every request."""
     p = MESSPLUS_BENCHMARKS[benchmark].accuracy
     return float(-np.mean(p * np.log(p) + (1 - p) * np.log(1 - p)))
 
 
 def _explore_mj(results: Results) -> dict[float, Measured]:
-    """Returns the cost of the explored requests of a pass in MJ for each c; mean over the benchmarks."""
+    """Returns the energy in MJ that exploration takes in a whole benchmark, averaged over the benchmarks, by the amount of exploration `c`."""
     return {c: common.average_mj(results, results, "MESS+", "explore_cost", c=c) for c in C}
 
 

@@ -49,7 +49,7 @@ def _policies(env: sv.ServiceEnv, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _other_print(method: str, benchmark: str) -> tuple[float, str]:
-    """Returns the cost in MJ in Tables 6 and 7, and the reason why the cost in Table 2 differs."""
+    """Returns the cost (MJ) that the paper's Tables 6 and 7 print, and why Table 2 prints another cost; the reason is empty if they agree."""
     return MESSPLUS_TABLE_2_DIFFERS.get((method, benchmark), (MESSPLUS_TABLE_2[method][benchmark].cost_mj, ""))
 
 
@@ -83,7 +83,7 @@ def _as_replayed(results: Results) -> Iterator[Finding]:
 @with_parameters
 @all_hold()
 def _call_ratio(results: Results, method: str, policy: str) -> Iterator[Finding]:
-    """Tests the claim that a method calls the small, middle and large model as often as in the paper, within five percentage points."""
+    """Tests the claim that a method calls the small, middle and large model as often as in the paper, within 5 percentage points of all calls."""
     for name in common.benchmarks_of(results):
         printed = MESSPLUS_TABLE_2[method][name].ratio
         own = {case: data for case, data in results.items() if case.startswith(name)}
@@ -94,7 +94,7 @@ def _call_ratio(results: Results, method: str, policy: str) -> Iterator[Finding]
 
 
 def _short_of_alpha(results: Results) -> str:
-    """Lists the benchmarks on which MESS+ ends below the target alpha, in percentage points."""
+    """Lists the benchmarks on which MESS+ satisfies significantly fewer requests than the target alpha, with the gap in percentage points."""
     short = {name: points_short(results, name, "MESS+") for name in common.benchmarks_of(results)}
     missed = {name: value for name, value in short.items() if judge(value.above(0.0)).verdict is Verdict.HOLDS}
     return f"MESS+ is short of alpha on {len(missed)} of {len(short)}, in points: {listed(missed) or '-'}"
@@ -170,7 +170,7 @@ def _overhead(results: Results) -> Finding:
 
 
 def _swept(results: Results, v: float, metric: str, model: int | None) -> tuple[dict[str, Any], Measured, float]:
-    """Returns the runs by benchmark at `V = v`; their mean, in MJ or percent; and the number in the paper. `model` selects one model's share."""
+    """Returns MESS+'s runs at `V = v` by benchmark, their mean (MJ or %), and the paper's mean; `model` is an index if the metric has a value per model."""
     chosen = {name: data if model is None else data.isel(model=model) for name, data in results.items()}
     found = {name: common.runs(chosen, name, metric, "MESS+", V=v) for name in chosen}
     paper = (MESSPLUS_TABLES_6_7.get(v) or MESSPLUS_TABLE_2["MESS+"])["average"]
@@ -181,7 +181,7 @@ def _swept(results: Results, v: float, metric: str, model: int | None) -> tuple[
 
 @with_parameters
 def _moves(results: Results, V: Sequence[float], metric: str, sign: int, model: int | None = None) -> Finding:
-    """Tests the claim that the mean over the benchmarks rises (`sign` 1) or falls (`sign` -1) from the larger V to the smaller one."""
+    """Tests the claim that a metric of MESS+, averaged over the benchmarks, rises (`sign` 1) or falls (-1) from the first to the last of the values `V`."""
     found = [_swept(results, v, metric, model) for v in V]
     texts = [f"V {v:g}: {show(mean)} (paper {printed})" for v, (_, mean, printed) in zip(V, found, strict=True)]
     runs = {name: found[-1][0][name] - found[0][0][name] for name in found[0][0]}
@@ -191,7 +191,7 @@ def _moves(results: Results, V: Sequence[float], metric: str, sign: int, model: 
 
 @with_parameters
 def _as_printed(results: Results, v: float, metric: str, model: int | None = None) -> Finding:
-    """Tests the claim that the mean over the benchmarks is the number in the paper, within 15 % of a cost and 5 percentage points of a share."""
+    """Tests the claim that MESS+'s mean over the benchmarks at `V = v` is as in the paper, within 15 % for costs and 5 percentage points for shares."""
     _, mean, printed = _swept(results, v, metric, model)
     return f"{show(mean)} (paper {printed})", mean.near(printed, 0.15 * printed if metric == "cost" else 5.0)
 

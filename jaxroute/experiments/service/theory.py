@@ -32,7 +32,7 @@ _MARGIN = {"alpha": 0.75, "horizon": 8000, "V": 1e-2, "slack": 0.05}
 
 
 def _expected_loss(head: Any, params: Any, source: Any, l2: Any) -> jax.Array:
-    """Returns the expected loss of the predictor over all types of requests of a source, with L2 regularisation."""
+    """Returns the expected log loss of the predictor `head` with parameters `params` over the request types of `source`, plus `l2 / 2 * |params|**2`."""
     logits = jax.vmap(lambda x: head.logits(params, x))(jnp.asarray(source.vectors))
     each = jnp.mean(jnp.logaddexp(0.0, logits) - jnp.asarray(source.probability) * logits, axis=-1)
     return jnp.sum(jnp.asarray(source.weight) * each) + 0.5 * l2 * squared_norm(params)
@@ -45,7 +45,7 @@ def _exact_loss(env, policy, env_state, policy_state, t):
 
 @functools.cache
 def _least_loss() -> float:
-    """Returns the minimum of the expected loss on the demo instance, by Newton's method."""
+    """Computes the smallest regularised loss that a logistic predictor can reach on the demo environment, by Newton's method."""
 
     def loss(z: jax.Array) -> jax.Array:
         params = {"w": z[:-1], "b": z[-1]}
@@ -59,7 +59,7 @@ def _least_loss() -> float:
 
 
 def _case(name: str, policies: Mapping[str, Any], horizon: int, every: int, **options: Any) -> Case:
-    """Makes a case of the demo instance that records metrics every `every` requests."""
+    """Makes a case of the demo environment that records metrics every `every` requests."""
     options = {"settings": {"alpha": _ALPHA}, "record": _GAP, **options}
     return Case(sv.typed_service, policies, horizon, name, record_every=every, **options)
 
@@ -94,7 +94,7 @@ Series = Callable[[Results], xr.DataArray]
 
 
 def _in_time(case: str, metric: str, first: int = 0, start: int = 750, **where: Any) -> Series:
-    """Makes a series: a metric `[time, seed]` of MESS+ after `start * 2**j` requests, for `j >= first`. `where` selects a setting."""
+    """Returns a function of the results that selects a metric `[time, seed]` of MESS+ after `start * 2**j` requests, `j = first, ..., 7`."""
 
     def series(results: Results) -> xr.DataArray:
         data = results[case]
@@ -105,12 +105,12 @@ def _in_time(case: str, metric: str, first: int = 0, start: int = 750, **where: 
 
 
 def _at_end(case: str, metric: str, axis: str) -> Series:
-    """Makes a series: a metric `[axis, seed]` of MESS+ at the end of the run, along a setting axis."""
+    """Returns a function of the results that selects a metric of MESS+ at the end of the runs, `[axis, seed]`, for all values of the setting `axis`."""
     return lambda results: results[case][metric].sel(policy="MESS+").isel(time=-1, drop=True).transpose(axis, "seed")
 
 
 def _at_roots(metric: str) -> Series:
-    """Makes a series: a metric `[horizon, seed]` of the cases in which V is proportional to the root of the horizon."""
+    """Returns a function of the results that selects a metric `[horizon, seed]` of MESS+ from the cases whose V grows with the root of the horizon."""
     return lambda results: along(_roots(results), metric, "horizon").sel(policy="MESS+").transpose("horizon", "seed")
 
 
@@ -134,15 +134,15 @@ def _excess_loss(results: Results) -> xr.DataArray:
 
 @dataclass(frozen=True)
 class PowerLaw:
-    """Power law in the paper, for a measured series of numbers.
+    """Compares an exponent that the paper states with that of simulated numbers, for example of the queue length as a function of V.
 
     Attributes:
       text: the power law in words.
       source: place in the paper.
-      series: function of the results that returns the measured series.
-      power: exponent that the paper states.
+      series: function of the results that returns the simulated numbers, `[x, seed]`.
+      power: exponent of `x` that the paper states.
       low, high: the smallest and largest exponent that count as agreement.
-      panel: title of the panel that shows the series, and name of the series in it; empty for no panel.
+      panel: title of the figure's panel that shows the numbers, and their name in its legend; two empty texts for no panel.
     """
 
     text: str

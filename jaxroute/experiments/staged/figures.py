@@ -50,14 +50,14 @@ def _at_spend(data: xr.Dataset) -> str:
 
 
 def _lead(data: xr.Dataset, metric: str) -> Measured:
-    """Returns how much better StageRoute is than Greedy at the horizon (positive is better), paired by seed."""
+    """Returns by how much a metric at the horizon is better for StageRoute than for Greedy, paired by seed; negative if it is worse."""
     first, second = _LEARNERS[::-1] if "regret" in metric else _LEARNERS
     return paired_gap(data, metric, first, minus=second)
 
 
 @with_parameters
 def _ahead(results: Results, case: str, metric: str = "conditional_regret") -> Finding:
-    """Tests the claim that StageRoute is ahead of Greedy. The text has the spend or, under a hard budget, the number of served queries."""
+    """Tests the claim that a metric of StageRoute is better than Greedy's. The text also reports spending, or the number of served queries."""
     data = results[case]
     lead, values = _lead(data, metric), listed(ends(data, metric, _LEARNERS))
     hard = metric == "served_reward"
@@ -93,7 +93,7 @@ def _wider(results: Results, few: str, many: str) -> Finding:
 
 
 def _live(data: xr.Dataset) -> xr.DataArray:
-    """Returns which models StageRoute deploys at each maintenance window, as booleans `[seed, time, model]`."""
+    """Returns whether StageRoute deploys each model at each recorded time, `[seed, time, model]` booleans."""
     return metrics.pick(data, "deployed").sel(policy="StageRoute").transpose("seed", "time", "model") > 0.5
 
 
@@ -123,7 +123,7 @@ def _newcomers(results: Results) -> Finding:
 @with_parameters
 @all_hold()
 def _wider_than_synthetic(results: Results, total: bool) -> Iterator[Finding]:
-    """Tests the claim that StageRoute's lead in score (per query, or in total) is larger on RouterBench than on the synthetic market."""
+    """Tests the claim that StageRoute's score exceeds Greedy's by more on RouterBench than on the synthetic market, per query or (`total`) over all."""
     queries = {case: float(data["time"][-1]) if total else 1.0 for case, data in results.items()}
     leads = {case: _lead(results[case], "reward").times(number) for case, number in queries.items()}
     real = leads["dollars"]
@@ -149,7 +149,7 @@ REGRET = panel("conditional_regret", symlog, title="regret")
 
 
 def alike(picture: Picture) -> Picture:
-    """Returns a picture like `picture` whose vertical axes have equal limits if they have the same label."""
+    """Wraps a function that draws a figure: panels with the same label on their vertical axis get the same limits."""
 
     def draw(results: Results) -> Any:
         figure = picture(results)
@@ -164,7 +164,7 @@ def alike(picture: Picture) -> Picture:
 
 
 def _moving(data: xr.Dataset) -> xr.Dataset:
-    """Adds the mean expected reward over the last 250 queries, and that of the best feasible routing."""
+    """Replaces the metric `mean_reward` by its moving average over 250 queries, and adds `best`, the same for the best feasible routing."""
     window = 250 if int(data["time"][-1]) >= 2500 else int(data["time"][0])
     best = (data["mean_reward"] + data["regret"] / data["time"]).assign_attrs(data["mean_reward"].attrs)
     data = data.assign(best=best)
@@ -174,7 +174,7 @@ def _moving(data: xr.Dataset) -> xr.Dataset:
 
 
 def _best_feasible(data: xr.Dataset) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Returns the best expected reward of a feasible routing per query as a step function, which is the same for every policy and seed."""
+    """Returns a reference line for `plot.curves`: `best`, the expected reward of the best feasible routing, as a step function over time."""
     ends, best = data["time"].values, data["best"].isel(policy=0).mean("seed").values
     starts = np.concatenate([[ends[0] - np.diff(ends[:2], prepend=0)[-1]], ends[:-1]])
     return {"best feasible": (np.ravel([starts, ends], "F"), np.repeat(best, 2))}
@@ -253,7 +253,7 @@ def _table_env(
 def _figure(
     number: str, title: str, cases: tuple[Case, ...], claims: Any, draw: Any, says: str = "", **options: Any
 ) -> Experiment:
-    """Makes an experiment for a figure of the paper. `claims` map ids to text and measure; `says` is its number in the paper's text, if different."""
+    """Makes an experiment for a figure of the paper. `claims` map ids to text and measure; `says` is the figure's number in the text, if different."""
     where = f"{PAPER}, Fig. {number[0]}"
     made = tuple(Claim(name, text, where, measure) for name, (text, measure) in claims.items())
     source = where + (f' ("{says}" in its text)' if says else "")
@@ -265,7 +265,7 @@ def _figure(
 def _beside(
     number: str, says: str, title: str, cases: dict[str, Case], claims: Any, rows: Any = (REGRET, SPEND), **options: Any
 ) -> Experiment:
-    """Makes an experiment for a figure with a column for each case; `cases` have the titles of the columns as keys."""
+    """Makes an experiment for a figure with a column for each case: `cases` maps column titles to cases, and `rows` lists the panels of a column."""
     draw = alike(panels_of(rows=rows, columns="case", titles={case.name: words for words, case in cases.items()}))
     return _figure(number, title, tuple(cases.values()), claims, draw, says, **options)
 

@@ -30,7 +30,7 @@ _GAMMAS, _SLOTS, _LONGER = (0.2, 1.0), (2, 4), (2000, 8000, 32_000, 128_000)
 
 
 def _by_stages(results: Results) -> dict[int, dict[int, Measured]]:
-    """Returns StageRoute's regret, by horizon and then by number of stages."""
+    """Returns StageRoute's mean regret as `{horizon: {number of stages: regret}}`."""
     found: dict[int, dict[int, Measured]] = {}
     for horizon in sorted({coordinates_of(data)["horizon"] for data in results.values()}):
         cases = with_coordinates(results, horizon=horizon).values()
@@ -47,7 +47,7 @@ def _more_stages_help(results: Results) -> Iterator[Finding]:
 
 
 def _lower_bound_of(data: xr.Dataset) -> tuple[str, float]:
-    """Returns slots and horizon of a case in words, and the lower bound on its regret."""
+    """Returns a label of a case (number of deployed models and horizon), and the paper's lower bound on the regret in this case."""
     slots, horizon = (coordinates_of(data)[name] for name in ("slots", "horizon"))
     return f"M = {slots}, T = {horizon:,}", staged.lower_bound(slots, horizon)
 
@@ -82,7 +82,7 @@ def _discovery(rule: str, horizon: int) -> Case:
 
 
 def _waiting(models: int, slots: int) -> Case:
-    """Makes a case in which many models wait for few slots, with the confidence parameter of Theorem 1."""
+    """Makes a case in which `models` models compete to be among the `slots` deployed ones, with the confidence parameter of Theorem 1."""
 
     def market(horizon: int) -> staged.MarketEnv:
         stages = min(horizon, _WINDOWS)
@@ -102,7 +102,7 @@ def _upper_bound(models: int, slots: int, horizon: int) -> float:
 
 
 def _within(bound: Callable[[int, int, int], float], *sizes: tuple[int, int]) -> Measure:
-    """Makes the test of a claim: the regret is at most `bound`, for each pair of a number of models and a number of slots in `sizes`."""
+    """Makes the test of a claim: StageRoute's regret is at most `bound(models, slots, horizon)`, for each pair `(models, slots)` in `sizes`."""
     rows = []
     for n, m in sizes:
         name = f"N{n}-M{m}"
