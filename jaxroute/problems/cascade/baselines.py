@@ -44,23 +44,23 @@ class Greedy(COSMOS):
 
 @struct.dataclass
 class EpsilonGreedy(Greedy):
-    """`Greedy` that opens all boxes (calls all models) with probability `min(1, scale t^-(1/3))` in period `t`."""
+    """COSMOS without bonuses (`Greedy`) that calls all models at the `t`-th request with probability `min(1, scale t^-(1/3))`."""
 
     exploration: Exploration = struct.field(default_factory=DecayingExploration)
 
 
 @struct.dataclass
 class ExploreThenCommit(Greedy):
-    """`Greedy` that opens all boxes (calls all models) in the first `T^(2/3)` of `T` periods, and then stops learning."""
+    """COSMOS without bonuses (`Greedy`) that calls all models in the first `T^(2/3)` of `T` periods (requests), and then stops learning."""
 
     exploration: Exploration = struct.field(default_factory=ExplorationPhase)
 
 
 @struct.dataclass
 class OnlineGradient(Greedy):
-    """`Greedy` that opens all boxes in one period of each block of `T^(1/6)` periods, and learns by gradient steps from these periods only.
+    """COSMOS without bonuses (`Greedy`) that calls all models in one period (request) of each block of `T^(1/6)` among `T` periods.
 
-    Source: in the spirit of Atsidakou et al. (2024); not their exact algorithm.
+    It learns by gradient steps from these periods only. Source: in the spirit of Atsidakou et al. (2024); not their exact algorithm.
     """
 
     fit: IndexEstimator = struct.field(default_factory=GradientDescent)
@@ -69,7 +69,7 @@ class OnlineGradient(Greedy):
 
 @struct.dataclass
 class DistributionLearner(COSMOS):
-    """COSMOS that models scores as a linear mean plus noise of one distribution. It learns mean and noise, and solves for the index.
+    """COSMOS that learns scores as a linear function of the request plus noise with one distribution, and computes the reservation indices from both.
 
     Source: in the spirit of Liu et al. (2025); the details are those of `LocationFamily`.
     """
@@ -82,7 +82,7 @@ class DistributionLearner(COSMOS):
 class ThompsonSampling(COSMOS):
     """COSMOS that draws randomly around its estimates (Thompson sampling) instead of adding bonuses. Not in the paper.
 
-    Its estimator `StreamingNewton` never updates old scores, a disadvantage where an evaluator is learned.
+    Its estimator `StreamingNewton` never recomputes scores of earlier outputs, a disadvantage where scores are not seen but estimated.
     """
 
     fit: IndexEstimator = struct.field(default_factory=StreamingNewton)
@@ -91,9 +91,9 @@ class ThompsonSampling(COSMOS):
 
 @struct.dataclass
 class BootstrapCOSMOS(COSMOS):
-    """COSMOS whose bonus is the spread of copies of the estimate that weigh samples randomly, after a warm-up of ten periods.
+    """COSMOS whose bonus is the standard deviation over copies of the estimate that weigh samples randomly; the first ten periods open all boxes.
 
-    Estimate and copies use `StreamingNewton`, which never updates old scores, a disadvantage where an evaluator is learned.
+    Estimate and copies use `StreamingNewton`, which never recomputes earlier scores, a disadvantage where scores are estimated.
     """
 
     fit: IndexEstimator = struct.field(default_factory=StreamingNewton)
@@ -103,7 +103,7 @@ class BootstrapCOSMOS(COSMOS):
 
 @struct.dataclass
 class SearchState:
-    """State of a fixed search: the estimated evaluator, which scores outputs (None if scores are seen), and the environment's sizes and links."""
+    """State of a fixed search: an estimated function that scores outputs (None if true scores are seen), and the environment's sizes and links."""
 
     evaluation: evaluators.EvaluatorState | None
     spec: CascadeSpec = struct.field(pytree_node=False)
@@ -114,7 +114,7 @@ class FixedSearch(abc.ABC):
     """Search by fixed priorities and thresholds. It learns nothing, except how to score outputs where scores are not seen.
 
     Attributes:
-      evaluator, eta0, evaluator_bound: as in `COSMOS`.
+      evaluator, eta0, evaluator_bound: estimator of scores that are not seen, ridge of its design matrix, and largest norm of its coefficients.
     """
 
     evaluator: GLM = struct.field(default_factory=OnlineGLM, kw_only=True)
@@ -135,7 +135,7 @@ class FixedSearch(abc.ABC):
 
     @abc.abstractmethod
     def _rule(self, key: Array, number: int) -> tuple[Array, Array]:
-        """Returns the priority and the threshold of each of `number` boxes; see `IndexSearch`."""
+        """Returns priorities and thresholds `[number]`: boxes are opened by falling priority while the best score is below the next threshold."""
 
     def act(self, key: Array, state: SearchState, obs: Observation, t: Array) -> Decision:
         del obs, t
@@ -163,7 +163,7 @@ class QueryAll(FixedSearch):
 
 @struct.dataclass
 class Frugal(FixedSearch):
-    """A cascade that opens boxes in a fixed order and stops as soon as the best score reaches a threshold.
+    """Cascade that calls models (opens boxes) in a fixed order and stops as soon as the best score reaches a threshold.
 
     `Frugal.of` orders boxes from the cheapest to the most expensive. `Frugal.tuned` also sets the threshold that is best on simulated periods.
     `Frugal.fit` chooses models, their order and a threshold for each.
@@ -200,7 +200,7 @@ class Frugal(FixedSearch):
 
     @classmethod
     def of(cls, env: CascadeEnv, threshold: Leaf = 0.53, **options: Any) -> "Frugal":
-        """Returns the cascade that calls the models of an environment from the cheapest to the most expensive."""
+        """Returns the cascade that calls the models of `env` from the cheapest to the most expensive; `options` are other fields of the policy."""
         return cls(threshold=threshold, order=cost_order(env), **options)
 
     @classmethod
@@ -218,9 +218,9 @@ class Frugal(FixedSearch):
         """Returns the cascade whose models, order and threshold per model are best on training rows (`best_list`).
 
         Args:
-          scores: `[N, K]` scores of training rows.
-          costs: `[N, K]` costs, in units of utility: weighted as in the environment of the run.
-          seen: `[N, K]` scores by a scorer that was trained beforehand; None if scores are seen. The policy then needs that scorer,
+          scores: `[N, K]` scores of the outputs of `K` models on `N` training queries.
+          costs: `[N, K]` costs of these outputs, multiplied by the `cost_weight` of the environment in which the policy will run.
+          seen: `[N, K]` estimated scores by a scorer that was trained beforehand; None if scores are seen. The policy then needs that scorer,
             `evaluator=FrozenGLM(...)`.
           options: fields of the policy.
         """
@@ -257,7 +257,7 @@ class RandomCascade(FixedSearch):
 
 @struct.dataclass
 class LinUCBState:
-    """State of `LinUCB`: a ridge regression of score less cost for each model.
+    """State of `LinUCB`: a ridge regression of score less cost on the `m` features of requests, for each of `K` models.
 
     Attributes:
       inverse: `[m, m, K]` inverses of the design matrices.
@@ -281,8 +281,8 @@ class LinUCB:
     Source: Li et al. (2010).
 
     Attributes:
-      alpha: `[]` width of the bonus.
-      ridge: `[]` ridge of the design matrices.
+      alpha: `[]` factor of the bonus, which is the norm of the request's features in the inverse design matrix.
+      ridge: `[]` ridge of the regressions.
     """
 
     alpha: Leaf = 0.5

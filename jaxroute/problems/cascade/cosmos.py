@@ -33,13 +33,13 @@ _SATURATED = 1.0 - 1e-6
 
 @struct.dataclass
 class CosmosState:
-    """State of COSMOS before a request, with `K` boxes (models).
+    """State of COSMOS before a request, for `K` boxes (models), `m` features of a request and `d` features of an output.
 
     Attributes:
       number: `[K]` int32, number of samples from which the index of each box is estimated, `n_at`.
       rho: `[m, K]` estimated coefficients of the indices, eqs. (10) and (23).
       fit: state of the index estimator.
-      design: `[m, m, K]` inverse design matrices, of `V_at` in eq. (13).
+      design: `[m, m, K]` inverses of the design matrices `V_at`, eq. (13).
       evaluation: estimate of the evaluator, eqs. (19) and (20); None if scores are seen.
       opened: `[d, d, K]` for each box the sum of `phi phi'` over its outputs with features `phi`; None if scores are seen.
       potential: `[K]` elliptical potential, eq. (16): sum of the squared norms of requests, each in the inverse design matrix before it.
@@ -225,7 +225,7 @@ class COSMOS:
         return jnp.asarray(horizon, jnp.float32)
 
     def _radius_inputs(self, state: CosmosState, psi: Array, t: Array) -> RadiusInputs:
-        """Returns the quantities from which bonuses are computed, such as the norms of eq. (14) and the traces of proposition 5.4."""
+        """Returns the inputs of the bonuses for a request `psi` `[m]`, such as the norms of eq. (14) and the traces of proposition 5.4."""
         norm = jnp.sqrt(square_norm(state.design, psi))
         trace = None
         if state.opened is not None:
@@ -248,7 +248,7 @@ class COSMOS:
         )
 
     def _scoring(self, key: Array, state: CosmosState, inputs: RadiusInputs) -> Scoring | None:
-        """Returns the rule that scores outputs: Algorithm 2, line 9, eq. (21); without a bonus if the evaluator is frozen, None if scores are seen."""
+        """Returns the rule that estimates scores of outputs, eq. (21), with a bonus unless the evaluator is frozen; None if true scores are seen."""
         if not self._learns_scores(state.spec):
             return evaluators.mean_scoring(state.evaluation, state.spec)
         assert state.evaluation is not None

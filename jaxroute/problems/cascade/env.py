@@ -32,7 +32,7 @@ _ROUNDING = 1e-5
 
 @struct.dataclass
 class Period:
-    """Random draws of one period.
+    """Random draws of one period: a request, and what each of `K` models (boxes) would answer to it.
 
     Attributes:
       psi: `[m]` features of the request.
@@ -76,7 +76,7 @@ class CascadeEnv:
       shows_all: whether unopened outputs are shown after the period (static).
       names: names of the models (static).
       cost_unit: unit of cost, for tables and axes (static).
-      context_bound, feature_bound: as in `CascadeSpec`; constructors of cascades compute them (static).
+      context_bound, feature_bound: largest norms of a request's and of an output's features; constructors of cascades compute them (static).
     """
 
     contexts: Contexts
@@ -231,7 +231,7 @@ def _flows(period: Period, result: SearchResult, cost_weight: Leaf) -> dict[str,
 
 
 def _optimism(period: Period, action: Any, result: SearchResult, regret: Array, free: Array) -> dict[str, Array]:
-    """Returns flags (0 or 1) of the period: indices optimistic, scores optimistic, search incomplete, regret out of bounds (theorem 3.3), outcomes out of range."""
+    """Returns flags, 0 or 1: all indices optimistic, all scores optimistic, search invalid, regret out of bounds, outcomes out of range."""
     score, index, opened, deployed = period.score, period.index, result.opened, result.deployed
     wrong = regret < -_ROUNDING
     all_indices = all_scores = jnp.zeros((), bool)

@@ -55,7 +55,7 @@ def _uniform_boxes(num_models: int, kind: type[UniformBoxes] = UniformBoxes, til
 
 
 def _index(num_models: int, dim: int, slopes: float = 0.20) -> np.ndarray:
-    """Returns coefficients `[K, m]` of the indices: intercepts around .52, and for each box other coefficients whose sizes sum to `slopes`."""
+    """Returns coefficients `[K, m]` of the indices: intercepts around .52, and slopes that differ by box and sum to `slopes` in absolute value."""
     a = np.arange(checks.count("num_models", num_models, minimum=2))[:, None]
     j = np.arange(1, checks.count("dim", dim))[None, :]
     wave = np.cos(1.3 * a + 2.1 * j + 0.7 * a * j)
@@ -155,7 +155,7 @@ def uniform_cascade(
 def spike_cascade(
     num_models: int = 3, dim: int = 3, *, evaluator: OutputFeatures | int | None = None, cost_weight: float = 1.0
 ) -> CascadeEnv:
-    """Builds `uniform_cascade` with boxes that score .97 once in a hundred times, so that the mass condition (assumption 4.1) holds everywhere."""
+    """Builds `uniform_cascade` with models that score .97 in 1 % of the calls: a score above any index has positive probability (assumption 4.1)."""
     boxes = _uniform_boxes(num_models, SpikeBoxes)
     return _built(UniformContexts(dim), boxes, _index(num_models, dim), evaluator, cost_weight, reach=3.1)
 
@@ -163,7 +163,7 @@ def spike_cascade(
 def pass_fail_cascade(
     num_models: int = 3, dim: int = 3, *, evaluator: OutputFeatures | int | None = None, cost_weight: float = 1.0
 ) -> CascadeEnv:
-    """Builds a cascade whose scores are .95 with a probability that depends on the request, otherwise .1."""
+    """Builds a cascade whose scores are .95 with a probability that depends on the request, otherwise .1. Arguments as for `uniform_cascade`."""
     index = _index(num_models, dim, slopes=0.10)
     index[:, 0] = 0.78 + 0.4 * (index[:, 0] - 0.52)
     boxes = PassFailBoxes(
@@ -179,7 +179,7 @@ def group_cascade(
     evaluator: OutputFeatures | int | None = None,
     cost_weight: float = 1.0,
 ) -> CascadeEnv:
-    """Builds a cascade whose requests belong to groups, drawn with `probabilities`; a box has a different index in each. See `uniform_cascade`."""
+    """Builds a cascade whose requests belong to groups, drawn with `probabilities`; each model's index depends on the group. See `uniform_cascade`."""
     GroupContexts(probabilities).check()
     contexts, boxes = GroupContexts(_float32(probabilities)), _uniform_boxes(num_models)
     a, g = np.arange(num_models)[:, None], np.arange(contexts.dim)[None, :]
@@ -188,7 +188,7 @@ def group_cascade(
 
 
 def safe_and_risky(gap: float, *, evaluator: OutputFeatures | int | None = None) -> CascadeEnv:
-    """Builds two boxes: narrow scores with index .5, and wide scores with index `.5 - gap`. A gap of order `1 / sqrt(T)` is the hard case."""
+    """Builds two models: narrow scores with reservation index .5, wide scores with index `.5 - gap`. A gap of order `1 / sqrt(T)` is the hardest."""
     boxes = UniformBoxes(base_cost=_float32([0.05, 0.05]), quantile=_float32([0.0, 0.5]))
     gap = float(checks.numbers("gap", gap, ()))
     return _built(UniformContexts(1), boxes, [[0.5], [0.5 - gap]], evaluator)
@@ -208,7 +208,7 @@ def two_boxes() -> CascadeEnv:
 
 
 def frozen_cascade() -> CascadeEnv:
-    """Builds three boxes whose requests are all the same in a run, so that a coefficient of the evaluator may be unobservable (remark 5.2)."""
+    """Builds a cascade of three models with the same request throughout a run, so that one evaluator coefficient may be unobservable (remark 5.2)."""
     index = np.column_stack([_index(3, 1)[:, 0], np.full(3, 0.1)])
     return _built(FrozenContexts(), _uniform_boxes(3), index, FrozenFeatures())
 
@@ -226,13 +226,13 @@ def custom_cascade(
     shows_all: bool = False,
     names: Sequence[str] = (),
 ) -> CascadeEnv:
-    """Builds a cascade of `UniformBoxes` with given indices, mean costs and quantiles.
+    """Builds a cascade with uniformly distributed scores (`UniformBoxes`) and given reservation indices, mean costs and quantiles.
 
     Args:
       index: `[K, m]` coefficients of the indices.
       mean_cost: `[K]` mean costs.
       quantile: `[K]` probability of a score below the index.
-      cost_spread: relative spread of the costs around their mean, at most 1.
+      cost_spread: largest relative deviation of a cost from its mean, at most 1.
       contexts, evaluator, link, cost_weight, shows_all: as in `uniform_cascade`.
       names: names of the models.
     """
@@ -269,7 +269,7 @@ def token_costs(input_tokens: Leaf, output_tokens: Leaf, input_price: Leaf, outp
 
 
 def _recorded_features(features: Leaf, scores: np.ndarray, score_link: str, order: np.ndarray) -> RecordedFeatures:
-    """Returns recorded features of outputs, with rows rearranged by `order`, and fits their scores; `scores` must be rearranged already."""
+    """Returns the recorded features of outputs, rows in the given `order`, and a fit of `scores` to them; `scores` must be in this order already."""
     table = checks.numbers("features", features, (*scores.shape, "d"))[order]
     link = SCORE_LINKS[checks.one_of("score_link", score_link, SCORE_LINKS)]
     theta = fit_glm(table.reshape(-1, table.shape[-1]), scores.reshape(-1), link)
@@ -293,15 +293,15 @@ def replay_cascade(
     names: Sequence[str] = (),
     cost_unit: str = "",
 ) -> CascadeEnv:
-    """Builds a cascade from recorded scores and costs of real queries; a request shows the group of a query.
+    """Builds a cascade from recorded scores and costs of `K` models (boxes) on `N` real queries; policies see only the group of a query.
 
     Args:
       scores: `[N, K]` scores in [0, 1].
-      costs: `[N, K]` costs in any unit; times `cost_weight` they should be of the order of the scores.
+      costs: `[N, K]` costs in any unit; multiplied by `cost_weight` they should be of the order of the scores.
       groups: `[N]` group of each query, from 0.
       cost_weight: utility of a unit of cost.
-      joint: whether all models answer the same query, as in the data; otherwise each box draws a separate query of the group, as the theory assumes. With
-        `joint` the indices are not optimal, and the best policy in sample is `JointOracle`.
+      joint: whether all models answer the same query, as in the data; otherwise each box answers a separate query of the group, as the theory assumes.
+        With `joint` the indices are not optimal, and the best policy in sample is `JointOracle`.
       features: `[N, K, d]` features of outputs, from which scores must be learned; None if scores are seen.
       score_link: link function from these features to scores, "logistic", "probit" or "identity".
       names: names of the models.

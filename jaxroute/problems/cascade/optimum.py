@@ -31,7 +31,7 @@ _SWEEPS = 20
 
 
 def _average(env: CascadeEnv, function: Callable) -> Array:
-    """Returns the mean of a function of the request, over many requests or over all recorded ones; may be traced."""
+    """Returns the mean of `function(request)` over many random requests, or over all recorded requests; may be traced by JAX."""
     key = draws.key(0)
     if isinstance(env.contexts, RecordedContexts):
         return jnp.mean(jax.vmap(function)(jnp.asarray(env.contexts.table, jnp.float32)), axis=0)
@@ -61,14 +61,14 @@ def single_values(env: CascadeEnv) -> Array:
 
 
 def cost_order(env: CascadeEnv) -> Array:
-    """Returns the place of each model in the order of mean costs, 0 for the cheapest. Costs equal to six digits go by the models' indices."""
+    """Returns the place of each model in the order of mean costs, 0 for the cheapest. Costs that are equal to six decimals go by index."""
     return _cost_order(as_cascade(env))
 
 
 def oracle_value(env: CascadeEnv, psi: Leaf, points: int = 4000) -> float:
-    """Integrates `U*(x) = E max_a min(M_a, index_a)`, eq. (3), the largest expected utility of a request `psi` `[m]`, with the score `M_a` of box `a`.
+    """Integrates `U*(x) = E max_a min(M_a, index_a)`, eq. (3), the largest expected utility of a request `psi` `[m]`.
 
-    The numerical integral uses `points` points between neighbouring indices.
+    Box (model) `a` has the random score `M_a` and the reservation index `index_a`. The integral uses `points` points between neighbouring indices.
     """
     boxes: Any = as_cascade(env).boxes
     if not hasattr(boxes, "above"):
@@ -117,7 +117,7 @@ def best_threshold(
     Thresholds from .01 to .99 in steps of .01 are tried; ties go to the smallest.
 
     Args:
-      scores, costs, seen: as for `best_list`.
+      scores, costs, seen: `[N, K]` scores, costs in units of utility, and scores that are compared with the threshold, None for `scores`.
       order: indices of the models in the order of their calls, None for the cheapest first.
     """
     score, cost, seen = _rows(scores, costs, seen)
@@ -246,16 +246,16 @@ class TooManyHistoriesError(ValueError):
 
 
 class JointPlan(NamedTuple):
-    """Best policy on rows that all models share, as a table of actions after each history of calls and outputs.
+    """Best policy on recorded queries (rows) that all models answer, as a table of actions after each history of calls and outputs.
 
-    A history is coded as one integer: the group's `start`, plus, for each called model, its stride multiplied by 1 + its output's index in `signals`.
+    A history is coded as an integer: its group's `start` plus, for each called model, its stride multiplied by 1 + its output's index in `signals`.
 
     Attributes:
       value: mean utility of the policy on these rows.
       signals: `[K, V, d]` outputs that each model may show, up to `V` different ones; NaN beyond the last.
       strides: `[K]` int32, factors of the models in the code of a history.
-      start: `[G]` int32, code of the history of each group before the first call.
-      action: `[H]` int32, action after each history: a number `a` below `K` calls the model `a`, `K + a` stops and deploys its output.
+      start: `[G]` int32, code of the history before the first call, for each of `G` groups of queries.
+      action: `[H]` int32, action after each of `H` histories: a number `a` below `K` calls the model `a`, `K + a` stops and deploys its output.
     """
 
     value: float

@@ -54,7 +54,7 @@ class TrueSearch(_FixedPolicy, abc.ABC):
 
     @abc.abstractmethod
     def _rule(self, psi: Array) -> tuple[Array, Array]:
-        """Returns the priority and the threshold of each box for a request `psi` `[m]`; see `IndexSearch`."""
+        """Returns priorities and thresholds `[K]` for a request `psi`: boxes open by priority while the best score is below the threshold."""
 
     def act(self, key: Array, state: tuple[()], obs: Observation, t: Array) -> Decision:
         del key, state, t
@@ -106,9 +106,9 @@ class Oracle(TrueIndexSearch):
 
 @struct.dataclass
 class JointOracle(_FixedPolicy):
-    """Best policy on recorded rows that all models share. It knows the rows on which it is evaluated, but not which one is drawn.
+    """Best policy on recorded queries (rows) that all models answer. It knows all rows on which it is evaluated, but not which row is drawn.
 
-    Calls and stops depend on the group and on all outputs seen so far, according to `joint_plan`.
+    Calls and stops depend on the query's group and on all outputs seen so far, according to `joint_plan`.
 
     Attributes:
       decisions: result of `joint_plan`.

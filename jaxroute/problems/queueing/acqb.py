@@ -25,7 +25,7 @@ _C1 = 1.0
 
 @struct.dataclass
 class LearnerState:
-    """State of a policy that learns the choice model. With pair features there is one parameter vector, so that `theta` and `spread` have `N = 1`.
+    """State of a policy that learns the choice model. With pair features there is a single parameter vector: `theta` and `spread` have `N = 1`.
 
     Attributes:
       theta: `[N, d]` estimated parameters.
@@ -108,7 +108,7 @@ class ACQB:
         )
 
     def act(self, key: Array, state: LearnerState, obs: Observation, t: Array) -> Decision:
-        """Implements lines 3 to 11 of Algorithm 2, lines 2 to 8 of Algorithm 1."""
+        """Chooses the query to serve and the models to show: lines 3 to 11 of Algorithm 2, lines 2 to 8 of Algorithm 1."""
         k_coin, k_sample, k_size = draws.split(key, 3)
         spec, parts = state.spec, choose_parts(self, state.spec)
 
@@ -147,7 +147,7 @@ class ACQB:
     def update(
         self, key: Array, state: LearnerState, obs: Observation, action: Action, feedback: Feedback, t: Array
     ) -> LearnerState:
-        """Implements lines 12 to 20 of Algorithm 2, lines 9 to 11 of Algorithm 1. An empty queue changes nothing."""
+        """Learns from the user's choice: lines 12 to 20 of Algorithm 2, lines 9 to 11 of Algorithm 1. An empty queue changes nothing."""
         del key
         spec, parts = state.spec, choose_parts(self, state.spec)
         busy = (obs.queue_length > 0) & (t < spec.rounds)
@@ -179,12 +179,12 @@ class ACQB:
         )
 
     def _size(self, key: Array, spec: QueueSpec) -> Array:
-        """Returns the number of answers shown in a round without exploration."""
+        """Returns the number of answers shown in a round without exploration, 1 or `K`, drawn if `second_answer` is a probability."""
         full = jnp.int32(spec.num_offered)
         return full if self.second_answer is None else jnp.where(draws.uniform(key) < self.second_answer, full, 1)
 
     def _weight(self, utilities: list[Array], size: Array, spec: QueueSpec) -> Array:
-        """Returns the log-weight of the best `size` models, given one array of utilities per model; the departure rate increases with it."""
+        """Returns the log of the sum of `exp(utility)` over the best `size` models, an increasing function of the departure rate."""
         full = log_weight_of_best(utilities, spec.num_offered)
         return full if self.second_answer is None else jnp.where(size == 1, log_weight_of_best(utilities, 1), full)
 

@@ -46,8 +46,8 @@ class RandomQueues:
     Attributes:
       arrival_rate: `[]` probability lambda of an arrival in a round.
       slack: `[]` epsilon, least difference between the departure rate of a context and the arrival rate.
-      spread: `[]` largest entry. Pair features and their parameters are also divided by `sqrt(d)`, so that norms are at most one (assumption 1);
-        others are not, as in the paper's figures. With it departure rates are at most `sigmoid(1)` for one answer: an `arrival_rate` of about .4 suits.
+      spread: `[]` largest absolute entry. Pair features and their parameters are also divided by `sqrt(d)` for norms of at most one (assumption 1);
+        others are not, as in the paper's figures. Then departure rates are at most `sigmoid(1)` for one answer: an `arrival_rate` of about .4 suits.
       num_models: number of models, `N` (static).
       num_offered: number of answers shown in a round, `K` (static).
       dim: number of features, `d` (static).
@@ -166,7 +166,7 @@ def describe_contexts(queues: RandomQueues | QueueEnv, *, instances: int = 256, 
 
 
 def _accepted(env: Any, number: int, rng: np.random.Generator) -> tuple[float, float]:
-    """Returns the share of accepted contexts, and the probability that a run is valid, for the parameters of one queue."""
+    """Returns the share of accepted contexts among `number` random ones, and the probability that a run is valid, for the parameters of one queue."""
     source = getattr(env, "contexts", None)
     if not isinstance(source, RandomContexts):
         raise ValueError(f"queues must be RandomQueues or a queue with random contexts, got {checks.show(env)}")

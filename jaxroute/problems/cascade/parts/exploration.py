@@ -35,7 +35,7 @@ class Exploration(abc.ABC):
 
 @struct.dataclass
 class WarmUp(Exploration):
-    """Opens all boxes (calls all models) in the first `rounds` periods."""
+    """Rule that opens all boxes (calls all models) in the first `rounds` periods (requests)."""
 
     rounds: Leaf = 0
 
@@ -49,7 +49,7 @@ class WarmUp(Exploration):
 
 @struct.dataclass
 class DecayingExploration(Exploration):
-    """Opens all boxes (calls all models) with probability `min(1, scale t^-(1/3))` in period `t`."""
+    """Rule that opens all boxes (calls all models) at the `t`-th request with probability `min(1, scale t^-(1/3))`."""
 
     scale: Leaf = 1.0
 
@@ -63,7 +63,7 @@ class DecayingExploration(Exploration):
 
 @struct.dataclass
 class ExplorationPhase(Exploration):
-    """Calls all models (opens all boxes) in the first `rounds` periods (None for `ceil(T^(2/3))` of `T` periods), and learns nothing afterwards."""
+    """Rule that calls all models in the first `rounds` periods (requests; None for `ceil(T^(2/3))` of `T` periods), and learns nothing afterwards."""
 
     rounds: Leaf | None = None
 
@@ -86,7 +86,7 @@ class ExplorationPhase(Exploration):
 
 @struct.dataclass
 class BlockExploration(Exploration):
-    """Calls all models in one random period of each block of `length` periods (None for `ceil(T^(1/6))` of `T`), and learns from these periods only."""
+    """Rule that calls all models in, and learns from, one random period of each block of `length` periods (None for `ceil(T^(1/6))` of all `T`)."""
 
     length: Leaf | None = None
 

@@ -32,7 +32,7 @@ def first_inverse(ridge: Leaf, dim: int, number: int) -> Array:
 
 
 def change_of_inverse(inverse: Array, x: Array) -> Array:
-    """Returns the change of inverse design matrices `[m, m, K]` when each gets the row `x` `[m]`, exactly symmetric (`gaussian.sherman_morrison`)."""
+    """Returns the change of `K` inverse design matrices `[m, m, K]` when `x x'` is added to each matrix, for `x` `[m]`; exactly symmetric."""
     direction = xla.compute_once(numerics.combine(x, inverse))
     gain = 1.0 / (1.0 + numerics.combine(x, direction))
     return -gain * (direction[:, None] * direction[None])
@@ -123,7 +123,7 @@ def curvature(link: Link, u: Array, score: Array, floor: Array | float) -> Array
 
 
 def summed(values: Array) -> Array:
-    """Returns the sum over the first axis. The result is computed only once; short sums are written out, which is vectorised over runs."""
+    """Returns the sum over the first axis, computed only once. Short sums become pairwise additions, which the compiler vectorises over runs."""
     size = values.shape[0]
     if size > _MOST_TERMS:
         return xla.compute_once(jnp.sum(values, axis=0))
@@ -135,7 +135,7 @@ def summed(values: Array) -> Array:
 
 @struct.dataclass
 class StreamState:
-    """State of a `StreamEstimator`: inverse sums of curvatures `[m, m, K]`, and rounding errors `[m, K]` of the estimates (`numerics.add_up`)."""
+    """State of a `StreamEstimator`: inverses of the summed curvature matrices `[m, m, K]`, and rounding errors `[m, K]` of the estimates."""
 
     inverse: numerics.Sum
     error: Array
@@ -147,7 +147,7 @@ class StreamEstimator(IndexEstimator):
 
     Attributes:
       floor: `[]` least curvature of a sample.
-      start: `[]` multiple of the identity matrix as curvature before the first sample.
+      start: `[]` factor of the identity matrix that is the curvature before the first sample.
       bound: `[]` largest length of the estimate.
     """
 
@@ -238,7 +238,7 @@ class LocationState:
     Attributes:
       inverse: `[m, m, K]` inverse design matrices of the regression of mean scores.
       target: `[m, K]` sums of scores times features.
-      residual: `[R, K]` latest residuals of each box, up to `R`.
+      residual: `[R, K]` the latest `R` residuals of each box.
       number: `[K]` int32, number of samples of each box.
       cost: `[K]` mean cost of each box.
       errors: rounding errors of the sums, see `numerics.accumulate`.
@@ -254,7 +254,7 @@ class LocationState:
 
 @struct.dataclass
 class LocationFamily(IndexEstimator):
-    """Estimator that models scores as a linear mean plus noise of one distribution, and solves for the index on the latest residuals.
+    """Estimator that learns scores as a linear function of the request plus noise of one distribution; the latest residuals determine the index.
 
     It is biased if the distribution of the noise depends on the request. Source: in the spirit of Liu et al. (2025), who learn distributions; the
     details are ours.
@@ -262,7 +262,7 @@ class LocationFamily(IndexEstimator):
     Attributes:
       ridge: `[]` ridge of the regression.
       size: number of stored residuals per box (static).
-      halvings: number of bisections of the interval of the index (static).
+      halvings: number of bisection steps that compute an index (static).
     """
 
     bound = 2.0  # Largest length of the estimate for the radii of the proofs; not used here.

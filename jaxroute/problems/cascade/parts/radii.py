@@ -55,7 +55,7 @@ class RadiusInputs(NamedTuple):
 
 
 class Radius(abc.ABC):
-    """Rule for the bonuses of indices and scores, by default without a state."""
+    """Rule for the bonuses that are added to estimated indices and scores, by default without a state."""
 
     def init(self, sizes: Sizes) -> PyTree:
         """Returns the state before the first period."""
@@ -63,7 +63,7 @@ class Radius(abc.ABC):
         return ()
 
     def update(self, key: Array, state: PyTree, sample: Sample, link: Link) -> PyTree:
-        """Returns the state after a period; `link` is the link of the indices."""
+        """Returns the state after a period with the outputs `sample`; `link` is the link of the indices."""
         del key, sample, link
         return state
 
@@ -217,7 +217,7 @@ class BootstrapState:
 class BootstrapRadius(Radius):
     """Bonus by the standard deviation over copies of the estimate, each of which weighs every sample by an exponential draw.
 
-    Without a warm-up of at least ten rounds, or a `floor`, one or two samples have hardly any spread, and the policy stops learning.
+    Without a warm-up of at least ten rounds, or a `floor`, copies hardly differ after one or two samples, and the policy stops learning.
     Belloni, Chen and Wei (2026) mention the idea after eq. (15); the details are ours.
 
     Attributes:

@@ -165,5 +165,5 @@ class LoopSearch:
 
 
 def seen_outputs(outputs: Outputs, seen: Array) -> Outputs:
-    """Returns the outputs with zeros for every box that is not `seen`, of `[K]` bool."""
+    """Returns the outputs with zeros for every box that the mask `seen`, `[K]` bool, does not mark."""
     return jax.tree.map(lambda x: jnp.where(seen.reshape(-1, *(1,) * (x.ndim - 1)), x, jnp.zeros_like(x)), outputs)

@@ -28,7 +28,7 @@ _EARLY = 20
 
 @struct.dataclass
 class WindowState:
-    """State of a `SampleWindow`: the latest samples of each box, and sums over earlier samples.
+    """State of a `SampleWindow`: the latest `W` samples of each of `K` boxes (models), and sums over earlier samples.
 
     Attributes:
       number: `[K]` int32, number of samples so far.
@@ -71,7 +71,7 @@ class WindowSamples(NamedTuple):
 
 @struct.dataclass
 class SampleWindow(IndexEstimator):
-    """Estimator that stores the latest samples, and linearises earlier ones; derived classes define the steps towards the estimate.
+    """Estimator of indices that stores the latest samples, and linearises the loss of earlier samples; derived classes define its steps.
 
     Where scores must be learned, the latest evaluator scores all old outputs again; for outputs that have left the window only to first order.
 
@@ -261,7 +261,7 @@ class Window(SampleWindow):
         short = xla.compute_once(_BEND / jnp.maximum(jnp.max(jnp.where(used, jnp.abs(along), 0.0), axis=0), _BEND))
 
         def narrower(_: Array, ends: tuple[Array, ...]) -> tuple[Array, ...]:
-            """Cuts the interval in which the derivative changes its sign: at its geometric mean if it is long, otherwise where the secant is zero."""
+            """Narrows `ends`, two lengths with derivatives of opposite signs: by a geometric mean if they are far apart, else by a secant."""
             low, high, at_low, at_high = ends
             share = at_low / jnp.where(at_low < at_high, at_low - at_high, -1.0)
             least = jnp.maximum(low, short)
@@ -316,7 +316,7 @@ class MomentEquations(SampleWindow):
 def _derivatives(
     fit: WindowState, rho: Array, samples: WindowSamples, ridge: Array, link: Link, floor: Array | float
 ) -> tuple[Array, Array, Array, Array]:
-    """Returns index before its link, slope and curvature of each sample's loss, `[W, K]`, and the gradient `[m, K]` of all other terms."""
+    """Returns the index before its link, slope and `curvature` of each sample's loss, `[W, K]`, and the gradient of all other terms."""
     columns, score, used, gradient = samples
     u = _linear(rho, columns)
     slope = jnp.where(used, moment(link, u, score, fit.cost), 0.0)

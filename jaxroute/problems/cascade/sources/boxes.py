@@ -23,7 +23,7 @@ Draw = tuple[Array, Array, Array | None]
 
 
 class Boxes(Protocol):
-    """Distribution of scores and costs of `num_boxes` boxes; its methods work elementwise over boxes, for a request `psi` `[m]` and its base index `[K]`.
+    """Distribution of scores and costs of `num_boxes` boxes (models), for a request with features `psi` `[m]` and base indices `base` `[K]`.
 
     Optional: `excess(psi, base, level)`, `E[(M - level)^+]`, and `above(psi, base, level)`, `P(M > level)`, which recorded boxes do not have;
     `check_index(psi, base)`, which raises `ValueError` on an index that no such box can have; `check_spec(dim)`, which raises `ValueError` if requests have
@@ -40,11 +40,11 @@ class Boxes(Protocol):
     def mean_score(self, psi: Array, base: Array) -> Array: ...
 
     def index(self, psi: Array, base: Array, weight: Array) -> Array:
-        """Returns the reservation index of each box if its costs are multiplied by `weight`."""
+        """Returns the reservation index of each box (model) if its costs are multiplied by `weight`."""
         ...
 
     def draw(self, keys: Keys, psi: Array, base: Array, row: Array | None = None) -> Draw:
-        """Draws scores and costs of a period; `row` is the request's index in a table of recorded requests, None without a table."""
+        """Draws the scores and costs of all boxes (models) for one request; `row` is its index among recorded requests, None otherwise."""
         ...
 
 
@@ -56,7 +56,7 @@ def check_feature(name: str, value: Leaf | None, dim: int) -> None:
 
 @struct.dataclass
 class UniformBoxes:
-    """Boxes with scores `M = index + width (U - quantile)`, `width = 2 cost / (1 - quantile)^2` and `U` uniform on [0, 1].
+    """Boxes (models) with scores `M = index + width (U - quantile)`, `width = 2 cost / (1 - quantile)^2` and `U` uniform on [0, 1].
 
     Costs are `mean (1 + spread l)` with `l = (2 U - 1) / 2 + L / 2`, `L` uniform on [-1, 1]: they increase with quality, as lengths do. Cheap boxes with a
     large quantile are wide and rarely above their index, expensive ones with a small quantile are reliable.
@@ -64,7 +64,7 @@ class UniformBoxes:
     Attributes:
       base_cost: `[K]` mean cost at `x = 0`.
       quantile: `[K]` probability of a score below the index.
-      spread: `[]` relative spread of the costs.
+      spread: `[]` largest relative deviation of a cost from its mean.
       tilt: `[]` slope of the mean costs `base_cost (1 + tilt x_1)`, None for 0.
     """
 
@@ -168,7 +168,7 @@ class SpikeBoxes(UniformBoxes):
 
 @struct.dataclass
 class PassFailBoxes:
-    """Boxes that score `high` with probability `base_probability + slope x_1`, otherwise `low`; mean costs are `probability (high - index)`.
+    """Boxes (models) that score `high` with probability `base_probability + slope x_1`, otherwise `low`; mean costs are `probability (high - index)`.
 
     Attributes:
       base_probability: `[K]` probability at `x = 0`.
@@ -240,10 +240,10 @@ class PassFailBoxes:
 
 @struct.dataclass
 class _ScoreTable:
-    """Base class of boxes with recorded scores and costs, whose means are linear functions of the request; indices are solved on the host.
+    """Base class of boxes (models) with recorded outputs; mean scores and costs are linear in the request, indices are solved on the host.
 
     Attributes:
-      score, cost: `[N, K]` recorded scores and costs.
+      score, cost: `[N, K]` recorded scores and costs of `K` boxes on `N` queries.
       score_fit, cost_fit: `[m, K]` coefficients of the mean scores and costs, `psi . fit`.
     """
 
@@ -276,7 +276,7 @@ class _ScoreTable:
         return base
 
     def _outputs(self, rows: Array) -> Draw:
-        """Returns the recorded score and cost of each box `a` in the row `rows[a]`, and `rows`; all are `[K]`."""
+        """Returns the recorded score and cost of each box (model) `a` on the query `rows[a]`, and `rows`; all are `[K]`."""
         table = jnp.stack([jnp.asarray(self.score, jnp.float32), jnp.asarray(self.cost, jnp.float32)], axis=-1)
         cells = jnp.stack([numerics.at(table, (rows[a], a)) for a in range(rows.shape[0])])
         return cells[:, 0], cells[:, 1], rows
@@ -284,14 +284,14 @@ class _ScoreTable:
 
 @struct.dataclass
 class RecordedBoxes(_ScoreTable):
-    """Outputs of real queries, sorted by group; contexts are unit vectors of groups.
+    """Recorded outputs of boxes (models) on real queries, in rows sorted by group; a request shows its query's group as a unit vector.
 
-    A request shows its group. Each box draws a row of this group independently, as the theory assumes; or all share one row (`joint`), so that outputs
-    are dependent and no rule based on indices alone is optimal. `score_fit` and `cost_fit` `[G, K]` are the means of each group.
+    Each box draws a query of this group independently, as the theory assumes; or all boxes answer the same query (`joint`), so that outputs are
+    dependent and no rule based on indices alone is optimal. `score_fit` and `cost_fit` `[G, K]` are the mean scores and costs in `G` groups.
 
     Attributes:
-      first, count: `[G]` int32, first row and number of rows of each group.
-      joint: whether boxes share a row (static).
+      first, count: `[G]` int32, index of each group's first row, and its number of rows.
+      joint: whether all boxes answer the same query (static).
     """
 
     first: Leaf
@@ -308,7 +308,7 @@ class RecordedBoxes(_ScoreTable):
             checks.non_negative(name, getattr(self, name), (len(first), models))
 
     def rows(self, keys: Keys, psi: Array, base: Array) -> Array:
-        """Returns the index of the row that each box draws, `[K]`."""
+        """Returns, for each box (model), the index of the recorded query whose output it shows, `[K]`."""
         first, size = (numerics.combine(psi, jnp.asarray(x, jnp.float32)) for x in (self.first, self.count))
         u = draws.uniform(keys[0], () if self.joint else base.shape)
         place = jnp.minimum((u * size).astype(jnp.int32), size.astype(jnp.int32) - 1)
@@ -321,7 +321,7 @@ class RecordedBoxes(_ScoreTable):
 
 @struct.dataclass
 class QueryBoxes(_ScoreTable):
-    """Outputs of real queries, row by row: all models answer the query whose features the request shows.
+    """Recorded outputs of boxes (models) on real queries, row by row: all boxes answer the query whose features the request shows.
 
     Mean score, mean cost and index of a request are unknown, since only one output per model and query is recorded. They are replaced by the linear
     functions of the features with the best fit to all rows, in hindsight.

@@ -13,7 +13,7 @@ from jaxroute.sources.rows import random_order, row_in_order
 
 
 class Contexts(abc.ABC):
-    """Distribution of requests, by default without a state.
+    """Distribution of contexts, the features `psi` of requests, by default without a state.
 
     Attributes:
       dim: number `m` of features.
@@ -63,7 +63,7 @@ class UniformContexts(Contexts):
 
 @struct.dataclass
 class GroupContexts(Contexts):
-    """Contexts that show a group of requests as a unit vector; groups are drawn with `probabilities` `[m]`."""
+    """Contexts that show the group of a request as a unit vector; each request draws one of `m` groups with `probabilities` `[m]`."""
 
     bound = 1.0
     probabilities: Leaf
@@ -89,7 +89,7 @@ class GroupContexts(Contexts):
 
 @struct.dataclass
 class RecordedContexts(Contexts):
-    """Contexts of a `table` `[P, m]`, row by row in their order, and again from the first row after the last."""
+    """Contexts (features of requests) read from the `P` rows of `table` `[P, m]` in their order, and from the first row again after the last."""
 
     table: Leaf
 
@@ -109,7 +109,7 @@ class RecordedContexts(Contexts):
         checks.numbers("table", self.table, ("periods", "m"))
 
     def row(self, state: PyTree, t: Array) -> Array:
-        """Returns the index of the table's row in the period `t`, a scalar."""
+        """Returns the index of the row of `table` that is the request of period `t`, a scalar."""
         del state
         return t % np.shape(self.table)[0]
 
@@ -120,7 +120,7 @@ class RecordedContexts(Contexts):
 
 @struct.dataclass
 class ShuffledContexts(RecordedContexts):
-    """Contexts of a `table` `[P, m]` in a random order, drawn once per run; all are used before any is repeated."""
+    """Contexts (features of requests) read from the rows of `table` `[P, m]` in an order drawn once per run; all are used before any is repeated."""
 
     def init(self, key: Array) -> Array:
         return random_order(key, np.shape(self.table)[0])
@@ -131,7 +131,7 @@ class ShuffledContexts(RecordedContexts):
 
 @struct.dataclass
 class TwoTimesContexts(Contexts):
-    """Contexts of one distribution up to a period and of another from then on, or alternating, to test contexts that are not identically distributed.
+    """Contexts that change from one distribution to another after `length` periods, once or repeatedly, to test changing distributions.
 
     Source: Belloni, Chen and Wei (2026), remark 4.6.
 

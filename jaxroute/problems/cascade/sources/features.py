@@ -83,7 +83,7 @@ class RadialNoise:
 
     @classmethod
     def _of(cls, distribution: Any, longest: float, to: Callable = np.asarray, back: Callable = np.asarray) -> "RadialNoise":
-        """Returns noise of a length at most `longest` whose image under `to` has the given distribution; `back` is the inverse of `to`."""
+        """Returns noise with lengths at most `longest`; transformed by `to`, a length has the given distribution. `back` is the inverse of `to`."""
         longest = float(checks.positive("longest", longest, ()))
         lengths = back(distribution.ppf(np.linspace(0.0, distribution.cdf(to(longest)), 1025)))
         # A probability that rounds to 1, or nearly, has an infinite quantile.

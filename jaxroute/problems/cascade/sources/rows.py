@@ -29,9 +29,9 @@ class RecordedRows:
     """Scores and costs of all models on each query of a file.
 
     Attributes:
-      scores: `[N, K]` in [0, 1].
-      costs: `[N, K]`, in `unit`.
-      groups: `[N]` int, from 0.
+      scores: `[N, K]` score of each model on each query, in [0, 1].
+      costs: `[N, K]` cost of each model on each query, in `unit`.
+      groups: `[N]` int, group of each query, numbered from 0.
       names: names of the models.
       unit: unit of the costs.
       features: `[N, K, d]` features of outputs, None where scores are seen.
@@ -52,7 +52,7 @@ class RecordedRows:
         return float(self.costs.mean(axis=0).max())
 
     def take(self, chosen: np.ndarray) -> "RecordedRows":
-        """Selects rows by indices `[n]`. Indices `[n, K]` select a row for each model instead; the rows of each new row must be of one group."""
+        """Selects rows by indices `[n]`. Indices `[n, K]` combine outputs of the models from separate rows of the same group in each new row."""
         at = (chosen,) if chosen.ndim == 1 else (chosen, np.arange(len(self.names)))
         return replace(
             self,
@@ -129,7 +129,7 @@ def recorded_rows(
 
 
 def query_groups(table: RoutingTable, by: str | None = None, number: int = 6) -> np.ndarray:
-    """Returns a group `[Q]` for each query of a table, numbered from 0.
+    """Returns the group of each of the `Q` queries of a table, `[Q]` int, numbered from 0.
 
     Args:
       table: the queries.
@@ -209,7 +209,7 @@ def _from_columns(
 
 
 def _output_features(groups: np.ndarray, confidence: np.ndarray, sure: list[bool]) -> np.ndarray:
-    """Returns features `[N, K, d]` of outputs: indicators of group and model, and the `confidence` `[N, K]` of each model that reports one (`sure`)."""
+    """Returns features `[N, K, d]` of outputs: indicators of group and model, and the `confidence` `[N, K]` of models that report it (`sure`)."""
     rows, number = confidence.shape
     in_group = np.eye(groups.max() + 1)[groups]
     group = np.broadcast_to(in_group[:, None], (rows, number, in_group.shape[1]))

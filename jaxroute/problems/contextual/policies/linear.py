@@ -42,7 +42,7 @@ class LinUCB(RidgePolicy):
 
 @struct.dataclass
 class OFULState:
-    """State of `OFUL`: ridge regressions, `log(det V / det(lambda I))` of each, `[G]`, and its rounding errors (`numerics.accumulate`)."""
+    """State of `OFUL`: `G` ridge regressions, `log(det V / det(lambda I))` `[G]` of their design matrices `V`, and its rounding errors."""
 
     estimate: Ridge
     log_det: Array

@@ -20,7 +20,7 @@ class DisjointParameters:
         del spec
 
     def sizes(self, spec: ContextualSpec) -> tuple[int, int]:
-        """Returns the dimension `d` and the number `G` of the parameter vectors."""
+        """Returns the dimension `d` and the number `G` of the parameter vectors, one for each model."""
         return spec.dim, spec.num_models
 
     def columns(self, features: Array) -> Array:
@@ -35,7 +35,7 @@ class DisjointParameters:
         return x, numerics.one_hot(action, number)
 
     def errors(self, key: Array, x: Array, distribution: Any) -> Array:
-        """Draws random errors `[K]` of the models' predictions, such as a posterior draw of the parameters would cause.
+        """Draws random errors `[K]` of the models' predicted rewards, with the variances that posterior draws of the parameters would cause.
 
         `x` are the features from `columns`, `distribution` is the state that has the variances, a `Ridge` or a `LaplacePosterior`.
         """

@@ -26,7 +26,7 @@ class RoundData:
       items: `[K]` int32, indices of the models shown, rising; -1 for none.
       accepted: `[]` position of the accepted model in `items`, `K` if none was accepted.
       parameters: `[K]` int32, index of the parameter vector for each row of `x`; -1 for none.
-      refit: `[A]` int32, indices of the parameter vectors that are estimated again; -1 for none.
+      refit: `[A]` int32, indices of up to `A` parameter vectors that are estimated again; -1 for none.
       new: terms of the observation in the derivatives of the likelihood.
     """
 
@@ -94,7 +94,7 @@ class Memory(abc.ABC):
     def derivatives(self, data: Any, refit: Array, features: Array, t: Array) -> mnl.Derivatives:
         """Returns a function that computes the derivatives of the data's negative log-likelihood in the parameter vectors with the indices `refit`.
 
-        `t` is the last round; `features` are the features of all places, or of all prompts of a pool, see `QueueQueries.features`.
+        `t` is the last round; `features` are the features of the queries at all places of the queue, or of all prompts of a pool.
         """
         del features
 

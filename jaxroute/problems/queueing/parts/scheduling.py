@@ -21,7 +21,7 @@ _Chunk = tuple[Any, Array, Array]
 
 
 def _fold(leaves: Any, queue: QueueView, start: Any, step: Callable[[Any, _Chunk, Array], Any]) -> Any:
-    """Folds `step` over chunks of places (`xla.chunked_fold`) from `start`; `step` takes a carry, a `_Chunk`, and the index of its first place."""
+    """Applies `step(carry, chunk, index of its first place)` to the places in chunks, from the carry `start`; returns the last carry."""
 
     def with_waiting(carry: Any, chunk: Any, first: Array) -> Any:
         leaves, arrival = chunk
@@ -32,13 +32,13 @@ def _fold(leaves: Any, queue: QueueView, start: Any, step: Callable[[Any, _Chunk
 
 
 def best_place(score: Callable[[Any], Array], leaves: Any, queue: QueueView) -> tuple[Array, Array]:
-    """Returns the place, of `B`, of the waiting query with the largest score, and its score; the place is `B` if no query waits or a score is NaN.
+    """Returns the place of the waiting query with the largest score, and its score; if no query waits or a score is NaN, the place is `B`.
 
     Ties go to the earlier arrival, then to the lower place.
 
     Args:
       score: function that returns the scores `[C]` of a chunk of `C` places, given this part of `leaves`.
-      leaves: pytree of arrays `[..., B]`, data of all places.
+      leaves: pytree of arrays `[..., B]`, data of all `B` places.
       queue: waiting queries.
     """
     size = queue.waiting.shape[-1]
@@ -65,7 +65,7 @@ def best_prompt(score: Array, obs: Observation) -> tuple[Array, Array]:
 
 
 def place_of_rank(queue: QueueView, rank: Leaf, t: Array) -> Array:
-    """Returns the place of the waiting query with the given rank in the order of arrival, 0 for the oldest, in round `t`; `B` if there is none."""
+    """Returns the place of the waiting query that has the `rank` in the order of arrival (0: the oldest) in round `t`; `B` if there is none."""
     arrived = _round_of_rank(queue, rank, t)
     return best_place(lambda arrival: (arrival == arrived).astype(jnp.float32), queue.arrival, queue)[0]
 
@@ -94,7 +94,7 @@ def oldest_place(queue: QueueView) -> Array:
 
 
 def best_rate_waiting(rate: Array, queue: QueueView) -> Array:
-    """Returns the largest of the rates `[B]` among the waiting queries, a scalar; -1 if no query waits."""
+    """Returns the largest departure rate of the waiting queries, a scalar, given the rates `[B]` at all places; -1 if no query waits."""
 
     def step(carry: Array, chunk: _Chunk, first: Array) -> Array:
         del first
@@ -143,7 +143,7 @@ class QueueQueries:
         return feedback.features
 
     def best(self, sample: Array, weight: Weight, obs: Observation) -> tuple[Array, Array]:
-        """Returns the place of the waiting query whose best assortment has the largest weight, and this weight; `sample` is `[N, M, d]`."""
+        """Returns the place of the waiting query whose best assortment has the largest `weight` under the samples `[N, M, d]`, and this weight."""
         return best_place(lambda x: weight(optimistic_utilities(sample, x)), obs.features, obs)
 
 

@@ -77,8 +77,8 @@ def evidence(pulls: Array, mean: Array, family: Family) -> Array:
     """Returns the generalised log-likelihood ratio, a scalar, for the hypothesis that the model with the largest empirical mean is the best.
 
     Let 1 be the best model. The ratio is the least `pulls_1 kl(mean_1, m) + pulls kl(mean, m)` over the other models, where `m` is the mean of all
-    rewards of both models. It is 0 if several models are best, infinite if there is one model. `pulls` `[K]` are at least 1, `mean` `[K]` are empirical means. Source: Garivier and Kaufmann
-    (2016), section 3.2.
+    rewards of both models. It is 0 if several models are best, infinite if there is one model. `pulls` `[K]` are at least 1,
+    `mean` `[K]` are empirical means. Source: Garivier and Kaufmann (2016), section 3.2.
     """
     mean = xla.barrier(mean)
     place = numerics.argmax(mean)
