@@ -161,13 +161,13 @@ def choose_layout(
 def _whole_waves(num_seeds: int, most: int, settings: int, waves: Sequence[int]) -> int:
     """Returns the number of seeds of a block on a GPU, at most `most`, for which all runs take the fewest waves.
 
-    A wave is all runs that the GPUs simulate at the same time (`waves`, by policy); it takes as long as a run. A call has `settings` settings.
+    A wave is a group of runs that the GPUs simulate at the same time. `waves` has its size for each policy; a call has `settings` settings.
     """
     step = 1 << max(0, most.bit_length() - 4)
     most = max(1, most // step * step)  # A block that does not fit into memory can be halved.
 
     def size(number: int) -> int:
-        """Returns the seeds of a block if there are `number` blocks, rounded up by at most a quarter, so that few different shapes occur."""
+        """Returns how many seeds a block has if there are `number` blocks, rounded up by at most a quarter, so that few different shapes occur."""
         seeds = -(-num_seeds // number)
         unit = 1 << max(0, seeds.bit_length() - 3)
         return min(most, -(-seeds // unit) * unit)

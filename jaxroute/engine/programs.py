@@ -375,7 +375,7 @@ class Block:
     def _parts(
         self, seeds: np.ndarray, begun: Mapping[str, np.ndarray], number: int
     ) -> list[tuple[np.ndarray, dict[str, np.ndarray]]]:
-        """Divides the seeds, and the states of their runs, into `number` equal parts."""
+        """Divides the seeds, and the checkpoint states `begun` of their runs, into `number` equal parts. Returns pairs of both."""
         states = {name: np.split(leaf, number, axis=len(self.axes)) for name, leaf in begun.items()}
         return [
             (part, {name: leaves[i] for name, leaves in states.items()}) for i, part in enumerate(np.split(seeds, number))

@@ -249,7 +249,7 @@ def names_of(shapes: Mapping[str, Any]) -> list[str]:
 
 
 def check_names(names: Iterable[str], zero_flows: Sequence[str], axes: Iterable[str], statistics: bool) -> None:
-    """Checks that files can hold the names of the result's variables, and that the names of statistics, if stored, differ from all others."""
+    """Checks that files can hold the names of quantities, `zero_flows` and `axes`, and, if `statistics` are stored, that all names differ."""
     names, axes = list(names), list(axes)
     for name in (*names, *zero_flows, *axes):
         if not _LEGAL.fullmatch(name):

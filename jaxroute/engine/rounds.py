@@ -144,7 +144,7 @@ def traced_once(what: Hashable, trace: Callable[[Any, Any], Any], env: AnyEnviro
 def made_for(
     env: AnyEnvironment, policy: AnyPolicy | PolicyOf, arithmetic: Callable[..., Any] = lambda made: made
 ) -> AnyPolicy:
-    """Returns a policy unchanged; a function `env -> policy` is called for `env`, after `arithmetic` has transformed it."""
+    """Returns a policy unchanged; a function `env -> policy` is called for `env`. `arithmetic` first transforms it, so that it rounds exactly."""
     return policy if is_policy(policy) else arithmetic(widened(functools.partial(build_policy, policy)))(env)
 
 
@@ -154,7 +154,7 @@ def spec_for(env: AnyEnvironment, horizon: int) -> Spec:
 
 
 def chunk_length(record_every: int, free_rounds: int, stage_length: int | None) -> int:
-    """Chooses the rounds of the inner loop: a divisor of the stage length and the record interval, at most `LONGEST_CHUNK` if possible.
+    """Chooses the number of rounds of the inner loop: a divisor of the stage length and the record interval, at most `LONGEST_CHUNK` if possible.
 
     Args:
       record_every: rounds of a record interval.
@@ -220,7 +220,7 @@ class Run:
       size: number of runs, `R`.
       free_rounds: rounds at the start that are not counted.
       stage_length: rounds per stage, None without stages.
-      chunk: rounds of the inner loop.
+      chunk: number of rounds of the inner loop.
       start: `(instance, words) -> states` before the first round.
       plan: `(instance, words, states, t) -> states` at the start of a stage.
       round: `(instance, words, states, t) -> (states, flows)` of a round.

@@ -295,7 +295,7 @@ class Schedule:
                             yield Batch(runs, tile, block, [Call(policy, tile, request.seeds[block], rounds)])
 
     def _own_seeds(self, runs: Runs, settings: int) -> list[dict[int, int]]:
-        """Returns for each setting the seeds that this process simulates, 16 at a time, as bit masks by granule (a group of 256 seeds)."""
+        """Returns for each setting the seeds that this process simulates, assigned in groups of 16, as bit masks by granule (256 seeds)."""
         group = (1 << LANE_MULTIPLE) - 1
         parts = [
             (granule, mask & (group << i))
@@ -326,7 +326,7 @@ class Schedule:
     def _continued(
         self, runs: Runs, policy: str, settings: Sequence[int], masks: dict[int, int]
     ) -> Iterator[tuple[int, dict[int, int]]]:
-        """Groups seeds by the number of rounds that are stored at all `settings`. Yields that number, and the seeds as bit masks by granule."""
+        """Groups the seeds in `masks` (bit masks by granule) by how many rounds are stored at all `settings`. Yields rounds and masks of each group."""
         store, request = runs.store, runs.request
         for rounds in self.horizons(policy):
             if store is None or not masks:

@@ -94,7 +94,7 @@ def cosine_pairs(
       cosine: `[n, n]` cosines between `n` prompts, from `utility_cosine`.
       positive_above: `[]` threshold in [-1, 1].
       negative_below: `[]` threshold in [-1, 1], at most `positive_above`.
-      num_negatives: largest number of negatives of an anchor, `m = min(num_negatives, n)` (static).
+      num_negatives: largest number of negatives of a prompt, `m = min(num_negatives, n)` (static).
     """
     cosine = jnp.asarray(cosine)
     size = cosine.shape[0]
@@ -114,7 +114,7 @@ _pairs_at_once = quick_jit(cosine_pairs, static_argnums=3)  # One program instea
 
 
 def info_nce(z: Array, pairs: Pairs, temperature: Leaf = 0.07) -> Array:
-    """Returns the InfoNCE loss `[]`, summed over the valid anchors: small if anchors are near their positives and far from their negatives.
+    """Returns the InfoNCE loss, a scalar sum over valid anchors (prompts): small if they are near their positives and far from their negatives.
 
     Anchor `i` adds `log(e^{s_p} + sum_n e^{s_n}) - s_p` with its positive `p`, its negatives `n` and `s_j = z_i . z_j / temperature`.
 
@@ -254,7 +254,7 @@ def fit_projection(
     Each epoch takes one gradient step of `info_nce` on a balanced set of prompts.
 
     Source: ACQB (Bae et al.), Algorithm 3 and appendix B.2; its settings are in `CONTRASTIVE_PRESETS`, the defaults are
-    SPROUT's.
+    those for the data set SPROUT.
 
     Differs from the paper: it specifies neither learning rate nor optimiser. The default is `optax.adam(1e-3)`; `optax.sgd(rate)` is the algorithm as
     written. See also `ProjectionHead`.

@@ -45,10 +45,10 @@ def _form(x: Array, triangle: Array) -> Array:
 
 @struct.dataclass
 class Ridge:
-    """Estimates `theta = V^-1 sum y x` of `G` parameters, with `V = ridge I + sum x x'`, from features `x` and responses `y`. `G` is the number of models, or 1 for a common one.
+    """Estimates `theta = V^-1 sum y x` of `G` parameters, with `V = ridge I + sum x x'`, from features `x` and responses `y`.
 
     Attributes:
-      theta: `[d, G]` estimates.
+      theta: `[d, G]` estimates: one for each model, or a common one (`G` = 1).
       triangle: `[d (d + 1) / 2, G]` lower triangles of `V^-1`, row by row.
       errors: rounding errors of the sums, see `numerics.accumulate`.
     """

@@ -174,7 +174,7 @@ class Request:
         return tuple(len(self.axes[axis]) for axis in self.policy_axes[policy])
 
     def families(self, kind: str, policy: str, horizon: int | None = None) -> list[bytes]:
-        """Returns the family (24 bytes that begin an address) of each setting, for cells of a `kind` such as `CURVES`; `horizon` is by default the request's."""
+        """Returns the family (24 bytes that begin an address) of each setting, for a `kind` such as `CURVES`. `horizon` None means the request's."""
         what = kind, policy, self.horizon if horizon is None else horizon
         if what not in self._families:
             end, own = plain([kind, what[2]]), map(bytes.fromhex, self.identities[policy])
@@ -266,7 +266,7 @@ def ranges(granules: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def stored(store: PackStore, family: bytes) -> Callable[[Range], bool]:
-    """Returns a test whether a store has the statistics of a range `(first, size)` of granules, in a cell of this family."""
+    """Returns a function that tests whether a store has the statistics of a range `(first, size)` of granules, in a cell of this family."""
     return lambda one: address(family, *one) in store.where
 
 

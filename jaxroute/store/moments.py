@@ -349,7 +349,7 @@ class Statistics:
     # The result.
 
     def totals(self, seeds: int, parts: Sequence[SummaryTree] | None = None) -> Iterator[tuple[SummaryTree, int, Summary]]:
-        """Yields tree, setting and available statistics of the first `seeds` seeds, for the trees in `parts`; None means all trees."""
+        """Yields tree, index of a setting, and statistics of the available ones of its first `seeds` seeds, for the trees `parts` (None: all)."""
         cut, of_runs = self._cut(seeds), {}
         for granule in self.runs.request.cut.granules if self.runs else ():
             if granule in cut.granules and granule not in self.full:
@@ -461,7 +461,7 @@ class Statistics:
         return self.dataset(len(self.request.seeds))
 
     def _moments(self, name: str, totals: _Totals, shape: tuple[int, ...]) -> tuple[Moments, Moments]:
-        """Returns the moments of a metric, `[policy, settings..., time, ...]`, and those of its differences, `[policy, baseline, ...]`."""
+        """Returns the moments of a metric, of this `shape` (policy, settings, time, ...), and those of its differences, `[policy, baseline, ...]`."""
         alone = np.tile([0.0, 0.0, 0.0, 0.0, np.inf, -np.inf], (*shape, 1))
         apart = np.stack([alone] * shape[0])
         for tree, setting, total in totals:
@@ -477,7 +477,7 @@ class Statistics:
         return Moments(*np.moveaxis(alone, -1, 0)), Moments(*np.moveaxis(apart, -1, 0))
 
     def _histogram(self, name: str, totals: _Totals, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the numbers of runs of a metric in each bin, `[policy, settings..., time, ..., bins]`, and the indices of the bins in use."""
+        """Returns how many runs have the metric in each bin, `[policy, settings..., time, ..., bins]`, and the indices of the bins in use."""
         found = []
         for tree, setting, total in totals:
             if len(tree.policies) == 1 and name in tree.numbers:

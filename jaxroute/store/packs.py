@@ -222,7 +222,7 @@ class PackStore:
       groups: addresses of cells, by their first `GROUP` bytes.
       families: digests of the code of cells, by the first 16 bytes of their address (see `cells`).
       notes: notes of all packs, by digest.
-      conflicts: number of cells that were found again with different numbers; all readers take the same copy.
+      conflicts: number of further copies of cells with different numbers; all readers take the same copy.
     """
 
     def __init__(

@@ -277,7 +277,7 @@ class Inspection:
       damage: description of damaged files and cells; empty if none were found.
       verified: whether all cells were read to find damage.
       made_with: versions and devices by which the cells of the result were computed, with the number of cells.
-      conflicts: number of cells that were found again with different numbers.
+      conflicts: number of further copies of cells with different numbers.
     """
 
     request: Request

@@ -163,7 +163,7 @@ class PairCounts:
         )
 
     def sums(self, table: Array, chosen: Array) -> Derivatives:
-        """Returns a function of `theta` for the gradient in the parameters of the items `chosen` `[2]` (-1: none); `table` `[d, P]` has all features."""
+        """Returns a function of `theta` that computes the gradient for the items `chosen` `[2]` (-1: none). `table` `[d, P]` has all features."""
         by_query = table.T
         places = [(jnp.maximum(chosen[a], 0),) for a in range(chosen.shape[0])]
         lists = [

@@ -57,7 +57,7 @@ def _left(reach: Array, decrement: Array) -> Array:
 
 
 def _of_logit(error: Array, drift: Array, inverse: Array, longest: Array) -> Array:
-    """Bounds the error of a logit from bounds of the Newton decrement (`error`) and of the moves of logits since `inverse` was computed (`drift`)."""
+    """Bounds a logit's error by bounds of the Newton decrement (`error`) and of logits' moves (`drift`), and the `longest` norm of features."""
     trace = sum(inverse[i, i] for i in range(inverse.shape[0]))
     return longest * jnp.sqrt(trace) * error * jnp.exp(drift)
 
