@@ -70,7 +70,7 @@ class Relaxer(Learner):
         relaxation.check(self.solver, self.rounding, self.cap, self.noise)
 
     def relax(self, key: Array, value: Array, cost: Array, obs: Observation, spec: CombinatorialSpec) -> Selection:
-        """Solves the relaxed problem over the available models for success probabilities `value` `[K]` and costs `cost` `[K]`."""
+        """Returns the best fractions of the available models for success probabilities `value` `[K]` and costs `cost` `[K]`, within the budget."""
         w = relaxation.conditioned(key, value, self.cap, self.noise)
         return relaxation.solve_by_group(self.solver, spec, w, cost, obs, obs.available)
 
@@ -239,7 +239,7 @@ class OfflineFixed:
 
     @classmethod
     def of(cls, env: CloudEnv, offline_mean: Leaf | None = None, sample_size: int = 200) -> "OfflineFixed":
-        """Returns the policy for an environment; `offline_mean` is by default the environment's mean outcomes in the first segment."""
+        """Returns the policy for an environment; `offline_mean` is by default the environment's mean outcomes before any drift."""
         if env.availability is not None:
             raise ValueError("availability must be None for a fixed set: it does not select again from what is available")
         mean = env.outcomes.outcome_mean[0] if offline_mean is None else offline_mean

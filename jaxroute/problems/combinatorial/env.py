@@ -51,10 +51,10 @@ class CloudEnv:
       budget: `[]` mean cost that a round may have, or `[M]` the same for each group.
       size: `[]` float32 number of models `N` in a set, or `[M]` number from each group.
       availability: `[K]` probability that a model is available in a round; None for always.
-      best: `[G, A]` reward of the best set, per segment of drift and per set of available models (`A = 2 ** K`; 1 without availability).
+      best: `[G, A]` reward of the best set, for `G` segments of rounds (means drift between them) and `A` sets of available models (`2 ** K` or 1).
       best_relaxed: `[G, A]` reward of the best relaxed selection, indexed like `best`.
-      best_selection: `[G, K]` best set with all models available.
-      best_relaxed_selection: `[G, K]` best relaxed selection with all models available.
+      best_selection: `[G, K]` best set of each segment with all models available.
+      best_relaxed_selection: `[G, K]` best relaxed selection of each segment with all models available.
     """
 
     outcomes: Source
@@ -201,7 +201,7 @@ class CloudEnv:
 
 
 def relaxed_objective(price: float) -> Callable[[CloudEnv, CloudState, Action, Array], Array]:
-    """Returns a differentiable objective: the expected reward of a round minus `price` times the expected cost above the budget.
+    """Returns an objective for tuning by gradients: the expected reward of a round minus `price` times the expected cost above the budget.
 
     `price` is in reward per cost. Reward and cost are computed for the relaxed selection, before it is rounded to a set.
     """

@@ -29,7 +29,7 @@ BUDGETS = {"awc": 0.45, "suc": 0.5, "aic": 0.3}
 def _grouped(
     groups: Sequence[int], size: Any, budget: Any, sizes: tuple[int, int] | None, count: int
 ) -> tuple[tuple[int, ...], np.ndarray, Any]:
-    """Validates groups, sizes and budget. Returns the groups as a tuple, the sizes `[M]` as an array, and the budget as a number or an array `[M]`."""
+    """Validates arguments of `cloud` for `count` models in `M` groups. Returns the groups, sizes `[M]`, and the budget, a number or `[M]`."""
     labels = np.asarray(groups)
     if labels.shape != (count,) or labels.dtype.kind not in "iu" or set(labels.tolist()) != set(range(labels.max() + 1)):
         wanted = f"{count} whole numbers, the group of each model from 0 on"
@@ -111,7 +111,7 @@ def cloud(
             raise ValueError(f"availability needs at most {_MOST_MODELS_WITH_AVAILABILITY} models, {why}, got {count}")
 
     def optima(find: Callable) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the values `[G, A]` of `find` (`best_set` or `best_relaxed`) per segment and set of available models, and its selections `[G, K]`."""
+        """Applies `find` (`best_set`, `best_relaxed`) to `G` segments and `A` sets of models. Returns rewards `[G, A]`, selections `[G, K]` from all."""
         segments = list(zip(mean, cost, strict=True))
         found = [find(reward, m, c, budget, size, groups=labels) for m, c in segments]
         selections, values = (np.asarray(x, np.float32) for x in zip(*found, strict=True))
@@ -160,7 +160,7 @@ def parametric_cloud(
     """Builds a cloud that draws outcomes and costs from distributions with given means.
 
     Args:
-      success: success probabilities `[K]`, or `[G, K]` for `G` segments of drift.
+      success: success probabilities `[K]`, or `[G, K]` for `G` segments of rounds if means drift.
       cost: mean costs, `[K]` or `[G, K]`.
       switch: `[G]` first round (from 0) of each segment.
       correlation: weight of a shared difficulty in [0, 1) (`CopulaOutcomes`); by default successes are independent.
@@ -240,7 +240,7 @@ def table_cloud(
     metric `realised_reward` is computed from the rows.
 
     Args:
-      table: scores in [0, 1] and costs `[Q, K]`.
+      table: scores in [0, 1] and costs of `K` models on `Q` queries, `[Q, K]`.
       reward, size, options: as for `cloud`.
       budget: budget in the unit of the table's costs.
       threshold: smallest score that counts as a success.

@@ -23,13 +23,13 @@ _SCALE = 1e4
 
 
 def _limits(usable: np.ndarray, size: Any, groups: Sequence[int] | None) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the groups' members among the `U` usable models, `kinds` bool `[M, U]`, and the number of models to take from each, `sizes` `[M]`."""
+    """Returns a mask `[M, U]` of the members of `M` groups among the `U` models of index `usable`, and the number `[M]` to take from each group."""
     kinds = np.ones((1, len(usable)), bool) if groups is None else numerics.members(groups)[:, usable]
     return kinds, np.minimum(np.atleast_1d(np.asarray(size, int)), kinds.sum(1))
 
 
 def _cheapest(weight: np.ndarray, cost: np.ndarray, kinds: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Returns the mask `[U]` of the cheapest models, `sizes` `[M]` from each group, whose members are in `kinds` `[M, U]`; weight breaks ties."""
+    """Returns the mask `[U]` of the cheapest models, `sizes[g]` from each group with the members `kinds[g]`; a larger weight breaks ties."""
     chosen = np.zeros(len(cost), bool)
     for kind, size in zip(kinds, sizes, strict=True):
         inside = np.flatnonzero(kind)
@@ -78,7 +78,7 @@ def best_set(
 def _compared(
     weight: np.ndarray, cost: np.ndarray, budget: float, kinds: np.ndarray, sizes: np.ndarray, exact_size: bool
 ) -> np.ndarray | None:
-    """Returns the mask `[U]` of the set of largest weight within budget and group sizes (see `_limits`), by enumeration; None if no set fits."""
+    """Returns the mask `[U]` of largest total weight within the budget and group `sizes` (exact if `exact_size`), by enumeration; None if no set fits."""
     sets = subsets(len(weight), int(sizes.sum()), int(sizes.sum()) if exact_size else 0)
     if len(kinds) > 1:
         numbers = sets.astype(int) @ kinds.T
@@ -137,7 +137,7 @@ def best_relaxed(
 def _any_win_vertex(w: np.ndarray, cost: np.ndarray, budget: float, sizes: np.ndarray, kinds: np.ndarray) -> np.ndarray:
     """Returns the best relaxed selection for any win, `[U]`: a set, and fractions of at most two models of one group that exhaust the budget.
 
-    It is `exact_any_win` without compilation, in NumPy and float64. `w` are success probabilities; for `kinds` and `sizes` see `_limits`.
+    It equals `exact_any_win`, in NumPy and float64. `w` are success probabilities of `U` models; `kinds` and `sizes` are results of `_limits`.
     """
     count = len(w)
     if num_vertices(count, int(sizes.sum())) > _MOST_CELLS:
@@ -225,7 +225,7 @@ def _best_of_chords(
 
 
 def _vertex_near(z: np.ndarray, cost: np.ndarray, budget: float, kinds: np.ndarray) -> np.ndarray:
-    """Removes rounding errors from a solver's solution `z` `[U]`: returns zeros, ones, and fractions that exhaust the budget exactly."""
+    """Removes rounding errors from a solver's fractions `z` `[U]`: returns zeros, ones, and one or two fractions that exhaust the budget exactly."""
     z = np.where(z > 1.0 - 1e-6, 1.0, np.where(z < 1e-6, 0.0, z))
     free = np.flatnonzero((z > 0.0) & (z < 1.0))
     left = budget - cost[z == 1.0].sum()

@@ -28,7 +28,7 @@ class _Oracle:
     """Policy that rounds a fixed selection to a set in every round.
 
     Attributes:
-      relaxed: `[G, K]` fraction of each model in each segment of drift; 0 and 1 for a set.
+      relaxed: `[G, K]` fraction of each model in each of `G` segments of rounds (means drift between them); 0 and 1 for a set.
       switch: `[G]` first round of each segment.
       order: rule for the order of a cascade, such as `ByPrice`.
       rounding: `Pairwise` or `Swap` (default: the paper's for the reward).

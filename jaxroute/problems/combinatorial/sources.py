@@ -20,11 +20,11 @@ from jaxroute.sources.rows import random_order, row_in_order
 
 
 class Successes(Protocol):
-    """Distribution of outcomes and successes; a pytree whose two-dimensional arrays have one row per segment of rounds, `[G, K]`."""
+    """Distribution of outcomes and successes; a pytree whose two-dimensional arrays `[G, K]` have one row per segment of rounds."""
 
     @property
     def mean(self) -> Leaf:
-        """Returns the mean outcomes `[G, K]`."""
+        """Returns the mean outcomes of `K` models in each of `G` segments of rounds, `[G, K]`; means drift between segments."""
 
     def check(self) -> None: ...
 
@@ -46,15 +46,15 @@ class Source(Protocol):
 
     @property
     def outcome_mean(self) -> Leaf:
-        """Returns the mean outcomes `[G, K]`."""
+        """Returns the mean outcomes of `K` models in each of `G` segments of rounds, `[G, K]`; means drift between segments."""
 
     @property
     def cost_mean(self) -> Leaf:
-        """Returns the mean costs `[G, K]`."""
+        """Returns the mean costs of `K` models in each of `G` segments of rounds, `[G, K]`; means drift between segments."""
 
     @property
     def switch(self) -> Leaf:
-        """Returns the first round of each segment, int32 `[G]`, starting with 0."""
+        """Returns the first round of each of `G` segments in which the means stay constant, int32 `[G]`, starting with 0."""
 
     def check(self) -> None: ...
 
@@ -62,7 +62,7 @@ class Source(Protocol):
         """Returns the state of the source before the first round of a run."""
 
     def segment(self, t: Array) -> Array | int:
-        """Returns the index of the segment to which round `t` belongs."""
+        """Returns the index of the segment, a span of rounds with constant means, to which round `t` belongs."""
         ...
 
     def draw(self, key: Array, state: Any, t: Array) -> tuple[Array, Array, Array]:
@@ -79,7 +79,7 @@ class BernoulliOutcomes:
     """Bernoulli outcomes, independent over models and rounds.
 
     Attributes:
-      mean: `[G, K]` probabilities.
+      mean: `[G, K]` success probability of each model in each of `G` segments of rounds.
     """
 
     mean: Leaf
@@ -101,9 +101,9 @@ class GradedOutcomes:
     Source: C2MAB-V, appendix E.1.
 
     Attributes:
-      correct: `[G, K]` probability of level 0.5.
-      formatted: `[G, K]` probability of level 0.3.
-      empty: `[G, K]` probability of level 0.1.
+      correct: `[G, K]` probability of level 0.5 of each model in each of `G` segments of rounds.
+      formatted: `[G, K]` probability of level 0.3, likewise.
+      empty: `[G, K]` probability of level 0.1, likewise.
     """
 
     correct: Leaf
@@ -135,7 +135,7 @@ class CopulaOutcomes:
     """Successes that are correlated by a common difficulty of the round, so that the rewards' product formulas do not hold. Not in the paper.
 
     Attributes:
-      mean: `[G, K]` mean outcome.
+      mean: `[G, K]` mean outcome of each model in each of `G` segments of rounds.
       correlation: `[]` weight of the shared difficulty, in [0, 1).
     """
 
@@ -165,10 +165,10 @@ class FixedCosts:
 
 @struct.dataclass
 class ScaledCosts:
-    """Mean cost times a uniform factor on `[1 - spread, 1 + spread]`, independent over models and rounds.
+    """Costs that are their means times a uniform factor on `[1 - spread, 1 + spread]`, independent over models and rounds.
 
     Attributes:
-      spread: `[]` spread in [0, 1].
+      spread: `[]` largest relative deviation from the mean, in [0, 1].
     """
 
     spread: Leaf = 0.5
@@ -228,7 +228,7 @@ class ParametricOutcomes:
     Attributes:
       successes: `BernoulliOutcomes`, `GradedOutcomes` or `CopulaOutcomes`.
       costs: `FixedCosts`, `ScaledCosts` or `TokenCosts`.
-      cost_mean: `[G, K]` mean cost.
+      cost_mean: `[G, K]` mean cost of each model in each of `G` segments of rounds.
       switch: `[G]` int32, first round (from 0) of each segment; the first is 0.
     """
 
@@ -278,7 +278,7 @@ class TableOutcomes:
     """Source that replays recorded queries, one row per round, in a random order, each once before any is repeated.
 
     Attributes:
-      outcomes: `[Q, K]` outcomes in [0, 1].
+      outcomes: `[Q, K]` outcomes of `K` models on `Q` queries, in [0, 1].
       cost_table: `[Q, K]` costs.
       outcome_mean: `[1, K]` column means of the outcomes.
       cost_mean: `[1, K]` column means of the costs.

@@ -215,7 +215,7 @@ class RouteLLM(StaticPolicy):
 
     @classmethod
     def knowing(cls, env: ServiceEnv, advantage: float, **options: Any) -> "RouteLLM":
-        """Returns a router whose logit increases by `advantage` per unit of `h`; `options` are other fields. Tables have no `h`."""
+        """Returns a router whose logit increases by `advantage` per unit of `h`, which tables of requests do not have; `options` are other fields."""
         predictor = TrueProbabilities(env.requests)
         predictor.check()
         contexts = env.requests.contexts()
@@ -230,7 +230,7 @@ class RouteLLM(StaticPolicy):
 
     @classmethod
     def of(cls, env: ServiceEnv, **options: Any) -> "RouteLLM":
-        """Returns a router with the largest threshold of .9, .8, ..., .1 at which it meets the target without `advantage`.
+        """Returns a router with the largest threshold of .9, .8, ..., .1 that meets the target if `advantage` is 0; `options` are other fields.
 
         The paper's thresholds are often lower (Table 5), with more calls of the large model than necessary.
         """
@@ -286,9 +286,9 @@ class RouterDC(StaticPolicy):
 
     @classmethod
     def of(cls, env: ServiceEnv, training: int = 0) -> "RouterDC":
-        """Returns the policy trained with the paper's settings and the seed `training` on requests of an environment.
+        """Trains the policy on requests of an environment, with the paper's settings and the training seed `training`.
 
-        Results vary more between trainings than between runs: use `grid(RouterDC.of, env=env, training=range(8))` for standard errors.
+        Results vary more between training seeds than between runs: use `grid(RouterDC.of, env=env, training=range(8))` for standard errors.
         """
         return fit_routerdc(env, seed=training)
 
@@ -346,7 +346,7 @@ def fit_routerdc(
 
 @functools.partial(quick_jit, static_argnums=4, often=True)
 def _fit(env: ServiceEnv, learning_rate: Leaf, cluster_weight: Leaf, seed: Leaf, sizes: tuple[int, ...]) -> RouterDC:
-    """Trains as `fit_routerdc` does, with its integer arguments in `sizes` and without checks; compiled once for environments of the same structure."""
+    """Trains as `fit_routerdc`, compiled and without checks. `sizes` are its integer arguments except the seed, in the order of the signature."""
     num_requests, steps, batch, width, positives, negatives, num_clusters, outside = sizes
     k_data, k_init, k_cluster, k_steps = draws.split(draws.fold_in(draws.key(0), seed), 4)
     data = draw_requests(env.requests, k_data, num_requests)
@@ -383,7 +383,7 @@ def _fit(env: ServiceEnv, learning_rate: Leaf, cluster_weight: Leaf, seed: Leaf,
 @final
 @struct.dataclass
 class ShadowPrice(Learner):
-    """MESS+ with a constant queue: serves with the model of least `cost - price * predicted satisfaction`.
+    """Serves with the model of least `cost - price * predicted satisfaction`; like MESS+, but with a constant price instead of the virtual queue.
 
     Attributes:
       price: `[]` price of satisfaction, J per unit.
@@ -403,7 +403,7 @@ class ShadowPrice(Learner):
 @final
 @struct.dataclass
 class MostSatisfying(Learner):
-    """MESS+ with V = 0 and a queue that is never empty: serves with the model that most likely satisfies, at any cost."""
+    """Serves with the model that most likely satisfies, at any cost, like MESS+ with V = 0 and a queue that is never empty."""
 
     def score(self, queue: Array, cost: Array, probability: Array, alpha: Array) -> Array:
         del queue, cost, alpha

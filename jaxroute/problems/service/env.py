@@ -36,8 +36,8 @@ class ServiceEnv:
       mean_cost: `[M]` mean cost of each model.
       best: cost and price of the cheapest stationary policy that knows each model's probability of satisfaction given the features (`best_informed`).
       clairvoyant: cost and price of the cheapest policy that knows which models satisfy a request.
-      blind_cost: `[]` cost per request of the cheapest blind mixture (`best_blind`).
-      blind_choice: `[M]` probabilities of the cheapest blind mixture.
+      blind_cost: `[]` cost per request of the cheapest mixture of models for a policy that observes nothing about requests (`best_blind`).
+      blind_choice: `[M]` probability of each model in that mixture.
     """
 
     requests: RequestSource

@@ -39,7 +39,7 @@ def service(
     Args:
       requests: `TypeRequests`, `CellRequests`, `ProbitRequests` or `TableRequests` of `M` models in ascending order of mean cost.
       alpha: share of satisfied requests that the agreement requires. An unreachable target causes a warning: the virtual queue then grows forever.
-      arrival: probability that a user gives feedback (default: 1), also after exploration.
+      arrival: probability that a user gives feedback (default: 1); it also applies to explored requests.
       knows_cost: whether the costs of a request are observed before the decision.
       reveals_labels: whether satisfaction is observed before the decision, for clairvoyant policies only.
       serve_best: whether an explored request is answered by the largest satisfying model instead of the largest one.
@@ -97,7 +97,7 @@ def typed_service(
     With more than 12 independent models the clairvoyant optimum is estimated from 65,536 requests.
 
     Args:
-      success: `[K, M]` probability that a model satisfies a request of a type.
+      success: `[K, M]` probability that each of `M` models satisfies a request of each of `K` types.
       cost: `[K, M]` mean cost, J.
       weight: `[K]` shares of the types (default: equal).
       alpha, options: as for `service`.
@@ -132,7 +132,7 @@ def cell_service(
     """Builds a service with a given joint distribution of satisfaction.
 
     Args:
-      cells: `[2 ** M]` counts or shares of each set of satisfying models, for at most 20 models; the first model is the highest bit of a set's index.
+      cells: `[2 ** M]` shares or counts of requests with each set of at most 20 satisfying models; the first model is the highest bit of a set's index.
       cost: `[M]` mean cost of each model, J.
       cost_spread: `[M]` standard deviation of the cost.
       alpha, options: as for `service`.
@@ -156,8 +156,8 @@ def cell_service(
 def benchmark_service(benchmark: str = "winogrande", *, alpha: float | None = None, **options: Any) -> ServiceEnv:
     """Builds one of the paper's eight benchmarks with Llama models of 1B, 8B and 70B parameters. Source: MESS+, section 4.1, Table 2.
 
-    The joint distribution of satisfaction and the energies were measured (see `jaxroute.data.MESSPLUS_BENCHMARKS`). The features are synthetic and by
-    default uninformative, since the texts of these benchmarks predict little.
+    The joint distribution of satisfaction and the energy per request were measured (see `jaxroute.data.MESSPLUS_BENCHMARKS`). Features are synthetic
+    and by default uninformative, since the texts of these benchmarks predict little.
 
     Args:
       benchmark: "arc_challenge", "arc_easy", "boolq", "logiqa", "piqa", "sciq", "socialiqa" or "winogrande".
@@ -217,7 +217,7 @@ def table_service(table: RoutingTable, *, alpha: float, threshold: float = 0.5, 
     Models are sorted by ascending cost, and a constant 1 is appended to the table's features.
 
     Args:
-      table: scores in [0, 1] and costs `[N, M]`, preferably with features.
+      table: scores in [0, 1] and costs of `M` models on `N` requests, `[N, M]`, preferably with features.
       alpha, options: as for `service`; costs are in the table's unit.
       threshold: smallest score that counts as satisfaction.
     """
@@ -254,10 +254,10 @@ def code_policy(benchmark: str = "winogrande", **changes: Any) -> MessPlus:
 
 
 def theory_policy(mu: float = 0.1, smoothness: float = 1.0, **changes: Any) -> MessPlus:
-    """Returns MESS+ with the setting of Lemma A.1; `changes` override fields of `MessPlus`.
+    """Returns MESS+ with the step sizes and the loss of Lemma A.1; `changes` override fields of `MessPlus`.
 
     The loss includes half the squared norm of the parameters with weight `mu`, the constant of the Polyak-Lojasiewicz inequality. Step `k` of SGD,
-    without momentum, has size `min(2 / (mu (k + 1)), 1 / smoothness)`.
+    without momentum, has size `min(2 / (mu (k + 1)), 1 / smoothness)`, where `smoothness` is the Lipschitz constant of the gradient.
     """
     optimiser = SGD(TheorySteps(mu, smoothness), momentum=0.0, weight_decay=0.0)
     return MessPlus(**{"optimiser": optimiser, "l2": mu, **changes})

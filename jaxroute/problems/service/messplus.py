@@ -49,10 +49,10 @@ class LearnerState:
 
 @struct.dataclass
 class Learner(abc.ABC):
-    """Algorithm 1 except its decision rule: subclasses define a `score`, and the model with the lowest serves requests that are not explored.
+    """Policy that learns to predict satisfaction, and serves unexplored requests with the model of lowest `score`, which subclasses define.
 
     Exploration depends only on `c`, `explore_power` and the seed, and only explored requests train. The predictor is therefore the same for all
-    values of `V` and `alpha`, and a grid over these trains it once. Source: MESS+, Algorithm 1 with eqs. (2) and (4).
+    values of `V` and `alpha`, and a grid over these trains it once. Source: MESS+, Algorithm 1, eqs. (2) and (4).
 
     Attributes:
       c: `[]` exploration coefficient: request `t = 1, 2, ...` is explored with probability `min(1, c t^-explore_power)`; 0 explores only the first.
@@ -174,7 +174,7 @@ class Learner(abc.ABC):
     def descend(
         self, key: Array, params: Params, optimiser: optax.OptState, obs: Observation, feedback: Feedback
     ) -> tuple[Params, optax.OptState, Array]:
-        """Trains the predictor on a request (Algorithm 1, line 8). Returns the new parameters and optimiser state, and the loss before training."""
+        """Trains the predictor on a request (Algorithm 1, line 8). Returns parameters and optimiser state after it, and the loss before it."""
         transform = self.optimiser.transform()
         losses = []
         for repeat in range(self.repeats):
@@ -204,7 +204,7 @@ class MessPlus(Learner):
     cheaper model, and among equally cheap models follow `numerics.argmax`. The features represent the output of the fixed text encoder.
 
     Attributes:
-      V: `[]` weight of cost, requests per J. The paper uses 1e-2 to 1e-5; with `V = v0 sqrt(T)` the gaps of cost and satisfaction vanish.
+      V: `[]` weight of cost, requests per J. The paper uses 1e-2 to 1e-5; if it grows as `sqrt(horizon)`, the gaps to optimal cost and target vanish.
     """
 
     V: Leaf = struct.field(default=1e-3, kw_only=True)

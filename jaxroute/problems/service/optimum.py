@@ -22,7 +22,7 @@ class Optimum(NamedTuple):
       price: shadow price of the constraint, J per unit of satisfaction; infinite if infeasible.
       part: share of the satisfaction available at about this price (within `PRICE_STEP`) that the choice needs to reach the target.
       cost: mean cost of `choice`.
-      choice: `[W, M]` probability of each model for each context; the most satisfying choice if infeasible.
+      choice: `[W, M]` probability of each of `M` models for each of `W` contexts (groups of like requests); the most satisfying choice if infeasible.
       satisfaction: mean satisfaction that `choice` reaches.
       feasible: whether some choice reaches the target.
     """
@@ -122,7 +122,7 @@ def best_in_hindsight(satisfied: ArrayLike, cost: ArrayLike, alpha: float) -> Op
     """Returns the cheapest choice for given requests, for example the requests of one run, from which the caller can compute regret.
 
     Args:
-      satisfied: `[T, M]` satisfaction of each request by each model, in [0, 1]; results do not store it.
+      satisfied: `[T, M]` satisfaction of each request by each model, in [0, 1]; simulation results do not store it.
       cost: `[T, M]` costs, J.
       alpha: required share of satisfied requests.
     """

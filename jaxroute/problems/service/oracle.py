@@ -32,7 +32,7 @@ class PricedOracle(StaticPolicy):
     At random it uses a price just above or just below the shadow price, which mixes the two optimal choices at that price.
 
     Attributes:
-      price: shadow price.
+      price: shadow price of satisfaction, and the share of requests that use the higher price.
       predictor: source of the probabilities, `TrueProbabilities` or `Labels`.
     """
 

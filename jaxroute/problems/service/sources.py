@@ -32,11 +32,11 @@ _MOST_BYTES = 1 << 20
 
 
 class Contexts(NamedTuple):
-    """Contexts, the groups of requests that a policy can distinguish, in float64 on the host.
+    """Groups of requests, called contexts, that a policy can tell apart by its information, in float64 on the host.
 
     Attributes:
-      weight: `[W]` share of the requests with each context.
-      success: `[W, M]` probability that each model satisfies.
+      weight: `[W]` share of the requests with each of `W` contexts.
+      success: `[W, M]` probability that each of `M` models satisfies.
       cost: `[W, M]` costs, J.
     """
 
@@ -54,7 +54,7 @@ class Contexts(NamedTuple):
 
 
 def fingerprint(requests: Any) -> str:
-    """Returns a digest of a source's class and numbers; an empty string if the numbers are traced or larger than 1 MiB."""
+    """Returns a digest that identifies a source by its class and numbers; an empty string if they are traced or larger than 1 MiB."""
     leaves, kind = jax.tree.flatten(requests)
     known = all(isinstance(leaf, (Array, np.ndarray, np.generic, float, int)) for leaf in leaves)
     if not known or any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
@@ -110,7 +110,7 @@ class RequestSource(Protocol):
 
 
 def all_labels(num_models: int) -> np.ndarray:
-    """Returns all sets of satisfying models (cells) as float32 rows, `[2 ** M, M]`; the first model is the highest bit of a row's index."""
+    """Returns all sets of models that may satisfy a request, as rows of 0 and 1, `[2 ** M, M]`; the first model is the highest bit of the index."""
     checks.count("num_models", num_models, minimum=0, maximum=MOST_CELLS)
     cells = np.arange(2**num_models)
     return ((cells[:, None] >> np.arange(num_models)[::-1]) & 1).astype(np.float32)
@@ -141,7 +141,7 @@ def sampled(source: RequestSource) -> Request:
 
 
 def labelled(source: RequestSource) -> Contexts:
-    """Returns the requests of a fixed sample as contexts: satisfaction (0 or 1) as probabilities, and costs."""
+    """Returns one context for each request of a fixed sample (`sampled`), with its satisfaction (0 or 1) as probabilities, and its costs."""
     sample = sampled(source)
     return equally_weighted(sample.satisfied, sample.cost)
 
@@ -370,7 +370,7 @@ class ProbitRequests(RequestSource):
         return Request(features=x, satisfied=latent > 0, cost=cost, success=self._given(lean))
 
     def _given(self, lean: Array) -> Array:
-        """Returns the probabilities of satisfaction `[M]` given the features, whose effect is `lean`, equal to `threshold + r_f w . x`."""
+        """Returns the probabilities of satisfaction `[M]` given features `x`, whose effect is `lean = threshold + r_f w . x` (see the class)."""
         return ndtr(lean / jnp.sqrt(jnp.maximum(1e-12, 1.0 - jnp.square(self.from_features))))
 
     def success(self, features: Array) -> Array:
@@ -390,7 +390,7 @@ class ProbitRequests(RequestSource):
 
 @struct.dataclass
 class TableRequests(RequestSource):
-    """Recorded requests, replayed in a random order for each run, each once before any is repeated.
+    """`N` recorded requests, replayed in a random order for each run, each once before any is repeated.
 
     Attributes:
       labels: `[N, M]` float32, 1 if the model satisfies the request, otherwise 0.

@@ -9,7 +9,7 @@ from jaxroute.problems.service.sources import Contexts
 
 
 def admissible_probability(contexts: Contexts, slack: float) -> float:
-    """Returns `q` of Theorem 1: the mean over contexts of the least probability of satisfaction within `slack` of the best model's.
+    """Returns `q` of Theorem 1: the least probability of satisfaction of models within `slack` of the best, averaged over contexts.
 
     Source: MESS+, assumption 1. Differs from the paper: `q` is the mean over requests, as the proof requires. For single requests the assumption
     fails if some are hard for all models.
@@ -27,7 +27,7 @@ def safety_margin(V: float, cost_range: float, slack: float, horizon: int) -> fl
     Args:
       V: `[]` weight of cost, requests per J.
       cost_range: difference of the largest and smallest cost, J.
-      slack: difference of probabilities `beta` of assumption 1; its `admissible_probability` must exceed the target plus the margin.
+      slack: largest distance `beta` to the best probability of satisfaction (assumption 1); `admissible_probability` must exceed target plus margin.
       horizon: number of requests `T` until the target must be met.
     """
     checks.positive("V", V, ())
@@ -43,7 +43,7 @@ def bound_queue(V: float, cost_range: float, slack: float, horizon: int, warm_up
       V, cost_range, slack: as for `safety_margin`.
       horizon: number of requests `T`.
       warm_up: number of requests `psi` after which assumption 1 holds.
-      alpha: target.
+      alpha: required share of satisfied requests.
     """
     return _gamma(V, cost_range, slack, warm_up, alpha) + math.sqrt(checks.count("horizon", horizon))
 
@@ -51,7 +51,7 @@ def bound_queue(V: float, cost_range: float, slack: float, horizon: int, warm_up
 def bound_mean_queue(
     V: float, cost_range: float, slack: float, excess: float, warm_up: float = 0, alpha: float = 1
 ) -> float:
-    """Returns Theorem 1's bound of the expected virtual queue, averaged over requests: `gamma + 1 / (2 excess)`.
+    """Returns Theorem 1's bound of the expected virtual queue, averaged over requests: `gamma + 1 / (2 excess)`, `gamma` as in `bound_queue`.
 
     Args:
       V, cost_range, slack, warm_up, alpha: as for `bound_queue`.
@@ -74,6 +74,6 @@ def bound_violation(V: float, cost_range: float, slack: float, horizon: int, war
 
 
 def expected_explorations(c: float, horizon: int, power: float = 0.25, explores_first: bool = True) -> float:
-    """Returns how many of `horizon` requests `MessPlus` explores on average, by default about `(4 c / 3) horizon^(3/4)`. Source: MESS+, Lemma A.3."""
+    """Returns the mean number of explored requests, about `(4 c / 3) horizon^(3/4)` for power 1/4; arguments as for `Learner`. Source: Lemma A.3."""
     probability = np.minimum(1.0, checks.non_negative("c", c, ()) * np.arange(1, horizon + 1, dtype=np.float64) ** -power)
     return float(probability[1:].sum() + (1.0 if explores_first else probability[0]))

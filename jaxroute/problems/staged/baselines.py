@@ -16,7 +16,7 @@ from jaxroute.problems.staged.types import Observation, SlotState
 
 @struct.dataclass
 class Greedy(StageRoute):
-    """Deploys the `M` available models of largest ratio `U / L` of reward bound to cost bound.
+    """Deploys the `M` available models with the largest ratio of the reward's upper bound `U` to the cost's lower bound `L`.
 
     Source: StageRoute, section 6, "Greedy": an upper confidence bound on a utility, with the same bounds.
 
@@ -33,7 +33,7 @@ class Greedy(StageRoute):
 
 @struct.dataclass
 class CheapestModels(StageRoute):
-    """Deploys the `M` models of lowest cost bound and routes as StageRoute. Not in the paper."""
+    """Deploys the `M` models with the smallest lower bounds of mean cost and routes as StageRoute. Not in the paper."""
 
     def choose(self, key: Array, state: SlotState, value: Array, cost: Array, obs: Observation, t: Array) -> Deployment:
         del t

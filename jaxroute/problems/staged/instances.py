@@ -110,12 +110,12 @@ def market(
 
 
 def _scaled(currency: str, scale: float) -> str:
-    """Returns the unit of costs that were multiplied by `scale`, for example "0.001 USD" for a scale of 1000."""
+    """Returns the unit in which costs in `currency` are expressed after multiplication by `scale`: "0.001 USD" for USD and a scale of 1000."""
     return currency if scale == 1.0 else f"{1 / scale:.3g} {currency}"
 
 
 def _known_costs(outcomes: Outcomes) -> tuple[float, float]:
-    """Returns the bounds of a query's cost that `market` uses if `known_costs` is None."""
+    """Returns the smallest and the largest cost of a query that policies know in advance if `known_costs` of `market` is None."""
     costs, margin = (outcomes.costs, 1.0) if isinstance(outcomes, TableOutcomes) else (outcomes.cost_mean, 2.0)
     costs = np.asarray(costs, np.float64)
     positive = costs[costs > 0]
@@ -125,7 +125,7 @@ def _known_costs(outcomes: Outcomes) -> tuple[float, float]:
 
 
 def _require_feasible(cost: np.ndarray, capacity: np.ndarray, arrival: np.ndarray, budget: float, max_deployed: int) -> None:
-    """Raises `ValueError` if the models of the first stage cannot serve all queries within the budget; later stages have more models."""
+    """Raises `ValueError` if no `max_deployed` models of the first stage can serve all queries within budget and capacities."""
     pool = np.flatnonzero(arrival <= 1)
     if not len(pool):
         raise ValueError(f"arrival must have a model in round 1, got {checks.show(np.asarray(arrival).tolist())}")
@@ -170,7 +170,7 @@ def arena_market(
       reward_noise: standard deviation of a reward.
       cost_noise: standard deviation of a cost relative to its mean.
       arrival_interval: queries between two arrivals.
-      arrival_lag: number of rounds by which a new model arrives too late for the maintenance window.
+      arrival_lag: number of rounds by which every later arrival is delayed, so that the model may miss a maintenance window.
       normalisation: "min-max" maps the scores to [0, 1], "max" divides them by the largest.
       reward_distribution, cost_distribution: distributions of a reward and of a cost.
     """
@@ -223,7 +223,7 @@ def routerbench_market(
     Args:
       max_deployed, stage_length, horizon, budget, options: as for `market`.
       capacity: largest share of the traffic of a model; one number for all except WizardLM-13B, or `[N]`.
-      cost_scale: factor of costs, their known bounds and the budget. It changes the policies, because the confidence radius is not scale-free.
+      cost_scale: factor of costs, their known bounds, and the budget in USD. It changes the policies, because the confidence radius is not scale-free.
     """
     table = STAGEROUTE_TABLE_2
     scale = float(checks.positive("cost_scale", cost_scale, ()))
@@ -261,7 +261,7 @@ def table_market(
       table: scores and costs of every model on every query.
       max_deployed, stage_length, horizon, budget, capacity, arrival, options: as for `market`.
       one_pass: whether each query is used once, in a random order, before any is repeated; otherwise queries are drawn with replacement.
-      cost_scale: factor of costs and budget.
+      cost_scale: factor by which the table's costs and `budget`, which is in the table's unit, are multiplied; `currency` names the scaled unit.
     """
     if not isinstance(table, RoutingTable):
         raise ValueError(f"table must be a RoutingTable (see jaxroute.data), got {checks.show(table)}")

@@ -26,7 +26,7 @@ def max_support(capacity: ArrayLike) -> int:
 def routing_values(
     reward: ArrayLike, cost: ArrayLike, capacity: ArrayLike, budget: float, sets: ArrayLike | Sequence[Sequence[int]]
 ) -> np.ndarray:
-    """Returns `V(budget, S)` for several sets `S` of models, `[S]` float64: the best expected reward per query, 0 for an infeasible set.
+    """Returns the best expected reward per query of a routing over each of `S` sets of models, `[S]` float64; 0 for an infeasible set.
 
     By duality the value is the least of `lam * budget + max over p of (reward - lam * cost) . p`, where `p` are the models' shares of the queries and
     `lam` is 0 or a multiplier at which two models change order. Source: StageRoute, eq. (1), for a fixed set.
@@ -36,7 +36,7 @@ def routing_values(
       cost: `[N]` true mean costs.
       capacity: `[N]` largest share of the queries that each model may serve.
       budget: mean cost that a query may have.
-      sets: `[S, n]` indices of the models of each set.
+      sets: `[S, n]` indices of the `n` models of each set.
     """
     u, c, a = (np.asarray(x, np.float64)[np.asarray(sets)] for x in (reward, cost, capacity))
     du, dc = u[:, :, None] - u[:, None, :], c[:, :, None] - c[:, None, :]
@@ -58,7 +58,7 @@ def routing_values(
 def pool_value(
     reward: ArrayLike, cost: ArrayLike, capacity: ArrayLike, budget: float, pool: Iterable[int], max_deployed: int
 ) -> float:
-    """Returns `V(budget, pool)`, the best reward per query of at most `max_deployed` models of `pool`; 0 if none is feasible.
+    """Returns `V(budget, pool)`: the best expected reward per query if at most `max_deployed` models of `pool` are deployed, 0 if infeasible.
 
     Source: StageRoute, eq. (1).
 
@@ -83,7 +83,7 @@ def pool_value(
 
 
 def _best_set(reward: np.ndarray, cost: np.ndarray, capacity: np.ndarray, budget: float, size: int) -> list[int] | None:
-    """Returns the indices of the best set of `size` models, by a mixed-integer program in HiGHS. Returns None if no set is feasible."""
+    """Returns indices of the `size` models whose routing has the largest reward, by a mixed-integer program in HiGHS; None if none is feasible."""
     from scipy import optimize
 
     count = len(reward)
@@ -117,7 +117,7 @@ def optimum_steps(
     stage_length: int,
     continuous: bool = False,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the best expected reward per query `V(budget, pool)` as a step function of the round.
+    """Returns the best expected reward per query with the models available in a round, as a step function of the round.
 
     The first array has the rounds (0-based) at which the value changes, `[N + 1]` int32, padded with the largest int32; the second the values,
     float64. A model is available from the first stage start at or after its arrival, or with `continuous` from its arrival.

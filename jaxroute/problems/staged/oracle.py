@@ -14,7 +14,7 @@ from jaxroute.problems.staged.types import POLICY_METRICS, Action, Feedback, Obs
 
 @struct.dataclass
 class _StageRouteWithoutRadius(StageRoute):
-    """StageRoute without confidence radii. It uses the sums in the statistics as bounds, since the oracle stores the true means there."""
+    """Variant of StageRoute whose bounds are the true means. The oracle stores these instead of the sums of rewards and costs."""
 
     def bounds(self, statistics: Statistics, known_costs: tuple[Leaf, Leaf]) -> tuple[Array, Array]:
         del known_costs
@@ -27,7 +27,7 @@ class OracleState:
 
     Attributes:
       slots: state of StageRoute.
-      routing: `[M]` solution of the linear program; it stays the same for a whole stage, as true means and budget do.
+      routing: probability of each deployed model; it stays the same for a whole stage, as true means and budget do.
     """
 
     slots: SlotState
@@ -38,12 +38,12 @@ class OracleState:
 class Oracle:
     """Policy that deploys and routes optimally for the true means. Source: StageRoute, section 6, "Oracle".
 
-    It runs StageRoute's code, so its expected regret of zero tests deployment and routing.
+    It runs StageRoute's code with an expected regret of zero, which tests deployment and routing.
 
     Attributes:
       reward_mean: `[N]` true mean rewards.
       cost_mean: `[N]` true mean costs.
-      policy: StageRoute without confidence radii (static).
+      policy: variant of StageRoute that uses the true means as bounds (static).
     """
 
     reward_mean: Leaf

@@ -42,7 +42,7 @@ class ParametricOutcomes(Outcomes):
 
     Attributes:
       reward_mean, cost_mean: as for `Outcomes`.
-      reward_noise, cost_noise: `[]` spread around the means, in the sense of the distribution (for example the standard deviation).
+      reward_noise, cost_noise: `[]` scale parameter of the distribution, for example the standard deviation of `Gaussian`.
       reward_distribution, cost_distribution: distributions of rewards and costs (static).
     """
 

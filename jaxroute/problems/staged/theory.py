@@ -82,7 +82,7 @@ def decompose(data: xr.Dataset, env: MarketEnv) -> xr.Dataset:
 
 
 def violation(data: xr.Dataset) -> xr.DataArray:
-    """Computes the overspend per query up to each time from the recorded metric `overspend`; 0 while the spend is within the budget."""
+    """Returns the spend above the budget up to each time, per query, from the recorded metric `overspend`; 0 within the budget."""
     if "overspend" not in data:
         raise ValueError("data must have the variable 'overspend': record it, for example record=['regret', 'overspend']")
     above = np.maximum(data["overspend"], 0.0) / data["time"]

@@ -96,8 +96,8 @@ class BetaPosterior:
 class NormalPosterior:
     """Normal distribution with the mean and variance of the Beta posterior, which can be drawn three times as fast.
 
-    It lacks the skewness of the Beta posterior near 0 and 1. Means over runs agree, but some runs repeat one set for long: on `sciq_cloud` the spread
-    over runs is more than twice as large.
+    It lacks the skewness of the Beta posterior near 0 and 1. Means over runs agree, but some runs repeat one set for long: on `sciq_cloud` results
+    vary more than twice as much between runs.
     """
 
     def sample(self, key: Array, wins: Array, losses: Array) -> Array:

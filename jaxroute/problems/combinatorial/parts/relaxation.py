@@ -157,8 +157,8 @@ class Smoothed:
     """Differentiable approximation of `Linear`: projects the scaled weights, divided by the temperature, onto the feasible selections.
 
     Attributes:
-      temperature: `[]` degree of smoothing. At the default the selection nearly equals the linear program's, and most derivatives are zero; tune with
-        .1 or more (see the table of `solvers.smoothed_lp`).
+      temperature: `[]` degree of smoothing. At the default the selection nearly equals the linear program's, and most derivatives are zero; use
+        .1 or more to tune by gradients (see the table of `solvers.smoothed_lp`).
     """
 
     temperature: Leaf = 0.01
@@ -176,7 +176,7 @@ class Smoothed:
 
 @struct.dataclass
 class ProjectedGradient:
-    """Projected gradient ascent on the reward's additive weight (see the module). It returns zero as the multiplier.
+    """Projected gradient ascent on the sum of the reward's additive weights (`Reward.weight`). It returns zero as the shadow price.
 
     Attributes:
       learning_rate: `[]` step size for gradients scaled to at most 1.
@@ -242,7 +242,7 @@ def default_solver(spec: CombinatorialSpec) -> Solver:
 
 
 def metrics_of(solver: Solver | None) -> tuple[Metric, ...]:
-    """Returns the metrics of a policy that uses this solver. `unfinished_share` is recorded by default for `Vertices`, whose search may stop early."""
+    """Returns the metrics of a policy with this solver. `unfinished_share` is recorded by default for `Vertices`, whose search may stop early."""
     shown = isinstance(solver, Vertices)
     return tuple(dataclasses.replace(m, default=shown) if m.name == "unfinished_share" else m for m in RELAXATION_METRICS)
 
@@ -280,7 +280,7 @@ def solve_by_group(
 
 
 def conditioned(key: Array, value: Array, cap: Leaf, noise: Leaf) -> Array:
-    """Converts expected rewards `value` `[K]` to success probabilities for the solvers: at most `cap`, ties broken by random `noise`."""
+    """Converts expected rewards `value` `[K]` to success probabilities: limits them to `cap` and subtracts random numbers up to `noise` against ties."""
     tie = noise * draws.uniform(key, value.shape)
     return jnp.clip(jnp.minimum(value, cap) - tie, 1e-6, cap)
 

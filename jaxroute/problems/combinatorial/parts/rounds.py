@@ -47,7 +47,7 @@ class RoundRobin(Start):
 
 
 class Hold:
-    """Rule for the rounds between two decisions, which a policy takes once per batch; `fresh`, a scalar bool, is True in rounds with a new decision."""
+    """Rule for the rounds between two decisions, if a policy decides once per batch; the bool `fresh` is True in rounds with a new decision."""
 
     def relaxed(self, fresh: Array, z: Array, held_z: Array) -> Array:
         """Returns the relaxed selection `[K]` to round: by default the new one, `z`, instead of `held_z` from the last decision."""
@@ -80,13 +80,13 @@ class Order(Protocol):
     """Rule for the order in which a cascade asks the models of a set."""
 
     def order(self, key: Array, obs: Observation, value: Array, cost: Array) -> Array:
-        """Returns numbers `[K]` in whose ascending order models are asked, ties by index. `value` and `cost` are expected rewards and costs, `[K]`."""
+        """Returns numbers `[K]` in whose ascending order models are asked, ties by index. `value` and `cost` `[K]` are expected rewards and costs."""
         ...
 
 
 @struct.dataclass
 class ByPrice:
-    """Asks cheap models first. The paper gives no order; its Fig. 2 starts with cheap models."""
+    """Asks models with a low known price first. The paper gives no order; its Fig. 2 starts with cheap models."""
 
     def order(self, key: Array, obs: Observation, value: Array, cost: Array) -> Array:
         del key, value, cost
@@ -132,6 +132,6 @@ class ByProbability:
 def action_of(
     order: Order, key: Array, obs: Observation, selected: Array, relaxed: Array, value: Array, cost: Array
 ) -> Action:
-    """Returns the action that asks the available models of the set `selected` in an order; `relaxed` `[K]` are the fractions before rounding."""
+    """Returns the action for the available models of the set `selected`, ordered by `order`; `relaxed` `[K]` are the fractions before rounding."""
     available = selected & obs.available
     return Action(selected=available, order=order.order(key, obs, value, cost), relaxed=relaxed, held=selected)

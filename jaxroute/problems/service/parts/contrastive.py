@@ -38,7 +38,7 @@ def _cosine(a: Array, b: Array) -> Array:
 
 
 def nearest_clusters(x: Array, number: int, key: Array, sweeps: int = 10) -> Array:
-    """Returns the cluster index of each row of `x` `[n, d]`, by `sweeps` steps of Lloyd's algorithm (k-means) from `number` random rows."""
+    """Divides rows of `x` `[n, d]` into `number` clusters by `sweeps` steps of k-means from random rows. Returns each row's cluster index `[n]`."""
     centres = x[jnp.argsort(draws.uniform(key, (x.shape[0],)))[:number]]
 
     def nearest(centres: Array) -> Array:
@@ -58,8 +58,8 @@ class Clusters(NamedTuple):
     """Requests sorted by cluster, to draw requests inside or outside a cluster.
 
     Attributes:
-      order: `[n]` int32 indices of the requests, one cluster after the other.
-      start: `[C]` int32 position in `order` of the first request of each cluster.
+      order: `[n]` int32 indices of the `n` requests, one cluster after the other.
+      start: `[C]` int32 position in `order` of the first request of each of `C` clusters.
       number: `[C]` int32 number of requests of each cluster.
     """
 
@@ -74,11 +74,11 @@ class Clusters(NamedTuple):
         return cls(jnp.argsort(cluster, stable=True).astype(jnp.int32), jnp.cumsum(count) - count, count)
 
     def inside(self, cluster: Array, uniform: Array) -> Array:
-        """Returns the index of a random request of a cluster, chosen by the random number `uniform` in [0, 1)."""
+        """Returns the index of a random request of the cluster with index `cluster`, chosen by the random number `uniform` in [0, 1)."""
         return self.order[self.start[cluster] + _below(self.number[cluster], uniform)]
 
     def outside(self, cluster: Array, uniforms: Array) -> Array:
-        """Returns indices of `H` distinct requests of other clusters, chosen by `uniforms` `[H]` in [0, 1). If too few exist, they may repeat."""
+        """Returns indices of `H` distinct requests outside `cluster`, chosen by `uniforms` `[H]` in [0, 1). If too few exist, they may repeat."""
         start, count, size = self.start[cluster], self.number[cluster], self.order.shape[0]
         taken: list[Array] = []  # Positions among the outside requests, in ascending order.
         for number in range(uniforms.shape[0]):

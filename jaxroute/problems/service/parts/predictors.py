@@ -18,7 +18,7 @@ from jaxroute.problems.service.types import Action, Feedback, Observation, Param
 
 
 class Predictor(Protocol):
-    """Predictor of satisfaction. If `trains` is True, it also has the method `training_logits(key, params, x)`.
+    """Predictor of each model's probability of satisfying a request. If `trains` is True, it also has the method `training_logits(key, params, x)`.
 
     Attributes:
       trains: whether explored requests train its parameters (static).

@@ -10,16 +10,16 @@ from jaxroute.problems.staged.types import Observation
 
 
 class BudgetRule(abc.ABC):
-    """Rule for the budget that RouteOPT may spend on a query."""
+    """Rule that sets the budget of a query in RouteOPT, the linear program that routes the query."""
 
     @abc.abstractmethod
     def budget(self, obs: Observation) -> Array:
-        """Returns the mean cost, a scalar, that the routing of the query may have."""
+        """Returns the largest expected cost of the query, a scalar, that the routing may have."""
 
 
 @dataclass(frozen=True)
 class FixedBudget(BudgetRule):
-    """Constant budget per query; overspending is measured, not corrected. Source: StageRoute, Algorithm 1."""
+    """Uses the market's budget for every query; overspending is measured, not corrected. Source: StageRoute, Algorithm 1."""
 
     def budget(self, obs: Observation) -> Array:
         return obs.budget
@@ -27,7 +27,7 @@ class FixedBudget(BudgetRule):
 
 @dataclass(frozen=True)
 class Pace(BudgetRule):
-    """Remaining budget divided by the remaining queries, clipped to between 0 and 5 times the constant budget. Not in the paper."""
+    """Divides the remaining budget by the remaining queries, clipped to between 0 and 5 times the market's budget per query. Not in the paper."""
 
     def budget(self, obs: Observation) -> Array:
         left = obs.budget - obs.overspend / obs.rounds_left.astype(jnp.float32)

@@ -31,7 +31,7 @@ class Deployment(NamedTuple):
     Attributes:
       deployed: `[N]` bool, True for the models to deploy: `M`, or all available models if there are fewer; `NoFiller` may deploy fewer.
       feasible: `[]` bool, whether some set meets budget and capacities; otherwise the `M` cheapest models are deployed.
-      residual: `[]` bound on how much better another set can be; 0 unless the search stopped early.
+      residual: `[]` largest possible gain in reward per query by another set; 0 unless the search stopped early.
       converged: `[]` bool, False if the search stopped early.
       nodes: `[]` int32, number of nodes that the search visited.
     """
@@ -57,7 +57,7 @@ def deploy(
 
     The linear program without the limit of `M` models has a solution with at most `max_support` models, which solves the problem if `M` is that
     large. For fewer slots all sets of `M` models are enumerated, or searched by branch and bound if there are more than 500. Among equally good sets
-    an enumeration returns the first in lexicographic order, branch and bound any. Among equal models the first by priority serves most queries.
+    an enumeration returns the first in lexicographic order, branch and bound any. Among equal models the first by `tie` serves most queries.
 
     Source: StageRoute, DeployOPT, eqs. (3) and (6).
 
@@ -108,9 +108,9 @@ def deploy(
 
 
 def _first_of_equals(amount: Array, value: Array, cost: Array, obs: Observation, priority: Array) -> Array:
-    """Permutes shares of the queries, `amount` `[N]`, among models of equal value, cost and capacity: the lowest priority gets the most.
+    """Permutes shares of the queries, `amount` `[N]`, among models of equal value, cost and capacity: lowest `priority` gets most.
 
-    Two sets that differ only by equal models have the same value, but rounding, which depends on the order of the sum, may prefer the later set.
+    Two sets that differ only by equal models have the same value, but rounding errors, which depend on the order of summation, may favour either.
     """
     value, cost = xla.barrier((value, cost))
     same = (value, cost, obs.capacity, obs.available)
@@ -136,7 +136,7 @@ def _first_of_equals(amount: Array, value: Array, cost: Array, obs: Observation,
 def _searched_set(
     value: Array, cost: Array, obs: Observation, priority: Array, slots: int, needed: Array, most_nodes: Array | int
 ) -> tuple[Array, ...]:
-    """Finds the result of `_best_set` with share 0 by branch and bound, if `needed`; also returns `residual`, `converged`, `nodes` of the search."""
+    """Finds the result of `_best_set` for a share of 0 by branch and bound, if `needed`; adds `residual`, `converged`, `nodes` (see `Deployment`)."""
     limits = obs.capacity, obs.budget, slots
     found = sparse_fill(value, cost, *limits, valid=obs.available, priority=priority, most_nodes=most_nodes, needed=needed)
     # The search's own amounts are less precise.
@@ -148,9 +148,9 @@ def _searched_set(
 def _best_set(
     value: Array, cost: Array, obs: Observation, priority: Array, slots: int, share: float
 ) -> tuple[Array, Array, Array]:
-    """Compares all sets of `slots` available models. Returns the best routing's value (-1 if none is feasible), shares `[N]` and shadow price.
+    """Compares all sets of `slots` available models. Returns reward (-1 if infeasible), shares `[N]` and shadow price of the best routing.
 
-    The first of equally good sets wins. Each model of a set gets at least `share` of the queries. Other arguments are as for `deploy`.
+    The first of equally good sets wins. Each model of a set gets at least the fraction `share` of the queries. Other arguments are as for `deploy`.
     """
     sets = np.asarray(list(itertools.combinations(range(value.shape[-1]), slots)), np.int32)
     pad = -len(sets) % _BLOCK if len(sets) > _BLOCK else 0

@@ -17,16 +17,16 @@ class Estimator(abc.ABC):
 
     @abc.abstractmethod
     def means(self, statistics: Statistics, cost_floor: Leaf) -> Pair:
-        """Returns mean rewards and mean costs in the shape of the statistics, finite also for unused models; `cost_floor` is a query's least cost."""
+        """Returns mean rewards and costs, shaped like the statistics, finite also for unused models; `cost_floor` is the least cost of a query."""
 
     def start(self, statistics: Statistics, upper: Array, lower: Array, cost_floor: Leaf) -> Pair:
-        """Returns the bounds `upper` of rewards and `lower` of costs, with start values for unused models; by default unchanged."""
+        """Returns the bounds `upper` of rewards and `lower` of costs, replaced by start values for unused models; by default unchanged."""
         del statistics, cost_floor
         return upper, lower
 
 
 def _per_pull(statistics: Statistics, reward_prior: Leaf, cost_prior: Leaf, weight: Leaf) -> Pair:
-    """Returns mean rewards and costs, including `weight` virtual observations whose sums are `reward_prior` and `cost_prior`."""
+    """Returns mean rewards and costs as if `weight` more queries had been observed, with the sums `reward_prior` and `cost_prior`."""
     total = statistics.pulls.astype(jnp.float32) + weight
     return (reward_prior + statistics.reward_sum) / total, (cost_prior + statistics.cost_sum) / total
 
@@ -38,7 +38,7 @@ def _empirical(statistics: Statistics) -> Pair:
 
 @dataclass(frozen=True)
 class EmpiricalMean(Estimator):
-    """Empirical means; an unused model has reward bound 1 and cost bound `cost_floor`.
+    """Estimates means by averages; an unused model has reward bound 1 and cost bound `cost_floor`.
 
     Source: StageRoute, eqs. (4) and (5). The paper gives no start values; these are ours.
     """
@@ -54,7 +54,7 @@ class EmpiricalMean(Estimator):
 
 @dataclass(frozen=True)
 class Lemma3(Estimator):
-    """Means as sums divided by pulls plus one, so that a new model starts with mean 0 and little optimism.
+    """Estimates a mean as the sum divided by the number of uses plus one, so that a new model starts with mean 0 and little optimism.
 
     Source: StageRoute, Lemma 3. `staged/open-choices` measures the effect.
     """
@@ -66,7 +66,7 @@ class Lemma3(Estimator):
 
 @dataclass(frozen=True)
 class PseudoObservation(Estimator):
-    """Means with one virtual observation of reward 1 and cost `cost_floor`, to match the radius, which counts pulls plus one. Not in the paper."""
+    """Adds a virtual observation of reward 1 and cost `cost_floor` to the means, since the radius counts one use more. Not in the paper."""
 
     def means(self, statistics: Statistics, cost_floor: Leaf) -> Pair:
         return _per_pull(statistics, 1.0, cost_floor, 1.0)
@@ -74,9 +74,9 @@ class PseudoObservation(Estimator):
 
 @dataclass(frozen=True)
 class Prior(Estimator):
-    """Empirical means; an unused model has the means `reward` and `cost`. Source: StageRoute, appendix, before Lemma 7.
+    """Estimates means by averages; an unused model has the means `reward` and `cost`. Source: StageRoute, appendix, before Lemma 7.
 
-    With reward 1 and a cost of at most the floor it equals `EmpiricalMean`, so no experiment uses it.
+    With reward 1 and a cost of at most `cost_floor` the bounds equal those of `EmpiricalMean`, so no experiment uses it.
 
     Attributes:
       reward: mean reward before the first use.

@@ -16,10 +16,10 @@ Keys = tuple[Array, Array]
 
 
 class Filler(abc.ABC):
-    """Rule that ranks models for the free slots, which the best routing does not need.
+    """Rule that selects models for the free slots, which remain when the models that the best routing uses are deployed.
 
     Attributes:
-      share: share of the queries that every deployed model must get; if it is above 0, all sets of models are enumerated.
+      share: least share of the queries of every deployed model; if it is above 0, all sets of models are enumerated.
     """
 
     share: float = 0.0
@@ -28,11 +28,11 @@ class Filler(abc.ABC):
     def keys(self, key: Array, value: Array, cost: Array, multiplier: Array) -> Keys:
         """Returns two scores `[N]` by which models are ranked, the larger first; the second score breaks ties.
 
-        Scores may depend on the stage's `key`, bounds `value` of rewards and `cost` of costs `[N]`, and the shadow price `multiplier` of the routing.
+        Scores may use a random `key`, bounds `[N]` of rewards (`value`) and costs (`cost`), and the shadow price `multiplier` of the budget.
         """
 
     def deployed(self, ranked: Array, support: Array) -> Array:
-        """Returns a mask `[N]` of the models to deploy; by default `ranked`, the first `M` by rank. `support` marks the models in the best routing."""
+        """Returns the mask `[N]` of models to deploy: by default `ranked`, which marks the models of `support` (the best routing's) and fillers."""
         del support
         return ranked
 
@@ -44,7 +44,7 @@ class ReducedValue(Filler):
     `U` and `L` are the bounds of reward and cost. A small share for a model outside the support changes the value of the best routing by the share
     times the model's reduced value, plus a term that is the same for all models. The best fillers therefore have the largest reduced value.
 
-    Source: StageRoute, eq. (3), with the number of deployed models as an equality; the limit is ours.
+    Source: StageRoute, eq. (3), with the number of deployed models as an equality; the limit of a vanishing share is ours.
     """
 
     def keys(self, key: Array, value: Array, cost: Array, multiplier: Array) -> Keys:
@@ -85,6 +85,6 @@ class IndexFiller(Filler):
 
 @dataclass(frozen=True)
 class MinimumShare(ReducedValue):
-    """Requires that each deployed model gets at least a share of the queries, by enumerating all sets; exact and slow, for cross-checks."""
+    """Gives each deployed model at least the fraction `share` of the queries, by enumerating all sets; exact and slow, for cross-checks."""
 
     share: float = 1e-4

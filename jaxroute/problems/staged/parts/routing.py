@@ -13,10 +13,10 @@ from jaxroute.solvers.budgeted_fill import budgeted_fill
 
 
 class Routing(NamedTuple):
-    """Distribution of a query over the slots.
+    """Probabilities with which a query is sent to the deployed models.
 
     Attributes:
-      amount: `[M]` probability of each slot.
+      amount: `[M]` probability of the model in each slot.
       multiplier: `[]` shadow price of the budget, reward per cost; 0 if the rule ignores the budget.
       feasible: `[]` bool, whether a routing within budget and capacities exists.
     """
@@ -57,7 +57,7 @@ class RouteOPT(RoutingRule):
 
 @dataclass(frozen=True)
 class RatioRouting(RoutingRule):
-    """Fills models up to their capacity in order of falling ratio of reward bound to cost bound; ignores the budget. See `staged/open-choices`."""
+    """Fills models to their capacity, largest ratio of reward bound to cost bound first; ignores the budget. See `staged/open-choices`."""
 
     def route(self, value: Array, cost: Array, state: SlotState, budget: Array, priority: Array) -> Routing:
         del budget

@@ -10,19 +10,19 @@ from jaxroute.problems.staged.types import Statistics
 
 
 class Scope:
-    """Rule that selects the statistics of earlier stages that a stage uses; by default all."""
+    """Rule that selects the observations of earlier stages on which a stage bases deployment and routing; by default all."""
 
     def write_back(self, book: Array, slots: Array) -> Array:
-        """Returns a count or sum `[M]` of the deployed models at a stage's end, from its value `book` before the stage and its value in the `slots`."""
+        """Returns a count or sum `[M]` of the deployed models after a stage, from `book` (before the stage) and `slots`, by default `slots`."""
         del book
         return slots
 
     def retain(self, book: Statistics) -> Statistics:
-        """Returns the part of `book`, the statistics `[N]` of all models, that later deployments use in addition to the statistics in the slots."""
+        """Returns the statistics `[N]` to store for later deployments when a stage starts: by default `book`, all past statistics."""
         return book
 
     def load(self, loaded: Statistics) -> Statistics:
-        """Returns the statistics `[M]` with which the routing of a stage starts; `loaded` are all past statistics of the deployed models."""
+        """Returns the statistics `[M]` with which routing starts a stage: by default `loaded`, all past statistics of the deployed models."""
         return loaded
 
 

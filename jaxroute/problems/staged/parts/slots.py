@@ -32,7 +32,7 @@ def empty_slots(spec: StagedSpec) -> SlotState:
 
 
 def written_back(state: SlotState, scope: Scope) -> Statistics:
-    """Returns the book at the end of a stage: the statistics `[N]` of all models, updated by the statistics of the slots."""
+    """Returns the statistics `[N]` of all models at the end of a stage, where `scope` combines statistics in the slots with earlier ones."""
     in_slots = state.in_slots()
 
     def write_back(book: Array, slots: Array) -> Array:

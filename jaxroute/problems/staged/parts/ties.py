@@ -10,11 +10,11 @@ from jaxroute.core import draws
 
 
 class Tie(abc.ABC):
-    """Rule for the order of models with equal bounds."""
+    """Rule that orders models with equal confidence bounds."""
 
     @abc.abstractmethod
     def apply(self, key: Array, value: Array) -> tuple[Array, Array]:
-        """Returns the values `[N]` by which models are ranked, and int32 priorities `[N]`; of equal values the lowest priority comes first."""
+        """Returns reward bounds `value` `[N]`, possibly perturbed, and int32 priorities `[N]`; of equal models the lowest priority comes first."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +45,12 @@ class NewestTie(Tie):
 
 @dataclass(frozen=True)
 class RandomTie(Tie):
-    """Breaks ties by a uniform perturbation of the values, drawn once per stage.
+    """Breaks ties by adding a uniform random number to each reward bound, drawn once per stage.
 
-    Source: StageRoute, Lemma 7, averages over random ties. `staged/open-choices` measures the effect.
+    Source: StageRoute, Lemma 7, which averages over random ties. `staged/open-choices` measures the effect.
 
     Attributes:
-      size: largest perturbation, in units of reward.
+      size: largest number that is added, in units of reward.
     """
 
     size: float = 1e-6
