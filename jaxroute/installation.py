@@ -149,7 +149,7 @@ def _install(needs: Sequence[str]) -> str:
 
 
 def _check_jax(have: Mapping[str, str], bounds: Sequence[tuple[str, str]], cards: Sequence[GPU]) -> list[Finding]:
-    """Returns the faults of jaxlib and the CUDA plugins. `have` maps packages to versions; `bounds` are jax's on jaxlib, like `(">=", "0.7.0")`."""
+    """Returns faults of jaxlib and CUDA plugins, given installed versions by package, jax's bounds on jaxlib, like `(">=", "0.7.0")`, and GPUs."""
     jax, jaxlib, plugins = have["jax"], have.get("jaxlib"), _plugins(have)
     need = _jax(f"=={jax}", have, cards)
     if jaxlib is None:
@@ -178,7 +178,7 @@ def _check_jax(have: Mapping[str, str], bounds: Sequence[tuple[str, str]], cards
 
 
 def _jax(version: str, have: Mapping[str, str], cards: Sequence[GPU]) -> str:
-    """Returns pip's argument for jax with the bound `version`, such as `jax[cuda12]==0.7.0`. Its extra is the installed CUDA plugin, or the GPU's."""
+    """Returns pip's argument for jax, such as `jax[cuda12]==0.7.0`; `version` is "==0.7.0". Its extra is the installed CUDA plugin, or the GPUs'."""
     extra = ""
     for cuda in _plugins(have):  # If no package contains CUDA's libraries, those of the machine stay in use.
         extra = cuda if f"nvidia-cudnn-{cuda.replace('da', '')}" in have else f"{cuda}-local"

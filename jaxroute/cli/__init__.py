@@ -99,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _environment(options: argparse.Namespace) -> Iterator[None]:
-    """Context of a command: prints each warning on one line, ends on SIGTERM and SIGHUP as on Ctrl-C, and keeps standard output free for --json."""
+    """Context for a command: prints a warning on one line, ends on SIGTERM and SIGHUP as on Ctrl-C, and sends other text than JSON to stderr."""
 
     def end(number: int, frame: Any) -> None:
         raise KeyboardInterrupt(number)

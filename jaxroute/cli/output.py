@@ -47,11 +47,11 @@ class Output:
         self.lines(wrapper.fill(text))
 
     def rows(self, rows: Iterable[Sequence[str]], *, indent: int = 0, label_width: int | None = None) -> None:
-        """Prints a table of labels and texts without column heads; an optional third item of a row is the colour of its label."""
+        """Prints rows (label, text) or (label, text, colour of the label), `indent` characters to the right; `label_width` is a minimum."""
         self.table((), rows, indent=indent, label_width=label_width)
 
     def table(self, heads: Sequence[str], rows: Iterable[Any], *, indent: int = 0, label_width: int | None = None) -> None:
-        """Prints a table whose last column is broken into lines if it is too wide. Without `heads`, the two columns are labels and texts."""
+        """Prints a table and breaks its last column into lines if it is too wide. If `heads` is empty, it prints the labels and texts of `rows`."""
         if self.json or self.quiet:
             return
         from rich.console import Console

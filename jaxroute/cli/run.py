@@ -153,7 +153,7 @@ def devices_of(text: str | None) -> list[Any] | None:
 
 
 def print_stand_in(name: str, output: Output) -> None:
-    """Prints that generated queries are simulated instead of the user's, and how to give the experiment `name` a table."""
+    """Prints that generated queries are simulated instead of the user's, and the command that runs the experiment `name` on a user's log."""
     text = (
         "no --data was given, so generated queries are simulated: the numbers say nothing about your models. "
         f"`jaxroute run {name} --data FILE` uses your table; `jaxroute data FILE` shows how a file is read."
@@ -164,7 +164,7 @@ def print_stand_in(name: str, output: Output) -> None:
 def print_report(
     experiment: Any, summary: dict[str, Any], changes: dict[str, Any], out: Path, elapsed: float, output: Output
 ) -> None:
-    """Prints metrics, verdicts on the paper's claims, times and files of a finished run."""
+    """Prints metrics, claims, times and files of a finished run. Claims get no verdict if `changes` of settings were made."""
     from jaxroute import metrics
     from jaxroute.experiments.base import folder_of
     from jaxroute.store import results
@@ -198,7 +198,7 @@ def print_report(
 
 
 def print_claims(claims: Sequence[dict[str, Any]], number: int, output: Output) -> None:
-    """Prints each claim with its verdict and measurement; `number` is the number of runs, if a claim does not name another."""
+    """Prints each of the paper's claims with its verdict and measurement; `number` is the number of runs, unless a claim states another."""
     rows = []
     for claim in claims:
         verdict = claim["verdict"]

@@ -32,7 +32,7 @@ def add_out(group: Any, what: str, default: str) -> None:
 
 
 def folder_of(options: argparse.Namespace, experiment: Any, before: str = "", after: str = "") -> Path:
-    """Returns the folder that the user specified, or `results/` and the experiment's name between the texts `before` and `after`."""
+    """Returns the folder for results: the one that the user specified, or else `results/`, `before`, the experiment's name and `after`."""
     name = Path(experiment.name).stem if ".py" in options.experiment else experiment.name
     return options.out or Path("results") / f"{before}{name.replace('/', '-')}{after}"
 

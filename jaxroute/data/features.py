@@ -26,7 +26,7 @@ def has_sklearn() -> bool:
 
 @dataclass(frozen=True, eq=False)
 class Standardisation:
-    """Scales each feature of a log to mean 0 and standard deviation 1; features of new queries are scaled by the numbers of the log."""
+    """Subtracts the mean of each feature in a log and divides by its standard deviation in the log, also for features of new queries."""
 
     mean: np.ndarray  #: `[d]` float64 mean of each feature in the log.
     scale: np.ndarray  #: `[d]` float64 standard deviation of each feature in the log, infinite for a constant feature.
@@ -50,12 +50,12 @@ class Standardisation:
 
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """Projects features of new queries onto the directions that were fitted to a log, and scales each row to length 1."""
+    """Projects features of new queries onto the principal directions of a log's features, and scales each query's result to length 1."""
 
     components: np.ndarray  #: `[r, d]` directions of the projection.
 
     def of(self, numbers: np.ndarray) -> np.ndarray:
-        """Converts the numbers of new queries, `[Q, d]`, to features, `[Q, r]` float32."""
+        """Projects the features of new queries, `[Q, d]`, onto the `r` directions: returns `[Q, r]` float32."""
         numbers = np.asarray(numbers, np.float64)
         if numbers.shape[-1] != self.components.shape[1]:
             raise refusal("other_size", size=self.components.shape[1], got=numbers.shape[-1])
@@ -64,7 +64,7 @@ class Directions:
 
 @dataclass(frozen=True, eq=False)
 class Words:
-    """Converts texts of new queries to features by the numbers fitted to a log: words and pairs of words are hashed, weighted and projected."""
+    """Converts texts to features by their words and pairs of words, whose weights and principal directions were fitted to the texts of a log."""
 
     columns: np.ndarray  #: `[c]` hashes that occur in the log.
     rarity: np.ndarray  #: `[c]` weight of each hash, larger for words of fewer texts.
@@ -72,7 +72,7 @@ class Words:
     width: int  #: Number of different hashes.
 
     def of(self, texts: Sequence[str]) -> np.ndarray:
-        """Returns the features of each text, `[Q, r]` float32 of length 1; zeros for a text without words of the log. Needs scikit-learn."""
+        """Returns `r` features of each text, `[Q, r]` float32 of length 1, or zeros if it has no word of the log. Needs scikit-learn."""
         counts = _count_words(texts, self.width).tocsc()[:, self.columns].tocsr()
         counts.data = 1.0 + np.log(counts.data)  # Repeated words count less; words that the log lacks do not count.
         weighted = counts.multiply(self.rarity).tocsr()
@@ -84,7 +84,7 @@ Reader = Words | Directions | Standardisation | None
 
 
 def scales(features: np.ndarray) -> np.ndarray:
-    """Returns the standard deviation of each column if they differ by more than a factor of 100; otherwise ones, as for an embedding."""
+    """Returns the number by which to divide each feature: its standard deviation if these differ by a factor over 100, otherwise 1."""
     scale = Standardisation.fit(features).scale
     finite = scale[np.isfinite(scale)]
     return scale if finite.size and finite.max() > _LARGEST_RATIO * finite.min() else np.ones_like(scale)
@@ -153,7 +153,7 @@ def choose_features(
 
 
 def _from_numbers(numbers: np.ndarray, source: str, are_columns: bool, notes: list[str]) -> tuple[np.ndarray, str, Reader]:
-    """Standardises numbers of queries in separate columns, or reduces a long embedding to fewer dimensions. Returns as `choose_features` does."""
+    """Standardises `numbers` in separate columns, or shortens an embedding. Returns features, their source, and the converter of new queries."""
     if are_columns or (scales(numbers) != 1).any():
         standard = Standardisation.fit(numbers)
         return standard.of(numbers), f"{source}, standardised", standard
@@ -166,7 +166,7 @@ def _from_numbers(numbers: np.ndarray, source: str, are_columns: bool, notes: li
 
 
 def _from_texts(texts: Sequence[str]) -> tuple[np.ndarray, Words]:
-    """Returns the features of each text, `[Q, r]`, and the object that converts texts of new queries."""
+    """Returns at most 32 features of each text of a log, and the object that computes the same features for texts of new queries."""
     counts = _count_words(texts, _HASHED)
     if not counts.nnz:
         nothing = Words(np.zeros(0, int), np.zeros(0), np.zeros((1, 0), np.float32), _HASHED)
@@ -190,7 +190,7 @@ def _count_words(texts: Sequence[str], width: int) -> Any:
 
 
 def _reduce(matrix: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Projects rows onto at most 32 principal directions and scales them to length 1. Returns the result and the directions."""
+    """Projects the rows of a matrix onto at most 32 principal directions and scales them to length 1. Returns these rows and the directions."""
     from sklearn.decomposition import TruncatedSVD
 
     svd = TruncatedSVD(min(_WIDTH, *matrix.shape), random_state=0)

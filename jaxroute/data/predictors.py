@@ -22,7 +22,7 @@ _MOST_QUERIES = 8000  # Predictions are evaluated on at most so many queries.
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Some queries of a table, in float64. The fields are those of `RoutingTable`; `latency` is `[Q, N]` seconds or None."""
+    """Some queries of a `RoutingTable`, with its fields in float64, and the seconds of each answer, `[Q, N]`, if they are known."""
 
     models: tuple[str, ...]
     scores: np.ndarray
@@ -77,10 +77,9 @@ def random_folds(sample: Sample, number: int, seed: int | tuple[int, ...] | np.r
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """Converts queries to columns of numbers: scaled features, then an indicator of each category.
+    """Converts queries to the input of a predictor: scaled features, then for each category 1 if the query belongs to it and 0 if not.
 
-    The scaled features have a total variance of 1, so that two queries differ on average as much by their features as by
-    different categories.
+    The scaled features have a total variance of 1, so that two queries differ on average as much by features as by different categories.
     """
 
     mean: np.ndarray | None  #: `[d]` mean of the features over the fitted queries, or None without features.
@@ -88,7 +87,7 @@ class Design:
     groups: np.ndarray | None  #: `[G]` categories that have a column, or None without categories.
 
     def columns(self, sample: Sample) -> np.ndarray:
-        """Returns the columns of numbers for some queries, `[Q, r + G]`: `r` columns for features and `G` for categories."""
+        """Returns the predictor's input for some queries, `[Q, r + G]`, for `r` scaled features and `G` categories."""
         columns = []
         if self.mean is not None and self.turn is not None and sample.features is not None:
             columns.append((sample.features - self.mean) @ self.turn)
@@ -176,16 +175,16 @@ def fit_weights(columns: np.ndarray, scores: np.ndarray, penalties: np.ndarray, 
 
 
 def _intercepts(scores: np.ndarray) -> np.ndarray:
-    """Returns the intercept of a logistic regression without columns for each output; `scores` are `[Q, M]`, query by output."""
+    """Returns the best intercept of a logistic regression without weights for each column of `scores`, `[Q, M]`: the logit of its mean."""
     least = 1 / (2 * len(scores))
     return logit(np.clip(scores.mean(0), least, 1 - least))
 
 
 def fit_each(columns: np.ndarray, scores: np.ndarray, penalty: float = 1.0, steps: int = 12) -> np.ndarray:
-    """Fits a logistic regression for each of `M` outputs on its own few columns, by Newton's method.
+    """Fits `M` logistic regressions, each with separate predictors and scores, by Newton's method.
 
-    A step that would increase the loss is replaced by one along the bound of the Hessian (see `fit_weights`). Takes columns `[d, Q, M]`
-    and scores `[Q, M]`, and returns the intercepts and weights `[M, 1 + d]`; intercepts have no penalty.
+    `columns` are `[d, Q, M]` predictors of `Q` queries, and `scores` `[Q, M]`. Returns intercepts, which have no penalty, and weights `[M, 1 + d]`.
+    A step that would increase the loss is replaced by one with an upper bound of the Hessian, `X'X / 4 + penalty`.
     """
     middle = columns.mean(1)
     x = np.concatenate([np.ones((1, *scores.shape)), columns - middle[:, None]]).transpose(2, 0, 1)  # [M, 1 + d, Q]
@@ -214,7 +213,7 @@ def fit_each(columns: np.ndarray, scores: np.ndarray, penalty: float = 1.0, step
 
 @dataclass(frozen=True, eq=False)
 class Logistic:
-    """Predictor of each model's score by logistic regression."""
+    """Predicts each model's score on a query by logistic regression."""
 
     design: Design  #: Columns of numbers that describe a query.
     weights: np.ndarray  #: `[1 + r, N]` intercepts and weights.
@@ -245,7 +244,7 @@ def fit_logistic(sample: Sample, folds: np.ndarray) -> tuple[Logistic, np.ndarra
 
 @dataclass(frozen=True, eq=False)
 class Neighbours:
-    """Predictor of each model's score by its mean score on the most similar recorded queries."""
+    """Predicts each model's score on a query by its mean score on the most similar recorded queries."""
 
     design: Design  #: Columns of numbers in which distances are computed.
     columns: np.ndarray  #: `[R, r]` columns of the recorded queries.
@@ -274,9 +273,9 @@ def fit_neighbours(sample: Sample) -> tuple[Neighbours, np.ndarray]:
 def _neighbour_means(
     columns: np.ndarray, recorded: np.ndarray, scores: np.ndarray, sizes: tuple[int, ...], prompts: np.ndarray | None = None
 ) -> np.ndarray:
-    """Returns the mean scores of each query's nearest recorded queries, for each number of neighbours in `sizes` (ascending): `[S, Q, N]`.
+    """Returns the mean scores of each query's nearest recorded queries, for each of `S` numbers of neighbours in `sizes` (ascending): `[S, Q, N]`.
 
-    If the recorded queries predict themselves, `prompts` (an index for each) excludes queries with the same prompt.
+    `columns` are the queries' features. If they are the recorded queries, `prompts` (an index for each) excludes those with the same prompt.
     """
     means = np.empty((len(sizes), len(columns), scores.shape[1]))
     lengths, most = np.square(recorded).sum(1), sizes[-1]
@@ -297,7 +296,7 @@ def _neighbour_means(
 
 @dataclass(frozen=True)
 class Prediction:
-    """Accuracy of scores predicted by one method, and the gain of routing by them at no more than the best single model's cost; five folds."""
+    """Cross-validated accuracy of predicted scores, and the gain of routing by them at no more than the cost of the best single model."""
 
     how: str  #: "categories", "nearest neighbours" or "logistic regression".
     measure: str  #: "AUC", or "R2" if a score is not 0 or 1.
@@ -346,7 +345,7 @@ def _predict_by_logistic(others: Sample, sample: Sample) -> np.ndarray:
 
 
 def _category_means(others: Sample, sample: Sample) -> np.ndarray:
-    """Predicts scores (query by model) by the mean score of `others` in the query's category, with two more queries at the overall mean."""
+    """Predicts scores in `sample` by the mean score of `others` in the query's category, to which two queries with the overall mean are added."""
     assert others.groups is not None and sample.groups is not None
     mean, size = others.scores.mean(axis=0), 1 + int(max(others.groups.max(), sample.groups.max()))
     count = np.bincount(others.groups, minlength=size)[:, None]
@@ -355,7 +354,7 @@ def _category_means(others: Sample, sample: Sample) -> np.ndarray:
 
 
 def _evaluate(how: str, predict: Callable[[Sample, Sample], np.ndarray], sample: Sample, fold: np.ndarray) -> Prediction:
-    """Evaluates a method by cross-validation: `predict(others, part)` fits to `others` and predicts `part`. `fold` has the fold of each query."""
+    """Evaluates the method called `how` by cross-validation: `predict(others, part)` fits to `others` and predicts `part`; `fold` is `[Q]`."""
     scores, costs, rows = sample.scores, sample.costs, np.arange(sample.num_queries)
     predicted = np.empty_like(scores)
     for number in range(_FOLDS):

@@ -27,8 +27,7 @@ class RoutingTable:
       groups: `[Q]` int32 index into `group_names`, for example of the benchmark a query comes from, or None.
       group_names: names of the groups; empty without `groups`.
       cost_unit: unit of a cost.
-      rows: `[Q]` int64 row of each query in the file (or in the arrays); in a file with a row per query and model, its index
-        among the different queries.
+      rows: `[Q]` int64 row of each query in the file or arrays; in a file with a row per query and model, its index among the different queries.
       num_rows: number of rows of the file.
       prompts: `[Q]` int32 index of each query's prompt, equal for copies of one prompt; None if prompts are unknown, so that
         each query counts as different. Copies stay together wherever queries are split.
@@ -144,8 +143,7 @@ class RoutingTable:
         """Returns the same table with other features.
 
         Args:
-          features: `[Q, d]`, for example from `load_embeddings`, in the order of the table's queries, or `[num_rows, d]` in
-            the order of the file's rows; None for no features.
+          features: `[Q, d]` in the order of the table's queries, or `[num_rows, d]` in the order of the file's rows; None for no features.
 
         Raises:
           ValueError: the features have not one row per query, or a value is not finite.
@@ -228,7 +226,7 @@ def _floats(argument: str, values: ArrayLike) -> np.ndarray:
 
 
 def _integers(argument: str, numbers: ArrayLike, num_queries: int, end: int, rule: str) -> np.ndarray:
-    """Returns a read-only int32 copy of one integer per query; integers below 0, and those of `end` or more, are refused."""
+    """Returns a read-only int32 copy of one integer per query, each from 0 to `end - 1`; an error ends with the text `rule`."""
     numbers = np.asarray(numbers)
     if numbers.shape != (num_queries,) or numbers.dtype.kind not in "iu":
         found = f"shape {numbers.shape} and dtype {numbers.dtype}"
@@ -248,7 +246,7 @@ def _names(argument: str, names: str | Iterable[object]) -> tuple[str, ...]:
 
 
 def _refuse(argument: str, values: np.ndarray, wrong: np.ndarray, rule: str, models: Sequence[str] = ()) -> None:
-    """Raises an error about the first entry, in row order, that is marked in `wrong`; does nothing if there is none."""
+    """Raises an error about the first entry of `values` that the mask `wrong` marks, if any; `rule` is such as "must be finite"."""
     if wrong.any():
         place = tuple(np.argwhere(wrong)[0].tolist())
         where = f"row {place[0]}, model {models[place[1]]!r}" if models else f"[{', '.join(map(str, place))}]"

@@ -36,6 +36,6 @@ def check_policy(policy: Any, env: Any, *, horizon: int = 40, seeds: int = 24) -
 
 
 def check_environment(env: Any, policy: Any, *, horizon: int = 40, seeds: int = 24) -> None:
-    """Checks that an environment follows the protocol: as `check_policy` does, with a policy that fits it; and that no run is invalid."""
+    """Checks that an environment follows the protocol in `seeds` runs of `horizon` rounds with a policy that fits it, and that no run is invalid."""
     check_policy(policy, env, horizon=horizon, seeds=seeds)
     check_valid(policy, env, horizon=horizon, seeds=seeds)

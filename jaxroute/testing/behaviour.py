@@ -43,7 +43,7 @@ def check_behaviour(policy: Any, env: Any, *, horizon: int = 40, seeds: int = 24
 
 
 def check_valid(policy: Any, env: Any, *, horizon: int, seeds: int) -> None:
-    """Checks that no run is invalid: every value must be finite, and flows that must be zero are zero."""
+    """Simulates `seeds` runs and checks that none is invalid: every metric is finite, and the environment's `zero_flows` are zero."""
     _assert_valid(simulate(env, {"policy": policy}, horizon=horizon, seeds=seeds, progress=False))
 
 
@@ -126,7 +126,7 @@ def _check_traces(name: str, policy, env, horizon: int, seeds: int) -> None:
         return True
 
     def shifted(amount):
-        """Returns the policy with each number reduced by the fraction `amount`. If the policy's check refuses it, it is increased or unchanged."""
+        """Returns the policy with each number reduced by the fraction `amount`, or increased or unchanged if its check refuses the smaller number."""
         changed = list(leaves)
         for i, x in enumerate(leaves):
             if np.issubdtype(x.dtype, np.floating):

@@ -108,7 +108,7 @@ def _cut(figure: Any, texts: list[_Text]) -> Iterator[str]:
 
 
 def _common(one: Any, other: Any) -> tuple[float, float]:
-    """Returns width and height, in pixels, of the area that two boxes share; a negative number if they are apart in that direction."""
+    """Returns width and height, in pixels, of the overlap of two bounding boxes; a negative number is their distance in that direction."""
     return min(one.x1, other.x1) - max(one.x0, other.x0), min(one.y1, other.y1) - max(one.y0, other.y0)
 
 
@@ -152,7 +152,7 @@ def _squeezed(figure: Any, ax: Any) -> Iterator[str]:
 
 
 def _spans(ax: Any, line: Any) -> bool:
-    """Whether a line crosses the whole axes at a constant value, such as one that `axhline` draws."""
+    """Whether a line is a reference line across the whole axes, such as `axhline` draws, rather than data."""
     return line.get_transform() != ax.transData
 
 

@@ -72,7 +72,7 @@ class _Trace(NamedTuple):
 class _Component:
     """Environment or policy with abstract values instead of arrays, whose methods are traced.
 
-    `made` is the object, recognised by its method `method`, or a function of the abstract `argument` that returns it. Errors call it `role`.
+    `made` is the object, or a function that returns it for the abstract `argument`: it is the object if it has `method`. Errors call it `role`.
     """
 
     def __init__(self, role: str, made: Any, method: str, argument: Any):
@@ -197,7 +197,7 @@ def _check_declared(where: str, metrics: Any) -> None:
 
 
 def _check_measured(metrics, sums: tuple[str, dict], gauges: tuple[str, dict], declared: str, spec: Spec) -> None:
-    """Checks that each declared metric is measured with its declared dimensions. `sums` and `gauges` are pairs (name for errors, values)."""
+    """Checks that each metric that `declared` lists has values of its dimensions. `sums` and `gauges` (last values) are pairs (source, values)."""
     for metric in metrics:
         place, values = gauges if metric.kind == "gauge" else sums
         if metric.name not in values:
@@ -230,7 +230,7 @@ def _leaves(tree: Any) -> list[str]:
 
 
 def _strong(made: _Trace, what: str) -> Any:
-    """Returns the state that `init` made, after checking that its arrays have strong types; errors call the method `what`."""
+    """Returns the state in the trace of `init` if no array in it has a weak type, and raises a fault otherwise; errors call the method `what`."""
     for name, leaf in zip(_leaves(made.result), made.types, strict=True):
         if getattr(leaf, "weak_type", False):
             problem = f"{what} makes the state's array {name} weakly typed, so its type depends on the other operands"

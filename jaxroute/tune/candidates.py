@@ -111,7 +111,7 @@ class CandidateRunner:
     """Simulates the candidates of one structure (combination of choices).
 
     Args:
-      factory: maker of environments and policies.
+      factory: object that makes environment and policy from the hyperparameters of a candidate.
       probes: example candidates in which every hyperparameter varies, to find the array leaves that depend on hyperparameters.
     """
 
@@ -121,7 +121,7 @@ class CandidateRunner:
         self._stack(probes)  # All generations get the same leaves with a candidate axis, and so the same compiled program.
 
     def _stack(self, candidates: Sequence[Mapping[str, Any]]) -> tuple[Any, Any]:
-        """Returns the environment and the policy for `simulate`; what differs between the candidates is a grid with one axis over them."""
+        """Returns environment and policy for `simulate`; what depends on hyperparameters is a grid with an entry for each candidate."""
         made = [self.factory.make(values) for values in candidates]
         if self.factory.of_env and self.factory.of_policy:
             both = [_EnvironmentWithPolicy(env, policy) for env, policy in made]
@@ -131,7 +131,7 @@ class CandidateRunner:
         return made[0][0], self._grid("policy", [policy for _, policy in made])
 
     def _grid(self, kind: str, objects: Sequence[Any]) -> Grid:
-        """Returns a grid of `objects`. An array in them gets a candidate axis if it differs now, or did in an earlier call with the same `kind`."""
+        """Returns a grid of environments or policies (`kind`). Arrays that differ, now or in an earlier call of this kind, get a candidate axis."""
         grid = Grid({_AXIS: range(len(objects))}, objects, type(objects[0]).__name__)
         if grid.static:
             what = "a static field (a size or a choice of behaviour), or in the shape of an array"
@@ -152,12 +152,12 @@ class CandidateRunner:
         return {m.name: m for m in (*example_env.spec.metrics, *metrics_of(example))}
 
     def run_grid(self, candidates: Sequence[Mapping[str, Any]], seeds: range, **options: Any) -> Outcomes:
-        """Simulates all candidates on the same seeds as one grid. The compiled program depends on their number."""
+        """Simulates all candidates on the same seeds as one grid, with a program compiled for their number. `options` are those of `simulate`."""
         env, policy = self._stack(candidates)
         return _simulate(env, {_AXIS: policy}, seeds, options)
 
     def run_each(self, candidates: Sequence[Mapping[str, Any]], seeds: range, **options: Any) -> Outcomes:
-        """Simulates all candidates on the same seeds with a compiled program for a single candidate, which serves any number of them."""
+        """Simulates any number of candidates on the same seeds with a program compiled for one. `options` are those of `simulate`."""
         parts = [self._stack([values]) for values in candidates]
         if not self.factory.of_env:
             return _simulate(parts[0][0], {f"{i}": policy for i, (_, policy) in enumerate(parts)}, seeds, options)

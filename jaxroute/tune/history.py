@@ -161,7 +161,7 @@ def open_history(
 
 
 def _check(folder: Folder, content: Mapping[str, Any], settings: Any, code: Mapping[str, Any], accept: bool) -> None:
-    """Raises StoreMismatchError if the stored `content` has other code (unless `accept`) or other settings; only fewer rounds are allowed."""
+    """Raises StoreMismatchError if the search stored as `content` has other code (unless `accept`) or settings; it may have had fewer rounds."""
     there, here = content["settings"], settings
     if here["plan"]["runs"] > there["plan"]["runs"]:
         there, here = ({**one, "plan": {**one["plan"], **dict.fromkeys(_GROWING)}} for one in (there, here))

@@ -69,7 +69,7 @@ class Goal:
         """Makes the goal from the user's arguments of `search`.
 
         Args:
-          metric, maximise, at_most, at_least, margin: as for `search`.
+          metric, maximise, at_most, at_least, margin: arguments of the same names of `search`.
           known: metrics that environment and policy can record, by name.
 
         Raises:
@@ -111,7 +111,7 @@ class Goal:
         return name.replace("<lambda>", "score")
 
     def record(self, known: Mapping[str, Metric], record: Sequence[str] | None) -> list[str]:
-        """Returns the metrics to record: the goal's own, and those in `record`. By default, a function as score gets all default metrics."""
+        """Returns the metrics to record: score, bounds and `record`. If that is None and the score is a function, all default metrics are added."""
         named = [self.metric] if isinstance(self.metric, str) else []
         usual = [m.name for m in known.values() if m.default] if callable(self.metric) else []
         return list(dict.fromkeys([*named, *self.bounded, *(usual if record is None else record)]))
@@ -133,7 +133,7 @@ class Goal:
         return Estimate(moments(scores), bounded, bool(np.all(valid) and np.isfinite(scores).all()))
 
     def violations(self, one: Estimate, margin: float | None = None) -> np.ndarray:
-        """Returns the size of the violation of each bound, `[bounds]`, with a margin (default: the goal's); zeros for a feasible candidate."""
+        """Returns the excess over each bound, `[bounds]`, 0 if satisfied, for the mean worsened by `margin` (default: the goal's) standard errors."""
         margin = self.margin if margin is None else margin
         above = [one.bounded[n][0] + margin * one.bounded[n][1] - most for n, most in self.at_most.items()]
         below = [least - one.bounded[n][0] + margin * one.bounded[n][1] for n, least in self.at_least.items()]
@@ -174,7 +174,7 @@ class Goal:
 
 
 def agreement(scores: np.ndarray) -> float:
-    """Returns the rank correlation of candidates' mean scores over two halves of the seeds, from scores `[candidate, seed]`: 1 without noise."""
+    """Returns the rank correlation between candidates' mean scores on odd and on even seeds: 1 without noise. `scores` is `[candidate, seed]`."""
     halves = [np.mean(scores[:, start::2], axis=1) for start in (0, 1)]
     ranks = [np.argsort(np.argsort(half)).astype(np.float64) for half in halves]
     if len(scores) < 3 or any(np.ptp(half) == 0 for half in halves):

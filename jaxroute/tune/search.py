@@ -132,7 +132,7 @@ def search(
       record: metrics that the function `metric` needs (default: the default metrics of environment and policy).
       out: folder of the history, from which a stopped search is resumed, also with more rounds.
       root_seed: seed of all randomness, of runs and candidates.
-      execution: as for `simulate`; the search chooses the blocks if they are not specified.
+      execution: options of the computation, such as devices; the search chooses the blocks if they are not specified.
       progress: whether to show a progress bar.
       accept_changed_code: whether to resume a search although the code has changed.
 
@@ -173,7 +173,7 @@ def search(
 
 
 def _probes(space: Space, structure: int) -> list[dict[str, Any]]:
-    """Returns candidates in which every numeric hyperparameter varies: the centre of the unit cube, and the centres of its faces."""
+    """Returns example candidates of a structure: all hyperparameters in the middle of their ranges, then one of them at either end."""
     points = [space.centre]
     for place in range(len(space.centre)):
         points += [np.where(np.arange(len(space.centre)) == place, end, space.centre) for end in (0.0, 1.0)]
@@ -235,7 +235,7 @@ class Plan:
 
     @property
     def block(self) -> int:
-        """Number of seeds per compiled call in selection and test, the same for all numbers of seeds, so that they share one program."""
+        """Number of seeds per compiled call in selection and test. It does not depend on a candidate's seeds, so one program serves all."""
         return min(256, max(16, 1 << (max(1, self.test_seeds) - 1).bit_length()))
 
 
@@ -345,7 +345,7 @@ class _Search:
         return self._finalists({structure: states[structure] for structure in alive})
 
     def _run_stage(self, structure: int, state: _Structure, share: int) -> int:
-        """Runs generations of a structure with at most `share` runs. Returns the number of runs used."""
+        """Runs generations of a structure until its share of the runs is used. Returns the number of runs used, at most `share`."""
         spent = 0
         while (number := min(self.plan.size, (share - spent) // state.seeds)) > 0:
             points = state.optimizer.ask(number)
@@ -376,7 +376,7 @@ class _Search:
         return estimates
 
     def _better_half(self, alive: list[int], states: Mapping[int, _Structure]) -> list[int]:
-        """Returns the better half of the structures, compared by their best candidates."""
+        """Returns the better half of the structures `alive` (indices), compared by their best candidates; an odd number is rounded up."""
         best = []
         for structure in alive:
             estimates = self.estimates(states[structure].candidates)
@@ -385,7 +385,7 @@ class _Search:
         return sorted(alive[i] for i in order[: -(-len(alive) // 2)])
 
     def _finalists(self, states: Mapping[int, _Structure]) -> list[_Candidate]:
-        """Returns the distinct points among the centres of the strategies and the best candidates, as new candidates.
+        """Returns new candidates, without outcomes, at the strategies' estimates of the best point and at the best points of the search.
 
         With bounds, two of three best candidates are chosen under stricter margins: candidates close to a bound may all violate it on other seeds.
         """

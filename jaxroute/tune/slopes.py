@@ -92,7 +92,7 @@ def slope(
     include this noise only if `pairs` is a multiple of `L`.
 
     Args:
-      env, policy: as for `search`.
+      env, policy: environment and policy, or functions of hyperparameters that make them, as in `search`.
       parameters: `Linear` or `Log` by name; a step is relative to their ranges.
       metric: name of a recorded metric, or a function of a dict of metric to values `[seed]` that returns a score for each seed, `[seed]`.
       horizon: counted rounds of a run.
@@ -103,7 +103,7 @@ def slope(
       record: metrics that the function `metric` needs (default: the default metrics of environment and policy).
       first_seed: the first of consecutive seeds.
       root_seed: seed of all randomness.
-      execution: as for `simulate`.
+      execution: options of the computation, such as devices.
 
     Raises:
       ValueError: an argument is out of range, a name is unknown, or a hyperparameter is not continuous.
@@ -152,7 +152,7 @@ def slope(
 
 @struct.dataclass
 class _WithObjective(Wrapper):
-    """Adds the objective of each round to the metrics that an environment returns."""
+    """Environment that returns the value of a differentiable objective in each round, besides its own metrics."""
 
     objective: Objective = struct.field(pytree_node=False)
 
@@ -174,7 +174,7 @@ def objective_of(
       root_seed: seed of all randomness.
 
     Returns:
-      A function `f(parameters, seeds)` of a dict of hyperparameter to scalar, and of seeds `[R]`. It returns the mean over the rounds of each run,
+      A function `f(parameters, seeds)` of a dict of hyperparameter to scalar, and of `R` seeds, `[R]`. It returns each run's mean over its rounds,
       `[R]`. Differentiate the mean of the runs with `jax.jacfwd`, whose time grows with the number of hyperparameters, or with `jax.grad`, whose
       memory grows with the horizon.
     """

@@ -106,7 +106,7 @@ def observations_of(batches: Sequence[tuple[np.ndarray, np.ndarray]]) -> Observa
 
 
 def _variances(runs: np.ndarray) -> tuple[np.ndarray, float]:
-    """Splits the variance between seeds of values `[n, seed]`: returns the independent part of each candidate, `[n]`, and the part common to all.
+    """Splits the variance of `runs`, `[n, seed]`, over seeds into a part for each of `n` candidates, `[n]`, and a part common to all.
 
     The common part is an estimate that may be negative. A single candidate has no common part.
     """
@@ -184,7 +184,7 @@ class GaussianProcess:
 
 
 def without_outliers(seen: Observations, good: np.ndarray, sign: float) -> Observations:
-    """Clips values that are far worse than the better half, which has the indices `good`. `sign` is 1 if more is better, -1 if less is."""
+    """Limits very bad values to a bound from the values at the indices `good` (the better half). `sign` is 1 if more is better, -1 if less is."""
     values = sign * seen.values
     low, high = np.quantile(values[good], [0.0, 0.8])
     return seen._replace(values=sign * np.maximum(values, low - _FLOOR * (high - low)))

@@ -126,7 +126,7 @@ def _units_in_columns(roles: Roles, units: Mapping[str, str]) -> dict[str, str]:
 
 
 def _contradict(kind: str, unit: str, other: str) -> bool:
-    """Whether two units cannot both describe the same numbers, because they are different currencies or different factors."""
+    """Whether two units of a kind such as "cost" contradict each other: they are two different currencies, or two different factors."""
     first, second = UNITS[kind][unit], UNITS[kind][other]
 
     def is_currency(value: float | str, name: str) -> bool:
@@ -200,7 +200,7 @@ def _add_family(answers: Answers, role: str, units: Mapping[str, str]) -> None:
 
 
 def _add_column(answers: Answers, role: str, units: Mapping[str, str], *more: str) -> None:
-    """Adds the numbers of a role from its single column, if there is one and it has an effect; `more` are remarks for the user."""
+    """Adds the numbers of a role that has a single column for all models, unless they are not needed; `more` are remarks for the user."""
     roles = answers.roles
     column = roles.column(role) if _is_needed(roles, role) else None
     if column is not None:
@@ -235,7 +235,7 @@ def _read_role(sheet: Sheet, column: str, role: str, units: Mapping[str, str], n
 
 
 def _add_numbers(answers: Answers, role: str, numbers: Numbers, column: str, units: Mapping[str, str]) -> None:
-    """Adds the numbers of a role to the answers, with properties that the name or the cells of the column reveal, such as a currency."""
+    """Adds numbers read from a column to the answers under their role, and stores what its name or cells reveal, such as a currency."""
     parts, values = words(column), np.asarray(numbers.values, np.float64)
     # Anthropic's usage counts cached tokens beside the input, and Google's counts thoughts beside the output.
     cache = role in ("tokens_cached", "tokens_written") and parts[-2:] == ("input", "tokens") and "cache" in parts
@@ -412,7 +412,7 @@ def _count_tokens(answers: Answers) -> tuple[np.ndarray | None, np.ndarray | Non
 
 
 def _lost_usage(values: Mapping[str, np.ndarray], *tokens: np.ndarray | None) -> np.ndarray:
-    """Marks answers, `[A]` bool, that have a score although all their token counts are 0, so that the counts must be missing."""
+    """Returns a mask, `[A]` bool, of answers that have a score but only zeros in the given arrays of token counts, which must be errors."""
     answered = ~np.isnan(values["score"]) if "score" in values else np.ones(len(next(iter(values.values()))), bool)
     return answered & np.logical_and.reduce([counts == 0 for counts in tokens if counts is not None])
 
@@ -432,7 +432,7 @@ def _cached_cost(answers: Answers, tokens_in: np.ndarray, prices: Mapping[Any, n
 
 
 def _are_beside(answers: Answers, role: str, total: np.ndarray, note: str) -> bool:
-    """Whether tokens of a role are counted in addition to `total`. Their number, the sum of all tokens, or their name decides; `note` reports it."""
+    """Whether a role's tokens, such as cached ones, are counted in addition to `total`, not as part of it. The text `note` reports it."""
     part, values, beside = np.nan_to_num(answers.values[role]), answers.values, role in answers.beside
     if (part > np.nan_to_num(total, nan=np.inf)).any():
         beside = True

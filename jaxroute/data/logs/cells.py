@@ -155,7 +155,7 @@ def _check_range(sheet: "Sheet", column: str, kind: str, values: np.ndarray) -> 
 
 
 def _parse_cells(sheet: "Sheet", column: str, kind: str, rest: np.ndarray, numbers: Numbers) -> np.ndarray | None:
-    """Parses the cells in the rows `rest` of a column into `numbers`. Returns a mask (bool) of the cells with a unit, None if no cell has one."""
+    """Parses the cells in the rows `rest` and stores them in `numbers`. Returns a mask (bool) of the cells with a unit, None if no cell has one."""
     cells = sheet.cells(column)
     comma = sheet.decimal_comma or _has_decimal_comma(sheet.separator == ";", cells, rest)
     rows = np.array([row for row, cell in enumerate(cells) if not is_empty(cell)], int) if comma else rest
@@ -246,7 +246,7 @@ def number_of(cell: Any) -> float:
 
 
 def _has_decimal_comma(semicolons: bool, cells: np.ndarray, rest: np.ndarray) -> bool:
-    """Whether commas are decimal: some cell has no other reading, or `semicolons` separate the columns and no cell contains a point."""
+    """Whether commas are decimal marks: a cell in the rows `rest` allows nothing else, or `semicolons` separate columns and no cell has a point."""
 
     def is_decimal(text: str) -> bool:
         number = re.sub(r"[^0-9.,]", "", text)

@@ -117,7 +117,7 @@ def complete_log(
 
 
 def convert_scores(answers: Answers, scale: tuple[float, float] | None, name: str, groups: Groups) -> np.ndarray:
-    """Returns the score of each answer in [0, 1], `[A]`. Without a `scale`, the scale in the column's name is used, as in "Score (0-10)"."""
+    """Returns each answer's score in [0, 1], `[A]`. A `scale` of None is read from the column's `name`, such as "Score (0-10)", or estimated."""
     if scale is None and (scale := scale_in_name(name)) is not None:
         answers.notes.append(f"score: from {scale[0]:g} to {scale[1]:g}, as in its name (--scale decides)")
     return to_unit_interval(answers, scale, name, groups)
@@ -141,7 +141,7 @@ def _convert_costs(answers: Answers, costs: Mapping[str, float] | None, prices: 
 
 @dataclass
 class _Keys:
-    """Assignment of answers to queries."""
+    """Stores for each answer the index of its query, and for each query its first row in the file."""
 
     query: np.ndarray  #: `[A]` index of the query.
     first: np.ndarray  #: `[Q]` first row of each query in the file.
@@ -221,7 +221,7 @@ def _pair_codes(codes: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def _check_repeats(answers: Answers, keys: _Keys, column: str) -> None:
-    """Notes for the user if a model has several answers to one query. They are refused if another column shows that they differ in a setting."""
+    """Reports several answers of a model to one query, or refuses them if they differ in a setting. The query's `column` is named in the error."""
     pairs, how = keys.pairs(answers), answers.sheet.preset.how
     count = np.bincount(pairs)
     is_repeated = count[pairs] > 1
@@ -250,7 +250,7 @@ def _check_repeats(answers: Answers, keys: _Keys, column: str) -> None:
 
 
 def _tells_apart(pairs: np.ndarray, values: np.ndarray) -> bool:
-    """Whether repeated answers differ in a setting, not an outcome: most `pairs` (query and model) have each value once, or all equally often."""
+    """Whether `values` of repeated answers are settings, not outcomes: in most `pairs` (query and model) none recurs, or the counts are equal."""
     codes, number = pd.factorize(pairs)[0], int(values.max()) + 1
     table = np.bincount(codes * np.int64(number) + values, minlength=(codes.max() + 1) * number).reshape(-1, number)
     once = (table.max(axis=1) == 1) & (table.sum(axis=1) > 1)
@@ -260,7 +260,7 @@ def _tells_apart(pairs: np.ndarray, values: np.ndarray) -> bool:
 
 
 def _pivot(answers: Answers, keys: _Keys, values: np.ndarray, how: str = "") -> np.ndarray:
-    """Averages values of answers, `[A]`, for each query and model, or takes maxima. Returns a matrix, query by model, NaN where there is no answer."""
+    """Converts values of answers, `[A]`, to a matrix, query by model, NaN for no answer. `how` (default: the format's) merges repeats, as "mean"."""
     found = pd.Series(values).groupby(keys.pairs(answers)).agg(how or answers.sheet.preset.how)
     matrix = np.full((len(keys.first), len(answers.models)), np.nan)
     matrix.flat[found.index] = found
@@ -358,7 +358,7 @@ def _aliases(models: list[str], scores: np.ndarray) -> str:
 
 
 def _unlike_rest(models: list[str], scores: np.ndarray, keep: np.ndarray) -> list[str]:
-    """Returns a line about models whose scores differ by over three standard errors between dropped and remaining queries (`keep`), if any."""
+    """Returns a warning if a model's scores on dropped and on remaining queries (mask `keep`) differ by over 3 standard errors; else nothing."""
     found = []
     for model, column in zip(models, scores.T, strict=True):
         left, kept = column[~keep & ~np.isnan(column)], column[keep]
@@ -415,7 +415,7 @@ def _categories(answers: Answers, keys: _Keys, keep: np.ndarray) -> list[str] | 
 
 
 def _dates(answers: Answers, rows: np.ndarray) -> np.ndarray | None:
-    """Returns the dates in the given rows, None unless each row has one."""
+    """Returns the dates in the given rows of the file, or None with a note for the user if a row has none."""
     column = answers.roles.column("date")
     if column is None:
         return None
@@ -434,7 +434,7 @@ def _dates(answers: Answers, rows: np.ndarray) -> np.ndarray | None:
 
 
 def _own_numbers(answers: Answers, first: np.ndarray) -> tuple[np.ndarray, str, bool] | None:
-    """Returns the numbers that the file has for each query, their source in words, and whether they are separate columns; None without numbers."""
+    """Returns features from the file's rows `first` (one per query), their source in words, and whether they have separate columns; or None."""
     roles, sheet = answers.roles, answers.sheet
     names, (head, star, tail) = roles.vectors, roles.given.get("embedding", "").partition("*")
     if star:

@@ -1,6 +1,6 @@
 """Finds the scale of scores, and evidence in a file that scores, costs or models are not what their names say.
 
-Such evidence is a column of labels or of largest points beside the scores, a model that is a mean of others, or costs that are a running sum.
+Such evidence is a column of right answers or of the points to be reached, a model that is a mean of others, or costs that are a running sum.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -90,7 +90,7 @@ def to_unit_interval(answers: Answers, scale: tuple[float, float] | None, name: 
 
 
 def _refuse_mixed(scores: np.ndarray, groups: Groups, place: Callable[[int], str]) -> None:
-    """Refuses the scores if one model or category has fractions up to 1 and another has larger numbers."""
+    """Refuses scores if one model or category in `groups` has fractions up to 1, but another larger numbers; `place` locates an answer in words."""
     found, present = [], np.isfinite(scores)
     for kind, (codes, names) in groups.items():
         high, low = np.full(len(names), -np.inf), np.full(len(names), np.inf)
@@ -106,7 +106,7 @@ def _refuse_mixed(scores: np.ndarray, groups: Groups, place: Callable[[int], str
 
 
 def check_scores(answers: Answers, has_scale: bool) -> None:
-    """Refuses scores that other columns show to be labels, points or errors. `has_scale` is whether the column's name contains a scale."""
+    """Refuses scores if other columns show that they are predicted labels, errors or, unless their scale is known (`has_scale`), points."""
     if "score" in answers.given or answers.sheet.preset.name:
         return
     roles, about = answers.roles, {"file": answers.sheet.name}
@@ -146,7 +146,7 @@ def check_scores(answers: Answers, has_scale: bool) -> None:
 
 
 def _describe_scores(answers: Answers) -> tuple[str, str, list[str], float]:
-    """Returns the columns of scores in words, the option that accepts them, columns of equal labels, and how well their name fits (0 to 4)."""
+    """Returns the score columns in words, the option to confirm them, columns of right answers with equal values, and the name's fit (0 to 4)."""
     roles = answers.roles
     if roles.models:
         family = roles.families["score"]
@@ -228,7 +228,7 @@ def check_models(answers: Answers, scores: np.ndarray, costs: np.ndarray, named:
 
 
 def doubt_costs(answers: Answers, costs: np.ndarray, unit: str, stated: bool) -> None:
-    """Warns the user of implausible costs (query by model): of mean costs in USD, and of the costs in rows if the file stated them (`stated`)."""
+    """Warns of implausible means of costs (query by model) in USD, and if the file itself has costs (`stated`), of a suspicious pattern in them."""
     models, notes = answers.models, answers.notes
     means = zip(models, costs.mean(axis=0) if unit.startswith("USD per query") else [])
     implausible = [f"{model} {mean:.3g}" for model, mean in means if 0 < mean < _CHEAPEST or mean > _MOST_EXPENSIVE]

@@ -105,14 +105,14 @@ def read_answers(data: Any, **options: Any) -> pd.DataFrame:
     """Reads a log as a list of answers, even if only one model has answered each query.
 
     Args:
-      data: as in `read_log`.
+      data: a file, folder or data in memory that `read_log` can read.
       options: `columns`, `where`, `units`, `prices`, `separator` and `encoding` of `read_log`. The scores may be missing.
 
     Returns:
       A row per answer with the columns `query`, `model`, `score`, `cost` (unit in `attrs["cost_unit"]`), `seconds` and `date`; NaN if unknown.
 
     Raises:
-      ValueError: as in `read_log`.
+      ValueError: the data are no log; the message names the place and the remedy.
     """
     others = options.keys() - {"columns", "where", "units", "prices", "separator", "encoding"}
     if others:
@@ -139,8 +139,8 @@ def read_answers(data: Any, **options: Any) -> pd.DataFrame:
 def _open_answers(options: Mapping[str, Any], wanted: Sequence[str], instead: str, scored: bool = True) -> Answers:
     """Opens a file, assigns roles to its columns and reads the answers.
 
-    `options` are the arguments of `read_log`, and `wanted` the models that they name. See `collect_answers` for `instead`, and
-    `assign_roles` for `scored`.
+    `options` are the arguments of `read_log`, and `wanted` the models that they name. `instead` is "costs" or "prices" if the caller gave
+    them, else empty. Without `scored`, a log may have no scores.
     """
     sheet, arrays = _open_sheet(options)
     with errors_name(sheet.name):
@@ -188,7 +188,7 @@ def _open_sheet(options: Mapping[str, Any]) -> tuple[Sheet, dict[str, Any]]:
 
 
 def _choose_rows(sheet: Sheet, where: Mapping[str, Any]) -> list[str]:
-    """Selects the rows that the caller wants (`where`) and that the file's format needs. Returns the names of the columns that decided."""
+    """Selects the rows with certain values of columns (`where`), and those that count in the file's format. Returns the columns that decided."""
     for name, value in where.items():
         column = str(name)
         if column not in sheet.names:
@@ -226,7 +226,7 @@ def load_table(path: Any, *, missing: Literal["error", "drop"] = "error", **read
     """Reads a complete table of scores and costs; unlike `read_log`, it refuses gaps unless told otherwise, and returns no report.
 
     Args:
-      path: as in `read_log`.
+      path: a file, folder or data in memory that `read_log` can read.
       missing: "error" refuses a table in which some model has not answered a query; "drop" leaves such queries out and warns.
       reading: further arguments of `read_log`, such as `costs` and `cost_unit`.
     """
@@ -244,7 +244,7 @@ def load_table(path: Any, *, missing: Literal["error", "drop"] = "error", **read
 def read_experiment_log(
     data: str | os.PathLike | None, costs: Mapping[str, float] | None = None, *, features: str | os.PathLike | None = None
 ) -> Log:
-    """Reads the log of an experiment. Errors name the options of `jaxroute run`; notes on omitted queries and doubts become warnings."""
+    """Reads the log on which `jaxroute run` simulates an experiment. Errors name its options; notes on omissions and doubts become warnings."""
     if not data:
         raise ValueError("this experiment runs on the user's own table: give its file with --data FILE")
     try:
@@ -264,7 +264,7 @@ def load_columns(path: str | os.PathLike, numbers: Sequence[str], labels: Sequen
     """Reads some columns of a file, whatever other columns it has.
 
     Args:
-      path: a file as in `read_log`.
+      path: a file of any kind that `read_log` can read.
       numbers: names of columns to read as float64, NaN for empty cells.
       labels: names of columns to read as text.
 

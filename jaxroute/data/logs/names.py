@@ -139,7 +139,7 @@ def _has_unknown_unit_word(name: str) -> bool:
 
 
 def has_unknown_unit(kind: str, name: str) -> bool:
-    """Whether a name contains a unit that jaxroute does not know for this kind of numbers, such as `cost (pesos)`."""
+    """Whether a name contains a unit that jaxroute does not know for a kind of numbers such as "cost", as `cost (pesos)` does."""
     if kind not in ("cost", "latency", "price") or _names_role(plain_name(name)):
         return False
     units = "".join(split_unit(kind, name)[1])
@@ -197,7 +197,7 @@ def can_be(role: str, name: str) -> bool:
 
 
 def similar_names(role: str, names: Sequence[str]) -> list[str]:
-    """Returns the names that match no role but contain a word that hints at this role."""
+    """Returns those of `names` that match no role, but contain a word that hints at `role`."""
     marks = re.compile(_FILE["marks"].get(role, role.split("_")[0]))
     free = [name for name in names if not has_role(name) and not _has_unknown_unit_word(name) and can_be(role, name)]
     return [name for name in free if any(map(marks.fullmatch, words(name)))]
@@ -344,7 +344,7 @@ def find_families(names: Sequence[str], given: Mapping[str, str], wanted: Sequen
 
 
 def _splits(name: str) -> list[_Split]:
-    """Divides a name into a role and a model in all possible ways; the role may be at its beginning or its end."""
+    """Divides a column's name, such as `score_gpt`, into a role and a model in all possible ways; either may come first."""
     found = []
     for match in re.finditer(r"[\s_\-.|:/]+", name):
         left, mark, right = name[: match.start()], match[0], name[match.end() :]
@@ -358,7 +358,7 @@ def _splits(name: str) -> list[_Split]:
 
 
 def _best_splits(free: Sequence[str]) -> Iterator[tuple[str, _Split]]:
-    """Yields names with their best divisions: preferred are models with columns of several roles, then common patterns, then long role names."""
+    """Yields each free column with its best division: best are models with several roles, then common patterns, then long names of roles."""
     splits = {name: _splits(name) for name in free}
     roles_of: dict[str, set[str]] = {}
     for split in (split for found in splits.values() for split in found):

@@ -212,7 +212,7 @@ def _decode(name: str, content: bytes, encoding: str | None) -> tuple[str, str, 
 
 
 def _open_text(path: Path, text: str, separator: str | None, encoding: str, packed: str) -> Sheet:
-    """Opens delimited text; lines above the line with the names of the columns are skipped and reported."""
+    """Opens delimited text and skips lines above the names of the columns. `encoding` and `packed` (compression) only describe the file."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     notes = []
     setting = re.match(r"(sep=(.))(?:\n|$)", text, re.IGNORECASE)
@@ -256,7 +256,7 @@ def _open_text(path: Path, text: str, separator: str | None, encoding: str, pack
 
 
 def _read_fields(path: Path, body: str, mark: str, before: int) -> pd.DataFrame:
-    """Reads delimited text into a frame whose first row has the names of the columns. Rows of unequal length and open quotation marks are refused."""
+    """Reads text with the separator `mark` into a frame of texts; row 0 has the names. Unequal rows are refused; `before` counts lines above."""
     reading = {"dtype": str, "keep_default_na": False, "skipinitialspace": True, "header": None, "engine": "c"}
     try:
         frame = pd.read_csv(io.StringIO(body), sep=mark, **reading)
@@ -275,7 +275,7 @@ def _read_fields(path: Path, body: str, mark: str, before: int) -> pd.DataFrame:
 
 
 def _check_widths(path: Path, text: str, mark: str, before: int) -> None:
-    """Raises an error for the first row that has not as many fields as the header; `before` is the number of skipped lines."""
+    """Raises an error for the first row without as many fields as the header; `mark` separates them, `before` lines above were skipped."""
     width = 0
     for line, fields in _rows(text, mark):
         width, number = width or len(fields), len(fields)
@@ -290,7 +290,7 @@ def _check_widths(path: Path, text: str, mark: str, before: int) -> None:
 
 
 def _rows(text: str, mark: str) -> Iterator[tuple[int, list[str]]]:
-    """Yields the number of the last line and the list of fields, for each row of delimited text that is not blank."""
+    """Yields the number of its last line and its fields, separated by `mark`, for each row of a text that is not blank."""
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # Prompts may be long.
     rows = csv.reader(io.StringIO(text), delimiter=mark, skipinitialspace=True)
     return ((rows.line_num, fields) for fields in rows if any(fields) or len(fields) > 1)
@@ -314,7 +314,7 @@ def is_digits(field: str) -> bool:
 
 
 def _open_json(path: Path, text: str, about: str) -> Sheet:
-    """Opens a JSON file, or a file with JSON in each line; `about` is appended to the words that describe the kind of file."""
+    """Opens a JSON file, or a file with JSON in each line; `about`, such as " in utf-8", is added to "JSON" in messages."""
     kind, has_lines, is_json = "JSON", "\n" in text.strip(), _suffix(path.name) == ".json"
     try:
         value = json.loads(text)
@@ -352,7 +352,7 @@ def _open_json(path: Path, text: str, about: str) -> Sheet:
 def _sheet_of_records(
     path: Path, records: list[dict], about: str, place: Callable | None = None, **attributes: Any
 ) -> Sheet:
-    """Converts records to a sheet, with the columns of their format if it is known; `place` returns the place of a record in the file."""
+    """Converts records to a sheet, by the rules of their format if it is known. `place` locates a record in the file; `attributes` are of `Sheet`."""
     rows, preset = presets.read_records(path, records)
     frame = frame_of(rows)
     same_rows = rows is records and len(frame) == len(records)
@@ -360,7 +360,7 @@ def _sheet_of_records(
 
 
 def _apply_preset(sheet: Sheet) -> Sheet:
-    """Converts a sheet to columns with known names if it has the format of a known tool or data set."""
+    """Renames and converts the columns of a sheet to those of a log if it has the format of a known tool or data set."""
     preset = sheet.preset if sheet.preset.name else presets.find_preset(sheet.names)
     if preset is None:
         return sheet
@@ -407,7 +407,7 @@ def _without_summaries(files: Iterable[Path]) -> list[Path]:
 
 
 def _join_files(name: str, files: Sequence[Path], open_one: Callable[[Path], Sheet], listed: bool = False) -> Sheet:
-    """Joins the rows of several files to one sheet. Files that are not logs are skipped, unless the caller listed them."""
+    """Opens files by `open_one` and joins their rows to one sheet. Files that are no logs are skipped, but refused if the caller `listed` them."""
     opened, refused = {}, {}
     for file in files:
         try:
@@ -470,7 +470,7 @@ def _stem(path: Path) -> str:
 
 
 def _unwrapped(stems: list[str]) -> list[str]:
-    """Removes a word before or after the model that all file names have in common, as in `samples_gpt-4`."""
+    """Removes words such as "samples" that all file names have in common before or after the model, as in `samples_gpt-4`."""
     for pattern in (r"(?P<word>[a-zA-Z]+)[_\-. ](?P<rest>.+)", r"(?P<rest>.+)[_\-. ](?P<word>[a-zA-Z]+)"):
         matches = [match for match in (re.fullmatch(pattern, stem) for stem in stems) if match]
         words = {match["word"].lower() for match in matches}

@@ -26,7 +26,7 @@ Prices = dict[str, tuple[float, ...]]
 
 @dataclass(frozen=True)
 class Preset:
-    """Known format of files, with rules that convert it to known columns; one without a name stands for an unknown format."""
+    """Describes a file format of a tool or data set, and converts its records to columns of a log. The default, without a name, converts nothing."""
 
     name: str = ""  #: Name of the format.
     fields: Sequence[str] = ()  #: Names that all its records have, with `*` for any text.
@@ -49,7 +49,7 @@ class Preset:
         return SPROUT_PRICES if self.name == "SPROUT" else {}
 
     def rows(self, path: Path, records: Records) -> Records:
-        """Converts the records of a file to answers with known names; columns of scores and ids that the user has added are preserved."""
+        """Converts the records of the file `path` to answers with the columns of a log; scores and ids that the user has added are preserved."""
         if self.reader is None and not self.columns:
             return records
         if self.explode:
@@ -108,7 +108,7 @@ def nested(value: Any, *keys: Any) -> Any:
 
 
 def cell_at(record: Mapping[str, Any], path: str) -> Any:
-    """Returns the value in a record at a path, whose syntax `Preset.columns` describes; None if it is absent."""
+    """Returns the value in a record at a path such as "usage.cost|cost" (alternatives), or the seconds of "start..end"; None if it is absent."""
     if ".." in path:
         moments = [pd.to_datetime(parse_nested(record.get(name)), errors="coerce", utc=True) for name in path.split("..")]
         return float((moments[1] - moments[0]).total_seconds()) if not any(map(pd.isna, moments)) else np.nan
@@ -183,7 +183,7 @@ def _langsmith(path: Path, records: Records) -> Records:
 
 
 def _inspect(path: Path, record: Record) -> Record:
-    """Reads a sample of Inspect: a record with the log's head under `log`, or a row of the data frame of samples."""
+    """Reads a sample of a log of Inspect: a record with the whole log under `log`, or a row of Inspect's data frame of samples."""
     if nested(record, "log", "status") not in (None, "success"):
         return {}
     usage, scores = parse_nested(record.get("model_usage")) or {}, record.get("scores") or {}

@@ -1,6 +1,6 @@
 """Finds the role of each column of a log, from its name and content, or the reason why a file is not a log.
 
-Candidates for a role are the columns with the most evidence for it. Families are groups of columns with one for each model (see `names`).
+Candidates for a role are the columns with the most evidence for it. A family is a group of columns with one role, one for each model.
 """
 
 import re
@@ -90,7 +90,7 @@ class Roles:
 
 
 def _undecided(sheet: Sheet, role: str, names: Sequence[str], none: str = "") -> ValueError:
-    """Returns the error for several columns or families that fit a role equally well; `none` is a hint for the case that none is meant."""
+    """Returns the error that several columns fit a role equally well. The hint `none` tells how to choose none of them; it may be empty."""
     both = " and ".join(map(repr, names))
     return refusal("undecided", file=sheet.name, both=both, title=title(role), role=role, name=names[0], none=none)
 
@@ -143,7 +143,7 @@ def _fitting_families(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[s
 
 
 def _best_score_families(families: Sequence[Family]) -> list[Family]:
-    """Returns the families of scores with the most evidence, several if they are equal; without any, one of a single model with a clear name."""
+    """Returns the most likely groups of score columns (one column per model), several if equal. A group of one model needs a clear name."""
     others = {model for family in families if family.role != "score" for model in family.columns}
 
     def evidence(family: Family) -> tuple[float, ...]:
@@ -157,7 +157,7 @@ def _best_score_families(families: Sequence[Family]) -> list[Family]:
 
 
 def _assign_families(roles: Roles, families: list[Family], scores: Family) -> Roles:
-    """Completes the roles of a table with a row per query, in which each model has its own columns."""
+    """Completes the roles of a table in which each model has separate columns: `scores` are its score columns, `families` those of all roles."""
     sheet = roles.sheet
     roles.models = sorted(scores.columns, key=lambda model: sheet.names.index(scores.columns[model]))
     roles.families["score"] = scores
@@ -191,7 +191,7 @@ def _refuse_different(sheet: Sheet, options: Sequence[Family]) -> None:
 
 
 def _find_candidates(roles: Roles, taken: set[str], has_families: bool) -> None:
-    """Finds candidate columns for every role that the caller has not given; columns in `taken` already have a role."""
+    """Finds candidate columns for roles not given, outside of `taken`. File names may be models unless these have columns (`has_families`)."""
     sheet, candidates = roles.sheet, roles.candidates
     names = [name for name in sheet.names if name and name not in FILE_COLUMNS]
     for role in (role for role in SEARCH_ORDER if role not in roles.given):
@@ -247,7 +247,7 @@ def _best_queries(roles: Roles, options: Sequence[str]) -> list[str]:
 
 
 def _models_in_paths(roles: Roles, names: Sequence[str]) -> list[str]:
-    """Returns the columns of paths (file or folder names) that may hold the models, because their values share most of the questions."""
+    """Returns columns of file or folder names that may be the models, because the files or folders contain mostly the same questions."""
     sheet, text = roles.sheet, roles.candidates.get("text", [])
     columns = [column for column in FILE_COLUMNS if column in sheet.names]
     if not columns or similar_names("model", names):
@@ -267,7 +267,7 @@ def _models_in_paths(roles: Roles, names: Sequence[str]) -> list[str]:
 
 
 def differing_columns(roles: Roles, role: str, column: str) -> list[str]:
-    """Returns columns without a role that also match this role, but less than `column`, and have other cells; the user is warned of them."""
+    """Returns unused columns that match `role` less well than the chosen `column` and have other cells, so that the user can be warned."""
     sheet, taken = roles.sheet, roles.taken()
     free = [n for n in sheet.single(sheet.names) if n and n not in taken and n not in FILE_COLUMNS]
     weaker = {*similar_names(role, free)} | {name for name in free if match_level(role, name) > 0}
@@ -281,7 +281,7 @@ def _best_match(role: str, names: Sequence[str]) -> list[str]:
 
 
 def _first_of_each(names: Sequence[str], same: Callable[[str, str], bool]) -> list[str]:
-    """Returns the names without those for which `same` finds an equal one before."""
+    """Removes each name that equals an earlier name according to `same`."""
     return [name for place, name in enumerate(names) if not any(same(name, other) for other in names[:place])]
 
 
@@ -332,7 +332,7 @@ def _is_summary_word(cell: object) -> bool:
 
 
 def _is_mean(roles: Roles, column: str, row: int) -> bool:
-    """Whether scores and costs of a row are means or sums over the rows with another cell in `column` and, if it has one, the same model."""
+    """Whether scores and costs of a row are means or sums of the rows with another value in `column` (of its model only, if it names one)."""
     sheet, model = roles.sheet, roles.candidates.get("model", [])
     others = roles.codes(column) != roles.codes(column)[row]
     if len(model) == 1 and not is_empty(sheet.cells(model[0])[row]):
@@ -400,7 +400,10 @@ def _explain_not_a_log(
 def _likely_columns(
     sheet: Sheet, lacking: Sequence[str], free: Sequence[str], unknown: Sequence[str]
 ) -> tuple[str, list[str]]:
-    """Proposes, in words, columns for the roles that the file lacks. Also returns the proposed columns of models."""
+    """Proposes, in words, a column for each role in `lacking`, and returns the candidates for the role "model" as well.
+
+    `free` are columns without a role. `unknown` are those with numbers like scores, whose names match no role; they may be the scores.
+    """
     proposals = {role: similar_names(role, free) for role in lacking}
     only_score = lacking == ["score"]
     if only_score:  # By their content.
@@ -417,12 +420,12 @@ def _likely_columns(
 
 
 def likely_column(role: str, names: Sequence[str]) -> str:
-    """Returns a text that proposes one of some columns for a role, with the option that chooses it."""
+    """Returns a sentence that proposes the first three of `names` as columns of a role, with the option that chooses the first."""
     return f"{' or '.join(map(repr, names[:3]))} looks like the {role}: {option('--column', f'{role}={names[0]}')}"
 
 
 def _two_patterns(sheet: Sheet, free: Iterable[str]) -> tuple[str, str, list[str]] | None:
-    """Finds two groups of numeric columns named after the same models. Returns both patterns, the likelier scores first, and the models."""
+    """Finds two numeric columns per model, such as `a_1`, `a_2`, `b_1`, `b_2`. Returns `*_1` and `*_2`, the likelier scores first, and a, b."""
     patterns: dict[str, dict[str, str]] = {}
     for name in sheet.single(free):
         marks = [*re.finditer(r"[\s_\-.|:/]+", name)] if looks_like_numbers(sheet.cells(name)) else []

@@ -87,7 +87,7 @@ class Sheet:
 
 
 def sheet_of_frame(name: str, frame: pd.DataFrame, about: str, **attributes: Any) -> Sheet:
-    """Converts a data frame to a sheet. Objects inside cells become columns."""
+    """Converts a data frame to a sheet called `name`. Fields of objects in cells become columns; `attributes` are further fields of the sheet."""
     if not frame.size:
         raise ValueError(f"{name} has no {'columns' if len(frame) else 'rows'}")
     frame = frame.set_axis([str(column) for column in frame.columns], axis=1)
@@ -238,7 +238,7 @@ def records_of(name: str, value: Any) -> tuple[list[dict], list[str]]:
 
 
 def _record_lists(value: Mapping, before: str) -> list[tuple[str, list]]:
-    """Finds the lists of records inside an object, by their keys joined by dots. An object with the keys "0", "1", ... counts as a list."""
+    """Returns pairs (path, list) of all lists of records in an object, with `before` in front of paths. Keys "0", "1", ... make a list, too."""
     found = []
     for key, part in value.items():
         if isinstance(part, list) and part and all(isinstance(record, dict) for record in part):
@@ -254,7 +254,7 @@ def _count_matches(names: Iterable[Any], *roles: str) -> int:
 
 
 def _role_evidence(records: Sequence[Mapping]) -> float:
-    """Measures how well the fields of records match the roles of a log, as a sum of match levels in which the score counts twice."""
+    """Measures how well the fields of records match roles such as "model": the sum of the best match level of each, the score's twice."""
     names = list(map(str, pd.json_normalize([dict(record) for record in records[:20]], sep=".").columns))
     wide = 3.0 if any(name.split(".")[0] == "scores" for name in names) else 0.0
     roles = ("query", "text", "model", "cost", "score")
@@ -263,7 +263,7 @@ def _role_evidence(records: Sequence[Mapping]) -> float:
 
 
 def _without_lists(name: str, value: Mapping) -> tuple[list[dict], list[str]]:
-    """Returns the records, and a note, if an object without lists of records holds columns, objects by id, or a single record."""
+    """Converts an object of columns, of objects by id, or with the fields of one record to records. Returns them and a note for the user."""
     columns = list(value.values())
     if columns and all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns):
         return [dict(zip(value, row, strict=True)) for row in zip(*columns, strict=True)], ["file: an object of columns"]

@@ -100,18 +100,18 @@ class Benchmark:
 
     @property
     def labels(self) -> np.ndarray:
-        """`[8, M]` float64: for each outcome, 1 for the models that satisfy the request and 0 for the others."""
+        """`[8, M]` float64: for each of 8 outcomes, 1 for those of the `M` models that satisfy the request, else 0."""
         return _LABELS
 
     @property
     def accuracy(self) -> np.ndarray:
-        """`[M]` float64: fraction of the requests that each model satisfies."""
+        """`[M]` float64: fraction of the requests that each of the `M` models satisfies."""
         return self.cells @ _LABELS / self.num_requests
 
 
 @dataclass(frozen=True)
 class Entry:
-    """Result of one method on one benchmark, as Tables 2, 6 and 7 of MESS+ print it, except for the order of `ratio`."""
+    """Result of one method on one benchmark in Tables 2, 6 and 7 of MESS+, as printed, but with the numbers of `ratio` in another order."""
 
     cost_mj: float  #: Energy of one pass over the benchmark in MJ.
     cost_pm: float  #: Number after its "±", no standard error.
@@ -136,7 +136,7 @@ def min_max(scores: np.ndarray) -> np.ndarray:
     """Rescales `[N]` scores so that the worst model has 0 and the best 1: `(s - min s) / (max s - min s)`, float64.
 
     Source: StageRoute, section 6.1, says only that scores are "normalized to lie within the [0,1] interval";
-    this reading spreads the pool over the whole interval. At least two `[N]` scores must differ.
+    this reading uses the whole interval. At least two `[N]` scores must differ.
     """
     scores = checks.numbers("scores", scores)
     low, high = scores.min(initial=np.inf), scores.max(initial=-np.inf)
@@ -157,7 +157,7 @@ def divide_by_max(scores: np.ndarray) -> np.ndarray:
 
 
 def _set_columns(table: Any, what: str, least: float = -np.inf, **sizes: int) -> None:
-    """Converts fields of a table to read-only float64 arrays. Other lengths than `sizes`, infinite values and values below `least` are refused."""
+    """Converts the fields named in `sizes` to read-only float64 arrays of these lengths, values at least `least`; `what` names an entry in errors."""
     for column, size in sizes.items():
         values = np.array(getattr(table, column), dtype=np.float64)
         if values.shape != (size,):
@@ -187,13 +187,13 @@ def _rows(paper: str, table: str) -> tuple[Any, ...]:
 
 
 def _table(kind: Callable[..., _T], paper: str, table: str) -> _T:
-    """Builds an object of class `kind` from the columns, units and source of a paper's table."""
+    """Builds an object of class `kind`, such as `PriceTable`, from the columns, units and source of a paper's table."""
     _, *units = _read(paper)[table]["columns"].values()
     return kind(*zip(*_rows(paper, table)), *units, _read(paper)[table]["source"])
 
 
 def _groups(paper: str, table: str) -> dict[Any, list[Any]]:
-    """Groups the rows of a paper's table by their first value, which the rows in the result lack."""
+    """Returns the rows of a paper's table by their first value, without this value."""
     groups = {}
     for key, *row in _rows(paper, table):
         groups.setdefault(key, []).append(row)
@@ -201,7 +201,7 @@ def _groups(paper: str, table: str) -> dict[Any, list[Any]]:
 
 
 def _by_benchmark(kind: Callable[..., _T], rows: Sequence[Any]) -> dict[str, _T]:
-    """Converts rows of MESS+ to objects by benchmark, with "average" last; missing, repeated and misplaced rows are refused."""
+    """Converts rows (benchmark, values ...) of MESS+ to a dict from benchmark to an object of class `kind`; "average" must be the last row."""
     expected, names = [*MESSPLUS_BENCHMARKS, "average"], [name for name, *_ in rows]
     if names != expected:
         raise ValueError(f"rows are {', '.join(names)}; expected {', '.join(expected)}")
