@@ -90,7 +90,7 @@ def _built(
     reach: float = _REACH,
     **options: Any,
 ) -> CascadeEnv:
-    """Builds and checks the environment. `reach` is the squared length that a score may add to an output's features, for `feature_bound`."""
+    """Builds and checks a cascade with its bounds on features. `reach` is the squared length that a score may add to an output's features."""
     features = _evaluator(evaluator)
     options["cost_weight"] = np.float32(checks.positive("cost_weight", cost_weight, ()))
     env = CascadeEnv(contexts=contexts, boxes=boxes, index=_float32(index), evaluator=features, **options)

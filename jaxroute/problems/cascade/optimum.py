@@ -222,7 +222,7 @@ def _list_value(best: np.ndarray, stop: np.ndarray, thresholds: np.ndarray) -> n
 
 
 def _best_thresholds(best: np.ndarray, stop: np.ndarray) -> np.ndarray:
-    """Returns a threshold for each of `L` calls, the best one given the other thresholds, midway between two scores; arguments are from `_stages`."""
+    """Returns thresholds `[L]` of a list of calls, each the best given the others, from the best scores and utilities `[N, L]` of `_stages`."""
     length = best.shape[1]
     thresholds, utility = np.full(length, np.inf), -np.inf
     for _ in range(_SWEEPS):
@@ -306,7 +306,7 @@ def joint_plan(env: CascadeEnv) -> JointPlan:
 def _joint_values(
     seen: np.ndarray, score: np.ndarray, cost: np.ndarray, start: np.ndarray, strides: np.ndarray, histories: int
 ) -> tuple[float, np.ndarray]:
-    """Returns the plan's mean value, and its action after each history. `seen` `[N, K]` are indices of signals, `start` `[N]` codes before any call."""
+    """Returns the best policy's mean value and its action after each history. `seen` `[N, K]` are indices of outputs, `start` `[N]` codes of groups."""
     number = score.shape[1]
     action = np.full(histories, number, np.int32)
     # By the set of the called models, as bits: the value `[N]` of the history of each row.

@@ -138,7 +138,7 @@ class JointOracle(_FixedPolicy):
 
 
 def _planned(plan: Any, opened: Array, seen: Outputs) -> Array:
-    """Returns the plan's action, a scalar, after the calls `opened` with the outputs `seen`."""
+    """Returns the action of a `JointPlan`, a scalar, after calls of the models marked in `opened`, `[K]` bool, with the outputs `seen`."""
     shown: Any = seen.features if seen.score is None else seen.score[:, None]
     same = jnp.all(shown[:, None, :] == plan.signals, axis=-1)  # [K, V]
     number = 1 + jnp.sum(jnp.where(same, jnp.arange(same.shape[1], dtype=jnp.int32), 0), axis=1)

@@ -84,7 +84,7 @@ class Theory:
         return self.radius(count) * min(wide, narrow)
 
     def reach(self, t: float) -> float:
-        """Returns `alpha_{t-1} + 48 beta_{t-1}`, the factor in the bound of a round's gap to the best departure rate (appendix D)."""
+        """Returns `alpha_{t-1} + 48 beta_{t-1}` (`radius`, `sample_radius`), a factor in the bound of a round's gap to the best rate (appendix D)."""
         return self.radius(t - 1.0) + 48.0 * self.sample_radius(t - 1.0, t)
 
     def warm_up(self, t: float, u: float) -> float:
@@ -135,7 +135,7 @@ class Theory:
         return 1.0 / (self.ridge + self.spread * explored / 4.0) + tails / self.ridge
 
     def least_eigenvalue(self, count: float) -> tuple[float, float]:
-        """Returns a lower bound of the design matrix' least eigenvalue after `count` rounds, and its probability (lemma 25)."""
+        """Returns a lower bound of the design matrix' least eigenvalue after `count` rounds, and the probability that it holds (lemma 25)."""
         explored = self.arrival_rate * min(count, self.c1 * math.sqrt(count))
         probability = 1.0 - math.exp(-explored / 8.0) - self.dim * math.exp(-self.spread * explored / 16.0)
         return self.ridge + self.spread * explored / 4.0, max(0.0, probability)
@@ -172,7 +172,7 @@ class Theory:
         return min(1.0, math.sqrt(square))
 
     def queue_regret(self, t: int, burn_in: float | None = None) -> float:
-        """Returns the bound behind theorem 5, `(sum_i E_i)(sum_i P_i) / (t - 1)`, by Chebyshev's sum inequality (appendix D.7); `burn_in` is `omega`."""
+        """Returns the bound behind theorem 5, `(sum_i E_i)(sum_i P_i) / (t - 1)`, from `gap`, `survival` and `burn_in` (None to compute it)."""
         checks.count("t", t, minimum=2)
         omega = self.burn_in(t) if burn_in is None else burn_in
         gaps = sum(self.gap(i, t) for i in range(1, t))

@@ -69,7 +69,7 @@ class ChangingEnv:
 
     Attributes:
       path: means of every round, for example `Pieces(means, starts)`.
-      scale, distribution: as for `BanditEnv`.
+      scale, distribution: scale and distribution of the rewards around their means, as for `BanditEnv`.
     """
 
     path: MeanPath

@@ -45,7 +45,7 @@ def piecewise(means: ArrayLike, starts: ArrayLike) -> ChangingEnv:
     """Builds a Bernoulli bandit with abrupt changes of the success probabilities.
 
     Args:
-      means: `[P, K]` probabilities in each piece.
+      means: `[P, K]` probabilities in each of `P` pieces.
       starts: `[P]` first round of each piece, rising from 0.
     """
     path = Pieces(checks.probability("means", means).astype(np.float32), checks.numbers("starts", starts))

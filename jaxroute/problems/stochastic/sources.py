@@ -44,7 +44,7 @@ class Pieces(_Schedule):
     """Piecewise constant means. Source: Garivier and Moulines (2011), section 2, abruptly changing environments.
 
     Attributes:
-      means: `[P, K]` means in each piece.
+      means: `[P, K]` means in each of `P` pieces.
       starts: `[P]` int32, first round of each piece, rising from 0.
     """
 

@@ -106,7 +106,7 @@ class IndexEstimator(abc.ABC):
 
 
 def moment(link: Link, u: Array, score: Array, cost: Array) -> Array:
-    """Returns the derivative of the loss, `c - (M - L(u))^+`, eqs. (7) and (9), elementwise; `u` are the indices before their link function."""
+    """Returns the derivative of the loss, `cost - (score - link(u))^+`, eqs. (7) and (9), elementwise; `u` are indices before their link."""
     return cost - jnp.maximum(score - link.value(u), 0.0)
 
 

@@ -25,7 +25,7 @@ class RadiusInputs(NamedTuple):
       number: `[K]` numbers of samples of the boxes, the paper's `n_at`.
       psi: `[m]` features of the request.
       norm: `[K]` norms of `psi` in the boxes' inverse design matrices, eq. (14).
-      trace: `[K]` `tr(Phi^-1 Psi_a)` of the opened outputs of each box, proposition 5.4; None if scores are seen.
+      trace: `[K]` `tr(Phi^-1 Psi_a)`, opened outputs of each box against deployed outputs, proposition 5.4; None if scores are seen.
       eta1, eta0: `[]` ridges of the design matrices of requests, and of deployed outputs.
       index_bound: `[]` largest length of `rho`.
       evaluator_bound: `[]` largest length of `theta`.
@@ -80,7 +80,7 @@ class Radius(abc.ABC):
 
 
 def _growth(inputs: RadiusInputs) -> Array:
-    """Returns the scalar `d log(1 + t C^2 / eta0)`, where `C` is the largest norm of an output's features."""
+    """Returns `d log(1 + t C^2 / eta0)`, a scalar, in period `t` for `d` features of outputs with the largest norm `C`."""
     return inputs.spec.feature_dim * jnp.log1p(inputs.rounds * inputs.spec.feature_bound**2 / inputs.eta0)
 
 

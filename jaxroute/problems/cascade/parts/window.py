@@ -142,7 +142,7 @@ class SampleWindow(IndexEstimator):
         full = fit.number >= self.size
 
         def oldest(table: Array) -> Array:
-            """Returns the entries `[..., K]` of a table in the slots that are overwritten; 0 for a box that loses no sample."""
+            """Returns, for each box, the entry of `table` `[W, ..., K]` in the slot that is overwritten; 0 for a box that loses no sample."""
             mask = place & full
             return summed(jnp.where(mask.reshape(self.size, *(1,) * (table.ndim - 2), -1), table, 0.0))
 

@@ -25,7 +25,7 @@ Draw = tuple[Array, Array, Array | None]
 class Boxes(Protocol):
     """Distribution of scores and costs of `num_boxes` boxes (models), for a request with features `psi` `[m]` and base indices `base` `[K]`.
 
-    Optional: `excess(psi, base, level)`, `E[(M - level)^+]`, and `above(psi, base, level)`, `P(M > level)`, which recorded boxes do not have;
+    Optional, for a score `M`: `excess(psi, base, level)`, `E[(M - level)^+]`, and `above(psi, base, level)`, `P(M > level)`, not for recorded boxes;
     `check_index(psi, base)`, which raises `ValueError` on an index that no such box can have; `check_spec(dim)`, which raises `ValueError` if requests have
     too few features; `joint`, True if the outputs of a period depend on each other.
     """
@@ -124,7 +124,7 @@ class UniformBoxes:
 
 @struct.dataclass
 class SpikeBoxes(UniformBoxes):
-    """`UniformBoxes` that score `top` with a small probability `jackpot`, whatever the request, so that assumption 4.1 has mass at every level."""
+    """`UniformBoxes` that score `top` with probability `jackpot` for any request, so that scores can exceed every level below `top` (assumption 4.1)."""
 
     jackpot: Leaf = 0.01
     top: Leaf = 0.97

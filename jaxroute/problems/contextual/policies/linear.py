@@ -22,7 +22,7 @@ class LinUCB(RidgePolicy):
     `SharedParameters()`. Both have `ridge = 1`.
 
     Attributes:
-      alpha: `[]` width of the radius, in units of reward.
+      alpha: `[]` factor of the square root in the bound, in units of reward.
       ridge: `[]` weight of the squared norm, above 0.
       parameters: `DisjointParameters()` for a separate parameter vector of each model, or `SharedParameters()` for one of all models.
     """

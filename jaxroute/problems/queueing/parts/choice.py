@@ -66,6 +66,6 @@ def _matrix_size(memory: Memory) -> int:
 
 
 def cost_hint_of(memory: Memory) -> CostHint:
-    """Returns the sizes of a run's matrices in bytes, by which the engine chooses how to simulate. Counts of prompts need no large matrix products."""
+    """Returns the sizes of a run's matrices in bytes, by which the engine chooses how to simulate. `PromptCounts` multiplies no large matrices."""
     size = 4 * _matrix_size(memory)
     return CostHint(matrix_bytes=size, product_bytes=0 if isinstance(memory, PromptCounts) else size)

@@ -22,7 +22,7 @@ _CANDIDATES = 8
 
 
 class _Search(NamedTuple):
-    """Search for a good context: features and best rate of the first good candidate (else the last), and numbers of candidates before it and tried."""
+    """Result of a search for a context: features and best rate of the first good candidate (else the last), numbers of rejected and tried ones."""
 
     features: Array
     rate: Array
@@ -151,7 +151,7 @@ class RandomContexts(_LinearUtility):
         starts = self.candidates * np.arange(np.prod(lead), dtype=np.uint32).reshape(*lead, 1)
 
         def search(first: Array, number: int) -> tuple[Array, Array, Array]:
-            """Returns features, best rate and index of the first good one of `number` candidates from `first` on, or of the last if none is good."""
+            """Returns features, best rate and index of the first of `number` candidates with a sufficient rate (else the last), from `first` on."""
             numbers = jnp.minimum(lax.iota(jnp.uint32, number) + first.astype(jnp.uint32), np.uint32(self.candidates - 1))
             key = jax.random.wrap_key_data(words, impl=draws.KEY_IMPL)
             x = scale * (2.0 * draws.uniform_at(key, jnp.asarray(starts) + numbers) - 1.0)
