@@ -27,7 +27,7 @@ _SECONDS_FILE = "jaxroute-seconds.json"
 
 
 class LineProgress:
-    """Progress as lines of text, where no terminal can show a bar: the first after ten seconds, each further one after twice the time.
+    """Prints progress as lines of text, where no terminal can show a bar: the first after ten seconds, each further one after twice the time.
 
     It has the methods of `tqdm` that `jaxroute` calls; `print` can be the `callback` of `jaxroute.compare`.
 

@@ -16,7 +16,7 @@ from jaxroute.engine.rounds import Record, chunk_length, draws_key, recorded_flo
 
 
 def rollout(env: Any, policy: Any, streams: Mapping[str, jax.Array], horizon: int, record: Record) -> dict[str, Any]:
-    """Simulates runs without optimisations; arguments and results are those of `engine.rollout.rollout`."""
+    """Simulates `R` runs without optimisations. Returns `N` records, `[N, ..., R]` by name; arguments are those of `engine.rollout.rollout`."""
     dynamic = {name: one for name, one in (("env", env), ("policy", policy)) if not callable(one)}
 
     def run(traced: dict[str, Any], words: dict[str, jax.Array]) -> dict[str, Any]:

@@ -156,7 +156,7 @@ def _problem_of(components: Components) -> str:
 
 
 def _identities(components: Components, policy: str, settings: Mapping[str, Any], codes: Mapping[str, str]) -> list[str]:
-    """Returns a digest for each setting of a policy. It covers everything that decides the numbers, except horizon and seeds; "" without `codes`."""
+    """Returns a digest for each setting of a policy. It covers all that decides the numbers, except horizon and seeds; "" if `codes` is empty."""
     own, axes = components.policies[policy], components.policy_axes[policy]
     if not codes:
         return [""] * math.prod(len(components.axes[axis]) for axis in axes)

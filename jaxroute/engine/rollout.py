@@ -23,7 +23,7 @@ Values = dict[str, Any]
 
 
 class Slot(NamedTuple):
-    """Place of a quantity in `PackedRecords`: name of the array, its first index on the axis of numbers, and the shape of the quantity."""
+    """Place of a quantity in `PackedRecords`: name of the array with its numbers, index of the first number, and shape of the quantity."""
 
     array: str
     first: int
@@ -124,7 +124,7 @@ def packed_rollout(
     reversible: bool = False,
     spans: jax.Array | None = None,
 ) -> tuple[PackedRecords, Values]:
-    """Simulates as `rollout` does. Returns the packed records, and a dict of the states after the last round, empty without `keep_states`.
+    """Simulates `R` runs, or their rounds after a checkpoint. Returns packed records, and states after the last round by name (if `keep_states`).
 
     Args:
       env: environment, or a sampler `key -> Environment` for one random instance per run.

@@ -49,7 +49,7 @@ def _part(mean: Array, change: Array) -> Array:
 
 @struct.dataclass
 class Bernoulli:
-    """Rewards of 0 and 1. The bounds also hold for rewards in [0, 1]: `kl(x, y) = x log(x / y) + (1 - x) log((1 - x) / (1 - y))`.
+    """Family of rewards that are 0 or 1. The bounds also hold for rewards in [0, 1]: `kl(x, y) = x log(x / y) + (1 - x) log((1 - x) / (1 - y))`.
 
     The upper bound comes from Newton's method in `-log(1 - q)`, in which the divergence is convex and nearly linear. A mean outside [0, 1], by
     rounding (a GPU's approximate divisions), counts as 0 or 1.
@@ -93,7 +93,7 @@ class Bernoulli:
 
 @struct.dataclass
 class Gaussian:
-    """Normal rewards with a known standard deviation: `kl(x, y) = (x - y)^2 / (2 scale^2)`. The bounds also hold for sub-Gaussian rewards.
+    """Family of normal rewards of known standard deviation: `kl(x, y) = (x - y)^2 / (2 scale^2)`. The bounds also hold for sub-Gaussian rewards.
 
     Attributes:
       scale: `[]` standard deviation of one reward; 1/2 is valid for every distribution on [0, 1].
@@ -122,7 +122,7 @@ class Gaussian:
 
 @struct.dataclass
 class Poisson:
-    """Poisson counts: `kl(x, y) = y - x + x log(x / y)`.
+    """Family of Poisson-distributed rewards: `kl(x, y) = y - x + x log(x / y)`.
 
     The upper bound comes from Newton's method, which decreases to the bound because the divergence `kl(x, q)` is convex in `q`.
     """
@@ -148,7 +148,7 @@ class Poisson:
 
 @struct.dataclass
 class Exponential:
-    """Exponential waiting times: `kl(x, y) = x / y - 1 - log(x / y)`. The upper bound of a mean of zero is infinite.
+    """Family of exponentially distributed rewards: `kl(x, y) = x / y - 1 - log(x / y)`. The upper bound of a mean of zero is infinite.
 
     The upper bound comes from Newton's method in `log(q / x)`, in which the divergence `kl(x, q)` is convex.
     """

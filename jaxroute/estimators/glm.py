@@ -42,10 +42,10 @@ class GLMState(Protocol):
 
 
 class GLM(Protocol):
-    """Estimator of a generalised linear model.
+    """Interface of the estimators of a generalised linear model, `E[reward] = G(theta . features)`.
 
     Attributes:
-      learns: whether added pairs change the estimate.
+      learns: whether added pairs (features, reward) change the estimate.
     """
 
     @property
@@ -95,7 +95,7 @@ class OnlineState:
 
 @struct.dataclass
 class OnlineGLM:
-    """Estimator that takes one Newton step per pair and linearises the link at the estimate before the pair. Exact for the identity link."""
+    """Estimator that takes one Newton step per pair (features, reward) and linearises the link at the estimate before it. Exact for the identity."""
 
     learns = True
 
@@ -142,7 +142,7 @@ class ExactState:
 
 @struct.dataclass
 class ExactGLM:
-    """Estimator that takes Newton steps on all pairs so far, from the last estimate. It is slow, for tests and short runs.
+    """Estimator that takes Newton steps on all pairs (features, reward) so far, from the last estimate. It is slow, for tests and short runs.
 
     Attributes:
       capacity: largest number of stored pairs, at least the number of rounds (static).

@@ -123,7 +123,7 @@ class SummaryTree:
     new: set[tuple[int, Range]] = dataclasses.field(default_factory=set)
 
     def settings(self, tile: Tile) -> list[int]:
-        """Returns the flat indices of the settings in a tile."""
+        """Returns the flat indices of the settings in a tile (a block of settings, by axis)."""
         return cells.numbers(tuple(self.axes.values()), [tile[axis] for axis in self.axes])
 
     def region(self, setting: int, axes: Iterable[str]) -> tuple[Any, ...]:
@@ -262,7 +262,7 @@ class Statistics:
                 return
 
     def _stored(self, family: bytes, nodes: Mapping[Range, Summary], wanted: Sequence[Range]) -> list[Range]:
-        """Returns the stored ranges of a family, not in `nodes` yet, from which the ranges `wanted` can be merged."""
+        """Returns the stored ranges of granules of a family, not in `nodes` yet, from which the ranges `wanted` can be merged."""
         if self.store is None or family[:16] not in self.store.families:
             return []
         stored = cells.stored(self.store, family)

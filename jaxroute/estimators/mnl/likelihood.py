@@ -132,7 +132,7 @@ class Derivatives(Protocol):
 
 
 class Solver(Protocol):
-    """Method that updates the estimate after each observation.
+    """Interface of the methods that update the estimate of a multinomial-logit model after each observation.
 
     Attributes:
       needs_hessian: whether it needs second derivatives, which `Counts` and `PairCounts` do not provide.

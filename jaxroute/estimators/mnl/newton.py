@@ -52,7 +52,7 @@ class _Point(NamedTuple):
 
 
 def _left(reach: Array, decrement: Array) -> Array:
-    """Bounds the Newton decrement after a full step that moves logits by at most `reach`, from the decrement before the step."""
+    """Bounds the decrement `sqrt(g' H^-1 g)` after a full Newton step that moves logits by at most `reach`, from the decrement before it."""
     return 0.5 * reach * jnp.exp(0.5 * reach) * decrement
 
 
@@ -79,10 +79,10 @@ class NewtonState:
 class Newton:
     """Solver with Newton steps until all logits are within a tolerance of the maximum-likelihood ones; for small dimensions.
 
-    If a full step moves logits by at most `r`, second derivatives change at most by a factor `exp(r)`, and the decrement falls from `l` to at most
-    `l r / 2 exp(r / 2)`. The error of a logit is at most the decrement times `sqrt(x' H^-1 x)` for features `x`. Steps end when
-    this bound meets the tolerance, or when rounding prevents the decrement from decreasing. A step that may move a logit by more than 1.79 is
-    shortened to a length at which the loss decreases for any features and ridge.
+    The decrement is `l = sqrt(g' H^-1 g)`, with the gradient `g` and the second derivatives `H`. A full step that moves logits by at most `r` reduces
+    it to at most `l r / 2 exp(r / 2)`. The error of a logit is at most `l sqrt(x' H^-1 x)` for features `x`. Steps end when this bound meets the
+    tolerance, or when rounding prevents the decrement from decreasing. A step that may move a logit by more than 1.79 is shortened to a length at
+    which the loss decreases for any features and ridge.
 
     Source: Sun and Tran-Dinh (2019), "Generalized self-concordant functions".
 
