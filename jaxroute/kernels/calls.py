@@ -142,7 +142,7 @@ devices: contextvars.ContextVar[tuple[int, ...]] = contextvars.ContextVar("devic
 
 
 def note(future: Future[Any], kernel: Any = None) -> None:
-    """Adds a started compilation, with its kernel on a GPU, to the list of the surrounding context `compilations`, if any."""
+    """Adds a started compilation of a kernel to the list of the surrounding context `compilations`, if any. `kernel` is None on a CPU."""
     begun = _begun.get()
     if begun is not None:
         begun.append((future, kernel))
@@ -150,7 +150,7 @@ def note(future: Future[Any], kernel: Any = None) -> None:
 
 @contextlib.contextmanager
 def compilations(own: Sequence[int] = ()) -> Generator[Begun, None, None]:
-    """Context manager that yields a list of the compilations which start inside it, for the GPUs with indices `own` (empty: all)."""
+    """Context manager that yields the list of kernel compilations started inside it. `own` has the indices of the GPUs to use (empty: all)."""
     begun: Begun = []
     tokens = _begun.set(begun), devices.set(tuple(own))
     try:
@@ -161,7 +161,7 @@ def compilations(own: Sequence[int] = ()) -> Generator[Begun, None, None]:
 
 
 def finish(kernels: Begun) -> None:
-    """Waits until compilations have finished. Raises the error of one that fails, and `Unsupported` if one takes too long."""
+    """Waits until the kernels' compilations have finished. Raises the error of a failed compilation, and `Unsupported` if one takes too long."""
     for kernel, _ in kernels:
         try:
             kernel.result(MOST_S)

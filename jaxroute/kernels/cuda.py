@@ -143,7 +143,7 @@ def compile_text(text: str, architecture: str, options: Sequence[str] = OPTIONS,
 
 
 def _made(library: Any, program: Any, what: str) -> bytes:
-    """Returns an output of NVRTC for a program, by its name in the library: "CUBIN" (machine code) or "ProgramLog"."""
+    """Returns an output of the compiler NVRTC for a program: the machine code if `what` is "CUBIN", the messages if it is "ProgramLog"."""
     size = ctypes.c_size_t()
     getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
     made = ctypes.create_string_buffer(size.value)
@@ -184,7 +184,7 @@ class Driver:
 
     @contextmanager
     def context(self, pointer: Any) -> Generator[None, None, None]:
-        """Context manager that makes a CUDA context, given by its pointer, current in this thread."""
+        """Context manager that makes the CUDA context at the address `pointer` current in this thread."""
         self("cuCtxPushCurrent_v2", pointer)
         try:
             yield
@@ -211,7 +211,7 @@ _LOCAL_BYTES, _REGISTERS_OF_THREAD = 3, 4
 
 @functools.cache
 def attribute(which: int, device: int = 0) -> int:
-    """Returns an attribute of a device; `which` is its number in the driver's interface, such as `_PROCESSORS`."""
+    """Returns an attribute of a GPU, for example its number of processors; `which` is the attribute's code in the interface of NVIDIA's driver."""
     return driver().number("cuDeviceGetAttribute", which, driver().number("cuDeviceGet", device))
 
 
@@ -307,7 +307,7 @@ _reserved: dict[int, int] = {}  # Bytes that are reserved for each thread's stac
 
 
 class Kernel:
-    """Kernel: compiles a text, loads the machine code on the devices that XLA uses, and launches it.
+    """Kernel for GPUs, which compiles its text, loads the machine code on the devices that XLA uses, and launches it.
 
     Args:
       text: text of the kernel in CUDA C.
@@ -386,7 +386,7 @@ class Kernel:
                 _reserved[kernel.device] = max(kernel.local_bytes, _reserved.get(kernel.device, 0))
 
     def _pieces(self, first: int, ends: np.ndarray, size: tuple[int, int]) -> Generator[tuple[int, int], None, None]:
-        """Yields the first round and the end of each launch; adapts their length to the time that launches of this `size` (runs, settings) take."""
+        """Yields first round and end of each launch, up to the last record time in `ends`. `size`: runs and settings, which decide its length."""
         at, last = first, int(ends[-1])
         most = FIRST_ROUNDS if size not in self._pace else max(1, int(self._pace[size] * LAUNCH_S))
         self.done = 0.0

@@ -38,7 +38,7 @@ class Emitter(Writer):
       definition: function from an operation to the jaxpr that defines it, or None.
 
     Attributes:
-      functions: C functions that the statements call, in an order in which each is declared before its callers.
+      functions: C functions that the statements call, each before the functions that call it.
     """
 
     def __init__(self, wide: bool = False, fast: bool = False, definition: Definition = arithmetic.definition):
@@ -49,14 +49,14 @@ class Emitter(Writer):
     # Jaxprs
 
     def call(self, closed: Any, args: Sequence[Value]) -> list[Value]:
-        """Writes the statements of a closed jaxpr with the arguments `args`, and returns its results."""
+        """Writes C statements that compute a closed jaxpr (with its constants) of the arguments `args`, and returns its results."""
         if any(isinstance(const, Tracer) for const in closed.consts):
             raise ir.Unsupported("a function that closes over a traced value within a loop or a branch")
         consts = [self.constant(jax.random.key_data(const) if is_key(const) else const) for const in closed.consts]
         return self.replay(closed.jaxpr, consts, args)
 
     def replay(self, jaxpr: Any, consts: Sequence[Value], args: Sequence[Value]) -> list[Value]:
-        """Writes the statements of an open jaxpr with given constants and arguments, and returns its results."""
+        """Writes C statements that compute an open jaxpr (without its constants) of the given constants and arguments, and returns its results."""
         env: dict[Any, Value] = {}
         last = _last_uses(jaxpr)
 
@@ -108,7 +108,7 @@ class Emitter(Writer):
         return rules.write(self, eqn, args)
 
     def _defined(self, eqn: Any, definition: ClosedJaxpr, args: list[Value]) -> list[Value]:
-        """Writes an operation by its definition: inline if this takes arrays, otherwise as a call of a C function for each element."""
+        """Writes an operation by the jaxpr that defines it: inline for one of whole arrays, otherwise as a C function called for each element."""
         if any(v.aval.shape for v in definition.jaxpr.invars):
             return self.call(definition, args)
 
@@ -138,7 +138,7 @@ class Emitter(Writer):
 
     @contextlib.contextmanager
     def held(self, values: Sequence[Value]) -> Generator[None, None, None]:
-        """Context manager that protects values from being overwritten by the statements inside."""
+        """Context manager that keeps the statements inside from overwriting the memory of these arrays."""
         _count_readers(values, 1)
         yield
         _count_readers(values, -1)
@@ -147,7 +147,7 @@ class Emitter(Writer):
         return [any(storage.varying for storage in value.storages) for value in values]
 
     def _largest(self, value: Value) -> Value:
-        """Returns the maximum of a number over the runs that are simulated at once."""
+        """Returns the maximum of a scalar over the runs that are simulated at once."""
         if not self._which_vary([value])[0]:
             return value
         if value.shape or value.dtype != np.int32:
@@ -157,7 +157,7 @@ class Emitter(Writer):
         return self.value_of(storage, ())
 
     def carry_on(self, storages: Sequence[ir.Storage], values: Sequence[Value]) -> None:
-        """Assigns the values at the end of a step to the storages from which the next step reads them."""
+        """Assigns a loop's new values at the end of a step to the C variables and arrays from which the next step reads them."""
         others, ready = set(storages), list[Value]()
         for storage, value in zip(storages, values, strict=True):
             mixed = value.storage is not storage and bool(value.storages & others)
@@ -176,7 +176,7 @@ class Emitter(Writer):
         test: Callable[[list[Value]], None] | None = None,
         mask: ir.Expr | None = None,
     ) -> list[Value]:
-        """Writes `carry = body(carry)` in a loop or branch, and returns the final values.
+        """Writes a C loop or branch that computes `carry = body(carry)`, and returns the final values.
 
         Args:
           statement: the loop or branch, with an empty body.
@@ -306,7 +306,7 @@ class Emitter(Writer):
 
 
 def _count_readers(values: Sequence[Value], more: int) -> None:
-    """Adds `more` (1 or -1) to the number of readers of each storage that the values read."""
+    """Adds `more` (1 or -1) to the `readers` count of each C variable or array from which the values are computed."""
     for storage in (storage for value in values for storage in value.storages):
         storage.readers += more
 

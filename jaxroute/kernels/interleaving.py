@@ -35,7 +35,7 @@ def _nodes(statements: Iterable[ir.Statement]) -> list[ir.Expr]:
 
 
 def _own(body: ir.Block) -> set[ir.Storage]:
-    """Returns the storages that the body of a loop declares, except those replaced by a successor."""
+    """Returns the C variables and arrays that the body of a loop declares, except those that another one replaces."""
     return {one.storage for one in body if isinstance(one, ir.Declare) and one.storage.successor is None}
 
 
@@ -60,7 +60,7 @@ def _steps(loop: ir.Loop) -> int:
 
 
 def _may(loop: ir.Loop) -> bool:
-    """Whether interleaving keeps results: one statement uses each storage from outside that the loop changes, or steps use different elements."""
+    """Whether steps of a loop may be interleaved: any outer variable it changes is used in one statement, or each step uses other elements."""
 
     def each_its_own(storage: ir.Storage) -> bool:
         touching = [one for one in loop.body if storage in {s.current for s in (*one.reads, *one.written())}]
@@ -73,7 +73,7 @@ def _may(loop: ir.Loop) -> bool:
 
 
 def _parts(loop: ir.Loop, steps: int) -> list[ir.Statement]:
-    """Returns a loop that takes `steps` steps at a time, and a loop for the remaining steps if there are any."""
+    """Returns a loop that computes `steps` steps of `loop` at a time, and a loop for the remaining steps, if there are any."""
     assert loop.index is not None
     length, index = _length(loop), ir.variable(loop.index)
     whole = length - length % steps
@@ -86,7 +86,7 @@ def _parts(loop: ir.Loop, steps: int) -> list[ir.Statement]:
 
 
 def _copied(loop: ir.Loop, index: ir.Index, suffix: str) -> ir.Block:
-    """Returns a copy of a loop's body with `index` as the loop's index and with own storages, whose names end with `suffix`."""
+    """Returns a copy of a loop's body for the step `index`, in which the variables declared there are new and have names that end with `suffix`."""
     renamed = {one: dataclasses.replace(one, name=one.name + suffix) for one in _own(loop.body)}
 
     def copied(part: object) -> object:

@@ -24,14 +24,14 @@ class Storage:
       name: name in C.
       dtype: type of its numbers.
       size: number of elements; 0 for a variable.
-      writable: whether it may be overwritten when no value needs it.
+      writable: whether it may be overwritten when no array of the traced function needs it.
       stride: distance in memory between two elements, as an expression of C; empty for 1.
-      apart: whether the elements of a run are contiguous if several runs are simulated at once (see `placement`).
+      apart: whether the elements of each run are contiguous if several runs are simulated at once; otherwise runs are interleaved.
       varying: whether its contents differ between runs that are simulated at once.
-      depth: number of active masks (`Writer.masks`) at its declaration.
-      readers: number of values still in use that read it.
+      depth: number of enclosing branches, at its declaration, that only some of the runs execute.
+      readers: number of arrays of the traced function that are still in use and read it.
       store: pair of a block and the statement that assigns its elements, if a shared loop of the block computes it; None for others.
-      successor: storage in which its value is computed instead; None if it was not replaced.
+      successor: storage in which its contents are computed instead; None if it was not replaced.
     """
 
     name: str
@@ -48,7 +48,7 @@ class Storage:
 
     @property
     def current(self) -> "Storage":
-        """Returns the storage, or its last successor if it was replaced."""
+        """Returns the storage (a C variable or array) that now holds the contents: this one, or the one that has replaced it."""
         return self if self.successor is None else self.successor.current
 
 
@@ -87,7 +87,7 @@ class Expr:
 
     @property
     def varies(self) -> bool:
-        """Whether the value of the expression differs between runs that are simulated at once."""
+        """Whether the result of the expression differs between runs that are simulated at once."""
         return any(one.storage.varying for one in self.leaves() if one.storage is not None)
 
     __add__, __sub__, __mul__ = _operator("add"), _operator("sub"), _operator("mul")
@@ -133,7 +133,7 @@ def variable(storage: Storage) -> Expr:
 
 
 def element(storage: Storage, index: Index) -> Expr:
-    """Returns the expression of the element of an array at a flat index, or of the whole storage if it is a variable."""
+    """Returns the C expression of the element of an array at a flat index, or of the variable if the storage is a variable."""
     if not storage.size:
         return variable(storage)
     return Expr("element", (as_expr(index),), storage.dtype, storage)
@@ -171,7 +171,7 @@ def convert(x: Index, dtype: Any) -> Expr:
 
 @dataclasses.dataclass(eq=False)
 class Statement:
-    """Statement of C. The fields of a subclass are the expressions that it reads, the storages that it writes, and its inner blocks.
+    """Statement of C. The fields of a subclass are its expressions, the variables and arrays (`Storage`) that it writes, and its inner blocks.
 
     Attributes:
       reads: storages that its expressions read, without those of inner blocks.
@@ -188,7 +188,7 @@ class Statement:
         return [one for part in parts for one in part if isinstance(one, Expr)]
 
     def written(self) -> tuple[Storage, ...]:
-        """Returns the storages that the statement writes. A statement that writes none has another effect and is never dropped."""
+        """Returns the C variables and arrays that the statement writes. A statement without any has another effect and is never dropped."""
         return ()
 
     def blocks(self) -> "tuple[Block, ...]":
@@ -200,7 +200,7 @@ Block: TypeAlias = list[Statement]
 
 @dataclasses.dataclass(eq=False)
 class Declare(Statement):
-    """Declaration of a storage; a variable may have an initial value."""
+    """Declaration of a C variable, which may have an initial value, or of a C array."""
 
     storage: Storage
     value: Expr | None = None
@@ -211,7 +211,7 @@ class Declare(Statement):
 
 @dataclasses.dataclass(eq=False)
 class Assign(Statement):
-    """Assignment to a variable or an element, only in the runs and cases where `mask` is true if there is one."""
+    """Assignment to a variable or an element of an array. With a `mask` it takes effect only in the runs for which the mask is true."""
 
     target: Expr
     value: Expr
@@ -247,7 +247,7 @@ class If(Statement):
 
 @dataclasses.dataclass(eq=False)
 class Call(Statement):
-    """Statement for which the printer has a text by `name`, such as "break"; `size` is the number of elements in a row that it reads or writes."""
+    """Statement with a fixed C text, found by its `name`, such as "break". `size` counts the consecutive elements that it reads or writes."""
 
     name: str
     operands: tuple[Expr, ...] = ()
@@ -267,7 +267,7 @@ def walk(block: Block) -> Iterator[Statement]:
 
 
 def live(block: Block) -> set[Storage]:
-    """Returns the storages whose contents matter: statements with an effect other than writing storages read them, directly or indirectly."""
+    """Returns the C variables and arrays that matter: statements with an effect other than assignments depend on them, also indirectly."""
     writers: dict[Storage, list[Statement]] = {}
     found, open_ = set[Storage](), list[Storage]()
     for statement in walk(block):

@@ -21,7 +21,7 @@ _TYPES = ("float32", "int32", "int16", "int8")
 
 
 class _Array(NamedTuple):
-    """Facts about a value: whether it differs between runs, and the index of the state array with which it shares memory (None for others)."""
+    """Facts about an array: whether it differs between runs, and the index of the state array whose memory it shares; None if it shares none."""
 
     varies: bool
     leaf: int | None = None
@@ -30,7 +30,7 @@ class _Array(NamedTuple):
 def by_rows(closed: Any, given: Sequence[bool], leaves: Sequence[int | None]) -> set[int]:
     """Returns the indices of the state arrays of which a closed jaxpr uses only rows or elements, at an index that differs between runs.
 
-    For each argument of the jaxpr `given` has whether it differs between runs, and `leaves` its index if it is a state array, else None.
+    For each argument of the jaxpr, `given` is whether it differs between runs; `leaves` is its index among the state arrays, if it is one.
     """
     may = [n if _has_long_rows(v.aval) else None for v, n in zip(closed.jaxpr.invars, leaves, strict=True)]
     if not any(n is not None for n in may):
@@ -46,7 +46,7 @@ def _has_long_rows(aval: Any) -> bool:
 
 
 class _Uses(Flow[_Array]):
-    """Analysis of a jaxpr that collects the state arrays with a row at an index of each run (`rows`), and those used in another way (`others`)."""
+    """Analysis of a jaxpr that collects state arrays read or written by rows whose index differs between runs (`rows`), or otherwise (`others`)."""
 
     def __init__(self) -> None:
         super().__init__(_Array(False))
@@ -80,7 +80,7 @@ class _Uses(Flow[_Array]):
         return _Array(fact.varies)
 
     def _part(self, array: _Array, shape: Sequence[int], sizes: Sequence[int], own_place: bool) -> None:
-        """Registers a read or write of a part with these `sizes`; `own_place` means that it begins at an index of each run."""
+        """Registers a read or write of a part of an array, of `sizes` out of `shape`. With `own_place` its first index differs between runs."""
         if array.leaf is None:
             return
         if is_row(shape, sizes):

@@ -23,7 +23,7 @@ LANE_TYPES = {
 
 @functools.cache
 def c_type(dtype: Any, wide: bool = False) -> str:
-    """Returns the C name of a type of numbers, or, if `wide`, of vectors over several runs; raises `Unsupported` if there is none."""
+    """Returns the C name of a number type or, if `wide`, of a vector with a number for each of several runs; `Unsupported` if there is none."""
     name, types = np.dtype(dtype).name, LANE_TYPES if wide else TYPES
     if name not in types:
         raise ir.Unsupported(f"numbers of type {name}" + " of several runs" * wide)
@@ -76,7 +76,7 @@ _WIDE = {"given": "const Given<{type}> {1} = {{{0} + r, R, count}};", "put": "{0
 
 
 def check(op: str, dtype: Any) -> None:
-    """Raises `Unsupported` if `FORMATS` has no text for an operation on numbers of a type."""
+    """Raises `Unsupported` if C has no text (in `FORMATS`) for the operation `op` on numbers of a type."""
     c_type(dtype)
     if np.dtype(dtype).kind not in FORMATS[op] and "*" not in FORMATS[op]:
         raise ir.Unsupported(f"{op} of numbers of type {np.dtype(dtype).name}")
@@ -98,7 +98,7 @@ def literal_text(number: Any) -> str:
 
 
 class _Printer:
-    """Printer of statements as C, or as C++ if `wide`. It drops statements that write only storages which are not `needed`."""
+    """Printer of a kernel's statements as C, or C++ if `wide`. It drops statements that write only variables and arrays not in `needed`."""
 
     def __init__(self, wide: bool, needed: set[ir.Storage]):
         self._wide, self._needed = wide, needed
@@ -106,7 +106,7 @@ class _Printer:
         self.heap = self.scratch = 0
 
     def expression(self, e: ir.Expr, written: bool = False) -> str:
-        """Prints an expression; `written` means that it is the target of an assignment."""
+        """Returns the C text of an expression; `written` means that it is the target of an assignment."""
         if e.op == "literal":
             return literal_text(e.number)
         if e.storage is not None:
@@ -131,7 +131,7 @@ class _Printer:
         return f"{storage.name}.read({index})" if storage.apart and not written else f"{storage.name}[{index}]"
 
     def block(self, statements: ir.Block, end: int = 0) -> list[str]:
-        """Prints statements as indented lines; the first `end` bytes of a run's scratch memory are in use by enclosing blocks."""
+        """Returns statements as indented lines of C. Enclosing blocks use the first `end` bytes of a run's scratch memory on a GPU."""
         lines: list[str] = []
         for statement in statements:
             written = statement.written()
@@ -201,7 +201,7 @@ def _format_of(e: ir.Expr) -> str:
 
 
 def print_block(statements: ir.Block, wide: bool) -> tuple[str, int, int]:
-    """Returns statements as C (C++ if `wide`), the number of vectors on a CPU's heap, and the bytes of a run's scratch memory on a GPU."""
+    """Returns statements as C (C++ if `wide`), and the memory for long arrays: vectors on a CPU's heap, and bytes for each run on a GPU."""
     printer = _Printer(wide, ir.live(statements))
     return "\n".join(printer.block(statements)), printer.heap, printer.scratch
 

@@ -155,7 +155,7 @@ def _lowered_for_host(ctx: Any, *operands: Any, source: Source, size: int, lead:
 
 
 def _lowered_for_device(ctx: Any, *operands: Any, source: Source, size: int, lead: Any, spread: Any) -> Any:
-    """Lowers the call with an additional result that nothing reads: the scratch memory of the kernel."""
+    """Lowers the kernel's call for a GPU. An additional result, which nothing reads, provides the kernel's scratch memory."""
     name, compilation, kernel = _device_target(source, lead, spread, size, calls.devices.get())
     calls.note(compilation, kernel)
     scratch = ShapedArray((math.prod(lead), source.scratch, size), np.dtype(np.uint8))

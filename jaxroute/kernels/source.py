@@ -129,7 +129,7 @@ _DEVICE = """#define ARRAY(kind, name, size, first) kind *const name = (kind *)(
 
 
 def steps(lead: Sequence[int], own: Sequence[bool]) -> list[int]:
-    """Returns the step, in arrays, between settings along each axis of length `lead`; 0 along axes on which they share an array (`own` False)."""
+    """Returns for each axis of settings, of lengths `lead`, how many arrays to skip to the next setting; 0 where `own` is False: a shared array."""
     found, step = [], 1
     for size, varies in reversed(list(zip(lead, own, strict=True))):
         found.append(step if varies else 0)
@@ -138,7 +138,7 @@ def steps(lead: Sequence[int], own: Sequence[bool]) -> list[int]:
 
 
 def _offset(array: Array, lead: Sequence[int], own: Sequence[bool]) -> str:
-    """Returns the text that is added to a pointer to find the array of a setting; for `lead` and `own` see `steps`."""
+    """Returns the C text that is added to a pointer to get the array of the setting `y`; `lead` and `own` are explained in `steps`."""
     terms, after = [], math.prod(lead)
     for size, step in zip(lead, steps(lead, own), strict=True):
         after //= size
@@ -230,7 +230,7 @@ class _RoundsWriter:
         return source_from(emitter, self._arrays, outputs, len(self._states))
 
     def _constant(self, const: Any) -> Value:
-        """Returns the value of a constant of a jaxpr, which becomes part of the text if it is short, otherwise an input that all runs share."""
+        """Returns a jaxpr's constant as an array of the kernel: part of its text if it is short, otherwise an input that all runs share."""
         const = jax.random.key_data(const) if is_key(const) else const
         size = math.prod(const.shape)
         if not isinstance(const, Tracer) and size <= _MOST_KEPT:
@@ -244,14 +244,14 @@ class _RoundsWriter:
         return value
 
     def _kept(self, value: Value) -> Value:
-        """Returns a read-only value of an input that every round reads: a local copy if it is short, otherwise the input itself."""
+        """Returns an input that every round reads as a read-only array: a local copy if it is short, otherwise the input itself."""
         value = value if value.size > _MOST_KEPT else self._emitter.copied(value)
         assert value.storage is not None
         value.storage.writable = False
         return value
 
     def _given(self, leaf: Any) -> Value:
-        """Adds an input with an array like `leaf` for each run, and returns its value."""
+        """Adds an input to the kernel, with an array of the shape and type of `leaf` for each run, and returns it."""
         array = self._input(shape_of(leaf), dtype_of(leaf))
         memory = self._emitter.given(len(self._arrays) - 1, array.dtype, math.prod(array.shape))
         return self._emitter.value_of(memory, array.shape)
@@ -261,12 +261,12 @@ class _RoundsWriter:
         return self._arrays[-1]
 
     def _function(self, traced: Any, states: Sequence[Value], t: ir.Expr) -> list[Value]:
-        """Writes the statements of a traced function of one run, `(instance, words, states, t) -> results`, and returns its results."""
+        """Writes the statements of a traced function of one run, of its instance, random words, states and round `t`, and returns its results."""
         time = Value((), ir.INT, lambda place: t)
         return self._emitter.replay(traced.jaxpr, self._consts[id(traced)], [*self._own, *states, time])
 
     def _parted(self, carry: Sequence[Value]) -> tuple[list[Value], list[Value], list[Value]]:
-        """Splits the values that a loop carries into states, sums over the record interval, and sums over the current chunk."""
+        """Splits the arrays that a loop carries into states, sums over the record interval, and sums over the current chunk of rounds."""
         first, number = len(self._states), len(self._zeros)
         return list(carry[:first]), list(carry[first : first + number]), list(carry[first + number :])
 
@@ -279,7 +279,7 @@ class _RoundsWriter:
         return list(map(computed, *lists))
 
     def _interval(self, i: ir.Expr, carry: Sequence[Value]) -> list[Value]:
-        """Writes the rounds of record interval `i` in this launch, and its record if the interval ends; returns the carried values after them."""
+        """Writes the loop over this launch's rounds in record interval `i`, and the record at the interval's end; returns the values after it."""
         emitter, start, stop = self._emitter, _named("start"), _named("stop")
         spans = ir.Storage("in0", ir.INT, 2 * self._intervals)
         begin = self._number(ir.element(spans, times(i, 2)))
@@ -303,7 +303,7 @@ class _RoundsWriter:
             return [*states, *emitter.repeat(ir.If(last.equals(end)), recorded, [*totals, *partial])]
 
     def _chunk(self, c: ir.Expr, begin: ir.Expr, end: ir.Expr, last: ir.Expr, carry: Sequence[Value]) -> list[Value]:
-        """Writes the plan if a stage begins in round `c`, and the rounds of the chunk from `c` on; returns the carried values after them."""
+        """Writes one chunk of rounds from `c` on, with the plan if a stage begins. The record interval is `begin` to `end`; the launch ends at `last`."""
         emitter, (states, totals, partial) = self._emitter, self._parted(carry)
         if self._plan is not None:
             stage = ir.If(ir.apply("index_rem", c, self._run.stage_length or 1).equals(0))
@@ -337,7 +337,7 @@ class _RoundsWriter:
         return [*played[: len(states)], *self._each(operator.add, totals, played[len(states) :])]
 
     def _write(self, number: int, value: Value, record: ir.Index | None = None) -> None:
-        """Writes a value to output `number`, or to the record with an index `record` in it."""
+        """Writes a value to the output with index `number` or, if `record` is given, to the record with this index in the output."""
         self._emitter.ready(value)
         with self._emitter.loops(value.shape) as place:
             at = flat(place, value.shape) if record is None else flat((record, *place), (self._records, *value.shape))
@@ -350,7 +350,7 @@ def _named(name: str, dtype: Any = np.int32) -> ir.Expr:
 
 
 def source_from(emitter: Emitter, inputs: Sequence[Array], outputs: Sequence[Array], states: int = 0) -> Source:
-    """Returns the source of a kernel whose statements an emitter has written; for `states` see `Source`."""
+    """Returns the source of a kernel whose statements an emitter has written. `states` counts the state arrays, the last inputs and outputs."""
     wide = emitter.wide
     body, heap, scratch = print_block(interleaved(emitter.block) if wide else emitter.block, wide)
     lines = [print_tables(emitter.tables, wide), *(print_function(one, wide) for one in emitter.functions.values())]

@@ -15,7 +15,7 @@ _OF_NUMBERS = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "d
 
 
 def _computed(op: str, a: Any, b: Any) -> ir.Index:
-    """Computes the operation `op` on two indices: the result is a number if both are numbers, else an expression."""
+    """Computes the operation `op` on two indices. The result is a number if both indices are numbers, else a C expression."""
     return ir.apply(f"index_{op}", a, b) if isinstance(a, ir.Expr) or isinstance(b, ir.Expr) else _OF_NUMBERS[op](a, b)
 
 
@@ -41,7 +41,7 @@ def mirrored(index: ir.Index, size: int) -> ir.Index:
 
 
 def flat(place: Sequence[ir.Index], shape: Sequence[int]) -> ir.Index:
-    """Returns the flat index, in row-major order, of the element at a place (one index per axis) of an array with this shape."""
+    """Returns the flat index, in row-major order, of the element at the index tuple `place` in an array with this shape."""
     number: ir.Index = 0
     stride = math.prod(shape)
     for at, size in zip(place, shape, strict=True):
@@ -52,7 +52,7 @@ def flat(place: Sequence[ir.Index], shape: Sequence[int]) -> ir.Index:
 
 
 def unflat(number: ir.Index, shape: Sequence[int]) -> ir.Place:
-    """Returns the place (one index per axis) of the element with a flat index; the inverse of `flat`."""
+    """Returns the tuple of indices, one for each axis, of the element with the flat index `number`; the inverse of `flat`."""
     place: list[ir.Index] = []
     stride, outer = math.prod(shape), True
     for size in shape:
@@ -73,14 +73,14 @@ def is_row(shape: Sequence[int], sizes: Sequence[int]) -> bool:
 
 @dataclasses.dataclass(eq=False)
 class Value:
-    """Array of a traced function in a kernel, represented by a function that returns the expression of each element.
+    """Array of a traced function in a kernel, represented by a function that returns the C expression of each element.
 
     Attributes:
       shape: shape of the array; an array of random keys has an additional axis for the two words of a key.
       dtype: type of the elements.
-      at: function from a place (one index per axis) to the expression of the element there.
-      storages: storages that the expressions of elements read.
-      storage: storage that holds exactly this array, in row-major order; None if there is none.
+      at: function from an index tuple to the C expression of the element there.
+      storages: C variables and arrays that the expressions of elements read.
+      storage: C variable or array that holds exactly this array, in row-major order; None if there is none.
       known: the elements if they are constant, else None.
       uniform: whether all elements are known to be equal.
       lone: whether the array is known to be a vector with at most one true element.
@@ -110,7 +110,7 @@ RULES: dict[str, Rule] = {}
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Returns a decorator that registers a function in `RULES` for operations with these names."""
+    """Returns a decorator that registers a function as the translation to C (in `RULES`) of JAX's operations with these names."""
 
     def register(function: Rule) -> Rule:
         RULES.update(dict.fromkeys(names, function))
@@ -129,6 +129,6 @@ def dtype_of(aval: Any) -> np.dtype:
 
 
 def aval_of(eqn: Any, place: int = 0) -> tuple[tuple[int, ...], np.dtype]:
-    """Returns the shape and the type, in a kernel, of the result with index `place` of an operation."""
+    """Returns the shape and the type, in a kernel, of an operation's result; `place` is the index of the result, if there are several."""
     aval = eqn.outvars[place].aval
     return (shape_of(aval), dtype_of(aval)) if is_key(aval) else (tuple(aval.shape), aval.dtype)

@@ -28,16 +28,16 @@ _SOMEWHERE = ir.variable(ir.Storage("i", ir.INT, 0))
 
 @dataclasses.dataclass(eq=False)
 class Group:
-    """Loop over the elements of arrays of one shape, which several elementwise operations share.
+    """Loop of C over the elements of arrays of one shape, in which several elementwise operations are computed.
 
     Attributes:
       shape: shape of the arrays.
-      place: indices of the element that a step of the loop computes.
+      place: tuple of indices of the element that a step of the loop computes.
       before: statements before the loop.
       body: statements of a step.
       after: statements after the loop.
       made: arrays and accumulated numbers that the loop computes.
-      reads: storages that the loop reads.
+      reads: C variables and arrays that the loop reads.
       open: whether further operations may still join the loop.
     """
 
@@ -52,7 +52,7 @@ class Group:
 
 
 class _Elsewhere(Exception):
-    """Signal that an operation cannot join a loop, because it needs an element which this loop computes at another index."""
+    """Signal that an operation cannot join a shared loop, because it needs an element that the loop computes in another step."""
 
 
 class Writer:
@@ -64,7 +64,7 @@ class Writer:
     Attributes:
       masks: conditions of the enclosing branches that only some of the runs execute; the last one includes the others.
       block: list to which statements are added.
-      tables: constant arrays that the kernel reads from memory, by their storage.
+      tables: constant arrays that the kernel reads from memory, by the C array that holds them.
     """
 
     def __init__(self, wide: bool = False) -> None:
@@ -84,7 +84,7 @@ class Writer:
 
     @contextlib.contextmanager
     def inside(self, block: ir.Block) -> Generator[None, None, None]:
-        """Context manager that adds statements to another block. Shared loops are finished before and after, so that they stay in one block."""
+        """Context manager that adds statements to another block. Open loops are finished before and after, so that each stays in one block."""
         self.finish()
         outer, self.block = self.block, block
         yield
@@ -112,7 +112,7 @@ class Writer:
 
     @contextlib.contextmanager
     def loops(self, shape: Sequence[int]) -> Generator[ir.Place, None, None]:
-        """Context manager that writes nested loops over all places of a shape around the statements inside, and yields the place."""
+        """Context manager that writes nested loops over all elements of a shape around the statements inside, and yields the index tuple."""
         with contextlib.ExitStack() as stack:
             yield tuple(0 if size == 1 else stack.enter_context(self.loop(size)) for size in shape)
 
@@ -124,7 +124,7 @@ class Writer:
         self.masks.pop()
 
     def meant(self, depth: int = 0) -> ir.Expr:
-        """Returns the last active mask (see `masks`), or True if no mask was added since `depth` masks were active."""
+        """Returns the condition under which a run executes the next statement. It is True if no mask was added since `depth` masks were active."""
         return self.masks[-1] if depth < len(self.masks) else ir.literal(True, bool)
 
     # Storages
@@ -133,7 +133,7 @@ class Writer:
         return f"{prefix}{next(self._names)}"
 
     def storage(self, prefix: str, dtype: Any, size: int, varying: bool = True) -> ir.Storage:
-        """Returns a new storage with a unique name, without adding its declaration; `varying` means that it differs between runs."""
+        """Creates a C variable or array with a unique name, without its declaration; `varying` means that it differs between runs."""
         storage = ir.Storage(self.name(prefix), np.dtype(dtype), size, varying=varying and self.wide, depth=len(self.masks))
         c_type(dtype, storage.varying)
         if not self.wide and size * storage.dtype.itemsize > MOST_ON_DEVICE_STACK:
@@ -141,7 +141,7 @@ class Writer:
         return storage
 
     def array(self, dtype: Any, shape: Sequence[int], varying: bool = True, apart: bool = False) -> ir.Storage:
-        """Declares and returns a storage for an array, a variable if the shape is `()`; `varying` and `apart` are the fields of `ir.Storage`."""
+        """Declares a C array, or a variable for shape `()`. `varying`: it differs between runs; `apart`: each run's elements are contiguous."""
         size = math.prod(shape) if shape else 0
         storage = self.storage("a" if size else "x", dtype, size, varying)
         storage.apart = apart
@@ -155,7 +155,7 @@ class Writer:
         return ir.variable(storage)
 
     def given(self, number: int, dtype: Any, size: int) -> ir.Storage:
-        """Returns the storage of the part of input `number`, an array `[..., R]` of `R` runs, that belongs to the simulated runs."""
+        """Returns the part of the kernel's input with index `number`, an array `[..., R]` of `R` runs, that belongs to the simulated runs."""
         storage = self.storage("p", dtype, max(1, size))
         storage.writable, storage.stride = False, "R"
         source = ir.Storage(f"in{number}", storage.dtype, size)
@@ -163,7 +163,7 @@ class Writer:
         return storage
 
     def put(self, number: int, at: ir.Index, value: ir.Expr) -> None:
-        """Writes a number of the simulated runs to output `number`, an array `[..., R]` of `R` runs, at a flat index of the first axes."""
+        """Writes a value of the simulated runs to the kernel's output `number`, `[..., R]` for `R` runs, at the flat index `at` of its first axes."""
         self.add(ir.Call("put", (ir.variable(ir.Storage(f"out{number}", value.dtype, 1)), ir.as_expr(at), value)))
 
     def assign(self, target: ir.Expr, value: ir.Expr, test: ir.Expr | None = None) -> None:
@@ -178,14 +178,14 @@ class Writer:
     # Values
 
     def value_of(self, storage: ir.Storage, shape: Sequence[int]) -> Value:
-        """Returns the array that a storage holds as a value of a given shape."""
+        """Returns the contents of a C variable or array as an array of a given shape."""
         shape = tuple(shape)
         return Value(
             shape, storage.dtype, lambda place: ir.element(storage, flat(place, shape)), frozenset([storage]), storage
         )
 
     def constant(self, array: Any) -> Value:
-        """Returns a constant array as a value; it is stored in memory only if an element is read at an index that the kernel computes."""
+        """Returns a constant as an array of the kernel. It is in memory only if an element is read at an index that the kernel computes."""
         array = np.asarray(array)
         if not array.ndim or (array.size and (array == array.flat[0]).all()):
             number = ir.literal(array.flat[0], array.dtype)
@@ -205,37 +205,37 @@ class Writer:
     def view(
         self, value: Value, shape: Sequence[int], at: Callable[[ir.Place], ir.Expr], storage: ir.Storage | None = None
     ) -> Value:
-        """Returns a value of another shape whose elements `at` takes from `value`; `storage` holds the result, if any storage does."""
+        """Returns an array whose elements `at` takes from those of `value`. `storage` is the C variable or array that holds the result, if any."""
         return Value(tuple(shape), value.dtype, at, value.storages, storage)
 
     def row(self, value: Value, number: ir.Index, axis: int = 0) -> Value:
-        """Returns the slice of a value at the index `number` of an axis, without this axis."""
+        """Returns the slice of an array at the index `number` of an axis, without this axis."""
         shape = (*value.shape[:axis], *value.shape[axis + 1 :])
         return self.view(value, shape, lambda place: value.at((*place[:axis], number, *place[axis:])))
 
     def varies(self, value: Value) -> bool:
-        """Whether the elements of a value differ between runs that are simulated at once."""
+        """Whether the elements of an array differ between runs that are simulated at once."""
         return self.wide and bool(value.size) and value.at(tuple(0 if n == 1 else _SOMEWHERE for n in value.shape)).varies
 
     def stored(self, value: Value) -> Value:
-        """Returns the value if a storage holds it, otherwise a stored copy of it."""
+        """Returns the array itself if its elements are stored in memory, otherwise a stored copy of it."""
         return value if value.storage is not None else self.copied(value)
 
     def copied(self, value: Value, varying: bool = False, apart: bool = False) -> Value:
-        """Copies a value to a new storage, which differs between runs if the value does or if `varying` is True; for `apart` see `ir.Storage`."""
+        """Copies an array to memory that differs between runs if the array does or if `varying`. `apart`: each run's elements are contiguous."""
         storage = self.array(value.dtype, value.shape, varying or self.varies(value), apart)
         self.write(storage, value)
         return self.value_of(storage, value.shape)
 
     def write(self, storage: ir.Storage, value: Value) -> None:
-        """Writes a value to a storage whose old contents are not needed."""
+        """Computes the elements of `value` in the C variable or array `storage`, whose old contents are not needed."""
         if value.storage is not storage:
             self.write_part(storage, value.shape, (0,) * len(value.shape), value, value.shape)
 
     def write_part(
         self, storage: ir.Storage, shape: Sequence[int], starts: Sequence[ir.Index], value: Value, sizes: Sequence[int]
     ) -> None:
-        """Writes a value into the part of a storage of an array `shape` that begins at `starts` and has `sizes` along each axis."""
+        """Writes a value into a part of a C array of this `shape`. The part begins at `starts` and has the lengths `sizes` along the axes."""
         self.before_writing(storage)
         if not math.prod(sizes):
             return
@@ -247,7 +247,7 @@ class Writer:
             self.assign(ir.element(storage, number), value.at(inside))
 
     def concatenated(self, shape: tuple[int, ...], xs: Sequence[Value], widths: Sequence[int], axis: int) -> Value:
-        """Concatenates arrays along an axis, where they have the lengths `widths`, to an array of a given shape."""
+        """Concatenates the arrays `xs`, whose lengths along `axis` are `widths`, to an array of a given shape."""
         storage = self.array(xs[0].dtype, shape)
         for x, width, first in zip(xs, widths, itertools.accumulate(widths, initial=0), strict=False):
             starts = [first if i == axis else 0 for i in range(len(shape))]
@@ -260,32 +260,32 @@ class Writer:
         return self.concatenated((*xs[0].shape[:axis], len(xs), *xs[0].shape[axis:]), xs, [1] * len(xs), axis)
 
     def ready(self, *values: Value) -> None:
-        """Finishes the shared loops that compute these values, so that other statements may read them."""
+        """Finishes the loops, shared by several operations, that compute these arrays, so that other statements may read them."""
         storages = frozenset[ir.Storage]().union(*(value.storages for value in values))
         for group in list(self._groups.values()):
             if not storages.isdisjoint(group.made):
                 self._finish(group)
 
     def before_writing(self, storage: ir.Storage) -> None:
-        """Finishes the shared loops that read a storage, so that other statements may change it."""
+        """Finishes the loops, shared by several operations, that read a C variable or array, so that other statements may change it."""
         for group in list(self._groups.values()):
             if storage in group.reads:
                 self._finish(group)
 
     def free(self, value: Value) -> ir.Storage | None:
-        """Returns the storage that holds a value if it is writable and no value that is still needed reads it, else None."""
+        """Returns the C variable or array that holds `value` if it may be overwritten: nothing that is still in use reads it. None otherwise."""
         own = value.storage
         return own if own is not None and own.writable and not own.readers else None
 
     def may_take(self, value: Value, varying: bool) -> bool:
-        """Whether the storage of a value may be reused for a result of its shape, which differs between runs if `varying` is True."""
+        """Whether the memory of `value` may be reused for a result of the same shape, which differs between runs if `varying` is True."""
         own = self.free(value)
         if own is None or bool(value.shape) != bool(own.size):
             return False
         return own.varying == (varying and self.wide) and (varying or own.depth == len(self.masks))
 
     def to_change(self, value: Value) -> ir.Storage:
-        """Returns a storage that holds a value and may be changed: the present storage if no other value needs it, else a copy."""
+        """Returns a C variable or array that holds `value` and may be changed: the present one if nothing else needs it, else a copy."""
         own = self.free(value)
         if own is not None and (own.varying or not self.wide):
             self.ready(value)
@@ -296,11 +296,11 @@ class Writer:
         return storage
 
     def without(self, value: Value, other: Value) -> Value:
-        """Returns a copy of `value` if it reads a storage of `other`, which the caller will change; otherwise returns `value`."""
+        """Returns `value`, or a copy of it if its elements are computed from memory of `other`, which the caller will change."""
         return self.copied(value) if value.known is None and value.storages & other.storages else value
 
     def made_in(self, storages: Sequence[ir.Storage], values: Sequence[Value]) -> list[bool]:
-        """Computes values directly in their target `storages` instead of copying them there at the end of the current block.
+        """Makes the current block compute values directly in the C variables or arrays `storages`, instead of copying them there at its end.
 
         This is possible for a value that a shared loop of this block computes and that is used once, if its target is not read afterwards. Returns
         for each value whether it is now computed in its target.
@@ -342,7 +342,7 @@ class Writer:
     # Groups
 
     def finish(self) -> None:
-        """Adds all shared loops that are still open to the current block and closes them."""
+        """Adds all open loops, each shared by several operations on arrays of one shape, to the current block, and closes them."""
         for group in list(self._groups.values()):
             self._finish(group)
 
@@ -364,7 +364,7 @@ class Writer:
         dtypes: Sequence[Any],
         make: Callable[[ir.Place, Sequence[ir.Storage]], Sequence[ir.Statement]],
     ) -> list[Value]:
-        """Returns arrays of given types that a shared loop computes. `make` returns the statements that set a variable for each at a place."""
+        """Returns arrays that a shared loop computes. `make` returns, for an index tuple and a variable for each array, statements that set them."""
         if not math.prod(shape):
             return [self.nothing(shape, dtype) for dtype in dtypes]
         results = [self.storage("x", dtype, 0, varying=False) for dtype in dtypes]
@@ -387,7 +387,7 @@ class Writer:
         return values
 
     def pointwise(self, shape: tuple[int, ...], dtype: Any, at: Callable[[ir.Place], ir.Expr]) -> Value:
-        """Returns an array that a shared loop computes; `at` returns the expression of the element at a place."""
+        """Returns an array computed in a loop that other operations may share; `at` returns the C expression of the element at an index tuple."""
         return self.elementwise(shape, [dtype], lambda place, results: [ir.Declare(results[0], at(place))])[0]
 
     def nothing(self, shape: tuple[int, ...], dtype: Any) -> Value:
@@ -401,9 +401,9 @@ class Writer:
         step: Callable[[ir.Place, Sequence[ir.Expr]], Sequence[ir.Statement]],
         last: Callable[[Sequence[ir.Expr]], Sequence[ir.Statement]] = lambda numbers: (),
     ) -> list[Value]:
-        """Returns numbers that a shared loop over all places of a shape accumulates, from their initial values `starts`.
+        """Returns numbers that a shared loop over all elements of a shape accumulates, from their initial values `starts`.
 
-        `step` returns the statements that update the numbers at a place, `last` the statements that change them after the loop.
+        `step` returns the statements that update the numbers at an index tuple, `last` the statements that change them after the loop.
         """
         storages = [self.storage("x", start.dtype, 0, varying=False) for start in starts]
         numbers = [ir.variable(one) for one in storages]
@@ -422,7 +422,7 @@ class Writer:
         return [self._member_value(group, None, one, ()) for one in storages]
 
     def _vary(self, storages: Sequence[ir.Storage], statements: Sequence[ir.Statement]) -> set[ir.Storage]:
-        """Marks variables as varying if the statements that set them read a varying storage; returns all storages that these statements read."""
+        """Marks variables as varying (different between runs) if `statements` read anything varying; returns all that these statements read."""
         reads = set[ir.Storage]().union(*(one.reads for one in statements))
         if any(one.varying for one in reads):
             for storage in storages:
@@ -433,7 +433,7 @@ class Writer:
     def _joined(
         self, shape: tuple[int, ...], make: Callable[[ir.Place], Sequence[ir.Statement]]
     ) -> tuple[Group, Sequence[ir.Statement]]:
-        """Returns the shared loop over a shape, a new one if needed, and the statements that `make` returns for the place of this loop."""
+        """Returns the shared loop over a shape, a new one if needed, and the statements that `make` returns for the loop's index tuple."""
         for _ in range(2):
             group = self._groups.get(shape)
             if group is None:

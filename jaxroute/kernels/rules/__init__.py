@@ -35,7 +35,7 @@ def raise_for_user(error: ir.Unsupported, name: str, called: Any) -> None:
 
 
 def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:
-    """Writes an operation other than a loop, branch or call, and returns its results."""
+    """Writes the C statements of a jaxpr's operation other than a loop, branch or call, and returns its results."""
     name = eqn.primitive.name
     if name in elementwise.NAMES:
         return elementwise.write(writer, eqn, args)
@@ -46,5 +46,5 @@ def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:
 
 @rule("platform_index")
 def _platform_index(writer: Writer, eqn: Any, *_: Value) -> list[Value]:
-    """Selects the default branch of an operation that depends on the platform."""
+    """Returns the index of the default branch of a `lax.platform_dependent`, the one for no particular platform."""
     return [writer.constant(np.int32(eqn.params["platforms"].index(None)))]

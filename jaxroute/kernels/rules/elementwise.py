@@ -15,7 +15,7 @@ from jaxroute.kernels.writer import Writer
 
 
 def combined(name: str, *operands: ir.Expr) -> ir.Expr:
-    """Returns the expression of an operation in `FORMATS` on operands of one type; raises `Unsupported` if C lacks it for this type."""
+    """Returns the C expression of the operation `name` on operands of one type; raises `Unsupported` if C lacks it for this type."""
     check(name, operands[0].dtype)
     return ir.apply(name, *operands)
 
@@ -84,7 +84,7 @@ _SHORT, _MOST_STEPS = 64, 4
 
 
 def element(value: Value, place: ir.Place) -> ir.Expr:
-    """Returns the expression of an operand's element at a place of the result; axes of length 1 are broadcast."""
+    """Returns the C expression of the operand's element for the result's element at the index tuple `place`. Axes of length 1 are broadcast."""
     return value.at(tuple(0 if n == 1 else p for p, n in zip(place, value.shape, strict=True)) if value.shape else ())
 
 
@@ -147,7 +147,7 @@ WORD = np.dtype(np.uint32)
 
 
 def _encrypted(writer: Writer, shape: tuple[int, ...], words: Callable[[ir.Place], Sequence[ir.Expr]]) -> list[Value]:
-    """Encrypts a block by Threefry at each place of a shape. `words` returns the two words of the key and the two of the block at a place."""
+    """Encrypts a block by Threefry for each element of a shape. `words` returns the key's two words and the block's two words at an index tuple."""
 
     def make(place: ir.Place, results: Sequence[ir.Storage]) -> list[ir.Statement]:
         k0, k1, *block = words(place)
@@ -182,7 +182,7 @@ def _random_seed(writer: Writer, eqn: Any, seeds: Value) -> list[Value]:
 def _blocks(
     writer: Writer, keys: Value, shape: tuple[int, ...], address: Callable[[ir.Place], ir.Index] | None = None
 ) -> list[Value]:
-    """Encrypts an address by Threefry at each place of `shape`, which begins with the shape of the keys; by default it is the index within a key."""
+    """Encrypts an address by Threefry for each element of `shape`, which begins with the keys' shape; by default the flat index within a key."""
     lead = len(keys.shape) - 1
 
     def words(place: ir.Place) -> list[ir.Expr]:

@@ -81,7 +81,7 @@ def _rev(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 
 def _part(writer: Writer, x: Value, shape: Sequence[int], starts: Sequence[int], strides: Sequence[int]) -> Value:
-    """Returns the part of `x` with a given shape that begins at `starts` and has steps of `strides` along the first axes."""
+    """Returns the part of `x`, of this `shape`, with every `strides[i]`-th index from `starts[i]` on along axis i; later axes are whole."""
 
     def at(place: ir.Place) -> ir.Expr:
         front = (add(times(p, stride), start) for p, start, stride in zip(place, starts, strides, strict=False))
@@ -187,7 +187,7 @@ def _clipped(index: ir.Expr, largest: int) -> ir.Index:
 
 
 def _starts(writer: Writer, starts: Sequence[Value], shape: Sequence[int], sizes: Sequence[int]) -> list[ir.Index]:
-    """Returns the start, along each axis, of a part with given `sizes`, clipped so that it lies in an array of this shape."""
+    """Returns the first index, along each axis, of a part with given `sizes`: `starts`, clipped so that the part lies in an array of this shape."""
     first: list[ir.Index] = [0] * len(shape)
     for axis, start in enumerate(starts):
         if shape[axis] > sizes[axis]:
@@ -197,7 +197,7 @@ def _starts(writer: Writer, starts: Sequence[Value], shape: Sequence[int], sizes
 
 
 def _readable(writer: Writer, x: Value) -> Value:
-    """Returns a value whose elements can be read at no cost: the value itself if it is constant or a view of a stored array, otherwise a copy."""
+    """Returns an array whose elements need no computation when read: `x` itself if it is constant or a view of a stored array, else a copy."""
     return x if x.known is not None or (len(x.storages) == 1 and not x.steps) else writer.stored(x)
 
 
@@ -242,9 +242,9 @@ def _in_window(
     window: Sequence[tuple[int, int]],
     place: ir.Place,
 ) -> tuple[ir.Place, list[ir.Expr]]:
-    """Returns the place in the array that a gather reads or a scatter writes, and the conditions that its window is within bounds.
+    """Returns the index tuple in the array that a gather reads or a scatter writes, and the conditions that its window is within bounds.
 
-    `numbers` are JAX's dimension numbers, `place` is a place in the result or the updates. A window of the given `sizes` begins at the `indices`,
+    `numbers` are JAX's dimension numbers, `place` indexes the result or the updates. A window of the given `sizes` begins at the `indices`,
     clipped if needed; `window` has pairs of its axes: in the array of the given `shape`, and in the result.
     """
     starts: list[ir.Index] = [0] * len(shape)

@@ -25,7 +25,7 @@ _NEUTRAL = {"add": 0, "mul": 1, "and": 1, "or": 0, "xor": 0}
 
 
 def _first(dtype: np.dtype, operation: str) -> ir.Expr:
-    """Returns the initial value of a reduction: the neutral element of its operation."""
+    """Returns the initial value of a reduction by an `operation`, such as "sum": its neutral element."""
     if operation in _NEUTRAL:
         return ir.literal(_NEUTRAL[operation], dtype)
     if dtype.kind == "b":
@@ -209,7 +209,7 @@ def _dot_general(writer: Writer, eqn: Any, a: Value, b: Value) -> list[Value]:
 
 
 def _at(x: Value, first: Sequence[int], place: ir.Place, last: Sequence[int]) -> ir.Expr:
-    """Returns an element of an array. `place` has the indices along the axes `first`, then along the remaining axes, then along the axes `last`."""
+    """Returns an element of an array. Its indices in `place` are ordered by axis: the axes `first`, the remaining axes, the axes `last`."""
     axes = (*first, *(i for i in range(len(x.shape)) if i not in (*first, *last)), *last)
     where = dict(zip(axes, place, strict=True))
     return x.at(tuple(where[i] for i in range(len(x.shape))))
@@ -248,7 +248,7 @@ def _sort(writer: Writer, eqn: Any, *xs: Value) -> list[Value]:
 def _insert(
     writer: Writer, columns: Sequence[Value], axis: int, ahead: Callable[[Sequence[ir.Expr], Sequence[ir.Expr]], ir.Expr]
 ) -> None:
-    """Sorts arrays jointly along an axis, in their storages, by insertion. `ahead` tests whether a row of numbers belongs before another one."""
+    """Sorts arrays jointly and in place along an axis, by insertion. `ahead` tests whether an entry of all arrays belongs before another entry."""
     shape = columns[0].shape
     if shape[axis] < 2:
         return
