@@ -74,7 +74,7 @@ def late(policy: str, case: str = "result", metric: str = "utility", **where: An
 
 
 def slope(policy: str, case: str = "result", share: float = 0.1, metric: str = "regret", **where: Any) -> Quantity:
-    """Makes a quantity: the log-log slope of a metric's mean over time, without the first rounds, a fraction `share` of all; `where` selects a setting."""
+    """Makes a quantity: the log-log slope of a metric's mean over time, without the first fraction `share` of the rounds; `where` selects a setting."""
 
     def of(results: Results) -> Measured:
         return measure.late_slope(results[case], metric, policy, share * float(results[case]["time"][-1]), **where)

@@ -183,7 +183,7 @@ def _policies(env: co.TableEnv) -> dict[str, Any]:
 
 
 def _table_figure(results: Results) -> Any:
-    """Draws cost against score, reward per query over the pass, and regret against the linear rule."""
+    """Draws three panels: cost against score, mean reward over time, and regret compared with the best linear rule fitted to the served queries."""
     data = results["result"]
     figure, axes = plot.panels(3)
     names = [str(p) for p in data["policy"].values]

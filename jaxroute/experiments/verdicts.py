@@ -287,7 +287,7 @@ class AtLeast:
     parts: "tuple[Statement | AtLeast, ...]"
 
     def holds(self, risk: float) -> bool:
-        """Whether at least `number` parts hold, each with the `risk` divided by `len(parts) - number + 1`: so many parts are false if the statement is."""
+        """Whether at least `number` parts hold, each with the `risk` over `len(parts) - number + 1`: so many parts are false if the statement is."""
         share = risk / (len(self.parts) - self.number + 1)
         return sum(part.holds(share) for part in self.parts) >= self.number
 

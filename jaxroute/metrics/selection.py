@@ -51,7 +51,7 @@ def statistic(data: Data, metric: str | None, name: str) -> xr.DataArray:
 
 
 def like(data: Data, metric: str | None = None) -> xr.DataArray:
-    """Returns an array with the dimensions (except `seed`), coordinates and attributes of a metric, but no particular values."""
+    """Returns an array with the dimensions (except `seed`), coordinates and attributes of a metric. Its values are not to be used."""
     if not has_runs(data):
         return statistic(data, metric, "mean")
     return _recorded_runs(data, metric).isel(seed=0, drop=True).astype(np.float64)
@@ -150,7 +150,7 @@ def show_times(times: np.ndarray) -> str:
 
 
 def own_axes(arrays: Sequence[xr.DataArray]) -> list[str]:
-    """Returns the setting axes along which any of the arrays differs. A policy without a hyperparameter has equal values along its axis."""
+    """Returns the setting axes along which the values of at least one array differ. If a policy lacks a hyperparameter, its axis is not among them."""
 
     def differs(array: xr.DataArray, axis: str) -> bool:
         first = array.isel({axis: [0]}).values
@@ -169,7 +169,7 @@ def own_axes_of(data: xr.Dataset, metric: str) -> list[str]:
 
 
 def describe(result: xr.DataArray, array: xr.DataArray, label: str, unit: str | None = None, **attrs: Any) -> xr.DataArray:
-    """Returns `result` with the name and attributes of `array`, but with the given label (`{}` is the label of `array`), unit and `attrs`."""
+    """Returns `result` with the name and attributes of `array`, except the label (`{}` in it is the old one), the unit (None: the old one) and `attrs`."""
     unit = array.attrs.get("units", "") if unit is None else unit
     label = label.replace("{}", str(array.attrs.get("long_name", array.name)))
     return result.rename(array.name).assign_attrs({**array.attrs, "long_name": label, "units": unit, **attrs})

@@ -27,8 +27,8 @@ def table(
     """Returns the results at the horizon as a table: a row per policy and setting, a mean and its standard error in each cell.
 
     If the results of a policy do not depend on a setting axis, it has a single row for this axis, marked "any". If only some of the valid runs have a
-    number, such as the time of an event that the others never reach, the cell has their median and their share: "115 in 66 %". A mean without
-    spread that rounding errors of a sum explain is printed as 0.
+    number, such as the time of an event that the others never reach, the cell has their median and their share: "115 in 66 %". A mean that
+    is nonzero only by rounding errors of a sum is printed as 0.
 
     Args:
       data: a result.
@@ -96,7 +96,7 @@ def table(
 
 
 def _rounding(data: xr.Dataset, values: xr.Dataset, time: int | None) -> dict[str, float]:
-    """Returns the size below which each metric may be a rounding error: float32's epsilon times the largest metric of the same unit, per round."""
+    """Returns the size below which a mean of each metric may be a rounding error: float32's epsilon times the largest mean in the same unit."""
     now = at_time(data, time)
     rounds = float(now["time"]) if "time" in now.coords else 1.0
     if not any(_is_rounding(pair, math.inf) for v in values.values() for pair in v.values.reshape(-1, 2)):
@@ -112,7 +112,7 @@ def _rounding(data: xr.Dataset, values: xr.Dataset, time: int | None) -> dict[st
 
 
 def _is_rounding(pair: Any, most: float) -> bool:
-    """Whether `pair`, a mean and its standard error, may be a rounding error: nonzero, at most `most`, and without spread."""
+    """Whether `pair`, a mean and its standard error, may be a rounding error: the mean is nonzero and at most `most`, and equal in all runs."""
     middle, error = abs(float(pair[0])), float(pair[1])
     return 0 < middle <= most and error <= 1e-13 * middle
 
@@ -130,7 +130,7 @@ def _frame(keys: Sequence[tuple[Any, ...]], axes: Sequence[str], names: Sequence
 
 
 def _partial(now: xr.Dataset, names: Sequence[str]) -> dict[str, tuple[xr.DataArray, xr.DataArray]]:
-    """Returns the median, and the share of runs that have a number, for each metric that only some of the valid runs have."""
+    """Returns the median, and the share of runs with a number, for each metric that is NaN in some of the valid runs."""
     number = {name: count(now, name) for name in {*names, *metric_names(now)}}
     whole = functools.reduce(np.maximum, number.values(), 1)
     some = [name for name in names if ((number[name] > 0) & (number[name] < whole)).any()]
@@ -138,7 +138,7 @@ def _partial(now: xr.Dataset, names: Sequence[str]) -> dict[str, tuple[xr.DataAr
 
 
 def _own_axes(one: xr.Dataset, axes: Sequence[str]) -> list[str]:
-    """Returns the setting axes along which the values of one policy differ."""
+    """Returns those of `axes` along which the means or standard errors of one policy differ."""
     in_order = [v.transpose(*(a for a in axes if a in v.dims), "statistic") for v in one.data_vars.values()]
     return own_axes([v.rename(statistic="seed") for v in in_order])
 

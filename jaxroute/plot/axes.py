@@ -46,7 +46,6 @@ def numbers(axis: Any, span: tuple[float, float] | None = None, few: bool = Fals
 
 
 def grid_lines(ax: Any) -> None:
-    """Draws pale grid lines behind the data."""
     ax.grid(visible=True, color="#E4E4E4", linewidth=0.7)
     ax.set_axisbelow(True)
     ax.spines[["top", "right"]].set_visible(False)

@@ -142,7 +142,8 @@ def _draw_differences(
 ) -> Any:
     """Draws the differences `found`, a result of `metrics.paired`, around the zero line of the baseline `minus`.
 
-    `used` are the setting axes on which each drawn policy depends, `label` is the name of the metric, and `notes` are lines below the caption.
+    `used` maps each drawn policy to the setting axes on which it depends, `label` is the name of the metric, `notes` are lines below the caption,
+    and `log` makes the time axis logarithmic.
     """
     array = found["mean"]
     own = ax is None
@@ -196,7 +197,7 @@ class _Line(NamedTuple):
 
 
 def _lines(middle: xr.DataArray, used: Mapping[str, Sequence[str]]) -> Iterator[_Line]:
-    """Yields a line for each policy that has the metric, and for each of its settings along the axes in `used`; `middle` has the means."""
+    """Yields the lines to draw of the means `middle`: one per policy and setting. `used` maps policies to the setting axes on which they depend."""
     axes = metrics.setting_axes(middle)
     for name, own_axes in used.items():
         if not np.isfinite(middle.sel(policy=name).values).any():

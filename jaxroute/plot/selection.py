@@ -14,7 +14,7 @@ MAX_SETTINGS = 8
 
 
 def with_policies(data: Any, metric: str) -> tuple[xr.Dataset, xr.DataArray]:
-    """Returns a result with a dimension `policy`, and an array with the dimensions `[policy, settings..., time]` of one of its metrics."""
+    """Adds a dimension `policy` to a result that has none. Returns it, and an array with the metric's dimensions `[policy, settings..., time]`."""
     if not isinstance(data, xr.Dataset):
         raise ValueError(f"data must be the xarray.Dataset of a simulation, got {type(data).__name__}")
     array = like(data, metric)
@@ -25,7 +25,7 @@ def with_policies(data: Any, metric: str) -> tuple[xr.Dataset, xr.DataArray]:
 
 
 def scalar_metric(data: Any, metric: str) -> tuple[xr.Dataset, xr.DataArray]:
-    """Returns the result and the array of `with_policies`. Raises ValueError for a vector metric, which has several numbers per run."""
+    """Returns the same as `with_policies`, but raises ValueError for a vector metric, which has several numbers per run."""
     data, array = with_policies(data, metric)
     vectors = metrics.vector_dims(array)
     if vectors:

@@ -66,7 +66,7 @@ def styled(function: Callable[P, R]) -> Callable[P, R]:
 
 
 class _Role(NamedTuple):
-    """Look of the policies of one role: colours, line width, drawing order, and dashes."""
+    """Look of the policies of one role, such as "oracle" (see `role_of`): colours, line width, drawing order, and dashes."""
 
     colours: tuple[str, ...]
     width: float
@@ -117,7 +117,7 @@ def role_of(name: str) -> str:
 
 
 class LineStyles:
-    """Line styles in a figure by name, the same in all panels."""
+    """Assigns line styles to the names in a figure, the same in all panels."""
 
     def __init__(self) -> None:
         self._places: dict[str, tuple[str, int]] = {}
@@ -144,7 +144,7 @@ class LineStyles:
         return style | {"marker": _MARKERS[place % len(_MARKERS)], "markeredgecolor": "white", "markeredgewidth": 0.6}
 
     def shade(self, name: str, label: str, position: int, number: int) -> dict[str, Any]:
-        """Returns the style of one setting of a policy: of its `number` settings, the first is the lightest; dashes and markers differ, too."""
+        """Returns the style of setting `position` (from 0, the lightest) of a policy's `number` settings. `label` is the line's text in the legend."""
         if label not in self._shades:
             style = self.style(name)
             if number > 1:

@@ -143,7 +143,7 @@ def _fit(part: Part) -> PriceGrid[CascadeRouting]:
 
 
 def _evaluate(part: Part, before: np.ndarray, prices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns mean scores and mean costs of cascade routing at each of the prices. Each fold is evaluated with covariance and costs of the other folds."""
+    """Returns mean scores and mean costs of cascade routing, one per price. Each fold is evaluated with covariance and costs of the other folds."""
     sample, missed = part.sample, part.sample.scores - before
     reached, spent = np.zeros(len(prices)), np.zeros(len(prices))
     for fold in np.unique(part.folds):

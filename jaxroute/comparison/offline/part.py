@@ -118,7 +118,7 @@ class Part:
 
     @cached_property
     def judge(self) -> Prediction:
-        """Predictor of scores after the call, with predictions by weights fitted to the other folds. Costs of answers are used only if they help."""
+        """Predictor of an answer's score after the call, from the query and, if it helps, the answer's cost; with cross-validated predictions."""
         (before, predicted), sample = self.logistic, self.sample
         paid = sample.costs[sample.costs > 0]
         floor = 1e-3 * float(np.median(paid)) if paid.size else 1.0

@@ -214,7 +214,7 @@ def _linear_axis(ax: Any, letter: str, most: int) -> None:
 
 
 def _cost_axis(ax: Any, letter: str, costs: Sequence[float], most: int) -> None:
-    """Scales an axis of costs, with at most `most` ticks. It is logarithmic if the costs span a large factor, with a place for zero at its start."""
+    """Scales the axis `letter` ("x" or "y"), with at most `most` ticks. It is logarithmic if the costs span a large factor, with a place for zero."""
     low, high = getattr(ax, f"get_{letter}lim")()
     if not _needs_log(costs):
         getattr(ax, f"set_{letter}lim")(max(low, -0.02 * high) if max(costs, default=0.0) > 0 else low)
@@ -247,7 +247,7 @@ def _set_ticks(ax: Any, letter: str, ticks: Sequence[float], log: bool = False) 
 def _label(
     picture: Picture, ax: Any, placer: Placer, summary: Summary, looks: dict[str, Look], front: Any, form: Form
 ) -> None:
-    """Writes the names of the target, the recommendation, the cheapest sufficient single model, all strategies, and some single models."""
+    """Writes names beside the target, the recommendation, strategies and some single models, away from the Pareto frontier `front` (its points)."""
     place, target = ax.transData.transform, 100 * summary["target"]
     groups = strategies.series(filter(strategies.drawable, summary["points"]))
     (left, y), (right, _) = place([(x, target) for x in ax.get_xlim()])

@@ -12,7 +12,7 @@ _NEAR = 0.01  # Largest difference of quality that counts as none: one percentag
 
 
 def text(summary: Summary, width: int | None = None) -> str:
-    """Returns the table as text: one line for each chosen setting, under the title of its group.
+    """Returns the table as text: one line for each chosen setting, below a title such as that of the settings that meet the target.
 
     Names and settings are cut to fit into lines of `width` letters, and columns that do not fit are left out.
     """

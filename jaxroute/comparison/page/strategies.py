@@ -77,9 +77,9 @@ def best(summary: Summary) -> PointSummary | None:
 
 
 def groups(summary: Summary) -> dict[str, list[PointSummary]]:
-    """Groups the chosen settings of strategies under titles, from the cheapest to the most expensive. No group is empty.
+    """Groups the chosen settings by title: those that meet the target, those that miss it, and those that cannot be deployed, for each reason.
 
-    The cheapest single model that meets the target is included, other single models are not.
+    Points are sorted by cost. Of the single models, only the cheapest that meets the target is included. No group is empty.
     """
     found: dict[str, list[PointSummary]] = {MEETS: [], MISSES: []}
     single = cheapest_single(summary)
@@ -89,7 +89,7 @@ def groups(summary: Summary) -> dict[str, list[PointSummary]]:
 
 
 def with_shares(summary: Summary) -> dict[str, list[PointSummary]]:
-    """Returns the groups of `groups` without single models and without points of unknown shares."""
+    """Returns the result of `groups` without single models, and without points whose shares of queries per model are unknown."""
     found = {t: [p for p in of if p["shares"] and p["kind"] != "single"] for t, of in groups(summary).items()}
     return {title: points for title, points in found.items() if points}
 
@@ -103,7 +103,7 @@ def needs(summary: Summary) -> dict[str, set[str]]:
 
 
 def further(summary: Summary) -> dict[str, str]:
-    """Returns Python code to continue with each strategy: that of its chosen setting, otherwise of its first setting with code."""
+    """Returns Python code to continue with each strategy, by name: the code of its chosen setting, or else of its cheapest setting with code."""
     lines: dict[str, str] = {}
     for point in sorted(by_cost(summary["points"]), key=lambda p: not p["answer"]):
         if point["further"]:

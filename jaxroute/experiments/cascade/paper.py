@@ -29,7 +29,7 @@ STREAMING, WINDOW = StreamingNewton(), Window()
 
 
 def learner(index: float = 0.10, warm: int = 0, fit: Any = STREAMING) -> ca.COSMOS:
-    """Makes COSMOS for scores that are observed after each call. `index` scales its exploration bonus (0: greedy); it calls all models for `warm` rounds."""
+    """Makes COSMOS for scores that are observed. `index` scales its exploration bonus (0: greedy); it calls all models for `warm` rounds."""
     return ca.COSMOS(fit=fit, radius=PracticalRadius(index, 0.0, 0.0), exploration=WarmUp(warm))
 
 
@@ -59,7 +59,7 @@ def study(
 
 
 def mean_and_runs(draw: Any = plot.curves, change: Any = None, **options: Any) -> Picture:
-    """Makes a figure of two panels: the mean regret, drawn by the function `draw`, and quantiles of the runs' regret."""
+    """Makes a figure of two panels of regret: means, drawn by `draw`, and quantiles over runs. The function `change` is applied to the result before."""
     runs = {name: value for name, value in options.items() if name == "policies"}
     mean = panel("regret", draw, change=change, title="mean", **options)
     return side_by_side(mean, panel("regret", plot.quantiles, change=change, log=True, title="runs", **runs))
@@ -102,7 +102,7 @@ _STEPS, _HORIZONS = (0.5, 1.0, 2.0), (1000, 3000, 10_000, 30_000, 100_000)
 
 
 def _hard(steps: Sequence[float] = _STEPS, horizon: int = 1000) -> Any:
-    """Makes a grid of environments with a safe and a risky model. Their indices in the optimal policy differ by `s / sqrt(horizon)`, for each `s` in `steps`."""
+    """Makes a grid of environments with a safe and a risky model. Their indices in the optimal policy differ by `s / sqrt(horizon)`, `s` in `steps`."""
     return grid(lambda s: ca.safe_and_risky(s / math.sqrt(horizon)), s=list(steps))
 
 

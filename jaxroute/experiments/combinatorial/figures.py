@@ -178,7 +178,7 @@ def _small_batches(results: Results) -> Finding:
 
 
 def _seconds(results: Results, case: str) -> Measured:
-    """Returns the wall-clock seconds of a case per 10,000 rounds of one run. It was timed once; the interval assumes an error of at most a factor of 1.5."""
+    """Returns the seconds that a case took per 10,000 rounds of a run. It was timed once, so the interval is a factor of 1.5 to both sides."""
     data = results[case]
     value = 10_000 * data.attrs["run_s"] / max(data.attrs["decisions"], 1)
     return Measured(value, value / 3, bounds=lambda confidence: (value / 1.5, value * 1.5), number=1)
@@ -260,7 +260,7 @@ def at_horizon(*names: str | Panel, **options: Any) -> Picture:
 def experiment(
     name: str, title: str, cases: Sequence[Case], claims: Any, draw: Any, source: str, seeds: int = 208, **options: Any
 ) -> Experiment:
-    """Makes an experiment. `claims` map ids to text, measure and optionally the place in the paper (default: `source`)."""
+    """Makes an experiment on C2MAB-V with the figure `draw` (or None). `claims` map ids to text, measure and, if not `source`, place in the paper."""
     made = tuple(
         Claim(key, text, f"{PAPER}, {(*where, source)[0]}", measure) for key, (text, measure, *where) in claims.items()
     )

@@ -114,7 +114,7 @@ def _table_env(
     budget_share: float = 0.8,
     costs: Mapping[str, float] | None = None,
 ) -> cb.CloudEnv:
-    """Makes an environment that serves the rows of a file; the budget is a share of the mean cost of `size` models."""
+    """Makes an environment from the table `data` for sets of `size` models; the budget is `budget_share` of the mean cost of `size` random models."""
     table = read_experiment_log(data, costs, features="none").table
     return cb.table_cloud(table, reward=reward, size=size, budget=budget_share * size * float(table.mean_costs().mean()))
 

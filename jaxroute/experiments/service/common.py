@@ -129,7 +129,7 @@ def benchmarks_of(results: Results) -> list[str]:
 
 
 def runs(results: Results, benchmark: str, metric: str, policy: str, **where: Any) -> xr.DataArray:
-    """Returns a metric `[seed]` of a policy after all requests of a benchmark. RouterDC has one value per training, and the setting `where` is ignored."""
+    """Returns a metric `[seed]` of a policy after all requests of a benchmark. RouterDC has one value per training, and ignores the setting `where`."""
     if policy == "RouterDC":
         return runs_of(over_trainings(results[benchmark + _ROUTER]), metric, policy)
     return runs_of(results[benchmark], metric, policy, **where)
@@ -152,7 +152,7 @@ def points_short(results: Results, benchmark: str, policy: str, **where: Any) ->
 
 
 def averaged(values: Mapping[str, xr.DataArray], per_pass: bool = False) -> Measured:
-    """Returns the mean over benchmarks of runs `[seed]`. With `per_pass`, values are joules per request, first multiplied by the requests / 1e6 (to MJ)."""
+    """Averages runs `[seed]` over benchmarks. With `per_pass`, it first converts joules per request to megajoules for all requests of the benchmark."""
     scaled = [one * (MESSPLUS_BENCHMARKS[name].num_requests / 1e6 if per_pass else 1.0) for name, one in values.items()]
     scaled = [one.drop_vars("case", errors="ignore") for one in scaled]
     return mean_of(xr.concat(scaled, "benchmark", join="inner", coords="minimal", compat="override").mean("benchmark"))
@@ -189,12 +189,12 @@ def baselines(benchmark: str) -> dict[str, Any]:
 
 
 def informed(**settings: Any) -> Callable[[sv.ServiceEnv], sv.MessPlus]:
-    """Returns a function of an environment that makes MESS+ with the environment's true probabilities."""
+    """Returns a function of an environment that makes MESS+, with the arguments `settings`, which knows the true probabilities of success."""
     return lambda env: sv.MessPlus(predictor=sv.TrueProbabilities(env.requests), **settings)
 
 
 def with_router(results: Results, benchmark: str) -> xr.Dataset:
-    """Returns a benchmark's result with RouterDC added to the policies; the runs of RouterDC are its trainings."""
+    """Adds RouterDC to the policies in a benchmark's result. Along `seed`, its values are means of its trainings instead of runs."""
     data, router = results[benchmark], over_trainings(results[benchmark + _ROUTER])
     names = [name for name in router.data_vars if name != "valid"]
     wide = {name: xr.concat([data[name], router[name]], "policy", join="outer") for name in names}
@@ -203,7 +203,7 @@ def with_router(results: Results, benchmark: str) -> xr.Dataset:
 
 
 def blind_line(accuracy: Any, cost: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Returns an array of shares of satisfied requests, and the least cost of each for a random choice of models with given `accuracy` and `cost` `[K]`."""
+    """Returns shares of satisfied requests, and the least cost of each, if models of given `accuracy` and `cost` `[K]` are chosen at random."""
     contexts = sv.sources.Contexts(np.ones(1), np.asarray(accuracy, float)[None], np.asarray(cost, float)[None])
     low, high = contexts.success[0, np.argmin(cost)], contexts.success.max()
     shares = np.union1d(np.linspace(low, high, 40), np.clip(contexts.success, low, high))  # With the line's corners.

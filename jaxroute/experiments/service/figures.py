@@ -134,7 +134,7 @@ def _figure(name: str, number: str, benchmarks: Sequence[str], seeds: int) -> Ex
 
 
 def _page(results: Results, benchmark: str) -> Any:
-    """Draws running satisfaction, running cost and the share of runs that have met the target, with a column for each target."""
+    """Draws satisfaction and cost so far, and the share of runs that have met the target, against the number of requests; a column per target."""
     data = common.with_router(results, benchmark).assign(complied=results[benchmark]["complied"])
     data = data.sel(time=data["time"] > 10)  # From request 11 on, as in the paper.
     alphas = data["alpha"].values
@@ -179,7 +179,7 @@ def averaged(results: Results, *names: str, **where: Any) -> xr.Dataset:
 
 
 def with_paper_loss(data: xr.Dataset) -> xr.Dataset:
-    """Adds the metric `paper_loss`: the sum of losses up to request `t` divided by `t * c` (`c`: amount of exploration). It falls even without learning."""
+    """Adds the metric `paper_loss`: the sum of losses up to request `t` over `t * c` (`c`: amount of exploration). It falls even without learning."""
     loss = data["training_loss"] * data["explored"] / data["c"]
     return data.assign(
         paper_loss=loss.assign_attrs(kind="gauge", long_name="sum of losses / (t c), as in the paper", units="nats")

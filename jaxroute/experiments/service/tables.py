@@ -170,7 +170,7 @@ def _overhead(results: Results) -> Finding:
 
 
 def _swept(results: Results, v: float, metric: str, model: int | None) -> tuple[dict[str, Any], Measured, float]:
-    """Returns MESS+'s runs at `V = v` by benchmark, their mean (MJ or %), and the paper's mean; `model` is an index if the metric has a value per model."""
+    """Returns MESS+'s runs at `V = v` by benchmark, their mean (MJ or %), and the paper's mean; `model` is the index of a model in a vector metric."""
     chosen = {name: data if model is None else data.isel(model=model) for name, data in results.items()}
     found = {name: common.runs(chosen, name, metric, "MESS+", V=v) for name in chosen}
     paper = (MESSPLUS_TABLES_6_7.get(v) or MESSPLUS_TABLE_2["MESS+"])["average"]
@@ -181,7 +181,7 @@ def _swept(results: Results, v: float, metric: str, model: int | None) -> tuple[
 
 @with_parameters
 def _moves(results: Results, V: Sequence[float], metric: str, sign: int, model: int | None = None) -> Finding:
-    """Tests the claim that a metric of MESS+, averaged over the benchmarks, rises (`sign` 1) or falls (-1) from the first to the last of the values `V`."""
+    """Tests the claim that a metric of MESS+, averaged over the benchmarks, rises (`sign` 1) or falls (-1) from the first to the last of `V`."""
     found = [_swept(results, v, metric, model) for v in V]
     texts = [f"V {v:g}: {show(mean)} (paper {printed})" for v, (_, mean, printed) in zip(V, found, strict=True)]
     runs = {name: found[-1][0][name] - found[0][0][name] for name in found[0][0]}
@@ -215,7 +215,7 @@ def _sweep_table(number: int, V: Sequence[float]) -> Experiment:
 
 
 def _planes(results: Results) -> Any:
-    """Draws a panel per benchmark: cost and satisfaction of every method, the best mixtures that ignore the requests, and the paper's MESS+."""
+    """Draws a panel per benchmark: cost and satisfaction of every method, the best random choices that ignore the requests, and the paper's MESS+."""
     names = common.benchmarks_of(results)
     figure, axes = plot.panels(len(names), columns=4)
     for ax, name in zip(axes, names, strict=True):
@@ -275,12 +275,12 @@ def _table_env(
     threshold: float = 0.5,
     arrival: float | None = None,
 ) -> sv.ServiceEnv:
-    """Makes an environment that serves the rows of a file, in a random order per run."""
+    """Makes an environment that serves the rows of `data` in random order; a request is satisfied by a score of at least `threshold`."""
     return sv.table_service(read_experiment_log(data, costs).table, alpha=alpha, threshold=threshold, arrival=arrival)
 
 
 def _table_policies(env: sv.ServiceEnv) -> dict[str, Any]:
-    """Makes the policies for a table, with V in units of one over the mean cost of the most expensive model."""
+    """Makes the policies for a table, with V of .1, 1 and 10 over the mean cost of the most expensive model."""
     one = float(1.0 / max(float(env.mean_cost[-1]), 1e-12))
     return {
         "MESS+": sv.MessPlus(V=one),
@@ -294,7 +294,7 @@ def _table_policies(env: sv.ServiceEnv) -> dict[str, Any]:
 
 
 def _table_picture(results: Results) -> Any:
-    """Draws three panels: cost against satisfaction with the best mixtures that ignore the requests; satisfaction and cost over the pass."""
+    """Draws three panels: cost against satisfaction, with the best random choices that ignore the requests; then both over the requests served."""
     whole = results["result"]
     data = whole.isel(training=0)
     router = common.over_trainings(whole.sel(policy=["RouterDC"]))

@@ -154,7 +154,7 @@ class PowerLaw:
     panel: tuple[str, str] = ("", "")
 
     def claims(self, name: str) -> tuple[Claim, Claim]:
-        """Makes two claims: that the measured exponent is from `low` to `high`, and that its confidence interval also includes `power`."""
+        """Makes the claims `name`, that the measured exponent is from `low` to `high`, and `name-power`, that its interval also includes `power`."""
 
         def measure(results: Results, power: float | None = None) -> Finding:
             runs = self.series(results)

@@ -80,7 +80,7 @@ def _share_of_oracle(results: Results, case: str, policies: tuple[str, ...], lea
 @with_parameters
 @all_hold(between="; ")
 def longer_is_worse(results: Results, short: str, long: str) -> Iterator[Finding]:
-    """Tests the claim that both learners have more regret in the case `long`, with the longer interval, than in the case `short`."""
+    """Tests the claim that StageRoute and Greedy have more regret in the case `long`, where models are chosen less often, than in the case `short`."""
     for policy in _LEARNERS:
         a, b = (end(results[name], "conditional_regret", policy) for name in (short, long))
         yield f"{policy} {show(a)} -> {show(b)}", a.below(b)
@@ -228,7 +228,7 @@ def _table_env(
     cost_scale: float = 1.0,
     costs: Mapping[str, float] | None = None,
 ) -> staged.MarketEnv:
-    """Makes the paper's RouterBench market on the rows of a file; models that the paper names are in its order of release."""
+    """Makes a market like the paper's on RouterBench from the table `data`: models that the paper names, in its order of release, then other models."""
     table = read_experiment_log(data, costs, features="none").table
     released = [m for m in STAGEROUTE_TABLE_2.names if m in table.models]
     table = table.subset(models=[*released, *(m for m in table.models if m not in released)])
