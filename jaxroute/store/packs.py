@@ -89,7 +89,7 @@ class Index(NamedTuple):
 
 
 def digest_of(*parts: Any) -> bytes:
-    """Returns a digest of 16 bytes of the concatenation of some bytes."""
+    """Returns a digest (16 bytes) of the joined `parts`, which are bytes."""
     return hashlib.blake2b(b"".join(parts), digest_size=16).digest()
 
 

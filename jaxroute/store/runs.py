@@ -92,7 +92,7 @@ class Runs:
         return [family for some in self._families.values() for family in some]
 
     def fill(self) -> None:
-        """Copies stored runs that are not in the arrays yet to them."""
+        """Reads stored runs that the arrays lack, and writes them into the arrays."""
         if self.store is None:
             return
         wanted = []

@@ -80,9 +80,9 @@ class Newton:
     """Solver with Newton steps until all logits are within a tolerance of the maximum-likelihood ones; for small dimensions.
 
     The decrement is `l = sqrt(g' H^-1 g)`, with the gradient `g` and the second derivatives `H`. A full step that moves logits by at most `r` reduces
-    it to at most `l r / 2 exp(r / 2)`. The error of a logit is at most `l sqrt(x' H^-1 x)` for features `x`. Steps end when this bound meets the
-    tolerance, or when rounding prevents the decrement from decreasing. A step that may move a logit by more than 1.79 is shortened to a length at
-    which the loss decreases for any features and ridge.
+    it to at most `l r / 2 exp(r / 2)`. The error of a logit is at most `l sqrt(x' H^-1 x)` for features `x`. Steps end when this bound is
+    within the tolerance, or when rounding prevents the decrement from decreasing. A step that may move a logit by more than 1.79 is shortened to a
+    length at which the loss decreases for any features and ridge.
 
     Source: Sun and Tran-Dinh (2019), "Generalized self-concordant functions".
 
