@@ -46,7 +46,7 @@ class C2MABV:
     Attributes:
       reward_width: `[]` multiplier of the rewards' radius, the paper's alpha_mu.
       cost_width: `[]` multiplier of the costs' radius, alpha_c. Settings (a) to (d) of both are (.3, .05), (1, .05), (.3, .01), (1, .01).
-      delta: `[]` confidence level, 1/T in the theorems (default for T = 10,000).
+      delta: `[]` largest probability that any bound ever fails, for multipliers of 1; 1/T in the theorems (default: 1e-4, for T = 10,000 rounds).
       batch: `[]` number of rounds with feedback until the next decision (appendix E.3).
       allowed: `[K]` bool, models that may be selected (default: all); two models give the two-tier variant of Fig. 12.
       prior_pulls: `[K]` number of observations of each model before the first round, or one number for all models.

@@ -42,7 +42,7 @@ class Costs(Protocol):
 
 
 class Source(Protocol):
-    """Source of outcomes, successes and costs."""
+    """Source that draws outcomes, successes and costs of all models in every round."""
 
     @property
     def outcome_mean(self) -> Leaf:

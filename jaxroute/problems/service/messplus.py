@@ -58,7 +58,7 @@ class Learner(abc.ABC):
       c: `[]` exploration coefficient: request `t = 1, 2, ...` is explored with probability `min(1, c t^-explore_power)`; 0 explores only the first.
       explore_power: `[]` exponent, 1/4 in the paper.
       l2: `[]` weight of half the squared norm of the parameters in the loss.
-      margin: `[]` number added to the target of the agreement.
+      margin: `[]` number added to the share of satisfied requests that the agreement requires.
       energy: `[]` cost of the predictor itself, J per request.
       predictor: predictor of satisfaction: `Learned`, `TrueProbabilities` or `Labels`.
       optimiser: `SGD`, which trains the predictor.

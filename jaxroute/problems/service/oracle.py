@@ -18,7 +18,7 @@ from jaxroute.problems.service.types import Action, Observation, Params, Price, 
 @final
 @struct.dataclass
 class OracleBlind(Mixture):
-    """Policy that draws models with the probabilities of the best blind mixture (`best_blind`)."""
+    """Policy that draws models with the probabilities of the cheapest mixture that meets the target without observing requests (`best_blind`)."""
 
     @classmethod
     def of(cls, env: ServiceEnv) -> "OracleBlind":

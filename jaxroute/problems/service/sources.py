@@ -45,7 +45,7 @@ class Contexts(NamedTuple):
     cost: np.ndarray
 
     def mean(self) -> "Contexts":
-        """Returns one context with the mean probabilities and costs, for a policy that cannot distinguish requests."""
+        """Merges all contexts into one with the mean probabilities and costs, for a policy that cannot distinguish requests."""
         return Contexts(np.ones(1), *((self.weight @ x)[None] for x in (self.success, self.cost)))
 
     def at_cost(self, cost: ArrayLike) -> "Contexts":
@@ -69,7 +69,7 @@ def fingerprint(requests: Any) -> str:
 
 
 class RequestSource(Protocol):
-    """Source of requests; derive from it to inherit defaults."""
+    """Source that draws requests and knows their distribution; base class with defaults."""
 
     @property
     def num_features(self) -> int:
@@ -93,19 +93,19 @@ class RequestSource(Protocol):
         ...
 
     def average(self) -> Contexts:
-        """Returns one context with the mean probabilities and costs of all requests."""
+        """Returns a single context, the group of all requests, with their mean probabilities and costs."""
         return self.label_contexts().mean()
 
     def contexts(self, knows_cost: bool = True) -> Contexts:
-        """Returns the contexts of a policy that observes the features of a request, and its costs if `knows_cost` is True."""
+        """Returns the contexts (groups of requests) that a policy can distinguish by features, and by costs if `knows_cost` is True."""
         ...
 
     def label_contexts(self) -> Contexts:
-        """Returns the contexts of a policy that observes which models satisfy; by default from a sample; some subclasses return exact contexts."""
+        """Returns the contexts (groups of requests) that a policy can distinguish if it observes which models satisfy; by default from a sample."""
         return labelled(self)
 
     def clairvoyant_contexts(self, knows_cost: bool = True) -> Contexts:
-        """Returns the contexts of a policy that observes which models satisfy a request, and its costs if `knows_cost` is True."""
+        """Returns the contexts (groups of requests) of a policy that observes which models satisfy, and costs if `knows_cost` is True."""
         ...
 
 

@@ -61,7 +61,7 @@ class UnionRadius:
 
     Attributes:
       width: `[]` multiplier.
-      delta: `[]` confidence level.
+      delta: `[]` largest probability that any bound of a reward or cost ever fails, for a width of 1.
     """
 
     width: Leaf = 1.0
@@ -117,7 +117,7 @@ class Grading(Protocol):
 
 @struct.dataclass
 class CountInPart:
-    """Counts an outcome `x` as `x` successes."""
+    """Counts an outcome `x` in [0, 1] as the fraction `x` of a success."""
 
     def count(self, key: Array, outcome: Array) -> Array:
         del key

@@ -50,7 +50,7 @@ class Hold:
     """Rule for the rounds between two decisions, if a policy decides once per batch; the bool `fresh` is True in rounds with a new decision."""
 
     def relaxed(self, fresh: Array, z: Array, held_z: Array) -> Array:
-        """Returns the relaxed selection `[K]` to round: by default the new one, `z`, instead of `held_z` from the last decision."""
+        """Returns the relaxed selection `[K]` to round to a set: by default the new one, `z`, instead of `held_z` from the last decision."""
         del fresh, held_z
         return z
 

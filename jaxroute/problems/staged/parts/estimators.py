@@ -56,7 +56,7 @@ class EmpiricalMean(Estimator):
 class Lemma3(Estimator):
     """Estimates a mean as the sum divided by the number of uses plus one, so that a new model starts with mean 0 and little optimism.
 
-    Source: StageRoute, Lemma 3. `staged/open-choices` measures the effect.
+    Source: StageRoute, Lemma 3. The study `staged/open-choices` measures the effect.
     """
 
     def means(self, statistics: Statistics, cost_floor: Leaf) -> Pair:

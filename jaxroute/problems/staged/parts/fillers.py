@@ -54,7 +54,7 @@ class ReducedValue(Filler):
 
 @dataclass(frozen=True)
 class NoFiller(Filler):
-    """Leaves the free slots empty: "at most M" models instead of "exactly M". Not the paper's rule; see `staged/open-choices`."""
+    """Leaves the free slots empty: "at most M" models instead of "exactly M". Not the paper's rule; see the study `staged/open-choices`."""
 
     def keys(self, key: Array, value: Array, cost: Array, multiplier: Array) -> Keys:
         del key, multiplier
@@ -66,7 +66,7 @@ class NoFiller(Filler):
 
 @dataclass(frozen=True)
 class RandomFiller(Filler):
-    """Fills the free slots with random models, as a mixed-integer solver may return any of them. Not the paper's rule; see `staged/open-choices`."""
+    """Fills the free slots with random models, since a mixed-integer solver may return any. Not the paper's rule; see the study `staged/open-choices`."""
 
     def keys(self, key: Array, value: Array, cost: Array, multiplier: Array) -> Keys:
         del cost, multiplier
@@ -76,7 +76,7 @@ class RandomFiller(Filler):
 
 @dataclass(frozen=True)
 class IndexFiller(Filler):
-    """Fills the free slots with the models of lowest index. Not the paper's rule; see `staged/open-choices`."""
+    """Fills the free slots with the models of lowest index. Not the paper's rule; see the study `staged/open-choices`."""
 
     def keys(self, key: Array, value: Array, cost: Array, multiplier: Array) -> Keys:
         del key, cost, multiplier

@@ -57,7 +57,7 @@ class RouteOPT(RoutingRule):
 
 @dataclass(frozen=True)
 class RatioRouting(RoutingRule):
-    """Fills models to their capacity, largest ratio of reward bound to cost bound first; ignores the budget. See `staged/open-choices`."""
+    """Fills models to their capacity, largest ratio of reward bound to cost bound first; ignores the budget. See the study `staged/open-choices`."""
 
     def route(self, value: Array, cost: Array, state: SlotState, budget: Array, priority: Array) -> Routing:
         del budget
@@ -69,7 +69,7 @@ class RatioRouting(RoutingRule):
 
 @dataclass(frozen=True)
 class BestRatioRouting(RoutingRule):
-    """Sends all traffic to the model of largest ratio of reward bound to cost bound; ignores budget and capacities. See `staged/open-choices`."""
+    """Sends all traffic to the model of largest reward bound per cost bound; ignores budget and capacities. See the study `staged/open-choices`."""
 
     def route(self, value: Array, cost: Array, state: SlotState, budget: Array, priority: Array) -> Routing:
         del budget

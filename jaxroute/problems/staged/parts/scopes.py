@@ -35,7 +35,7 @@ class RunScope(Scope):
 class RoutingScope(Scope):
     """Bases deployment on all data and routing only on the rounds of the current stage.
 
-    Source: the closest joint reading of StageRoute, section 4 and Lemma 3. `staged/open-choices` measures the effect.
+    Source: the closest joint reading of StageRoute, section 4 and Lemma 3. The study `staged/open-choices` measures the effect.
     """
 
     def write_back(self, book: Array, slots: Array) -> Array:
@@ -49,7 +49,7 @@ class RoutingScope(Scope):
 class StageScope(RoutingScope):
     """Resets all statistics right after each deployment, so that a deployment depends on the previous stage alone.
 
-    Source: StageRoute, Lemma 3, read literally. `staged/open-choices` measures the effect.
+    Source: StageRoute, Lemma 3, read literally. The study `staged/open-choices` measures the effect.
     """
 
     def retain(self, book: Statistics) -> Statistics:

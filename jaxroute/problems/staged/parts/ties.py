@@ -47,7 +47,7 @@ class NewestTie(Tie):
 class RandomTie(Tie):
     """Breaks ties by adding a uniform random number to each reward bound, drawn once per stage.
 
-    Source: StageRoute, Lemma 7, which averages over random ties. `staged/open-choices` measures the effect.
+    Source: StageRoute, Lemma 7, which averages over random ties. The study `staged/open-choices` measures the effect.
 
     Attributes:
       size: largest number that is added, in units of reward.
