@@ -1,6 +1,6 @@
 """Cascades (COSMOS): an online contextual Pandora's box of models, called one after another until an output is good enough.
 
-`cosmos` is the paper's policy and follows its Algorithms 1 and 2; `parts` are its components. `env` simulates a period, `sources` holds the
+`cosmos` is the paper's policy and follows its Algorithms 1 and 2; `parts` are its components. `env` simulates a request, `sources` holds the
 distributions of requests, outputs and features, `instances` ready-made cascades. `baselines` and `oracle` are the other policies, `optimum` the
 benchmarks of the regret, `theory` the paper's bounds and probes, `types` the values shared by environment and policies.
 """

@@ -135,7 +135,7 @@ class FixedSearch(abc.ABC):
 
     @abc.abstractmethod
     def _rule(self, key: Array, number: int) -> tuple[Array, Array]:
-        """Returns priorities and thresholds `[number]`: boxes are opened by falling priority while the best score is below the next threshold."""
+        """Returns priorities and thresholds `[number]`: boxes are opened by falling priority until the best score reaches the next threshold."""
 
     def act(self, key: Array, state: SearchState, obs: Observation, t: Array) -> Decision:
         del obs, t
@@ -200,7 +200,7 @@ class Frugal(FixedSearch):
 
     @classmethod
     def of(cls, env: CascadeEnv, threshold: Leaf = 0.53, **options: Any) -> "Frugal":
-        """Returns the cascade that calls the models of `env` from the cheapest to the most expensive; `options` are other fields of the policy."""
+        """Returns the cascade that calls the models of `env`, the cheapest first, until a score reaches `threshold`; `options` are other fields."""
         return cls(threshold=threshold, order=cost_order(env), **options)
 
     @classmethod

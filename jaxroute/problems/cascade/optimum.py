@@ -242,7 +242,7 @@ def _best_thresholds(best: np.ndarray, stop: np.ndarray) -> np.ndarray:
 
 
 class TooManyHistoriesError(ValueError):
-    """Raised if an exact optimum needs more histories than fit into memory."""
+    """Raised if the best policy on recorded queries needs a table of more histories of calls and outputs than fits into memory."""
 
 
 class JointPlan(NamedTuple):

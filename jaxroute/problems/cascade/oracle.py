@@ -54,7 +54,7 @@ class TrueSearch(_FixedPolicy, abc.ABC):
 
     @abc.abstractmethod
     def _rule(self, psi: Array) -> tuple[Array, Array]:
-        """Returns priorities and thresholds `[K]` for a request `psi`: boxes open by priority while the best score is below the threshold."""
+        """Returns priorities and thresholds `[K]` for a request `psi`: boxes are opened by priority until a score reaches the next threshold."""
 
     def act(self, key: Array, state: tuple[()], obs: Observation, t: Array) -> Decision:
         del key, state, t

@@ -63,7 +63,7 @@ class _QueueBandit(abc.ABC):
 
     @abc.abstractmethod
     def _index(self, key: Array, state: QueueBanditState, time: Array) -> Array:
-        """Returns the index of each model, by which the best one is chosen, in round `time`, counted from 1."""
+        """Returns an index `[N]` of the models in round `time`, counted from 1; the model with the largest index is used."""
 
     def act(self, key: Array, state: QueueBanditState, obs: Observation, t: Array) -> Decision:
         k_explore, k_model, k_index = draws.split(key, 3)

@@ -96,7 +96,7 @@ class Theory:
         return self.c2 * ((self.dim + math.log(t)) / self.spread**2 + ratio)
 
     def bad_rounds(self, t: float) -> float:
-        """Returns `tau(t)`, the number of rounds after which the queue shrinks on average (condition 20), by bisection in `log u`."""
+        """Returns `tau(t)`, the number of rounds after which the queue shrinks on average (condition 20), found by bisection."""
         checks.positive("t", t, ())
         rate, logarithm = self.arrival_rate, math.log(t)
 

@@ -14,7 +14,7 @@ from jaxroute.problems.cascade.types import CascadeSpec, Feedback
 
 @struct.dataclass
 class EvaluatorState:
-    """Estimate of an evaluator: the estimator's state with `theta` `[d]`, eq. (19), and the inverse design matrix of deployed outputs, eq. (20)."""
+    """Estimated evaluator (score as a function of `d` output features): coefficients `theta`, eq. (19), and inverse design matrix, eq. (20)."""
 
     state: GLMState
     design: numerics.Sum
@@ -25,7 +25,7 @@ class EvaluatorState:
 
 
 def check_spec(estimator: GLM, spec: CascadeSpec) -> None:
-    """Raises `ValueError` if a policy's evaluator does not suit the environment."""
+    """Raises `ValueError` if a policy's `estimator` of scores does not fit the output features, or is frozen although scores are seen."""
     if spec.feature_dim:
         estimator.check_spec(spec.feature_dim, spec.horizon or 0)
     elif not estimator.learns:
@@ -33,7 +33,7 @@ def check_spec(estimator: GLM, spec: CascadeSpec) -> None:
 
 
 def initial(estimator: GLM, spec: CascadeSpec, ridge: Leaf) -> EvaluatorState | None:
-    """Returns the estimate before the first reward, with the weight `ridge` of the squared norm; None where scores are seen."""
+    """Returns the estimated evaluator before the first reward, with the weight `ridge` of the squared norm; None where scores are seen."""
     if not spec.feature_dim:
         return None
     ridge = jnp.asarray(ridge, jnp.float32)
@@ -44,7 +44,7 @@ def initial(estimator: GLM, spec: CascadeSpec, ridge: Leaf) -> EvaluatorState | 
 def updated(
     evaluator: EvaluatorState, estimator: GLM, spec: CascadeSpec, feedback: Feedback, ridge: Leaf, bound: Leaf
 ) -> EvaluatorState:
-    """Returns the estimate after a period, eqs. (19) and (20): unchanged if nothing was deployed. `bound` is the largest length of the coefficients."""
+    """Returns the estimated evaluator after a period, eqs. (19) and (20), unchanged if nothing was deployed; `bound` limits the norm of `theta`."""
     seen = jnp.any(feedback.deployed)
     phi = xla.compute_once(_deployed_features(feedback))
     ridge, bound = jnp.asarray(ridge, jnp.float32), jnp.asarray(bound, jnp.float32)

@@ -56,7 +56,7 @@ class Sizes(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """Outputs of one period, from which the indices are estimated.
+    """Outputs of the models (boxes) in one period (request), from which the reservation indices are estimated.
 
     Attributes:
       t: `[]` period.
@@ -191,7 +191,7 @@ class StreamEstimator(IndexEstimator):
 class StreamingNewton(StreamEstimator):
     """Fastest estimator: takes one Newton step per sample on the loss, with constant memory.
 
-    A score is estimated in the period of its sample and never updated: with a learned evaluator `Window` is better, above all with the identity link,
+    A score is estimated in the period of its sample and never updated: where scores are estimated `Window` is better, above all with the identity link,
     whose first estimate scores every output 0. Without the `floor` of the curvature, estimates stop changing.
     """
 

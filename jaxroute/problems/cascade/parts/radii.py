@@ -173,7 +173,7 @@ class TheoreticalRadius(Radius):
         return self.index_radius(inputs) * inputs.norm
 
     def _width(self, inputs: RadiusInputs, union: float) -> Array:
-        """Returns the factor of a score's bonus, a scalar: eq. (61) with `log(union / delta)`."""
+        """Returns the factor of a score's bonus, a scalar: eq. (61) with the failure probability `delta / union` of each of `union` bounds."""
         inside = _growth(inputs) + 2.0 * (math.log(union) + inputs.log_inverse_delta)
         start = jnp.sqrt(inputs.eta0) * inputs.evaluator_bound
         return 2.0 / jnp.minimum(1.0, self.score_slope) * (self.reward_bound * jnp.sqrt(inside) + start)

@@ -87,7 +87,7 @@ class Scoring:
     link: Link = struct.field(pytree_node=False)
 
     def predictors(self, features: Array) -> tuple[Array, Array]:
-        """Returns two linear predictors `[K]` of the features `[K, d]`: one for the stopping rule, one to choose the output to deploy."""
+        """Returns predictions `[K]` before the link for outputs with `features` `[K, d]`: one to stop by, one to choose the deployed output."""
         columns = jnp.swapaxes(features, 0, 1)
         middle = numerics.combine(self.theta, columns)
         image = jnp.stack([numerics.combine(self.inverse[i], columns) for i in range(columns.shape[0])])

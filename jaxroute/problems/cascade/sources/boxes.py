@@ -49,7 +49,7 @@ class Boxes(Protocol):
 
 
 def check_feature(name: str, value: Leaf | None, dim: int) -> None:
-    """Raises `ValueError` if the parameter `name`, an effect of the feature `x_1`, has a value although requests have only an intercept."""
+    """Raises `ValueError` if the parameter `name`, an effect of the feature `x_1`, is not None although requests have only an intercept (`dim` 1)."""
     if value is not None and dim < 2:
         raise ValueError(f"{name} must be None where requests have one feature: there is no x_1, got {value!s}")
 

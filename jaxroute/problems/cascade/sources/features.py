@@ -29,7 +29,7 @@ class OutputFeatures(abc.ABC):
 
     @abc.abstractmethod
     def check_spec(self, boxes: Boxes, dim: int) -> None:
-        """Raises `ValueError` if the distribution does not suit the boxes, or requests with `dim` features."""
+        """Raises `ValueError` if these features do not fit the boxes (models), or requests with `dim` features."""
 
     @abc.abstractmethod
     def draw(self, key: Array, score: Array, psi: Array, row: Array | None) -> Array:

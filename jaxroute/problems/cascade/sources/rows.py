@@ -165,7 +165,7 @@ def _clusters(features: np.ndarray, number: int) -> np.ndarray:
 
 
 def _table(data: str, costs: Mapping[str, float] | None, categories_first: bool) -> RoutingTable:
-    """Reads the table of a file. With `categories_first`, features made from text are removed if the file has categories, which are the groups then."""
+    """Reads a table of queries; `costs` are per model for a file without costs. With `categories_first`, categories replace text features."""
     if data == "standin":
         return standin("routerbench", scores="binary", queries=2000)[0].subset(models=_STAND_IN)
     try:

@@ -14,7 +14,7 @@ def shown_items(offered: Array, size: int) -> Array:
 
 
 def mask_of(items: Array, number: int) -> Array:
-    """Converts indices of models, `items` `[K]`, to a mask of all `number` models."""
+    """Converts indices of models, `items` `[K]`, to a mask `[number]` of all models, True at these indices."""
     return jnp.any(items[:, None] == jnp.arange(number), axis=0)
 
 

@@ -67,7 +67,7 @@ class SlidingWindowUCB(RangeBound, WindowPolicy):
 
 @struct.dataclass
 class SlidingWindowThompson(BetaPrior, WindowPolicy):
-    """Thompson sampling with a beta posterior from the latest `W` rounds: `Beta(successes + wins, failures + losses)`.
+    """Thompson sampling with the posterior `Beta(successes + wins, failures + losses)`, wins and losses being those of the latest `W` rounds.
 
     Source: Trovo, Paladino, Restelli and Gatti (2020), SW-TS. A reward in (0, 1) counts as that fraction of a success. A draw is as
     expensive as one of `BetaThompson`.
@@ -165,7 +165,7 @@ class DiscountedUCB(RangeBound, DiscountedPolicy):
 
 @struct.dataclass
 class DiscountedThompson(BetaPrior, DiscountedPolicy):
-    """Thompson sampling with a beta posterior from discounted sums: `Beta(successes + wins, failures + losses)`.
+    """Thompson sampling with the posterior `Beta(successes + wins, failures + losses)`, with discounted numbers of wins and losses.
 
     Source: Raj and Kalyani (2017), dTS. A reward in (0, 1) counts as that fraction of a success. A draw is as expensive as one of `BetaThompson`.
 

@@ -129,7 +129,7 @@ _ASSUMED = Assumptions(noise=0.5, remedy="scale the rewards, so that they vary n
 
 @struct.dataclass
 class MossState:
-    """State of `MOSS`: the statistics of every model, and the number of rounds `T`."""
+    """State of `MOSS`: number of uses and total reward of every model, and the number of rounds `T`."""
 
     arms: ArmStatistics
     rounds: Array
