@@ -63,7 +63,7 @@ def check() -> Iterator[Line]:
 
 
 def check_kernels() -> Iterator[Line]:
-    """Yields a label and a text that report whether kernels can be compiled on the CPU, and on the GPU if jax uses one."""
+    """Yields a label and a text that report whether kernels (compiled loops over rounds) can be built, for the CPU and for a GPU that jax uses."""
     import jax
 
     from jaxroute import kernels

@@ -126,7 +126,7 @@ def load_embeddings(path: str | os.PathLike, num_queries: int | None = None) -> 
       `[Q, d]` float32.
 
     Raises:
-      ValueError: it is not such a file, not a matrix of finite numbers, or has not `num_queries` rows. Pickled arrays are refused.
+      ValueError: the file has no such array, or the array is pickled, no matrix of finite numbers, or has not `num_queries` rows.
     """
     array = _load(path)
     if isinstance(array, np.lib.npyio.NpzFile):

@@ -93,7 +93,7 @@ class _Record:
 
 
 def _attribute(owner: Any, name: str) -> type:
-    """Returns a record type where a pickle asks for an attribute, such as `ZoneInfo._unpickle`; the attribute itself is never accessed."""
+    """Returns a record type called `name` instead of an attribute that a pickle names, such as `ZoneInfo._unpickle`, which is never accessed."""
     del owner
     return type(str(name), (_Record,), {"__slots__": ()})
 

@@ -133,7 +133,7 @@ def cross_entropy(predicted: np.ndarray, scores: np.ndarray) -> float:
 def fit_weights(columns: np.ndarray, scores: np.ndarray, penalties: np.ndarray, steps: int = 60) -> np.ndarray:
     """Fits a logistic regression for each output and penalty, by least cross-entropy plus `penalty / 2 * |weights|^2`.
 
-    A score of 0.3 counts like 3 right and 7 wrong answers of weight 0.1. The Hessian is at most `X'X / 4 + penalty`
+    A score of 0.3 counts like 3 right and 7 wrong answers of weight 0.1. The Hessian is at most `X'X / 4 + penalty` for columns `X`
     (Boehning and Lindsay, 1988), which needs one eigendecomposition for all outputs; steps along it never increase the
     loss, and are accelerated (Nesterov).
 
@@ -184,7 +184,7 @@ def fit_each(columns: np.ndarray, scores: np.ndarray, penalty: float = 1.0, step
     """Fits `M` logistic regressions, each with separate predictors and scores, by Newton's method.
 
     `columns` are `[d, Q, M]` predictors of `Q` queries, and `scores` `[Q, M]`. Returns intercepts, which have no penalty, and weights `[M, 1 + d]`.
-    A step that would increase the loss is replaced by one with an upper bound of the Hessian, `X'X / 4 + penalty`.
+    A step that would increase the loss is replaced by one with an upper bound of the Hessian, `X'X / 4 + penalty` for columns `X`.
     """
     middle = columns.mean(1)
     x = np.concatenate([np.ones((1, *scores.shape)), columns - middle[:, None]]).transpose(2, 0, 1)  # [M, 1 + d, Q]

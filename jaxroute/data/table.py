@@ -194,7 +194,7 @@ class RoutingTable:
         """Reads a table that `save` has written; for other files see `jaxroute.data.read_log`.
 
         Raises:
-          ValueError: an array is missing, or as in `RoutingTable`.
+          ValueError: an array is missing, or has a wrong shape or an impossible value.
         """
         with errors_name(path):
             file = read_arrays(path)

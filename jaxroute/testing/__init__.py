@@ -25,7 +25,7 @@ def check_policy(policy: Any, env: Any, *, horizon: int = 40, seeds: int = 24) -
     Args:
       policy: the policy, or a function `env -> policy`.
       env: an environment (not a grid).
-      horizon: number of simulated rounds; raised to more than two stages if the problem has stages.
+      horizon: number of simulated rounds; if the problem has stages, increased to cover more than two of them.
       seeds: number of runs.
 
     Raises:

@@ -80,7 +80,7 @@ def _texts(figure: Any, axes: list[Any]) -> Iterator[_Text]:
 
 
 def _drawn(kind: str, artists: Iterable[Any]) -> Iterator[_Text]:
-    """Yields the visible, non-empty texts among matplotlib's artists."""
+    """Yields the visible, non-empty texts among matplotlib's text artists, each with the given `kind`, such as "title"."""
     from matplotlib.text import Text
 
     for artist in artists:

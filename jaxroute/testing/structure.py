@@ -173,7 +173,7 @@ def _check_round(policy: _Component, env: _Component) -> None:
 
 
 def _check_names(component: _Component, members: Members, attributes: tuple[str, ...] = ()) -> None:
-    """Checks that `attributes` and the required methods exist, and that no optional method is misspelt."""
+    """Checks that a component has `attributes` and the required methods of `members`, and that no optional method is misspelt."""
     owner, value = type(component.value), component.value
     for name in (*attributes, *members.required):
         if not hasattr(value, name):

@@ -190,7 +190,7 @@ def moments(values: np.ndarray) -> tuple[float, float]:
 
 
 def _single(argument: str, name: Any, known: Mapping[str, Metric]) -> str:
-    """Returns a metric's name if it is known and a single number per run; raises ValueError otherwise. Fields `info.*` are not checked."""
+    """Returns a metric's name if it is known and a single number per run; raises ValueError otherwise. Names `info.*` are not checked."""
     if not (isinstance(name, str) and name.startswith("info.")):
         checks.one_of(argument, name, [n for n, m in known.items() if not m.dims])
     return name

@@ -204,7 +204,7 @@ class Plan:
 
     @staticmethod
     def of(space: Space, strategy: Strategy, rounds: int, horizon: int, seeds: int, test_seeds: Any, tested: int) -> "Plan":
-        """Plans a search of `rounds` rounds. Raises ValueError if they are too few for a generation of each structure, a selection and a test."""
+        """Plans a search of `rounds` rounds that tests `tested` candidates. Raises ValueError if there are too few rounds for all phases."""
         structures, runs = len(space.structures), rounds // horizon
         if test_seeds is None:
             number = max(2, math.floor(runs * _TEST_SHARE) // tested)
@@ -241,7 +241,7 @@ class Plan:
 
 @dataclass(eq=False)
 class _Candidate:
-    """Candidate: a point of a structure (combination of choices), with its outcomes on each batch of the current phase."""
+    """Candidate: a combination of choices (`structure`), numeric hyperparameters (`point`), and its outcomes in the current phase."""
 
     number: int
     structure: int

@@ -46,7 +46,7 @@ class Slope(NamedTuple):
         it is the effect of an increase by one per cent).
       errors: standard errors of the derivatives over the seeds.
       at: hyperparameters at which the derivative is taken.
-      score: mean over all candidates, and its standard error over the seeds.
+      score: mean score of all candidates, and its standard error over the seeds.
       runs: `[seeds, parameters]` derivatives estimated from each seed alone.
       rounds: number of simulated rounds.
     """

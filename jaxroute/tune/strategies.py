@@ -85,7 +85,7 @@ class CMAES:
 
 
 class _CMAOptimizer:
-    """Adapts `CMAwM` of the library `cmaes`; without whole numbers, its margin has no effect."""
+    """Optimiser that calls `CMAwM` (CMA-ES with margin) of the library `cmaes`; without whole numbers, the margin has no effect."""
 
     def __init__(self, inner: Any, steps: np.ndarray):
         self.inner, self.steps = inner, steps
@@ -135,7 +135,7 @@ class Random:
 
 @dataclass(frozen=True)
 class Lattice:
-    """Grid search: proposes the points of a regular lattice with the bounds in random order, until the budget is spent.
+    """Grid search: proposes the points of a regular lattice, which includes the bounds, in random order until the budget is spent.
 
     Attributes:
       points: number of values of each hyperparameter.

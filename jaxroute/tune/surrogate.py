@@ -62,7 +62,7 @@ class Surrogate:
         return [Estimate(one, dict(zip(self.goal.bounded, more)), True) for one, more in zip(score, each, strict=True)]
 
     def _models(self) -> list["GaussianProcess"]:
-        """Returns a Gaussian process for the score and one for each bounded metric, fitted to the best evaluations."""
+        """Returns a Gaussian process for the score and one for each bounded metric, fitted to the evaluations of the best candidates."""
         every = [observations_of([(at, runs[i]) for at, runs in self._batches]) for i in range(1 + len(self.goal.bounded))]
         order = np.array(self.goal.order(self._estimates))
         every[0] = without_outliers(every[0], order[: -(-len(order) // 2)], 1.0 if self.goal.maximise else -1.0)

@@ -76,7 +76,7 @@ class Answers:
 
 
 def collect_answers(roles: Roles, units: Mapping[str, str], instead: str = "") -> Answers:
-    """Reads the answers in seconds, USD and tokens. If the caller gave costs or prices, `instead` is "costs" or "prices"; it is empty otherwise."""
+    """Reads the answers and converts `units` (by role) to seconds or USD. `instead` is "costs" or "prices" if the caller gave them, else empty."""
     costs = [*roles.candidates.get("cost", ())]
     if "cost" in roles.families:
         costs += roles.families["cost"].columns.values()
@@ -319,7 +319,7 @@ def check_costs(
 
 
 def _read_prices(path: str | os.PathLike, units: Mapping[str, str] | None) -> Prices:
-    """Reads prices from a file with a row for each model, in USD per million tokens unless names of columns specify another unit."""
+    """Reads prices from a file with a row for each model, in USD per million tokens unless `units` or names of columns specify another unit."""
     sheet = open_log(path)
     columns: dict[str, str] = {}
     for role, short in _PRICE_COLUMNS.items():
@@ -418,7 +418,7 @@ def _lost_usage(values: Mapping[str, np.ndarray], *tokens: np.ndarray | None) ->
 
 
 def _cached_cost(answers: Answers, tokens_in: np.ndarray, prices: Mapping[Any, np.ndarray]) -> np.ndarray:
-    """Returns the additional cost of each answer's cached input, `[A]`, in 1e-6 USD; negative if cached tokens are part of the input and cheaper."""
+    """Returns the cost that cached input adds to each answer, `[A]`, in 1e-6 USD; negative if it is part of the input but cheaper."""
     tokens = np.nan_to_num(answers.values.get("tokens_cached", np.zeros(len(answers.row))))
     if not (tokens > 0).any():
         return tokens

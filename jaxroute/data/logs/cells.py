@@ -293,7 +293,7 @@ def looks_like_text(cells: np.ndarray) -> bool:
 
 
 def looks_like_sentences(cells: np.ndarray) -> bool:
-    """Whether the cells of a column are mostly different texts, and long or of several words, so that its name does not matter."""
+    """Whether a column contains sentences: over a fifth of the first texts are long or of several words, and over 30 % are different."""
     found = [cell for cell in first_cells(cells) if isinstance(cell, str)]
     long = [cell for cell in found if len(cell) > 40 or re.search(r"[^\W\d_]+\s+\S", cell)]
     return looks_like_text(cells) and len(long) > 0.2 * len(found) and len(set(found)) > 0.3 * len(found)

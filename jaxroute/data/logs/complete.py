@@ -117,7 +117,7 @@ def complete_log(
 
 
 def convert_scores(answers: Answers, scale: tuple[float, float] | None, name: str, groups: Groups) -> np.ndarray:
-    """Returns each answer's score in [0, 1], `[A]`. A `scale` of None is read from the column's `name`, such as "Score (0-10)", or estimated."""
+    """Returns each answer's score in [0, 1], `[A]`. A `scale` of None is read from `name`, as "Score (0-10)", or else inferred; all `groups` must share it."""
     if scale is None and (scale := scale_in_name(name)) is not None:
         answers.notes.append(f"score: from {scale[0]:g} to {scale[1]:g}, as in its name (--scale decides)")
     return to_unit_interval(answers, scale, name, groups)
@@ -386,7 +386,7 @@ def _latency(answers: Answers, keys: _Keys, keep: np.ndarray) -> np.ndarray | No
 
 
 def _first_of_queries(answers: Answers, keys: _Keys, cells: np.ndarray) -> np.ndarray:
-    """Returns for each query the first cell of a column, among the query's rows, that is not empty, `[Q]`."""
+    """Returns, for each query, the first cell of a column in the query's rows that is not empty, `[Q]`."""
     rows, query = np.append(keys.first, answers.row), np.append(np.arange(len(keys.first)), keys.query)
     order = np.argsort(which_empty(cells)[rows], kind="stable")
     return cells[rows[order][np.unique(query[order], return_index=True)[1]]]

@@ -112,7 +112,7 @@ def parse_units(kind: str, text: str) -> tuple[str, ...]:
 
 
 def unit_of(role: str, name: str, given: Mapping[str, str]) -> tuple[float, str | None, str]:
-    """Returns the factor of a column's unit, its currency if that is not USD, and the unit as text, empty without one.
+    """Returns the factor from a column's unit to the standard unit, its currency if that is not USD, and the unit as text, empty without one.
 
     If the caller has given a unit for the role (`given`), it replaces the unit in the column's name.
     """

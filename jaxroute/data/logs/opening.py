@@ -297,7 +297,7 @@ def _rows(text: str, mark: str) -> Iterator[tuple[int, list[str]]]:
 
 
 def _find_separator(text: str, marks: Collection[str]) -> tuple[str, int]:
-    """Returns which of the characters `marks` separates the columns, and the number of columns: most of the first rows must have as many fields."""
+    """Returns which of the characters `marks` separates the columns, and their number: that of the fields in most of the first rows."""
     found = {}
     for mark in marks:
         widths = [len(fields) for _, fields in islice(_rows(text[:_SAMPLE], mark), 60)]

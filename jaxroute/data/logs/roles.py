@@ -191,7 +191,7 @@ def _refuse_different(sheet: Sheet, options: Sequence[Family]) -> None:
 
 
 def _find_candidates(roles: Roles, taken: set[str], has_families: bool) -> None:
-    """Finds candidate columns for roles not given, outside of `taken`. File names may be models unless these have columns (`has_families`)."""
+    """Finds candidate columns, other than `taken`, for roles that the caller did not give. Only without `has_families`, file names may be models."""
     sheet, candidates = roles.sheet, roles.candidates
     names = [name for name in sheet.names if name and name not in FILE_COLUMNS]
     for role in (role for role in SEARCH_ORDER if role not in roles.given):

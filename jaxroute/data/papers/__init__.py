@@ -23,7 +23,7 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, eq=False)
 class ModelTable:
-    """Table of a paper with score and cost of each model, `[N]` finite float64, in the order of release; names are those printed."""
+    """Table of a paper with the printed names of `N` models, and their scores and costs, `[N]` finite float64, in the order of release."""
 
     names: tuple[str, ...]
     scores: np.ndarray
@@ -39,7 +39,7 @@ class ModelTable:
 
 @dataclass(frozen=True, eq=False)
 class PriceTable:
-    """Table of a paper with the list price of each model, `[K]` finite float64; names are those printed."""
+    """Table of a paper with the printed names of `K` models, and their list prices, `[K]` finite float64."""
 
     names: tuple[str, ...]
     prices: np.ndarray
@@ -146,7 +146,7 @@ def min_max(scores: np.ndarray) -> np.ndarray:
 
 
 def divide_by_max(scores: np.ndarray) -> np.ndarray:
-    """Divides `[N]` scores by the best model's score, `s / max s`, float64: another reading of the paper's scale (see `min_max`).
+    """Divides `[N]` scores by the best model's score, `s / max s`, float64: another possible meaning of the quotation in `min_max`.
 
     The `[N]` scores may have any unit; none is negative, the largest is positive.
     """
