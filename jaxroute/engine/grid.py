@@ -406,7 +406,7 @@ def _sampled(env: Grid) -> Any:
 
 @describe.register
 def _(value: Grid) -> Any:
-    """Describes a grid by its axes and settings, as plain JSON. With more than 16 settings only the first is described; the others are given by digests."""
+    """Describes a grid by its axes and settings, as plain JSON. If there are more than 16, only the first is described; all have digests."""
     if not value.axes:
         return describe(value.example)
     axes = {name: values.tolist() for name, values in value.axes.items()}

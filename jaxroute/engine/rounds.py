@@ -246,7 +246,7 @@ def one_run(
     horizon: int,
     record: Record,
 ) -> Run:
-    """Builds the `Run` of an environment and a policy, and draws the instances if `env` is a sampler; arguments as for `rollout.rollout`."""
+    """Builds the `Run` of an environment and a policy, and draws the instances if `env` is a sampler; see `rollout.rollout` for the arguments."""
     size = streams["env"].shape[-1]
     instance: Instance = {}
     if is_environment(env):

@@ -349,7 +349,7 @@ class Statistics:
     # The result.
 
     def totals(self, seeds: int, parts: Sequence[SummaryTree] | None = None) -> Iterator[tuple[SummaryTree, int, Summary]]:
-        """Yields tree, index of a setting, and statistics of the available ones of its first `seeds` seeds, for the trees `parts` (None: all)."""
+        """Yields tree, setting (index) and statistics over its available runs of the first `seeds` seeds, for the trees `parts` (None: all)."""
         cut, of_runs = self._cut(seeds), {}
         for granule in self.runs.request.cut.granules if self.runs else ():
             if granule in cut.granules and granule not in self.full:

@@ -236,7 +236,7 @@ def opened(path: str | os.PathLike[str]) -> PackStore:
 
 
 def summed(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Combines the reports of all calls for a result: the entries of the last report, measurements summed over all, and a short list of the calls."""
+    """Combines the reports of all calls for a result: the entries of the last, sums of measurements over all, and a short list of the calls."""
     found: dict[str, Any] = dict(reports[-1]) if reports else {}
     found |= {name: sum(one.get(name, 0) for one in reports) for name in ADDED} if reports else {}
     if len(reports) > 1:

@@ -57,7 +57,7 @@ def _left(reach: Array, decrement: Array) -> Array:
 
 
 def _of_logit(error: Array, drift: Array, inverse: Array, longest: Array) -> Array:
-    """Bounds a logit's error by bounds of the Newton decrement (`error`) and of logits' moves (`drift`), and the `longest` norm of features."""
+    """Bounds a logit's error from the decrement `error`, the moves of logits (`drift`) since `inverse`, and the norm of the `longest` features."""
     trace = sum(inverse[i, i] for i in range(inverse.shape[0]))
     return longest * jnp.sqrt(trace) * error * jnp.exp(drift)
 

@@ -22,7 +22,7 @@ OnlineState: TypeAlias = tuple[numerics.Sum, Array]
 
 @struct.dataclass
 class Online:
-    """Solver with one step on the new observation, of features `x`, alone: `theta_j <- theta_j - B_j^-1 (p_j - y_j) x`.
+    """Solver that takes one step, on the new observation (features `x`) alone: `theta_j <- theta_j - B_j^-1 (p_j - y_j) x`.
 
     `p_j` is the predicted probability of acceptance, `y_j` the outcome (1 or 0), and `B_j` the ridge plus the second derivatives of each observation
     at its time. It approximates the maximum-likelihood estimate, for horizons at which passes over all data are too expensive.

@@ -54,7 +54,7 @@ class Rows:
         )
 
     def write(self, t: Array, x: Array, items: Array, accepted: Array, valid: Array | bool) -> "Rows":
-        """Returns the table with the observation of round `t`, whose values are as in `Rows`; if it is not `valid`, the row shows no items."""
+        """Returns the table with the features, items and accepted index (see `Rows`) of round `t`; if not `valid`, the row shows no items."""
         items = jnp.where(valid, items, -1)
         return Rows(
             features=_written(self.features, x, t),
@@ -194,7 +194,7 @@ class PairRows:
         )
 
     def write(self, t: Array, x: Array, shown: Array, accepted: Array, valid: Array | bool) -> "PairRows":
-        """Returns the table with the observation of round `t`, whose values are as in `PairRows`; if it is not `valid`, the row shows no items."""
+        """Returns the table with the features, mask and accepted place (see `PairRows`) of round `t`; if not `valid`, the row shows no items."""
         return PairRows(
             features=_written(self.features, x, t),
             shown=_written(self.shown, shown & valid, t),
