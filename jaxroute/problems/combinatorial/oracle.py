@@ -69,7 +69,7 @@ def _require_all(env: CloudEnv) -> CloudEnv:
 
 @struct.dataclass
 class OracleRelaxed(_Oracle):
-    """Policy that rounds the relaxed optimum of the true means in every round; its mean cost meets the budget. Not in the paper."""
+    """Policy that rounds the best fractions of models for the true means to a set in every round; its mean cost meets the budget. Not in the paper."""
 
     @classmethod
     def of(cls, env: CloudEnv) -> "OracleRelaxed":

@@ -257,8 +257,8 @@ class RouterDC(StaticPolicy):
     Source: RouterDC (Chen et al., 2024); MESS+, section 4.1 and appendix B.
 
     Attributes:
-      encoder: `[d, e]` linear encoder.
-      experts: `[M, e]` vectors of the models.
+      encoder: `[d, e]` linear map from `d` features to an encoding of dimension `e`.
+      experts: `[M, e]` learned vector of each of `M` models.
     """
 
     encoder: Leaf

@@ -174,7 +174,7 @@ class Learner(abc.ABC):
     def descend(
         self, key: Array, params: Params, optimiser: optax.OptState, obs: Observation, feedback: Feedback
     ) -> tuple[Params, optax.OptState, Array]:
-        """Trains the predictor on a request (Algorithm 1, line 8). Returns parameters and optimiser state after it, and the loss before it."""
+        """Trains the predictor on a request (Algorithm 1, line 8). Returns new parameters and optimiser state, and the loss before training."""
         transform = self.optimiser.transform()
         losses = []
         for repeat in range(self.repeats):

@@ -102,7 +102,7 @@ def best_blind(requests: RequestSource, alpha: float) -> Optimum:
 
 
 def best_informed(requests: RequestSource, alpha: float, knows_cost: bool = True) -> Optimum:
-    """Returns the cheapest policy that satisfies a share `alpha` and knows each model's probability of satisfaction given the features.
+    """Returns the cheapest policy that satisfies a share `alpha` of requests and knows each model's probability of satisfaction given the features.
 
     If `knows_cost` is True, the policy also observes the costs of a request. This is the benchmark of Theorem 2. On a table, where the probabilities
     are unknown, the result equals `best_blind`.

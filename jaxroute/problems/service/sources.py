@@ -298,7 +298,7 @@ class CellRequests(RequestSource):
         return Request(features=features, satisfied=bits == 1, cost=cost, success=self.success(features))
 
     def success(self, features: Array) -> Array:
-        """Returns the probabilities `[M]` that each model satisfies, by Bayes' rule: the features shift the shares of the cells."""
+        """Returns the probability `[M]` that each model satisfies given features `[d]`, by Bayes' rule over all sets of satisfying models."""
         labels = all_labels(np.shape(self.cost_mean)[0])
         lean = self.signal * jnp.sum((2.0 * labels - 1.0) * features[: labels.shape[1]], axis=-1)
         mass = jnp.asarray(self.weight, jnp.float32) * jnp.exp(lean - jnp.max(lean))

@@ -60,7 +60,7 @@ class Uniform(RandomDeploy):
 
 @struct.dataclass
 class FirstDeployment(StageRoute):
-    """Repeats StageRoute's deployment of the first stage in all later stages. Not in the paper."""
+    """Deploys the models of StageRoute's first stage in all later stages, too, and routes as StageRoute. Not in the paper."""
 
     def choose(self, key: Array, state: SlotState, value: Array, cost: Array, obs: Observation, t: Array) -> Deployment:
         first = super().choose(key, state, value, cost, obs, t)

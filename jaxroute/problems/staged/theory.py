@@ -23,7 +23,7 @@ def lower_bound(max_deployed: int, horizon: int, constant: float = 1.0) -> float
 
 
 def decompose(data: xr.Dataset, env: MarketEnv) -> xr.Dataset:
-    """Splits the regret of each run into regret of the deployments and regret of the routing, as variables of a dataset without time.
+    """Splits the total regret of each run into regret of the deployments and regret of the routing. Returns a dataset without time axis.
 
     Let `V(D)` be the best expected reward per query of a deployed set `D`, 0 if `D` is infeasible under the true costs. With the available models
     `pool` and the set `D_k` deployed in the stage, `deployment_regret` sums `V(pool) - V(D_k)` over the rounds, and `routing_regret` sums `V(D_k)`

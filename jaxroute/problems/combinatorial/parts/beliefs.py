@@ -86,7 +86,7 @@ class Posterior(Protocol):
 
 @struct.dataclass
 class BetaPosterior:
-    """Beta(1 + successes, 1 + failures), the posterior from a uniform prior."""
+    """Distribution Beta(1 + successes, 1 + failures), the posterior of a success probability from a uniform prior."""
 
     def sample(self, key: Array, wins: Array, losses: Array) -> Array:
         return draws.beta(key, 1.0 + wins, 1.0 + losses)

@@ -71,7 +71,7 @@ class Linear:
 
 @struct.dataclass
 class Vertices:
-    """Exact solver for `AnyWin` that enumerates vertices, or searches by branch and bound if there are many. Source: C2MAB-V, eq. (3).
+    """Exact solver for `AnyWin` that enumerates vertices of the feasible set, or searches by branch and bound if there are many. Source: C2MAB-V, eq. (3).
 
     Attributes:
       most_nodes: number of nodes after which a search returns its best selection so far, counted by the metric `unfinished_share` (static).
@@ -296,7 +296,7 @@ def check(solver: Solver | None, rounding: Any, cap: Leaf, noise: Leaf) -> None:
 
 
 def info_of(found: Selection) -> Info:
-    """Returns the diagnostics of a solution for the Info of a policy: shadow price, infeasible and unfinished shares, fractions."""
+    """Returns the diagnostics of a relaxed solution that a policy records: shadow price, whether infeasible or unfinished, fractions."""
     return {
         "shadow_price": jnp.where(found.feasible, found.multiplier, 0.0),
         "infeasible_share": 1.0 - found.feasible.astype(jnp.float32),

@@ -16,19 +16,19 @@ class Start:
     """Rule for the first rounds; by default there is none. `allowed` `[K]` bool marks the models that may be selected in the round."""
 
     def active(self, state: Statistics, allowed: Array) -> Array:
-        """Whether this rule decides about the current round instead of the bounds; a scalar bool."""
+        """Whether this rule, instead of the policy's confidence bounds, selects the set of the current round; a scalar bool."""
         del state, allowed
         return jnp.asarray(False)
 
     def choose(self, state: Statistics, obs: Observation, allowed: Array, selected: Array) -> Array:
-        """Returns the mask `[K]` of the set for this round; `selected` is the set that the bounds suggest."""
+        """Returns the mask `[K]` of the set for this round; `selected` is the set that the policy's confidence bounds suggest."""
         del state, obs, allowed
         return selected
 
 
 @struct.dataclass
 class Optimistic(Start):
-    """Lets the bounds decide from the first round on, since models without observations have the best bounds. Source: C2MAB-V, Algorithm 1."""
+    """Lets the confidence bounds decide from the first round on, since models without observations have the best bounds. Source: C2MAB-V, Algorithm 1."""
 
 
 @struct.dataclass
@@ -62,7 +62,7 @@ class Hold:
 
 @struct.dataclass
 class HoldAction(Hold):
-    """Repeats the set of the last decision. Source: C2MAB-V, appendix E.3."""
+    """Repeats the set of the last decision until a new decision is due. Source: C2MAB-V, appendix E.3."""
 
     def hold(self, fresh: Array, new: tuple[Array, Array], held: tuple[Array, Array]) -> tuple[Array, Array]:
         return jnp.where(fresh, new[0], held[0]), jnp.where(fresh, new[1], held[1])
@@ -95,7 +95,7 @@ class ByPrice:
 
 @struct.dataclass
 class ByReward:
-    """Asks models with large expected rewards first."""
+    """Asks models in descending order of the reward by the policy's estimate or bound."""
 
     def order(self, key: Array, obs: Observation, value: Array, cost: Array) -> Array:
         del key, obs, cost
@@ -104,7 +104,7 @@ class ByReward:
 
 @struct.dataclass
 class ByCost:
-    """Asks models with small expected costs first."""
+    """Asks models in ascending order of the cost by the policy's estimate or bound."""
 
     def order(self, key: Array, obs: Observation, value: Array, cost: Array) -> Array:
         del key, obs, value

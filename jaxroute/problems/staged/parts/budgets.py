@@ -1,4 +1,4 @@
-"""Rules for the budget of a query in RouteOPT."""
+"""Rules for the budget of a query in RouteOPT, the linear program that routes it."""
 
 import abc
 from dataclasses import dataclass

@@ -13,7 +13,7 @@ from jaxroute.problems.staged.types import SlotState, StagedSpec, Statistics
 
 
 def empty_slots(spec: StagedSpec) -> SlotState:
-    """Returns the state before the first plan, without observations and deployed models."""
+    """Returns the state before the first deployment, without observations and deployed models."""
 
     def nothing(size: int) -> Statistics:
         zeros = jnp.zeros((size,), jnp.float32)
