@@ -73,12 +73,12 @@ def _definition(
 
 
 def is_defined(eqn: JaxprEqn) -> bool:
-    """Whether exact arithmetic is switched on here and this operation has a definition for single elements (see `definition`)."""
+    """Whether exact arithmetic is switched on and this elementwise operation has a definition in basic operations (see `definition`)."""
     return is_exact() and _of_one_element(eqn)
 
 
 def _of_one_element(eqn: JaxprEqn) -> bool:
-    """Whether an operation on floats has a definition for single elements. The exponent of `pow` may be an integer."""
+    """Whether an elementwise operation on floats has a definition in basic operations. The exponent of `pow` may be an integer."""
     types = (jnp.float32, jnp.int32) if eqn.primitive.name == "pow" else (jnp.float32,)
     return eqn.primitive.name in DEFINITIONS and _has_types(eqn, *types)
 

@@ -134,9 +134,9 @@ def uniform_at(key: Array, places: Leaf) -> Array:
 
 
 def order(key: Array, number: int) -> Array:
-    """Draws a random order of `number` models, by which `numerics.argmax` breaks ties: int32 `[number]`, where the smallest number comes first.
+    """Draws a random order of `number` models, by which `numerics.argmax` breaks ties: an int32 priority for each model, the smallest first.
 
-    The last bits of each number are the index of its model; the other bits are random, and the sign is positive.
+    The last bits of each priority are the index of its model; the other bits are random, and the sign is positive.
     """
     low = xla.place_mask(number)
     return ((bits(key, (number,)) >> np.uint32(1)).astype(jnp.int32) & ~low) | lax.iota(jnp.int32, number)

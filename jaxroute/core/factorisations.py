@@ -136,7 +136,7 @@ def geqrf(x: Array) -> tuple[Array, Array]:
 
 
 def _reflections(x: Array, pivoting: bool) -> tuple[Array, Array, Array]:
-    """Returns the results of `geqrf` and the order of columns. With `pivoting` each step takes the column with the largest remaining norm."""
+    """Factors `x` as `geqrf` does. Also returns the order of columns: with `pivoting` each step takes the column of largest remaining norm."""
     rows, columns = _places(x.shape[0])[:, None], _places(x.shape[1])
     steps, power = _places(min(x.shape)), _power(x)
 

@@ -284,7 +284,7 @@ def reduced_on_host(
 
 
 def _values(xp: Any, curves: Sequence[Curves], names: Sequence[str], place: int) -> Any:
-    """Returns the curves `[settings, C, R]` (see `reduced`) of one policy or the differences of two policies' curves; NaN for invalid runs."""
+    """Returns the C values of all curves of each of R runs, `[settings, C, R]`, or their differences for two policies; NaN for invalid runs."""
 
     def masked(one: Curves, name: str) -> Any:
         values = xp.moveaxis(xp.asarray(one[name], xp.float64), place, -1)

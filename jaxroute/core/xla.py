@@ -98,7 +98,7 @@ def repeat(count: int, body: Callable[[Any, Any], Any], start: Any) -> Any:
 
 
 def sums(values: Sequence[jax.Array]) -> jax.Array:
-    """Returns the sums `[n, ...]` of `n` arrays `[..., C]` over the last axis; on a GPU by a single reduction."""
+    """Sums `n` arrays of one shape over their last axis, on a GPU by a single reduction. Returns the sums stacked as `[n, ...]`."""
 
     def one_by_one(values: Sequence[jax.Array]) -> jax.Array:
         return jnp.stack([jnp.sum(x, axis=-1) for x in values])
@@ -160,7 +160,7 @@ def chunked_size(size: int) -> int:
 
 
 def chunked_fold(leaves: Any, in_use: Index, start: Any, step: Callable[[Any, Any, jax.Array], Any]) -> Any:
-    """Folds `step` over chunks of the last axis of a growing table, up to the index `in_use`. The unused part of the table costs nothing.
+    """Folds `step` over chunks of 32 elements of the last axis of arrays of which only the first `in_use` are used. The others cost nothing.
 
     Args:
       leaves: pytree of arrays `[..., B]`, with `B` from `chunked_size`.
@@ -197,7 +197,7 @@ def chunked_fold(leaves: Any, in_use: Index, start: Any, step: Callable[[Any, An
 
 
 def chunked_map_inplace(leaves: Any, in_use: Index, step: Callable[[Any, jax.Array], Any]) -> Any:
-    """Replaces each chunk of the last axis up to index `in_use` by `step(chunk, index of its first element)`.
+    """Replaces each chunk of 32 elements of the last axis, up to index `in_use`, by `step(chunk, index of its first element)`.
 
     It works in place if the leaves are not used afterwards. The arguments are those of `chunked_fold`. To write elements whose index differs between
     runs, comparison with all used indices is faster than a scatter.

@@ -115,7 +115,7 @@ _CONDITIONS = frozenset(["lt", "le", "gt", "ge", "eq", "ne", "both", "either", "
 def apply(op: str, *operands: Operand, dtype: Any = None, number: Any = None) -> Expr:
     """Returns the expression of the operation `op` on operands; Python numbers take the type of the first operand that is an expression.
 
-    A `dtype` of None is bool for a condition, otherwise the type of the first operand. For `number` see `Expr`.
+    A `dtype` of None is bool for a condition, otherwise the type of the first operand. `number`: a literal's value or a C function's name.
     """
     first = next(one for one in operands if isinstance(one, Expr))
     given = tuple(one if isinstance(one, Expr) else literal(one, first.dtype) for one in operands)

@@ -409,7 +409,8 @@ def sparse_fill(
     Source: StageRoute (arXiv 2506.17254), eq. (3); the search is ours.
 
     Args:
-      value, cost, capacity, budget, valid, priority: as in `budgeted_fill`; costs are non-negative.
+      value, cost, capacity: `[K]` value and non-negative cost of a model per unit of `x`, and upper bound of `x`.
+      budget, valid, priority: `[]` bound on the cost; `[K]` bool, models that may be used (default: all); `[K]` tie-breakers, lower first.
       most: `[]` largest number of models.
       most_nodes: `[]` number of nodes after which the search stops and returns the best mix so far.
       needed: `[]` bool; False skips the search.
@@ -513,7 +514,8 @@ def branching_any_win(
 
     Args:
       w: `[K]` probabilities in [0, 1] that a model succeeds.
-      cost, budget, size, allowed, groups: as in `linear_selection`.
+      cost, budget, size: `[K]` non-negative costs, `[]` bound on the cost and `[]` bound on the sum of `z` (`[M]` with groups).
+      allowed, groups: `[K]` bool, models that may be selected (default: all); group of each model, from 0 to `M - 1` (static; default: one).
       most_nodes: `[]` number of nodes after which the search stops and returns the best selection so far.
     """
     w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)

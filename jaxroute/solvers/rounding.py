@@ -25,13 +25,13 @@ def _fractional(x: Array) -> Array:
 
 
 def _at(values: Array, place: Array) -> Array:
-    """Returns the elements of `values` `[M]` at the indices `place` `[K]`, which are integers as floats; zero outside the range."""
+    """Returns the elements of the vector `values` at the indices in the vector `place`, integers stored as floats; zero if out of range."""
     places = lax.iota(jnp.int32, values.shape[-1]).astype(values.dtype)
     return jnp.sum(jnp.where(place[:, None] == places[None, :], values[None, :], 0.0), axis=1)
 
 
 def pairwise(z: Array, uniforms: Array, *, whole_sum: bool) -> Array:
-    """Rounds a fractional selection to a set by pairwise (dependent) rounding: two fractional coordinates at a time, until at most one is left.
+    """Rounds a fractional selection to a set, `[K]` bool, by pairwise (dependent) rounding: two fractional coordinates at a time.
 
     In each meeting of the two first fractional coordinates one becomes 0 or 1 and the other takes the remainder. The marginals are `z`. The size is
     the floor or ceiling of the sum of `z`. Any coordinates are jointly 1 (or 0) at most as often as independent coordinates.
@@ -42,9 +42,6 @@ def pairwise(z: Array, uniforms: Array, *, whole_sum: bool) -> Array:
       z: `[K]` in [0, 1].
       uniforms: `[K]` on [0, 1): one per meeting, the last one for the remaining coordinate.
       whole_sum: whether the sum of `z` is an integer, so that the remaining coordinate is 0 or 1 up to rounding (static).
-
-    Returns:
-      The set, `[K]` bool.
     """
     z = boundary.vector("z", z)
     size = z.shape[0]
@@ -106,7 +103,9 @@ def _sets_between(upper: Array, points: Array) -> tuple[Array, Array]:
 
 
 def swap(z: Array, uniforms: Array, surplus_uniforms: Array) -> Array:
-    """Rounds a fractional selection to a set by swap rounding: merges the sets of a mixture one by one; random draws decide which elements remain.
+    """Rounds a fractional selection to a set, `[K]` bool, by swap rounding.
+
+    It writes the selection as a mixture of sets and merges them one by one; random draws decide which elements remain.
 
     A merge of `b1` (the larger set) with `b2` sets the surplus element of `b1` aside and trades the r-th lowest elements that only one of the two has
     against each other. It retains the surplus element with the probability of `b1`'s weight. A vertex of a budget and a size has one fraction, or
@@ -120,9 +119,6 @@ def swap(z: Array, uniforms: Array, surplus_uniforms: Array) -> Array:
       z: `[K]` in [0, 1].
       uniforms: `[K, M]` on [0, 1): one per merge and trade, `M` at least the largest size of a set.
       surplus_uniforms: `[K]` on [0, 1): one per merge, for the surplus element.
-
-    Returns:
-      The set, `[K]` bool.
     """
     return swap_with(boundary.vector("z", z), lambda merges: uniforms[merges], lambda merges: surplus_uniforms[merges])
 

@@ -213,7 +213,7 @@ def _least_with_one(models: _Candidates, group: np.ndarray, joined: np.ndarray, 
     """Returns for each set the smallest probability `[sets]` that all models fail after one of the candidates `models` has joined it.
 
     It considers one candidate at a time for all sets. `group` `[K]` has the group of each candidate; the mask `joined` `[sets, K]` tells which are
-    already in a set. `left` and `lose` are those of `_AnyWinSets`.
+    already in a set. `left` `[sets]` is the budget left; `lose` `[M, sets]` is the probability of failure, huge where a group is full.
     """
 
     def compare(best: Array, model: Any) -> tuple[Array, None]:
@@ -311,7 +311,8 @@ def exact_any_win(
 
     Args:
       w: `[K]` probabilities in [0, 1] that a model succeeds.
-      cost, budget, allowed, groups: as in `linear_selection`.
+      cost, budget: `[K]` costs, non-negative, and `[]` bound on the cost of `z`.
+      allowed, groups: `[K]` bool, models that may be selected (default: all); group of each model, from 0 to `M - 1` (static; default: one).
       size: `[]` integer; with groups `[M]`, the size of each group. Outside `sizes`, or if it is no integer, `converged` is False.
       sizes: smallest and largest possible `size`, in total (static; default: 0 and any).
       most_nodes: `[]` number of nodes after which branch and bound stops and returns its best selection so far.
@@ -357,7 +358,8 @@ def best_subset(
     Source: C2MAB-V-Direct, eq. (48), with a bound on the size. Sets are compared in blocks to bound the memory.
 
     Args:
-      weight, cost, budget, allowed, groups: as in `linear_selection`.
+      weight, cost, budget: `[K]` weights of any sign, `[K]` costs, non-negative, and `[]` bound on the cost of the set.
+      allowed, groups: `[K]` bool, models that may be selected (default: all); group of each model, from 0 to `M - 1` (static; default: one).
       size: `[]` integer; with groups `[M]`, the size of each group. With an exact size and fewer allowed models, the result is all of them (if
         `sizes` includes this number), flagged infeasible.
       exact_size: whether sets have exactly `size` models (static); otherwise at most.
@@ -427,10 +429,10 @@ def continuous_greedy_any_win(
     groups: Groups = None,
     steps: int = 10,
 ) -> Selection:
-    """Selects models for any win by continuous greedy: the average solution of `steps` linear programs, each in the direction of the gradient.
+    """Selects models for any win (at least one succeeds) by continuous greedy: averages `steps` linear programs in the gradient's direction.
 
     It reaches at least `1 - 1/e` of the optimum. Source: Calinescu, Chekuri, Pal and Vondrak (2011); C2MAB-V, section 4, "common greedy".
-    `w` `[K]` has probabilities, `steps` is static; the other arguments are those of `linear_selection`.
+    `w` `[K]`: probabilities of success. The selection has at most `size` models and costs at most `budget`; see `linear_selection`.
     """
     w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
     dual_steps = min(_GREEDY_STEPS, default_steps(w.shape[0] + 1))
@@ -449,10 +451,10 @@ def continuous_greedy_any_win(
 def log_any_win(
     w: Array, cost: Array, budget: Number, size: Number, *, allowed: Array | None = None, groups: Groups = None
 ) -> Selection:
-    """Selects models for any win by one linear program with weights `-log(1 - w)`; optimal if its solution is integral.
+    """Selects models for any win (at least one succeeds) by one linear program with weights `-log(1 - w)`; optimal if its solution is integral.
 
     No guarantee otherwise: with `w = (.999, .49)`, `cost = (1, .1)` and a budget of .1 it reaches .0999 of .49.
-    `w` `[K]` has probabilities; the other arguments are those of `linear_selection`.
+    `w` `[K]` has the models' probabilities of success; the selection has at most `size` models and a cost of at most `budget`.
     """
     w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
     found = linear_selection(any_win_weight(w), cost, budget, size, allowed=allowed, groups=groups, exact_size=False)
@@ -470,9 +472,9 @@ def polish_any_win(
     groups: Groups = None,
     steps: int = 2,
 ) -> Selection:
-    """Improves a selection for any win by Frank-Wolfe steps of full length. Each reaches a vertex that is no worse, because the objective is convex.
+    """Improves the selection `start` for any win (at least one succeeds) by Frank-Wolfe steps of full length, to vertices that are no worse.
 
-    `start` is the selection to improve, `w` `[K]` has probabilities, `steps` is static; the other arguments are those of `linear_selection`.
+    `w` `[K]`: probabilities of success. The selection has at most `size` models and costs at most `budget`; see `linear_selection`.
     """
     w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
 
@@ -487,7 +489,7 @@ def polish_any_win(
 
 
 def best_any_win(candidates: Sequence[Selection], w: Array) -> Selection:
-    """Returns the candidate with the largest probability of any win, `any_win(w, z)`; the first on ties."""
+    """Returns the candidate selection `z` with the largest probability that any model succeeds, `any_win(w, z)`; the first on ties."""
     best = candidates[0]
     for other in candidates[1:]:
         better = any_win(w, other.z) > any_win(w, best.z)

@@ -37,7 +37,7 @@ class Distribution(abc.ABC):
         Args:
           key: key of the round.
           mean: `[K]` expected values.
-          scale: scalar spread of the values; each distribution defines its meaning.
+          scale: scalar measure of the noise, which each distribution defines, for example the standard deviation of normal values.
         """
 
     def check_mean(self, name: str, mean: ArrayLike, scale: float) -> None:

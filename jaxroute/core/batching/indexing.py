@@ -60,7 +60,7 @@ def enter(leaf: Any) -> Value:
 
 
 def leave(value: Value) -> Any:
-    """Converts a value back to an array or typed keys, as the inverse of `enter`."""
+    """Returns the array or the typed random keys that a `Value` represents, as the inverse of `enter`."""
     if value.is_key and value.mapped:
         return jax.random.wrap_key_data(jnp.moveaxis(value.array, -2, -1))
     return value.array
@@ -100,7 +100,7 @@ class Tables:
         return value
 
     def write(self, table: Value) -> Value:
-        """Returns the array `table`, about to be written, made dependent on all recorded reads of it."""
+        """Makes the array `table`, which the caller will update, depend on all recorded reads of it, and returns it."""
         if id(table.array) not in self._reads:
             return table
         _, reads = self._reads.pop(id(table.array))
@@ -248,7 +248,7 @@ def _one_place(numbers: Any, indices: Value, shape: tuple[int, ...], updates: tu
 
 
 def _vectors_last(indices: Value) -> Any:
-    """Moves the axis of length n of the index vectors `[..., n, R]` last, `[..., R, n]`, as gathers and scatters expect."""
+    """Rearranges index vectors of length n for `R` runs from `[..., n, R]` to `[..., R, n]`, as gathers and scatters expect."""
     return jnp.swapaxes(indices.array, -1, -2) if indices.mapped else indices.array
 
 

@@ -268,7 +268,7 @@ def _wide(values: list[Value], shape: tuple[int, ...], size: int) -> list[Any]:
 
 
 def _fallback(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
-    """Computes an operation without a rule for all runs by `jax.vmap`."""
+    """Computes an operation, for which this module has no batching rule, for all runs by `jax.vmap`."""
     arrays = [leave(v) if v.mapped else v.array for v in values]
     axes = [(jnp.ndim(a) - 1) if v.mapped else None for a, v in zip(arrays, values, strict=True)]
     outs = jax.vmap(lambda *a: bind(eqn, a), in_axes=axes, out_axes=-1, axis_size=size)(*arrays)

@@ -269,7 +269,7 @@ def _in_window(
 
 
 def _fill(params: Any, dtype: np.dtype) -> Any:
-    """Returns the value that a gather with the parameters `params` reads where its indices are out of bounds."""
+    """Returns the number that a gather with the parameters `params` reads where its indices are out of bounds."""
     if params.get("fill_value") is not None:
         return params["fill_value"]
     if dtype.kind in "iu":
