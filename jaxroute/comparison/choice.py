@@ -22,7 +22,7 @@ class Answer:
 
     Attributes:
       target: requested quality.
-      best: cheapest deployable point that meets the target, or None.
+      best: cheapest deployable point (strategy at one setting) that meets the target, or None.
       with_judge: cheapest point that needs a perfect judge and meets the target; None if there is none, or none cheaper than `best`.
       single: cheapest single model that meets the target, or None.
     """

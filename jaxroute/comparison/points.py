@@ -105,12 +105,12 @@ class Point:
 
     @property
     def without(self) -> str | None:
-        """Rare need that prevents deployment, for example "a perfect judge"; None if there is no such need."""
+        """Requirement that is rarely available and so prevents deployment, for example "a perfect judge"; None if there is none."""
         return next((RARE[need] for need in self.needs if need in RARE), None)
 
     @property
     def available(self) -> bool:
-        """Whether the point can be deployed: it is no upper bound, and has no rare need."""
+        """Whether the point can be deployed: it is no upper bound, and needs nothing that is rarely available, such as a perfect judge."""
         return self.kind != "bound" and self.without is None
 
     def meets(self, target: float) -> bool:
@@ -119,6 +119,6 @@ class Point:
 
 
 def meets(quality: Estimate, target: float) -> bool:
-    """Whether a quality is at most half a standard error below a target."""
+    """Whether a quality is above a target, or below it by at most half a standard error."""
     slack = 0.0 if math.isnan(quality.error) else quality.error / 2
     return quality.value + slack >= target

@@ -411,14 +411,14 @@ def _policies(data: Results) -> dict[str, Any]:
 
 
 def folder_of(out: str | os.PathLike, case: Case, cases: Sequence[Case]) -> str | Path:
-    """Returns the folder or URL in which the results of a case are stored."""
+    """Returns the folder or URL in which the results of a case are stored: `out`, or a subfolder of it if there are several `cases`."""
     if is_url(out):
         return str(out) if len(cases) == 1 else f"{str(out).rstrip('/')}/{case.name}"
     return Path(out) if len(cases) == 1 else Path(out) / case.name
 
 
 def _changed(policies: Mapping[str, Any], changes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns the policies with new values of hyperparameters, as in `run`."""
+    """Returns the policies with new values of hyperparameters: `changes` maps policy names to values by name, and may have "environment" as well."""
     changed = dict(policies)
     for name, values in changes.items():
         policy = policies[checks.one_of("--set", name, [*policies, "environment"])]

@@ -141,7 +141,7 @@ def _target(parameters: Mapping[str, Any], policies: Mapping[str, Any], policy: 
 
 
 def _environments(case: Case, names: Sequence[str]) -> Callable[..., Any]:
-    """Returns a function that makes the environment from the settings `names`."""
+    """Returns a function that makes the environment of a case with other values of the settings `names`, its keyword arguments."""
     for name in names:
         if not callable(case.environment):
             raise ValueError(f"environment.{name} cannot be set: the environment of this experiment is fixed")

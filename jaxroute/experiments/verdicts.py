@@ -174,7 +174,7 @@ class Measured(NamedTuple("_Mean", [("mean", float), ("error", float)])):
         return _about(self, other, low=-margin, high=margin)
 
     def within(self, low: float, high: float, about: float | None = None) -> "Statement":
-        """Returns the statement that the number is from `low` to `high`. With `about`, it must also be `about`: refuted if outside the interval."""
+        """Returns the statement that the number is from `low` to `high`. With `about`, it is also refuted if the confidence interval excludes this value."""
         return Statement(self, low, high, about=about)
 
 
@@ -237,7 +237,7 @@ class Statement:
         return (a < b if self.strict else a <= b) or a == -math.inf or b == math.inf
 
     def leaves(self) -> "list[Statement]":
-        """Returns the statement itself in a list, as the only leaf of its tree."""
+        """Returns a list of this statement alone, as `AtLeast.leaves` returns the statements of which it consists."""
         return [self]
 
     def distance(self) -> float:
@@ -296,7 +296,7 @@ class AtLeast:
         return sum(part.refuted(risk / self.number) for part in self.parts) > len(self.parts) - self.number
 
     def leaves(self) -> list[Statement]:
-        """Returns all single statements in the tree."""
+        """Returns the single statements of which this one consists, also of nested parts."""
         return [leaf for part in self.parts for leaf in part.leaves()]
 
     def distance(self) -> float:

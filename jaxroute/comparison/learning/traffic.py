@@ -63,9 +63,9 @@ class Traffic:
         return cls(table, unit, _contexts(table), latency, signals)
 
     def blind_cost(self, quality: float) -> float:
-        """Returns the least mean cost at which a query-blind mixture of models reaches the mean score `quality`, in the unit of `unit`.
+        """Returns the least mean cost of reaching the mean score `quality` by a random choice between models, without looking at the query.
 
-        `quality` is clipped to the range of the models' mean scores.
+        `quality` is clipped to the range of the models' mean scores. The cost is in mean calls of the most expensive model.
         """
         score, cost = self.unit.mean_scores(), self.unit.mean_costs()
         quality = float(np.clip(quality, score.min(), score.max()))

@@ -67,7 +67,7 @@ class CascadeSearch:
 
     Attributes:
       models: names of the models.
-      judge: judge of answers.
+      judge: predictor of the scores of answers, after the calls.
       numbers: `[M]` indices of the searched models.
       thresholds: `[M, T]` thresholds of each searched model.
       reached: `[C]` mean score of each of all `C` cascades: single models, pairs `[M, T, M]`, then triples `[k, i, T, j, T]` with `k` called last.
@@ -128,7 +128,7 @@ def search(sample: Sample, values: np.ndarray, numbers: np.ndarray, number: int 
       number: `T`, the number of thresholds of each model.
 
     Returns:
-      Thresholds `[M, T]`, then quality and cost `[C]` as in `CascadeSearch`.
+      Thresholds `[M, T]`, then mean score and mean cost of all `C` cascades, `[C]` each, in the order of `CascadeSearch.reached`.
     """
     scores, costs, values = (a[:, numbers].T for a in (sample.scores, sample.costs, values))
     num_models = len(scores)

@@ -77,7 +77,7 @@ class Record:
         return Measures(**{name: estimate(values, self.rules, first) for name, values in self.values.items()})
 
     def shares(self) -> dict[str, float]:
-        """Returns the share of the queries for which each model is called in the odd partitions, without models that are never called."""
+        """Returns the share of the queries for which each model is called, by name, over the partitions of odd index; only models that are called."""
         judged = self.sent[1::2] if len(self.sent) > 1 else self.sent
         mean = judged.mean(0) / self.rules.shape[1]
         return {name: float(value) for name, value in zip(self.models, mean, strict=True) if value > 1e-12}
@@ -148,7 +148,7 @@ def cheapest(quality: np.ndarray, cost: np.ndarray, target: float) -> int:
 
 @dataclass(frozen=True, eq=False)
 class PriceGrid(Generic[RuleT]):
-    """A rule that weighs cost by a price, with its quality and cost on the queries for fitting at each of `L` prices.
+    """Rule that weighs cost by a price, evaluated on the queries for fitting at each of `L` prices.
 
     Attributes:
       rule: rule at a price of 0.

@@ -88,7 +88,7 @@ def strategies(sample: Sample) -> list[OfflineStrategy[Any]]:
 
 
 def _one_thread() -> AbstractContextManager[object]:
-    """Limits BLAS to one thread, which is faster for products of small matrices on a busy machine."""
+    """Returns a context in which BLAS uses one thread, which is faster for products of small matrices on a busy machine."""
     try:
         from threadpoolctl import threadpool_limits  # pyright: ignore[reportMissingImports]
     except ImportError:

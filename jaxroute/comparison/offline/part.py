@@ -24,7 +24,7 @@ _FOLDS = 4
 
 @dataclass(eq=False)
 class CachedPredictor:
-    """Stores the last predictions of a predictor, because the rules of all targets are evaluated on the same sample."""
+    """Wraps a predictor and stores its last predictions, because the rules of all targets are evaluated on the same sample."""
 
     predictor: Predictor
     _last: tuple[Sample, np.ndarray] | None = field(default=None, repr=False)

@@ -55,7 +55,7 @@ class Mixture:
 
 @dataclass(frozen=True, eq=False)
 class Hull:
-    """Models from which mixtures are made: no mixture of other models is both cheaper and better than one of them.
+    """Selects the cheapest mixture of two models for a target, from models that no mixture of others beats in both cost and quality.
 
     Attributes:
       models: names of all models.

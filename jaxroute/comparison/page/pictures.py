@@ -329,7 +329,7 @@ def _handles(
 
 
 def _dashed(ax: Any, draw: Any, place: float, words: str) -> None:
-    """Draws a dashed line at the value `place` with the function `draw`, and writes its name above the axes."""
+    """Draws a dashed line at the value `place` with `draw` (`ax.axvline` or `ax.axhline`), and writes its name `words` above the axes."""
     draw(place, color=LIGHT["accent"], lw=1.3, ls=(0, (4, 3)))
     ax.set_title(f"- - {words}", loc="right", fontsize=11, color=LIGHT["accent"], pad=9)
 

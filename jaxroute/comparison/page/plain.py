@@ -48,7 +48,7 @@ def shares(summary: Summary, width: int | None = None) -> str:
 
 
 def html(summary: Summary) -> str:
-    """Returns headline, further sentences and table as HTML without styles or scripts."""
+    """Returns the report's headline, further sentences and table of chosen settings as HTML without styles or scripts."""
     said = "".join(f"<p>{escape(words)}</p>" for words in (summary["sentence"], *summary["besides"]))
     rows = "".join(f"<th>{escape(head)}</th>" for head in _heads(summary))
     for title, points in strategies.groups(summary).items():

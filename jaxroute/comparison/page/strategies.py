@@ -20,7 +20,7 @@ def drawable(point: PointSummary) -> bool:
 
 
 def deployable(point: PointSummary) -> bool:
-    """Whether a point can be recommended: it is no upper bound, and has no rare need."""
+    """Whether a point can be recommended: it is no upper bound, and needs nothing that is rarely available, such as a perfect judge."""
     return point["kind"] != "bound" and point["without"] is None
 
 

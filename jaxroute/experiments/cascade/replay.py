@@ -140,7 +140,7 @@ def _zero(data: xr.Dataset) -> str:
 
 
 def _judged(data: xr.Dataset, metric: str, policy: str) -> xr.DataArray:
-    """Returns a metric's mean per request in the second half of the odd runs. COSMOS' exploration bonus is the best one in the even runs."""
+    """Returns a metric's mean per request in the second half of each run, for seeds of odd index. COSMOS has the exploration bonus that is best on the other seeds."""
     runs, place = late_runs(data, metric, policy), 0
     if policy == "COSMOS":
         place = int(late_runs(data, "utility", policy).isel(seed=slice(0, None, 2)).mean("seed").argmax("index"))

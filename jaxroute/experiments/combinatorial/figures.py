@@ -71,7 +71,7 @@ def _always(task: str, costs: str, model: str, horizon: int = 10_000) -> Case:
 
 
 def _budgets(task: str) -> Case:
-    """Makes the case of figure 8: a grid over all budgets of a task."""
+    """Makes the case of the paper's figure 8 for a task (kind of reward): a grid of environments over budgets."""
 
     def env() -> Grid:
         return grid(cb.sciq_cloud, reward=task, costs=cb.FixedCosts(), budget=_BUDGETS[task])
@@ -240,7 +240,7 @@ def dotted(metric: str, **options: Any) -> Panel:
 
 
 def at_horizon(*names: str | Panel, **options: Any) -> Picture:
-    """Makes a function that draws panels: a row for each metric in `names` and a column for each case, transposed if there are many cases."""
+    """Makes a function that draws values at the horizon: a row of panels per metric in `names`, a column per case (transposed for many cases)."""
     kinds = [one if isinstance(one, Panel) else dotted(one, **options) for one in names]
 
     def title(data: xr.Dataset) -> str:

@@ -89,7 +89,7 @@ _COVERAGE = Case(cb.sciq_cloud, {"C2MAB-V": grid(cb.C2MABV, reward_width=1.0, co
 @with_parameters
 @all_hold()
 def _covered(results: Results, part: str, widths: Sequence[float]) -> Iterator[Finding]:
-    """Tests whether the share of runs with all errors within `width` confidence radii in all rounds is what Lemma 1 states, for each of `widths`."""
+    """Tests whether the errors of mean "outcome" or "cost" (`part`) stay within each of `widths` confidence radii as often as Lemma 1 states."""
     for delta, width in itertools.product(_DELTAS, widths):
         runs = results["result"][f"distance.{part}"].sel(policy="C2MAB-V", delta=delta).max("time")
         share, least = share_of(runs < width), 1.0 - delta / 2

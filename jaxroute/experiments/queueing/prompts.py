@@ -283,7 +283,7 @@ ASKED = "ours: about the table of the run"
 
 
 class OfAnyTable(Experiment):
-    """Experiment whose claims are about any table: a run on the user's table does not depart from their settings."""
+    """Experiment whose claims should hold for any table, so that they are also judged in a run on the user's table."""
 
     def departures(self, horizon: int, changes: Mapping[str, Mapping[str, Any]]) -> str:
         """Describes how a run differs from the settings to which the claims refer, except for the choice of the table."""

@@ -47,7 +47,7 @@ def experiment(
     source: str = "",
     **options: Any,
 ) -> Experiment:
-    """Makes an experiment. `name` omits the problem, and `source` omits the paper (default: our own study)."""
+    """Makes an experiment on MESS+. `name` lacks the prefix "service/"; `source` is a place in the paper (default: our own study)."""
     options = {"notes": STAND_IN, "smoke_horizon": 200, "stand_in": "recorded answers with stand-in features", **options}
     source = f"MESS+, {source}" if source else "ours"
     return Experiment(f"service/{name}", title, tuple(cases), seeds, tuple(claims), figures, source=source, **options)

@@ -83,7 +83,7 @@ def _as_replayed(results: Results) -> Iterator[Finding]:
 @with_parameters
 @all_hold()
 def _call_ratio(results: Results, method: str, policy: str) -> Iterator[Finding]:
-    """Tests the claim that a method calls the small, middle and large model as often as in the paper, within 5 percentage points of all calls."""
+    """Tests the claim that `policy` calls the small, middle and large model as often as the paper's `method`, within 5 percentage points."""
     for name in common.benchmarks_of(results):
         printed = MESSPLUS_TABLE_2[method][name].ratio
         own = {case: data for case, data in results.items() if case.startswith(name)}

@@ -267,7 +267,7 @@ def _knowledge(results: Results) -> Finding:
 
 
 def _share(flags: xr.DataArray) -> Measured:
-    """Returns the share of true flags as a percentage of the runs."""
+    """Returns the percentage of runs whose flag is true, with its binomial confidence interval."""
     return share_of(flags).times(100.0)
 
 
