@@ -184,7 +184,7 @@ class GaussianProcess:
 
 
 def without_outliers(seen: Observations, good: np.ndarray, sign: float) -> Observations:
-    """Limits very bad values to a bound from the values at the indices `good` (the better half). `sign` is 1 if more is better, -1 if less is."""
+    """Limits very bad values to a bound computed from the better half, which has the indices `good`. `sign` is 1 if more is better, -1 if less is."""
     values = sign * seen.values
     low, high = np.quantile(values[good], [0.0, 0.8])
     return seen._replace(values=sign * np.maximum(values, low - _FLOOR * (high - low)))

@@ -117,7 +117,7 @@ def complete_log(
 
 
 def convert_scores(answers: Answers, scale: tuple[float, float] | None, name: str, groups: Groups) -> np.ndarray:
-    """Returns each answer's score in [0, 1], `[A]`. A `scale` of None is read from `name`, as "Score (0-10)", or else inferred; all `groups` must share it."""
+    """Returns each answer's score in [0, 1], `[A]`. A `scale` of None is read from `name`, as "Score (0-10)", or inferred; all `groups` must share it."""
     if scale is None and (scale := scale_in_name(name)) is not None:
         answers.notes.append(f"score: from {scale[0]:g} to {scale[1]:g}, as in its name (--scale decides)")
     return to_unit_interval(answers, scale, name, groups)
@@ -371,7 +371,7 @@ def _unlike_rest(models: list[str], scores: np.ndarray, keep: np.ndarray) -> lis
 
 
 def _latency(answers: Answers, keys: _Keys, keep: np.ndarray) -> np.ndarray | None:
-    """Returns the seconds of each answer, query by model; gaps become the model's median. None if the log has no latencies, or none of some model."""
+    """Returns the seconds of each answer, query by model; gaps become the model's median. None if the log lacks latencies, or those of a model."""
     if "latency" not in answers.values:
         return None
     latency = _pivot(answers, keys, answers.values["latency"], "mean")[keep]

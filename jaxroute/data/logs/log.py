@@ -244,7 +244,7 @@ def load_table(path: Any, *, missing: Literal["error", "drop"] = "error", **read
 def read_experiment_log(
     data: str | os.PathLike | None, costs: Mapping[str, float] | None = None, *, features: str | os.PathLike | None = None
 ) -> Log:
-    """Reads the log on which `jaxroute run` simulates an experiment. Errors name its options; notes on omissions and doubts become warnings."""
+    """Reads an experiment's log by `read_log`. Errors name options of `jaxroute run`, and notes on omitted queries and doubts become warnings."""
     if not data:
         raise ValueError("this experiment runs on the user's own table: give its file with --data FILE")
     try:

@@ -287,7 +287,7 @@ class Family:
     statistics: list[str] = field(default_factory=list)  #: Models excluded because they are called like statistics.
 
     def of_models(self, models: Collection[str]) -> "Family":
-        """Returns the family with only those columns that belong to the given models."""
+        """Returns a copy with only the columns of the given models."""
         return replace(self, columns={model: column for model, column in self.columns.items() if model in models})
 
     def shown(self, model: str = "<model>") -> str:
@@ -377,7 +377,7 @@ def _best_splits(free: Sequence[str]) -> Iterator[tuple[str, _Split]]:
 
 
 def _add_units_behind_models(families: dict[tuple[str, str], Family]) -> None:
-    """Adds families in whose names a unit follows the model, such as `cost_<model>_usd`."""
+    """Adds groups of columns in whose names a unit follows the model, such as `cost_<model>_usd`. The keys are (role, pattern of the names)."""
     scored = {model for family in families.values() if family.role == "score" for model in family.columns}
     for (role, pattern), family in [*families.items()]:
         unit = next((words(model)[-1] for model in family.columns if words(model)), "")

@@ -126,7 +126,7 @@ def assign_roles(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str] =
 
 
 def _fitting_families(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str]) -> list[Family]:
-    """Returns the families of columns, without columns whose cells do not fit their role."""
+    """Returns the groups of columns that have one role and a column for each model, without columns whose cells do not fit the role."""
     found, families = [], find_families([name for name in sheet.names if name not in FILE_COLUMNS], given, wanted)
     for family in families:
         if "*" not in given.get(family.role, "") and family.role != "response":
@@ -184,7 +184,7 @@ def _assign_families(roles: Roles, families: list[Family], scores: Family) -> Ro
 
 
 def _refuse_different(sheet: Sheet, options: Sequence[Family]) -> None:
-    """Raises an error if families of the same role have different cells, since it is unclear which one counts."""
+    """Raises an error if several groups of columns have the same role but different cells, since it is unclear which group counts."""
     first, *others = (family.columns for family in options)
     if not all(o.keys() == first.keys() and all(_same_cells(sheet, o[m], first[m]) for m in o) for o in others):
         raise _undecided(sheet, options[0].role, [family.shown("*") for family in options])
@@ -214,7 +214,7 @@ def _find_candidates(roles: Roles, taken: set[str], has_families: bool) -> None:
 
 
 def _best_columns(roles: Roles, role: str, names: Sequence[str]) -> list[str]:
-    """Returns those columns among `names` that match a role best and whose cells fit; of columns with equal cells, only the first."""
+    """Returns those columns among `names` that match a role best and whose cells fit it; of columns with equal cells, only the first."""
     sheet = roles.sheet
     options = sheet.single(names)
     fitting = [name for name in options if fits_role(role, sheet.cells(name))]
