@@ -142,14 +142,14 @@ class CascadeEnv:
         return self.contexts.init(key)
 
     def base_index(self, psi: Array) -> Array:
-        """Returns the reservation indices `[K]` of a request `psi` `[m]` at cost weight 1."""
+        """Returns the reservation indices `[K]` of the models for a request `psi` `[m]` if `cost_weight` were 1."""
         base = self.index_link.value(numerics.combine(psi, jnp.swapaxes(jnp.asarray(self.index, jnp.float32), 0, 1)))
         if self.bend is not None:
             base = base + jnp.asarray(self.bend) * jnp.cos(3.0 * psi[1] + jnp.arange(base.shape[0], dtype=psi.dtype))
         return base
 
     def true_index(self, psi: Array) -> Array:
-        """Returns the reservation indices `[K]` of a request `psi` `[m]` at the environment's cost weight."""
+        """Returns the reservation indices `[K]` of the models for a request `psi` `[m]` with the environment's `cost_weight`."""
         return self.boxes.index(psi, self.base_index(psi), jnp.asarray(self.cost_weight, jnp.float32))
 
     def single_value(self, psi: Array) -> Array:

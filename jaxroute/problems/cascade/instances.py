@@ -45,7 +45,7 @@ def _contexts(contexts: Contexts | None, dim: int) -> Contexts:
 
 
 def _share(num_models: int) -> np.ndarray:
-    """Returns the positions `a / (K - 1)` of the boxes `a = 0, ..., K - 1`: 0 for the cheapest, 1 for the most expensive."""
+    """Returns the positions `a / (K - 1)` of the boxes (models) `a = 0, ..., K - 1`: 0 for the cheapest, 1 for the most expensive."""
     return np.arange(checks.count("num_models", num_models, minimum=2)) / (num_models - 1)
 
 

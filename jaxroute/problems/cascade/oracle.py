@@ -90,7 +90,7 @@ class TrueIndexSearch(TrueSearch):
 class Oracle(TrueIndexSearch):
     """Best policy for independent outputs: Weitzman's search by the true reservation indices.
 
-    If all models share a recorded row, `of` warns: `JointOracle` is the best policy then.
+    If all models answer the same recorded query, `of` warns: `JointOracle` is the best policy then.
     """
 
     @classmethod

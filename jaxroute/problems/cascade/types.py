@@ -31,7 +31,7 @@ ZERO_FLOWS = ("empty", "violations", "outside")
 
 
 def metrics_in(cost_unit: str = "", *, joint: bool = False) -> tuple[Metric, ...]:
-    """Returns the metrics of a cascade, with the unit of cost.
+    """Returns the metrics that a cascade can record, with costs in `cost_unit`.
 
     If outputs depend on each other (`joint`), the means of `regret` and `mean_cost_regret` are not the regret, so they are not recorded by default.
     """

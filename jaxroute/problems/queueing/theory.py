@@ -128,7 +128,7 @@ class Theory:
         return t >= tau and t >= 4.0 * tau / self.slack and self.slack > 2.0 * explore_probability(tau, self.c1)
 
     def inverse_eigenvalue(self, count: float) -> float:
-        """Returns `nu(l)`, a bound on the mean of 1 over the least eigenvalue of the design matrix, in round `l = count` (lemma 11)."""
+        """Returns `nu(l)`, a bound on the expectation of 1 / least eigenvalue of the design matrix, in round `l = count` (lemma 11)."""
         before = max(count - 1.0, 0.0)
         explored = self.arrival_rate * min(before, self.c1 * math.sqrt(before))
         tails = math.exp(-explored / 8.0) + self.dim * math.exp(-self.spread * explored / 16.0)
@@ -141,7 +141,7 @@ class Theory:
         return self.ridge + self.spread * explored / 4.0, max(0.0, probability)
 
     def elliptic_bound(self, t: float) -> float:
-        """Returns the largest sum of the served features' norms in the inverse design matrix, for norms and `1 / ridge` at most 1 (lemma 34)."""
+        """Returns the largest sum over `t` rounds of served features' norms in the inverse design matrix, for norms and `1 / ridge` at most 1 (lemma 34)."""
         grown = math.log1p(t * self.num_offered / (self.dim * self.ridge))
         return math.sqrt(2.0 * self.dim * t * grown)
 

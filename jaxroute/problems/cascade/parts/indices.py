@@ -83,7 +83,7 @@ class Evaluator(NamedTuple):
 
 
 class IndexEstimator(abc.ABC):
-    """Base class of estimators of all boxes' indices. By default an index is a link function of a linear function of the request's features, eq. (5).
+    """Base class of estimators of all boxes' (models') indices. By default an index is a link of a linear function of the request, eq. (5).
 
     Attributes:
       bound: largest length of the estimate, half the diameter of the paper's parameter space.
@@ -97,10 +97,10 @@ class IndexEstimator(abc.ABC):
     def update(
         self, fit: PyTree, rho: Array, sample: Sample, evaluator: Evaluator | None, link: Link
     ) -> tuple[PyTree, Array]:
-        """Returns the state and the estimates `[m, K]` after a period. `evaluator` is None if scores are not learned; `link` belongs to the indices."""
+        """Returns the state and the estimates `[m, K]` after the outputs `sample`. `evaluator` is None if scores are seen; `link` is that of the indices."""
 
     def predict(self, fit: PyTree, rho: Array, psi: Array, link: Link) -> tuple[Array, Callable[[Array], Array]]:
-        """Returns the estimates `u` `[K]` before the link for a request `psi` `[m]`, and the function that turns `u` into indices."""
+        """Returns the estimated indices before their link, `u` `[K]`, for a request `psi` `[m]`, and the function that turns `u` into indices."""
         del fit
         return numerics.combine(psi, rho), link.value
 
@@ -191,7 +191,7 @@ class StreamEstimator(IndexEstimator):
 class StreamingNewton(StreamEstimator):
     """Fastest estimator: takes one Newton step per sample on the loss, with constant memory.
 
-    A score is estimated in the period of its sample and never updated: where scores are estimated `Window` is better, above all with the identity link,
+    A score is estimated in the period of its sample and never updated. With a learned evaluator `Window` is better, above all with the identity link,
     whose first estimate scores every output 0. Without the `floor` of the curvature, estimates stop changing.
     """
 

@@ -21,7 +21,7 @@ _REWARD_SPREAD = 0.2
 
 
 class OutputFeatures(abc.ABC):
-    """Distribution of the features of outputs: the true evaluator, eq. (17) of the paper, with `d` features (`dim`), link `G` and coefficients `theta` `[d]`."""
+    """Distribution of the `d` features (`dim`) of outputs. The true evaluator, eq. (17), has the link `G` and the coefficients `theta` `[d]`."""
 
     @abc.abstractmethod
     def bound(self, largest: float) -> float:
@@ -33,7 +33,7 @@ class OutputFeatures(abc.ABC):
 
     @abc.abstractmethod
     def draw(self, key: Array, score: Array, psi: Array, row: Array | None) -> Array:
-        """Draws features `[K, d]` of outputs with given scores `[K]`; recorded features are read from the rows `row` `[K]` of their table instead."""
+        """Draws features `[K, d]` of outputs with given scores `[K]`; recorded features are read at the indices `row` `[K]` instead."""
 
 
 def reward_of(link: Link, score: Array, coin: Array) -> Array:

@@ -14,7 +14,7 @@ from jaxroute.core.types import Leaf
 
 
 class Trigger(Protocol):
-    """Rule that decides whether an arrival is explored; any object with these methods can be given as `ACQB(trigger=...)`."""
+    """Rule that decides whether an arrival is explored (served at once by models in turn); any object with these methods can be given as `ACQB(trigger=...)`."""
 
     def check(self) -> None: ...
 
@@ -70,7 +70,7 @@ class PhaseThenCoin:
 
     @classmethod
     def for_horizon(cls, horizon: int) -> "PhaseThenCoin":
-        """Returns the rule with a phase of a tenth of the horizon, then the probability `1 / sqrt(horizon)`."""
+        """Returns the rule that explores all arrivals in the first tenth of the horizon, later arrivals with probability `1 / sqrt(horizon)`."""
         checks.count("horizon", horizon)
         return cls(phase=np.float32(horizon // 10), coin=np.float32(horizon**-0.5))
 

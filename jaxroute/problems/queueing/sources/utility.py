@@ -84,7 +84,7 @@ def describe_probabilities(probability: ArrayLike, *, size: int = 1) -> dict[str
     odds = given / (1 - given)
 
     def mean_rates(subsets: np.ndarray) -> np.ndarray:
-        """Returns the mean over the prompts for each assortment, a row of `subsets` `[s, K]`."""
+        """Returns, for each assortment (a row of `subsets` `[s, K]`), the mean probability over the prompts that it satisfies the user."""
         total = sum(odds.T[column] for column in subsets.T)
         return (total / (1 + total)).mean(axis=1)
 
