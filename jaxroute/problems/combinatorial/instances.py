@@ -111,7 +111,7 @@ def cloud(
             raise ValueError(f"availability needs at most {_MOST_MODELS_WITH_AVAILABILITY} models, {why}, got {count}")
 
     def optima(find: Callable) -> tuple[np.ndarray, np.ndarray]:
-        """Applies `find`, such as `best_set`, to `G` segments and `A` sets of models. Returns rewards `[G, A]`, selections `[G, K]` among all models."""
+        """Applies `find`, such as `best_set`, to `G` segments and `A` sets of models. Returns rewards `[G, A]`, selections `[G, K]` of all models."""
         segments = list(zip(mean, cost, strict=True))
         found = [find(reward, m, c, budget, size, groups=labels) for m, c in segments]
         selections, values = (np.asarray(x, np.float32) for x in zip(*found, strict=True))

@@ -71,7 +71,7 @@ class Linear:
 
 @struct.dataclass
 class Vertices:
-    """Exact solver for `AnyWin` that enumerates vertices of the feasible set, or searches by branch and bound if there are many. Source: C2MAB-V, eq. (3).
+    """Exact solver for `AnyWin` that enumerates vertices of the feasible set, or searches by branch and bound. Source: C2MAB-V, eq. (3).
 
     Attributes:
       most_nodes: number of nodes after which a search returns its best selection so far, counted by the metric `unfinished_share` (static).
@@ -280,7 +280,7 @@ def solve_by_group(
 
 
 def conditioned(key: Array, value: Array, cap: Leaf, noise: Leaf) -> Array:
-    """Converts expected rewards `value` `[K]` to success probabilities: limits them to `cap` and subtracts random numbers up to `noise` against ties."""
+    """Converts expected rewards `value` `[K]` to success probabilities: limits them to `cap`, less random numbers up to `noise` against ties."""
     tie = noise * draws.uniform(key, value.shape)
     return jnp.clip(jnp.minimum(value, cap) - tie, 1e-6, cap)
 

@@ -28,7 +28,7 @@ class Start:
 
 @struct.dataclass
 class Optimistic(Start):
-    """Lets the confidence bounds decide from the first round on, since models without observations have the best bounds. Source: C2MAB-V, Algorithm 1."""
+    """Lets the confidence bounds decide from the first round on, as models without observations have the best. Source: C2MAB-V, Algorithm 1."""
 
 
 @struct.dataclass
