@@ -141,7 +141,7 @@ class Theory:
         return self.ridge + self.spread * explored / 4.0, max(0.0, probability)
 
     def elliptic_bound(self, t: float) -> float:
-        """Returns the largest sum over `t` rounds of served features' norms in the inverse design matrix, for norms and `1 / ridge` at most 1 (lemma 34)."""
+        """Returns the largest sum over `t` rounds of features' norms in the inverse design matrix, for norms and `1 / ridge` at most 1 (lemma 34)."""
         grown = math.log1p(t * self.num_offered / (self.dim * self.ridge))
         return math.sqrt(2.0 * self.dim * t * grown)
 

@@ -97,7 +97,7 @@ class IndexEstimator(abc.ABC):
     def update(
         self, fit: PyTree, rho: Array, sample: Sample, evaluator: Evaluator | None, link: Link
     ) -> tuple[PyTree, Array]:
-        """Returns the state and the estimates `[m, K]` after the outputs `sample`. `evaluator` is None if scores are seen; `link` is that of the indices."""
+        """Returns the state and the estimates `[m, K]` after the outputs `sample`. `evaluator` is None if no scores are learned; `link` is the indices'."""
 
     def predict(self, fit: PyTree, rho: Array, psi: Array, link: Link) -> tuple[Array, Callable[[Array], Array]]:
         """Returns the estimated indices before their link, `u` `[K]`, for a request `psi` `[m]`, and the function that turns `u` into indices."""

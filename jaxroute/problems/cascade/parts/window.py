@@ -190,7 +190,7 @@ class SampleWindow(IndexEstimator):
         return WindowSamples(columns, evaluator.link.value(s), used, fit.gradient - moved)
 
     def slope(self, fit: WindowState, rho: Array, evaluator: Evaluator | None, link: Link) -> Array:
-        """Returns the derivative `[m, K]` of the loss and its ridge term at the estimates `rho` `[m, K]`. `evaluator` is None if scores are seen."""
+        """Returns the derivative `[m, K]` of the loss and its ridge term at the estimates `rho` `[m, K]`. `evaluator` is None if no scores are learned."""
         columns, score, used, gradient = self._samples(fit, evaluator)
         slope = jnp.where(used, moment(link, _linear(rho, columns), score, fit.cost), 0.0)
         samples = jnp.stack([summed(slope * column) for column in columns])

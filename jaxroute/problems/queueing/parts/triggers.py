@@ -14,7 +14,7 @@ from jaxroute.core.types import Leaf
 
 
 class Trigger(Protocol):
-    """Rule that decides whether an arrival is explored (served at once by models in turn); any object with these methods can be given as `ACQB(trigger=...)`."""
+    """Rule that decides whether an arrival is explored, that is, served at once by models in turn; any object with these methods is possible."""
 
     def check(self) -> None: ...
 
