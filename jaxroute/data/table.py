@@ -246,7 +246,7 @@ def _names(argument: str, names: str | Iterable[object]) -> tuple[str, ...]:
 
 
 def _refuse(argument: str, values: np.ndarray, wrong: np.ndarray, rule: str, models: Sequence[str] = ()) -> None:
-    """Raises an error about the first entry of `values` that the mask `wrong` marks, if any; `rule` is such as "must be finite"."""
+    """Raises an error about the first entry of `values` that the mask `wrong` marks, if any; `rule`, such as "must be finite", ends it."""
     if wrong.any():
         place = tuple(np.argwhere(wrong)[0].tolist())
         where = f"row {place[0]}, model {models[place[1]]!r}" if models else f"[{', '.join(map(str, place))}]"

@@ -252,7 +252,7 @@ def _check_fixed(before: Any, made: _Trace, what: str) -> None:
 
 
 def _traced(what: str, function: Callable, *arguments: Any) -> _Trace:
-    """Traces a function, which errors call `what`, with abstract arguments. Raises a `Fault` if it is not pure, stores a traced value, or cannot be traced."""
+    """Traces a function, which errors call `what`, with abstract arguments. Raises a `Fault` if it is impure, stores traced values, or is untraceable."""
     try:
         with jax.checking_leaks():
             first = _trace(function, *arguments)

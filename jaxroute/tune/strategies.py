@@ -38,7 +38,7 @@ class Strategy(Protocol):
         ...
 
     def begin(self, steps: np.ndarray, start: np.ndarray | None, seed: int) -> Optimizer:
-        """Returns an optimiser for one structure.
+        """Returns an optimiser for one structure (combination of choices).
 
         Args:
           steps: `[d]` distance of neighbouring values of each hyperparameter in the unit cube, 0 for a real-valued one.

@@ -117,7 +117,7 @@ def complete_log(
 
 
 def convert_scores(answers: Answers, scale: tuple[float, float] | None, name: str, groups: Groups) -> np.ndarray:
-    """Returns each answer's score in [0, 1], `[A]`. A `scale` of None is read from `name`, as "Score (0-10)", or inferred; all `groups` must share it."""
+    """Returns each answer's score in [0, 1], `[A]`. A `scale` of None is read from `name`, as "Score (0-10)", or inferred; all `groups` share it."""
     if scale is None and (scale := scale_in_name(name)) is not None:
         answers.notes.append(f"score: from {scale[0]:g} to {scale[1]:g}, as in its name (--scale decides)")
     return to_unit_interval(answers, scale, name, groups)
@@ -312,7 +312,7 @@ def _close_gaps(
 
 
 def _propose_models(models: list[str], gaps: np.ndarray, num_complete: int) -> str:
-    """Returns a text that proposes models for which more than `num_complete` queries are complete."""
+    """Proposes models that have all answered the same queries, more than `num_complete`; `gaps` marks lacking answers, query by model."""
     left = list(range(len(models)))
     while len(left) > 2 and (~gaps[:, left].any(axis=1)).mean() < 0.5:
         left.remove(max(left, key=lambda i: gaps[:, i].sum()))

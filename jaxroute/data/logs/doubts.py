@@ -106,7 +106,7 @@ def _refuse_mixed(scores: np.ndarray, groups: Groups, place: Callable[[int], str
 
 
 def check_scores(answers: Answers, has_scale: bool) -> None:
-    """Refuses scores if other columns show that they are predicted labels, errors (less is better) or, without a known scale (`has_scale`), points."""
+    """Refuses scores if other columns show that these are predicted labels, errors (less is better) or, unless `has_scale`, points."""
     if "score" in answers.given or answers.sheet.preset.name:
         return
     roles, about = answers.roles, {"file": answers.sheet.name}

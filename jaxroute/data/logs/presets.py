@@ -217,7 +217,7 @@ def _mix_instruct(path: Path, record: Record) -> Record:
 
 
 def _langfuse(path: Path, record: Record) -> Record:
-    """Reads the scores of an observation of Langfuse: from columns with a list in each cell, or from a list of named values."""
+    """Reads the scores of an observation (logged model call) of Langfuse: from columns with a list in each cell, or from a list of named values."""
     own = set(" ".join(_FILE["columns of Langfuse"]).split())
     firsts = {name: nested(value, 0) for name, value in record.items() if name not in own and "." not in name}
     scores = {name: record[name] if value is None else value for name, value in firsts.items()}
