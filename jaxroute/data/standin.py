@@ -91,7 +91,7 @@ def standin(
 
     drawn = [draw(rng, number) for rng, number in zip(pools, (queries, offline), strict=True)]
     unit = np.quantile(drawn[0][2], _QUANTILE) or 1.0
-    names_of_groups, cost_unit = [f"topic {c}" for c in range(topics)], f"{_QUANTILE} quantiles of the pool's costs"
+    names_of_groups, cost_unit = tuple(f"topic {c}" for c in range(topics)), f"{_QUANTILE} quantiles of the pool's costs"
     online, other = (
         RoutingTable(score, np.clip(cost / unit, 0.0, 1.0), names, features, topic, names_of_groups, cost_unit)
         for features, score, cost, topic in drawn

@@ -324,8 +324,8 @@ def replay_cascade(
     ]
     evaluator = None if features is None else _recorded_features(features, scores, score_link, order)
     first, count = (np.cumsum(count) - count).astype(np.int32), count.astype(np.int32)
-    tables = (_float32(x) for x in (scores, costs, mean_score, mean_cost))
-    boxes = RecordedBoxes(*tables, first, count, joint=checks.boolean("joint", joint))
+    scores, costs, mean_score, mean_cost = (_float32(x) for x in (scores, costs, mean_score, mean_cost))
+    boxes = RecordedBoxes(scores, costs, mean_score, mean_cost, first, count, joint=checks.boolean("joint", joint))
     contexts = GroupContexts(_float32(count / count.sum()))
     env = _built(contexts, boxes, index, evaluator, weight, names=names, cost_unit=str(cost_unit))
     return _with_warning(env, index)
