@@ -109,7 +109,6 @@ def whole_definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
 
 
 def _has_types(eqn: JaxprEqn, *types: Any) -> bool:
-    """Whether every operand and result of an operation has one of these types."""
     return all(getattr(v.aval, "dtype", None) in types for v in (*eqn.invars, *eqn.outvars))
 
 

@@ -57,7 +57,7 @@ def describe(value: Any) -> Any:
 
 
 def _describe_function(function: Any) -> Any:
-    """Describes a function by its name, closure and default arguments, and any other callable by its attributes. `code` covers the instructions."""
+    """Describes a function by its name, closure and default arguments, another callable by its attributes. Instructions belong to module `code`."""
     if isinstance(function, functools.partial):
         parts = {"arguments": describe(function.args), "keywords": describe(function.keywords)}
         return {"partial": _describe_function(function.func), **parts}

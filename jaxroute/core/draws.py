@@ -107,7 +107,7 @@ def _bits(words: _Words, places: Leaf) -> Array:
 
 
 def _unit(words: _Words, places: Leaf) -> Array:
-    """Draws uniform numbers on [0, 1) at the flat indices `places`, from the upper 23 of 32 random bits. The caller adds `compute_once`."""
+    """Draws uniform numbers on [0, 1) at the flat indices `places` from a key, given by its two `words`. The caller adds `compute_once`."""
     mantissa = (_bits(words, places) >> np.uint32(9)) | np.uint32(0x3F800000)
     return lax.bitcast_convert_type(mantissa, jnp.float32) - np.float32(1)
 
@@ -189,7 +189,7 @@ def gamma(key: Array, shape_parameter: Leaf, tries: int = 6) -> Array:
 
 
 def _gammas(keys: Sequence[Array], shape_parameters: Sequence[Leaf], tries: int = 6) -> list[Array]:
-    """Computes `gamma` for several keys at once. Each key has an array of shape parameters, and all these arrays have the same shape."""
+    """Computes `gamma` for several keys at once. Each key has an array of shape parameters, all of the same shape; `tries` as in `gamma`."""
     shape = jnp.shape(shape_parameters[0])
     streams, number = len(keys), math.prod(shape)
     size = streams * number

@@ -248,7 +248,7 @@ def _ordered(keys: Array, x: Array) -> Array:
 
 
 def eigh(x: Array, *, lower: bool, **_: Any) -> tuple[Array, Array]:
-    """Returns eigenvectors and ascending eigenvalues of a symmetric matrix `x` `[n, n]`, read from one triangle; NaN if it is not finite."""
+    """Returns eigenvectors and ascending eigenvalues of a symmetric `x` `[n, n]`, read from its lower (or upper) triangle; NaN if not finite."""
     n = x.shape[0]
     size, place = n + n % 2, _places(n)
     half = size // 2

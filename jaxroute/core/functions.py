@@ -496,7 +496,7 @@ def erfc(x: Array) -> Array:
 
 
 def erf_inv(x: Array) -> Array:
-    """Inverse of erf, with an error of at most 3.76 ulp. Source: Giles (2010), "Approximating the erfinv function"; w is `-log((1 - x)(1 + x))`."""
+    """Inverse of erf, with an error of at most 3.76 ulp. Source: Giles (2010), "Approximating the erfinv function": polynomials of a logarithm."""
     left = (f32(1) - x) * (f32(1) + x)
     w = -log_of_normal(left)
 

@@ -74,7 +74,7 @@ def argmax(score: Array, allowed: Array | None = None, order: Array | None = Non
 
 
 def argmin(score: Array, allowed: Array | None = None, order: Array | None = None) -> jax.Array:
-    """Returns the index of the smallest allowed element of `score`; the arguments are those of `argmax`."""
+    """Returns the index of the smallest element of `score` `[K]` for which `allowed` is True (None: all); ties and NaN are treated as in `argmax`."""
     return argmax(-score, allowed, order)
 
 

@@ -210,7 +210,7 @@ def gauges_of(component: Any, state: Any) -> Mapping[str, Any]:
 
 
 def with_double_capacity(env: Any) -> AnyEnvironment | None:
-    """Returns the environment with doubled capacity. None if it has the maximum capacity or no capacity at all."""
+    """Returns the environment with doubled capacity, for example of its queue. None if it has the maximum capacity, or none to double."""
     return env.with_double_capacity() if hasattr(env, "with_double_capacity") else None
 
 

@@ -31,10 +31,10 @@ class Trait(enum.IntFlag):
     """Property of a value that lets the compiler rewrite an operation on the value.
 
     Attributes:
-      CONSTANT: known at compile time.
-      SHIFTED: sum with a constant; the compiler would merge another added constant with it.
-      RATIO: quotient or root; the compiler would replace a division by it with a multiplication.
-      EVEN: possibly equal along an axis; the compiler would replace a division by it with a reciprocal.
+      CONSTANT: it is known at compile time.
+      SHIFTED: it is a sum with a constant; the compiler would merge another added constant with this constant.
+      RATIO: it is a quotient or root; the compiler would replace a division by it with a multiplication.
+      EVEN: its elements may be equal along an axis; the compiler would replace a division by it with a multiplication by the reciprocal.
     """
 
     NONE = 0

@@ -268,7 +268,7 @@ class LoadedKernel:
 
     @staticmethod
     def of(code: bytes, device: int) -> "LoadedKernel":
-        """Loads machine code in the current context; raises `DriverError` if the driver refuses it."""
+        """Loads a kernel's machine code on a GPU in its current CUDA context; raises `DriverError` if the driver refuses it."""
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         driver()("cuModuleLoadData", ctypes.byref(module), code)
         driver()("cuModuleGetFunction", ctypes.byref(function), module, b"rounds")
@@ -364,9 +364,7 @@ class Kernel:
         Args:
           addresses: pointers to the inputs (the first is int32 `[intervals, 2]`, first round and number of rounds of each interval), to the
             outputs, and to scratch memory.
-          intervals: number of record intervals.
-          runs: number of runs of each setting.
-          settings: number of settings.
+          intervals, runs, settings: numbers of record intervals, of runs of each setting, and of settings.
           stream: the driver's handle of the CUDA stream on which to launch.
         """
         context, on = ctypes.c_void_p(), ctypes.c_void_p(stream)

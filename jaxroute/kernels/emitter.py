@@ -30,7 +30,7 @@ Definition: TypeAlias = Callable[[JaxprEqn], ClosedJaxpr | None]
 
 
 class Emitter(Writer):
-    """Writer that translates traced functions into statements of `block`.
+    """Writer that translates traced functions (jaxprs) into statements of C.
 
     Args:
       wide: whether several runs are simulated at once.

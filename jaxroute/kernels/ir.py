@@ -30,7 +30,7 @@ class Storage:
       varying: whether its contents differ between runs that are simulated at once.
       depth: number of enclosing branches, at its declaration, that only some of the runs execute.
       readers: number of arrays of the traced function that are still in use and read it.
-      store: pair of a block and the statement that assigns its elements, if a shared loop of the block computes it; None for others.
+      store: block and statement that assign its elements, if a loop shared by several operations computes it; None for others.
       successor: storage in which its contents are computed instead; None if it was not replaced.
     """
 

@@ -44,11 +44,15 @@ def kernel_rollout(
     wide: bool = False,
     fast: bool = False,
 ) -> dict[str, Any]:
-    """Computes the results of `engine.rollout.packed_rollout`, arrays `[records, ..., R]` for `R` runs by name, by one call for all rounds.
+    """Simulates `R` runs by one call of a kernel. Returns the records, arrays `[records, ..., R]` by name (see `engine.rollout.packed_rollout`).
 
-    Arguments not listed are those of `packed_rollout`. Raises `Unsupported` if a round, a plan or a gauge has an operation without a rule in C.
+    Raises `Unsupported` if a round, a plan or a gauge has an operation that cannot be translated to C.
 
     Args:
+      env, policy: environment (or a sampler `key -> Environment`, for one instance per run) and policy (or a function `env -> policy`).
+      streams, horizon, record: words of the runs' random keys, number of counted rounds, and quantities to record.
+      since, begun, keep_states: counted rounds before a checkpoint; its states (None without one); whether to return the last states, too.
+      spans: first round and number of rounds of each record interval, if the program serves several horizons; None otherwise.
       wide: whether to simulate several runs at once, on CPUs; otherwise runs are sequential on CPUs and have a thread each on GPUs.
       fast: whether elementwise operations use a GPU's library functions, where available, instead of their definitions.
     """

@@ -152,7 +152,7 @@ def _offset(array: Array, lead: Sequence[int], own: Sequence[bool]) -> str:
 def source_of(
     run: Run, states: Any, spans: Any, chunk: int, warm_up: bool = False, wide: bool = False, fast: bool = False
 ) -> tuple[Source, list[Any], list[str]]:
-    """Returns the source of the kernel of a run, the arrays that all runs share (its first inputs), and the names of the records (its first outputs).
+    """Returns the source of the kernel that simulates a run, the arrays that all runs share (first inputs), and names of the records (first outputs).
 
     Raises `Unsupported` if an operation cannot be written in C, or a random key is recorded.
 
@@ -163,14 +163,14 @@ def source_of(
       chunk: number of rounds of a chunk, whose sums are accumulated separately; it divides the length of a stage, and that of a longer interval.
       warm_up: whether the first interval consists of rounds that are not recorded.
       wide: whether to simulate several runs at once, on a CPU.
-      fast: see `Emitter`.
+      fast: whether elementwise operations use a GPU's library functions, where available, instead of their definitions.
     """
     writer = _RoundsWriter(run, states, spans, chunk, warm_up, Emitter(wide, fast))
     return writer.source(), writer.shared, writer.names
 
 
 class _RoundsWriter:
-    """Writer of a kernel: it reads the inputs, loops over record intervals, chunks and rounds, and writes the outputs."""
+    """Writer of the kernel that simulates a run: it reads inputs, loops over record intervals, chunks of rounds and rounds, and writes outputs."""
 
     def __init__(self, run: Run, states: Any, spans: Any, chunk: int, warm_up: bool, emitter: Emitter):
         self._run, self._warm_up, self._chunk_length = run, int(warm_up), chunk
@@ -303,7 +303,7 @@ class _RoundsWriter:
             return [*states, *emitter.repeat(ir.If(last.equals(end)), recorded, [*totals, *partial])]
 
     def _chunk(self, c: ir.Expr, begin: ir.Expr, end: ir.Expr, last: ir.Expr, carry: Sequence[Value]) -> list[Value]:
-        """Writes one chunk of rounds from `c` on, with the plan if a stage begins. The record interval is `begin` to `end`; the launch ends at `last`."""
+        """Writes one chunk of rounds from `c` on, with the plan if a stage begins. Record interval: `begin` to `end`; the launch ends at `last`."""
         emitter, (states, totals, partial) = self._emitter, self._parted(carry)
         if self._plan is not None:
             stage = ir.If(ir.apply("index_rem", c, self._run.stage_length or 1).equals(0))

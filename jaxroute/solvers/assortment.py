@@ -37,7 +37,7 @@ def best_models(utility: Array, size: Array | int) -> Array:
 
 
 def best_pair(utility: Array, size: int, waiting: Array | None = None) -> tuple[Array, Array]:
-    """Returns the query, and its `size` (static) models, with the largest departure rate, given the `utility` `[B, N]` of each query and model.
+    """Returns the query and its `size` (static) models with the largest departure rate, given the `utility` `[B, N]` of `B` queries and `N` models.
 
     The query is an index (an int32 scalar), the models are a mask `[N]`; ties go to the lower index. Only queries in the mask `waiting` `[B]` count
     (default: all); if it is empty, the query is `B`.

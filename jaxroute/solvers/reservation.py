@@ -42,8 +42,7 @@ def index_by_bisection(
     Args:
       excess: function `s -> E[(M - s)^+]` of the random score `M`, on arrays of the shape of `cost`.
       cost: mean cost of observing the score.
-      low: lower bound of the root, a number or an array.
-      high: upper bound of the root, a number or an array.
+      low, high: bounds of the root, numbers or arrays.
       steps: number of halvings (static); the error is at most `(high - low) / 2 ** (steps + 1)` and rounding.
     """
     cost = jnp.asarray(cost)

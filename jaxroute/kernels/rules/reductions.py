@@ -38,7 +38,7 @@ def _first(dtype: np.dtype, operation: str) -> ir.Expr:
 
 @rule(*_REDUCTIONS)
 def _reduction(writer: Writer, eqn: Any, x: Value) -> list[Value]:
-    """Reduces elements in their order. A maximum or minimum of zero becomes +0, because the order would decide between +0 and -0."""
+    """Translates a reduction, such as a sum, in the order of the elements. A maximum or minimum of -0 becomes +0, as the order would decide."""
     (value,) = _reduce(writer, eqn, x)
     if value.dtype.kind != "f" or _REDUCTIONS[eqn.primitive.name] in _NEUTRAL:
         return [value]
@@ -111,7 +111,7 @@ def _cumulative(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 @rule("argmax", "argmin")
 def _extreme(writer: Writer, eqn: Any, x: Value) -> list[Value]:
-    """Returns the first index of the largest or smallest number; a NaN counts as the largest and as the smallest."""
+    """Translates `argmax` or `argmin`: returns the first index of the largest or smallest number. NaN counts as the largest and the smallest."""
     (axis,) = eqn.params["axes"]
     shape, dtype = aval_of(eqn)
     varies = writer.varies(x)
