@@ -112,7 +112,7 @@ def named(point: Point) -> str:
 
 
 def sentences(points: Sequence[Point], found: Answer, unit: str) -> list[str]:
-    """Describes the recommendation `found` in a headline and further sentences. `unit` is the unit of costs."""
+    """Describes the recommendation `found` among `points`: returns a headline and further sentences. `unit` is the unit of costs."""
     goal, single, best = share(found.target), found.single, found.best
     if best is None:
         said = [_unreached(points, found)]

@@ -13,12 +13,12 @@ _PROBLEMS = ("stochastic", "contextual", "staged", "combinatorial", "service", "
 
 @functools.cache
 def _of(problem: str) -> dict[str, Experiment]:
-    """Imports the experiments of a problem, by name."""
+    """Imports the experiments of a problem, such as "cascade", and returns them by name."""
     return {e.name: e for e in importlib.import_module(f"{__name__}.{problem}").EXPERIMENTS}
 
 
 class _Experiments(Mapping[str, Experiment]):
-    """Experiments by name; those of installed plugins come last. A problem is imported at first use, because its experiments build environments."""
+    """Maps names to experiments; those of installed plugins come last. A problem is imported at first use, because its experiments build environments."""
 
     def __getitem__(self, name: str) -> Experiment:
         problem = name.partition("/")[0]

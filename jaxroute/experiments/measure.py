@@ -174,7 +174,7 @@ def product(*factors: Measured, over: Measured | None = None) -> Measured:
 
 
 def average(values: Iterable[Measured]) -> Measured:
-    """Returns the mean of several numbers, paired by run."""
+    """Averages several numbers. The standard error takes into account that values of the same run are correlated."""
     values = list(values)
     return functools.reduce(Measured.plus, values).times(1.0 / len(values))
 

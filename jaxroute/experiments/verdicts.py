@@ -174,7 +174,7 @@ class Measured(NamedTuple("_Mean", [("mean", float), ("error", float)])):
         return _about(self, other, low=-margin, high=margin)
 
     def within(self, low: float, high: float, about: float | None = None) -> "Statement":
-        """Returns the statement that the number is from `low` to `high`. With `about`, it is also refuted if the confidence interval excludes this value."""
+        """Returns the statement that the number is from `low` to `high`. With `about`, its confidence interval must include this value."""
         return Statement(self, low, high, about=about)
 
 
@@ -250,7 +250,7 @@ class Statement:
         return self.distance() / max((high - low) / 2, 1e-300) if math.isfinite(high - low) else 0.0
 
     def seeds(self, risk: float) -> float:
-        """Estimates how many seeds would decide, if estimate and standard deviation are the true ones; infinite if no number would."""
+        """Estimates how many seeds would decide the statement, if estimate and standard deviation are the true ones; infinite if no number would."""
         value, (low, high) = self.value, self.value.interval(1 - risk)
         if self.holds(risk) or self.refuted(risk):
             return value.number
@@ -304,7 +304,7 @@ class AtLeast:
         return sorted(part.distance() for part in self.parts)[-self.number]
 
     def seeds(self, risk: float) -> float:
-        """Estimates how many seeds would decide in the direction to which the estimates point."""
+        """Estimates how many seeds would decide the statement if the estimates are true; infinite if no number would."""
         right, left = [p for p in self.parts if p.distance() > 0], [p for p in self.parts if p.distance() < 0]
         if len(right) >= self.number:
             share = risk / (len(self.parts) - self.number + 1)

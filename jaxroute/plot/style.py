@@ -124,7 +124,7 @@ class LineStyles:
         self._shades: dict[str, tuple[str, dict[str, Any]]] = {}
 
     def add(self, names: Iterable[str], role: str | None = None) -> None:
-        """Assigns styles to names that have none. Rivals with a fixed colour come first; `role` overrides the role that follows from the name."""
+        """Assigns styles to names that have none, first to rivals with a fixed colour. `role` replaces the role that follows from a name (see `role_of`)."""
         new = [n for n in dict.fromkeys(names) if n not in self._places]
         for name in sorted(new, key=lambda n: n not in _RIVALS):
             kind = role or role_of(name)
@@ -218,7 +218,7 @@ class FigureState:
     Attributes:
       styles: line styles.
       shared: whether the panels have one legend, below them.
-      size: size without that legend, in inches.
+      size: width and height without the common legend, in inches.
       rows: number of rows of panels.
       above: height of the legends above single panels, in inches.
       bars: colour bar and the panels that share it, by label.

@@ -92,7 +92,7 @@ def calls(
 
 
 def conditional(before: np.ndarray, scores: np.ndarray, called: np.ndarray, covariance: np.ndarray) -> np.ndarray:
-    """Returns the conditional mean of each score given the known scores of the query under a normal distribution, `[Q, N]`, clipped to [0, 1].
+    """Predicts each model's score from the query's known scores: the conditional mean under a normal distribution, `[Q, N]`, clipped to [0, 1].
 
     `before` are the unconditional means, `[Q, N]`, and `covariance` is `[N, N]`. Scores `[Q, N]` are known where `called` is true.
     """
@@ -120,7 +120,7 @@ def conditional(before: np.ndarray, scores: np.ndarray, called: np.ndarray, cova
 
 
 def shrunk_covariance(missed: np.ndarray) -> np.ndarray:
-    """Estimates the `[N, N]` second moments of residuals `[Q, N]`; moments of two different models are shrunk to 0 by `N / (N + Q / 10)`."""
+    """Estimates second moments `[N, N]` of `Q` residuals of `N` models, `[Q, N]`. Those off the diagonal are shrunk to 0 by `N / (N + Q / 10)`."""
     num_queries, num_models = missed.shape
     moments = missed.T @ missed / num_queries
     part = num_models / (num_models + num_queries / 10)

@@ -136,7 +136,7 @@ RuleT = TypeVar("RuleT", bound=Any)
 
 
 def cheapest(quality: np.ndarray, cost: np.ndarray, target: float) -> int:
-    """Returns the index of the candidate that reaches a target at the least cost, from mean scores and mean costs `[C]`.
+    """Returns the index of the candidate that reaches a target at the least cost. `C` candidates have mean scores and mean costs `[C]`.
 
     Ties in cost go to the higher quality, then to the first. If no candidate reaches the target, it is the one of highest quality, then the cheapest.
     """

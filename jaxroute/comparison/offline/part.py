@@ -84,7 +84,7 @@ Prediction = tuple[Predictor, np.ndarray]
 
 
 class Part:
-    """Queries to which rules are fitted. Each predictor is fitted when it is first needed.
+    """Provides the queries to which rules are fitted, and predictors of their scores, each of which is fitted when it is first needed.
 
     Args:
       sample: the queries; more than `MOST_FITTED` are subsampled.

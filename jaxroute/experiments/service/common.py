@@ -203,7 +203,7 @@ def with_router(results: Results, benchmark: str) -> xr.Dataset:
 
 
 def blind_line(accuracy: Any, cost: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Returns shares of satisfied requests, and the least cost of each, if models of given `accuracy` and `cost` `[K]` are chosen at random."""
+    """Returns shares of satisfied requests, and the least cost of reaching each by a random choice of models with given `accuracy` and `cost`, `[K]`."""
     contexts = sv.sources.Contexts(np.ones(1), np.asarray(accuracy, float)[None], np.asarray(cost, float)[None])
     low, high = contexts.success[0, np.argmin(cost)], contexts.success.max()
     shares = np.union1d(np.linspace(low, high, 40), np.clip(contexts.success, low, high))  # With the line's corners.
