@@ -189,7 +189,7 @@ def gamma(key: Array, shape_parameter: Leaf, tries: int = 6) -> Array:
 
 
 def _gammas(keys: Sequence[Array], shape_parameters: Sequence[Leaf], tries: int = 6) -> list[Array]:
-    """Computes `gamma` for several keys at once. Each key has an array of shape parameters, all of the same shape; `tries` as in `gamma`."""
+    """Computes `gamma` for several keys at once. Each key has an array of shape parameters, all of the same shape; `tries` counts candidates."""
     shape = jnp.shape(shape_parameters[0])
     streams, number = len(keys), math.prod(shape)
     size = streams * number

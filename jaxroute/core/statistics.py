@@ -277,7 +277,7 @@ def reduced(
 def reduced_on_host(
     curves: Sequence[Curves], names: Sequence[str], place: int, spans: Sequence[tuple[int, int]]
 ) -> list[tuple[np.ndarray, Histogram]]:
-    """Computes the same statistics as `reduced` by NumPy, from the same arguments."""
+    """Computes the moments and histograms of curves for each span of runs, as `reduced` does on the device, by NumPy from the same arguments."""
     with np.errstate(invalid="ignore"):
         moments, bins = _moments_and_bins(np, curves, names, place, spans)
     return list(zip(moments, map(Histogram.of_sorted, bins) if bins else [Histogram.empty()] * len(spans), strict=True))

@@ -110,7 +110,7 @@ def sums(values: Sequence[jax.Array]) -> jax.Array:
 
 
 def by_comparison(score: Array, *given: Array, axis: int, ordered: bool = False) -> jax.Array:
-    """Finds the first maximum along an axis (see `first_best`) by comparison. `given`: mask of allowed elements, if any; order, if `ordered`."""
+    """Finds the first maximum along an axis by comparison with it. `given`: mask of allowed elements, if any; tie-breakers, if `ordered`."""
     allowed, place, last, mask = first_places(score.shape, axis, given, ordered)
     if allowed is not None:
         score = jnp.where(allowed, score, -jnp.inf)
@@ -127,7 +127,7 @@ def by_comparison(score: Array, *given: Array, axis: int, ordered: bool = False)
 
 
 def _by_pairs(score: Array, *given: Array, axis: int, ordered: bool = False) -> jax.Array:
-    """Finds the first maximum along an axis (see `first_best`) by one reduction of pairs of score and index; arguments as in `by_comparison`."""
+    """Finds the first maximum along an axis by one reduction of pairs (score, index). `given`: mask of allowed elements; order, if `ordered`."""
     allowed, place, last, mask = first_places(score.shape, axis, given, ordered)
     lowest = -np.inf if jnp.issubdtype(score.dtype, jnp.floating) else jnp.iinfo(score.dtype).min
     counts = score == score
@@ -199,8 +199,8 @@ def chunked_fold(leaves: Any, in_use: Index, start: Any, step: Callable[[Any, An
 def chunked_map_inplace(leaves: Any, in_use: Index, step: Callable[[Any, jax.Array], Any]) -> Any:
     """Replaces each chunk of 32 elements of the last axis, up to index `in_use`, by `step(chunk, index of its first element)`.
 
-    It works in place if the leaves are not used afterwards. The arguments are those of `chunked_fold`. To write elements whose index differs between
-    runs, comparison with all used indices is faster than a scatter.
+    It works in place if the `leaves`, arrays with a last axis of length `chunked_size`, are not used afterwards. To write elements whose index
+    differs between runs, comparison with all used indices is faster than a scatter.
     """
     size = jax.tree.leaves(leaves)[0].shape[-1]
     if size <= CHUNK:
@@ -265,7 +265,7 @@ def weighted_sum_over_better(values: Array, *keys: Array, together: np.ndarray |
     """Returns for each of `K` elements the sum of `values` over the elements that rank higher by lexicographic keys.
 
     The keys are numbers or booleans `[K]`, the most significant first. Larger keys rank higher (pass `-x` to prefer small `x`); remaining ties go to
-    the lower index. `together` is as for `sum_over_better`.
+    the lower index. `together`, a static mask `[K, K]`, restricts the comparisons to some pairs (default: all).
     """
     ranked = [k.astype(jnp.int32) if k.dtype == jnp.bool_ else k for k in keys]
     ranked = [lax.optimization_barrier(k) if jnp.issubdtype(k.dtype, jnp.floating) else compute_once(k) for k in ranked]

@@ -138,7 +138,7 @@ def steps(lead: Sequence[int], own: Sequence[bool]) -> list[int]:
 
 
 def _offset(array: Array, lead: Sequence[int], own: Sequence[bool]) -> str:
-    """Returns the C text that is added to a pointer to get the array of the setting `y`; `lead` and `own` are explained in `steps`."""
+    """Returns the C text to add to a pointer to get a setting's array. `lead`: lengths of the axes of settings; `own`: whether it differs there."""
     terms, after = [], math.prod(lead)
     for size, step in zip(lead, steps(lead, own), strict=True):
         after //= size

@@ -276,7 +276,7 @@ def _where(mask: Array, new: Any, old: Any) -> Any:
 
 
 def _simplex(lp: Program, equal: tuple[bool, ...], basis: Array, upper: Array) -> Basis:
-    """Takes one step of the dual simplex method. `equal` tells which constraints are equations; `basis` and `upper` are explained in `_Search`."""
+    """Takes one dual simplex step. `equal`: which constraints are equations; `basis`: basic columns; `upper`: columns at their upper bound."""
     count, num_rows, dtype = lp.gain.shape[-1], len(equal), lp.gain.dtype
     tol = tolerance(dtype)
     # Shift the lower bounds to 0, so that small differences are not differences of large numbers.

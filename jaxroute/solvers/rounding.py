@@ -148,7 +148,7 @@ def swap_with(z: Array, trades: Callable[[np.ndarray], Array], surplus: Callable
 def _merged(
     weight: Array, members: Array, trades: Callable[[np.ndarray], Array], surplus: Callable[[np.ndarray], Array]
 ) -> Array:
-    """Merges the sets `members` `[n, K]` of a mixture with these weights to one set, `[K]` bool. `trades`, `surplus`: as in `swap_with`."""
+    """Merges the sets `members` `[n, K]` of a mixture with these weights to one set, `[K]` bool. `trades` and `surplus` draw its uniforms."""
     count, size = members.shape
     merges = np.arange(size - count + 1, size)
     members = members.astype(weight.dtype)  # Masks as numbers, because booleans are not vectorised together with the coins.

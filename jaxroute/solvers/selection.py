@@ -229,7 +229,7 @@ def _least_with_one(models: _Candidates, group: np.ndarray, joined: np.ndarray, 
 def _least_with_two(pairs: _Candidates, group: np.ndarray, joined: np.ndarray, left: Array, lose: Array) -> Array:
     """Returns for each set the smallest probability `[sets]` that all models fail after one of the candidate `pairs` has joined it.
 
-    It considers one set at a time, with its own pairs only; the arguments are as for `_least_with_one`. The probabilities are stored before their
+    It considers one set at a time, with its own pairs only, under the budget `left` by the set. The probabilities are stored before their
     minimum is taken: fused with it they are not vectorised over runs and take 20 times as long.
     """
     most = int((~joined).sum(1).max())
