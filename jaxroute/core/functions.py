@@ -395,17 +395,17 @@ def sine_or_cosine(x: Array, turns: int) -> Array:
 
 
 def sin(x: Array) -> Array:
-    """Sine, with an error of at most 1.15 ulp (1.04 ulp for |x| up to 1e4)."""
+    """Sine, with an error of at most 1.15 ulp (1.04 ulp for `|x|` up to 1e4)."""
     return jnp.where(jnp.abs(x) < f32(2.0**-12), x, sine_or_cosine(x, 0))
 
 
 def cos(x: Array) -> Array:
-    """Cosine, with an error of at most 1.12 ulp (1.02 ulp for |x| up to 1e4)."""
+    """Cosine, with an error of at most 1.12 ulp (1.02 ulp for `|x|` up to 1e4)."""
     return sine_or_cosine(x, 1)
 
 
 def tan(x: Array) -> Array:
-    """Tangent, with an error of at most 1.59 ulp (1.35 ulp for |x| up to 1e4). Every second quadrant is `-1 / tan`, as in FDLIBM's `k_tanf`."""
+    """Tangent, with an error of at most 1.59 ulp (1.35 ulp for `|x|` up to 1e4). Every second quadrant is `-1 / tan`, as in FDLIBM's `k_tanf`."""
     r, low, n = quadrant(x)
     square = r * r
     low = polynomial(square, TAN) * (square * r) + low * (square + f32(1))

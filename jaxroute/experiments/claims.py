@@ -111,14 +111,10 @@ def gap(policy: str, minus: str, case: str = "result", metric: str = "regret", t
 
 
 def with_parameters(function: Callable[..., Finding]) -> Callable[..., Measure]:
-    """Decorator: binds the parameters of a test first. The decorated function takes all arguments except the results, and returns a function of these.
+    """Decorator: binds the parameters of a test before the results, so that `f(results, policy)` is called as `f(policy)(results)`.
 
-    @with_parameters
-    def _small(results: Results, policy: str) -> Finding:
-        value = end(results["result"], "regret", policy)
-        return show(value), value.below(10.0)
-
-    claim = Claim("small", "COSMOS has little regret", "ours", _small("COSMOS"))
+    Example:
+      The decorated `_small(results, policy)` is the measure of a claim: `Claim("small", "COSMOS has little regret", "ours", _small("COSMOS"))`.
     """
 
     @functools.wraps(function)

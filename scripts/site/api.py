@@ -76,7 +76,7 @@ def pages() -> tuple[Page, ...]:
         _page("estimators", "estimators.mnl", "estimators.*"),
         _page("sources", "", "sources.*"),
         _page("core", "", "core.*"),
-        _page("engine", "", _below("engine", "errors execution grid rounds reference memory")),
+        _page("engine", "", _below("engine", "execution grid rounds reference")),
         _page("store", "", "store.*"),
     )
 
