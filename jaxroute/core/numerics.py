@@ -162,7 +162,7 @@ def of_group(groups: Sequence[int] | np.ndarray, values: Array) -> jax.Array:
 
 
 def combine(x: Array, rows: Array) -> jax.Array:
-    """Returns `sum_i x[i] rows[i]` of a vector `x` `[d]` and `rows` `[d, ...]`, which may differ between runs.
+    """Returns `sum_i x[i] * rows[i]` for a vector `x` `[d]` and `rows` `[d, ...]`. Both may have other values in each run.
 
     An `x` `[d, K]` holds one vector for each index of the last axis of `rows`. Up to 64 terms are unrolled: XLA does not vectorise
     a reduction over an axis other than the last over runs (2 to 10 times slower).

@@ -1,4 +1,4 @@
-"""Upper quantiles of beta distributions at a fixed cost."""
+"""Upper quantiles of beta distributions, computed by a fixed number of operations."""
 
 import jax.numpy as jnp
 from jax import Array

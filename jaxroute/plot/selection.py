@@ -25,7 +25,7 @@ def with_policies(data: Any, metric: str) -> tuple[xr.Dataset, xr.DataArray]:
 
 
 def scalar_metric(data: Any, metric: str) -> tuple[xr.Dataset, xr.DataArray]:
-    """Returns the same as `with_policies`, but raises ValueError for a vector metric, which has several numbers per run."""
+    """Returns the result with a dimension `policy`, and the array of a metric. Raises ValueError for a metric with several numbers per run."""
     data, array = with_policies(data, metric)
     vectors = metrics.vector_dims(array)
     if vectors:

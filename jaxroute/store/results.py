@@ -246,7 +246,7 @@ def summed(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def made_with(store: PackStore, families: Sequence[bytes]) -> dict[str, Any]:
-    """Returns `{"made_with": versions and devices}` of the cells of some families; an empty dict if all cells have the same."""
+    """Returns `{"made_with": ...}`, the software versions and devices that computed the cells of these families; an empty dict if all have the same."""
     found = sessions(store, families)
     return {"made_with": found} if len(found) > 1 else {}
 

@@ -210,7 +210,7 @@ def _gather(values: list[Value], params: dict[str, Any], size: int) -> list[Any]
 
 
 def _scatter(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
-    """Scatters updates for all runs. A single index per run is written by a slice or by comparison; see the module's docstring."""
+    """Scatters updates for all runs: by a slice or a comparison of positions where a run writes one place, else by a scatter over runs."""
     numbers, params = eqn.params["dimension_numbers"], eqn.params
     indices = values[1]
     operand, updates = spread(values[0], size).array, spread(values[2], size).array

@@ -169,7 +169,7 @@ def match_level(role: str, name: str) -> float:
 
 @lru_cache(65536)
 def full_match_level(role: str, name: str) -> float:
-    """Returns how well a name as a whole matches a role, from 0 to 3. Unlike `match_level`, it considers neither fields of objects nor remarks."""
+    """Returns how well a whole name matches a role, from 0 (not) to 3 (exactly), without splitting `usage.cost` or `cost (USD)` into parts."""
     kind, whole, names = UNIT_KINDS.get(role, ""), plain_name(name), NAMES.get(role, {})
     base, units = split_unit(kind, name) if kind else (whole, ())
     if role == "query" and whole not in names and len(words(name)) == 2:  # As in `problem_idx`.

@@ -120,7 +120,7 @@ def over_trainings(data: xr.Dataset) -> xr.Dataset:
 
 @functools.cache
 def at_its_target(benchmark: str) -> sv.ServiceEnv:
-    """Makes the environment of a benchmark with the paper's target; cached, since computing its optimum takes a fifth of a second."""
+    """Makes the environment of a benchmark, with the satisfaction target of the paper. Cached, because its optimum takes a fifth of a second."""
     return sv.benchmark_service(benchmark)
 
 

@@ -209,7 +209,7 @@ def _dot_general(writer: Writer, eqn: Any, a: Value, b: Value) -> list[Value]:
 
 
 def _at(x: Value, first: Sequence[int], place: ir.Place, last: Sequence[int]) -> ir.Expr:
-    """Returns an element of an array. Its indices in `place` are ordered by axis: the axes `first`, the remaining axes, the axes `last`."""
+    """Returns the element of an array at `place`, which lists an index for each axis: first the axes in `first`, then all others, then those in `last`."""
     axes = (*first, *(i for i in range(len(x.shape)) if i not in (*first, *last)), *last)
     where = dict(zip(axes, place, strict=True))
     return x.at(tuple(where[i] for i in range(len(x.shape))))

@@ -1,4 +1,4 @@
-"""Distributions of requests: the index features `psi` that are seen before a search, period by period."""
+"""Distributions from which the features `psi` of the requests are drawn; a policy sees them before it calls a model."""
 
 import abc
 

@@ -151,7 +151,7 @@ class TrackAndStop:
         return IdentificationState(ArmStatistics.empty(key, spec.num_models), jnp.zeros((), bool))
 
     def _next(self, pulls: Array, mean: Array, t: Array, order: Array | None) -> Array:
-        """Returns the index of the model to sample in round `t` if no decision has been made; `pulls` and `mean` are `[K]`, `order` breaks ties."""
+        """Returns the index of the model to sample in round `t`, as long as no model has been declared the best; `pulls` and `mean` are `[K]`, `order` breaks ties."""
         if isinstance(self.family, Bernoulli):
             mean = jnp.clip(mean, _MARGIN, 1.0 - _MARGIN)
         rounds = jnp.asarray(t, mean.dtype)
