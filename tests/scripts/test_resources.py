@@ -21,10 +21,11 @@ def _has_tools():
 needs_tools = pytest.mark.skipif(not _has_tools(), reason="NVIDIA's tools are not here: pip install jaxroute[sass]")
 
 
-@needs_tools
 def test_every_default_policy_has_a_row():
     policies = {(p, name) for p, module in problems().items() for name in default_policies(module)}
-    assert set(STORED) == policies, "python scripts/resources.py --only PROBLEM --policies NAME measures a new policy"
+    assert set(STORED) == policies, (
+        "pip install jaxroute[sass], then python scripts/resources.py --policies NAME measures a new policy"
+    )
 
 
 def test_goals_that_are_reached_stay_reached():
