@@ -95,6 +95,10 @@ def whole_definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
     """Returns the jaxpr that computes an operation on whole arrays, such as a factorisation, by basic operations. None if XLA's own is used."""
     name, params = eqn.primitive.name, eqn.params
     if (
+        name == "call_hi_primitive"
+    ):  # Operations such as `jnp.searchsorted` since jax 0.12, which have a definition of their own.
+        return jax.make_jaxpr(functools.partial(eqn.primitive.to_lojax, **params))(*(v.aval for v in eqn.invars))
+    if (
         name not in WHOLE
         or not _has_types(eqn, jnp.float32, jnp.int32)
         or any(0 in getattr(v.aval, "shape", ()) for v in eqn.invars)

@@ -10,6 +10,7 @@ in the order written. A translation of `DEFINITIONS` must not contract, reassoci
 - An exponent n is passed as `k = n * 2^23`, which moves it to its place in the bits of a float32.
 """
 
+import functools
 import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -593,5 +594,8 @@ _FUNCTIONS = (
     log, exp, exp2, log1p, expm1, tanh, logistic, sin, cos, tan, asin, acos, atan, atan2, sinh, cosh, asinh, acosh, atanh,
     erf, erfc, erf_inv, lgamma, digamma, cbrt, rsqrt, bessel_i0e, bessel_i1e, integer_pow,
 )  # fmt: skip
-# Definition of each of JAX's primitives, by its name.
-DEFINITIONS: dict[str, Callable[..., Array]] = {function.__name__: function for function in _FUNCTIONS} | {"pow": power}
+# Definition of each of JAX's primitives, by its name. The last three are primitives since jax 0.12.
+DEFINITIONS: dict[str, Callable[..., Array]] = {function.__name__: function for function in _FUNCTIONS} | {
+    "pow": power, "log2": lambda x: log(x) * f32(1 / np.log(2)), "one_minus_square": lambda x: (f32(1) + x) * (f32(1) - x),
+    "polynomial": lambda x, *coefficients: functools.reduce(lambda total, c: total * x + c, coefficients[::-1]),
+}  # fmt: skip

@@ -61,7 +61,9 @@ def sherman_morrison(inverse: numerics.Sum, x: Array, weight: Leaf = 1.0) -> num
 
     The result is symmetric to the last bit, because an asymmetry would not decay.
     """
-    direction = numerics.combine(x, inverse.total)
+    direction = xla.barrier(
+        numerics.combine(x, inverse.total)
+    )  # Rounded twice, it would not be the same in rows and columns.
     gain = weight / (1.0 + weight * jnp.sum(x * direction))
     return inverse.add(-gain * (direction[:, None] * direction))
 

@@ -80,6 +80,12 @@ CASES = {
     "bessel_i1e": (bessel_i1e, 4.14, 4.744593620300293, (6,)),
 }
 PAIRS = {"pow": (np.power, 0.8), "atan2": (np.arctan2, 1.5)}
+# Primitives since jax 0.12: in float64, and the arguments after the first.
+NEWER = {
+    "log2": (np.log2, ()),
+    "one_minus_square": (lambda x: 1 - x * x, ()),
+    "polynomial": (lambda x, *c: np.polyval(c[::-1], x), (0.5, -2.0, 3.0)),
+}
 # Functions whose error is absolute near their zeros: in ulp of 1.
 ABSOLUTE = ("lgamma", "digamma")
 # Those that state a smaller error for positive arguments.
@@ -244,9 +250,16 @@ def test_a_definition_has_operations_only_that_are_rounded_once(name):
 
 
 def test_every_definition_is_named_after_a_primitive_and_looked_at_here():
-    assert set(DEFINITIONS) == {*CASES, *PAIRS, "integer_pow"}
-    for name in DEFINITIONS:
+    assert set(DEFINITIONS) == {*CASES, *PAIRS, *NEWER, "integer_pow"}
+    for name in DEFINITIONS.keys() - NEWER.keys():
         assert getattr(lax, f"{name}_p").name == name
+
+
+@pytest.mark.parametrize("name", NEWER)
+def test_primitives_of_newer_versions_of_jax(name):
+    true, more = NEWER[name]
+    x = np.random.default_rng(0).uniform(0.1, 3, 1000).astype(np.float32)
+    np.testing.assert_allclose(eagerly(name, x, *map(f32, more)), true(x.astype(float), *more), rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -308,6 +321,7 @@ def test_subnormal_numbers_are_zero(name):
 @pytest.mark.parametrize("name", CASES)
 def test_special_values_are_those_of_xla(name):
     x = f32([0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 2, -2, 0.5, -0.5, 100, -100])
+    x = x[2:] if name == "digamma" else x  # At zero it is NaN, and -inf since jax 0.12.
     assert_same(eagerly(name, x), np.asarray(getattr(lax, name)(x)))
 
 
@@ -345,7 +359,7 @@ def test_integer_powers(y):
 def test_an_array_has_the_numbers_of_its_elements(name):
     parameters = {"y": 3} if name == "integer_pow" else {}
     x = f32(np.random.default_rng(1).uniform(0.1, 0.9, (2, 3, 2)))
-    arrays = [x, x[::-1].copy()] if name in PAIRS else [x]
+    arrays = [x, x[::-1].copy()] if name in PAIRS or name == "polynomial" else [x]
     whole = eagerly(name, *arrays, **parameters)
     assert whole.shape == x.shape
     for place in np.ndindex(x.shape):

@@ -36,7 +36,17 @@ def text():
 
 @pytest.mark.parametrize("number", range(len(blocks("c"))))
 def test_the_page_shows_the_text_of_ucb1(text, number):
-    assert without_space(blocks("c")[number]) in text
+    """Up to the numbers in names, which depend on the version of jax."""
+    seen = set()
+
+    def any_number(match):
+        name = match[0]
+        pattern = f"(?P={name})" if name in seen else rf"(?P<{name}>{match[1]}\d+)"
+        seen.add(name)
+        return pattern
+
+    pattern = re.sub(r"\b([a-z]+_?)\d+\b", any_number, re.escape(without_space(blocks("c")[number])))
+    assert re.search(pattern, text)
 
 
 def test_the_page_shows_the_source_of_ucb1():
