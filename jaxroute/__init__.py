@@ -23,62 +23,26 @@ __version__ = "0.2.0"
 
 # Modules of the public names, imported at first use: jax, xarray and SciPy take seconds to import.
 _MODULES = ("comparison", "data", "experiments", "metrics", "plot", "problems", "solvers", "testing", "tune")
-_HOMES = {
-    "CostHint": "core.types",
-    "Environment": "core.protocols",
-    "Execution": "engine.execution",
-    "Grid": "engine.grid",
-    "Metric": "core.types",
-    "Policy": "core.protocols",
-    "Progress": "engine.progress",
-    "SimulationError": "engine.rounds",
-    "Store": "engine.execution",
-    "Spec": "core.types",
-    "StoreMismatchError": "store.packs",
-    "Wrapper": "core.protocols",
-    "compare": "comparison",
-    "draws": "core",
-    "grid": "engine.grid",
-    "instances": "engine.grid",
-    "load": "store.results",
-    "numerics": "core",
-    "run_bytes": "engine.simulate",
-    "simulate": "engine.simulate",
-    "trace_count": "engine.compiling",
+_NAMES = {
+    "comparison": ("compare",),
+    "core": ("draws", "numerics"),
+    "core.protocols": ("Environment", "Policy", "Wrapper"),
+    "core.types": ("CostHint", "Metric", "Spec"),
+    "engine.compiling": ("trace_count",),
+    "engine.execution": ("Execution", "Store"),
+    "engine.grid": ("Grid", "grid", "instances"),
+    "engine.progress": ("Progress",),
+    "engine.rounds": ("SimulationError",),
+    "engine.simulate": ("run_bytes", "simulate"),
+    "store.packs": ("StoreMismatchError",),
+    "store.results": ("load",),
 }
+_HOMES = {name: home for home, names in _NAMES.items() for name in names}
 
-__all__ = [
-    "CostHint",
-    "Environment",
-    "Execution",
-    "Grid",
-    "Metric",
-    "Policy",
-    "Progress",
-    "SimulationError",
-    "Spec",
-    "Store",
-    "StoreMismatchError",
-    "Wrapper",
-    "compare",
-    "comparison",
-    "data",
-    "draws",
-    "experiments",
-    "grid",
-    "instances",
-    "load",
-    "metrics",
-    "numerics",
-    "plot",
-    "problems",
-    "run_bytes",
-    "simulate",
-    "solvers",
-    "testing",
-    "trace_count",
-    "tune",
-]
+__all__ = ["CostHint", "Environment", "Execution", "Grid", "Metric", "Policy", "Progress", "SimulationError", "Spec"]
+__all__ += ["Store", "StoreMismatchError", "Wrapper", "compare", "comparison", "data", "draws", "experiments", "grid"]
+__all__ += ["instances", "load", "metrics", "numerics", "plot", "problems", "run_bytes", "simulate", "solvers", "testing"]
+__all__ += ["trace_count", "tune"]
 
 
 def __getattr__(name: str) -> Any:

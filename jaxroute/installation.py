@@ -11,7 +11,7 @@ import re
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -69,17 +69,12 @@ def requirements(*extras: str) -> dict[str, str]:
     return {_canonical(one[1]): one[2] or "" for one in found if one}
 
 
-def findings(
-    path: Sequence[str] | None = None, find_gpus: Callable[[], Sequence[GPU]] | None = None, extras: Sequence[str] = ()
-) -> list[Finding]:
+def findings(extras: Sequence[str] = ()) -> list[Finding]:
     """Checks jax, jaxlib, their CUDA plugins, the GPU and the other requirements, and returns the faults, the worst first.
 
-    Args:
-      path: folders with installed packages; None for those of this interpreter.
-      find_gpus: function that returns the GPUs of the machine; None for `gpus`.
-      extras: extras of jaxroute that are also needed.
+    `extras` are extras of jaxroute that are also needed, such as "plot".
     """
-    installed, least, cards = _installed(path), requirements(*extras), (find_gpus or gpus)()
+    installed, least, cards = _installed(), requirements(*extras), gpus()
     have = {name: one.version for name, one in installed.items()}
     needs = {name: f"{name}>={version}".removesuffix(">=") for name, version in least.items() if name != "jaxlib"}
     lacking = [name for name in needs if name not in have or _numbers(have[name]) < _numbers(least[name])]
@@ -178,7 +173,7 @@ def _check_jax(have: Mapping[str, str], bounds: Sequence[tuple[str, str]], cards
 
 
 def _jax(version: str, have: Mapping[str, str], cards: Sequence[GPU]) -> str:
-    """Returns pip's argument for jax, such as `jax[cuda12]==0.7.0`; `version` is "==0.7.0". Its extra is the installed CUDA plugin, or the GPUs'."""
+    """Returns pip's argument for jax, such as `jax[cuda12]==0.7.0` for the `version` "==0.7.0"; the extra suits the CUDA plugin or the GPUs."""
     extra = ""
     for cuda in _plugins(have):  # If no package contains CUDA's libraries, those of the machine stay in use.
         extra = cuda if f"nvidia-cudnn-{cuda.replace('da', '')}" in have else f"{cuda}-local"
@@ -202,10 +197,10 @@ def _is_gpu_allowed() -> bool:
     return sys.platform == "linux" and (not platforms or "cuda" in platforms or "gpu" in platforms)
 
 
-def _installed(path: Sequence[str] | None = None) -> dict[str, importlib.metadata.Distribution]:
+def _installed() -> dict[str, importlib.metadata.Distribution]:
     """Returns the installed distributions by canonical name. If several have the same name, the first is returned, because Python imports it."""
     found: dict[str, importlib.metadata.Distribution] = {}
-    for one in importlib.metadata.distributions(path=list(sys.path if path is None else path)):
+    for one in importlib.metadata.distributions():
         # A package that was removed incompletely has no metadata.
         with contextlib.suppress(importlib.metadata.PackageNotFoundError, FileNotFoundError):
             if one.metadata["Name"] and one.version:

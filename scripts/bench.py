@@ -18,7 +18,6 @@ import datetime
 import json
 import os
 import platform
-import resource
 import statistics
 import sys
 import tempfile
@@ -60,15 +59,13 @@ class Problem(NamedTuple):
       policies: policies by name.
       horizon: number of rounds.
       metric: recorded metric.
-      comparators: name of the same policy in `comparators.py`, by policy; None if environment and policies are grids.
-      short: policies on the page on performance, besides the first (default: those with a comparator).
+      short: policies on the page on performance, besides the first; None stands for those with a comparator.
     """
 
     env: Callable[[], Any]
     policies: dict[str, Any]
     horizon: int
     metric: str = "regret"
-    comparators: dict[str, str] | None = {}  # noqa: RUF012
     short: tuple[str, ...] | None = None
 
 
@@ -77,14 +74,6 @@ def _grid_of_services() -> Any:
     return jaxroute.grid(service.benchmark_service, benchmark="winogrande", signal=0.15, alpha=alphas)
 
 
-_BANDITS = {
-    **{"UCB1": "ucb1", "BetaThompson": "beta_thompson", "EpsilonGreedy": "epsilon_greedy", "KLUCB": "kl_ucb",
-        "UCBV": "ucb_v"},
-    **{"MOSS": "moss", "AnytimeMOSS": "moss_anytime", "BayesUCB": "bayes_ucb", "Exp3": "exp3",
-        "Exp3PlusPlus": "exp3_plus_plus"},
-    **{"SlidingWindowUCB": "sliding_window_ucb", "DiscountedUCB": "discounted_ucb",
-        "DiscountedThompson": "discounted_thompson"},
-}  # fmt: skip
 _SHARED = (contextual.OFUL, contextual.LinearThompson, contextual.LogisticThompson, contextual.SquareCB)
 _C2MABV = {"C2MABV": combinatorial.C2MABV(), "C2MABV, best of": combinatorial.C2MABV(solver=combinatorial.BestOf())}
 _SETS = {name: made for name, made in default_policies(combinatorial).items() if name != "Everything"}
@@ -99,21 +88,21 @@ _MESSPLUS_GRID = jaxroute.grid(service.MessPlus, V=np.geomspace(1e-4, 1e-2, 16).
 _ACQB, _ONLINE = {"ACQB": queueing.ACQB()}, {"ACQB, on line": queueing.ACQB(solver=Online())}
 _STREAMING = {"COSMOS, streaming": cascade.COSMOS(fit=StreamingNewton())}
 PROBLEMS = {
-    "stochastic": Problem(lambda: stochastic.bernoulli(MEANS), default_policies(stochastic), 10_000, "regret", _BANDITS, (*_BANDITS,)[:3]),
+    "stochastic": Problem(lambda: stochastic.bernoulli(MEANS), default_policies(stochastic), 10_000, "regret", ("UCB1", "BetaThompson", "EpsilonGreedy")),
     "contextual": Problem(lambda: contextual.linear(THETA, 0.1), default_policies(contextual) | {"LinUCB": contextual.LinUCB(alpha=0.5)}, 1000),
     "contextual, shared": Problem(lambda: contextual.linear(THETA[0], 0.1, num_models=10),
         {made.__name__: made(parameters=contextual.SharedParameters()) for made in _SHARED}, 1000),
-    "staged": Problem(lambda: staged.arena_market(max_deployed=6, stage_length=250), default_policies(staged), 10_000, "regret", {"StageRoute": "stageroute"}),
+    "staged": Problem(lambda: staged.arena_market(max_deployed=6, stage_length=250), default_policies(staged), 10_000),
     "combinatorial": Problem(lambda: combinatorial.sciq_cloud(reward="suc"),
-        {**_SETS, "Thompson, normal": combinatorial.Thompson(combinatorial.NormalPosterior())}, 10_000, "lp_regret", {"C2MABV": "c2mabv"}),
+        {**_SETS, "Thompson, normal": combinatorial.Thompson(combinatorial.NormalPosterior())}, 10_000, "lp_regret"),
     "combinatorial, any win": Problem(lambda: combinatorial.sciq_cloud(reward="awc"), _C2MABV, 2_000, "lp_regret"),
-    "service": Problem(lambda: service.benchmark_service("winogrande", signal=0.15), {**_MESSPLUS, **_SERVICES}, 10_000, "cost", {"MessPlus": "messplus"}),
-    "service, grid": Problem(_grid_of_services, {"MessPlus": _MESSPLUS_GRID}, 1267, "cost", None),
-    "queueing": Problem(queueing.RandomQueues, {**default_policies(queueing), **_ONLINE}, 1000, "routing_regret", {"ACQB": "acqb"}),
+    "service": Problem(lambda: service.benchmark_service("winogrande", signal=0.15), {**_MESSPLUS, **_SERVICES}, 10_000, "cost"),
+    "service, grid": Problem(_grid_of_services, {"MessPlus": _MESSPLUS_GRID}, 1267, "cost"),
+    "queueing": Problem(queueing.RandomQueues, {**default_policies(queueing), **_ONLINE}, 1000, "routing_regret"),
     "queueing, compact": Problem(lambda: queueing.RandomQueues(limit=256), _ACQB, 1000, "routing_regret"),
     "queueing, long": Problem(lambda: queueing.RandomQueues(horizon=20_000, limit=1024), _ONLINE, 20_000, "routing_regret"),
-    "queueing, two answers": Problem(lambda: queueing.RandomQueues(num_offered=2, limit=256), _ACQB, 1000, "routing_regret", {"ACQB": "acqb"}),
-    "cascade": Problem(cascade.uniform_cascade, {**_STREAMING, **default_policies(cascade)}, 2000, "regret", {"COSMOS, streaming": "cosmos"}),
+    "queueing, two answers": Problem(lambda: queueing.RandomQueues(num_offered=2, limit=256), _ACQB, 1000, "routing_regret"),
+    "cascade": Problem(cascade.uniform_cascade, {**_STREAMING, **default_policies(cascade)}, 2000),
     "cascade, unknown evaluator": Problem(lambda: cascade.uniform_cascade(evaluator=5), {**_STREAMING, "COSMOS": cascade.COSMOS()}, 2000),
     "cascade, long": Problem(cascade.uniform_cascade, _STREAMING, 100_000),
 }  # fmt: skip
@@ -136,7 +125,7 @@ def plan(only: Sequence[str] = (), policies: Sequence[str] = (), full: bool = Fa
     for problem, parts in PROBLEMS.items():
         if (only and problem not in only) or (short and problem in LONG):
             continue
-        compared = parts.comparators or () if parts.short is None else parts.short
+        compared = parts.short or [name for _, other, name in COMPARATORS if other == problem]
         names = [n for place, n in enumerate(parts.policies) if not short or place == 0 or n in compared]
         if chosen := [n for n in names if not policies or n in policies]:
             rows[problem] = chosen
@@ -221,12 +210,6 @@ def measured(work: Callable[[], int], repeats: int, patience: float = float("inf
     }
 
 
-def peak_memory() -> int:
-    """Returns the peak memory of the device in bytes if the device reports it, otherwise that of the process."""
-    stats = jax.local_devices()[0].memory_stats() or {}
-    return stats.get("peak_bytes_in_use") or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
 def bench_policy(
     problem: str, name: str, env: Any, policy: Any, options: Any, seeds: int, repeats: int, backend: str = "auto"
 ) -> dict[str, Any]:
@@ -250,7 +233,6 @@ def bench_policy(
         "runs": seeds,
         "us_per_round": 1e6 * entry["seconds"] / horizon,
         **first,
-        "peak_bytes": peak_memory(),
         "mean_regret": float(regret.mean()),
         "stderr": float(regret.std(ddof=1) / np.sqrt(regret.size)),
     }
@@ -281,11 +263,11 @@ def bench_grid(problem: str, name: str, env: Any, grid: Any, options: argparse.N
     return rows
 
 
-def bench_comparator(one: Comparator, name: str, options: argparse.Namespace) -> dict[str, Any]:
+def bench_comparator(one: Comparator, options: argparse.Namespace) -> dict[str, Any]:
     """Measures the speed of one comparator, and the time of its first call if the comparator compiles."""
     reason, seconds, cpu_seconds = timed(one.warm_up)
     if reason:
-        return {"tool": one.tool, "policy": name, "unavailable": reason}
+        return {"tool": one.tool, "policy": one.policy, "unavailable": reason}
     rounds, runs = SLOW.get(one.tool, (options.horizon or PROBLEMS[one.problem].horizon, options.seeds))
     if one.tool == "loop" and one.problem != "stochastic":
         rounds, runs = 1000, LOOP_RUNS.get(one.problem, 2)
@@ -298,15 +280,15 @@ def bench_comparator(one: Comparator, name: str, options: argparse.Namespace) ->
 
     entry = measured(work, 1 if one.tool in SLOW else options.repeats, options.patience)
     regret = {"mean_regret": last["mean_regret"], "stderr": last["standard_error"]}
-    return {**entry, **first, **regret, "tool": one.tool, "policy": name, "horizon": rounds, "runs": runs}
+    return {**entry, **first, **regret, "tool": one.tool, "policy": one.policy, "horizon": rounds, "runs": runs}
 
 
 def show(problem: str, rows: list[dict[str, Any]], ratios: dict[str, dict[str, float]]) -> None:
     """Prints one problem's table."""
-    heads = (
-        f"{'decisions/s':>13} {'first call':>10} {'per CPU s':>13} {'us/round':>9} {'spread':>6}  mean regret (or metric)"
+    print(
+        f"\n{problem}\n  {'policy':<18} {'tool':<22} {'decisions/s':>13} {'first call':>10} {'per CPU s':>13} {'us/round':>9} "
+        f"{'spread':>6}  mean regret (or metric)"
     )
-    print(f"\n{problem}\n  {'policy':<18} {'tool':<22} {heads}")
     for row in rows:
         if "unavailable" in row:
             print(f"  {row['policy']:<18} {row['tool']:<22} unavailable: {row['unavailable']}")
@@ -422,31 +404,25 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
-def _whole(bench: Callable[..., dict[str, Any]], *arguments: Any) -> dict[str, Any]:
-    """Calls `bench`, which measures a row, and adds to the row the seconds and CPU seconds of the whole measurement."""
-    row, seconds, cpu_seconds = timed(lambda: bench(*arguments))
-    return {**row, "took_s": seconds, "took_cpu_s": cpu_seconds}
-
-
 def _rows(problem: str, names: Sequence[str], options: argparse.Namespace) -> tuple[list, dict[str, dict[str, float]]]:
     """Measures one problem. Returns its rows and, for each policy, jaxroute's speed as a multiple of each other tool's speed."""
     parts, rows, ratios = PROBLEMS[problem], [], {}
     env = parts.env()
     for name in names:
         policy = parts.policies[name]
-        if parts.comparators is None:
+        if isinstance(policy, jaxroute.Grid):
             rows += bench_grid(problem, name, env, policy, options)
             ratios[name] = {rows[-1]["tool"]: rows[-2]["decisions_per_s"] / rows[-1]["decisions_per_s"]}
             continue
         own = [
-            _whole(bench_policy, problem, name, env, policy, options, int(runs), options.repeats, backend)
+            bench_policy(problem, name, env, policy, options, int(runs), options.repeats, backend)
             for runs in options.runs or [options.seeds]
             for backend in options.backend
         ]
         rows += own
         for one in () if options.no_comparators else COMPARATORS.values():
-            if (one.problem, one.policy) == (problem, parts.comparators.get(name)):
-                rows.append(row := _whole(bench_comparator, one, name, options))
+            if (one.problem, one.policy) == (problem, name):
+                rows.append(row := bench_comparator(one, options))
                 if "decisions_per_s" in row:
                     ratios.setdefault(name, {})[one.tool] = own[0]["decisions_per_s"] / row["decisions_per_s"]
     return rows, ratios
@@ -470,23 +446,19 @@ def _bench(options: argparse.Namespace) -> None:
     stamp = report["created"].replace(":", "").replace("-", "")[:15]
     file = options.out / f"{jax.local_devices()[0].platform}-{stamp}.json"
     for problem, names in plan(options.only, options.policies, options.full).items():
-        start = time.perf_counter()
         rows, ratios = _rows(problem, names, options)
-        report["problems"][problem] = {"rows": rows, "ratios": ratios, "took_s": time.perf_counter() - start}
+        report["problems"][problem] = {"rows": rows, "ratios": ratios}
         show(problem, rows, ratios)
         (busy_now, own_now), others = _busy(), None
         if busy is not None and busy_now is not None:
             others = max(busy_now - busy - (own_now - own), 0.0) / (cores * (time.perf_counter() - clock))
         spreads = [row.get("spread") for parts in report["problems"].values() for row in parts["rows"]]
         report["noise"] = quietness(spreads, others, load, cores)
-        file.write_text(
-            json.dumps(report, indent=1) + "\n"
-        )  # After each problem, so that an interrupted benchmark is not lost.
+        # After each problem, so that an interrupted benchmark is not lost.
+        file.write_text(json.dumps(report, indent=1) + "\n")
     print(f"\n{report['device']}; {file}")
     if short:
-        print(
-            f"The rows of the page on performance, except {', '.join(LONG)}; --full measures every policy of every problem"
-        )
+        print(f"The rows of the page on performance, except {', '.join(LONG)}; --full measures every policy")
     if "noise" in report:
         print(report["noise"]["line"])
 

@@ -1,7 +1,7 @@
 """Competitors of `bench.py`: the same simulations, written for other tools.
 
     from comparators import COMPARATORS
-    COMPARATORS["river", "stochastic", "ucb1"].run(rounds=1000, runs=20, seed=1)
+    COMPARATORS["river", "stochastic", "UCB1"].run(rounds=1000, runs=20, seed=1)
 
 - loop: one run at a time in Python and NumPy, as most papers' code is written; linear programs by SciPy's HiGHS;
 - vectorised: all runs at once in NumPy, as an expert would write it: float32, cached terms, preallocated buffers, threads;
@@ -14,7 +14,6 @@ Nothing here imports jax or jaxroute, except for the reference of ACQB from the 
 import contextlib
 import functools
 import importlib
-import importlib.metadata
 import io
 import math
 import os
@@ -36,85 +35,40 @@ except ImportError:
 Regrets = np.ndarray  # `[R]` cumulative pseudo-regret of each run.
 
 
-@dataclass(frozen=True)
-class BanditSetting:
-    """K-armed Bernoulli bandit.
-
-    Attributes:
-      means: success probabilities.
-      width: multiplier of UCB1's bound, `mean + width * sqrt(log(t + 2) / pulls)`, `t` from 0.
-      epsilon: probability of exploration in epsilon-greedy.
-    """
-
-    means: tuple[float, ...] = tuple(max(0.9 - 0.1 * arm, 0.0) for arm in range(10))
-    width: float = math.sqrt(2.0)
-    epsilon: float = 0.1
-
-
-@dataclass(frozen=True)
-class StagedSetting:
-    """StageRoute's synthetic experiment (arXiv 2506.17254, Section 6.1 and Table 1).
-
-    Attributes:
-      reward_mean: Chatbot-Arena scores of the models in release order, scaled to [0, 1].
-      cost_mean: output price in $ per 1M tokens.
-      capacity: largest routing probability; Yi-Lightning (2) can serve all queries.
-      max_deployed: deployment slots `M`; at least 4, since `_deployed` does not enumerate sets.
-    """
-
-    reward_mean: np.ndarray
-    cost_mean: np.ndarray
-    capacity: np.ndarray
-    max_deployed: int = 6
-    stage_length: int = 250
-    budget: float = 2.0
-    gamma: float = 0.2
-    cost_floor: float = 0.1
-    cost_ceiling: float = 50.0
-    reward_noise: float = 0.1
-    cost_noise: float = 0.1  # Relative.
-
-    def pool_size(self, start: int) -> int:
-        """Returns the number of models that are available in round `start` (from 0): six, then one more every 1,000 rounds."""
-        return min(6 + start // 1000, self.cost_mean.size)
-
-
-_SCORE = np.array([1336.0, 1302, 1287, 1304, 1257, 1358, 1380, 1300, 1296, 1373, 1417, 1366, 1403, 1413, 1446])
-STAGED = StagedSetting(
-    reward_mean=(_SCORE - _SCORE.min()) / (_SCORE.max() - _SCORE.min()),
-    cost_mean=np.array([10.0, 5, 0.14, 0.6, 0.4, 0.55, 1.5, 15, 0.28, 0.28, 0.82, 8, 15, 40, 10]),
-    capacity=np.where(np.arange(15) == 2, 1.0, 0.4),
-)
+# Success probabilities of the arms of the Bernoulli bandit; multiplier of UCB1's bound, `mean + width * sqrt(log(t + 2) / pulls)` with
+# `t` from 0; probability of exploration in epsilon-greedy.
+MEANS = tuple(max(0.9 - 0.1 * arm, 0.0) for arm in range(10))
+WIDTH, EPSILON = math.sqrt(2.0), 0.1
 
 
 # One run at a time
 
 
-def one_by_one(make_policy: Callable, s: BanditSetting, rounds: int, runs: int, seed: int) -> Regrets:
-    """Simulates a policy of the Bernoulli bandit, whose `make_policy(setting, seed)` returns `choose(t)` and `learn(arm, reward)`.
+def one_by_one(make_policy: Callable, rounds: int, runs: int, seed: int) -> Regrets:
+    """Simulates a policy of the Bernoulli bandit, whose `make_policy(seed)` returns `choose(t)` and `learn(arm, reward)`.
 
     The environment is as light as Python allows (`random.random`), so that the time is the policy's.
     """
-    best, regret = max(s.means), np.zeros(runs)
+    best, regret = max(MEANS), np.zeros(runs)
     for run in range(runs):
         draw = random.Random(f"environment {seed} {run}").random
-        choose, learn = make_policy(s, int(np.random.SeedSequence([seed, run]).generate_state(1)[0]))
+        choose, learn = make_policy(int(np.random.SeedSequence([seed, run]).generate_state(1)[0]))
         with np.errstate(divide="ignore", invalid="ignore"):  # SMPyBandits divides by the pulls of unused arms.
             for t in range(rounds):
                 arm = choose(t)
-                learn(arm, 1.0 if draw() < s.means[arm] else 0.0)
-                regret[run] += best - s.means[arm]
+                learn(arm, 1.0 if draw() < MEANS[arm] else 0.0)
+                regret[run] += best - MEANS[arm]
     return regret
 
 
-def loop_ucb1(s: BanditSetting, seed: int) -> tuple[Callable, Callable]:
+def loop_ucb1(seed: int) -> tuple[Callable, Callable]:
     del seed  # UCB1 is deterministic given the rewards.
-    pulls, reward_sum = np.zeros((2, len(s.means)))
+    pulls, reward_sum = np.zeros((2, len(MEANS)))
 
     def choose(t):
-        if t < len(s.means):  # An unused arm has an infinite bound.
+        if t < len(MEANS):  # An unused arm has an infinite bound.
             return t
-        return int(np.argmax(reward_sum / pulls + s.width * np.sqrt(np.log(t + 2) / pulls)))
+        return int(np.argmax(reward_sum / pulls + WIDTH * np.sqrt(np.log(t + 2) / pulls)))
 
     def learn(arm, reward):
         pulls[arm] += 1
@@ -142,51 +96,58 @@ def _route(reward_ucb, cost_lcb, capacity, budget) -> tuple[np.ndarray, float, b
     return probability / probability.sum(), 0.0, False
 
 
-def _deployed(reward_ucb, cost_lcb, capacity, s: StagedSetting) -> np.ndarray:
-    """Solves DeployOPT (eq. 3); returns the indices of the deployed models `[M]` in ascending order.
+def _deployed(reward_ucb, cost_lcb, capacity, budget, slots) -> np.ndarray:
+    """Solves DeployOPT (eq. 3) for `slots` models; returns the indices of the deployed models in ascending order.
 
     With four or more slots and capacities of at least 0.4 the relaxed solution fits into the slots; the models of largest reduced cost take the other
     slots, in the limit of eq. (3)'s equality.
     """
-    if reward_ucb.size <= s.max_deployed:
+    if reward_ucb.size <= slots:
         return np.arange(reward_ucb.size)
-    probability, multiplier, feasible = _route(reward_ucb, cost_lcb, capacity, s.budget)
+    probability, multiplier, feasible = _route(reward_ucb, cost_lcb, capacity, budget)
     reduced = reward_ucb - multiplier * cost_lcb
     order = np.lexsort((cost_lcb, -reduced, probability <= 1e-9)) if feasible else np.argsort(cost_lcb, kind="stable")
-    return np.sort(order[: s.max_deployed])
+    return np.sort(order[:slots])
 
 
-def loop_stageroute(s: StagedSetting, rounds: int, runs: int, seed: int) -> Regrets:
-    """Simulates StageRoute (Algorithm 1) with one linear program per query."""
+def loop_stageroute(rounds: int, runs: int, seed: int) -> Regrets:
+    """Simulates StageRoute (Algorithm 1) with one linear program per query in its synthetic experiment (arXiv 2506.17254, Section 6.1 and Table 1).
+
+    The rewards are Chatbot-Arena scores of the models in release order, scaled to [0, 1]; the costs are output prices in $ per 1M tokens.
+    """
+    score = np.array([1336.0, 1302, 1287, 1304, 1257, 1358, 1380, 1300, 1296, 1373, 1417, 1366, 1403, 1413, 1446])
+    reward_mean, number = (score - score.min()) / (score.max() - score.min()), score.size
+    cost_mean = np.array([10.0, 5, 0.14, 0.6, 0.4, 0.55, 1.5, 15, 0.28, 0.28, 0.82, 8, 15, 40, 10])
+    capacity = np.where(np.arange(number) == 2, 1.0, 0.4)  # Yi-Lightning (2) can serve all queries.
+    slots, stage_length, budget, gamma, cost_floor, cost_ceiling = 6, 250, 2.0, 0.2, 0.1, 50.0
 
     @functools.cache
     def best(size):  # Eq. 1, with the true values.
-        mean, cost, capacity = s.reward_mean[:size], s.cost_mean[:size], s.capacity[:size]
-        return _route(mean, cost, capacity, s.budget)[0] @ mean
+        return _route(reward_mean[:size], cost_mean[:size], capacity[:size], budget)[0] @ reward_mean[:size]
 
     def radius(mean, n):
-        ratio = s.gamma / (n + 1)
+        ratio = gamma / (n + 1)
         return np.sqrt(ratio * max(mean, 0.0)) + ratio
 
-    regret, number = np.zeros(runs), s.reward_mean.size
+    regret = np.zeros(runs)
     for run in range(runs):
         rng = np.random.default_rng([seed, run])
         pulls, reward_sum, cost_sum = np.zeros((3, number))
-        ucb, lcb, deployed = np.ones(number), np.full(number, s.cost_floor), np.arange(0)
+        ucb, lcb, deployed = np.ones(number), np.full(number, cost_floor), np.arange(0)
         for t in range(rounds):
-            pool = s.pool_size(t - t % s.stage_length)
-            if t % s.stage_length == 0:
-                deployed = _deployed(ucb[:pool], lcb[:pool], s.capacity[:pool], s)
-            probability, *_ = _route(ucb[deployed], lcb[deployed], s.capacity[deployed], s.budget)
+            pool = min(6 + (t - t % stage_length) // 1000, number)  # Six models, and one more every 1,000 rounds.
+            if t % stage_length == 0:
+                deployed = _deployed(ucb[:pool], lcb[:pool], capacity[:pool], budget, slots)
+            probability, *_ = _route(ucb[deployed], lcb[deployed], capacity[deployed], budget)
             model = rng.choice(deployed, p=probability / probability.sum())
             reward_noise, cost_noise = rng.standard_normal(2)
             pulls[model] += 1
-            reward_sum[model] += s.reward_mean[model] + s.reward_noise * reward_noise
-            cost_sum[model] += s.cost_mean[model] * (1 + s.cost_noise * cost_noise)
+            reward_sum[model] += reward_mean[model] + 0.1 * reward_noise
+            cost_sum[model] += cost_mean[model] * (1 + 0.1 * cost_noise)
             n, mean, cost = pulls[model], reward_sum[model] / pulls[model], cost_sum[model] / pulls[model]
             ucb[model] = np.clip(mean + 2 * radius(mean, n), 0.0, 1.0)  # Eq. (4).
-            lcb[model] = np.clip(cost - 2 * radius(cost, n), s.cost_floor, s.cost_ceiling)  # Eq. (5).
-            regret[run] += best(pool) - s.reward_mean[model]
+            lcb[model] = np.clip(cost - 2 * radius(cost, n), cost_floor, cost_ceiling)  # Eq. (5).
+            regret[run] += best(pool) - reward_mean[model]
     return regret
 
 
@@ -324,17 +285,17 @@ def loop_cosmos(rounds: int, runs: int, seed: int) -> Regrets:
 # changes, so the terms of its index are cached and rewritten there (one gather and a few scatters of n).
 
 
-def in_blocks(simulate: Callable, s: Any, fewest: int, most: int, rounds: int, runs: int, seed: int) -> Regrets:
-    """Simulates blocks of `fewest` to `most` runs on all cores; `simulate(setting, rounds, n, rng)` returns the regrets of a block.
+def in_blocks(simulate: Callable, rounds: int, runs: int, seed: int) -> Regrets:
+    """Simulates blocks of 4,096 to 8,192 runs on all cores; `simulate(rounds, n, rng)` returns the regrets of a block of `n` runs.
 
     NumPy's loops release the interpreter lock, which pays off if a call works long enough.
     """
     threads = os.cpu_count() or 1
-    block = min(max(-(-runs // threads), fewest), most)
+    block = min(max(-(-runs // threads), 4096), 8192)
     sizes = [min(block, runs - start) for start in range(0, runs, block)]
     rngs = [np.random.Generator(np.random.SFC64(child)) for child in np.random.SeedSequence(seed).spawn(len(sizes))]
     with ThreadPoolExecutor(threads) as pool:
-        return np.concatenate(list(pool.map(lambda n, rng: simulate(s, rounds, n, rng), sizes, rngs)))
+        return np.concatenate(list(pool.map(lambda n, rng: simulate(rounds, n, rng), sizes, rngs)))
 
 
 def _first_argmax(num_arms: int, n: int) -> Callable[[np.ndarray], np.ndarray]:
@@ -365,20 +326,15 @@ def _uniforms(rng: np.random.Generator, n: int) -> Iterator[np.ndarray]:
         yield from buffer
 
 
-def _regret(s: BanditSetting, pulls: np.ndarray) -> Regrets:
-    means = np.array(s.means)
-    return (means.max() - means) @ pulls
-
-
-def vectorised_ucb1(s: BanditSetting, rounds: int, n: int, rng: np.random.Generator) -> Regrets:
-    means, lane, cell = np.array(s.means, np.float32), np.arange(n), np.empty(n, np.intp)
+def vectorised_ucb1(rounds: int, n: int, rng: np.random.Generator) -> Regrets:
+    means, lane, cell = np.array(MEANS, np.float32), np.arange(n), np.empty(n, np.intp)
     shape = (means.size, n)
     pulls, reward_sum, inverse_root = np.zeros((3, *shape), np.float32)
     mean, bound = np.full(shape, np.inf, np.float32), np.empty(shape, np.float32)
     first_argmax, uniforms = _first_argmax(*shape), _uniforms(rng, n)
     pulls_at, sum_at, root_at, mean_at = (x.reshape(-1) for x in (pulls, reward_sum, inverse_root, mean))
     for t in range(rounds):
-        np.multiply(inverse_root, np.float32(s.width * math.sqrt(math.log(t + 2))), out=bound)
+        np.multiply(inverse_root, np.float32(WIDTH * math.sqrt(math.log(t + 2))), out=bound)
         np.add(bound, mean, out=bound)
         arm = first_argmax(bound)
         np.multiply(arm, n, out=cell)
@@ -390,7 +346,7 @@ def vectorised_ucb1(s: BanditSetting, rounds: int, n: int, rng: np.random.Genera
         pulls_at[cell], sum_at[cell] = used, total
         mean_at[cell] = np.divide(total, used, out=total)
         root_at[cell] = np.reciprocal(np.sqrt(used, out=used), out=used)
-    return _regret(s, pulls)
+    return (max(MEANS) - np.array(MEANS)) @ pulls
 
 
 # Compiled by numba
@@ -446,23 +402,23 @@ def _ucb1_lanes(means, width, rounds, runs, seed):
     return regret[:runs]
 
 
-def numba_lanes_ucb1(s: BanditSetting, rounds: int, runs: int, seed: int) -> Regrets:
-    return _ucb1_lanes(np.array(s.means), s.width, rounds, runs, seed)
+def numba_lanes_ucb1(rounds: int, runs: int, seed: int) -> Regrets:
+    return _ucb1_lanes(np.array(MEANS), WIDTH, rounds, runs, seed)
 
 
 # Packages
 
 
-def river_policy(name: str, s: BanditSetting, seed: int) -> tuple[Callable, Callable]:
+def river_policy(name: str, seed: int) -> tuple[Callable, Callable]:
     """Makes UCB1 (random ties), Beta Thompson sampling or epsilon-greedy of river."""
     from river import bandit, proba, stats
 
     made = {
-        "ucb1": lambda: bandit.UCB(delta=s.width / math.sqrt(2.0), seed=seed),
-        "beta_thompson": lambda: bandit.ThompsonSampling(proba.Beta(1, 1), seed=seed),
-        "epsilon_greedy": lambda: bandit.EpsilonGreedy(s.epsilon, reward_obj=stats.Mean(), burn_in=1, seed=seed),
+        "UCB1": lambda: bandit.UCB(delta=WIDTH / math.sqrt(2.0), seed=seed),
+        "BetaThompson": lambda: bandit.ThompsonSampling(proba.Beta(1, 1), seed=seed),
+        "EpsilonGreedy": lambda: bandit.EpsilonGreedy(EPSILON, reward_obj=stats.Mean(), burn_in=1, seed=seed),
     }
-    policy, arms = made[name](), list(range(len(s.means)))
+    policy, arms = made[name](), list(range(len(MEANS)))
     return lambda t: policy.pull(arms), policy.update
 
 
@@ -487,30 +443,27 @@ def _smpybandits() -> Any:
             delattr(scipy.special, "btdtri")
 
 
-# Policy -> class of SMPyBandits, arguments that make it the same, and what differs nevertheless.
-SMPYBANDITS: dict[str, tuple[str, dict[str, Any], str]] = {
-    "kl_ucb": ("klUCB", {}, ""),
-    "ucb_v": (
-        "UCBV",
-        {},
-        "the constants of its bound are fixed: 2 log t instead of 2.4 log t, 3 log t instead of 3.6 log t"),
-    "moss": ("MOSS", {}, "t instead of the horizon"),
-    "moss_anytime": ("MOSSAnytime", {"alpha": 1.35}, ""),
-    "bayes_ucb": ("BayesUCB", {}, ""),
-    "exp3": ("Exp3WithHorizon", {"horizon": 2000}, "another learning rate"),
-    "exp3_plus_plus": ("Exp3PlusPlus", {"alpha": 3.0, "beta": 256.0}, "explores by the learning rate instead of the gaps"),
-    "sliding_window_ucb": ("SWUCB", {"tau": 607, "alpha": 0.6}, ""),
-    "discounted_ucb": ("DiscountedUCB", {"alpha": 4.8, "gamma": 0.9975}, "its discounted pulls are whole numbers"),
-    "discounted_thompson": ("DiscountedThompson", {"gamma": 0.9975}, "discounts a model only when it is used"),
-}  # fmt: skip
+# Class of SMPyBandits and arguments that make it the same policy, by policy; a comment says what differs nevertheless.
+SMPYBANDITS: dict[str, tuple[str, dict[str, Any]]] = {
+    "KLUCB": ("klUCB", {}),
+    "UCBV": ("UCBV", {}),  # Its bound has fixed constants: 2 log t instead of 2.4 log t, 3 log t instead of 3.6 log t.
+    "MOSS": ("MOSS", {}),  # t instead of the horizon.
+    "AnytimeMOSS": ("MOSSAnytime", {"alpha": 1.35}),
+    "BayesUCB": ("BayesUCB", {}),
+    "Exp3": ("Exp3WithHorizon", {"horizon": 2000}),  # Another learning rate.
+    "Exp3PlusPlus": ("Exp3PlusPlus", {"alpha": 3.0, "beta": 256.0}),  # Explores by the learning rate instead of the gaps.
+    "SlidingWindowUCB": ("SWUCB", {"tau": 607, "alpha": 0.6}),
+    "DiscountedUCB": ("DiscountedUCB", {"alpha": 4.8, "gamma": 0.9975}),  # Its discounted pulls are whole numbers.
+    "DiscountedThompson": ("DiscountedThompson", {"gamma": 0.9975}),  # Discounts a model only when it is used.
+}
 
 
-def smpybandits_policy(name: str, s: BanditSetting, seed: int) -> tuple[Callable, Callable]:
+def smpybandits_policy(name: str, seed: int) -> tuple[Callable, Callable]:
     """Makes a policy of SMPyBandits, which draws from the global generators of NumPy and Python."""
-    cls, options, _ = SMPYBANDITS[name]
+    cls, options = SMPYBANDITS[name]
     np.random.seed(seed)  # noqa: NPY002
     random.seed(seed)
-    policy = getattr(_smpybandits(), cls)(len(s.means), **options)
+    policy = getattr(_smpybandits(), cls)(len(MEANS), **options)
     policy.startGame()
     return lambda t: policy.choice(), policy.getReward
 
@@ -525,16 +478,14 @@ class Comparator:
     Attributes:
       tool: way of writing or package, as listed at the beginning of this file.
       problem: a key of `bench.PROBLEMS`.
-      policy: name of the policy, the same for all tools.
+      policy: name of the policy in that problem.
       regrets: function of rounds, runs and a seed that returns the regret of each run.
-      note: difference of the policy from the other tools' that makes the regrets incomparable; empty if there is none.
     """
 
     tool: str
     problem: str
     policy: str
     regrets: Callable[[int, int, int], Regrets]
-    note: str = ""
 
     def run(self, rounds: int, runs: int, seed: int) -> dict[str, float]:
         """Simulates `runs` runs; returns the number of decisions, the mean regret of the runs and its standard error."""
@@ -554,21 +505,20 @@ class Comparator:
 
 
 def _found() -> Iterator[Comparator]:
-    bandit, part = BanditSetting(), functools.partial
-    yield Comparator("loop", "stochastic", "ucb1", part(one_by_one, loop_ucb1, bandit))
-    yield Comparator("vectorised", "stochastic", "ucb1", part(in_blocks, vectorised_ucb1, bandit, 4096, 8192))
-    yield Comparator("numba_lanes", "stochastic", "ucb1", part(numba_lanes_ucb1, bandit))
-    for policy in ("ucb1", "beta_thompson", "epsilon_greedy"):
-        yield Comparator("river", "stochastic", policy, part(one_by_one, part(river_policy, policy), bandit))
-    for policy, (*_, note) in SMPYBANDITS.items():
-        run = part(one_by_one, part(smpybandits_policy, policy), bandit)
-        yield Comparator("smpybandits", "stochastic", policy, run, note)
-    yield Comparator("loop", "staged", "stageroute", part(loop_stageroute, STAGED))
-    yield Comparator("loop", "combinatorial", "c2mabv", loop_c2mabv)
-    yield Comparator("loop", "service", "messplus", loop_messplus)
-    yield Comparator("loop", "queueing", "acqb", part(loop_acqb, 1))
-    yield Comparator("loop", "queueing, two answers", "acqb", part(loop_acqb, 2))
-    yield Comparator("loop", "cascade", "cosmos", loop_cosmos)
+    part = functools.partial
+    yield Comparator("loop", "stochastic", "UCB1", part(one_by_one, loop_ucb1))
+    yield Comparator("vectorised", "stochastic", "UCB1", part(in_blocks, vectorised_ucb1))
+    yield Comparator("numba_lanes", "stochastic", "UCB1", numba_lanes_ucb1)
+    for policy in ("UCB1", "BetaThompson", "EpsilonGreedy"):
+        yield Comparator("river", "stochastic", policy, part(one_by_one, part(river_policy, policy)))
+    for policy in SMPYBANDITS:
+        yield Comparator("smpybandits", "stochastic", policy, part(one_by_one, part(smpybandits_policy, policy)))
+    yield Comparator("loop", "staged", "StageRoute", loop_stageroute)
+    yield Comparator("loop", "combinatorial", "C2MABV", loop_c2mabv)
+    yield Comparator("loop", "service", "MessPlus", loop_messplus)
+    yield Comparator("loop", "queueing", "ACQB", part(loop_acqb, 1))
+    yield Comparator("loop", "queueing, two answers", "ACQB", part(loop_acqb, 2))
+    yield Comparator("loop", "cascade", "COSMOS, streaming", loop_cosmos)
 
 
 COMPARATORS = {(one.tool, one.problem, one.policy): one for one in _found()}

@@ -59,11 +59,8 @@ def prepared(way: str) -> Generator[jr.Execution, None, None]:
     programs.PROGRAMS.clear()
     flags, compiler = (VECTORS[int(lanes)], {"CXX": COMPILERS[name]}) if lanes else (host.X86_FLAGS, {})
     backend = "kernel" if lanes or way == "one" else "reference" if way == "reference" else "scan"
-    with (
-        patch.object(host, "X86_FLAGS", flags),
-        patch.object(programs, "WIDE", way != "one"),
-        patch.dict(os.environ, compiler),
-    ):
+    wide = patch.object(programs, "WIDE", way != "one")
+    with patch.object(host, "X86_FLAGS", flags), wide, patch.dict(os.environ, compiler):
         yield jr.Execution(backend, compile="quick" if way == "quick" else "full")
 
 

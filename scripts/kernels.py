@@ -54,30 +54,14 @@ from jaxroute.problems import (
 RESULTS = Path(__file__).resolve().parent / "bench_results" / "kernels.json"
 TARGET = """
 gpu_device_info {
-  threads_per_block_limit: 1024
-  threads_per_warp: 32
-  shared_memory_per_block: 49152
-  shared_memory_per_core: 233472
-  threads_per_core_limit: 2048
-  core_count: 132
-  fpus_per_core: 128
-  block_dim_limit_x: 2147483647
-  block_dim_limit_y: 65535
-  block_dim_limit_z: 65535
-  memory_bandwidth: 3352320000000
-  l2_cache_size: 52428800
-  clock_rate_ghz: 1.98
-  device_memory_size: 84929347584
-  shared_memory_per_block_optin: 232448
-  cuda_compute_capability { major: 9 }
-  registers_per_core_limit: 65536
-  registers_per_block_limit: 65536
-  driver_version: "12.9.0"
-  runtime_version: "12.9.0"
+  threads_per_block_limit: 1024 threads_per_warp: 32 threads_per_core_limit: 2048 core_count: 132 fpus_per_core: 128
+  shared_memory_per_block: 49152 shared_memory_per_core: 233472 shared_memory_per_block_optin: 232448
+  block_dim_limit_x: 2147483647 block_dim_limit_y: 65535 block_dim_limit_z: 65535
+  registers_per_core_limit: 65536 registers_per_block_limit: 65536
+  memory_bandwidth: 3352320000000 l2_cache_size: 52428800 device_memory_size: 84929347584 clock_rate_ghz: 1.98
+  cuda_compute_capability { major: 9 } driver_version: "12.9.0" runtime_version: "12.9.0"
 }
-platform_name: "CUDA"
-dnn_version_info { major: 9 minor: 10 }
-runtime_version { major: 12 minor: 9 }
+platform_name: "CUDA" dnn_version_info { major: 9 minor: 10 } runtime_version { major: 12 minor: 9 }
 device_description_str: "NVIDIA H100 80GB HBM3"
 """
 # Where the compiler writes what the host launches.
@@ -165,11 +149,9 @@ class Module:
             total.add(body, trips)
             return total
         if kind == "conditional":
-            found = _BRANCHES.search(line)
-            names = (
-                [n.strip().lstrip("%") for n in (found[1].split(",") if found[1] else found.groups()[1:])] if found else []
-            )
-            return max((self.count(n) for n in names), key=lambda c: c.kernels + sum(c.loops))
+            listed, *two = _BRANCHES.search(line).groups()
+            names = [name.strip().lstrip("%") for name in listed.split(",")] if listed else two
+            return max((self.count(name) for name in names), key=lambda c: c.kernels + sum(c.loops))
         called = _CALLED.search(line)
         if kind in ("call", "async-start") and called:
             return self.count(called[1])
@@ -366,13 +348,8 @@ def main(arguments: list[str] | None = None) -> int:
             (options.keep / f"{problem}.{name}.{what}.txt").write_text(text)
         now = count_pair(texts, trips)
         first = rows.get((problem, name), {"first": now})["first"]
-        found = {
-            "first": first,
-            "now": now,
-            "graph": one_graph(both["rounds"][1]),
-            "state_bytes": jaxroute.run_bytes(env, policy),
-        }
-        rows[problem, name] = {"problem": problem, "policy": name, **found}
+        found = {"first": first, "now": now, "graph": one_graph(both["rounds"][1])}
+        rows[problem, name] = {"problem": problem, "policy": name, **found, "state_bytes": jaxroute.run_bytes(env, policy)}
         print(show(rows[problem, name]), flush=True)
         store(options.out, rows, counted=counted, target=device, jax=jax.__version__, runs=RUNS)
     return 0

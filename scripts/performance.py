@@ -14,19 +14,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from bench import COMPARATORS, PROBLEMS
+from comparators import COMPARATORS
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "scripts" / "bench_results"
 PAGE = ROOT / "notebooks" / "site" / "performance.md"
 START, END = "<!-- performance -->", "<!-- /performance -->"
 # Tool, problem and policy of today's comparisons; older results have more. The first is of a grid.
-COMPARED = {("one setting at a time", "service, grid", "MessPlus")} | {
-    (tool, problem, policy)
-    for tool, problem, name in COMPARATORS
-    for policy, other in (PROBLEMS[problem].comparators or {}).items()
-    if other == name
-}
+COMPARED = {("one setting at a time", "service, grid", "MessPlus"), *COMPARATORS}
 
 
 def latest(reports: Iterable[dict[str, Any]]) -> dict[tuple, dict[str, Any]]:

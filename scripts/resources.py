@@ -16,6 +16,7 @@ considers few warps and the stack (`expected_cycles`); it compares variants of a
 import importlib.metadata
 import itertools
 import json
+import math
 import re
 import subprocess
 import sys
@@ -37,7 +38,7 @@ from jaxroute.engine.rollout import spans_of
 from jaxroute.engine.rounds import Record, one_run, run_streams
 from jaxroute.kernels import cuda
 from jaxroute.kernels.ir import Unsupported
-from jaxroute.kernels.source import Source, source_of
+from jaxroute.kernels.source import RoundsWriter, Source
 
 RESULTS = Path(__file__).resolve().parent / "bench_results" / "resources.json"
 TARGET = "sm_90a"
@@ -77,7 +78,7 @@ def source(env: Any, policy: Any) -> Source:
         run = one_run(env, build_policy(own, env) if is_environment(env) else own, run_streams(root, seeds), HORIZON, record)
         states = lanes(run.start, run.size)(run.instance, run.words)
         spans = spans_of(HORIZON, EVERY, run.free_rounds, run.free_rounds)
-        made.append(source_of(run, states, spans, run.chunk, run.free_rounds > 0, fast=True)[0])
+        made.append(RoundsWriter(run, states, spans, run.chunk, run.free_rounds > 0, fast=True).source())
         return seeds
 
     shapes = [jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves]
@@ -102,11 +103,8 @@ def resources(code: bytes, folder: Path) -> dict[str, Any]:
         found = re.match(r"\s*/\*[0-9a-f]+\*/\s+(.*?);", line)
         if found:
             instructions.append(found[1])
-    back = [
-        (labels[m[1]], i)
-        for i, one in enumerate(instructions)
-        if (m := _BRANCH.search(one)) and labels.get(m[1], i + 1) <= i
-    ]
+    jumps = [(labels.get(m[1], math.inf), i) for i, one in enumerate(instructions) if (m := _BRANCH.search(one))]
+    back = [(start, end) for start, end in jumps if start <= end]
     mark = next(i for i, one in enumerate(instructions) if "PMTRIG" in one)
     first, last = min((span for span in back if span[0] <= mark <= span[1]), key=lambda span: span[1] - span[0])
     inner = sorted((b - a + 1 for a, b in back if first < a and b < last), reverse=True)

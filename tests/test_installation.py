@@ -20,6 +20,9 @@ REST = dict.fromkeys(
 )
 
 
+DISTRIBUTIONS = importlib.metadata.distributions
+
+
 def put(folder, **versions):
     """Writes distributions of these versions; jax requires the jaxlib of its own version."""
     for name, version in versions.items():
@@ -32,8 +35,11 @@ def put(folder, **versions):
     return [str(folder)]
 
 
-def seen(folder, gpus=(), **versions):
-    return installation.findings(put(folder, **REST, **versions), lambda: list(gpus))
+def seen(monkeypatch, folders, gpus=(), extras=()):
+    """Gives this interpreter the distributions in some folders, on a machine with some GPUs; returns the findings."""
+    monkeypatch.setattr(installation.importlib.metadata, "distributions", lambda: DISTRIBUTIONS(path=folders))
+    monkeypatch.setattr(installation, "gpus", lambda: list(gpus))
+    return installation.findings(extras=extras)
 
 
 def plugin(cuda, version, pjrt=None):
@@ -52,7 +58,7 @@ FIT = {
 def test_nothing_is_found_where_all_fits(tmp_path, case, monkeypatch):
     monkeypatch.delenv("JAX_PLATFORMS", raising=False)
     versions, gpus = FIT[case]
-    assert seen(tmp_path, gpus, jax="0.10.2", jaxlib="0.10.2", **versions) == []
+    assert seen(monkeypatch, put(tmp_path, **REST, **NEW, **versions), gpus) == []
 
 
 OLD = {"jax": "0.7.2", "jaxlib": "0.7.2"}
@@ -84,7 +90,7 @@ def test_what_does_not_fit_is_found_with_a_command_that_repairs_it(tmp_path, cas
     monkeypatch.delenv("JAX_PLATFORMS", raising=False)
     monkeypatch.setattr(sys, "platform", "linux")
     versions, gpus, level, words, command = WRONG[case]
-    first = seen(tmp_path, gpus, **versions)[0]
+    first = seen(monkeypatch, put(tmp_path, **REST, **versions), gpus)[0]
     assert first.level == level
     assert words in first.problem
     assert command in first.command
@@ -92,20 +98,20 @@ def test_what_does_not_fit_is_found_with_a_command_that_repairs_it(tmp_path, cas
 
 def test_a_gpu_that_is_not_wanted_is_no_fault(tmp_path, monkeypatch):
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
-    assert seen(tmp_path, H100, **NEW) == []
+    assert seen(monkeypatch, put(tmp_path, **REST, **NEW), H100) == []
 
 
-def test_a_missing_package_is_installed_without_another_jax(tmp_path):
+def test_a_missing_package_is_installed_without_another_jax(tmp_path, monkeypatch):
     path = put(tmp_path, **(REST | {"flax": "0.9", "jax": "0.9.1", "jaxlib": "0.9.1"}))
-    (one,) = installation.findings(path, list, extras=["plot"])
+    (one,) = seen(monkeypatch, path, extras=["plot"])
     assert one.problem == "missing or too old: flax (0.9), matplotlib (missing)"
     assert one.command == 'python -m pip install "flax>=0.10" "matplotlib>=3.8" "jax==0.9.1" "jaxlib==0.9.1"'
 
 
-def test_the_first_of_two_distributions_counts_and_remains_of_one_do_not(tmp_path):
+def test_the_first_of_two_distributions_counts_and_remains_of_one_do_not(tmp_path, monkeypatch):
     first, second = put(tmp_path / "a", **REST, **NEW), put(tmp_path / "b", **OLD)
     (tmp_path / "a" / "jax_cuda12_plugin-0.7.2.dist-info").mkdir()  # Without metadata, as a broken removal leaves it.
-    assert installation.findings([*first, *second], list) == []
+    assert seen(monkeypatch, [*first, *second]) == []
 
 
 def test_requirements_of_a_clone_are_those_of_its_project():
@@ -142,10 +148,7 @@ def test_the_module_needs_the_standard_library_alone():
 def pretend(monkeypatch, folder, gpus=(), **versions):
     """Gives this interpreter these distributions; returns the calls of pip, which change nothing."""
     calls = []
-    put(folder, **REST, matplotlib="9999", **versions)
-    real = importlib.metadata.distributions
-    monkeypatch.setattr(installation.importlib.metadata, "distributions", lambda path=None: real(path=[str(folder)]))
-    monkeypatch.setattr(installation, "gpus", lambda: list(gpus))
+    seen(monkeypatch, put(folder, **REST, matplotlib="9999", **versions), gpus)
 
     def run(command, **options):
         calls.append(command[2:])

@@ -46,7 +46,7 @@ def experiments(prefix: str = "", **_: Any) -> list[str]:
 
 
 def completed(action: argparse.Action, completer: Any) -> None:
-    """Sets how a shell completes an argument: by a function or a list of texts. Without this call, a shell completes files."""
+    """Sets the function or list of texts by which a shell completes an argument of the command. Without this call, a shell completes files."""
     action.completer = completer if callable(completer) else lambda **_: completer  # type: ignore[attr-defined]
 
 

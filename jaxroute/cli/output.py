@@ -41,17 +41,17 @@ class Output:
             print(*lines, sep="\n", file=self._stream, flush=True)
 
     def text(self, text: str, indent: int = 0) -> None:
-        """Prints a paragraph, broken into lines; all lines except the first are indented."""
+        """Prints a paragraph, broken into lines; all lines except the first are indented by `indent` characters."""
         wrapper = textwrap.TextWrapper(text_width(), subsequent_indent=" " * indent, replace_whitespace=False)
         wrapper.break_on_hyphens = wrapper.break_long_words = False
         self.lines(wrapper.fill(text))
 
     def rows(self, rows: Iterable[Sequence[str]], *, indent: int = 0, label_width: int | None = None) -> None:
-        """Prints rows (label, text) or (label, text, colour of the label), `indent` characters to the right; `label_width` is a minimum."""
+        """Prints rows (label, text) or (label, text, colour of the label), indented by `indent` characters; labels fill at least `label_width`."""
         self.table((), rows, indent=indent, label_width=label_width)
 
     def table(self, heads: Sequence[str], rows: Iterable[Any], *, indent: int = 0, label_width: int | None = None) -> None:
-        """Prints a table and breaks its last column into lines if it is too wide. If `heads` is empty, it prints the labels and texts of `rows`."""
+        """Prints a table with the headings `heads`, breaking its last column into lines if it is too wide. Without headings it acts as `rows`."""
         if self.json or self.quiet:
             return
         from rich.console import Console

@@ -135,7 +135,7 @@ def main(options: argparse.Namespace, output: Output) -> int:
 
 
 def devices_of(text: str | None) -> list[Any] | None:
-    """Converts a text such as "cuda:0,1" to jax devices; None (no choice) stays None."""
+    """Converts a text such as "cuda:0,1" (platform and indices of devices) to a list of jax devices; None (no choice) stays None."""
     if text is None:
         return None
     import jax

@@ -135,7 +135,7 @@ def _check(experiment: Any) -> None:
 
 
 def store_programs() -> str | None:
-    """Lets JAX store compiled programs on disk for later commands, unless it is configured otherwise. Returns the folder, None if it has none."""
+    """Lets JAX store compiled programs on disk for later commands, unless it is configured otherwise. Returns the folder, or None."""
     import jax
 
     if not jax.config.jax_enable_compilation_cache:

@@ -85,13 +85,14 @@ def rows_of(found: "Inspection", most: int | None = 6) -> list[tuple[str, ...]]:
     kept = "statistics over the seeds" if request.keep == "moments" else "every run"
     size = f"{found.size / 1e6:,.1f} MB" if found.size > 1e6 else f"{found.size / 1e3:,.1f} kB"
     files = f"{found.packs:,} file{'s' * (found.packs != 1)}"
+    spans = [f"{low:,} to {high:,}" if low < high else f"{low:,}" for low, high in _ranges(request.seeds)]
+    contents = (
+        f"{kept}: {len(request.policies)} policies{axes} x {len(request.seeds):,} seeds x {request.horizon:,} rounds of "
+        f"{settings['problem']}, recorded every {settings['record_every']:,}, root seed {settings['root_seed']}"
+    )
     rows: list[tuple[str, ...]] = [
-        (
-            "contents",
-            f"{kept}: {len(request.policies)} policies{axes} x {len(request.seeds):,} seeds x {request.horizon:,} rounds of "
-            f"{settings['problem']}, recorded every {settings['record_every']:,}, root seed {settings['root_seed']}",
-        ),
-        ("seeds", spans_of(request.seeds, most)),
+        ("contents", contents),
+        ("seeds", join_names(spans, most or len(spans))),
         ("policies", ", ".join(request.policies)),
         ("metrics", ", ".join([*request.variables, *request.zero_flows])),
     ]
@@ -119,14 +120,6 @@ def rows_of(found: "Inspection", most: int | None = 6) -> list[tuple[str, ...]]:
     return [*rows, ("check", "all data are as they were written" if found.verified else "not verified (see --verify)")]
 
 
-def spans_of(seeds: Any, most: int | None = 6) -> str:
-    """Formats seeds as ranges, such as "0 to 99, 200 and 3 more"; `most` limits the number of ranges, None lists all."""
-    from jaxroute.data.files import join_names
-
-    parts = [f"{low:,} to {high:,}" if low < high else f"{low:,}" for low, high in _ranges(seeds)]
-    return join_names(parts, most or len(parts))
-
-
 def _ranges(seeds: Any) -> list[list[int]]:
     """Returns a pair (first seed, last seed) for each range of consecutive seeds."""
     import numpy as np
@@ -136,11 +129,7 @@ def _ranges(seeds: Any) -> list[list[int]]:
 
 
 def experiment_in(path: str | os.PathLike[str]) -> str:
-    """Returns the name of the experiment whose results are stored in a folder, in a folder below it, or at a URL.
-
-    Raises:
-      ValueError: there are no results, or they are not those of an experiment.
-    """
+    """Returns the name of the experiment whose results are in a folder, below it, or at a URL; raises `ValueError` if there is none."""
     from jaxroute.store import results
     from jaxroute.store.places import is_url
 

@@ -1,6 +1,6 @@
 """Recommends a routing strategy for a target quality, and describes it in sentences.
 
-The setting of each strategy is chosen by the measures `Point.chosen_by`; reports use the independent measures `Point.judged`. The recommendation
+The setting of each strategy is chosen by the measures `Point.chosen_by`; reports show independent measures, `Point.judged`. The recommendation
 is the cheapest strategy whose chosen setting also meets the target by `judged`.
 """
 
@@ -34,7 +34,7 @@ class Answer:
 
     @property
     def saves(self) -> bool:
-        """Whether `best` is clearly cheaper than `single`."""
+        """Whether `best` is cheaper than `single` by more than two standard errors."""
         if self.best is None or self.single is None or self.best is self.single:
             return False
         saved = saving(self.best, self.single)
@@ -42,7 +42,7 @@ class Answer:
 
 
 def saving(point: Point, single: Point) -> Estimate:
-    """Returns 1 minus the ratio of a point's cost to the cost of a single model, with the standard error of a ratio of independent means."""
+    """Returns the saving of a point over a single model, 1 minus the ratio of their costs, with the standard error for independent means."""
     cost, base = point.judged.cost, single.judged.cost
     if base.value <= 0:
         return Estimate(math.nan)
@@ -52,10 +52,7 @@ def saving(point: Point, single: Point) -> Estimate:
 
 
 def answers(points: Iterable[Point], target: float) -> list[Point]:
-    """Returns one point per strategy: its cheapest setting that meets the target, or its setting of highest quality if none does.
-
-    Upper bounds and single models are left out, except the cheapest single model that meets the target.
-    """
+    """Returns for each fitted or online strategy its cheapest point that meets the target, or else its best; and the cheapest single model that meets it."""
     points = list(points)
     by_strategy: dict[str, list[Point]] = {}
     for point in points:
@@ -80,7 +77,7 @@ def answer(points: Iterable[Point], target: float) -> Answer:
 
 
 def saved(points: Iterable[Point], target: float, fits: Callable[[Point], bool]) -> Point | None:
-    """Returns the point whose rule a report saves for new queries: the recommended point, if it satisfies the condition `fits`.
+    """Returns the point whose rule is saved for new queries: the recommended point, if it satisfies the condition `fits`.
 
     Otherwise it is the cheapest deployable point that satisfies `fits` and meets the target, or None. If the recommended point is not clearly cheaper
     than the cheapest single model that meets the target, it is this model.
@@ -95,7 +92,7 @@ def saved(points: Iterable[Point], target: float, fits: Callable[[Point], bool])
 
 
 def _cheapest(points: Sequence[Point], by: str = "judged") -> Point | None:
-    """Returns the cheapest point by the measures `by` ("judged" or "chosen_by"), among equal costs a single model; None without points."""
+    """Returns the cheapest point by the measures `by` ("judged" or "chosen_by"), a single model among points of equal cost; None without points."""
     if not points:
         return None
     least = min(points, key=lambda p: getattr(p, by).cost.value)
@@ -125,7 +122,9 @@ def sentences(points: Sequence[Point], found: Answer, unit: str) -> list[str]:
         alone = f"always using {single.strategy} reaches the target at {at}."
         said = [f"No deployable strategy is {'clearly ' if best is not single else ''}cheaper at {goal}: {alone}"]
         if best is not single:
-            said.append(f"{named(best)} costs {_less(saving(best, single))}{_near(best, found)}.")
+            near = f" (tuned for {goal}, but up to half a standard error below it on held-out queries)"
+            near = near if best.judged.quality.value < found.target else ""
+            said.append(f"{named(best)} costs {_less(saving(best, single))}{near}.")
     mixture = next((p for p in answers(points, found.target) if p.strategy == MIXTURE and p.meets(found.target)), None)
     if single is not None and mixture is not None and mixture is not best and not _same_cost(mixture, single):
         saved, more = saving(mixture, single), saving(mixture, single).value < 0
@@ -135,12 +134,6 @@ def sentences(points: Sequence[Point], found: Answer, unit: str) -> list[str]:
         reaches = _reaches(found.with_judge, found, unit, "would reach")
         said.append(f"With a perfect judge of each answer before it is served, {reaches}.")
     return said
-
-
-def _near(point: Point, found: Answer) -> str:
-    if point.judged.quality.value >= found.target:
-        return ""
-    return f" (tuned for {share(found.target)}, but up to half a standard error below it on held-out queries)"
 
 
 def _reaches(point: Point, found: Answer, unit: str, verb: str = "reaches") -> str:

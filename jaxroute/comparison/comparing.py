@@ -18,6 +18,7 @@ import numpy as np
 import xarray as xr
 from tqdm import tqdm
 
+import jaxroute as jr
 from jaxroute.core import checks
 from jaxroute.data import Log, RoutingTable, read_log
 
@@ -25,8 +26,7 @@ from . import choice, learning, offline, serving
 from .page import plain, write
 from .page.numbers import share
 from .page.write import put
-from .points import Point
-from .summary import Summary, summary_of
+from .points import Pair, Point, PointSummary, Summary
 
 _SERVED = 160_000  # Online policies serve about this many queries in all random orders together.
 _FEWEST = 40  # Smallest number of queries that can be divided into queries for fitting and held-out queries.
@@ -43,12 +43,12 @@ class Comparison:
       name: name of the log.
       target: requested quality.
       points: all routing strategies at all settings.
-      orders: number of random orders of the queries for online policies.
-      targets: all examined qualities, including the requested one.
+      orders: number of random orders in which online policies serve the queries.
+      targets: all target qualities for which strategies are compared, including the requested one.
       warm: share of the queries at the beginning of each order that online policies serve uncounted, to learn.
       seconds: wall-clock time of each step.
       command: command that reproduces the report; empty for a table from Python.
-      opened: line of Python code that reads the log.
+      opened: line of Python code that reads the log, for the report.
     """
 
     log: Log
@@ -79,15 +79,58 @@ class Comparison:
 
     @property
     def summary(self) -> Summary:
-        """Content of the report as plain JSON; its keys are described in the module `summary`."""
-        return summary_of(self, assumptions(self))
+        """Content of the report as plain JSON: `summary.json`, from which the page, its pictures and the tables are made.
+
+        A pair is a mean and its standard error; NaN and infinity are null. Keys that are not obvious:
+
+        - `sentence`, `besides`: headline and further sentences.
+        - `best`: index of the point of the headline, null if no deployable strategy meets the target.
+        - `answered`: whether the point of the headline is clearly cheaper than the cheapest single model that meets the target.
+        - `data`: `file`, `queries` (their number), `unit` and `currency` of costs, `latency` (whether it is recorded), `features` (their source in words),
+          `read` (remarks from reading the log), and `models` from the cheapest to the most expensive (`name`, `quality`, `cost`).
+        - `points`: fields of `points.Point` with the measures of `judged`, in no particular order; `without` is the rare need that prevents deployment,
+          `answer` marks the chosen setting of a strategy, and `saving` is relative to the cheapest single model that meets the target.
+        - `sensitivity`: the cheapest deployable `strategy` and the cheapest `single` model that meet each examined target.
+        - `seconds`: wall-clock time of each step; `orders`: number of random orders of the queries for online policies.
+        - `to_route`: explanation and Python code for routing a new query; the code may be empty.
+        """
+        log, table, target = self.log, self.log.table, self.target
+        singles = {p.strategy: p.judged for p in self.points if p.kind == "single"}
+        names = [table.models[k] for k in np.argsort(table.mean_costs(), kind="stable")]
+        answer, chosen = self.answer, {id(p) for p in choice.answers(self.points, target)}
+        first, *besides = self.sentences
+        return {
+            "jaxroute": jr.__version__,
+            "target": target,
+            "sentence": first,
+            "besides": besides,
+            "best": next((i for i, p in enumerate(self.points) if p is answer.best), None),
+            "answered": answer.saves,
+            "data": {
+                "file": self.name,
+                "queries": table.num_queries,
+                "unit": table.cost_unit,
+                "currency": table.currency,
+                "latency": log.latency is not None,
+                "features": log.features,
+                "read": list(log.read),
+                "models": [{"name": n, "quality": singles[n].quality.pair, "cost": singles[n].cost.pair} for n in names],
+            },
+            "points": [_point(p, target, answer.single, id(p) in chosen, self.opened) for p in self.points],
+            "sensitivity": [_sensitivity(choice.answer(self.points, other)) for other in self.targets],
+            "assumptions": assumptions(self),
+            "seconds": {name: round(value, 1) for name, value in self.seconds.items()},
+            "orders": self.orders,
+            "command": self.command,
+            "to_route": self.to_route(),
+        }
 
     def table(self, width: int | None = None) -> str:
         """Returns a table of each strategy's chosen setting, in lines of at most `width` letters. Strategies that meet the target come first."""
         return plain.text(self.summary, width)
 
     def shares(self, width: int | None = None) -> str:
-        """Lists the shares of the queries that each chosen strategy sends to each model, in the order of `table`."""
+        """Lists the shares of the queries that each chosen strategy sends to each model, in the order of `table`, in lines of at most `width` letters."""
         return plain.shares(self.summary, width)
 
     @property
@@ -127,7 +170,7 @@ class Comparison:
 
     @property
     def dataset(self) -> xr.Dataset:
-        """All points as a Dataset with the dimension `point`: means of `judged`, and their standard errors as `<name>_error`."""
+        """All points as a Dataset with the dimension `point`: the means of `Point.judged`, such as `quality`, and their standard errors as `<name>_error`."""
         columns = {
             f"{name}{suffix}": ("point", [float(getattr(getattr(p.judged, name), part, math.nan)) for p in self.points])
             for name in ("quality", "cost", "calls", "latency")
@@ -157,6 +200,42 @@ class Comparison:
 
     def _repr_html_(self) -> str:
         return plain.html(self.summary)
+
+
+def _point(point: Point, target: float, single: Point | None, chosen: bool, opened: str) -> PointSummary:
+    judged, late, learned = point.judged, point.late, point.learning
+    return {
+        **{name: getattr(point, name) for name in ("strategy", "kind", "setting")},
+        **{name: getattr(judged, name).pair for name in ("quality", "cost", "calls")},
+        "latency": judged.latency and judged.latency.pair,
+        "late_quality": late and late.quality.pair,
+        "late_cost": late and late.cost.pair,
+        "without": point.without,
+        "meets": point.meets(target),
+        "answer": chosen,
+        "saving": _saving(point, single) if chosen else None,
+        "needs": list(point.needs),
+        "shares": dict(point.shares),
+        "further": "\n".join(line for line in (opened, point.further) if line) if point.further else "",
+        "learning": learned and {name: list(getattr(learned, name)) for name in ("queries", "quality", "cost")},
+    }
+
+
+def _sensitivity(found: choice.Answer) -> Summary:
+    best, single = found.best, found.single
+    return {
+        "target": found.target,
+        "strategy": best and best.strategy,
+        "setting": best and best.setting,
+        "quality": best and best.judged.quality.pair,
+        "cost": best and best.judged.cost.pair,
+        "single": single and single.strategy,
+        "saving": best and _saving(best, single),
+    }
+
+
+def _saving(point: Point, single: Point | None) -> Pair | None:
+    return None if single is None or single is point else choice.saving(point, single).pair
 
 
 def compare(
@@ -193,7 +272,10 @@ def compare(
     Raises:
       ValueError: an argument is out of range, the log cannot be read or is too small, or the folder holds another comparison.
     """
-    target = _target(target_quality)
+    target = float(checks.numbers("target_quality", target_quality, ()))
+    if not 0.0 < target < 1.0:
+        hint = f"; for {target:g} % give {target / 100:g}" if 1.0 < target <= 100.0 else ""
+        raise ValueError(f"target_quality must be above 0 and below 1, got {target:g}{hint}")
     if minutes is not None:
         minutes = float(checks.positive("minutes", minutes, ()))
     if orders is not None:
@@ -235,7 +317,9 @@ def compare(
                 told.total += sum(planned.grids)
                 learned = _learned(planned, target, targets, seconds, orders=number, **options)
         if command is None:
-            command = "" if file is None or any(reading.values()) else _command(file, target, out)
+            words = ["jaxroute", "compare", os.fspath(file or ""), "--target-quality", f"{target:g}"]
+            words += [] if out is None else ["--out", os.fspath(out)]
+            command = "" if file is None or any(reading.values()) else shlex.join(words)
         points = (*fixed, *learned)
         found = Comparison(log, name, target, points, number, targets, float(warm), seconds, command, log.opened)
         if folder is not None:
@@ -292,7 +376,7 @@ def _plan(
 def _learned(
     planned: _Plan, target: float, targets: Sequence[float], seconds: dict[str, float], progress: "_Progress", **options: Any
 ) -> list[Point]:
-    """Simulates all online policies and returns their points. The wall-clock time of each policy is added to `seconds`."""
+    """Simulates all online policies of a plan and returns their points. The wall-clock time of each policy is added to `seconds`, by name."""
     points: list[Point] = []
     mark, done = time.perf_counter(), progress.done
     simulated = learning.simulate(planned.traffic, target, targets, progress=progress, **options)
@@ -307,13 +391,13 @@ def _learned(
 
 
 def _fits(start: float, seconds: dict[str, float], minutes: float) -> bool:
-    """Whether the time limit allows doubling the number of orders, which takes as long as all simulations so far (`seconds`)."""
+    """Whether a doubled number of orders fits into the time limit `minutes` since `start`. It takes as long as all simulations so far, in `seconds`."""
     simulated = sum(value for name, value in seconds.items() if name not in ("reading", "fitted rules", "report"))
     return time.perf_counter() - start + simulated < 60.0 * minutes
 
 
 def _claim(folder: Path, log: Log, name: str, settings: dict[str, float]) -> None:
-    """Creates the folder of a report and records its log and settings. Raises ValueError if the folder holds another comparison."""
+    """Creates the folder of a report and records its log and settings there. Raises ValueError if the folder holds another comparison."""
     table = log.table
     digest = hashlib.sha256(json.dumps([table.models, table.cost_unit, table.features is not None]).encode())
     for array in (table.scores, table.costs, table.groups):
@@ -333,23 +417,15 @@ def _claim(folder: Path, log: Log, name: str, settings: dict[str, float]) -> Non
     put(file, json.dumps(about, ensure_ascii=False).encode("utf-8", "replace"))
 
 
-def _target(value: Any) -> float:
-    target = float(checks.numbers("target_quality", value, ()))
-    if not 0.0 < target < 1.0:
-        hint = f"; for {target:g} % give {target / 100:g}" if 1.0 < target <= 100.0 else ""
-        raise ValueError(f"target_quality must be above 0 and below 1, got {target:g}{hint}")
-    return target
-
-
 def _targets(table: RoutingTable, target: float) -> tuple[float, ...]:
-    """Returns the requested target and nearby ones, which lie between the mean score of the worst model and that of the best answers."""
+    """Returns the requested target quality, and nearby ones between the worst model's mean score and the mean of the best answers."""
     low, high = float(table.mean_scores().min()), float(table.scores.max(axis=1).mean())
     around = [round(target + step, 6) for step in _AROUND]
     return tuple(t for t in around if t == round(target, 6) or (low < t < high and 0.0 < t < 1.0))
 
 
 def assumptions(found: Comparison) -> list[str]:
-    """Lists the assumptions behind the numbers of the page, as sentences."""
+    """Lists the assumptions behind the numbers of a comparison, as sentences for the report."""
     table, traffic = found.log.table, learning.Traffic.of(found.log.table, found.log.latency)
     mistakes = "their mistakes while learning are counted"
     if found.warm:
@@ -385,12 +461,6 @@ def assumptions(found: Comparison) -> list[str]:
             "score and cost, then the best of the others."
         )
     return lines
-
-
-def _command(file: Any, target: float, out: Any) -> str:
-    """Returns the command that reproduces the report of a file that was read without further options."""
-    words = ["jaxroute", "compare", os.fspath(file), "--target-quality", f"{target:g}"]
-    return shlex.join([*words, *([] if out is None else ["--out", os.fspath(out)])])
 
 
 class _Progress:

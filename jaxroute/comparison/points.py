@@ -1,4 +1,4 @@
-"""Measurements of a routing strategy at one setting."""
+"""Measurements of a routing strategy at one setting, with their standard errors."""
 
 import math
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Pair = tuple[float | None, float | None]  # Mean and standard error, each None if unknown.
-Summary = dict[str, Any]  # Content of a report as plain JSON; its keys are described in `summary`.
+Summary = dict[str, Any]  # Content of a report as plain JSON; its keys are described in `Comparison.summary`.
 PointSummary = dict[str, Any]  # One point as plain JSON: an entry of `points` in a summary.
 # One model for all queries; a rule fitted to recorded queries; a policy that learns online; or an upper bound that cannot be deployed.
 Kind = Literal["single", "offline", "online", "bound"]
@@ -114,11 +114,11 @@ class Point:
         return self.kind != "bound" and self.without is None
 
     def meets(self, target: float) -> bool:
-        """Whether the quality meets a target, both by `chosen_by` and by `judged`."""
+        """Whether the quality meets a target, both in `chosen_by` and in `judged`, up to half a standard error."""
         return meets(self.chosen_by.quality, target) and meets(self.judged.quality, target)
 
 
 def meets(quality: Estimate, target: float) -> bool:
-    """Whether a quality is above a target, or below it by at most half a standard error."""
+    """Whether a quality is above a target, or below it by no more than half of its standard error."""
     slack = 0.0 if math.isnan(quality.error) else quality.error / 2
     return quality.value + slack >= target

@@ -8,7 +8,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -36,23 +36,6 @@ _FIT = {
 }
 
 
-class Rule(Protocol):
-    """Fitted rule that routes single queries; `str` describes it in words."""
-
-    @property
-    def models(self) -> tuple[str, ...]: ...
-
-    def next_model(self, sample: Sample, asked: Sequence[int], draw: float) -> int | None:
-        """Returns the index of the model to call next; None if the last answer is to be served.
-
-        Args:
-          sample: one query, with the costs of the available answers; scores are not used.
-          asked: indices of the models that have answered, in order.
-          draw: random number in [0, 1).
-        """
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class Strategy:
     """Routing strategy that was fitted to a whole log and routes single queries.
@@ -69,7 +52,7 @@ class Strategy:
 
     name: str
     setting: str
-    rule: Rule
+    rule: Mixture | Router | Cascade
     reader: Reader = None
     width: int = 0
     categories: tuple[str, ...] = ()
@@ -102,9 +85,8 @@ class Strategy:
         none = np.zeros((number, len(self.models)))
         sample = Sample(self.models, none, none, None, self._features(queries), groups)
         asked = (self.rule.next_model(sample.take(np.array([q])), (), random.random()) for q in range(number))
-        return [
-            self.models[first] for first in asked if first is not None
-        ]  # A rule always calls a model before the first answer.
+        # A rule always calls a model before the first answer.
+        return [self.models[first] for first in asked if first is not None]
 
     def model(
         self,
@@ -194,14 +176,26 @@ def load_strategy(file: str | os.PathLike[str]) -> Strategy:
     return strategy
 
 
-# Classes that may occur in a saved strategy.
-_RULES: tuple[type, ...] = (Strategy, Router, Cascade, Mixture)
-_PREDICTORS: tuple[type, ...] = (Constant, Judge, Logistic, Neighbours, Design, Words, Directions, Standardisation)
-_CLASSES = {part.__name__: part for part in (*_RULES, *_PREDICTORS)}
+# Classes that may occur in a saved strategy: rules, predictors, and parts of predictors.
+_PARTS = (
+    Strategy,
+    Router,
+    Cascade,
+    Mixture,
+    Constant,
+    Judge,
+    Logistic,
+    Neighbours,
+    Design,
+    Words,
+    Directions,
+    Standardisation,
+)
+_CLASSES: dict[str, type] = {part.__name__: part for part in _PARTS}
 
 
 def _packed(value: Any, arrays: list[np.ndarray]) -> Any:
-    """Converts a value to JSON. Arrays are appended to `arrays`, and the JSON refers to them by index."""
+    """Converts a value to JSON-compatible objects. Its arrays are appended to `arrays`, and the JSON refers to them by index."""
     if isinstance(value, CachedPredictor):
         return _packed(value.predictor, arrays)
     if type(value).__name__ in _CLASSES:
@@ -226,7 +220,7 @@ def _unpacked(value: Any, arrays: Any) -> Any:
 
 
 def can_be_saved(point: Point) -> bool:
-    """Whether a point's strategy can be saved for new queries: it is a single model, or a rule fitted to the log without a perfect judge."""
+    """Whether a point's strategy can route new queries from a file: it is a single model, or a rule fitted to the log without a perfect judge."""
     return point.kind == "single" or (point.kind == "offline" and point.strategy in _FIT)
 
 
@@ -254,7 +248,7 @@ def strategy_of(log: Log, point: Point) -> Strategy:
 
 
 def snippet(log: Log, point: Point, file: str) -> str:
-    """Returns Python code that routes a query with the strategy of `point`, saved in `file`."""
+    """Returns Python code that routes a new query with the strategy of `point`, which is saved in `file`."""
     table = log.table
     words = []
     if point.kind != "single" and point.strategy != BEST_MIXTURE.name:

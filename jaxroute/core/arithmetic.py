@@ -58,8 +58,6 @@ VERSION = 3
 _BLOCK = 64
 # Dot products with more terms are computed by XLA's library, in its order.
 MOST_TERMS = 64
-# Parameters of an operation that are also arguments of its definition.
-_PARAMETERS = {"integer_pow": ("y",)}
 
 
 @functools.cache
@@ -78,13 +76,12 @@ def is_defined(eqn: JaxprEqn) -> bool:
 
 
 def _of_one_element(eqn: JaxprEqn) -> bool:
-    """Whether an elementwise operation on floats has a definition in basic operations. The exponent of `pow` may be an integer."""
     types = (jnp.float32, jnp.int32) if eqn.primitive.name == "pow" else (jnp.float32,)
     return eqn.primitive.name in DEFINITIONS and _has_types(eqn, *types)
 
 
 def definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
-    """Returns the jaxpr that computes an operation, for single elements if it is elementwise, by basic operations. None if XLA's own is used."""
+    """Returns the jaxpr that computes an operation by basic operations (on single elements if it is elementwise). None if XLA computes it."""
     if _of_one_element(eqn):
         types = tuple(getattr(v.aval, "dtype", None) for v in eqn.invars)
         return _Function.of(eqn).definition(((),) * len(eqn.invars), types)
@@ -92,21 +89,15 @@ def definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
 
 
 def whole_definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
-    """Returns the jaxpr that computes an operation on whole arrays, such as a factorisation, by basic operations. None if XLA's own is used."""
+    """Returns the jaxpr that computes an operation on whole arrays, such as a factorisation, by basic operations. None if XLA computes it."""
     name, params = eqn.primitive.name, eqn.params
-    if (
-        name == "call_hi_primitive"
-    ):  # Operations such as `jnp.searchsorted` since jax 0.12, which have a definition of their own.
+    # Operations such as `jnp.searchsorted` since jax 0.12, which have a separate definition.
+    if name == "call_hi_primitive":
         return jax.make_jaxpr(functools.partial(eqn.primitive.to_lojax, **params))(*(v.aval for v in eqn.invars))
-    if (
-        name not in WHOLE
-        or not _has_types(eqn, jnp.float32, jnp.int32)
-        or any(0 in getattr(v.aval, "shape", ()) for v in eqn.invars)
-        or _is_short(eqn)
-    ):
+    if name not in WHOLE or not _has_types(eqn, jnp.float32, jnp.int32) or _is_short(eqn):
         return None
     avals: list[Any] = [v.aval for v in eqn.invars]
-    if params.get("subset_by_index") not in (None, (0, avals[0].shape[-1])):
+    if any(0 in aval.shape for aval in avals) or params.get("subset_by_index") not in (None, (0, avals[0].shape[-1])):
         return None
     operands = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
     return jax.make_jaxpr(functools.partial(WHOLE[name], **params))(*operands)
@@ -117,7 +108,7 @@ def _has_types(eqn: JaxprEqn, *types: Any) -> bool:
 
 
 def _accumulated(step: Callable[[Any, Any], Any], first: Any, terms: Any, reverse: bool) -> jax.Array:
-    """Returns the running totals of `terms` along their first axis: `total = step(total, term)` from `first`, from the last term if `reverse`."""
+    """Returns all running totals `total = step(total, term)` of `terms` along the first axis, starting with `first`; from the end if `reverse`."""
 
     def both(total: Any, term: Any) -> tuple[Any, Any]:
         new = step(total, term)
@@ -127,7 +118,6 @@ def _accumulated(step: Callable[[Any, Any], Any], first: Any, terms: Any, revers
 
 
 def _cumulative_log_sum(x: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
-    """Computes `cumlogsumexp` term by term along the axis; `reverse` begins at the end."""
     terms = jnp.moveaxis(x, axis, 0)
     first = jnp.full(terms.shape[1:], -jnp.inf, jnp.float32)
     return jnp.moveaxis(_accumulated(jnp.logaddexp, first, terms, reverse), 0, axis)
@@ -136,7 +126,7 @@ def _cumulative_log_sum(x: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
 def _by_blocks(
     reduce: Callable[..., jax.Array], step: Callable[..., jax.Array], x: jax.Array, *, axes: Sequence[int], **_: Any
 ) -> jax.Array:
-    """Sums or multiplies `x` along `axes` in blocks of 64, then over the blocks and the last, shorter block. `step` is `reduce` of two operands."""
+    """Sums or multiplies `x` along `axes`: within blocks of 64 elements by `reduce`, then over the results. `step` combines two arrays."""
     axes = tuple(axes)
     terms = jnp.moveaxis(x, axes, range(len(axes)))
     terms = jnp.reshape(terms, (-1, *terms.shape[len(axes) :]))
@@ -154,7 +144,7 @@ WHOLE: dict[str, Callable[..., Any]] = {**FACTORISATIONS, **_LONG, "cumlogsumexp
 
 
 def _is_short(eqn: JaxprEqn) -> bool:
-    """Whether an operation is a sum or product of integers or of at most 64 terms, which needs no blocks."""
+    """Whether a sum or product needs no blocks: it has integers or at most 64 terms."""
     if eqn.primitive.name not in _LONG:
         return False
     aval: Any = eqn.invars[0].aval
@@ -162,7 +152,7 @@ def _is_short(eqn: JaxprEqn) -> bool:
 
 
 def elementwise(eqn: JaxprEqn, arrays: Sequence[Any], traits: Sequence[Trait]) -> list[Any] | None:
-    """Computes an elementwise float32 operation on `arrays` of one shape (or scalars) with one rounding. None where XLA's own result is right.
+    """Computes an elementwise float32 operation on `arrays` of one shape (or scalars), rounded once. Returns None where XLA's result is right.
 
     `traits` has a `Trait` for each operand: a property, such as being a constant, because of which XLA would rewrite the operation.
     """
@@ -207,7 +197,10 @@ _ROUNDED: dict[str, Callable[..., Any]] = {
 
 
 def defined(eqn: JaxprEqn, arrays: Sequence[Any], traits: Sequence[Trait]) -> jax.Array:
-    """Computes an elementwise function, such as `exp`, by its definition in basic operations. `traits` are properties of the operands."""
+    """Computes an elementwise function, such as `exp`, by its definition in basic operations.
+
+    `traits` are properties of the operands because of which XLA would rewrite operations on them.
+    """
     shape = np.broadcast_shapes(*map(jnp.shape, arrays))
     wide = [x if jnp.shape(x) == shape else jnp.broadcast_to(x, shape) for x in arrays]
     function = _Function.of(eqn, tuple(t & Trait.EVEN for t in traits))
@@ -234,16 +227,8 @@ class _Function:
 
     def definition(self, shapes: tuple[tuple[int, ...], ...], types: tuple[Any, ...]) -> ClosedJaxpr:
         """Returns the jaxpr of basic operations that computes the function for operands of these shapes and types."""
-        name = self.primitive.name
-        own = tuple((key, value) for key, value in self.params if key in _PARAMETERS.get(name, ()))
-        return _definition(name, own, shapes, types)
-
-    def __call__(self, *operands: Any) -> Any:
-        return _computed(self, *operands)
-
-    def original(self, *xs: Any) -> Any:
-        """Computes the function by XLA's own implementation."""
-        return self.primitive.bind(*xs, **dict(self.params))
+        exponent = tuple(item for item in self.params if item[0] == "y")  # Of `integer_pow`.
+        return _definition(self.primitive.name, exponent, shapes, types)
 
 
 @functools.partial(jax.jit, static_argnums=0)
@@ -251,14 +236,12 @@ def _computed(function: _Function, *operands: Any) -> Any:
     *xs, zero, zeros = operands
     with given_zeros(zero, zeros):
         wide = [jnp.atleast_1d(x) for x in xs]  # For a scalar the definition may contain a branch.
-        out = _evaluate(
-            function.definition(tuple(x.shape for x in wide), tuple(x.dtype for x in wide)), wide, function.traits
-        )[0]
-        return jnp.reshape(out, xs[0].shape)
+        definition = function.definition(tuple(x.shape for x in wide), tuple(x.dtype for x in wide))
+        return jnp.reshape(_evaluate(definition, wide, function.traits)[0], xs[0].shape)
 
 
 def _evaluate(closed: ClosedJaxpr, args: Sequence[Any], traits: Sequence[Trait]) -> list[Any]:
-    """Evaluates a jaxpr without loops and rounds each operation once. `traits` has a `Trait` for each of `args`, used to stop XLA's rewriting."""
+    """Evaluates a jaxpr without loops, with each operation rounded once. `traits` has for each argument a `Trait` that XLA might exploit."""
     env: dict[Any, tuple[Any, Trait]] = {}
     env.update(zip(closed.jaxpr.constvars, ((c, Trait.CONSTANT) for c in closed.consts), strict=True))
     env.update(zip(closed.jaxpr.invars, zip(args, traits, strict=True), strict=True))
@@ -278,14 +261,15 @@ def _evaluate(closed: ClosedJaxpr, args: Sequence[Any], traits: Sequence[Trait])
     return [read(v)[0] for v in closed.jaxpr.outvars]
 
 
-defined_p = elementwise_primitive("defined", 2, lambda *operands, function: function(*operands))
+defined_p = elementwise_primitive("defined", 2, lambda *operands, function: _computed(function, *operands))
 
 
 def _jvp_defined(primals: Sequence[Any], tangents: Sequence[Any], *, function: _Function) -> Any:
-    """Differentiates the original function instead of the bit operations in its definition."""
+    """Computes the derivative of the original function. The bit operations in its definition have none."""
     *xs, zero, zeros = primals
     slopes = [jnp.zeros_like(x) if isinstance(t, ad.Zero) else t for x, t in zip(xs, tangents, strict=False)]
-    traced = jax.make_jaxpr(lambda xs, slopes: jax.jvp(function.original, xs, slopes)[1])(tuple(xs), tuple(slopes))
+    original = functools.partial(function.primitive.bind, **dict(function.params))
+    traced = jax.make_jaxpr(lambda xs, slopes: jax.jvp(original, xs, slopes)[1])(tuple(xs), tuple(slopes))
     with given_zeros(zero, zeros):
         out = defined_p.bind(*primals, function=function)
         return out, _evaluate(traced, [*xs, *slopes], [Trait.EVEN] * (2 * len(xs)))[0]
@@ -298,7 +282,7 @@ ad.primitive_jvps[defined_p] = _jvp_defined
 
 
 def reduced(name: str, x: Array, axes: Sequence[int]) -> jax.Array:
-    """Computes `reduce_sum` or `reduce_prod` (the `name`) of `x` along `axes`, term by term. All terms are unrolled, so there must be few."""
+    """Computes `reduce_sum` or `reduce_prod` (the `name`) of `x` along `axes`, term by term. Terms are unrolled, so there must be few of them."""
     rest = [axis for axis in range(jnp.ndim(x)) if axis not in axes]
     number, shape = math.prod(x.shape[axis] for axis in axes), [x.shape[axis] for axis in rest]
     terms = _along(jnp.reshape(jnp.transpose(x, (*axes, *rest)), (number, *shape)))
@@ -306,7 +290,7 @@ def reduced(name: str, x: Array, axes: Sequence[int]) -> jax.Array:
 
 
 def _in_turn(adds: bool, terms: Sequence[jax.Array], shape: Sequence[int]) -> jax.Array:
-    """Adds (if `adds`) or multiplies the arrays in `terms`, in order; all have this shape. XLA computes the result once (`compute_once`)."""
+    """Returns the sum (if `adds`) or product, in order, of the arrays `terms` of this shape, marked to be computed once."""
     if not terms:
         return jnp.full(shape, 0.0 if adds else 1.0, jnp.float32)
     first = terms[0] - unknown_zero() if adds else terms[0]  # 0 + x is x, except for -0.
@@ -315,7 +299,6 @@ def _in_turn(adds: bool, terms: Sequence[jax.Array], shape: Sequence[int]) -> ja
 
 
 def _along(x: jax.Array) -> list[jax.Array]:
-    """Splits an array along its first axis into a list of arrays without that axis."""
     return [lax.squeeze(part, (0,)) for part in lax.split(x, (1,) * x.shape[0])] if x.shape[0] else []
 
 
@@ -339,7 +322,7 @@ def terms_of(eqn: JaxprEqn) -> int:
 
 
 def dot(a: jax.Array, b: jax.Array, dimension_numbers: Any, runs: tuple[bool, bool] = (False, False)) -> jax.Array:
-    """Computes `lax.dot_general`, adding products in order of their index. `runs` tells for `a` and `b` whether the last axis is that of runs."""
+    """Computes `lax.dot_general`, adding products in the order of their index. `runs` flags which of `a` and `b` has a last axis of runs."""
     (a_sum, b_sum), (a_batch, b_batch) = dimension_numbers
 
     def parts(x: Any, summed: Any, batch: Any, own: bool) -> tuple[Any, Any, Any]:
@@ -357,8 +340,6 @@ def dot(a: jax.Array, b: jax.Array, dimension_numbers: Any, runs: tuple[bool, bo
     first, last = len(batch), len(batch) + len(a_free)
     a_axes = (*range(last), *([len(shape) - 1] if runs[0] else []))
     b_axes = (*range(first), *range(last, last + len(b_free)), *([len(shape) - 1] if runs[1] else []))
-    terms = [
-        product(lax.broadcast_in_dim(x, shape, a_axes), lax.broadcast_in_dim(y, shape, b_axes))
-        for x, y in zip(_along(a), _along(b), strict=True)
-    ]
-    return _in_turn(True, terms, shape)
+    pairs = zip(_along(a), _along(b), strict=True)
+    wide = ((lax.broadcast_in_dim(x, shape, a_axes), lax.broadcast_in_dim(y, shape, b_axes)) for x, y in pairs)
+    return _in_turn(True, list(itertools.starmap(product, wide)), shape)

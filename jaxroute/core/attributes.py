@@ -1,4 +1,4 @@
-"""Conversion of a result's attributes to text, integers and floats, which every file format can store."""
+"""Conversion of a result's attributes to text, integers and floats, the only types that every file format can store."""
 
 import json
 from collections.abc import Mapping

@@ -12,6 +12,7 @@ import numpy as np
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 # Largest number of names that an error lists.
 _MOST_NAMES = 32
@@ -46,9 +47,8 @@ def numbers(name: str, value: Any, shape: tuple[int | str, ...] | None = None) -
         fits = (size > 0 if isinstance(needed, str) else size == needed for size, needed in zip(array.shape, shape))
         if array.ndim != len(shape) or not all(fits):
             letters = any(isinstance(needed, str) for needed in shape)
-            raise ValueError(
-                f"{name} must have shape {'[' + ', '.join(map(str, shape)) + ']' if letters else shape}, got {array.shape}"
-            )
+            required = f"[{', '.join(map(str, shape))}]" if letters else shape
+            raise ValueError(f"{name} must have shape {required}, got {array.shape}")
     if not np.isfinite(array).all():
         where, place = _first(~np.isfinite(array))
         raise ValueError(f"{name} must be finite, got {array[where]}{place}")
@@ -56,7 +56,7 @@ def numbers(name: str, value: Any, shape: tuple[int | str, ...] | None = None) -
 
 
 def _first(wrong: np.ndarray) -> tuple[tuple[int, ...], str]:
-    """Returns the index of the first true element and the words " at index ..." for an error message. The words are empty for a single number."""
+    """Returns the index of the first True in `wrong`, and " at index ..." for an error message; the text is empty for a scalar."""
     where = tuple(int(i) for i in np.argwhere(wrong)[0])
     return where, f" at index {where}" if where else ""
 
@@ -187,11 +187,18 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 def attributed(owner: str, check: Callable[..., Any], *args: Any) -> Any:
-    """Returns `check(*args)`; a `ValueError` in it gets the prefix `owner`, the name of the object to which the arguments belong."""
+    """Returns `check(*args)`. If it raises `ValueError`, the message gets the prefix `owner`, the name of the object that has the arguments."""
     try:
         return check(*args)
     except ValueError as error:
         raise ValueError(f"{owner}: {error}") from None
+
+
+def instance(name: str, value: Any, kind: type[T]) -> T:
+    """Returns `value` if it is an object of the class `kind`; `ValueError` otherwise."""
+    if not isinstance(value, kind):
+        raise ValueError(f"{name} must be a {kind.__name__}, got {show(value)}")
+    return value
 
 
 def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
@@ -208,7 +215,7 @@ def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
 
 
 def part(name: str, value: Any, method: str, example: str) -> None:
-    """Checks that `value`, a component such as a policy, is an object with this method, and calls its own `check`, if it has one.
+    """Raises `ValueError` unless `value` is a component (such as a policy) with this `method`, and calls the component's own `check`, if any.
 
     The error names the field, `name`, and shows `example`, an expression that creates such a component.
     """

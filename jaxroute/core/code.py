@@ -1,4 +1,4 @@
-"""Digests of the code of policies, environments, samplers and probes: one for each function or constant that can influence a result.
+"""Digests of the code that can influence a result, one for each function or constant that policies, environments, samplers or probes use.
 
 A digest covers the instructions that Python runs, not the text: comments, formatting, docstrings and names of local variables do not count.
 The search follows the methods of a class and of its bases, and the global functions and constants that they name. It stops at libraries:
@@ -29,7 +29,7 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...))
 
 
 def code_of(values: Iterable[Any]) -> dict[str, str]:
-    """Returns the digest, by name, of each function and constant that the given objects may use, also through fields, closures and defaults."""
+    """Returns a digest, by name, of each function and constant that the given objects may use, including their fields, closures and defaults."""
     roots = list(values)
     found = _Search({"jaxroute", *map(_home, roots)})
     for value in roots:
@@ -38,7 +38,7 @@ def code_of(values: Iterable[Any]) -> dict[str, str]:
 
 
 def changes(stored: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
-    """Returns the names of functions and constants whose `stored` digest differs from that `here`, then the names that only one of them contains."""
+    """Returns the names of functions and constants whose digests in `stored` and `here` differ, then the names that only one of them has."""
     both = [name for name in stored if name in here and stored[name] != here[name]]
     return both + [name for name in (*stored, *here) if (name in stored) != (name in here)]
 
@@ -56,14 +56,14 @@ class _Search:
     """
 
     def __init__(self, homes: set[str]) -> None:
-        """Prepares a search that skips installed libraries except the top-level packages `homes`, to which the described objects belong."""
+        """Prepares a search that enters no installed library except the top-level packages `homes`, to which the described objects belong."""
         self.digests: dict[str, str] = {}
         self._homes = homes
         self._seen: set[int] = set()
         self._kept: list[Any] = []  # Keeps the visited objects alive, so that their ids are not reused.
 
     def value(self, value: Any) -> None:
-        """Visits an object: the methods of its class, its fields, and the code, closure and default arguments of a function."""
+        """Adds the digests of an object: of its class's methods, its fields, and the code, closure and default arguments of a function."""
         if isinstance(value, (*_PLAIN, np.ndarray, np.generic, Array, types.ModuleType)) or id(value) in self._seen:
             return
         self._seen.add(id(value))
@@ -134,9 +134,9 @@ class _Search:
         return None
 
     def _used(self, place: str, value: Any, names: set[str], through: tuple[str, ...] = ()) -> None:
-        """Adds a global object, called `place`, that a function's code uses. For a module it adds each attribute that is in `names`.
+        """Adds a global object, called `place`, that a function's code uses; for a module, those of its attributes whose names are in `names`.
 
-        `names` has all names in the function's code; the modules in `through` lead to the object and are not entered again.
+        `names` has all names in the function's code. The modules `through` which the search reached the object are not entered again.
         """
         if isinstance(value, types.ModuleType):
             if not _is_foreign(value.__name__, self._homes) and value.__name__ not in through:
@@ -157,7 +157,6 @@ class _Search:
 
 
 def _home(value: Any) -> str:
-    """Returns the top-level package that defines a function or an object's class."""
     while isinstance(value, functools.partial) or hasattr(value, "__wrapped__"):
         value = value.func if isinstance(value, functools.partial) else value.__wrapped__
     named = value if inspect.isroutine(value) or isinstance(value, type) else type(value)
@@ -165,7 +164,6 @@ def _home(value: Any) -> str:
 
 
 def _is_foreign(module: str | None, homes: set[str]) -> bool:
-    """Whether a module belongs to a library, which the search does not follow; the packages `homes` are followed in any case."""
     top = (module or "").partition(".")[0]
     if top in homes or top == "__main__":
         return False
@@ -180,7 +178,7 @@ def _lies_in_a_library(top: str) -> bool:
 
 
 def _functions_in(entry: Any) -> Iterator[Any]:
-    """Yields the function, if any, behind an entry of a class: a method, property, class method, cached or compiled function."""
+    """Yields the functions in an attribute of a class, if any: of a method, property, class method, cached or compiled function."""
     for name in ("__func__", "fget", "fset", "func", "__wrapped__"):
         inner = getattr(entry, name, None) if not isinstance(entry, type) else None
         if callable(inner):
@@ -207,7 +205,7 @@ def _is_constant(value: Any) -> bool:
 
 
 def _constants_in(value: Any) -> dict[str, Any]:
-    """Returns the constants in a function's closure or in the fields of a user's object. jaxroute's own objects are skipped: they may hold caches."""
+    """Returns the constants, by name, in a function's closure or a user's object's fields; none for jaxroute's objects, which may hold caches."""
     if inspect.isfunction(value):
         found = dict(enumerate(_contents_of(value.__closure__ or ())))
     elif isinstance(value, type) or (type(value).__module__ or "").partition(".")[0] == "jaxroute":

@@ -57,7 +57,6 @@ def describe(value: Any) -> Any:
 
 
 def _describe_function(function: Any) -> Any:
-    """Describes a function by its name, closure and default arguments, another callable by its attributes. Instructions belong to module `code`."""
     if isinstance(function, functools.partial):
         parts = {"arguments": describe(function.args), "keywords": describe(function.keywords)}
         return {"partial": _describe_function(function.func), **parts}
@@ -81,7 +80,7 @@ def _describe_function(function: Any) -> Any:
 
 
 def first_difference(stored: Any, wanted: Any, where: str = "") -> str:
-    """Describes the first difference between two JSON values, which are at the path `where` of a setting (`env.arrivals`); empty if there is none."""
+    """Returns a description of the first difference between two JSON values, found at path `where` of a setting (`env.arrivals`); empty if none."""
     if isinstance(stored, dict) and isinstance(wanted, dict):
         for key in [*stored, *(k for k in wanted if k not in stored)]:
             place = f"{where}.{key}" if where else key

@@ -1,4 +1,4 @@
-"""Random draws of policies and environments.
+"""Random draws for policies and environments.
 
 Every function takes a typed Threefry key and returns the same bits as the function of this name in `jax.random` (a test compares them). It uses
 integer arithmetic that XLA fuses and vectorises over runs: on a CPU 5 to 10 times as fast as one `jax.random` call per run and round. Policies
@@ -48,7 +48,7 @@ def threefry_2x32(k0: Leaf, k1: Leaf, x0: Leaf, x1: Leaf) -> tuple[Array, ...]:
 
 
 def _together(*words: Leaf) -> list[Leaf]:
-    """Broadcasts uint32 arrays, the halves of keys and of encrypted blocks, to one shape. If all are scalars, they stay scalars."""
+    """Broadcasts uint32 arrays (halves of keys or of encrypted blocks) to one shape. Scalars alone are returned unchanged."""
     shape = np.broadcast_shapes(*map(np.shape, words))
     return [w if np.shape(w) in ((), shape) else jnp.broadcast_to(w, shape) for w in words]
 
@@ -93,12 +93,11 @@ def bits(key: Array, shape: tuple[int, ...] = ()) -> Array:
     return xla.compute_once(_bits(_words(key), _places(shape)))
 
 
-def _places(shape: tuple[int, ...], first: int = 0) -> Any:
-    """Returns the flat index of each element of a draw of this shape, counted from `first`. The index is the address of the element's random bits."""
-    if first + math.prod(shape) >= 2**32:
+def _places(shape: tuple[int, ...]) -> Any:
+    """Returns the flat index of each element of an array of this shape; from it an element's random bits are computed."""
+    if math.prod(shape) >= 2**32:
         raise ValueError(f"shape {shape} has 2**32 or more elements; a key has 2**32 addresses")
-    number = lax.iota(jnp.uint32, math.prod(shape)).reshape(shape) if shape else np.uint32(0)
-    return number + np.uint32(first) if first else number
+    return lax.iota(jnp.uint32, math.prod(shape)).reshape(shape) if shape else np.uint32(0)
 
 
 def _bits(words: _Words, places: Leaf) -> Array:
@@ -107,7 +106,7 @@ def _bits(words: _Words, places: Leaf) -> Array:
 
 
 def _unit(words: _Words, places: Leaf) -> Array:
-    """Draws uniform numbers on [0, 1) at the flat indices `places` from a key, given by its two `words`. The caller adds `compute_once`."""
+    """Returns a uniform number on [0, 1) for each of the flat indices `places`, from a key's two `words`. The caller adds `compute_once`."""
     mantissa = (_bits(words, places) >> np.uint32(9)) | np.uint32(0x3F800000)
     return lax.bitcast_convert_type(mantissa, jnp.float32) - np.float32(1)
 
@@ -164,9 +163,9 @@ def exponential(key: Array, shape: tuple[int, ...] = ()) -> Array:
 
 
 def randint(key: Array, maxval: int, shape: tuple[int, ...] = ()) -> Array:
-    """Draws int32 numbers in `[0, maxval)` by scaling a uniform number. Their probabilities are wrong by less than `maxval / 2**23`.
+    """Draws int32 numbers in `[0, maxval)` by scaling uniform numbers. Each probability has a relative error below `maxval / 2**23`.
 
-    Its bits differ from those of `jax.random.randint`, which uses two random words per integer.
+    The bits differ from those of `jax.random.randint`, which uses two random words per integer.
     """
     return jnp.minimum((uniform(key, shape) * maxval).astype(jnp.int32), maxval - 1)
 
@@ -178,7 +177,7 @@ def categorical(key: Array, logits: Leaf) -> Array:
 
 
 def gamma(key: Array, shape_parameter: Leaf, tries: int = 6) -> Array:
-    """Draws gamma variables of unit scale, float32, for shape parameters of at least 1 in a fixed number of operations.
+    """Draws gamma variables of unit scale, float32, for shape parameters of at least 1, in a fixed number of operations.
 
     Marsaglia and Tsang's rejection method returns the first accepted of `tries` candidates. It accepts at least 95 % of the candidates. All six
     fail with a probability below 2e-8; the result is then the shape parameter, which is about the mean.
@@ -189,7 +188,7 @@ def gamma(key: Array, shape_parameter: Leaf, tries: int = 6) -> Array:
 
 
 def _gammas(keys: Sequence[Array], shape_parameters: Sequence[Leaf], tries: int = 6) -> list[Array]:
-    """Computes `gamma` for several keys at once. Each key has an array of shape parameters, all of the same shape; `tries` counts candidates."""
+    """Computes `gamma` for several keys at once, for an array of shape parameters for each key; all these arrays have one shape."""
     shape = jnp.shape(shape_parameters[0])
     streams, number = len(keys), math.prod(shape)
     size = streams * number
@@ -201,7 +200,7 @@ def _gammas(keys: Sequence[Array], shape_parameters: Sequence[Leaf], tries: int 
     d = xla.compute_once(alpha - np.float32(1 / 3))  # [streams, number]
 
     def attempt(words: Sequence[Any], places: Leaf, d: Array) -> Array:
-        """Draws one candidate for each flat index from the keys in `words`; 0 if it is rejected. `d` is the shape parameter minus 1/3."""
+        """Draws a candidate for each flat index in `places` from the keys in `words`; 0 if rejected. `d` is the shape parameter minus 1/3."""
         x = _normal((words[0][0], words[0][1]), places)
         u = xla.compute_once(_open_unit((words[1][0], words[1][1]), places))
         v = (1 + np.float32(1) / jnp.sqrt(9 * d) * x) ** 3
@@ -215,7 +214,7 @@ def _gammas(keys: Sequence[Array], shape_parameters: Sequence[Leaf], tries: int 
         return xla.compute_once(functools.reduce(lambda later, one: jnp.where(one > 0, one, later), found[::-1]))
 
     def repaired(drawn: Array) -> Array:
-        """Replaces the first rejected element (0) of `drawn` by a new candidate, a few times in turn, because usually at most one is rejected."""
+        """Returns `drawn` after a few steps that each replace the first rejected element (0) by a new candidate; usually one step suffices."""
         index = lax.iota(jnp.int32, size)
         drawn, before, tried = drawn.reshape(size), jnp.int32(size), jnp.uint32(0)
         for _ in range(min(_REPAIRS, tries - 1)):
@@ -250,14 +249,12 @@ def beta(key: Array, a: Leaf, b: Leaf) -> Array:
 
 
 def _spread(words: Any, dims: Any) -> list[Any]:
-    """Moves each operand's batch axis, of index `dims`, to the front, for `jax.vmap`. Operands with fewer axes get axes of length 1 after it."""
+    """Moves the batch axis of each operand, at its index in `dims`, to the front. Operands with fewer axes get axes of length 1 behind it."""
     size = next(w.shape[d] for w, d in zip(words, dims, strict=True) if d is not None)
     moved = [w if d is None else batching.bdim_at_front(w, d, size) for w, d in zip(words, dims, strict=True)]
     rank = max(jnp.ndim(w) - (d is not None) for w, d in zip(words, dims, strict=True))
-    return [
-        w if d is None or w.ndim == rank + 1 else lax.expand_dims(w, tuple(range(1, rank + 1)))
-        for w, d in zip(moved, dims, strict=True)
-    ]
+    full = [d is None or w.ndim == rank + 1 for w, d in zip(moved, dims, strict=True)]
+    return [w if one else lax.expand_dims(w, tuple(range(1, rank + 1))) for w, one in zip(moved, full, strict=True)]
 
 
 threefry_2x32_p = Primitive("threefry_2x32")
@@ -278,13 +275,12 @@ batching.primitive_batchers[threefry_2x32_p] = lambda words, dims: (threefry_2x3
 
 @jax.jit
 def _apart(k0: Any, k1: Any, address: Any) -> Array:
-    """Derives a child key (`[2, ...]`) from key `(k0, k1)`; XLA computes its two words in separate loops. One loop makes MESS+ a fifth slower."""
+    """Returns the two words `[2, ...]` of a child key, computed in separate loops on a CPU; one loop makes the policy MESS+ a fifth slower."""
     return jnp.stack(lax.optimization_barrier(tuple(encrypted(k0, k1, np.uint32(0), address))))
 
 
 @jax.jit
 def _stacked(k0: Any, k1: Any, address: Any) -> Array:
-    """Derives a child key, its two words stacked as `[2, ...]`, from the key `(k0, k1)` and the integer `address` by one encryption."""
     return jnp.stack(encrypted(k0, k1, np.uint32(0), address))
 
 

@@ -6,7 +6,7 @@ from types import ModuleType
 
 
 def public_names(package: str) -> Callable[[], list[str]]:
-    """Returns a `__dir__` function for a package. It lists `__all__` if there is one, else all names without an underscore except submodules."""
+    """Returns a `__dir__` function for a package: it lists `__all__` or, without one, all public names except submodules."""
 
     def names() -> list[str]:
         module = sys.modules[package]

@@ -33,12 +33,11 @@ def _places(size: int) -> Array:
 
 
 def _at(x: Array, index: Array, axis: int = 0) -> Array:
-    """Returns the slice of `x` at `index` along an axis. The index must be the same in all runs."""
+    """Returns the slice of `x` at `index` along an axis. All runs must have the same index."""
     return lax.dynamic_index_in_dim(x, index, axis, keepdims=False, allow_negative_indices=False)
 
 
 def _sum(terms: Array) -> Array:
-    """Sums over the first axis, one term after the other."""
     return _loop(terms.shape[0], lambda k, total: total + _at(terms, k), jnp.zeros(terms.shape[1:], terms.dtype))
 
 
@@ -53,7 +52,7 @@ def _exchange(x: Array, first: Array, second: Array) -> Array:
 
 
 def _pivot(size: Array, k: Array) -> Array:
-    """Returns the index of the pivot: the largest element of the magnitudes `size` from index `k` on; `k` itself if one of them is NaN."""
+    """Returns the index of the largest element of the magnitudes `size` from index `k` on; `k` itself if one of these is NaN."""
     best = numerics.argmax(size, _places(size.shape[0]) >= k)
     return jnp.where(best < size.shape[0], best, k)
 
@@ -65,7 +64,7 @@ def _diagonal(x: Array) -> Array:
 
 
 def _power(x: Array) -> Array:
-    """Returns a power of two by which `x` is multiplied so that the squares of its largest entries neither overflow nor vanish."""
+    """Returns a power of two that scales `x` such that the squares of its largest entries neither overflow nor vanish."""
     third, size = 2.0 ** (jnp.finfo(x.dtype).maxexp // 3), jnp.abs(x)
     largest = jnp.max(jnp.where(size < jnp.inf, size, 0.0))
     return jnp.where(largest > third, third**-2, jnp.where(largest < 1 / third, third**2, 1.0)).astype(x.dtype)
@@ -108,7 +107,7 @@ def triangular_solve(
 
 
 def lu(x: Array) -> tuple[Array, Array, Array]:
-    """Factors `x` `[m, n]` into `L U` with partial pivoting. Returns both in one matrix, the pivot row of each step, and the order of rows."""
+    """Factors `x` `[m, n]`, with rows in a new order, into `L U`. Returns both in one matrix, each step's pivot row, and the order of rows."""
     rows, columns = (_places(size) for size in x.shape)
     steps = _places(min(x.shape))
 
@@ -131,12 +130,12 @@ def lu_pivots_to_permutation(pivots: Array, *, permutation_size: int) -> Array:
 
 
 def geqrf(x: Array) -> tuple[Array, Array]:
-    """Factors `x` `[m, n]` into `Q R`. Returns one matrix with `R` above and Householder vectors below the diagonal, and the vectors' factors."""
+    """Factors `x` `[m, n]` into `Q R`. Returns a matrix with `R` above and Householder vectors below the diagonal, and the vectors' factors."""
     return _reflections(x, False)[:2]
 
 
 def _reflections(x: Array, pivoting: bool) -> tuple[Array, Array, Array]:
-    """Factors `x` as `geqrf` does. Also returns the order of columns: with `pivoting` each step takes the column of largest remaining norm."""
+    """Factors `x` as `geqrf`, and also returns the order of columns: each step with `pivoting` takes the column of largest remaining norm."""
     rows, columns = _places(x.shape[0])[:, None], _places(x.shape[1])
     steps, power = _places(min(x.shape)), _power(x)
 
@@ -185,7 +184,7 @@ def qr(x: Array, *, pivoting: bool, full_matrices: bool, **_: Any) -> tuple[Arra
 
 
 def _rotation(norms: Array, products: Array, limit: float) -> tuple[Callable[[Array], Array], Array, Array]:
-    """Computes Jacobi rotations of each column of a matrix's first half with its partner in the second half, which make both orthogonal.
+    """Computes Jacobi rotations that make each column in a matrix's first half orthogonal to its partner in the second half.
 
     Returns a function that rotates the columns of a matrix, a mask of the rotated pairs, and the new norms. The function also moves the columns
     around the first one, so that all pairs meet once in `N - 1` steps. `norms` `[N]` are squared norms of the columns, or the diagonal of a symmetric
@@ -201,9 +200,8 @@ def _rotation(norms: Array, products: Array, limit: float) -> tuple[Callable[[Ar
     tau = s / (1.0 + c)  # c = 1 - s tau: small rotations have small rounding errors.
 
     def arrange(x: Array, y: Array) -> Array:
-        return jnp.concatenate(
-            [x[..., :1], y[..., :1], x[..., 1 : half - 1], y[..., 1:], x[..., max(1, half - 1) :]], axis=-1
-        )
+        parts = x[..., :1], y[..., :1], x[..., 1 : half - 1], y[..., 1:], x[..., max(1, half - 1) :]
+        return jnp.concatenate(parts, axis=-1)
 
     def rotate(x: Array) -> Array:
         x, y = x[:, :half], x[:, half:]
@@ -215,9 +213,9 @@ def _rotation(norms: Array, products: Array, limit: float) -> tuple[Callable[[Ar
 
 
 def _sweeps(size: int, step: Callable[[Any], tuple[Any, Array]], start: Any) -> Any:
-    """Repeats sweeps of `size - 1` calls of `step` until a sweep rotates no pair in any run. Further sweeps do not change a finished run.
+    """Repeats sweeps, each of `size - 1` calls of `step`, until a sweep rotates no pair of columns in any run. Returns the last value.
 
-    `step` maps the value, at first `start`, to a new value and the mask of the rotated pairs.
+    `step` maps a value, at first `start`, to a new value and a mask of the rotated pairs. More sweeps would not change the value.
     """
 
     def one(_: Any, carry: tuple[Any, Array]) -> tuple[Any, Array]:
@@ -236,7 +234,6 @@ def _sweeps(size: int, step: Callable[[Any], tuple[Any, Array]], start: Any) -> 
 
 
 def _ordered(keys: Array, x: Array) -> Array:
-    """Sorts the columns of `x` `[m, n]` by ascending `keys` `[n]`."""
     place = _places(keys.shape[0])
 
     def count(k: Array, ranks: Array) -> Array:
@@ -300,7 +297,6 @@ def svd(x: Array, *, full_matrices: bool, compute_uv: bool, **_: Any) -> tuple[A
 
 
 def _of_stacks(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Extends a function of one matrix (or one vector of pivots) to arrays whose leading axes are stacks of matrices."""
     rank = 1 if function is lu_pivots_to_permutation else 2
 
     @functools.wraps(function)
@@ -313,11 +309,5 @@ def _of_stacks(function: Callable[..., Any]) -> Callable[..., Any]:
     return mapped
 
 
-# fmt: off
-FACTORISATIONS: dict[str, Callable[..., Any]] = {
-    function.__name__: _of_stacks(function)
-    for function in (
-        cholesky, triangular_solve, lu, lu_pivots_to_permutation, geqrf, householder_product, qr, eigh, svd,
-    )
-}
-# fmt: on
+_ALL = (cholesky, triangular_solve, lu, lu_pivots_to_permutation, geqrf, householder_product, qr, eigh, svd)
+FACTORISATIONS: dict[str, Callable[..., Any]] = {function.__name__: _of_stacks(function) for function in _ALL}

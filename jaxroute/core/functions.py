@@ -1,13 +1,13 @@
 """Elementary float32 functions in basic operations: the same bits on every processor and from every compiler.
 
 A definition uses `+ - * /`, square root, rounding to integers, comparison, selection and bit operations, each rounded at most once,
-in the order written. A translation of `DEFINITIONS` must not contract, reassociate or fold them. Integers wrap around.
+in the order written. A compiler of these functions must not contract, reassociate or fold them. Integers wrap around.
 
 - Subnormal arguments and results count as zero. No other result depends on whether the processor flushes them.
-- NaN gives NaN. Results at zeros, infinities and ends of domains are those of IEEE 754 and C (`pow`, `atan2`), otherwise XLA's.
+- NaN gives NaN. At zeros, infinities and ends of domains `pow` and `atan2` are those of IEEE 754 and C, the others those of XLA.
 - Errors are in units in the last place (ulp) of the true value: the largest over all float32 arguments unless stated otherwise;
   `tests/core/test_functions.py` lists the worst arguments. Coefficients without a source are minimax fits, rounded to float32.
-- An exponent n is passed as `k = n * 2^23`, which moves it to its place in the bits of a float32.
+- Helpers take and return an exponent n as the integer `k = n * 2^23`: n at its place in the bits of a float32.
 """
 
 import functools
@@ -53,7 +53,7 @@ def bits(x: Array) -> Array:
 
 
 def number(x: Array) -> Array:
-    """Returns the float32 whose bits are those of an int32."""
+    """Returns the float32 that has the same bits as an int32."""
     return lax.bitcast_convert_type(x, jnp.float32)
 
 
@@ -63,7 +63,7 @@ def with_sign(magnitude: Array, x: Array) -> Array:
 
 
 def upper(x: Array) -> Array:
-    """Returns `x` cut to the first 12 of its 24 significant bits, so that the product of two such numbers is exact."""
+    """Returns `x` cut to the first 12 of its 24 significant bits; products of two such numbers are exact."""
     return number(bits(x) & -0x1000)
 
 
@@ -211,7 +211,7 @@ def acosh(x: Array) -> Array:
 
 
 def atanh(x: Array) -> Array:
-    """Inverse hyperbolic tangent, with an error of at most 2.14 ulp: `log1p(2|x| / (1 - |x|)) / 2`."""
+    """Inverse hyperbolic tangent, with an error of at most 2.14 ulp: `log1p(2|x| / (1 - |x|)) / 2` with the sign of x."""
     a = jnp.abs(x)
     y = f32(0.5) * log1p((a + a) / (f32(1) - a))
     return with_sign(jnp.where(a < f32(2.0**-12), a, y), x)
@@ -243,7 +243,7 @@ def cbrt(x: Array) -> Array:
 
 
 def log2_in_two(x: Array) -> tuple[Array, Array]:
-    """Returns the base-2 logarithm of a positive normal number as a sum of a number of 12 bits and a rest. The error is 2^-32 (FDLIBM's `powf`)."""
+    """Returns the base-2 logarithm of a positive normal number as two summands, the first with 12 bits. The error is 2^-32 (FDLIBM's `powf`)."""
     k = exponent(x)
     m = scaled(x, k)
     u, d = m - f32(1), m + f32(1)
@@ -345,7 +345,7 @@ def far_quadrant(x: Array) -> tuple[Array, Array, Array]:
     shift, place = (first & 31).astype(jnp.uint32), first >> 5
 
     def whole(i: int) -> Array:
-        """Returns the i-th 32-bit word of the 96 bits of 2 / pi that determine the quadrant."""
+        """Returns the i-th of the three 32-bit words of 2 / pi that determine the quadrant."""
         found = jnp.full_like(mantissa, word(TWO_OVER_PI[i]))
         for k in range(1, 5):
             found = jnp.where(place == k, word(TWO_OVER_PI[i + k]), found)
@@ -369,11 +369,8 @@ def far_quadrant(x: Array) -> tuple[Array, Array, Array]:
     r2, c2 = r - r1, HALF_PI - c1
     low = ((((r1 * c1 - high) + r1 * c2) + r2 * c1) + r2 * c2) + (r * HALF_PI_LOW + rest * HALF_PI)
     negative = x < 0
-    return (
-        jnp.where(jnp.abs(x) < INF, jnp.where(negative, -high, high), NAN),
-        jnp.where(negative, -low, low),
-        jnp.where(negative, -n, n),
-    )
+    signed_high = jnp.where(jnp.abs(x) < INF, jnp.where(negative, -high, high), NAN)
+    return signed_high, jnp.where(negative, -low, low), jnp.where(negative, -n, n)
 
 
 def upper_word(a: Array, b: Array) -> Array:
@@ -418,7 +415,7 @@ def tan(x: Array) -> Array:
 
 
 def arcsine(x: Array) -> tuple[Array, Array, Array]:
-    """Returns the flag `|x| > 1/2`, and two numbers whose sum is asin(x) if it is False, else `asin(sqrt((1 - |x|) / 2))` (Cephes' `asinf`)."""
+    """Returns whether `|x| > 1/2`, and two summands of asin(x) if not, else of `asin(sqrt((1 - |x|) / 2))` (Cephes' `asinf`)."""
     a = jnp.abs(x)
     large = a > f32(0.5)
     square = jnp.where(large, (f32(1) - a) * f32(0.5), x * x)
@@ -571,7 +568,7 @@ def digamma(x: Array) -> Array:
 
 
 def bessel(a: Array, near: Sequence[float], far: Sequence[float]) -> tuple[Array, Array]:
-    """Returns `exp(-a) near(a^2)` for small a and `far(1 / a) / sqrt(a)` for large a: polynomials, given by coefficients, for Bessel functions."""
+    """Returns `exp(-a) near(a^2)` for small `a`, and `far(1 / a) / sqrt(a)` for large `a`, with polynomials given by their coefficients."""
     r, k = exponential(-a)
     return polynomial(a * a, near) * ((r + f32(1)) * power_of_two(k)), polynomial(f32(1) / a, far) / jnp.sqrt(a)
 

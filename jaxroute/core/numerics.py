@@ -33,7 +33,7 @@ def one_hot(index: Index, size: int) -> jax.Array:
 
 @jax.jit
 def pick(mask: Array, values: Array) -> jax.Array:
-    """Returns the element of `values` (`[K]` or `[..., K]`) at which the one-hot `mask` `[K]` is True, or zero if it is nowhere True."""
+    """Returns the element of `values` (`[K]` or `[..., K]`) at which the one-hot `mask` `[K]` is True; zero if the mask is all False."""
     return jnp.sum(jnp.where(mask, values, jnp.zeros_like(values)), axis=-1)
 
 
@@ -110,12 +110,12 @@ def add_up(total: jax.Array, error: jax.Array, value: Array, seen: Array | None 
 
 
 def no_errors(**sums: jax.Array) -> dict[str, jax.Array]:
-    """Returns zero rounding errors for the sums of a state, by field name: the initial value of its field `errors` (see `accumulate`)."""
+    """Returns the initial value of a state's field `errors` (see `accumulate`): a zero rounding error for each sum, by field name."""
     return {name: jnp.zeros_like(value) for name, value in sums.items()}
 
 
 def accumulate(state: Any, seen: Array | None = None, /, **values: Array) -> Any:
-    """Adds `values` to the compensated sums in a state's fields of these names, and updates its field `errors`. Nothing changes where not `seen`."""
+    """Adds `values` to the compensated sums in a state's fields of these names, and updates its field `errors`. No change where not `seen`."""
     sums, errors = {}, dict(state.errors)
     for name, value in values.items():
         sums[name], errors[name] = add_up(getattr(state, name), errors[name], value, seen)
@@ -172,19 +172,13 @@ def combine(x: Array, rows: Array) -> jax.Array:
         return jnp.dot(x, rows, precision=lax.Precision.HIGHEST)
     if size > _MOST_TERMS:
         return jnp.sum(x.reshape(size, *(1,) * (rows.ndim - x.ndim), *x.shape[1:]) * rows, axis=0)
-    ones = (1,) * size
-    terms = [
-        lax.squeeze(a, (0,)) * lax.squeeze(b, (0,)) for a, b in zip(lax.split(x, ones), lax.split(rows, ones), strict=True)
-    ]
-    total = terms[0]
-    for term in terms[1:]:
-        total = total + term
-    return total
+    pairs = zip(*(lax.split(each, (1,) * size) for each in (x, rows)), strict=True)
+    return functools.reduce(operator.add, [lax.squeeze(a, (0,)) * lax.squeeze(b, (0,)) for a, b in pairs])
 
 
 @jax.jit
 def has_nan(values: Array) -> jax.Array:
-    """Whether any element of `values` is NaN, which is then their maximum.
+    """Whether any element of `values` is NaN. It is computed as their maximum, which is then NaN.
 
     XLA does not vectorise a reduction of booleans over runs, and a maximum over more than 32 elements takes five times as long as one in
     parts. Compiled kernels recognise this call by its name.

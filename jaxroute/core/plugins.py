@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 @functools.cache
 def plugins(group: Literal["policies", "problems", "experiments"]) -> dict[str, EntryPoint]:
-    """Returns the entry points that installed packages declare in this group, by name. Warns if two packages use one name, and takes the first."""
+    """Returns the entry points of this group in all installed packages, by name. Warns if two packages use one name, and takes the first."""
     found: dict[str, EntryPoint] = {}
     for point in entry_points(group=f"jaxroute.{group}"):
         if point.name in found and point.value != found[point.name].value:
@@ -39,6 +39,5 @@ def load(group: Literal["policies", "problems", "experiments"], name: str) -> An
         return point.load()
     except Exception as error:
         package = point.dist.name if point.dist else "a package"
-        raise ValueError(
-            f"entry point {name!r} of {package} in jaxroute.{group}: {point.value} cannot be imported: {error}"
-        ) from error
+        place = f"entry point {name!r} of {package} in jaxroute.{group}"
+        raise ValueError(f"{place}: {point.value} cannot be imported: {error}") from error

@@ -123,17 +123,17 @@ class Policy(Protocol[State, TakenObs, Action, TakenFeedback]):
     """Routing policy: it makes a decision in every round and learns from the feedback."""
 
     def init(self, key: chex.PRNGKey, spec: Any) -> State:
-        """Returns the state before the first round in an environment with this `Spec`."""
+        """Returns the policy's state before the first round, in an environment with the given `Spec`."""
         ...
 
     def act(self, key: chex.PRNGKey, state: State, obs: TakenObs, t: chex.ArrayDevice) -> tuple[Action, Info]:
-        """Returns the decision of round `t` and `Info`, a dict of arrays that may be recorded."""
+        """Returns the action of round `t`, and `Info`, a dict of arrays for diagnosis that may be recorded."""
         ...
 
     def update(
         self, key: chex.PRNGKey, state: State, obs: TakenObs, action: Action, feedback: TakenFeedback, t: chex.ArrayDevice
     ) -> State:
-        """Returns the state after the feedback of round `t`."""
+        """Returns the policy's state after round `t`, learning from the round's observation, action and feedback."""
         ...
 
 
@@ -171,7 +171,7 @@ def missing_methods(value: Any, members: Members) -> str:
 
 
 def misspelt(value: Any, members: Members) -> list[tuple[str, str]]:
-    """Returns pairs of a name that the class of `value` defines and a similar name of the protocol that was probably meant."""
+    """Returns pairs of names: one that the class of `value` defines, and a similar one of the protocol that was probably meant."""
     owner, names = type(value), members.names
     fields = {f.name for f in dataclasses.fields(owner)} if dataclasses.is_dataclass(owner) else set[str]()
     defined: set[str] = set()  # Names that this class or a class derived from it defines.
@@ -192,25 +192,25 @@ def has_plan(policy: Any) -> bool:
 
 
 def stage_length_of(env: AnyEnvironment, policy: AnyPolicy) -> int | None:
-    """Returns the rounds per stage of the environment, or of the policy if the environment has no stages. None if the policy has no `plan`."""
+    """Returns the number of rounds of a stage, set by the environment or else by the policy. None if the policy has no `plan`."""
     if not has_plan(policy):
         return None
     return env.spec.stage_length or getattr(policy, "stage_length", None)
 
 
 def first_state(env: AnyEnvironment, policy: AnyPolicy, key: chex.PRNGKey, spec: Spec) -> Any:
-    """Returns the state of a policy before the first round. If the run has stages, the first `plan` starts from it."""
+    """Returns a policy's state before the first round; in a run with stages it is the state from which the first `plan` starts."""
     state = policy.init(key, spec)
     return planned_state(state) if stage_length_of(env, policy) else state
 
 
 def gauges_of(component: Any, state: Any) -> Mapping[str, Any]:
-    """Returns the gauges, values of the state, of an environment or policy; an empty mapping if it has no method `gauges`."""
+    """Returns the gauges (named quantities) of an environment's or policy's state; empty if it has no method `gauges`."""
     return component.gauges(state) if hasattr(component, "gauges") else {}
 
 
 def with_double_capacity(env: Any) -> AnyEnvironment | None:
-    """Returns the environment with doubled capacity, for example of its queue. None if it has the maximum capacity, or none to double."""
+    """Returns the environment with twice the capacity, for example of its queue. None if that exceeds a maximum or it has no capacity."""
     return env.with_double_capacity() if hasattr(env, "with_double_capacity") else None
 
 

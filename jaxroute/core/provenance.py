@@ -27,7 +27,7 @@ def versions() -> dict[str, str]:
 
 
 def fingerprint(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings, extended by everything else except the code that can change the bits of a result, such as the version of JAX."""
+    """Returns the settings and all else, except the code, that can change the bits of a result, such as the version of JAX."""
     precision = getattr(jax.config, "jax_default_matmul_precision", None)
     return {
         **settings,
@@ -90,7 +90,7 @@ def memory_limit(device: Any) -> int:
 
 @functools.cache
 def commit() -> str:
-    """Returns the source tree's commit at the first call (later edits do not run), with "+" after local changes. Empty outside a checkout."""
+    """Returns the commit of the source tree, with "+" after local changes; empty outside a checkout. Later calls repeat the first result."""
     folder = Path(__file__).resolve().parents[1]
     try:
         head, status = (

@@ -63,7 +63,7 @@ def quick_jit(
 
 @functools.cache
 def quick_options() -> dict[str, str | bool]:
-    """Returns the XLA options for quick compilation on a CPU, without those that this version of XLA lacks."""
+    """Returns XLA's options for quick compilation on a CPU, as far as this version of XLA has them."""
     nothing = jax.jit(lambda: None).lower()
 
     def has(name: str) -> bool:

@@ -35,7 +35,7 @@ class Rewards:
 
     @classmethod
     def normal(cls, least_mean: float, largest_mean: float, scale: float) -> "Rewards":
-        """Returns the properties of normal rewards whose means lie in an interval, all with the standard deviation `scale`."""
+        """Returns the properties of normal rewards of standard deviation `scale`, whose means lie between `least_mean` and `largest_mean`."""
         return cls("normal", least_mean - 3 * scale, largest_mean + 3 * scale, scale, 6 * scale, largest_mean)
 
     @classmethod
@@ -64,9 +64,7 @@ class Assumptions:
     width: float = inf
     largest_mean: float = inf
     distributions: tuple[str, ...] = ()
-    remedy: str = (
-        "scale the rewards to [0, 1], or use a policy for others, such as GaussianThompson(scale=..., prior_mean=...)"
-    )
+    remedy: str = "scale the rewards to [0, 1], or use another policy, such as GaussianThompson(scale=..., prior_mean=...)"
 
     def violations(self, given: Rewards) -> str:
         """Describes the violated assumptions and the remedy in words; empty if none is violated. The noise may exceed its limit by a tenth."""
@@ -80,10 +78,9 @@ class Assumptions:
             and given.distribution not in self.distributions,
         }
         broken = " and ".join(text for text, is_wrong in wrong.items() if is_wrong)
-        shown = (
-            f"{given.distribution} rewards in [{given.low:.3g}, {given.high:.3g}] with means up to {given.largest_mean:.3g}"
-        )
-        return f"assumes {broken}, the environment gives {shown}: {self.remedy}" if broken else ""
+        shown = f"{given.distribution} rewards in [{given.low:.3g}, {given.high:.3g}]"
+        means = f"with means up to {given.largest_mean:.3g}"
+        return f"assumes {broken}, the environment gives {shown} {means}: {self.remedy}" if broken else ""
 
 
 UNIT = Assumptions(low=0.0, high=1.0)

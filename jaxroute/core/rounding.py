@@ -8,7 +8,7 @@ compiler, and a divisor plus `zero` no shared divisor. On processors with fused 
 import enum
 import functools
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from typing import Any
 
@@ -46,7 +46,7 @@ class Trait(enum.IntFlag):
 
 @contextmanager
 def protected(words: Array) -> Generator[None, None, None]:
-    """Protects the operations that are traced inside this context manager: they use a -0.0 whose value XLA's compiler cannot know.
+    """Context manager that protects the operations traced inside: they use a -0.0 whose value XLA's compiler cannot know.
 
     The -0.0 is computed from `words`, a uint32 argument `[R]` of the program (one word for each of `R` runs), whatever their values.
     """
@@ -62,23 +62,23 @@ def protected(words: Array) -> Generator[None, None, None]:
 
 
 @contextmanager
-def given_zeros(zero: Array, vector: Array) -> Generator[None, None, None]:
-    """Uses `zero` and `vector`, which are -0.0 unknown to the compiler, to protect the operations traced inside from rewriting. Context manager."""
-    token = _zeros.set((zero, vector))
+def within(variable: ContextVar[Any], value: Any) -> Generator[None, None, None]:
+    """Context manager that sets a context variable for the statements inside."""
+    token = variable.set(value)
     try:
         yield
     finally:
-        _zeros.reset(token)
+        variable.reset(token)
 
 
-@contextmanager
-def compilers_own() -> Generator[None, None, None]:
+def given_zeros(zero: Array, vector: Array) -> AbstractContextManager[None]:
+    """Context manager that protects the operations traced inside by `zero` and `vector`, which are -0.0 without the compiler's knowledge."""
+    return within(_zeros, (zero, vector))
+
+
+def compilers_own() -> AbstractContextManager[None]:
     """Switches the exact arithmetic off inside this context manager: XLA uses its own functions, sums and roundings, which are faster on a GPU."""
-    token = _own.set(True)
-    try:
-        yield
-    finally:
-        _own.reset(token)
+    return within(_own, True)
 
 
 def is_exact() -> bool:
@@ -113,7 +113,7 @@ def product(a: Any, b: Any) -> Array:
 
 
 def quotient(a: Any, b: Any) -> Array:
-    """Returns `a / b`, rounded as IEEE requires, of scalars or arrays of one shape. A `b` that is equal along an axis must pass `uneven` first."""
+    """Returns `a / b`, rounded as IEEE requires, for scalars or arrays of one shape. If `b` is equal along an axis, apply `uneven` to it first."""
     known = _zeros.get()
     return quotient_p.bind(a, b, unknown_zeros(1) if known is None else known[1])
 
@@ -137,7 +137,7 @@ _HANDING_ON = frozenset([
 
 
 def trait_of(eqn: JaxprEqn, traits: Sequence[Trait], same_shape: bool) -> Trait:
-    """Derives the `Trait` of an operation's result from those of its operands. `same_shape`: each element depends on operands at its index only."""
+    """Returns the `Trait` of an operation's result from those of its operands. `same_shape`: an element depends on operands at its index alone."""
     name = eqn.primitive.name
     every = functools.reduce(lambda a, b: a & b, traits, Trait.CONSTANT | Trait.EVEN)
     some = functools.reduce(lambda a, b: a | b, traits, Trait.NONE)
@@ -159,7 +159,7 @@ def trait_of(eqn: JaxprEqn, traits: Sequence[Trait], same_shape: bool) -> Trait:
 def elementwise_primitive(name: str, zeros: int, function: Callable[..., Any], divides: bool = False) -> Primitive:
     """Creates a JAX primitive that applies `function` to scalars or to arrays of one shape.
 
-    Its last operands, `zeros` in number, are unknown zeros, which `jax.vmap` does not batch. `divides` tells whether the second operand is a divisor.
+    Its last `zeros` operands are unknown zeros, which `jax.vmap` does not batch. `divides`: whether the second operand is a divisor.
     """
     primitive = Primitive(name)
 
@@ -195,11 +195,7 @@ def elementwise_primitive(name: str, zeros: int, function: Callable[..., Any], d
 
 product_p = elementwise_primitive("rounded_product", 1, lambda a, b, zero: a * b + zero)
 quotient_p = elementwise_primitive("rounded_quotient", 1, lambda a, b, zeros: a / b, divides=True)
-ad.defjvp(
-    product_p, lambda t, a, b, zero: product_p.bind(t, b, zero), lambda t, a, b, zero: product_p.bind(a, t, zero), None
-)
-
-
+ad.defjvp(product_p, lambda t, a, b, zero: product_p.bind(t, b, zero), lambda t, a, b, z: product_p.bind(a, t, z), None)
 ad.defjvp(
     quotient_p,
     lambda t, a, b, zeros: quotient_p.bind(t, b, zeros),
@@ -209,7 +205,7 @@ ad.defjvp(
 
 
 def _summed_to(x: Array, shape: tuple[int, ...]) -> Array:
-    """Sums the cotangent of a result to the shape of an operand that was broadcast."""
+    """Sums the cotangent `x` of a broadcast operand over the broadcast axes, to the operand's `shape`."""
     if x.shape == shape:
         return x
     return jnp.sum(x) if not shape else jnp.sum(x, axis=[i for i, n in enumerate(shape) if n != x.shape[i]], keepdims=True)

@@ -101,7 +101,7 @@ class Moments:
             return np.sqrt(found["variance"] / found["count"])
 
     def packed(self, xp: Any = np) -> Any:
-        """Returns the six attributes as one array `[6, ...]`."""
+        """Returns the six attributes stacked as one array `[6, ...]`."""
         return xp.stack([getattr(self, field.name) for field in dataclasses.fields(self)])
 
     @staticmethod
@@ -175,7 +175,7 @@ class Histogram:
 
     @staticmethod
     def of_sorted(bins: np.ndarray) -> "Histogram":
-        """Returns the histogram of each row of `bins` `[rows, R]`: the bin index of each of `R` runs, in ascending order."""
+        """Returns the histogram of each row of `bins` `[rows, R]`, which has the bin indices of `R` runs in ascending order."""
         first = np.ones(bins.shape, bool)
         np.not_equal(bins[:, 1:], bins[:, :-1], out=first[:, 1:])
         starts = np.flatnonzero(first)
@@ -183,14 +183,17 @@ class Histogram:
 
     @staticmethod
     def of_starts(starts: np.ndarray, found: np.ndarray, runs: int, size: int) -> "Histogram":
-        """Returns histograms of rows of `runs` sorted bin indices, `size` in all. Bin `found[i]` begins at the flat index `starts[i]`."""
+        """Returns histograms of rows of `runs` sorted bin indices each, `size` in all, from the start of each sequence of equal indices.
+
+        `starts` has the flat index of the start of each sequence, `found` its bin index.
+        """
         counts = np.diff(starts, append=size)
         kept = found != NOTHING
         keys = ((starts // runs) << _KEY_BITS) + found + _HALF
         return Histogram(keys[kept], counts[kept])
 
     def merged(self, other: "Histogram") -> "Histogram":
-        """Returns histograms whose counts are the sums of both counts; exact in any order."""
+        """Returns histograms whose counts are the sums of the counts of both, row by row."""
         if not self.keys.size:
             return other
         place = np.searchsorted(self.keys, other.keys)
@@ -284,7 +287,7 @@ def reduced_on_host(
 
 
 def _values(xp: Any, curves: Sequence[Curves], names: Sequence[str], place: int) -> Any:
-    """Returns the C values of all curves of each of R runs, `[settings, C, R]`, or their differences for two policies; NaN for invalid runs."""
+    """Returns the `C` values of all curves of each of `R` runs, `[settings, C, R]`; for two policies their differences. Invalid runs have NaN."""
 
     def masked(one: Curves, name: str) -> Any:
         values = xp.moveaxis(xp.asarray(one[name], xp.float64), place, -1)
@@ -310,7 +313,7 @@ def _histogram(bins: Array) -> Histogram:
 
 
 def _moments_and_bins(xp: Any, curves: Any, names: Sequence[str], place: int, spans: Sequence[tuple[int, int]]) -> Any:
-    """Computes the moments of each span of runs and, for one policy, its sorted bin indices. `xp` is numpy or jax.numpy; see `reduced`."""
+    """Computes each span's moments and, for one policy, sorted bin indices. `xp` is numpy or jax.numpy; other arguments are those of `reduced`."""
     values = _values(xp, curves, names, place)
     moments, bins = [], []
     for start, stop in spans:

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast, get_args
+from typing import Any, Generic, Literal, NamedTuple, TypeVar, cast
 
 import jax
 from flax import struct
@@ -39,9 +39,9 @@ class Metric:
     violation: str = ""
 
     def __post_init__(self):
-        if self.kind not in (kinds := get_args(Literal["total", "average", "gauge"])):
+        if self.kind not in ("total", "average", "gauge"):
             raise ValueError(
-                f"kind must be one of {', '.join(map(repr, kinds))}, got {self.kind!r} for the metric {self.name!r}"
+                f"kind must be one of 'total', 'average', 'gauge', got {self.kind!r} for the metric {self.name!r}"
             )
 
     @property
@@ -58,7 +58,7 @@ def priced(metrics: Iterable[Metric], currency: str) -> tuple[Metric, ...]:
 
 @dataclass(frozen=True)
 class Spec:
-    """Static, hashable description of an environment, which a policy may know before the first round.
+    """Static, hashable description of an environment that a policy may know before the first round.
 
     Attributes:
       num_models: `K`, number of models that can ever be chosen.
@@ -121,8 +121,27 @@ def planned_state(state: State | UnplannedState[State]) -> State:
     return cast(State, state.state if isinstance(state, UnplannedState) else state)
 
 
+@struct.dataclass
+class FixedState:
+    """State of a `FixedPolicy`: the sizes and properties of the environment (static)."""
+
+    spec: Any = struct.field(pytree_node=False)
+
+
+class FixedPolicy:
+    """Base class of policies that learn nothing; they define `act`."""
+
+    def init(self, key: Any, spec: Any) -> Any:
+        del key
+        return FixedState(spec)
+
+    def update(self, key: Any, state: Any, obs: Any, action: Any, feedback: Any, t: Any) -> Any:
+        del key, obs, action, feedback, t
+        return state
+
+
 def classes_of(tree: Any) -> tuple[type, ...]:
-    """Returns the classes of the inner nodes of a tree, each before its children. Callers use it to tell trees of different classes apart.
+    """Returns the classes of a tree's inner nodes, each before its children, to distinguish trees that differ only in classes.
 
     From jax 0.10 on, two tree structures that differ only in the classes of their nodes compare equal, and `jax.jit` of 0.10.2 sometimes runs
     the program of another class (50 to 70 of 400 classes in one process; none with 0.12.0.1).

@@ -30,7 +30,7 @@ CHUNK = 32
 
 
 def bind(eqn: JaxprEqn, arrays: Sequence[Any], **others: Any) -> list[Any]:
-    """Applies the operation of a jaxpr's equation to other operands. `others` replaces some of its parameters."""
+    """Returns the results of a jaxpr equation's operation for other operands, `arrays`. `others` replaces some of its parameters."""
     found = eqn.primitive.get_bind_params(eqn.params)  # A pair in jax 0.9, the parameters alone since 0.10.
     functions, params = found if isinstance(found, tuple) else ((), found)
     outs = eqn.primitive.bind(*functions, *arrays, **{**params, **others})
@@ -38,7 +38,7 @@ def bind(eqn: JaxprEqn, arrays: Sequence[Any], **others: Any) -> list[Any]:
 
 
 def compute_once(value: Any) -> Any:
-    """Marks an array or pytree to be computed once and stored, except on a GPU, instead of being recomputed wherever it is used. Returns it.
+    """Returns an array or pytree marked so that XLA computes it once and stores it, instead of recomputing it for each use; not on a GPU.
 
     It only makes programs faster. A value that is compared with itself needs `barrier`.
     """
@@ -57,15 +57,15 @@ def first_best(score: Array, allowed: Array | None = None, order: Array | None =
 
 
 def place_mask(size: int) -> int:
-    """Returns a bit mask for the numbers that `draws.order(key, size)` draws: their last bits, which hold a model's index (`size` for none)."""
+    """Returns the bit mask that extracts a model's index (or `size` for none) from the numbers that `draws.order(key, size)` draws."""
     return (1 << size.bit_length()) - 1
 
 
 def first_places(shape: Sequence[int], axis: int, given: Sequence[Any], ordered: bool) -> tuple[Any, Any, int, int]:
-    """Prepares how `first_best` breaks ties along an axis. `given` has the mask of allowed elements, if any, and the order, if `ordered`.
+    """Prepares how `first_best` breaks ties along an axis. `given` has a mask of allowed elements, if any, then the order, if `ordered`.
 
-    Returns the mask of allowed elements or None, an array of tie-breaking numbers (the smallest wins), a number larger than all of them, and the
-    mask of their bits that hold an element's index.
+    Returns the mask of allowed elements or None, an array of tie-breaking numbers (the smallest wins), a number larger than all of them, and a
+    mask of the bits that hold an element's index in them.
     """
     size = shape[axis]
     if not ordered:
@@ -89,28 +89,17 @@ def on_a_gpu(on_gpu: Callable[[], Any], elsewhere: Callable[[], Any]) -> Any:
 
 def repeat(count: int, body: Callable[[Any, Any], Any], start: Any) -> Any:
     """Runs `lax.fori_loop(0, count, body, start)` for a static `count`. On a GPU the loop is unrolled, so that its steps are fused."""
-
-    def loop(carry: Any, **options: Any) -> Any:
-        return lax.fori_loop(0, count, body, carry, **options)
-
-    written_out = functools.partial(loop, unroll=max(1, min(count, _MOST_STEPS)))
-    return lax.platform_dependent(start, **dict.fromkeys(GPUS, written_out), default=loop)
+    loop = functools.partial(lax.fori_loop, 0, count, body, start)
+    return on_a_gpu(functools.partial(loop, unroll=max(1, min(count, _MOST_STEPS))), loop)
 
 
 def sums(values: Sequence[jax.Array]) -> jax.Array:
-    """Sums `n` arrays of one shape over their last axis, on a GPU by a single reduction. Returns the sums stacked as `[n, ...]`."""
-
-    def one_by_one(values: Sequence[jax.Array]) -> jax.Array:
-        return jnp.stack([jnp.sum(x, axis=-1) for x in values])
-
-    def together(values: Sequence[jax.Array]) -> jax.Array:
-        return jnp.sum(jnp.stack(values), axis=-1)
-
-    return lax.platform_dependent(list(values), **dict.fromkeys(GPUS, together), default=one_by_one)
+    """Returns the sums of `n` arrays of one shape over their last axis, stacked as `[n, ...]`; on a GPU by a single reduction."""
+    return on_a_gpu(lambda: jnp.sum(jnp.stack(values), axis=-1), lambda: jnp.stack([jnp.sum(x, axis=-1) for x in values]))
 
 
 def by_comparison(score: Array, *given: Array, axis: int, ordered: bool = False) -> jax.Array:
-    """Finds the first maximum along an axis by comparison with it. `given`: mask of allowed elements, if any; tie-breakers, if `ordered`."""
+    """Returns the first index of the maximum along an axis, by comparison with the maximum. `given` is explained in `first_places`."""
     allowed, place, last, mask = first_places(score.shape, axis, given, ordered)
     if allowed is not None:
         score = jnp.where(allowed, score, -jnp.inf)
@@ -127,7 +116,7 @@ def by_comparison(score: Array, *given: Array, axis: int, ordered: bool = False)
 
 
 def _by_pairs(score: Array, *given: Array, axis: int, ordered: bool = False) -> jax.Array:
-    """Finds the first maximum along an axis by one reduction of pairs (score, index). `given`: mask of allowed elements; order, if `ordered`."""
+    """Returns the first index of the maximum along an axis, by one reduction of pairs (score, index). `given` is explained in `first_places`."""
     allowed, place, last, mask = first_places(score.shape, axis, given, ordered)
     lowest = -np.inf if jnp.issubdtype(score.dtype, jnp.floating) else jnp.iinfo(score.dtype).min
     counts = score == score
@@ -160,7 +149,7 @@ def chunked_size(size: int) -> int:
 
 
 def chunked_fold(leaves: Any, in_use: Index, start: Any, step: Callable[[Any, Any, jax.Array], Any]) -> Any:
-    """Folds `step` over chunks of 32 elements of the last axis of arrays of which only the first `in_use` are used. The others cost nothing.
+    """Folds `step` over chunks of 32 elements along the last axis of arrays. Chunks beyond the first `in_use` elements cost nothing.
 
     Args:
       leaves: pytree of arrays `[..., B]`, with `B` from `chunked_size`.
@@ -172,15 +161,12 @@ def chunked_fold(leaves: Any, in_use: Index, start: Any, step: Callable[[Any, An
     if size <= CHUNK:
         return step(start, leaves, jnp.int32(0))
 
-    shapes = jax.tree.leaves(jax.eval_shape(lambda: start))
-    alike = {
-        kind: [i for i, x in enumerate(shapes) if (x.shape, x.dtype) == kind]
-        for kind in {(x.shape, x.dtype): None for x in shapes}
-    }
+    kinds = [(x.shape, x.dtype) for x in jax.tree.leaves(jax.eval_shape(lambda: start))]
+    alike = {kind: [i for i, other in enumerate(kinds) if other == kind] for kind in dict.fromkeys(kinds)}
     structure = jax.tree.structure(start)
 
+    # Arrays of equal shape and type are stacked, because a loop copies and updates each carried array separately.
     def pack(carry: Any) -> list[jax.Array]:
-        """Stacks the carried arrays of equal shape and type, because a loop copies and updates each carried array separately."""
         values = jax.tree.leaves(carry)
         return [jnp.stack([values[i] for i in places]) for places in alike.values()]
 
@@ -197,7 +183,7 @@ def chunked_fold(leaves: Any, in_use: Index, start: Any, step: Callable[[Any, An
 
 
 def chunked_map_inplace(leaves: Any, in_use: Index, step: Callable[[Any, jax.Array], Any]) -> Any:
-    """Replaces each chunk of 32 elements of the last axis, up to index `in_use`, by `step(chunk, index of its first element)`.
+    """Returns arrays whose last axis is replaced, in chunks of 32 elements up to index `in_use`, by `step(chunk, index of its first element)`.
 
     It works in place if the `leaves`, arrays with a last axis of length `chunked_size`, are not used afterwards. To write elements whose index
     differs between runs, comparison with all used indices is faster than a scatter.
@@ -280,7 +266,7 @@ def weighted_sum_over_better(values: Array, *keys: Array, together: np.ndarray |
 
 
 def partial_sums(values: Array) -> list[jax.Array]:
-    """Returns the sums of the first 1, 2, ... `K` elements of `values` `[K]` as a list of scalars."""
+    """Returns the sums of the first 1, 2, ..., `K` elements of `values` `[K]`, as a list of scalars."""
     terms = lax.split(compute_once(values), (1,) * values.shape[0])
     return list(itertools.accumulate(lax.squeeze(term, (0,)) for term in terms))
 
@@ -310,8 +296,6 @@ def _batch_first_best(args: Sequence[Any], dims: Sequence[int | None], *, axis: 
 
 
 def _has_no_derivative(primitive: Primitive) -> None:
-    """Defines the derivative of a primitive whose result is an integer as zero."""
-
     def jvp(args: Sequence[Any], tangents: Sequence[Any], **params: Any) -> tuple[Any, Any]:
         del tangents
         out = primitive.bind(*args, **params)
@@ -323,10 +307,7 @@ def _has_no_derivative(primitive: Primitive) -> None:
 largest_over_runs_p = Primitive("largest_over_runs")
 largest_over_runs_p.def_impl(lambda number: number)
 largest_over_runs_p.def_abstract_eval(lambda number: number)
-batching.primitive_batchers[largest_over_runs_p] = lambda args, dims: (
-    largest_over_runs(jnp.max(args[0], axis=dims[0])),
-    None,
-)
+batching.primitive_batchers[largest_over_runs_p] = lambda x, dims: (largest_over_runs(jnp.max(x[0], axis=dims[0])), None)
 _has_no_derivative(largest_over_runs_p)
 mlir.register_lowering(largest_over_runs_p, lambda ctx, number: [number])
 

@@ -1,4 +1,4 @@
-"""Tables of models' answers: the tables of the papers, logs from files, loaders of public data, and a generator that replaces missing data."""
+"""Recorded answers of models to queries: numbers from papers, logs from files, loaders of public data, and a generator that replaces missing data."""
 
 from jaxroute.core.exports import public_names
 

@@ -114,7 +114,7 @@ def _correlation(scores: np.ndarray) -> tuple[tuple[float, ...], ...]:
 
 
 def _list(heading: str, texts: Iterable[str], width: int) -> list[str]:
-    """Wraps texts into indented lines below a heading; the heading is left out if it is empty or if there are no texts."""
+    """Breaks texts into indented lines of at most `width` characters below a heading; leaves the heading out if it is empty or there are no texts."""
     lines = [line for text in texts for line in textwrap.wrap(text, width, initial_indent="  ", subsequent_indent="      ")]
     return [heading, *lines] if heading and lines else lines
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from jaxroute.core import checks
 
-from .files import load_embeddings, refusal
+from .files import load_embeddings
 
 _LARGEST_RATIO = 100.0  # Largest ratio between the standard deviations of two columns of one embedding.
 _WIDTH = 32  # Number of principal directions to which texts and long embeddings are reduced.
@@ -50,15 +50,16 @@ class Standardisation:
 
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """Projects features of new queries onto the principal directions of a log's features, and scales each query's result to length 1."""
+    """Projects features of new queries onto the principal directions of a log's features, and scales the projection of each query to length 1."""
 
     components: np.ndarray  #: `[r, d]` directions of the projection.
 
     def of(self, numbers: np.ndarray) -> np.ndarray:
-        """Projects the features of new queries, `[Q, d]`, onto the `r` directions: returns `[Q, r]` float32."""
+        """Projects features of `Q` new queries, `[Q, d]`, onto the `r` principal directions: returns `[Q, r]` float32."""
         numbers = np.asarray(numbers, np.float64)
         if numbers.shape[-1] != self.components.shape[1]:
-            raise refusal("other_size", size=self.components.shape[1], got=numbers.shape[-1])
+            expected = f"{self.components.shape[1]} numbers a query, as the log had"
+            raise ValueError(f"features must have {expected}, got {numbers.shape[-1]}")
         return _normalise(numbers @ self.components.T)
 
 
@@ -72,7 +73,7 @@ class Words:
     width: int  #: Number of different hashes.
 
     def of(self, texts: Sequence[str]) -> np.ndarray:
-        """Returns `r` features of each text, `[Q, r]` float32 of length 1, or zeros if it has no word of the log. Needs scikit-learn."""
+        """Returns `r` features of each of `Q` texts, `[Q, r]` float32 of length 1, or zeros if a text has no word of the log. Needs scikit-learn."""
         counts = _count_words(texts, self.width).tocsc()[:, self.columns].tocsr()
         counts.data = 1.0 + np.log(counts.data)  # Repeated words count less; words that the log lacks do not count.
         weighted = counts.multiply(self.rarity).tocsr()
@@ -84,7 +85,7 @@ Reader = Words | Directions | Standardisation | None
 
 
 def scales(features: np.ndarray) -> np.ndarray:
-    """Returns the number by which to divide each feature: its standard deviation if these differ by a factor over 100, otherwise 1."""
+    """Returns the number by which to divide each feature, `[d]`: its standard deviation if these differ by a factor over 100, otherwise 1."""
     scale = Standardisation.fit(features).scale
     finite = scale[np.isfinite(scale)]
     return scale if finite.size and finite.max() > _LARGEST_RATIO * finite.min() else np.ones_like(scale)
@@ -116,7 +117,7 @@ def choose_features(
     num_rows: int,
     notes: list[str],
 ) -> tuple[np.ndarray | None, str, Reader]:
-    """Chooses the features of a log's queries, and appends lines for the user to `notes`.
+    """Chooses the features of a log's `Q` queries, and appends lines for the user to `notes`.
 
     Args:
       wanted: None for the best available; "none", "text" or "own"; an array; or the path of its file.
@@ -132,12 +133,13 @@ def choose_features(
     if word == "own" and own is None:
         raise ValueError('features is "own", but the file has no embedding: name its column (columns={"embedding": ...})')
     if word == "text" and text is None:
-        raise refusal("no_text")
+        raise ValueError('features is "text", but no column of text was found: name it (columns={"text": ...})')
     if wanted is not None and word not in ("none", "categories", "text", "own"):
         array = load_embeddings(wanted) if isinstance(wanted, (str, os.PathLike)) else np.asarray(wanted)
         if array.ndim != 2 or array.dtype.kind not in "fiub" or len(array) not in (len(rows), num_rows):
             either = f", or [{len(rows)}, d], per query of the table" if num_rows != len(rows) else ""
-            raise refusal("other_shape", rows=num_rows, either=either, got=array)
+            shape = f"[{num_rows}, d], a row per query of the file{either}"
+            raise ValueError(f"features must be numbers {shape}, got {checks.show(array)}")
         array = checks.numbers("features", np.asarray(array[rows] if len(array) == num_rows else array, np.float64))
         return _from_numbers(array, "the features that were given", False, notes)
     if own is not None and word in ("", "own"):
@@ -153,7 +155,7 @@ def choose_features(
 
 
 def _from_numbers(numbers: np.ndarray, source: str, are_columns: bool, notes: list[str]) -> tuple[np.ndarray, str, Reader]:
-    """Standardises `numbers` in separate columns, or shortens an embedding. Returns features, their source, and the converter of new queries."""
+    """Standardises `numbers`, `[Q, d]`, from separate columns, or shortens an embedding. Returns features, their source, and a converter of new queries."""
     if are_columns or (scales(numbers) != 1).any():
         standard = Standardisation.fit(numbers)
         return standard.of(numbers), f"{source}, standardised", standard
@@ -166,7 +168,7 @@ def _from_numbers(numbers: np.ndarray, source: str, are_columns: bool, notes: li
 
 
 def _from_texts(texts: Sequence[str]) -> tuple[np.ndarray, Words]:
-    """Returns at most 32 features of each text of a log, and the object that computes the same features for texts of new queries."""
+    """Returns at most 32 features of each text of a log, `[Q, r]`, and the object that computes the same features for texts of new queries."""
     counts = _count_words(texts, _HASHED)
     if not counts.nnz:
         nothing = Words(np.zeros(0, int), np.zeros(0), np.zeros((1, 0), np.float32), _HASHED)

@@ -1,11 +1,9 @@
-"""Reads arrays from npz and npy files, and formats messages for the user, whose texts are in `messages.json`."""
+"""Reads arrays from npz and npy files, and formats parts of messages for the user."""
 
 import contextlib
 import importlib
-import json
 import os
 import shlex
-import string
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator
@@ -17,32 +15,6 @@ import numpy as np
 from jaxroute.core import checks
 
 from .pickles import UnsafePickleError
-
-_MESSAGES: dict[str, str] = json.loads(Path(__file__).with_name("messages.json").read_text("utf-8"))
-
-
-class _Formatter(string.Formatter):
-    """Formatter of messages with additions: `{names:r6}` joins at most 6 names in quotation marks, `!q` quotes for a shell, `!v` shortens a value."""
-
-    def convert_field(self, value: Any, conversion: str | None) -> Any:
-        special = {"q": lambda: shlex.quote(str(value)), "v": lambda: checks.show(value)}
-        return special[conversion]() if conversion in special else super().convert_field(value, conversion)
-
-    def format_field(self, value: Any, format_spec: str) -> str:
-        if isinstance(value, str) or not isinstance(value, Iterable):
-            return super().format_field(value, format_spec)
-        limit = int(format_spec.strip("r") or 12)
-        return join_names(map(repr, value) if "r" in format_spec else value, limit)
-
-
-def message(name: str, /, **values: Any) -> str:
-    """Returns the text that `messages.json` stores under `name`, with the given values filled in."""
-    return _Formatter().vformat(_MESSAGES[name], (), values)
-
-
-def refusal(name: str, /, **values: Any) -> ValueError:
-    """Returns a `ValueError` with the text that `messages.json` stores under `name`, with the given values filled in."""
-    return ValueError(message(name, **values))
 
 
 def file_path(path: Any) -> Path:
@@ -56,7 +28,7 @@ def file_path(path: Any) -> Path:
 
 @contextlib.contextmanager
 def errors_name(path: str | os.PathLike) -> Iterator[None]:
-    """Context that adds the name of a file to errors whose text does not contain it."""
+    """Context that adds the name of the file `path` to errors whose text does not contain it."""
     try:
         yield
     except UnsafePickleError:
@@ -75,7 +47,7 @@ def join_names(names: Iterable[Any], limit: int = 12) -> str:
 
 
 def option(name: str, text: str) -> str:
-    """Formats an option of the command line, with the quotation marks that a shell needs: `--column 'cost=Total ($)'`."""
+    """Formats an option of the command line for a message, with the quotation marks that a shell needs: `--column 'cost=Total ($)'`."""
     return f"{name} {shlex.quote(str(text))}"
 
 
@@ -133,7 +105,7 @@ def load_embeddings(path: str | os.PathLike, num_queries: int | None = None) -> 
         with array as content:
             names = [name for name in content.files if name == "embeddings" or len(content.files) == 1]
             if not names:
-                raise refusal("no_embeddings", file=path, arrays=content.files)
+                raise ValueError(f"{path} must have one array, or one called embeddings; it has {join_names(content.files)}")
             array = _array(path, content, names[0])
     if array.dtype.kind not in "fiu" or array.ndim != 2 or 0 in array.shape:
         raise ValueError(f"{path} has shape {array.shape} and dtype {array.dtype}; expected [Q, d] numbers")

@@ -23,6 +23,10 @@ class UnsafePickleError(ValueError):
 def open_pickle(path: str | os.PathLike, content: bytes) -> dict | list | tuple[list[str], Callable[[str], np.ndarray]]:
     """Opens a pickle (pandas 1.5 to 3, protocol 4 or 5) without running its code; raises `ValueError` if that is impossible.
 
+    Args:
+      path: name of the file, for messages.
+      content: all bytes of the file.
+
     Returns:
       The dict, or list of dicts, with decoded arrays; or the names of a data frame's columns and a function that reads a column.
     """
@@ -79,7 +83,7 @@ _FRAME_PARTS = {  # Modules within a package moved between versions, so names ar
 
 
 class _Record:
-    """Stands for an object in a pickle and stores only its arguments and state."""
+    """Replacement of an object in a pickle: stores the arguments and the state from which the object would be made."""
 
     __slots__ = ("args", "state")
 
@@ -104,16 +108,15 @@ class _RecordUnpickler(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         parts = _FRAME_PARTS.get(module.partition(".")[0], "").split()
         if name not in parts and module != "pandas._libs.tslibs.offsets":
-            raise UnsafePickleError(
-                f"refused {module}.{name}, which is not a known part of a data frame; nothing was run: save it as parquet or csv"
-            )
+            reason = "which is not a known part of a data frame; nothing was run: save it as parquet or csv"
+            raise UnsafePickleError(f"refused {module}.{name}, {reason}")
         if module == "builtins":  # A new function each time, as a pickle can give attributes to what it names.
             return {"bytearray": bytearray, "slice": slice, "getattr": lambda *of: _attribute(*of)}[name]
         return type(name, (_Record,), {"__slots__": ()})
 
 
 def _decode(record: _Record) -> np.ndarray:
-    """Decodes the array that a record stands for: numbers with their dtype, strings and mixtures as objects."""
+    """Decodes the array that a record replaces: numbers keep their dtype, strings and mixtures become an object array."""
     kind = type(record).__name__
     if kind == "_frombuffer":
         data, dtype, shape, order = record.args
@@ -147,7 +150,7 @@ def _decode(record: _Record) -> np.ndarray:
 
 
 def _decode_dtype(record: _Record) -> np.dtype:
-    """Returns the dtype that a record stands for, from its letter and size; the pickled state is not trusted."""
+    """Returns the dtype that a record replaces, from its letter and size; the pickled state is not trusted."""
     name, byte_order = record.args[0], record.state[1]
     if name in ("M8", "m8"):
         unit = record.state[-1][1][0]

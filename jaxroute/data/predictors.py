@@ -57,7 +57,7 @@ class Sample:
         return Sample(self.models, self.scores[rows], self.costs[rows], *part)
 
     def numbered(self) -> np.ndarray:
-        """Returns the index of each query's prompt, in the order of first appearance; copies of a prompt have the same index."""
+        """Returns an index of each query's prompt, `[Q]`, in the order of first appearance; copies of a prompt have the same index."""
         return np.arange(self.num_queries) if self.prompts is None else pd.factorize(self.prompts)[0]
 
 
@@ -65,12 +65,12 @@ class Predictor(Protocol):
     """Object that predicts the score of each model on each query."""
 
     def predict(self, sample: Sample) -> np.ndarray:
-        """Returns the predicted score of each model on each query, `[Q, N]`."""
+        """Returns the predicted scores of `N` models on `Q` queries, `[Q, N]`."""
         ...
 
 
 def random_folds(sample: Sample, number: int, seed: int | tuple[int, ...] | np.random.Generator) -> np.ndarray:
-    """Assigns each query at random to one of `number` folds. Copies of a prompt share a fold; all folds have about as many prompts."""
+    """Assigns each of `Q` queries to a fold at random, `[Q]`. Copies of a prompt share a fold; all `number` folds have about as many prompts."""
     prompts = sample.numbered()
     return np.random.default_rng(seed).permutation(np.arange(prompts.max() + 1) % number)[prompts]
 
@@ -224,11 +224,7 @@ class Logistic:
 
 
 def fit_logistic(sample: Sample, folds: np.ndarray) -> tuple[Logistic, np.ndarray]:
-    """Fits a logistic regression to all queries. Its penalty is chosen by cross-validation; `folds` has the fold of each query.
-
-    Returns:
-      The predictor, and predicted scores (query by model), each by a fit to the other folds.
-    """
+    """Fits a logistic regression; cross-validation over `folds`, `[Q]`, chooses its penalty. Also returns scores `[Q, N]`, each from a fit to other folds."""
     penalties = np.array(PENALTIES)
     predicted = np.empty((len(penalties), *sample.scores.shape))
     for fold in np.unique(folds):
@@ -256,11 +252,7 @@ class Neighbours:
 
 
 def fit_neighbours(sample: Sample) -> tuple[Neighbours, np.ndarray]:
-    """Fits a `Neighbours` predictor. The number of neighbours is chosen by predicting each query from the queries with other prompts.
-
-    Returns:
-      The predictor, and these predicted scores (query by model).
-    """
+    """Fits a `Neighbours` predictor with the best number of neighbours. Also returns scores `[Q, N]`, predicted from the queries with other prompts."""
     made, prompts = design(sample), sample.numbered()
     columns = made.columns(sample)
     others = sample.num_queries - int(np.bincount(prompts).max())
@@ -275,7 +267,7 @@ def _neighbour_means(
 ) -> np.ndarray:
     """Returns the mean scores of each query's nearest recorded queries, for each of `S` numbers of neighbours in `sizes` (ascending): `[S, Q, N]`.
 
-    `columns` are the queries' features. If they are the recorded queries, `prompts` (an index for each) excludes those with the same prompt.
+    `columns` are features of `Q` queries; `recorded` and `scores` `[R, N]` are those of `R` recorded queries. For equal queries, `prompts` excludes copies.
     """
     means = np.empty((len(sizes), len(columns), scores.shape[1]))
     lengths, most = np.square(recorded).sum(1), sizes[-1]
@@ -318,7 +310,7 @@ def standard_error(values: np.ndarray) -> float:
 
 
 def evaluate_predictions(sample: Sample) -> tuple[tuple[Prediction, ...], tuple[str, ...]]:
-    """Evaluates predictions by category means, nearest neighbours and logistic regression. Also returns lines about what was left out."""
+    """Evaluates predictions by category means, nearest neighbours and logistic regression. Also returns lines about omitted methods and queries."""
     left_out, found, total = [], [], sample.num_queries
     if total > _MOST_QUERIES:
         left_out.append(f"predictions are evaluated on {_MOST_QUERIES:,} of the {total:,} queries, drawn at random")
@@ -334,18 +326,16 @@ def evaluate_predictions(sample: Sample) -> tuple[tuple[Prediction, ...], tuple[
         left_out.append("predictions from features: there are none" + ("" if methods else ", and no categories"))
     else:
         methods["nearest neighbours"] = lambda others, part: fit_neighbours(others)[0].predict(part)
-        methods["logistic regression"] = _predict_by_logistic
+        methods["logistic regression"] = lambda others, part: fit_logistic(others, random_folds(others, _INNER_FOLDS, 0))[
+            0
+        ].predict(part)
     for how, predict in methods.items():
         found.append(_evaluate(how, predict, sample, prompts % _FOLDS))
     return tuple(found), tuple(left_out)
 
 
-def _predict_by_logistic(others: Sample, sample: Sample) -> np.ndarray:
-    return fit_logistic(others, random_folds(others, _INNER_FOLDS, 0))[0].predict(sample)
-
-
 def _category_means(others: Sample, sample: Sample) -> np.ndarray:
-    """Predicts scores in `sample` by the mean score of `others` in the query's category, to which two queries with the overall mean are added."""
+    """Predicts scores in `sample` by the mean score of `others` in the same category, as if it had two more queries with the overall mean."""
     assert others.groups is not None and sample.groups is not None
     mean, size = others.scores.mean(axis=0), 1 + int(max(others.groups.max(), sample.groups.max()))
     count = np.bincount(others.groups, minlength=size)[:, None]
@@ -354,7 +344,7 @@ def _category_means(others: Sample, sample: Sample) -> np.ndarray:
 
 
 def _evaluate(how: str, predict: Callable[[Sample, Sample], np.ndarray], sample: Sample, fold: np.ndarray) -> Prediction:
-    """Evaluates the method called `how` by cross-validation: `predict(others, part)` fits to `others` and predicts `part`; `fold` is `[Q]`."""
+    """Evaluates the method `how` by cross-validation: `predict(others, part)` fits to `others` and predicts `part`. `fold` is the fold of each query."""
     scores, costs, rows = sample.scores, sample.costs, np.arange(sample.num_queries)
     predicted = np.empty_like(scores)
     for number in range(_FOLDS):
@@ -370,7 +360,7 @@ def _evaluate(how: str, predict: Callable[[Sample, Sample], np.ndarray], sample:
 def _choose_models(predicted: np.ndarray, scores: np.ndarray, costs: np.ndarray, fold: np.ndarray) -> np.ndarray:
     """Chooses for each query the index of the model with the largest predicted score minus a weight times its mean cost.
 
-    The weight is fitted to the queries of other folds (`fold`), where routing must cost no more than the best single model.
+    The weight is fitted to the queries of the other folds, where routing must cost no more than the best single model; `fold` has each query's fold.
     """
     choice = np.zeros(len(scores), int)
     for number in range(_FOLDS):

@@ -104,7 +104,7 @@ def _unit(rows: np.ndarray) -> np.ndarray:
 
 
 def _models(models: str | tuple[np.ndarray, np.ndarray]) -> tuple[tuple[str, ...], np.ndarray, np.ndarray]:
-    """Returns names, `[N]` accuracies and `[N]` prices of the models that the argument `models` of `standin` means."""
+    """Returns names, accuracies `[N]` and prices `[N]` of the `N` models that the argument `models` of `standin` means."""
     if isinstance(models, str):
         checks.one_of("models", models, [*STANDIN_MODELS, "embedllm"])
         if models == "embedllm":

@@ -226,7 +226,7 @@ def _floats(argument: str, values: ArrayLike) -> np.ndarray:
 
 
 def _integers(argument: str, numbers: ArrayLike, num_queries: int, end: int, rule: str) -> np.ndarray:
-    """Returns a read-only int32 copy of one integer per query, each from 0 to `end - 1`; an error ends with the text `rule`."""
+    """Returns a read-only int32 copy of one integer per query, each from 0 to `end - 1`. Errors name `argument` and end with the text `rule`."""
     numbers = np.asarray(numbers)
     if numbers.shape != (num_queries,) or numbers.dtype.kind not in "iu":
         found = f"shape {numbers.shape} and dtype {numbers.dtype}"
@@ -246,7 +246,7 @@ def _names(argument: str, names: str | Iterable[object]) -> tuple[str, ...]:
 
 
 def _refuse(argument: str, values: np.ndarray, wrong: np.ndarray, rule: str, models: Sequence[str] = ()) -> None:
-    """Raises an error about the first entry of `values` that the mask `wrong` marks, if any; `rule`, such as "must be finite", ends it."""
+    """Raises an error about the first of `values` that the mask `wrong` marks, if any. Its text ends with `rule`, such as "must be finite"."""
     if wrong.any():
         place = tuple(np.argwhere(wrong)[0].tolist())
         where = f"row {place[0]}, model {models[place[1]]!r}" if models else f"[{', '.join(map(str, place))}]"

@@ -99,7 +99,7 @@ def one_at_a_time(executable: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(eq=False)
 class Program:
-    """Traced program of a block (see `programs`) and its compilation, or the reason why no kernel can simulate the block.
+    """Traced program that simulates a block of seeds, and its compilation; or the reason why no kernel can simulate the block.
 
     Attributes:
       lowered: traced program, ready to compile.
@@ -122,7 +122,7 @@ class Program:
     calls_lapack: bool = False
 
 
-class ProgramCache:
+class ProgramCache(dict[Any, Program]):
     """Cache of this process's programs, by a key that determines the program; the last used one is at the end.
 
     Each program takes some hundred memory mappings, and a Linux process may have 65,530. Therefore `trim` deletes all but the last `most` programs.
@@ -133,37 +133,32 @@ class ProgramCache:
     """
 
     def __init__(self, most: int = 64):
+        super().__init__()
         self.most, self.traces = most, 0
-        self._programs: dict[Any, Program] = {}
-
-    def __len__(self) -> int:
-        return len(self._programs)
 
     def compiled(self) -> list[Any]:
         """Returns the executables whose compilation has finished."""
-        return [p.compiled.result() for p in self._programs.values() if p.compiled and p.compiled.done()]
+        return [program.compiled.result() for program in self.values() if program.compiled and program.compiled.done()]
 
-    def get(self, key: Any, make: Callable[[], Program]) -> Program:
-        """Returns the program of a key. If the cache has none, `make` builds it, and it is stored."""
-        program = self._programs.pop(key, None) or make()
-        self._programs[key] = program
+    def use(self, key: Any, make: Callable[[], Program]) -> Program:
+        """Returns the program stored under a key. If there is none, `make` builds one, which is stored."""
+        program = self[key] = self.pop(key, None) or make()
         return program
 
     def trim(self) -> None:
-        for key in list(self._programs)[: -self.most]:
-            del self._programs[key]
-
-    def clear(self) -> None:
-        self._programs.clear()
+        for key in list(self)[: -self.most]:
+            del self[key]
 
     @contextmanager
     def fresh(self) -> Generator[None, None, None]:
-        """Context in which the cache is empty at first; at its end the earlier programs are restored."""
-        before, self._programs = self._programs, {}
+        """Empties the cache for the duration of a `with` statement, and restores the earlier programs at its end."""
+        before = dict(self)
+        self.clear()
         try:
             yield
         finally:
-            self._programs = before
+            self.clear()
+            self.update(before)
 
 
 PROGRAMS = ProgramCache()

@@ -15,23 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from jaxroute.core import checks, draws
+from jaxroute.core import checks, draws, protocols
 from jaxroute.core.batching.dependence import carry_dependence, which_depend
 from jaxroute.core.code import code_of, python
-from jaxroute.core.protocols import (
-    AnyEnvironment,
-    AnyPolicy,
-    PolicyOf,
-    build_policy,
-    check_suits,
-    check_values,
-    cost_hint,
-    first_state,
-    has_plan,
-    is_environment,
-    is_policy,
-    stage_length_of,
-)
+from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, PolicyOf, has_plan, is_environment, is_policy, stage_length_of
 from jaxroute.core.rewards import AssumptionWarning, assumptions_of
 from jaxroute.core.types import CostHint, Spec
 from jaxroute.engine import reference
@@ -77,8 +64,8 @@ class Variant:
     hint: CostHint
 
     def first_state(self, horizon: int) -> Any:
-        """Traces how the policy makes its first state for a horizon. If two horizons give equal results, their runs begin in the same state."""
-        begin = functools.partial(first_state, spec=spec_for(self.example[0], horizon))
+        """Returns a comparable trace of how the policy makes its first state. Horizons with equal traces have runs that begin in the same state."""
+        begin = functools.partial(protocols.first_state, spec=spec_for(self.example[0], horizon))
         program, shape = jax.make_jaxpr(begin, return_shape=True)(*self.example, draws.key(0))
         return str(program), [np.asarray(const).tobytes() for const in program.consts], jax.tree.structure(shape)
 
@@ -164,7 +151,7 @@ def read_components(env: EnvironmentLike, policies: Policies, num_instances: int
     owners = {"env": env_grid, **{f"policy {name!r}": grid for name, grid in grids.items()}}
     for owner, grid in owners.items():
         for one in grid.objects:
-            checks.attributed(owner, check_values, one)
+            checks.attributed(owner, protocols.check_values, one)
     _warn_horizon(horizon, owners)
     axes = _axes(env_grid, grids)
     variants = [one for name, policy in grids.items() for one in _variants(name, env_grid, policy, horizon)]
@@ -207,18 +194,18 @@ def _variants(name: str, env: Grid, policy: Grid, horizon: int) -> list[Variant]
         if not isinstance(example[0].spec, Spec):
             raise ValueError(f"env.spec must be a Spec, got {checks.show(example[0].spec)}")
         spec = spec_for(example[0], horizon)
-        variants.append(Variant(name, label, position, grids, example, spec, cost_hint(example[1], spec)))
+        variants.append(Variant(name, label, position, grids, example, spec, protocols.cost_hint(example[1], spec)))
     return variants
 
 
 def _check_variant(variant: Variant, first: Spec) -> None:
-    """Checks that environment and policy suit each other, and that the quantities are those that `first`, the first variant's spec, declares."""
+    """Checks that a variant's environment and policy suit each other, and that it records what `first`, the spec of the first variant, declares."""
     env, policy = variant.example
     given = is_policy(variant.grids[1].example)
     for one in variant.grids[1].objects if given else [policy]:
         if not given:
-            checks.attributed(f"policy {variant.policy!r}", check_values, one)
-        checks.attributed(f"policy {variant.policy!r}", check_suits, one, variant.spec)
+            checks.attributed(f"policy {variant.policy!r}", protocols.check_values, one)
+        checks.attributed(f"policy {variant.policy!r}", protocols.check_suits, one, variant.spec)
     if has_plan(policy) and stage_length_of(env, policy) is None:
         raise ValueError(
             f"policy {variant.policy!r} plans by stage, but neither it nor the environment has a stage_length: the policy belongs to another "
@@ -260,7 +247,7 @@ def _warn_assumptions(variants: Sequence[Variant]) -> None:
 
 
 def _warn_horizon(horizon: int, owners: Mapping[str, Grid]) -> None:
-    """Warns if an environment or policy has a field `horizon` that differs from the horizon of the run."""
+    """Warns if an environment or policy, given in `owners` by its name, has a field `horizon` that differs from the horizon of the run."""
     for owner, grid in owners.items():
         fields: list[Any] = [one.horizon for one in grid.objects if getattr(one, "horizon", None) is not None]
         own = {int(np.asarray(field)) for field in fields if np.ndim(field) == 0}
@@ -314,7 +301,7 @@ def leaf_dependence(env: AnyEnvironment, policy: AnyPolicy | PolicyOf, swept: Se
 
     def components(leaves: list[Any]) -> tuple[AnyEnvironment, AnyPolicy]:
         env, given = jax.tree.unflatten(structure, leaves)
-        return env, build_policy(given if is_policy(policy) else policy, env)
+        return env, protocols.build_policy(given if is_policy(policy) else policy, env)
 
     def start(leaves: list[Any], words: jax.Array) -> States:
         keys = dict.fromkeys(streams, draws_key(words))

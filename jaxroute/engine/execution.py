@@ -77,7 +77,9 @@ class Execution:
         checks.one_of("backend", self.backend, BACKENDS)
         checks.one_of("compile", self.compile, COMPILE)
         checks.one_of("arithmetic", self.arithmetic, ARITHMETICS)
-        if self.devices is not None and not _are_devices(self.devices):
+        devices: Any = self.devices
+        listed = isinstance(devices, (list, tuple)) and devices and all(isinstance(one, jax.Device) for one in devices)
+        if devices is not None and not listed:
             raise ValueError(
                 f"devices must be a non-empty list of jax devices, got {checks.show(self.devices)}; jax.devices('cpu') is one"
             )
@@ -173,7 +175,7 @@ class Target:
         return "scan" if self.no_kernel or (free and scan_is_faster) else self.backend
 
     def one_by_one(self, hint: CostHint) -> bool:
-        """Whether the runs of a policy with the cost `hint` are simulated one by one: by the scan, on one CPU, if its matrices fill the cache."""
+        """Whether the runs of a policy are simulated one by one: by the scan, on one CPU, if its matrices (sizes in `hint`) fill the cache."""
         scan = self.quick or self.backend_of(hint) == "scan"
         return self.on_cpu and len(self.devices) == 1 and scan and hint.matrix_bytes >= _EXPENSIVE_BYTES
 
@@ -189,10 +191,11 @@ def resolve(execution: Execution, devices: Sequence[Any], has_shared_axes: Calla
     Raises:
       ValueError: the devices do not support the chosen arithmetic or level of compilation.
     """
-    on_cpu, quick, wide = devices[0].platform == "cpu", execution.compile == "quick", in_64_bits()
+    platform, quick, wide = devices[0].platform, execution.compile == "quick", in_64_bits()
+    on_cpu = platform == "cpu"
     if quick and not on_cpu:
         raise ValueError(
-            f"compile='quick' is for CPUs, got devices of the platform {devices[0].platform!r}; compile='full' is as quick there"
+            f"compile='quick' is for CPUs, got devices of the platform {platform!r}; compile='full' is as quick there"
         )
     arithmetic, backend, reason = execution.arithmetic, execution.backend, ""
     if not wide and arithmetic == "fast" and on_cpu:
@@ -204,23 +207,16 @@ def resolve(execution: Execution, devices: Sequence[Any], has_shared_axes: Calla
     if backend == "auto":
         scan = wide or (on_cpu and (has_shared_axes() or (quick and not kernels.compiler())))
         backend = "scan" if scan else "kernel"
-    if backend == "kernel" and not (quick or wide) and (reason := _no_kernels(devices[0].platform) or ""):
+    if backend == "kernel" and not (quick or wide):
+        known = platform in ("cpu", "gpu")
+        other = f"kernels are for CPUs and NVIDIA's GPUs, not for the platform {platform!r}"
+        reason = (kernels.trial(platform) or "") if known else other
+    if reason:
         backend = "scan" if execution.backend == "auto" else backend
         same = " with the same numbers" if on_cpu else ""
         checks.warn(f"no kernel can be used here, the scan runs instead{same}, mostly more slowly: {reason}")
     arithmetic = "float64" if wide else arithmetic
     return Target(tuple(devices), backend, execution.backend == "auto", quick, arithmetic, execution.block, reason)
-
-
-def _no_kernels(platform: str) -> str | None:
-    """Returns why this machine cannot use kernels on a platform, with the remedy; None if it can."""
-    if platform not in ("cpu", "gpu"):
-        return f"kernels are for CPUs and NVIDIA's GPUs, not for the platform {platform!r}"
-    return kernels.trial(platform)
-
-
-def _are_devices(devices: Any) -> bool:
-    return isinstance(devices, (list, tuple)) and bool(devices) and all(isinstance(d, jax.Device) for d in devices)
 
 
 # Environment variables of clusters for the index of a process, the number of processes, the first index and the step.

@@ -14,22 +14,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from jaxroute.core import checks, draws
+from jaxroute.core import checks, draws, protocols
 from jaxroute.core.checks import show
 from jaxroute.core.description import describe, digest_of_setting
-from jaxroute.core.protocols import (
-    ENVIRONMENT,
-    POLICY,
-    AnyEnvironment,
-    AnyPolicy,
-    Members,
-    PolicyOf,
-    Sampler,
-    is_environment,
-    is_policy,
-    missing_methods,
-    misspelt,
-)
+from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, PolicyOf, Sampler, is_environment, is_policy
 from jaxroute.core.types import classes_of
 from jaxroute.engine.rounds import made_for
 
@@ -85,7 +73,7 @@ class Grid:
             self.leaf_axes.append(varies)
 
     def part(self, place: Mapping[str, int]) -> "Grid":
-        """Returns the settings of one program as a grid. `place` gives an index for each static axis; without static axes it is the grid itself."""
+        """Returns the settings of one program, at an index (`place`) along each static axis, as a grid; the whole grid if no axis is static."""
         if not self.static:
             return self
         key = tuple(int(place[axis]) for axis in self.static)
@@ -98,7 +86,7 @@ class Grid:
         return self._parts[key]
 
     def tile(self, positions: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """Selects the settings at the given indices along each axis. Returned leaves begin with a dimension for each axis along which they vary."""
+        """Returns the leaves (arrays) of the settings at some indices along each axis. Their first dimensions are the axes along which they vary."""
         names = list(self.axes)
         tiles = []
         for leaf, varies in zip(self.leaves, self.leaf_axes, strict=True):
@@ -320,7 +308,7 @@ def env_settings(env: EnvironmentLike, num_instances: int | None = None) -> Grid
     """Converts the argument `env` of `simulate` to a grid; `num_instances` is the number of environments to draw from a sampler.
 
     Raises:
-      ValueError: it is no environment, grid or sampler.
+      ValueError: `env` is no environment, grid or sampler.
     """
     if num_instances is not None and (isinstance(env, Grid) or is_environment(env)):
         raise ValueError(
@@ -330,7 +318,7 @@ def env_settings(env: EnvironmentLike, num_instances: int | None = None) -> Grid
         return env
     _refuse_class("env", env)
     if is_environment(env):
-        return _single("env", env, ENVIRONMENT)
+        return _single("env", env, protocols.ENVIRONMENT)
     if num_instances is None and callable(env) and not jax.tree_util.all_leaves([env]):
         return Grid({}, [env], type(env).__name__)  # A sampler that is itself a pytree with leaves.
     if callable(env):
@@ -339,16 +327,12 @@ def env_settings(env: EnvironmentLike, num_instances: int | None = None) -> Grid
 
 
 def policy_settings(owner: str, policy: PolicyLike) -> Grid:
-    """Converts a policy of `simulate`, which errors call `owner`, to a grid.
-
-    Raises:
-      ValueError: it is no policy, grid or function.
-    """
+    """Converts a policy of `simulate`, which errors call `owner`, to a grid. Raises `ValueError` if it is no policy, grid or function."""
     if isinstance(policy, Grid):
         return policy
     _refuse_class(owner, policy)
     if is_policy(policy):
-        return _single(owner, policy, POLICY)
+        return _single(owner, policy, protocols.POLICY)
     if callable(policy):
         return FunctionGrid(policy)
     raise ValueError(
@@ -368,10 +352,10 @@ def example_of(name: str, env: Grid, policy: Grid) -> tuple[AnyEnvironment, AnyP
     if not is_policy(policy.example):
         checks.attributed(f"policy {name!r}", checks.takes, "a function", policy.example, "env")
     built = checks.attributed(f"policy {name!r}", made_for, made, policy.example)
-    for owner, value, members in (("env", made, ENVIRONMENT), (f"policy {name!r}", built, POLICY)):
-        if missing := missing_methods(value, members):
+    for owner, value, members in (("env", made, protocols.ENVIRONMENT), (f"policy {name!r}", built, protocols.POLICY)):
+        if missing := protocols.missing_methods(value, members):
             raise ValueError(f"{owner}: {missing}")
-        for wrong, meant in misspelt(value, members):
+        for wrong, meant in protocols.misspelt(value, members):
             checks.warn(f"{owner} has {wrong!r}, which nothing calls; is {meant!r} meant?")
     return made, built
 
@@ -381,15 +365,15 @@ def _refuse_class(owner: str, value: Any) -> None:
         raise ValueError(f"{owner} is the class {value.__name__}; pass an instance, for example {value.__name__}(...)")
 
 
-def _single(owner: str, value: Any, members: Members) -> Grid:
-    if missing := missing_methods(value, members):
+def _single(owner: str, value: Any, members: protocols.Members) -> Grid:
+    if missing := protocols.missing_methods(value, members):
         raise ValueError(f"{owner}: {missing}")
     check_pytree(owner, value)
     return Grid({}, [value], type(value).__name__)
 
 
 def _sampled(env: Grid) -> Any:
-    """Draws an environment from a sampler; an error explains that a function given as `env` must be a sampler."""
+    """Draws one environment from the sampler that `env` holds. If this fails, the error explains that `env` must be a sampler."""
     name = env.name.split(".")[-1]
     remedy = f"for one environment call it: env={name}(...)"
     try:
@@ -406,7 +390,7 @@ def _sampled(env: Grid) -> Any:
 
 @describe.register
 def _(value: Grid) -> Any:
-    """Describes a grid by its axes and settings, as plain JSON. If there are more than 16, only the first is described; all have digests."""
+    """Describes a grid by its axes and settings, as plain JSON. Of more than 16 settings only the first is described; all have digests."""
     if not value.axes:
         return describe(value.example)
     axes = {name: values.tolist() for name, values in value.axes.items()}

@@ -53,7 +53,7 @@ class Layout:
         static: Collection[str] = (),
         waves: Sequence[int] = (),
     ) -> "Layout":
-        """Chooses round numbers of seeds and settings, so that simulations of similar size reuse compiled programs.
+        """Chooses the numbers of seeds and settings of a call, rounded so that simulations of similar size reuse compiled programs.
 
         Args:
           axes: coordinates of the settings, by axis.

@@ -1,6 +1,6 @@
 """Computes in double precision although the code of policies and environments names float32.
 
-If `jax_enable_x64` is set, they are traced in 32 bits, and the trace is then evaluated in 64. Random bits are the same; only rounding differs.
+If `jax_enable_x64` is set, their methods are traced in 32 bits, and the traced operations are evaluated in 64. Random bits do not change.
 """
 
 from collections.abc import Callable, Generator, Sequence
@@ -32,7 +32,7 @@ def in_64_bits() -> bool:
 
 @contextmanager
 def as_written() -> Generator[None, None, None]:
-    """Context in which `widened` changes nothing. Derivatives need it, because evaluating a trace again would lose custom derivative rules."""
+    """Context in which `widened` returns functions unchanged. Derivatives need it, because evaluating a trace would lose custom derivative rules."""
     token = _AS_WRITTEN.set(True)
     try:
         yield
@@ -41,7 +41,7 @@ def as_written() -> Generator[None, None, None]:
 
 
 def widened(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Converts a function of pytrees to float64 if `jax_enable_x64` is set, else returns it. The function must not close over traced values."""
+    """Makes a function of pytrees compute in float64 if `jax_enable_x64` is set, else returns it unchanged. It must not close over traced values."""
     if not in_64_bits() or _AS_WRITTEN.get():
         return function
 

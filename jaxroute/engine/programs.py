@@ -35,7 +35,7 @@ from jaxroute.kernels import DeviceKernel, SlowerThanScan, Unsupported, compilat
 
 
 def _packing(rollout: Callable[..., dict[str, Any]]) -> Callable[..., tuple[PackedRecords, dict[str, Any]]]:
-    """Wraps a rollout that returns one dict by name, so that it returns packed records and states, as `packed_rollout` does."""
+    """Wraps a function that simulates runs and returns one dict of records and states, so that it returns the two as `packed_rollout` does."""
 
     def packed(*args: Any, **options: Any) -> tuple[PackedRecords, dict[str, Any]]:
         values = rollout(*args, **options)
@@ -81,7 +81,7 @@ class Backend:
         return min((kernel.done for kernel in self.kernels), default=0.0)
 
     def interrupt(self, stopped: bool = True) -> None:
-        """Ends calls of kernels after the launch that is running; with `stopped=False` calls are allowed again."""
+        """Ends calls of GPU kernels as soon as their running launch (some of the rounds) is finished; `stopped=False` allows calls again."""
         self.stopped = stopped
         for kernel in self.kernels:
             kernel.interrupt(stopped)
@@ -158,7 +158,7 @@ class Block:
         return leaves, index, self.root, spans, np.asarray(seeds, np.uint32), dict(begun)
 
     def _function(self) -> Callable[..., Any]:
-        """Returns the Python function that is traced and compiled; its arguments are the result of `_arguments`."""
+        """Returns the Python function that simulates a block, to be traced and compiled. Its arguments are the result of `_arguments`."""
         env, policy = self.grids
         record, horizon, _, _, keep_states = self.static
         rollout, since = ROLLOUTS[self.backend], self.since
@@ -208,7 +208,7 @@ class Block:
         return other
 
     def lower(self, seeds: np.ndarray, begun: Mapping[str, np.ndarray] = MappingProxyType({})) -> Program:
-        """Traces the program for as many seeds as given, or takes an equal one from the cache; `begun` holds the states from which runs continue."""
+        """Returns the traced program for as many seeds as given, from the cache if possible; `begun` has the states from which runs continue."""
         arguments = self._arguments(dict.fromkeys(self.axes, 0), seeds, begun)
 
         def trace() -> Program:
@@ -221,7 +221,7 @@ class Block:
 
         shapes = tuple((a.shape, str(a.dtype)) for a in jax.tree.leaves(arguments))
         structure = (*(g.structure for g in self.grids), *(tuple(g.leaf_axes) for g in self.grids))
-        program = PROGRAMS.get(
+        program = PROGRAMS.use(
             (*structure, shapes, self.static, self.since, self.backend, self.quick, self.one_by_one, self.arithmetic), trace
         )
         if program.reason:
@@ -347,7 +347,14 @@ class Block:
             half = len(seeds) // 2
             raise_interrupt()
             if self.backend == "kernel" and (refused := re.search(r"DriverError: (.*?\(\d+\))", str(error))):
-                values, more = self._run_by_scan(refused[1], tile, seeds, begun)
+                self._fall_back(refused[1], True)
+                try:
+                    values, more = self.run(tile, seeds, begun)
+                except (jax.errors.JaxRuntimeError, ValueError) as again:
+                    raise RuntimeError(
+                        f"the GPU failed ({refused[1]}), and fails with the scan too ({_first_line(again)}); finished blocks are stored, and a "
+                        "new process continues it"
+                    ) from again
                 return values, compiling + more
             if "InterruptedError" in str(error) and not self.ran.stopped:  # It was meant for another run.
                 return self.run(tile, seeds, begun)
@@ -361,28 +368,17 @@ class Block:
             (first, a), (second, b) = (self.run(tile, *part) for part in self._parts(np.asarray(seeds), begun, 2))
             return self._joined([first, second]), compiling + a + b
 
-    def _run_by_scan(self, reason: str, *args: Any) -> tuple[dict[str, Any], float]:
-        """Simulates by the scan a block for which the GPU's driver has failed; `args` and result are those of `run`."""
-        self._fall_back(reason, True)
-        try:
-            return self.run(*args)
-        except (jax.errors.JaxRuntimeError, ValueError) as error:
-            raise RuntimeError(
-                f"the GPU failed ({reason}), and fails with the scan too ({_first_line(error)}); finished blocks are stored, and a new "
-                "process continues it"
-            ) from error
-
     def _parts(
         self, seeds: np.ndarray, begun: Mapping[str, np.ndarray], number: int
     ) -> list[tuple[np.ndarray, dict[str, np.ndarray]]]:
-        """Divides the seeds, and the checkpoint states `begun` of their runs, into `number` equal parts. Returns pairs of both."""
+        """Divides the seeds, and the checkpoint states `begun` of their runs, into `number` equal parts. Returns pairs (seeds, states)."""
         states = {name: np.split(leaf, number, axis=len(self.axes)) for name, leaf in begun.items()}
         return [
             (part, {name: leaves[i] for name, leaves in states.items()}) for i, part in enumerate(np.split(seeds, number))
         ]
 
     def _specs(self) -> tuple[PartitionSpec, PartitionSpec]:
-        """Returns how arrays are divided among the devices: arrays of seeds, and arrays whose first dimensions are the settings and the seeds."""
+        """Returns how two kinds of arrays are divided among the devices: arrays `[seeds]`, and arrays `[settings..., seeds, ...]`."""
         return PartitionSpec("seed"), PartitionSpec(*[None] * len(self.axes), "seed")
 
     def _joined(self, parts: list[Any]) -> Any:
@@ -393,7 +389,7 @@ class Block:
 
 
 def _of_one_setting(function: Callable[..., Any], in_axes: Any) -> Callable[..., Any]:
-    """Wraps a function as `jax.vmap` does, for mapped axes of length one: it removes the axis before the call and adds it afterwards."""
+    """Maps a function over axes of length one as `jax.vmap` does: removes the axes in `in_axes` from its arguments, and adds one to its results."""
 
     def one(*args: Any) -> Any:
         def at_first(axis: int | None, part: Any) -> Any:
@@ -452,7 +448,7 @@ def make_blocks(
 def trace_blocks(
     variants: Sequence[Variant], blocks: Mapping[str, Block], pool: ThreadPoolExecutor | None = None
 ) -> dict[str, dict[str, tuple[int, ...]]]:
-    """Traces every block and returns the shapes of the recorded quantities by policy and name. With a `pool`, traced blocks are compiled meanwhile.
+    """Traces every block and returns the shapes of the recorded quantities by policy and name. The threads of `pool` compile traced blocks meanwhile.
 
     Raises:
       ValueError: a quantity has different shapes in two variants of a policy.

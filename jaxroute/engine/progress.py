@@ -122,7 +122,7 @@ def _seconds() -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of a simulation. The user's `callback` is called with it after each block, once the block is stored.
+    """Progress of a simulation: the argument of the user's `callback`, which is called after each block, once the block is stored.
 
     Attributes:
       policy: name of the policy of the block.
@@ -171,7 +171,7 @@ class Monitor:
         self.done, self.total, self.stopped = 0, 0, False
 
     def report(self, so_far: Callable[[], xr.Dataset], policy: str, setting: dict[str, list[Any]], seeds: int) -> bool:
-        """Counts a finished block and calls the callback. Returns True if the callback ends the simulation."""
+        """Counts a finished block and calls the callback with a `Progress` of these values. Returns True if the callback ends the simulation."""
         self.done += 1
         if self.callback is None:
             return False

@@ -53,10 +53,17 @@ class Recording:
     numbers: dict[str, int]
 
     def completed(self, request: Request, shapes: Mapping[str, Mapping[str, tuple[int, ...]]]) -> Request:
-        """Returns a copy of a request with the recorded quantities added. `shapes` are the shapes of one run at one time, by policy and quantity."""
-        found = variables(self.records, shapes)
+        """Returns a copy of a request with the recorded quantities added. `shapes` has their shapes in one run at one time, by policy and name."""
+        recorded: dict[str, list[str]] = {}
+        found: dict[str, tuple[Metric, tuple[int, ...]]] = {}
+        for policy, record in self.records.items():
+            own, metrics = shapes[policy], {m.name: m for m in record.metrics}
+            # Counters that serve as checks (of NaN, and of flows that must be zero) are no quantities of the result.
+            recorded[policy] = [n for n in own if not n.startswith("zero/") and n not in (NAN_ROUNDS, NAN_STATES)]
+            for name in dict.fromkeys([*metrics, *recorded[policy]]):
+                probe = Metric(name, name, "", "gauge", tuple(f"{name}_{i}" for i in range(len(own[name]))))
+                found.setdefault(name, (metrics.get(name, probe), own[name]))
         check_names(found, request.zero_flows, request.axes, self.keep == "moments")
-        recorded = {name: names_of(shapes[name]) for name in request.policies}
         return replace(request, variables=found, recorded=recorded)
 
 
@@ -179,7 +186,7 @@ def _check_probes(probes: Any, taken: set[str]) -> None:
 
 
 def shapes_of_round(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Shapes:
-    """Traces one round and returns the shapes of its flows, gauges and Info, by kind and name. Errors call the policy `name`."""
+    """Traces one round. Returns shapes of flows (summed values), gauges (values of a state) and the policy's Info. Errors call the policy `name`."""
 
     def first_round(env: AnyEnvironment, policy: AnyPolicy, key: jax.Array) -> dict[str, Mapping[str, Any]]:
         t, env_state = jnp.int32(0), once("init", env, key)
@@ -203,7 +210,7 @@ def shapes_of_round(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Shapes
 
 
 def _check_metrics(spec: Spec, declared: Mapping[str, tuple[Metric, ...]], measured: Mapping[str, Shapes]) -> None:
-    """Checks that every metric which an environment or policy declares is measured, has its dimensions, and has a unique name."""
+    """Checks that each metric of the environment's `spec` and of each policy (`declared`) is `measured`, has its dimensions and a unique name."""
     of_env = {m.name for m in spec.metrics}
     meanings = {m.name: m for m in spec.metrics}
     of_env_kinds = {False: ("flows", "flows of step"), True: ("env_gauges", "gauges")}
@@ -228,28 +235,8 @@ def _check_metrics(spec: Spec, declared: Mapping[str, tuple[Metric, ...]], measu
                     )
 
 
-def variables(
-    records: Mapping[str, Record], shapes: Mapping[str, Mapping[str, tuple[int, ...]]]
-) -> dict[str, tuple[Metric, tuple[int, ...]]]:
-    """Returns a pair (metric, shape) for every recorded quantity of all policies, by name. Both arguments are dicts by policy."""
-    merged: dict[str, tuple[Metric, tuple[int, ...]]] = {}
-    for name, record in records.items():
-        metrics = {m.name: m for m in record.metrics}
-        for key in [*metrics, *(k for k in shapes[name] if k not in metrics)]:
-            if key in names_of({key: ()}):
-                shape = shapes[name][key]
-                probe = Metric(key, key, "", "gauge", tuple(f"{key}_{i}" for i in range(len(shape))))
-                merged.setdefault(key, (metrics.get(key, probe), shape))
-    return merged
-
-
-def names_of(shapes: Mapping[str, Any]) -> list[str]:
-    """Returns the names of the recorded quantities of a policy, except counters that serve as checks (of NaN, and of flows that must be zero)."""
-    return [key for key in shapes if not key.startswith("zero/") and key not in (NAN_ROUNDS, NAN_STATES)]
-
-
 def check_names(names: Iterable[str], zero_flows: Sequence[str], axes: Iterable[str], statistics: bool) -> None:
-    """Checks that files can hold the names of quantities, `zero_flows` and `axes`, and, if `statistics` are stored, that all names differ."""
+    """Checks that files can hold the names of quantities, of flows that must be zero and of axes; `statistics` also demand that all differ."""
     names, axes = list(names), list(axes)
     for name in (*names, *zero_flows, *axes):
         if not _LEGAL.fullmatch(name):

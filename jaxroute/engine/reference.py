@@ -82,7 +82,7 @@ def simulate_run(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: 
         return states, recorded_flows(record, values["flows"], values["info"], values["feedback"])
 
     def interval(states: Any, first: Any, count: int) -> Any:
-        """Simulates `count` rounds from round `first` on and sums their values chunk by chunk, with compensation for rounding errors."""
+        """Simulates `count` rounds from round `first` on. Returns states, and sums of the values with compensation for rounding errors."""
 
         def add(carry: Any, t: Any) -> tuple[Any, None]:
             states, sums, parts = carry

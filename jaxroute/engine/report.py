@@ -4,7 +4,7 @@ A run is identified by its seed, so that it can be simulated again alone, with e
 """
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -17,7 +17,7 @@ from jaxroute.core import checks, draws, provenance, rounding
 from jaxroute.core.batching.lanes import exactly
 from jaxroute.core.protocols import stage_length_of
 from jaxroute.engine import reference
-from jaxroute.engine.components import Variant
+from jaxroute.engine.components import Components
 from jaxroute.engine.execution import Target
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.precision import widened
@@ -67,7 +67,7 @@ def warn(
     ending: Ending,
     invalid: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Warns about invalid runs, NaN in probes, and standard errors above their goals; `recorded` lists the recorded quantities by policy."""
+    """Warns about invalid runs (from `first_bad_rounds`), NaN in probes, and standard errors above their goals. `recorded` has names by policy."""
     if "invalid" in data:
         number, runs, where = int(data["invalid"].sum()), int(data["runs"].sum()), "'invalid'"
     else:
@@ -113,8 +113,7 @@ def _nan_probes(data: xr.Dataset, recorded: Mapping[str, Sequence[str]], recordi
 def first_bad_rounds(
     data: xr.Dataset,
     records: Mapping[str, Record],
-    axes: Mapping[str, Sequence[str]],
-    variant_of: Callable[[str, Mapping[str, int]], Variant],
+    components: Components,
     sampling: Sampling,
     device: Any,
 ) -> list[dict[str, Any]]:
@@ -123,8 +122,7 @@ def first_bad_rounds(
     Args:
       data: result of a simulation.
       records: recorded quantities by policy.
-      axes: axes along which the runs of a policy differ, by policy.
-      variant_of: function of a policy's name and a setting (an index for each axis) that returns the variant.
+      components: environment and policies.
       sampling: horizon and root seed.
       device: device that simulates.
 
@@ -138,8 +136,8 @@ def first_bad_rounds(
         if run is None:
             continue
         setting, seed, rounds = run
-        own = {axis: setting[axis] for axis in axes[name]}
-        variant = variant_of(name, own)
+        own = {axis: setting[axis] for axis in components.policy_axes[name]}
+        variant = components.variant(name, own)
         (env, policy), overflow = variant.grids, [variant.spec.overflow_flow]
         start, values = None, list[str]()
         # The run may have been simulated with more capacity.
@@ -190,7 +188,7 @@ def _first_of_statistics(data: xr.Dataset, policy: str) -> _Bad | None:
 def _replay(
     grids: tuple[Grid, Grid], setting: Mapping[str, int], seed: int, record: Record, rounds: int, sampling: Sampling
 ) -> dict[str, np.ndarray]:
-    """Simulates the first `rounds` counted rounds of one run. Returns for each quantity the first round (from 0) in which it is bad, or -1."""
+    """Simulates the first `rounds` counted rounds of a run again. Returns for each quantity the first round (from 0) in which it is bad, or -1."""
 
     def leaves_of(grid: Grid) -> list[Any]:
         tiles = grid.tile({name: np.asarray([setting[name]]) for name in grid.axes})
@@ -224,7 +222,7 @@ def _replay(
 
 
 def _bad(record: Record, states: tuple[Any, Any], values: Mapping[str, Any]) -> dict[str, jax.Array]:
-    """Returns for each quantity of a round whether it is bad: not finite, NaN, or not zero although it must be."""
+    """Returns by name which values of a round are bad: flows that are not finite, or not zero although they must be, and other values with NaN."""
     flows = values["flows"]
     bad = {m.name: ~jnp.isfinite(jnp.asarray(flows[m.name], jnp.float32)).all() for m in record.flows}
     bad |= {name: jnp.any(jnp.asarray(flows[name]) != 0) for name in record.zero_flows}

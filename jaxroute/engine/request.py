@@ -156,7 +156,7 @@ def _problem_of(components: Components) -> str:
 
 
 def _identities(components: Components, policy: str, settings: Mapping[str, Any], codes: Mapping[str, str]) -> list[str]:
-    """Returns a digest for each setting of a policy. It covers all that decides the numbers, except horizon and seeds; "" if `codes` is empty."""
+    """Returns a digest for each setting of a policy, of all that decides its numbers except horizon and seeds; "" without `codes` (of the code)."""
     own, axes = components.policies[policy], components.policy_axes[policy]
     if not codes:
         return [""] * math.prod(len(components.axes[axis]) for axis in axes)
@@ -211,7 +211,7 @@ def _inexact(jaxpr: Jaxpr) -> Generator[str, None, None]:
 
 
 def _held(values: Sequence[Any]) -> Generator[Jaxpr, None, None]:
-    """Yields the jaxprs (traced functions) that occur among the parameters of an operation."""
+    """Yields the jaxprs (traced functions) among `values`, the parameters of an operation, which may be nested lists."""
     for value in values:
         if isinstance(value, (list, tuple)):
             yield from _held(list(value))

@@ -66,7 +66,7 @@ class PackedRecords:
 
     @classmethod
     def unpacked(cls, values: Mapping[str, Any]) -> "PackedRecords":
-        """Wraps the quantities of `N` records of `R` runs, arrays `[N, ..., R]` by name, without joining the arrays."""
+        """Returns an object of this class for recorded quantities that stay separate arrays: `values` has arrays `[N, ..., R]` of `N` records by name."""
         leaves, structure = jax.tree.flatten(dict(values))
         slots = tuple(Slot(str(i), 0, leaf.shape[1:-1]) for i, leaf in enumerate(leaves))
         arrays = {str(i): jnp.reshape(leaf, (leaf.shape[0], -1, leaf.shape[-1])) for i, leaf in enumerate(leaves)}
@@ -157,7 +157,7 @@ def packed_rollout(
         return jax.tree.map(jnp.add, a, b)
 
     def rounds(states: States, first: Any, count: Any, begun: Values = zeros) -> tuple[States, Values]:
-        """Simulates `count` rounds (at most `chunk`) from round `first` on; at the start of a stage the policy plans. `begun` has earlier sums."""
+        """Simulates `count` rounds (at most `chunk`) from round `first` on; a stage begins with planning. Adds the values to the sums `begun`."""
 
         def one(i: Any, carry: tuple[States, Values]) -> tuple[States, Values]:
             states, sums = carry
@@ -173,7 +173,7 @@ def packed_rollout(
         return lax.fori_loop(0, count, one, (states, begun))
 
     def interval(states: States, first: Any, count: Any, most: int) -> tuple[States, Values]:
-        """Simulates a record interval of `count` rounds, at most `most`, from round `first` on, in chunks; the last chunk may be shorter."""
+        """Simulates a record interval of `count` rounds (at most `most`) from round `first` on, in chunks. Returns states and sums of the values."""
         if most <= chunk:
             return rounds(states, first, count)
         shorter = not isinstance(count, int) or count % chunk
@@ -199,7 +199,7 @@ def packed_rollout(
     most = int(fixed[:, 1].max())
 
     def simulated(states: States, part: np.ndarray) -> tuple[States, PackedRecords]:
-        """Simulates record intervals; `part` has their first rounds and lengths. Unequal lengths share one loop, without derivatives in reverse."""
+        """Simulates record intervals; `part` `[N, 2]` has their first rounds and lengths. Unequal lengths allow no derivatives in reverse."""
         count = int(part[0, 1]) if spans is None and (part[:, 1] == part[0, 1]).all() else None
 
         def one(states: States, span: jax.Array) -> tuple[States, PackedRecords]:

@@ -17,19 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from jaxroute.core import draws, numerics, xla
+from jaxroute.core import draws, numerics, protocols, xla
 from jaxroute.core.batching.lanes import exactly, lanes
-from jaxroute.core.protocols import (
-    AnyEnvironment,
-    AnyPolicy,
-    PolicyOf,
-    Sampler,
-    build_policy,
-    first_state,
-    is_environment,
-    is_policy,
-    stage_length_of,
-)
+from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, PolicyOf, Sampler, is_environment, is_policy, stage_length_of
 from jaxroute.core.types import Metric, PyTree, Spec, classes_of
 from jaxroute.engine.precision import widened
 
@@ -56,10 +46,10 @@ class Record(NamedTuple):
 
     Attributes:
       every: rounds between two records.
-      flows: metrics of the environment's flows.
-      info: metrics of the policy's Info.
-      env_gauges: metrics of the environment's state.
-      policy_gauges: metrics of the policy's state.
+      flows: metrics of the environment's flows (values of a round that are summed over rounds).
+      info: metrics of the policy's Info (dict that `act` returns beside the action).
+      env_gauges: metrics of the environment's state, read at record times.
+      policy_gauges: metrics of the policy's state, read at record times.
       zero_flows: names of flows that must be zero; the sums of their absolute values are recorded and checked afterwards.
       probes: pairs of name and function `(env, policy, env_state, policy_state, t) -> array or dict`.
     """
@@ -130,7 +120,7 @@ _measured: dict[Any, Any] = {}  # Results of `traced_once`.
 
 
 def traced_once(what: Hashable, trace: Callable[[Any, Any], Any], env: AnyEnvironment, policy: AnyPolicy) -> Any:
-    """Calls `trace(env, policy)` with shapes instead of arrays, once for all pairs of equal structure; `what` names the result in the cache."""
+    """Returns `trace(env, policy)`, called with shapes instead of arrays once for all pairs of equal structure; `what` is part of the cache key."""
     leaves, structure = jax.tree.flatten((env, policy))
     types = tuple((np.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves)
     key = (what, structure, types, jax.config.read("jax_enable_x64"))
@@ -144,8 +134,8 @@ def traced_once(what: Hashable, trace: Callable[[Any, Any], Any], env: AnyEnviro
 def made_for(
     env: AnyEnvironment, policy: AnyPolicy | PolicyOf, arithmetic: Callable[..., Any] = lambda made: made
 ) -> AnyPolicy:
-    """Returns a policy unchanged; a function `env -> policy` is called for `env`. `arithmetic` first transforms it, so that it rounds exactly."""
-    return policy if is_policy(policy) else arithmetic(widened(functools.partial(build_policy, policy)))(env)
+    """Returns the policy for `env`: `policy` itself, or its result if it is a function, which `arithmetic` first wraps so that it rounds exactly."""
+    return policy if is_policy(policy) else arithmetic(widened(functools.partial(protocols.build_policy, policy)))(env)
 
 
 def spec_for(env: AnyEnvironment, horizon: int) -> Spec:
@@ -202,7 +192,7 @@ def bytes_of_run(env: AnyEnvironment, policy: AnyPolicy) -> int:
     """Returns how many bytes the states of environment and policy take in one run."""
 
     def start(env: AnyEnvironment, policy: AnyPolicy, key: jax.Array) -> tuple[Any, Any]:
-        return once("init", env, key), once(first_state, env, policy, key, spec=spec_for(env, 1))
+        return once("init", env, key), once(protocols.first_state, env, policy, key, spec=spec_for(env, 1))
 
     def trace(env: AnyEnvironment, policy: AnyPolicy) -> int:
         return sum(map(state_bytes, jax.tree.leaves(jax.eval_shape(widened(start), env, policy, draws.key(0)))))
@@ -280,7 +270,7 @@ def one_run(
     def start(shared: Instance, instance: Instance, words: dict[str, jax.Array]) -> States:
         env, policy = components(shared, instance)
         env_state = once("init", env, draws_key(words["env_init"]))
-        states = env_state, once(first_state, env, policy, draws_key(words["policy_init"]), spec=spec)
+        states = env_state, once(protocols.first_state, env, policy, draws_key(words["policy_init"]), spec=spec)
         return jax.tree.map(strong, states)
 
     def plan(shared: Instance, instance: Instance, words: dict[str, jax.Array], states: States, t: jax.Array) -> States:
@@ -335,7 +325,7 @@ def recorded_flows(
 def recorded_gauges(
     record: Record, env: Any, policy: Any, env_state: PyTree, policy_state: PyTree, t: jax.Array
 ) -> dict[str, Any]:
-    """Returns gauges and probes by name, read after the rounds before `t`. The entry `NAN_STATES` is True if a state contains a NaN."""
+    """Returns the values of gauges and probes by name after `t` rounds. The entry `NAN_STATES` is True if a state contains a NaN."""
     values: dict[str, Any] = {NAN_STATES: any_nan((env_state, policy_state))}
     if record.env_gauges:
         gauges = env.gauges(env_state)
@@ -350,7 +340,7 @@ def recorded_gauges(
 
 
 def any_nan(tree: PyTree) -> jax.Array:
-    """Returns a traced bool: whether any floating-point array of the pytree contains a NaN."""
+    """Returns a boolean scalar: whether any floating-point array of the pytree contains a NaN."""
     leaves = [jnp.asarray(leaf) for leaf in jax.tree.leaves(tree)]
     floats = [leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating) and leaf.size]
     found = [numerics.has_nan(leaf) for leaf in xla.compute_once(floats)]

@@ -199,8 +199,12 @@ def simulate_call(
     effort.decisions += (horizon - first) * int(np.prod(runs))
     increments = run(block.after(first) if checkpoint else block)
     end = {key: increments.pop(key) for key in list(increments) if key.startswith(STATE)}
-    larger_envs = larger_settings(variant.grids[0], variant.example[0])
-    while (overflow := overflowed(increments, variant.spec.overflow_flow, len(runs))).any():
+    larger_envs, flow = larger_settings(variant.grids[0], variant.example[0]), variant.spec.overflow_flow
+    while flow is not None:
+        lost = increments[f"zero/{flow}"]
+        overflow = np.asarray((lost > 0).any(axis=tuple(range(len(runs), lost.ndim))))  # Bool `[settings..., R]`.
+        if not overflow.any():
+            break
         if checkpoint is not None:  # Its states have the smaller capacity.
             return simulate_call(block, call, layout, times, effort)
         if (env := next(larger_envs, None)) is None:
@@ -222,7 +226,7 @@ def simulate_call(
 
 
 def _padded(values: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """Extends the first dimensions (settings, then seeds) to `sizes`: the last setting is repeated, and the seeds are repeated from the first on."""
+    """Extends the first dimensions, settings and then seeds, to `sizes`: repeats the last setting, and the seeds from the first on."""
     for axis, size in enumerate(sizes):
         span = np.arange(size)
         place = span % values.shape[axis] if axis == len(sizes) - 1 else np.minimum(span, values.shape[axis] - 1)
@@ -311,7 +315,7 @@ def larger_settings(env: Grid, example: AnyEnvironment) -> Iterator[Grid]:
     while (more := with_double_capacity(example)) is not None:
         example = more
         if isinstance(env, FunctionGrid):
-            env = FunctionGrid(_LargerFunction(env.function), len(env.axes["instance"]) if env.axes else None)
+            env = FunctionGrid(_LargerSampler(env.function), len(env.axes["instance"]) if env.axes else None)
         else:
             env = Grid(dict[str, Any](env.axes), [larger(one) for one in env.objects], env.name)
         yield env
@@ -319,36 +323,9 @@ def larger_settings(env: Grid, example: AnyEnvironment) -> Iterator[Grid]:
 
 @struct.dataclass
 class _LargerSampler:
-    """Sampler that draws from `sampler` and doubles the capacity of the environment."""
+    """Sampler that draws environments from `sampler` and doubles their capacity. Equal samplers give equal objects, which share a program."""
 
     sampler: Any
 
     def __call__(self, key: jax.Array) -> Any:
         return with_double_capacity(self.sampler(key))
-
-
-@dataclass(frozen=True)
-class _LargerFunction:
-    """Plain function that draws from the sampler `function` and doubles the capacity. Equal functions give equal objects, which share a program."""
-
-    function: Any
-
-    def __call__(self, *args: Any) -> Any:
-        return with_double_capacity(self.function(*args))
-
-
-def overflowed(values: Mapping[str, np.ndarray], flow: str | None, lead: int) -> np.ndarray:
-    """Finds the runs that overflowed the capacity of their environment.
-
-    Args:
-      values: increments `[settings..., R, records, ...]` by name, for `R` seeds.
-      flow: name of the flow that counts overflows; None for an environment without a capacity.
-      lead: number of dimensions before `records` (the axes of settings, and one for the runs).
-
-    Returns:
-      `[settings..., R]` bool, True for a run that overflowed.
-    """
-    if flow is None:
-        return np.zeros((1,) * lead, bool)
-    lost = values[f"zero/{flow}"]
-    return np.asarray((lost > 0).any(axis=tuple(range(lead, lost.ndim))))

@@ -50,7 +50,7 @@ class Ending:
 
 
 def seed_numbers(goals: Mapping[str, float], seeds: Seeds) -> list[int]:
-    """Returns the numbers of seeds after which standard errors are compared with the goals: 256, 512, ... and all; without goals only all.
+    """Returns the numbers of seeds after which standard errors are compared with goals: 256, 512, 1024, ..., all seeds; without goals only all.
 
     Each number is rounded up, so that stored groups of 256 seeds (granules) are complete.
     """
@@ -166,7 +166,7 @@ def _joined(parts: Sequence[Mapping[str, Any]], axis: int) -> Mapping[str, Any]:
 
 
 def parts_of(share: Share, setting: int, settings: int, parts: int) -> range:
-    """Divides `parts` groups of seeds at each setting evenly among processes. Returns the indices of this process's groups at one `setting`."""
+    """Divides `parts` groups of seeds at each of `settings` settings among processes. Returns this process's groups at one `setting` (an index)."""
     first, last = (-(-number * parts * settings // share[1]) for number in (share[0], share[0] + 1))
     begin, end = (-(-(number - setting) // settings) for number in (first, last))
     return range(max(0, begin), min(parts, end))
@@ -198,7 +198,7 @@ class Schedule:
         self._share = share if isinstance(share, tuple) else (0, 1)
 
     def batches(self, limit: int) -> list[Batch]:
-        """Returns the missing batches of the first `limit` seeds."""
+        """Returns the batches (calls whose results are stored together) that simulate the missing runs of the first `limit` seeds."""
         result, batches = self.result, list[Batch]()
         if isinstance(result, Runs):
             return list(self._batches_of_runs(result, limit))
@@ -295,7 +295,7 @@ class Schedule:
                             yield Batch(runs, tile, block, [Call(policy, tile, request.seeds[block], rounds)])
 
     def _own_seeds(self, runs: Runs, settings: int) -> list[dict[int, int]]:
-        """Returns for each setting the seeds that this process simulates, assigned in groups of 16, as bit masks by granule (256 seeds)."""
+        """Returns the seeds that this process simulates: for each setting, a dict from granule (group of 256 seeds) to a bit mask of its seeds."""
         group = (1 << LANE_MULTIPLE) - 1
         parts = [
             (granule, mask & (group << i))
@@ -311,7 +311,7 @@ class Schedule:
         return [found[span] for span in spans]
 
     def _tiles(self, left: np.ndarray, axes: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:
-        """Yields rectangles of settings, as indices by axis, that cover all settings marked in `left`; indices with the most marks come first."""
+        """Yields rectangles of settings, as indices by axis, that cover all settings marked in the bool array `left`; indices with most marks first."""
         spans = []
         for place, axis in enumerate(axes):
             counts = left.sum(axis=tuple(i for i in range(left.ndim) if i != place))
@@ -326,7 +326,7 @@ class Schedule:
     def _continued(
         self, runs: Runs, policy: str, settings: Sequence[int], masks: dict[int, int]
     ) -> Iterator[tuple[int, dict[int, int]]]:
-        """Groups the seeds in `masks` (bit masks by granule) by how many rounds are stored at all `settings`. Yields rounds and masks of each group."""
+        """Groups seeds (bit masks by granule) by the number of rounds stored for them at all `settings`. Yields this number and the group's masks."""
         store, request = runs.store, runs.request
         for rounds in self.horizons(policy):
             if store is None or not masks:
@@ -378,7 +378,7 @@ class Schedule:
     def _left(
         self, found: Statistics, chunk: np.ndarray, shape: tuple[int, ...], granules: np.ndarray
     ) -> Iterator[tuple[np.ndarray, list[int]]]:
-        """Yields settings for this process (bool array of this `shape`), and granules of `chunk`, a part of `granules`, without statistics there."""
+        """Groups granules of `chunk` by the settings at which this process must simulate them. Yields settings (bool array) and granules."""
         settings, alike = math.prod(shape), dict[bytes, list[int]]()
         spans = [parts_of(self._share, setting, settings, len(granules)) for setting in range(settings)]
         begin, end = (np.asarray([getattr(span, name) for span in spans]) for name in ("start", "stop"))

@@ -146,7 +146,7 @@ def _simulate(
     progress: bool,
     monitor: Monitor,
 ) -> xr.Dataset:
-    """Simulates the missing runs of a result and returns it; the arguments are those of `simulate`, already checked and converted."""
+    """Simulates the missing runs of a result and returns it. The arguments are made from those of `simulate`, which have been checked."""
     variants, records, effort = components.variants, recording.records, Effort()
     keep_states = options is not None and options.keep_states
     inexact = inexact_by_policy(variants, records)
@@ -196,9 +196,7 @@ def _simulate(
     measured = {**asdict(effort), "layout": asdict(layout)}
     attributes = report.attributes(target, blocks, inexact, measured, recording.goals, ending)
     if whole:
-        invalid = report.first_bad_rounds(
-            data, records, components.policy_axes, components.variant, sampling, target.devices[0]
-        )
+        invalid = report.first_bad_rounds(data, records, components, sampling, target.devices[0])
         attributes |= {"invalid": invalid} if invalid else {}
     attributes |= {} if options is None else options.description
     if store is not None and name:

@@ -30,6 +30,7 @@ read as a random batch of 30.
 # Relative size below which a centred utility vector is only rounding error.
 _ROUNDING = 1e-12
 _DECIMALS = 9
+_ADAM = optax.adam(1e-3)  # One object, so that fits share their compiled code.
 
 
 class Pairs(NamedTuple):
@@ -49,7 +50,7 @@ class Pairs(NamedTuple):
 
 
 def balanced_rows(utility: ArrayLike, per_model: int, seed: int = 0) -> np.ndarray:
-    """Draws a balanced set of prompts: for each model at most `per_model` of the prompts on which it is best. Returns their rows in ascending order.
+    """Draws at most `per_model` of the prompts on which each model is the best. Returns the rows of all drawn prompts in ascending order.
 
     `utility` `[n, N]` has a row for each of `n` prompts and a column for each of `N` models. On ties the first model is best; `seed` fixes the draw.
 
@@ -173,9 +174,7 @@ class Projection:
         return _represented(self.params, jnp.asarray(features, jnp.float32), self.module)
 
 
-@functools.partial(quick_jit, static_argnums=2)
-def _represented(params: Any, features: Array, module: ProjectionHead) -> Any:
-    return module.apply({"params": params}, features)
+_represented = quick_jit(lambda params, x, module: module.apply({"params": params}, x), static_argnums=2)
 
 
 @functools.partial(jax.jit, static_argnames=("module", "optimiser", "epochs", "batch", "num_negatives"))
@@ -281,9 +280,14 @@ def fit_projection(
     for name, value in {"epochs": epochs, "num_negatives": num_negatives, "width": width, "out": out}.items():
         checks.count(name, value)
     checks.positive("temperature", temperature, ())
-    _check_thresholds(positive_above, negative_below)
+    above = checks.numbers("positive_above", positive_above, ())
+    below = checks.numbers("negative_below", negative_below, ())
+    if not -1 <= below <= above <= 1:
+        raise ValueError(
+            f"-1 <= negative_below <= positive_above <= 1 must hold, got negative_below={below:g} and positive_above={above:g}"
+        )
     if optimiser is None:
-        optimiser = _default_optimiser()
+        optimiser = _ADAM
     elif not isinstance(optimiser, optax.GradientTransformation):
         raise ValueError(f"optimiser must be an optax.GradientTransformation, got {checks.show(optimiser)}")
 
@@ -303,23 +307,8 @@ def fit_projection(
     return train_projection(key, table[rows].astype(np.float32), cosine, **options, **thresholds)
 
 
-@functools.cache  # One object, so that fits share their compiled code.
-def _default_optimiser() -> optax.GradientTransformation:
-    return optax.adam(1e-3)
-
-
 def _utility(value: ArrayLike) -> np.ndarray:
     utility = checks.numbers("utility", value)
     if utility.ndim != 2 or 0 in utility.shape:
         raise ValueError(f"utility must have shape [n, N] with at least one prompt and one model, got {utility.shape}")
     return utility
-
-
-def _check_thresholds(positive_above: Leaf, negative_below: Leaf) -> None:
-    above = checks.numbers("positive_above", positive_above, ())
-    below = checks.numbers("negative_below", negative_below, ())
-    if not -1 <= below <= above <= 1:
-        raise ValueError(
-            "the thresholds must satisfy -1 <= negative_below <= positive_above <= 1, got "
-            f"negative_below={below:g} and positive_above={above:g}"
-        )

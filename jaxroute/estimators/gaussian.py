@@ -1,13 +1,17 @@
-"""Samples of normal posteriors of linear models with design matrix `V = ridge I + sum x x'`, and updates of `V` by an observation `x`.
+"""Linear models with design matrix `V = ridge I + sum x x'`: samples of normal posteriors, updates of `V` by an observation `x`, ridge regressions.
 
 Small matrices are factorised in every round by unrolled code. For large ones a square root of `V^-1` is updated, at the cost of a matrix-vector
-product per update and per sample.
+product per update and per sample (`ByRoot`), or stored in factored form (`ByFactors`), for many large models with few observations each.
+
+`Ridge` stores symmetric matrices as their lower triangle, and their quadratic forms are sums over it: half the reads and half the products. With ten
+models and ten features a round of LinUCB is about 1.4 times as fast on a CPU.
 """
 
 from typing import Any, Protocol
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 from jax import Array, lax
 
@@ -83,7 +87,7 @@ def grown_root(root: numerics.Sum, x: Array) -> numerics.Sum:
 
 
 class Sampler(Protocol):
-    """Sampler of `N(0, V^-1)` for each of `N` design matrices `V`; the argument `spread` holds all of them in the sampler's own format."""
+    """Interface of samplers of `N(0, V^-1)` for each of `N` design matrices `V`, which `spread` represents in the sampler's own format."""
 
     def init(self, num: int, dim: int, ridge: Leaf, observations: int) -> Any:
         """Returns the representation of `num` (`N`) matrices `V = ridge I` of size `dim` (`d`), to which at most `observations` vectors are added."""
@@ -104,7 +108,7 @@ class Sampler(Protocol):
 
 @struct.dataclass
 class ByCholesky:
-    """Samples `N(0, V^-1)` for `N` stored design matrices `V`, `[N, d, d]`, which are factorised in every round; for small dimensions."""
+    """Sampler of `N(0, V^-1)` that stores `N` design matrices `V`, `[N, d, d]`, and factorises them in every round; for small dimensions."""
 
     def init(self, num: int, dim: int, ridge: Leaf, observations: int) -> numerics.Sum:
         del observations
@@ -126,7 +130,7 @@ class ByCholesky:
 
 @struct.dataclass
 class ByRoot:
-    """Samples `N(0, V^-1)` by stored square roots of `V^-1`, `[N, d, d]`. Each sample or update is a matrix-vector product; for large dimensions."""
+    """Sampler of `N(0, V^-1)` that stores square roots of `V^-1`, `[N, d, d]`, with a matrix-vector product per sample; for large dimensions."""
 
     def init(self, num: int, dim: int, ridge: Leaf, observations: int) -> numerics.Sum:
         del observations
@@ -148,3 +152,237 @@ class ByRoot:
 
     def min_eigenvalue(self, spread: numerics.Sum) -> Array:
         return 1.0 / jnp.square(jnp.linalg.norm(spread.total, ord=2, axis=(-2, -1)))
+
+
+# Largest number of terms of a quadratic form that are unrolled at a time, and in total; longer sums are reductions.
+_TERMS, _MOST_TERMS = 64, 512
+
+
+def _places(dim: int) -> np.ndarray:
+    """Returns for each entry of a symmetric `[d, d]` matrix its flat index in the stored lower triangle (row by row)."""
+    row, column = np.tril_indices(dim)
+    places = np.zeros((dim, dim), np.int32)
+    places[row, column] = places[column, row] = np.arange(len(row))
+    return places
+
+
+def _slim(x: Array) -> Array:
+    """Converts features `[d, 1]` that all models share to a vector `[d]`; returns features `[d, K]` of each model unchanged."""
+    return x[:, 0] if x.shape[-1] == 1 else x
+
+
+def _form(x: Array, triangle: Array) -> Array:
+    """Returns the quadratic form `x' A x` for each of `K` models, `[K]`, from features and lower triangles of the matrices `A`.
+
+    `x` is `[d, K]` and `triangle` `[d (d + 1) / 2, K]`; either may have one column for all models.
+    """
+    row, column = np.tril_indices(x.shape[0])
+    x = _slim(x)
+    twice = np.where(row == column, 1.0, 2.0).astype(np.float32).reshape(-1, *(1,) * (x.ndim - 1))
+    products = xla.compute_once(twice * x[row] * x[column])
+    size = len(row)
+    if size > _MOST_TERMS:
+        return jnp.sum(products.reshape(size, -1) * triangle, axis=0)
+    parts = [numerics.combine(products[i : i + _TERMS], triangle[i : i + _TERMS]) for i in range(0, size, _TERMS)]
+    return sum(parts[1:], parts[0])
+
+
+@struct.dataclass
+class Ridge:
+    """Estimates `theta = V^-1 sum y x` of `G` parameters, with `V = ridge I + sum x x'`, from features `x` and responses `y`.
+
+    Attributes:
+      theta: `[d, G]` estimates: one for each model, or a common one (`G` = 1).
+      triangle: `[d (d + 1) / 2, G]` lower triangles of `V^-1`, row by row.
+      errors: rounding errors of the sums, see `numerics.accumulate`.
+    """
+
+    theta: Array
+    triangle: Array
+    errors: dict[str, Array]
+
+    @classmethod
+    def start(cls, ridge: Leaf, dim: int, number: int) -> "Ridge":
+        """Returns the estimates of `number` (`G`) parameters of dimension `dim` (`d`) before the first observation, for a `ridge` above 0."""
+        row, column = np.tril_indices(dim)
+        first = jnp.where(row == column, 1.0 / jnp.asarray(ridge, jnp.float32), 0.0)
+        theta, triangle = jnp.zeros((dim, number), jnp.float32), jnp.broadcast_to(first[:, None], (len(row), number))
+        return cls(theta, triangle, numerics.no_errors(theta=theta, triangle=triangle))
+
+    @property
+    def inverse(self) -> Array:
+        """Returns the matrices `V^-1` of all parameters, `[d, d, G]`."""
+        return self.triangle[_places(self.theta.shape[0])]
+
+    def add(self, x: Array, y: Array, seen: Array) -> "Ridge":
+        """Returns the estimates with one more observation of one parameter.
+
+        Args:
+          x: `[d, 1]` features of the observation, or `[d, G]` with a column for each parameter.
+          y: `[]` response.
+          seen: `[G]` bool, True for the parameter that gets the observation.
+        """
+        dim = self.theta.shape[0]
+        row, column = np.tril_indices(dim)
+        error = y - numerics.pick(seen, self.predict(x))
+        x = x[:, 0] if x.shape[-1] == 1 else numerics.pick(seen, x)
+        own = xla.compute_once(numerics.pick(seen, self.triangle))
+        direction = xla.compute_once(numerics.combine(x, own[_places(dim)]))
+        gain = 1.0 / (1.0 + jnp.sum(x * direction))  # Sherman and Morrison (1950).
+        step = gain * error * direction
+        change = xla.compute_once(gain * direction[row] * direction[column])
+        return numerics.accumulate(self, seen, theta=step[:, None], triangle=-change[:, None])
+
+    def predict(self, x: Array) -> Array:
+        """Returns the predictions `theta . x` of `K` models, `[K]`; `x` is `[d, K]`, or `[d, 1]` if all models have the same features."""
+        return numerics.combine(_slim(x), self.theta)
+
+    def square_deviation(self, x: Array) -> Array:
+        """Returns the squared uncertainty `x' V^-1 x` of the prediction of each model, `[K]`; `x` is `[d, K]`, or `[d, 1]` for equal features."""
+        return jnp.maximum(_form(x, self.triangle), 0.0)
+
+    def sample(self, noise: Array) -> Array:
+        """Turns standard normals `noise` `[d]` into a sample `[d]` of `N(0, V^-1)`. With several parameter vectors, `V` is the matrix of the first."""
+        return numerics.combine(noise, jnp.swapaxes(cholesky(self.inverse[:, :, 0]), 0, 1))
+
+
+# Number of observations in a page.
+_PAGE = 16
+
+
+@struct.dataclass
+class Factors:
+    """Square roots `W` of inverse design matrices, `V^-1 = W W'`, one for each of `N` parameters, stored in pages of up to 16 observations.
+
+    `W = ridge^-1/2 Q_1 Q_2 ...` has a factor `Q = I - A' T A` for each page of the parameter. The `G` pages of all parameters are stored in the
+    order of their creation, so that memory is proportional to the number of observations. The last page is always empty and means "no page".
+
+    Attributes:
+      rows: `[G, 16, d]` matrices `A`, with a row `a = W' x` for each observation `x`, where `W` is the root before it; zero if unused.
+      mix: `[G, 16, 16]` upper triangular matrices `T`, which make `Q` the product of `I - c a a'` over the rows `a` (see `grown_root`).
+      owner: `[G]` int32 index of the parameter of each page.
+      after: `[G]` int32 index of the next page of the same parameter.
+      first: `[N]` int32 index of the first page of each parameter.
+      last: `[N]` int32 index of the last page of each parameter.
+      pages: `[N]` int32 number of pages of each parameter.
+      filled: `[N]` int32 number of observations in the last page.
+      in_use: `[]` int32 number of used pages.
+      scale: `[]` `ridge^-1/2`.
+    """
+
+    rows: Array
+    mix: Array
+    owner: Array
+    after: Array
+    first: Array
+    last: Array
+    pages: Array
+    filled: Array
+    in_use: Array
+    scale: Array
+
+
+def _times(a: Array, b: Array) -> Array:
+    return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
+
+
+def _page(spread: Factors, page: Array) -> tuple[Array, Array]:
+    return xla.compute_once((numerics.at(spread.rows, (page,)), numerics.at(spread.mix, (page,))))
+
+
+@struct.dataclass
+class ByFactors:
+    """Sampler of `N(0, V^-1)` that stores square roots of `V^-1` in product form (`Factors`). Time and memory grow with the observations.
+
+    A sample multiplies the noise of each parameter by its pages, which takes about `2 d` multiplications per observation; `ByRoot` takes `N d^2`.
+    Both have the same square root, and so the same samples up to rounding.
+
+    Source: the rank-one update of `grown_root`; Schreiber and Van Loan (1989) for products of factors by blocks.
+    """
+
+    def init(self, num: int, dim: int, ridge: Leaf, observations: int) -> Factors:
+        # Every page except the last one of a parameter is full.
+        number = min(num, observations) + observations // _PAGE + 1
+        none = jnp.full((num,), number - 1, jnp.int32)
+        zeros = jnp.zeros((num,), jnp.int32)
+        return Factors(
+            rows=jnp.zeros((number, _PAGE, dim), jnp.float32),
+            mix=jnp.zeros((number, _PAGE, _PAGE), jnp.float32),
+            owner=jnp.zeros((number,), jnp.int32),
+            after=jnp.full((number,), number - 1, jnp.int32),
+            first=none,
+            last=none,
+            pages=zeros,
+            filled=zeros,
+            in_use=jnp.int32(0),
+            scale=1.0 / jnp.sqrt(jnp.asarray(ridge, jnp.float32)),
+        )
+
+    def add(self, spread: Factors, chosen: Array, x: Array) -> Factors:
+        for k in range(chosen.shape[0]):
+            spread = self._add(spread, chosen[k], x[k])
+        return spread
+
+    def _add(self, spread: Factors, parameter: Array, x: Array) -> Factors:
+        counts, none = parameter >= 0, spread.owner.shape[0] - 1
+        place = (jnp.maximum(parameter, 0),)
+        first, last, pages, filled = (
+            numerics.at(table, place) for table in (spread.first, spread.last, spread.pages, spread.filled)
+        )
+        pages = jnp.where(counts, pages, 0)
+
+        def through(_: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
+            """Multiplies a vector by `Q'` of a page and moves to the next page; the empty page, where `Q = I`, follows the last one."""
+            page, a = carry
+            rows, mix = _page(spread, page)
+            return numerics.at(spread.after, (page,)), a - _times(_times(_times(rows, a), mix), rows)
+
+        start = (jnp.where(counts, first, none), spread.scale * x)
+        a = lax.fori_loop(0, xla.largest_over_runs(pages), through, start)[1]
+
+        new = counts & ((pages == 0) | (filled == _PAGE))
+        page = jnp.where(counts, jnp.where(new, spread.in_use, last), none)
+        row = jnp.where(new | ~counts, 0, filled)
+        norm = jnp.sum(a * a)
+        s = jnp.sqrt(1.0 + norm)
+        factor = jnp.where(counts, 1.0 / (s * (1.0 + s)), 0.0)  # As in `grown_root`.
+        rows, mix = _page(spread, page)
+        here = numerics.one_hot(row, _PAGE)
+        column = jnp.where(here, factor, -factor * _times(mix, _times(rows, a)))
+        mix = jnp.where(here[None, :], column[:, None], mix)
+        # Whole pages are written: the written values must depend on all reads, or the tables would be copied in every round.
+        rows, mix = xla.barrier((jnp.where(here[:, None], jnp.where(counts, a, 0.0), rows), mix))
+
+        def put(table: Array, place: Array, value: Array) -> Array:
+            return numerics.put(table, (place,), jnp.where(counts, value, numerics.at(table, (place,))))
+
+        return spread.replace(
+            rows=numerics.put(spread.rows, (page,), rows),
+            mix=numerics.put(spread.mix, (page,), mix),
+            owner=put(spread.owner, page, *place),
+            # Links the previous page to the new one; the empty page stays its own successor.
+            after=put(spread.after, last, jnp.where(new & (last < none), page, numerics.at(spread.after, (last,)))),
+            first=put(spread.first, *place, jnp.where(pages == 0, page, first)),
+            last=put(spread.last, *place, page),
+            pages=put(spread.pages, *place, pages + new.astype(jnp.int32)),
+            filled=put(spread.filled, *place, row + 1),
+            in_use=spread.in_use + new.astype(jnp.int32),
+        )
+
+    def sample(self, spread: Factors, noise: Array) -> Array:
+        number = xla.largest_over_runs(spread.in_use)
+
+        def through(step: Array, samples: Array) -> Array:
+            """Multiplies the samples of one parameter by `Q` of one of its pages; the pages come from the last to the first."""
+            page = number - 1 - step
+            rows, mix = _page(spread, page)
+            owner = (numerics.at(spread.owner, (page,)),)
+            now = xla.barrier(numerics.at(samples, owner))
+            return numerics.put(samples, owner, now - _times(_times(_times(now, rows.T), mix.T), rows))
+
+        return spread.scale * lax.fori_loop(0, number, through, noise)
+
+    def min_eigenvalue(self, spread: Factors) -> Array:
+        num, dim = spread.first.shape[0], spread.rows.shape[-1]
+        eye = jnp.broadcast_to(jnp.eye(dim, dtype=jnp.float32), (num, dim, dim))
+        return 1.0 / jnp.square(jnp.linalg.norm(self.sample(spread, eye), ord=2, axis=(-2, -1)))

@@ -9,7 +9,7 @@ Differs from the paper: an estimate outside the ball is scaled down, not project
 """
 
 import functools
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import jax
 import jax.numpy as jnp
@@ -30,17 +30,6 @@ def shortened(vector: Array, bound: Leaf, axis: int = 0) -> Array:
     return vector * jnp.minimum(1.0, bound / length)
 
 
-class GLMState(Protocol):
-    """State of a `GLM` estimator.
-
-    Attributes:
-      theta: `[d]` estimate.
-    """
-
-    @property
-    def theta(self) -> Array: ...
-
-
 class GLM(Protocol):
     """Interface of the estimators of a generalised linear model, `E[reward] = G(theta . features)`.
 
@@ -48,19 +37,19 @@ class GLM(Protocol):
       learns: whether added pairs (features, reward) change the estimate.
     """
 
-    @property
-    def learns(self) -> bool: ...
+    learns: ClassVar[bool] = True
 
     def check(self) -> None:
         """Raises `ValueError` if a field of the estimator is out of range."""
-        ...
 
     def check_spec(self, dim: int, rounds: int) -> None:
         """Raises `ValueError` if the estimator cannot be used with `dim` features or for this number of rounds."""
-        ...
 
     def init(self, dim: int, ridge: Leaf) -> Any:
-        """Returns the state before the first pair, for `dim` (`d`) features and the weight `ridge` of the penalty on the squared norm."""
+        """Returns the state before the first pair, for `dim` (`d`) features and the weight `ridge` of the penalty on the squared norm.
+
+        The state has the estimate as the field `theta` `[d]`.
+        """
         ...
 
     def add(self, state: Any, phi: Array, reward: Array, seen: Array, ridge: Leaf, link: Link, bound: Leaf) -> Any:
@@ -94,16 +83,8 @@ class OnlineState:
 
 
 @struct.dataclass
-class OnlineGLM:
+class OnlineGLM(GLM):
     """Estimator that takes one Newton step per pair (features, reward) and linearises the link at the estimate before it. Exact for the identity."""
-
-    learns = True
-
-    def check(self) -> None:
-        pass
-
-    def check_spec(self, dim: int, rounds: int) -> None:
-        pass
 
     def init(self, dim: int, ridge: Leaf) -> OnlineState:
         zero = jnp.zeros((dim,), jnp.float32)
@@ -125,7 +106,7 @@ class OnlineGLM:
 
 @struct.dataclass
 class ExactState:
-    """State of `ExactGLM`.
+    """State of the estimator `ExactGLM` between two rounds.
 
     Attributes:
       theta: `[d]` estimate.
@@ -141,7 +122,7 @@ class ExactState:
 
 
 @struct.dataclass
-class ExactGLM:
+class ExactGLM(GLM):
     """Estimator that takes Newton steps on all pairs (features, reward) so far, from the last estimate. It is slow, for tests and short runs.
 
     Attributes:
@@ -151,8 +132,6 @@ class ExactGLM:
 
     capacity: int = struct.field(pytree_node=False)
     iterations: int = struct.field(pytree_node=False, default=3)
-
-    learns = True
 
     def check(self) -> None:
         checks.count("capacity", self.capacity)
@@ -187,7 +166,7 @@ class ExactGLM:
 
 
 @struct.dataclass
-class FrozenGLM:
+class FrozenGLM(GLM):
     """Estimator whose estimate never changes; the object is also its state.
 
     Attributes:
@@ -217,7 +196,7 @@ class FrozenGLM:
 
 
 def newton_step(theta: Array, features: Array, rewards: Array, seen: Array, ridge: Leaf, link: Link) -> Array:
-    """Returns the Newton step `[d]` from `theta` towards the penalised estimate for the `seen` rows of `features` `[n, d]` and `rewards` `[n]`."""
+    """Returns the Newton step `[d]` from `theta` towards the penalised estimate; only the `seen` rows of `features` `[n, d]` and `rewards` count."""
     s = jnp.dot(features, theta, precision="highest")
     score = jnp.dot(jnp.where(seen, rewards - link.value(s), 0.0), features, precision="highest") - ridge * theta
     weight = jnp.where(seen, link.slope(s), 0.0)

@@ -1,6 +1,7 @@
 """Small classifiers trained online, one example at a time: several binary outputs from one feature vector.
 
-A head (see `Head`) maps the features of a query to a logit for each output; the policies train its parameters.
+A head (see `Head`) maps the features of a query to a logit for each output; the policies train its parameters by stochastic gradient descent
+with PyTorch's conventions (`SGD`).
 """
 
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from typing import Any, Protocol
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from flax import linen as nn
 from flax import struct
 from jax import Array
@@ -21,7 +23,8 @@ from jaxroute.core.types import Leaf
 class Head(Protocol):
     """Classifier that maps features `[d]` to `M` logits, one for each binary output."""
 
-    def check(self) -> None: ...
+    def check(self) -> None:
+        """Raises `ValueError` if a field is out of range."""
 
     def init(self, key: Array, num_features: int, num_outputs: int) -> Any:
         """Returns the initial parameters, a pytree, for `num_features` features (`d`) and `num_outputs` outputs (`M`)."""
@@ -32,8 +35,9 @@ class Head(Protocol):
         ...
 
     def training_logits(self, key: Array, params: Any, x: Array) -> Array:
-        """Returns the logits `[M]` for training; `key` draws which units are dropped."""
-        ...
+        """Returns the logits `[M]` for training; `key` draws which units are dropped, by default none."""
+        del key
+        return self.logits(params, x)
 
 
 def binary_cross_entropy(logits: Array, labels: Array) -> Array:
@@ -48,7 +52,7 @@ def squared_norm(tree: Any) -> Array:
 
 
 @struct.dataclass
-class Logistic:
+class Logistic(Head):
     """Logistic regression: `logits = x W + b`, with parameters `{"w": [d, M], "b": [M]}`.
 
     Attributes:
@@ -71,10 +75,6 @@ class Logistic:
     def logits(self, params: dict[str, Array], x: Array) -> Array:
         return numerics.combine(x, params["w"]) + params["b"]
 
-    def training_logits(self, key: Array, params: dict[str, Array], x: Array) -> Array:
-        del key
-        return self.logits(params, x)
-
 
 def _uniform_init(fan_in: int) -> Callable[..., Array]:
     """Returns an initialiser that draws uniformly from `[-1, 1] / sqrt(fan_in)`, as PyTorch does for a linear layer with `fan_in` inputs."""
@@ -88,13 +88,13 @@ def _uniform_init(fan_in: int) -> Callable[..., Array]:
 def _vector_matrix(
     x: Array, kernel: Array, dimension_numbers: Any, precision: Any = None, preferred_element_type: Any = None
 ) -> Array:
-    """Multiplies a vector `x` `[d]` by `kernel` `[d, h]`; it replaces `lax.dot_general` in `nn.Dense`, hence the unused arguments."""
+    """Returns the product of `x` `[d]` and `kernel` `[d, h]`. It replaces `lax.dot_general` in `nn.Dense`, hence the unused arguments."""
     del dimension_numbers, precision, preferred_element_type
     return xla.compute_once(numerics.combine(xla.compute_once(x), kernel))  # The layer norm reads it three times.
 
 
 class _Mlp(nn.Module):
-    """Network of `Mlp`. Its dropout multiplies inputs and hidden units by the given factors, each 0 or 1 / (1 - rate).
+    """Network of `Mlp`. A call gets factors, each 0 or 1 / (1 - dropout), by which inputs and hidden units are multiplied.
 
     Attributes:
       width: number of hidden units.
@@ -116,7 +116,7 @@ class _Mlp(nn.Module):
 
 
 @struct.dataclass
-class Mlp:
+class Mlp(Head):
     """Network with one hidden layer (dropout, linear, layer norm, ReLU, dropout, linear) and PyTorch's initial weights.
 
     Source: MESS+, section 4.1 and appendix B: the head on the output `x` of a frozen encoder.
@@ -158,3 +158,81 @@ class Mlp:
 
     def training_logits(self, key: Array, params: Any, x: Array) -> Array:
         return self._apply(params, x, *self.keep(key, x.shape[-1], params["norm"]["bias"].shape[-1]))
+
+
+@struct.dataclass
+class TheorySteps:
+    """Schedule of step sizes: `min(2 / (mu (k + 1)), 1 / L)` for step `k = 1, 2, ...`.
+
+    Source: MESS+, Lemma A.1.
+
+    Attributes:
+      mu: `[]` constant of the Polyak-Lojasiewicz inequality (the weight of the squared norm in the loss).
+      smoothness: `[]` Lipschitz constant `L` of the gradient.
+    """
+
+    mu: Leaf
+    smoothness: Leaf
+
+    def __call__(self, steps_done: Array) -> Array:
+        return jnp.minimum(2.0 / (self.mu * (jnp.asarray(steps_done, float) + 2.0)), 1.0 / self.smoothness)
+
+    def check(self) -> None:
+        checks.positive("mu", self.mu, ())
+        checks.positive("smoothness", self.smoothness, ())
+
+
+def _compensated(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
+    """Returns `updates` plus the rounding error of the last parameter update (`state`), without which rounding would remove small steps."""
+    given = jax.tree.map(jnp.add, updates, state)
+    return given, jax.tree.map(lambda value, step: step - ((value + step) - value), params, given)
+
+
+_COMPENSATED = optax.GradientTransformation(lambda params: jax.tree.map(jnp.zeros_like, params), _compensated)
+
+
+@struct.dataclass
+class SGD:
+    """Optimiser `v <- momentum v + g + weight_decay z`, `z <- z - learning_rate v`, for parameters `z` with gradient `g` and velocity `v`.
+
+    Source: torch.optim.SGD without dampening and Nesterov; optax's `clip_by_global_norm`, `add_decayed_weights`, `trace`.
+
+    Attributes:
+      learning_rate: `[]` step size, or a schedule such as `TheorySteps`.
+      momentum: `[]` factor of the last velocity, in [0, 1).
+      weight_decay: `[]` weight of half the squared norm in the loss.
+      clip: `[]` largest norm of a gradient, to which longer ones are scaled down; None means no limit.
+    """
+
+    learning_rate: Leaf = 0.06
+    momentum: Leaf = 0.9
+    weight_decay: Leaf = 0.01
+    clip: Leaf | None = None
+
+    def check(self) -> None:
+        if callable(self.learning_rate):
+            if jax.tree_util.all_leaves([self.learning_rate]):
+                raise ValueError("learning_rate must be a number or a struct such as TheorySteps(...), got a plain function")
+            check = getattr(self.learning_rate, "check", None)
+            if check is not None:
+                check()
+        else:
+            checks.non_negative("learning_rate", self.learning_rate, ())
+        if checks.non_negative("momentum", self.momentum, ()) >= 1:
+            raise ValueError(f"momentum must be at least 0 and below 1, got {float(self.momentum):g}")
+        checks.non_negative("weight_decay", self.weight_decay, ())
+        if self.clip is not None:
+            checks.positive("clip", self.clip, ())
+
+    def transform(self) -> optax.GradientTransformation:
+        """Returns the optax transformation, with `init(params)` and `update(gradients, state, params)`."""
+        parts = [
+            optax.add_decayed_weights(self.weight_decay),
+            optax.trace(decay=self.momentum),
+            optax.scale_by_learning_rate(self.learning_rate),
+        ]
+        if callable(self.learning_rate):
+            parts.append(_COMPENSATED)
+        if self.clip is not None:
+            parts.insert(0, optax.clip_by_global_norm(self.clip))
+        return optax.chain(*parts)

@@ -1,4 +1,4 @@
-"""Experiments: figures, tables and theorems of the papers, as data that can be run and judged."""
+"""Experiments that reproduce figures, tables and theorems of the papers: simulations to run, and claims that are tested on their results."""
 
 import functools
 import importlib
@@ -18,7 +18,7 @@ def _of(problem: str) -> dict[str, Experiment]:
 
 
 class _Experiments(Mapping[str, Experiment]):
-    """Maps names to experiments; those of installed plugins come last. A problem is imported at first use, because its experiments build environments."""
+    """Maps names of experiments to experiments; those of installed plugins come last. A problem's module is imported when its first experiment is needed."""
 
     def __getitem__(self, name: str) -> Experiment:
         problem = name.partition("/")[0]

@@ -27,6 +27,8 @@ from jaxroute.store import results
 from jaxroute.store.places import is_url
 
 Results = Mapping[str, xr.Dataset]
+# Settings that choose the table of an environment.
+_OF_TABLE = ("data", "embeddings", "costs", "models", "dim")
 
 
 @dataclass(frozen=True)
@@ -135,6 +137,7 @@ class Experiment:
       notes: remarks for the reader, for example why a claim cannot be reproduced.
       stand_in: replacement of the paper's data, or of a table that the user did not give, such as "a generated stand-in for
         RouterBench"; empty for none.
+      any_table: whether the claims should hold for any table, so that they are also judged in a run on the user's table.
     """
 
     name: str
@@ -148,6 +151,7 @@ class Experiment:
     source: str = ""
     notes: str = ""
     stand_in: str = ""
+    any_table: bool = False
 
     @property
     def horizon(self) -> int:
@@ -162,18 +166,20 @@ class Experiment:
         return tuple(c.with_horizon(max(1, math.ceil(c.horizon * share))) for c in self.cases)
 
     def departures(self, horizon: int, changes: Mapping[str, Mapping[str, Any]]) -> str:
-        """Describes how a run with this horizon and these `changes` (see `run`) differs from what the claims are about; empty if it does not."""
+        """Describes how a run differs from the settings that the claims assume, or returns an empty text. `changes` are new values, as for `run`."""
         found = [f"{horizon:,} rounds instead of {self.horizon:,}"] if horizon != self.horizon else []
-        found += [f"{name}.{key} = {value}" for name, values in changes.items() for key, value in values.items()]
+        for name, values in changes.items():
+            of_table = _OF_TABLE if name == "environment" and self.any_table else ()
+            found += [f"{name}.{key} = {value}" for key, value in values.items() if key not in of_table]
         return ", ".join(found)
 
     def stands_in(self, changes: Mapping[str, Mapping[str, Any]]) -> bool:
-        """Whether a run with these `changes` (see `run`) uses generated queries, because the user gave no table."""
+        """Whether a run with the new values `changes` (as for `run`) uses generated queries, because the user gave no table."""
         takes_table = any("data" in case.settings for case in self.cases)
         return takes_table and bool(self.stand_in) and self.table(changes) == self.stand_in
 
     def table(self, changes: Mapping[str, Mapping[str, Any]]) -> str:
-        """Returns the name of the data of a run: the user's file, or the description of the generated replacement; empty if there is none."""
+        """Returns the name of a run's data, given new values `changes`: the user's file, or the description of the generated data; empty without data."""
         data = changes.get("environment", {}).get("data")
         return self.stand_in if data in (None, "standin") else Path(str(data)).name
 
@@ -265,11 +271,8 @@ def finish(experiment: Experiment, out: str | os.PathLike, store: str | os.PathL
 
 
 def _written(experiment: Experiment, data: Results, out: Path, store: Any, figures: bool) -> dict[str, Any]:
-    """Writes the summary and the figures that the stored results allow. Returns the summary."""
-    first = next(iter(data.values()))
-    longest = max(int(one["time"][-1]) for one in data.values())
-    seeds = max(one.sizes["seed"] if "seed" in one.sizes else int(one["runs"].max()) for one in data.values())
-    summary = summarise(experiment, data, seeds, longest, str(first.attrs.get("departures", "")))
+    """Writes `summary.json` to `out`, and with `figures` those figures that `data` allows. The summary, which is returned, names `store`."""
+    summary = summarise(experiment, data)
     if store is not None:
         summary["store"] = str(store)
     out.mkdir(parents=True, exist_ok=True)
@@ -310,7 +313,7 @@ def _on_disk(out: str | os.PathLike) -> Path:
 
 
 def picture(make: Callable[[Results], Any], data: Results) -> Any:
-    """Draws a figure of some results, headed by the name of their table if there is one."""
+    """Returns the figure that `make(data)` draws. If `data` was simulated on a user's table of recorded answers, the table's name is written above."""
     made = make(data)
     figure, table = getattr(made, "figure", made), next(iter(data.values())).attrs.get("table")
     if table:
@@ -320,7 +323,7 @@ def picture(make: Callable[[Results], Any], data: Results) -> Any:
 
 
 def _if_stored(make: Callable[[Results], Any], data: Results) -> tuple[Any, str]:
-    """Returns `make(data)` and "", or None and the reason why it cannot be made: it needs single runs, but only statistics are stored."""
+    """Returns `make(data)` and an empty text; or None and the reason, if this needs single runs but only their statistics are stored."""
     try:
         return make(data), ""
     except metrics.NeedsRunsError as error:
@@ -331,22 +334,16 @@ def _if_stored(make: Callable[[Results], Any], data: Results) -> tuple[Any, str]
         return None, "single runs are needed, but only their statistics are stored; run with keep='runs'"
 
 
-def summarise(experiment: Experiment, data: Results, seeds: int, horizon: int, departures: str = "") -> dict[str, Any]:
-    """Summarises a run as plain JSON: totals at the horizon, means per round, and the claims.
+def summarise(experiment: Experiment, data: Results) -> dict[str, Any]:
+    """Summarises the results `data` of a run as plain JSON: totals at the horizon, means per round, and the claims.
 
-    The verdict on a claim is one of `Verdict`, or "not judged" if the run departs from the claim's settings, or if the claim needs single
-    runs and only statistics are stored.
-
-    Args:
-      experiment: the experiment.
-      data: results by case.
-      seeds: specified number of seeds.
-      horizon: counted rounds of the longest case.
-      departures: differences from the experiment, from `Experiment.departures`.
+    The verdict on a claim is one of `Verdict`, or "not judged" if the run departs from the claim's settings (see `Experiment.departures`), or if
+    the claim needs single runs and only statistics are stored.
     """
+    seeds = max(one.sizes["seed"] if "seed" in one.sizes else int(one["runs"].max()) for one in data.values())
     attributes = [decoded(d.attrs) for d in data.values()]
     first, run_s = attributes[0], sum(a["run_s"] for a in attributes)
-    table = first.get("table", "")
+    table, departures = first.get("table", ""), first.get("departures", "")
     last = {name: sum(a.get("last_call", a)[name] for a in attributes) for name in ("compile_s", "run_s", "decisions")}
     claims = [
         {"id": c.id, "text": on_table(c.text, table), "source": c.source, **_judged(c, data, departures)}
@@ -357,7 +354,7 @@ def summarise(experiment: Experiment, data: Results, seeds: int, horizon: int, d
         "title": on_table(experiment.title, table),
         "table": table,
         "problem": first["settings"]["problem"],
-        "horizon": horizon,
+        "horizon": max(int(one["time"][-1]) for one in data.values()),
         "seeds": max((a["seeds_played"] for a in attributes if "seeds_played" in a), default=seeds),
         "policies": _policies(data),
         "claims": claims,
@@ -372,17 +369,26 @@ def summarise(experiment: Experiment, data: Results, seeds: int, horizon: int, d
 def _judged(claim: Claim, data: Results, departures: str) -> dict[str, Any]:
     """Returns the measured text of a claim and its verdict, as in `summary.json`.
 
-    If the claim holds, the text also names those of its policies that violate a budget or target, in the cases and settings that it uses.
+    If the claim holds, the text also names those of its policies that violate a budget or target, in the cases and settings that it uses. A claim
+    that is not judged because of `departures` is evaluated nevertheless, and an error is a warning, so that a short run shows errors in claims.
     """
-    if departures:
-        return {"measured": f"not judged: {departures}", "verdict": "not judged"}
+    found, reason, judged = ("", True), "", judge(True)
     try:
         found, reason = _if_stored(claim.measure, {name: one.assign_coords(case=name) for name, one in data.items()})
-    except (KeyError, ValueError) as error:
-        raise ValueError(f"the claim {claim.id!r} cannot be evaluated: {error}") from error
-    if reason:
-        return {"measured": f"not evaluated: {reason}", "verdict": "not judged"}
-    judged = judge(found[1])
+        judged = judge(found[1]) if found else judged
+    except Exception as error:
+        problem = f"the claim {claim.id!r} cannot be evaluated: {error}"
+        if departures:
+            warnings.warn(f"{problem} ({type(error).__name__})", stacklevel=2)
+        elif isinstance(error, (KeyError, ValueError)):
+            raise ValueError(problem) from error
+        else:
+            raise
+    if departures or reason:
+        return {
+            "measured": f"not judged: {departures}" if departures else f"not evaluated: {reason}",
+            "verdict": "not judged",
+        }
     measured = "; ".join(filter(None, [found[0], judged.text]))
     named = []
     for case, one in data.items() if judged.verdict is Verdict.HOLDS else ():
@@ -397,7 +403,7 @@ def _judged(claim: Claim, data: Results, departures: str) -> dict[str, Any]:
 
 
 def _policies(data: Results) -> dict[str, Any]:
-    """Returns the metrics at the horizon by policy: a dict or, with several cases or settings, a list with one dict for each."""
+    """Returns the metrics at the horizon for each policy: a dict or, with several cases or settings, a list with one dict for each."""
     if len(data) == 1:
         return metrics.summary(next(iter(data.values())))
     merged: dict[str, list[Any]] = {}
@@ -418,7 +424,7 @@ def folder_of(out: str | os.PathLike, case: Case, cases: Sequence[Case]) -> str 
 
 
 def _changed(policies: Mapping[str, Any], changes: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns the policies with new values of hyperparameters: `changes` maps policy names to values by name, and may have "environment" as well."""
+    """Returns the policies with new values of hyperparameters. `changes` maps names of policies to new values by name of the hyperparameter."""
     changed = dict(policies)
     for name, values in changes.items():
         policy = policies[checks.one_of("--set", name, [*policies, "environment"])]

@@ -6,20 +6,17 @@ A `Quantity` is a named number that is computed from the results. A measure retu
 """
 
 import functools
-import inspect
 import itertools
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import xarray as xr
 
-from jaxroute import metrics
 from jaxroute.experiments import measure
 from jaxroute.experiments.base import Results
-from jaxroute.experiments.measure import along, end, power, show, show_slope
+from jaxroute.experiments.measure import along, end, power
 from jaxroute.experiments.verdicts import Measured, Stated, Statement, at_least
 
 # Measured values in words, and statements about them. A claim holds if all statements are true.
@@ -29,20 +26,18 @@ Measure = Callable[[Results], Finding]
 
 @dataclass(frozen=True)
 class Quantity:
-    """Named number that is computed from the results, with a standard error. A number times a quantity is a quantity.
+    """Named number that is computed from the results, with a standard error. It can be multiplied by a number.
 
     Attributes:
       name: name in words.
       of: function of the results that returns the number.
-      show: function that formats the number.
     """
 
     name: str
     of: Callable[[Results], Measured]
-    show: Callable[[Measured], str] = show
 
     def __rmul__(self, factor: float) -> "Quantity":
-        return Quantity(f"{factor:g} x {self.name}", lambda results: self.of(results).times(factor), self.show)
+        return Quantity(f"{factor:g} x {self.name}", lambda results: self.of(results).times(factor))
 
 
 def _name(policy: str, case: str, about: str, where: Mapping[str, Any]) -> str:
@@ -51,7 +46,7 @@ def _name(policy: str, case: str, about: str, where: Mapping[str, Any]) -> str:
 
 
 def mean(policy: str, case: str = "result", metric: str = "regret", time: Any = None, **where: Any) -> Quantity:
-    """Makes a quantity: the mean of a metric over the seeds at the round `time` (default: the horizon). `where` selects a setting."""
+    """Makes a quantity: a metric's mean over seeds at the round `time` (default: the horizon). `where` selects values of setting axes."""
     about = " ".join([*([metric] if metric != "regret" else []), *([f"at {time:,}"] if time else [])])
     return Quantity(_name(policy, case, about, where), lambda results: end(results[case], metric, policy, time, **where))
 
@@ -67,32 +62,26 @@ def uniform(means: Any, case: str = "result") -> Quantity:
     return known("uniform choice", lambda rounds: rounds * gap, case)
 
 
-def late(policy: str, case: str = "result", metric: str = "utility", **where: Any) -> Quantity:
-    """Makes a quantity: the mean of a metric per request in the second half of a run; `where` selects a setting."""
-    name = _name(policy, case, f"{metric}, second half", where)
-    return Quantity(name, lambda results: measure.mean_of(measure.late_runs(results[case], metric, policy, **where)))
-
-
 def slope(policy: str, case: str = "result", share: float = 0.1, metric: str = "regret", **where: Any) -> Quantity:
     """Makes a quantity: the log-log slope of a metric's mean over time, without the first fraction `share` of the rounds; `where` selects a setting."""
 
     def of(results: Results) -> Measured:
         return measure.late_slope(results[case], metric, policy, share * float(results[case]["time"][-1]), **where)
 
-    return Quantity(_name(policy, case, "slope", where), of, show_slope)
+    return Quantity(_name(policy, case, "slope", where), of)
 
 
 def growth(policy: str, axis: str, cases: Mapping[str, Any] | None = None, **where: Any) -> Quantity:
-    """Makes a quantity: the exponent with which the regret at the horizon grows with the coordinate `axis` of the cases; `cases` selects some of them."""
+    """Makes a quantity: the exponent with which final regret grows with the coordinate `axis` of cases. `cases` has coordinates that select the cases."""
 
     def of(results: Results) -> Measured:
         return power(along(results, "regret", axis, **(cases or {})).sel(policy=policy, **where), axis)
 
-    return Quantity(_name(policy, "result", f"power of {axis}", where), of, show_slope)
+    return Quantity(_name(policy, "result", f"power of {axis}", where), of)
 
 
 def quantile(level: float, policy: str, case: str = "result", **where: Any) -> Quantity:
-    """Makes a quantity: the quantile at `level`, in (0, 1), of the regret at the horizon over runs; `where` selects a setting."""
+    """Makes a quantity: the quantile of the final regret over runs at `level`, in (0, 1); `where` selects a setting."""
     name = _name(policy, case, f"{100 * level:g} % quantile", where)
     return Quantity(
         name, lambda results: measure.quantile_of(measure.runs_of(results[case], "regret", policy, **where), level)
@@ -100,7 +89,7 @@ def quantile(level: float, policy: str, case: str = "result", **where: Any) -> Q
 
 
 def gap(policy: str, minus: str, case: str = "result", metric: str = "regret", time: Any = None, **where: Any) -> Quantity:
-    """Makes a quantity: the mean of a metric of `policy` minus that of the policy `minus`, paired by seed, at the round `time` (default: the horizon)."""
+    """Makes a quantity: the mean difference in a metric between `policy` and `minus`, paired by seed, at the round `time` (default: the horizon)."""
 
     def of(results: Results) -> Measured:
         data = results[case].sel(**where)
@@ -121,9 +110,6 @@ def with_parameters(function: Callable[..., Finding]) -> Callable[..., Measure]:
     def measure_of(*args: Any, **options: Any) -> Measure:
         return lambda results: function(results, *args, **options)
 
-    whole = inspect.signature(function)
-    own = whole.replace(parameters=[*whole.parameters.values()][1:], return_annotation=Measure)
-    setattr(measure_of, "__signature__", own)  # noqa: B010
     return measure_of
 
 
@@ -134,7 +120,7 @@ def all_hold(before: str = "", between: str = "; ") -> Callable[[Callable[..., I
         def _small(results: Results) -> Iterator[Finding]:
             for name, data in results.items():
                 value = end(data, "regret", "COSMOS")
-                yield f"{name}: {show(value)}", value.below(10.0)
+                yield f"{name}: {value}", value.below(10.0)
 
     Args:
       before: beginning of the text.
@@ -154,76 +140,25 @@ def all_hold(before: str = "", between: str = "; ") -> Callable[[Callable[..., I
 
 
 def slope_within(runs: xr.DataArray, axis: str, low: float, high: float, is_: float | None = None) -> Finding:
-    """Tests whether the mean over seeds is a power law along `axis` with an exponent from `low` to `high`, and equal to `is_` if given."""
+    """Tests whether the mean over seeds is a power law along `axis`: its exponent is from `low` to `high` and, if `is_` is given, agrees with `is_`."""
     fit = power(runs, axis)
-    if math.isnan(fit.mean):
-        return "no slope: too few times, or a mean that is not positive", fit.within(low, high, is_)
-    return f"slope {show_slope(fit)}", fit.within(low, high, is_)
+    return f"slope {fit}", fit.within(low, high, is_)
 
 
 @with_parameters
 def grows_as(
     results: Results, metric: str, policy: str, low: float, high: float, cases: Mapping[str, Any] | None = None, **where: Any
 ) -> Finding:
-    """Tests whether a policy's metric is a power law of the horizon, with an exponent from `low` to `high`.
-
-    `cases` are the coordinates of the cases to use (default: all); `where` selects a setting.
-    """
+    """Tests whether a metric is a power law of the horizon, with exponent from `low` to `high`; `cases` has coordinates of the cases, `where` a setting."""
     runs = along(results, metric, "horizon", **(cases or {})).sel(policy=policy, **where)
     return slope_within(runs, "horizon", low, high)
-
-
-class Number(NamedTuple):
-    """Published mean of a metric, to be compared with a simulated mean.
-
-    Attributes:
-      policy: name of the policy.
-      horizon: number of rounds.
-      value: the mean.
-      runs: number of published runs. Their unknown standard deviation is assumed to equal that of the simulated runs.
-      where: setting as pairs of axis and value.
-      metric: name of the metric.
-      case: name of the case.
-    """
-
-    policy: str
-    horizon: int
-    value: float
-    runs: int
-    where: tuple[tuple[str, Any], ...] = ()
-    metric: str = "regret"
-    case: str = "result"
-
-
-def agrees(numbers: Sequence[Number], share: float) -> Measure:
-    """Makes the test of a claim: each simulated mean differs from the published one by at most the fraction `share` of the published one."""
-
-    def measure(results: Results) -> Finding:
-        parts, stated = [], []
-        for number in numbers:
-            data = results[number.case]
-            if int(data["time"][-1]) != number.horizon:
-                horizons = f"{number.horizon:,} rounds, not {int(data['time'][-1]):,}"
-                return f"the numbers are for {horizons}", at_least(None, [])
-            where = dict(number.where)
-            here = end(data, number.metric, number.policy, **where)
-            error = here.error * math.sqrt(here.number) / math.sqrt(number.runs)
-            other = Measured(number.value, error, dof=number.runs - 1, number=math.inf, floor=error)
-            label = [number.case] if len(results) > 1 else []
-            label += [number.policy, *(f"{axis} {metrics.show_value(value)}" for axis, value in where.items())]
-            label += [number.metric] if number.metric != "regret" else []
-            parts.append(f"{' '.join(label)}: {show(here)} against {show(other)}")
-            stated.append(here.near(other, share * abs(number.value)))
-        return "; ".join(parts), stated
-
-    return measure
 
 
 def _found(value: Quantity | float, results: Results) -> tuple[str, Measured]:
     if not isinstance(value, Quantity):
         return f"{value:,g}", Measured(value)
     found = value.of(results)
-    return f"{value.name} {value.show(found)}", found
+    return f"{value.name} {found}", found
 
 
 @with_parameters
@@ -236,24 +171,24 @@ def _compared(
 
 
 def rising(*chains: tuple[Quantity | float, ...]) -> Measure:
-    """Makes the test of a claim: in each of `chains`, every quantity is below the next one."""
+    """Makes the test of a claim that in each of `chains`, a tuple, every quantity is less than the next one."""
     return _compared(chains, Measured.below)
 
 
 def no_more(*chains: tuple[Quantity | float, ...]) -> Measure:
-    """Makes the test of a claim: in each of `chains`, no quantity is above the next one. For a margin, add a number or multiply a quantity."""
+    """Makes the test of a claim that in each of `chains`, a tuple, no quantity exceeds the next one. For a margin, add a number or multiply a quantity."""
     return _compared(chains, Measured.at_most)
 
 
 def near(*pairs: tuple[Quantity, Quantity | float], share: float = 0.0, margin: float = 0.0) -> Measure:
-    """Makes the test of a claim: two quantities are equivalent, that is, differ by at most the fraction `share` of the second, or else by `margin`."""
+    """Makes the test of a claim that two quantities of each pair differ by at most the fraction `share` of the second, or else by `margin`."""
     ends = [((1 - share) * b, (1 + share) * b) if share else (b - margin, b + margin) for _, b in pairs]  # type: ignore[operator]
     return no_more(*((low, a, high) for (a, _), (low, high) in zip(pairs, ends, strict=True)))
 
 
 @with_parameters
 def bounded(results: Results, *rows: tuple[Quantity, Quantity, Quantity]) -> Finding:
-    """Tests whether, in each row, the first quantity is at most the second, a bound. It is vacuous if the third, of a trivial policy, is so as well."""
+    """Tests whether each row's first quantity is at most the second, a bound. The test is vacuous if the third, of a trivial policy, is within it as well."""
     texts, stated = [], []
     for value, bound, trivial in rows:
         (a, x), (b, y), (_, z) = (_found(one, results) for one in (value, bound, trivial))

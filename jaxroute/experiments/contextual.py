@@ -1,19 +1,17 @@
-"""The contextual bandit: regret compared with theoretical bounds, and routing of recorded queries, a common baseline of papers on routers."""
+"""Experiments on contextual bandits: regret compared with theoretical bounds, and routing of recorded queries, a common baseline."""
 
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
 import numpy as np
-import xarray as xr
 
 from jaxroute import plot
 from jaxroute.data import standin
 from jaxroute.data.logs.log import read_experiment_log
-from jaxroute.engine.grid import grid
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
-from jaxroute.experiments.claims import Quantity, bounded, gap, known, mean, rising, slope
-from jaxroute.experiments.measure import Measured, end, mean_of
+from jaxroute.experiments.claims import bounded, gap, known, mean, rising, slope
+from jaxroute.experiments.measure import end
 from jaxroute.problems import contextual as co
 
 # Number of models, dimension of contexts, standard deviation of rewards, and norm of the parameters of logistic models (of others: 1).
@@ -22,12 +20,7 @@ _TITLES = {
     "disjoint": "linear, a parameter for each model",
     "shared": "linear, one parameter for all models",
     "logistic": "logistic, a parameter for each model",
-    "widths": "logistic, widths of exploration",
 }
-# Factors of each policy's exploration width for clicks, whose noise differs from that of linear rewards.
-_WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)
-_CLICKS = "LogisticThompson"
-_TUNED = ("LinUCB", "OFUL", "LinearThompson", "EpsilonGreedy", "SquareCB, 10 gamma")
 
 
 def _unit(number: int) -> np.ndarray:
@@ -36,7 +29,7 @@ def _unit(number: int) -> np.ndarray:
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 
 
-def _learners(parameters: Any, width: float = 1.0) -> dict[str, Any]:
+def learners(parameters: Any, width: float = 1.0) -> dict[str, Any]:
     own = {"parameters": parameters}
     return {
         "LinUCB": co.LinUCB(alpha=_NOISE * width, **own),
@@ -48,25 +41,15 @@ def _learners(parameters: Any, width: float = 1.0) -> dict[str, Any]:
     }
 
 
-def _by_width(name: str) -> Any:
-    """Makes a grid of the policy `name`, with its exploration width multiplied by each of several factors."""
-
-    def policy(width: float) -> Any:
-        return co.LogisticThompson(scale=width) if name == _CLICKS else _learners(co.DisjointParameters(), width)[name]
-
-    return grid(policy, width=list(_WIDTHS))
-
-
-def _clicks() -> Any:
+def clicks() -> Any:
     return co.logistic(_STEEP * _unit(_MODELS), intercept=True)
 
 
 _BASELINES = {"BestSingle": co.BestSingle.of, "Uniform": co.Uniform(), "Oracle": co.Oracle.of}
 _CASES = {
-    "disjoint": (lambda: co.linear(_unit(_MODELS), _NOISE, intercept=True), _learners(co.DisjointParameters()) | _BASELINES),
-    "shared": (lambda: co.linear(_unit(1)[0], _NOISE, num_models=_MODELS), _learners(co.SharedParameters()) | _BASELINES),
-    "logistic": (_clicks, {_CLICKS: co.LogisticThompson(), **_learners(co.DisjointParameters()), **_BASELINES}),
-    "widths": (_clicks, {name: _by_width(name) for name in (_CLICKS, *_TUNED)}),
+    "disjoint": (lambda: co.linear(_unit(_MODELS), _NOISE, intercept=True), learners(co.DisjointParameters()) | _BASELINES),
+    "shared": (lambda: co.linear(_unit(1)[0], _NOISE, num_models=_MODELS), learners(co.SharedParameters()) | _BASELINES),
+    "logistic": (clicks, {"LogisticThompson": co.LogisticThompson(), **learners(co.DisjointParameters()), **_BASELINES}),
 }
 # Number of learned parameters: one for all models, or one for each.
 _PARAMETERS = {"shared": 1, "disjoint": _MODELS}
@@ -80,23 +63,6 @@ def _squarecb(case: str, rounds: int) -> np.ndarray:
     return co.squarecb_bound(rounds, _MODELS, co.square_regret(float(rounds), _DIM, _PARAMETERS[case], 1.0))
 
 
-def _tuned_gap(other: str) -> Quantity:
-    """Makes a quantity: the regret of logistic Thompson sampling minus that of the policy `other`, each at its best exploration width.
-
-    The best widths are chosen on the even seeds, and the regret is measured on the odd ones.
-    """
-
-    def best(results: Results, policy: str) -> xr.DataArray:
-        runs = results["widths"]["regret"].sel(policy=policy).isel(time=-1)
-        width = float(runs.isel(seed=slice(0, None, 2)).mean("seed").idxmin("width"))
-        return runs.sel(width=width, drop=True).isel(seed=slice(1, None, 2))
-
-    def of(results: Results) -> Measured:
-        return mean_of(best(results, _CLICKS) - best(results, other))
-
-    return Quantity(f"minus {other}", of)
-
-
 _RATIO = "Abbasi-Yadkori, Pal and Szepesvari (2011), Theorem 3"
 _CLAIMS = (
     Claim("oful-bound", "the regret of OFUL is at most its bound", _RATIO,
@@ -106,26 +72,20 @@ _CLAIMS = (
     Claim("squarecb-bound", "the regret of SquareCB is at most its bound", "Foster and Rakhlin (2020), Theorem 1",
           bounded(*((mean("SquareCB", case), known("the bound", partial(_squarecb, case), case), mean("Uniform", case)) for case in ("shared", "disjoint")))),
     Claim("context", "policies that use contexts have less regret than the best single model", "Li et al. (2010), section 5.4",
-          rising(*((gap(policy, "BestSingle", case), 0.0) for case in _TITLES if case != "widths" for policy in _learners(co.DisjointParameters())))),
-    Claim("thompson", f"on clicks, logistic Thompson sampling has less regret than {'; '.join(_TUNED)}: each at the best of {len(_WIDTHS)} widths",
-          "ours, after Chapelle and Li (2011), Table 2", rising(*((_tuned_gap(other), 0.0) for other in _TUNED))),
+          rising(*((gap(policy, "BestSingle", case), 0.0) for case in _TITLES for policy in learners(co.DisjointParameters())))),
 )  # fmt: skip
 
 
 def _regret_figure(results: Results) -> Any:
-    figure, axes = plot.panels(len(results), columns=2)
+    figure, axes = plot.panels(len(results))
     for ax, (case, data) in zip(axes, results.items(), strict=True):
-        options: dict[str, Any] = {"log": True, "ax": ax, "title": _TITLES[case]}
-        if case == "widths":
-            plot.sweep(data, "regret", x="width", **options)
-            continue
         times, bounds = data["time"].values, {}
         if case in _PARAMETERS:
             bounds["bound of OFUL"] = times, _oful(case, times)
             # At each round, gamma is the one for this round as the horizon.
             bounds["bound of SquareCB"] = times, [float(_squarecb(case, int(t))) for t in times]
         shown = [str(p) for p in data["policy"].values if p != "Oracle"]
-        plot.curves(data, "regret", policies=shown, reference=bounds, **options)
+        plot.curves(data, "regret", log=True, policies=shown, reference=bounds, ax=ax, title=_TITLES[case])
     return figure
 
 
@@ -135,7 +95,7 @@ _REGRET = Experiment("contextual/regret", "Regret of contextual policies on line
     source="Li et al. (2010); Abbasi-Yadkori et al. (2011); Agrawal and Goyal (2013b); Chapelle and Li (2011); Foster and Rakhlin (2020)",
     notes="widths and scales are the standard deviation of a reward instead of the values in the proofs, except for OFUL's; rewards are normal, while "
         "SquareCB's theorem has them in [0, 1], and ten times its gamma is a practical value; with logistic rewards all policies except LogisticThompson "
-        "learn a wrong linear model. Widths are multiples of LogisticThompson's scale 1, of epsilon .05, and of one over ten times SquareCB's gamma",
+        "learn a wrong linear model",
     smoke_horizon=200)  # fmt: skip
 
 
@@ -162,7 +122,7 @@ def _routing(
 
 
 def _policies(env: co.TableEnv) -> dict[str, Any]:
-    """Makes the policies, with exploration widths and scales of half a score, since scores are between 0 and 1."""
+    """Makes the policies by name. LinUCB and LinearThompson explore with a width of .5, half of the range of scores."""
     paid = float(env.cost_weight) * np.asarray(env.costs, float)
     prices = np.log(np.maximum(np.mean(env.costs, axis=0, dtype=float), 1e-12))
     spread = prices.std()

@@ -18,7 +18,7 @@ Name = TypeVar("Name")
 
 
 def runs_of(data: xr.Dataset, metric: str, policy: str, time: Any = None, **where: Any) -> xr.DataArray:
-    """Returns a metric `[seed]` of a policy's valid runs at a recorded time (default: the horizon); `where` selects a setting."""
+    """Returns a metric of a policy's valid runs, `[seed]`, at a recorded time (default: the horizon). `where` selects values of setting axes."""
     runs = _curves_of(data, metric, policy, **where)
     runs = runs.isel(time=-1) if time is None else runs.sel(time=time)
     return runs.dropna("seed")
@@ -33,7 +33,7 @@ def _curves_of(data: xr.Dataset, metric: str, policy: str, **where: Any) -> xr.D
 
 
 def _one_setting(data: Any, own: Sequence[str]) -> Any:
-    """Selects the first value along each setting axis, and so removes the axis, unless it is in `own` and has several values."""
+    """Selects the first value along each setting axis that is not in `own` or has only one value; this removes the axis."""
     return data.isel({axis: 0 for axis in metrics.setting_axes(data) if axis not in own or data.sizes[axis] == 1})
 
 
@@ -137,7 +137,7 @@ def late_slope(data: xr.Dataset, metric: str, policy: str, start: float, every_t
 
 
 def late_runs(data: xr.Dataset, metric: str, policy: str, **where: Any) -> xr.DataArray:
-    """Returns the mean of a metric per request `[seed]` in the second half of each run, or in the whole run if it has one record."""
+    """Returns a metric per request in the second half of each run, `[seed]`, or in the whole run if it has only one record."""
     total = metrics.cumulative(data.sel(policy=policy, **where)[[metric, "valid"]], metric)
     times, half = data["time"].values, len(data["time"]) // 2 - 1
     first, start = (0.0, 0) if half < 0 else (total.isel(time=half, drop=True), times[half])
@@ -151,9 +151,16 @@ def power(runs: xr.DataArray, axis: str) -> Measured:
     """
     places, values = (_place(runs),), runs.dropna("seed").transpose(axis, "seed").values
     if min(values.shape) < 2 or not (values.sum(axis=1) > values.max(axis=1).clip(0)).all():
-        return Measured(math.nan, math.nan, dof=runs.sizes["seed"] - 1, places=places)
+        missing = "none, since a mean is not positive"
+        return Measured(math.nan, math.nan, dof=runs.sizes["seed"] - 1, places=places, missing=missing)
     fit = metrics.slope(runs[axis].values, values)
     return Measured(fit.slope, max(fit.stderr, 1e-8), dof=values.shape[1] - 1, places=places)  # Metrics are float32.
+
+
+def published(value: float, runs: int, simulated: Measured) -> Measured:
+    """Returns a mean printed in a paper, over `runs` runs. Its unknown standard deviation is assumed to equal that of the simulated runs."""
+    error = simulated.error * math.sqrt(simulated.number) / math.sqrt(runs)
+    return Measured(value, error, dof=runs - 1, number=math.inf, floor=error)
 
 
 def product(*factors: Measured, over: Measured | None = None) -> Measured:
@@ -187,19 +194,9 @@ def highest(values: Mapping[Name, Measured]) -> Name:
     return max(values, key=lambda name: values[name].mean)
 
 
-def show(value: Measured) -> str:
-    """Formats a mean and its standard error, rounded to the error."""
-    return metrics.rounded(*value)
-
-
-def show_slope(slope: Measured) -> str:
-    """Formats a slope with its standard error, or states that there is none."""
-    return "none, since a mean is not positive" if math.isnan(slope.mean) else show(slope)
-
-
 def listed(values: Mapping[Any, Measured], label: str = "{}", between: str = ", ") -> str:
-    """Lists numbers by name in one line; `label` is the format of a name, such as "b = {:g}:"."""
-    return between.join(f"{label.format(name)} {show(value)}" for name, value in values.items())
+    """Lists numbers by name in one line of text; `label` is the format of a name, such as "b = {:g}:"."""
+    return between.join(f"{label.format(name)} {value}" for name, value in values.items())
 
 
 def along(results: Results, metric: str, axis: str, **fixed: Any) -> xr.DataArray:

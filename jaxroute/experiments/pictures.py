@@ -1,7 +1,6 @@
 """Figures of experiments as tables of panels: metrics by cases or settings, drawn by functions of `plot`."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import xarray as xr
@@ -13,25 +12,22 @@ from jaxroute.experiments.base import Results
 Picture = Callable[[Results], Any]
 
 
-@dataclass(frozen=True)
 class Panel:
-    """Specification of a panel, made by `panel`.
+    """Panel of a figure: a metric and how to draw it, such as `Panel("regret", log=True, policies=["ACQB"])`.
 
     Attributes:
       metric: name of the metric.
       draw: function of `plot` with a result, a metric, axes and a title as arguments.
       title: title above the panel; empty for none.
-      case: name of the case that is always drawn; None for the case of the panel's row or column.
+      case: name of the case that is always drawn; empty for the case of the panel's row or column.
       change: function that is applied to the result before drawing, such as a selection.
       options: further arguments of `draw`; a function is called with the (changed) result and replaced by what it returns.
     """
 
-    metric: str
-    draw: Callable[..., Any] = plot.curves
-    title: str = ""
-    case: str | None = None
-    change: Callable[[xr.Dataset], xr.Dataset] | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    def __init__(
+        self, metric: str, draw: Any = plot.curves, title: str = "", case: str = "", change: Any = None, **options: Any
+    ):
+        self.metric, self.draw, self.title, self.case, self.change, self.options = metric, draw, title, case, change, options
 
     def fill(self, ax: Any, data: xr.Dataset, about: str) -> None:
         """Draws a result on `ax`; `about` is the name of its case or setting for the title."""
@@ -39,12 +35,6 @@ class Panel:
         made = {name: value(data) if callable(value) else value for name, value in self.options.items()}
         title = ": ".join(part for part in (about, self.title) if part)
         self.draw(data, self.metric, ax=ax, title=title or None, **made)
-
-
-def panel(metric: str, draw: Callable[..., Any] = plot.curves, **options: Any) -> Panel:
-    """Makes a `Panel`; arguments of the drawing function are keywords: `panel("regret", log=True, policies=["ACQB"])`."""
-    own = {name: options.pop(name) for name in ("title", "case", "change") if name in options}
-    return Panel(metric, draw, **own, options=options)
 
 
 def panels_of(
@@ -60,11 +50,11 @@ def panels_of(
         panels_of(rows=("queue_length", "routing_regret"), columns="case", band="deviation")
 
     Args:
-      rows, columns: one of them lists metrics (or panels made by `panel`). The other is "case", for one place per case, or the name of a setting
-        axis, for one place per value of this setting in the first case.
+      rows, columns: one of them lists metrics (or panels). The other is "case", for a row or column per case, or the name of a setting
+        axis, for one per value of this setting in the first case.
       titles: titles of the cases by name, or a function of the result (default: their coordinates, or names).
       cases: names of the cases to draw (default: all).
-      options: arguments of `panel` for metrics given by name.
+      options: arguments of `Panel` for metrics given by name.
     """
     by_column = isinstance(columns, str)
     places, kinds = (columns, rows) if isinstance(columns, str) else (rows, columns)
@@ -72,7 +62,7 @@ def panels_of(
         raise ValueError(
             f'one of rows and columns must be "case" or a setting, the other metrics, got {rows!r} and {columns!r}'
         )
-    panels = [kind if isinstance(kind, Panel) else panel(kind, **options) for kind in kinds]
+    panels = [kind if isinstance(kind, Panel) else Panel(kind, **options) for kind in kinds]
 
     def picture(results: Results) -> Any:
         results = results if cases is None else {name: results[name] for name in cases}
@@ -88,7 +78,7 @@ def panels_of(
 
 
 def _across(results: Results, places: str, titles: Any) -> Iterator[tuple[str, xr.Dataset]]:
-    """Yields title and data for each row or column of panels: for each case if `places` is "case", otherwise for each value of the setting `places`."""
+    """Yields title and data for each row or column of panels: for each case if `places` is "case", otherwise for each value of the setting axis `places`."""
     if places != "case":
         data = next(iter(results.values()))
         for value in data[places].values:
@@ -105,11 +95,11 @@ def side_by_side(*panels: Panel | str, columns: int = 3, **options: Any) -> Pict
     """Makes a function that draws single panels, each with its case (default: the first).
 
     Args:
-      panels: panels made by `panel`, or metrics.
+      panels: panels, or metrics.
       columns: number of panels in a row.
-      options: arguments of `panel` for metrics given by name.
+      options: arguments of `Panel` for metrics given by name.
     """
-    made = [one if isinstance(one, Panel) else panel(one, **options) for one in panels]
+    made = [one if isinstance(one, Panel) else Panel(one, **options) for one in panels]
 
     def picture(results: Results) -> Any:
         figure, axes = plot.panels(len(made), columns=columns)

@@ -15,6 +15,7 @@ from jaxroute.experiments.base import Case, Experiment
 from jaxroute.tune.space import Space
 
 _KINDS = "linear:LOW:HIGH, log:LOW:HIGH, integer:LOW:HIGH, log-integer:LOW:HIGH or choice:A,B,..."
+_PLAIN = (bool, int, float, str, type(None))
 _SCALES: Mapping[str, Callable[..., Any]] = {
     "linear": tune.Linear,
     "log": tune.Log,
@@ -89,7 +90,7 @@ def search(
       ValueError: a name is unknown, the hyperparameters belong to several policies, or the policy has none that can change.
     """
     cases = {one.name: one for one in experiment.cases}
-    one = experiment.cases[0] if case is None else cases[checks.one_of("--case", case, cases)]
+    one = cases[checks.one_of("--case", next(iter(cases)) if case is None else case, cases)]
     if horizon is not None:
         one = one.with_horizon(checks.count("horizon", horizon))
     env = one.build(one.horizon, {})
@@ -102,19 +103,11 @@ def search(
     settings = {key.removeprefix("environment."): parameters[key] for key in own}
     if mine and (isinstance(chosen, Grid) or not is_policy(chosen)):
         raise ValueError(f"--param cannot change {name}: it is a grid, or is made from the environment")
-    start = None if settings else _start(mine, chosen)
-    made = _environments(one, list(settings)) if settings else env
-    found = tune.search(
-        made,
-        chosen,
-        {**mine, **settings},
-        metric=metric,
-        horizon=one.horizon,
-        rounds=1000 * one.horizon if rounds is None else rounds,
-        start=start,
-        out=None if out is None else out / "search",
-        **options,
-    )
+    made, start = (_environments(one, list(settings)), None) if settings else (env, _start(mine, chosen))
+    rounds = 1000 * one.horizon if rounds is None else rounds
+    folder = None if out is None else out / "search"
+    size: dict[str, Any] = {"metric": metric, "horizon": one.horizon, "rounds": rounds}
+    found = tune.search(made, chosen, {**mine, **settings}, start=start, out=folder, **size, **options)
     if out is not None:
         (out / "summary.json").write_text(json.dumps(summary(experiment, one, name, found), indent=2) + "\n")
         if figures:
@@ -125,12 +118,12 @@ def search(
 def _target(parameters: Mapping[str, Any], policies: Mapping[str, Any], policy: str | None) -> tuple[str, list[str]]:
     """Returns the name of the policy whose hyperparameters are searched, and the names of the searched environment settings."""
     own = [name for name in parameters if name.startswith("environment.")]
-    names = sorted(policies, key=len, reverse=True)  # A name may begin with another.
-    found: list[str] = []
+    found = [] if policy is None else [checks.one_of("--policy", policy, policies)]
     for name in (name for name in parameters if name not in own):
-        known = next((one for one in names if name.startswith(f"{one}.")), None)
+        known = max(
+            (one for one in policies if name.startswith(f"{one}.")), key=len, default=""
+        )  # A name may begin with another.
         found.append(known or checks.one_of("--param", name.partition(".")[0], [*policies, "environment"]))
-    found += [] if policy is None else [checks.one_of("--policy", policy, policies)]
     if len(found := list(dict.fromkeys(found))) > 1:
         raise ValueError(f"--param must name hyperparameters of one policy, got those of {' and '.join(found)}")
     if not found:
@@ -142,9 +135,8 @@ def _target(parameters: Mapping[str, Any], policies: Mapping[str, Any], policy: 
 
 def _environments(case: Case, names: Sequence[str]) -> Callable[..., Any]:
     """Returns a function that makes the environment of a case with other values of the settings `names`, its keyword arguments."""
-    for name in names:
-        if not callable(case.environment):
-            raise ValueError(f"environment.{name} cannot be set: the environment of this experiment is fixed")
+    if not callable(case.environment):
+        raise ValueError(f"environment.{names[0]} cannot be set: the environment of this experiment is fixed")
 
     def make(**settings: Any) -> Any:
         return case.build(case.horizon, settings)
@@ -156,7 +148,7 @@ def _environments(case: Case, names: Sequence[str]) -> Callable[..., Any]:
 
 
 def _start(parameters: Mapping[str, Any], policy: Any) -> dict[str, Any] | None:
-    """Returns the values that `policy` now has of the searched hyperparameters; None if one is outside its search range."""
+    """Returns the current values in `policy` of the searched hyperparameters; None if one is outside its search range."""
     found = {}
     for name in parameters:
         value = functools.reduce(lambda owner, part: getattr(owner, part, None), name.split("."), policy)
@@ -169,33 +161,29 @@ def _start(parameters: Mapping[str, Any], policy: Any) -> dict[str, Any] | None:
 
 
 def summary(experiment: Experiment, case: Case, policy: str, found: tune.SearchResult) -> dict[str, Any]:
-    """Returns the result of a search as plain JSON."""
+    """Returns the result of a search over hyperparameters of `policy` in `case` as plain JSON values."""
 
     def evaluation(one: tune.Evaluation) -> dict[str, Any]:
         return {
-            "values": {name: _plain(value) for name, value in one.values.items()},
+            "values": {
+                name: value if isinstance(value, _PLAIN) else checks.show(value) for name, value in one.values.items()
+            },
             "score": list(one.score),
             "metrics": {name: list(value) for name, value in one.metrics.items()},
             "bounds": one.bounds,
         }
 
-    return {
-        "experiment": experiment.name,
-        "case": case.name,
-        "policy": policy,
-        "horizon": case.horizon,
-        "score": found.history["score"].attrs["long_name"],
-        "better": found.history["score"].attrs["better"],
+    about = {"experiment": experiment.name, "case": case.name, "policy": policy, "horizon": case.horizon}
+    score = found.history["score"].attrs
+    return about | {
+        "score": score["long_name"],
+        "better": score["better"],
         "best": evaluation(found.best),
         "start": None if found.start is None else evaluation(found.start),
         "gain": None if found.gain is None else list(found.gain),
         "feasible": found.feasible,
         "rounds": found.rounds,
     }
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, (bool, int, float, str)) or value is None else checks.show(value)
 
 
 def report(found: tune.SearchResult) -> str:

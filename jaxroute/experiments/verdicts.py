@@ -30,7 +30,7 @@ _SEEDS = tuple(int(m * 10**k) for k in range(7) for m in (1, 1.5, 2, 3, 5, 7))
 
 
 class Verdict(enum.StrEnum):
-    """Verdict on a claim: "vacuous" if a trivial policy satisfies the claim as well."""
+    """Verdict on a claim. It is vacuous if the claim holds, but a trivial policy satisfies it as well."""
 
     HOLDS = "holds"
     REFUTED = "refuted"
@@ -51,6 +51,7 @@ class Measured(NamedTuple("_Mean", [("mean", float), ("error", float)])):
       bounds: function `confidence -> (low, high)` that replaces Student's interval; None for Student's.
       least: smallest number of runs for which the interval is finite.
       places: coordinates (policy, setting, case) of the values from which the number was computed.
+      missing: text that is printed if the number is NaN.
     """
 
     dof: float
@@ -60,12 +61,16 @@ class Measured(NamedTuple("_Mean", [("mean", float), ("error", float)])):
     bounds: Callable[[float], tuple[float, float]] | None
     least: int
     places: tuple[Mapping[str, Any], ...]
+    missing: str
 
     def __new__(cls, mean: float, error: float = 0.0, *, dof: float = math.inf, **more: Any):
         made = super().__new__(cls, float(mean), float(error))
-        rest = {"runs": None, "number": dof + 1, "floor": 0.0, "bounds": None, "least": 2, "places": ()}
+        rest = {"runs": None, "number": dof + 1, "floor": 0.0, "bounds": None, "least": 2, "places": (), "missing": "-"}
         vars(made).update({"dof": dof, **rest, **more})
         return made
+
+    def __str__(self) -> str:
+        return self.missing if math.isnan(self.mean) else metrics.rounded(*self)
 
     @classmethod
     def of_runs(cls, runs: pd.Series, **more: Any) -> "Measured":
@@ -87,7 +92,7 @@ class Measured(NamedTuple("_Mean", [("mean", float), ("error", float)])):
 
     @property
     def skewness(self) -> float:
-        """Skewness of the runs; 0 if single runs are unknown, or if it is a rounding error."""
+        """Skewness of the runs; 0 if single runs are unknown, or if it may be a rounding error."""
         skewness = np.asarray(self.runs.skew()).item() if self.runs is not None and len(self.runs) > 2 else 0.0
         return skewness if abs(skewness) > 1e-6 else 0.0
 
@@ -179,7 +184,7 @@ class Measured(NamedTuple("_Mean", [("mean", float), ("error", float)])):
 
 
 def _about(value: Measured, other: Measured | float, low: float = -math.inf, high: float = math.inf, strict: bool = False):
-    """Makes a statement that `value` minus `other` is from `low` to `high`. If one has no error, the statement is about the other one alone."""
+    """Makes the statement that `value` minus `other` is from `low` to `high`. If one of the two has no error, the statement is about the other number."""
     other = other if isinstance(other, Measured) else Measured(other)
     if other.certain:
         return Statement(value.changed(places=value.places + other.places), other.mean + low, other.mean + high, strict)
@@ -201,9 +206,9 @@ class Statement:
       value: the number.
       low, high: the boundaries.
       strict: whether the boundaries are excluded.
-      gap: whether the number is the difference of two.
+      gap: whether the number is a difference of two numbers, for its text.
       about: stated value of the number; None without one.
-      trivial: name of a trivial policy and the same statement about it; None for no such policy.
+      trivial: name of a trivial policy, such as uniform choice, and the same statement about it; or None.
     """
 
     value: Measured
@@ -222,13 +227,13 @@ class Statement:
         return replace(self, trivial=(policy, statement))
 
     def holds(self, risk: float) -> bool:
-        """Whether the confidence interval (of confidence 1 - `risk`) is between the boundaries."""
+        """Whether the confidence interval, of confidence 1 - `risk`, lies between the boundaries and includes the stated value."""
         low, high = self.value.interval(1 - risk)
         inside = self._before(self.low, low) and self._before(high, self.high) and not math.isnan(self.value.mean)
         return inside and (self.about is None or low <= self.about <= high)
 
     def refuted(self, risk: float) -> bool:
-        """Whether the confidence interval (of confidence 1 - `risk`) is outside of the boundaries."""
+        """Whether the confidence interval, of confidence 1 - `risk`, lies entirely outside the boundaries, or excludes the stated value."""
         low, high = self.value.interval(1 - risk)
         least, most = (self.low, self.high) if self.about is None else (self.about, self.about)
         return (high <= least or low >= most) if self.strict else (high < least or low > most)
@@ -237,7 +242,7 @@ class Statement:
         return (a < b if self.strict else a <= b) or a == -math.inf or b == math.inf
 
     def leaves(self) -> "list[Statement]":
-        """Returns a list of this statement alone, as `AtLeast.leaves` returns the statements of which it consists."""
+        """Returns a list with only this statement; `AtLeast.leaves` returns all its statements."""
         return [self]
 
     def distance(self) -> float:
@@ -250,7 +255,7 @@ class Statement:
         return self.distance() / max((high - low) / 2, 1e-300) if math.isfinite(high - low) else 0.0
 
     def seeds(self, risk: float) -> float:
-        """Estimates how many seeds would decide the statement, if estimate and standard deviation are the true ones; infinite if no number would."""
+        """Estimates how many seeds would decide the statement at confidence 1 - `risk` if estimate and deviation were true; infinite if none would."""
         value, (low, high) = self.value, self.value.interval(1 - risk)
         if self.holds(risk) or self.refuted(risk):
             return value.number
@@ -287,16 +292,16 @@ class AtLeast:
     parts: "tuple[Statement | AtLeast, ...]"
 
     def holds(self, risk: float) -> bool:
-        """Whether at least `number` parts hold, each with the `risk` over `len(parts) - number + 1`: so many parts are false if the statement is."""
+        """Whether at least `number` parts hold. Each is tested at a share of `risk`: at least `len(parts) - number + 1` are false if the statement is."""
         share = risk / (len(self.parts) - self.number + 1)
         return sum(part.holds(share) for part in self.parts) >= self.number
 
     def refuted(self, risk: float) -> bool:
-        """Whether so many parts are refuted, each with the `risk` divided by `number`, that fewer than `number` remain."""
+        """Whether so many parts are refuted that fewer than `number` can be true. Each is tested at the risk `risk / number`."""
         return sum(part.refuted(risk / self.number) for part in self.parts) > len(self.parts) - self.number
 
     def leaves(self) -> list[Statement]:
-        """Returns the single statements of which this one consists, also of nested parts."""
+        """Returns the single statements of this statement, also of nested parts."""
         return [leaf for part in self.parts for leaf in part.leaves()]
 
     def distance(self) -> float:
@@ -304,7 +309,7 @@ class AtLeast:
         return sorted(part.distance() for part in self.parts)[-self.number]
 
     def seeds(self, risk: float) -> float:
-        """Estimates how many seeds would decide the statement if the estimates are true; infinite if no number would."""
+        """Estimates how many seeds would decide the statement at confidence 1 - `risk` if the estimates were true; infinite if no number would."""
         right, left = [p for p in self.parts if p.distance() > 0], [p for p in self.parts if p.distance() < 0]
         if len(right) >= self.number:
             share = risk / (len(self.parts) - self.number + 1)
@@ -376,8 +381,7 @@ def judge(what: Stated) -> Judgement:
             texts.append(f"{f'some {seeds:,}' if math.isfinite(seeds) else 'no number of'} seeds would decide")
     if verdict is Verdict.VACUOUS:
         policy, other = min(bounds, key=lambda bound: bound[1].distance())
-        measured = metrics.rounded(*other.value)
-        texts.append(f"vacuous at this size: {policy} satisfies it as well, {measured}, to be {other.rule()}")
+        texts.append(f"vacuous at this size: {policy} satisfies it as well, {other.value}, to be {other.rule()}")
     return Judgement(verdict, "; ".join(texts), numbers, tuple(place for leaf in leaves for place in leaf.value.places))
 
 

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import jax
 
 from jaxroute.core.provenance import cores
+from jaxroute.core.rounding import within
 from jaxroute.kernels.ir import Unsupported
 
 _VOID, _SIZE, _LONG, _INT = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int64, ctypes.c_int
@@ -25,7 +26,6 @@ _numbers = itertools.count()
 
 
 def _structure(**fields: Any) -> Any:
-    """Defines a C structure with the given fields after a first field that holds its size."""
     return type("Structure", (ctypes.Structure,), {"_fields_": [("struct_size", _SIZE), *fields.items()]})
 
 
@@ -65,7 +65,7 @@ class Call(NamedTuple):
     frame: Any
 
     def stream(self) -> int:
-        """Returns the GPU's stream on which the call must run."""
+        """Returns the address of the CUDA stream on which the call must run."""
         api = self.frame.api.contents
         arguments = _StreamArguments(ctypes.sizeof(_StreamArguments), None, self.frame.context, None)
         _METHOD(api.stream_get)(ctypes.addressof(arguments))
@@ -108,15 +108,14 @@ def raise_interrupt() -> None:
 
 
 def _is_metadata(frame: Any) -> bool:
-    """Whether XLA calls only to learn the version of the interface; then writes the version to `frame`. Raises if the major version is not 0."""
+    """Whether XLA makes a call only to learn the interface's version, which is then written to `frame`. Raises if the major version is not 0."""
     if not frame.extension_start or frame.extension_start.contents.type != _METADATA:
         return False
     extension = ctypes.cast(frame.extension_start, ctypes.POINTER(_MetadataExtension)).contents
     own, version = frame.api.contents.version, extension.metadata.contents.version
     if own.major != 0:
-        raise RuntimeError(
-            f"jaxroute knows version 0 of XLA's foreign function interface, this jaxlib has {own.major}.{own.minor}"
-        )
+        found = f"this jaxlib has {own.major}.{own.minor}"
+        raise RuntimeError(f"jaxroute knows version 0 of XLA's foreign function interface, {found}")
     version.major, version.minor = own.major, own.minor
     extension.metadata.contents.traits = 0
     return True
@@ -142,7 +141,7 @@ devices: contextvars.ContextVar[tuple[int, ...]] = contextvars.ContextVar("devic
 
 
 def note(future: Future[Any], kernel: Any = None) -> None:
-    """Adds a started compilation of a kernel to the list of the surrounding context `compilations`, if any. `kernel` is None on a CPU."""
+    """Adds a compilation that has started, `future`, to the list of the enclosing `compilations`, if any. `kernel` is None for a CPU."""
     begun = _begun.get()
     if begun is not None:
         begun.append((future, kernel))
@@ -150,14 +149,10 @@ def note(future: Future[Any], kernel: Any = None) -> None:
 
 @contextlib.contextmanager
 def compilations(own: Sequence[int] = ()) -> Generator[Begun, None, None]:
-    """Context manager that yields the list of kernel compilations started inside it. `own` has the indices of the GPUs to use (empty: all)."""
+    """Context manager that yields a list of the kernel compilations started inside it. `own` has the indices of the GPUs to use; empty means all."""
     begun: Begun = []
-    tokens = _begun.set(begun), devices.set(tuple(own))
-    try:
+    with within(_begun, begun), within(devices, tuple(own)):
         yield begun
-    finally:
-        _begun.reset(tokens[0])
-        devices.reset(tokens[1])
 
 
 def finish(kernels: Begun) -> None:

@@ -38,9 +38,9 @@ TRIVIAL = 'extern "C" __global__ void rounds(float *x) { x[threadIdx.x] = thread
 
 @functools.cache
 def nvrtc() -> Any:
-    """Loads NVRTC, NVIDIA's compiler: the newest version that the driver supports and that compiles a trivial kernel.
+    """Loads NVRTC, NVIDIA's run-time compiler, in the newest version that the driver supports and that compiles a trivial kernel.
 
-    If there is none, it raises `Unsupported`, whose message describes why each version failed, and the remedy.
+    If there is none, it raises `Unsupported` with the reason why each version failed, and a remedy.
     """
     try:
         supported = driver().version // 1000
@@ -69,12 +69,11 @@ def nvrtc() -> Any:
 
 
 def _install(major: int | None) -> str:
-    """Returns the command that installs NVRTC for a driver that supports CUDA version `major`; None means the newest."""
     return f"python -m pip install -U nvidia-cuda-nvrtc{'-cu12' if major == 12 else ''}"
 
 
 def _candidates() -> list[str]:
-    """Returns paths and names of libraries that may be NVRTC; only that of the variable JAXROUTE_NVRTC if it is set."""
+    """Returns paths and names of libraries that may be NVRTC; if the variable JAXROUTE_NVRTC is set, its value alone."""
     if own := os.environ.get(NVRTC_PATH):
         return [own]
     found: list[str] = []
@@ -90,7 +89,7 @@ def _candidates() -> list[str]:
 
 
 def _with_builtins(path: str) -> Any:
-    """Loads the NVRTC at a path, after the library of its builtins in the same folder, which that of CUDA 13.0 would not find otherwise."""
+    """Loads the NVRTC at a path. The library of builtins in its folder is loaded first, because NVRTC of CUDA 13.0 would not find it."""
     if os.path.isabs(path):
         for builtins in glob.glob(os.path.join(os.path.dirname(path), "libnvrtc-builtins.so*")):
             ctypes.CDLL(builtins)
@@ -103,16 +102,16 @@ def _version(library: Any) -> tuple[int, int]:
     return major.value, minor.value
 
 
-def compiled(text: str, architecture: str, options: Sequence[str] = OPTIONS) -> bytes:
-    """Compiles CUDA C, with NVRTC's `options`, to machine code for an architecture such as `sm_90a`; cached on disk where possible.
+def compiled(text: str, architecture: str) -> bytes:
+    """Compiles CUDA C to machine code for an architecture such as `sm_90a`; cached on disk where possible.
 
     Raises `Unsupported` if there is no compiler, or if the compiler refuses the text.
     """
-    key = "\0".join([text, architecture, version(), *options])
+    key = "\0".join([text, architecture, version(), *OPTIONS])
     file = cache_folder() / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.cubin"
     with suppress(OSError):
         return file.read_bytes()
-    code = compile_text(text, architecture, options)
+    code = compile_text(text, architecture)
     with suppress(OSError):  # Without a writable folder the next process compiles again.
         file.parent.mkdir(parents=True, exist_ok=True)
         partial = file.with_name(f"{file.name}.{os.getpid()}-{threading.get_ident()}")
@@ -127,7 +126,7 @@ def version() -> str:
 
 
 def compile_text(text: str, architecture: str, options: Sequence[str] = OPTIONS, library: Any = None) -> bytes:
-    """Compiles CUDA C as `compiled` does, but without the cache, by the NVRTC `library`; None means the one that `nvrtc` returns."""
+    """Compiles CUDA C to machine code with NVRTC's `options`, without the disk cache. A `library` of None means the one that `nvrtc` returns."""
     library, program = nvrtc() if library is None else library, ctypes.c_void_p()
     library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"rounds.cu", 0, None, None)
     try:
@@ -143,7 +142,7 @@ def compile_text(text: str, architecture: str, options: Sequence[str] = OPTIONS,
 
 
 def _made(library: Any, program: Any, what: str) -> bytes:
-    """Returns an output of the compiler NVRTC for a program: the machine code if `what` is "CUBIN", the messages if it is "ProgramLog"."""
+    """Returns a program's compiled code from NVRTC if `what` is "CUBIN", the compiler's messages if it is "ProgramLog"."""
     size = ctypes.c_size_t()
     getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
     made = ctypes.create_string_buffer(size.value)
@@ -156,7 +155,7 @@ class DriverError(RuntimeError):
 
 
 class Driver:
-    """NVIDIA's driver, called with a function's name and arguments. Failures raise `DriverError`, a missing driver or device `Unsupported`."""
+    """Interface to NVIDIA's driver, called as `driver(name, *arguments)`. A failure raises `DriverError`, a missing driver `Unsupported`."""
 
     def __init__(self) -> None:
         names = ("libcuda.so.1", "nvcuda.dll")
@@ -233,11 +232,6 @@ def active() -> list[int]:
     return [device for device in range(driver().number("cuDeviceGetCount")) if has_context(device)]
 
 
-def architectures() -> set[str]:
-    """Returns the architectures of the devices that XLA uses."""
-    return {architecture(device) for device in active() or [0]}
-
-
 @contextmanager
 def primary(device: int) -> Generator[None, None, None]:
     """Context manager that makes the CUDA context that XLA uses on a device current in this thread."""
@@ -277,7 +271,7 @@ class LoadedKernel:
 
     @property
     def threads_at_once(self) -> int:
-        """Returns how many threads of the kernel the device runs at a time. Registers limit them, which a warp of 32 threads gets in units of 256."""
+        """Returns how many threads of the kernel its device runs at a time, limited by registers, which a warp of 32 threads gets in units of 256."""
         of_warp = -(-self.registers * 32 // 256) * 256 or 256
         warps = 4 * (attribute(_REGISTERS, self.device) // 4 // of_warp)
         blocks = min(32 * warps, attribute(_THREADS, self.device)) // BLOCK
@@ -331,7 +325,7 @@ class Kernel:
         """
         try:
             used = [device for device in active() if device in devices or not devices]
-            for one in {architecture(device) for device in used} or architectures():
+            for one in {architecture(device) for device in used or active() or [0]}:
                 compiled(self._text, one)
             for device in used:
                 with primary(device):
@@ -384,7 +378,7 @@ class Kernel:
                 _reserved[kernel.device] = max(kernel.local_bytes, _reserved.get(kernel.device, 0))
 
     def _pieces(self, first: int, ends: np.ndarray, size: tuple[int, int]) -> Generator[tuple[int, int], None, None]:
-        """Yields first round and end of each launch, up to the last record time in `ends`. `size`: runs and settings, which decide its length."""
+        """Yields first round and end of each launch, from `first` to the last of the record times `ends`. `size`: numbers of runs and of settings."""
         at, last = first, int(ends[-1])
         most = FIRST_ROUNDS if size not in self._pace else max(1, int(self._pace[size] * LAUNCH_S))
         self.done = 0.0
@@ -400,9 +394,9 @@ class Kernel:
 
 
 def piece_end(at: int, most: int, ends: np.ndarray) -> int:
-    """Returns the end of a launch that begins in round `at`: the last of the record times `ends` (ascending) that it reaches, if any.
+    """Returns the end of a launch that begins in round `at` and has at most `most` rounds, or a quarter more if it is the last launch.
 
-    The launch has at most `most` rounds, or a quarter more if it is the last one.
+    It is the latest of the record times `ends` (ascending) within reach, or else the limit itself.
     """
     if ends[-1] - at <= most + most // 4:
         return int(ends[-1])

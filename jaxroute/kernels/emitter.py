@@ -4,19 +4,19 @@ import contextlib
 import copy
 import math
 from collections.abc import Callable, Generator, Sequence
-from typing import Any, TypeAlias
+from typing import Any
 
 import jax
 import numpy as np
 from jax.core import Tracer
-from jax.extend.core import ClosedJaxpr, JaxprEqn
+from jax.extend.core import ClosedJaxpr
 
 from jaxroute.core import arithmetic
 from jaxroute.core.batching.dependence import BARRIERS, CALLS, carry_dependence, is_key, scan_sizes, which_depend
 from jaxroute.kernels import ir, rules
+from jaxroute.kernels.ir import Value, aval_of, dtype_of, mirrored, shape_of
 from jaxroute.kernels.printer import FORMATS, Function
 from jaxroute.kernels.rules import elementwise
-from jaxroute.kernels.values import Value, aval_of, dtype_of, mirrored, shape_of
 from jaxroute.kernels.writer import Writer
 
 _DERIVED = dict.fromkeys(["core_call", "custom_jvp_call", "custom_vjp_call"], "call_jaxpr")
@@ -25,25 +25,20 @@ _CALLS = {**CALLS, **_DERIVED, "custom_vjp_call_jaxpr": "fun_jaxpr", "checkpoint
 _SAME = frozenset([*BARRIERS, "copy", "copy_p", "reshard", "stop_gradient", "random_wrap", "random_unwrap", "random_clone"])
 
 
-# Function from an operation to the jaxpr that defines it by basic operations, or None. An elementwise operation is defined for numbers.
-Definition: TypeAlias = Callable[[JaxprEqn], ClosedJaxpr | None]
-
-
 class Emitter(Writer):
     """Writer that translates traced functions (jaxprs) into statements of C.
 
     Args:
       wide: whether several runs are simulated at once.
       fast: whether elementwise operations use a GPU's library functions, where available, instead of their definitions.
-      definition: function from an operation to the jaxpr that defines it, or None.
 
     Attributes:
       functions: C functions that the statements call, each before the functions that call it.
     """
 
-    def __init__(self, wide: bool = False, fast: bool = False, definition: Definition = arithmetic.definition):
+    def __init__(self, wide: bool = False, fast: bool = False):
         super().__init__(wide)
-        self.fast, self._definition = fast, definition
+        self.fast = fast
         self.functions: dict[Any, Function] = {}
 
     # Jaxprs
@@ -103,12 +98,12 @@ class Emitter(Writer):
             first = lengths.matvec + lengths.vecmat
             return self.call(eqn.params["jaxprs"].solve, [*args[first : first + lengths.solve], *args[sum(lengths) :]])
         single = name == "reduce_sum" and args[0].chosen is not None  # The sum has one term that is not zero.
-        if not (single or (self.fast and name in FORMATS)) and (definition := self._definition(eqn)) is not None:
+        if not (single or (self.fast and name in FORMATS)) and (definition := arithmetic.definition(eqn)) is not None:
             return self._defined(eqn, definition, args)
         return rules.write(self, eqn, args)
 
     def _defined(self, eqn: Any, definition: ClosedJaxpr, args: list[Value]) -> list[Value]:
-        """Writes an operation by the jaxpr that defines it: inline for one of whole arrays, otherwise as a C function called for each element."""
+        """Writes an operation by the jaxpr that defines it: inline if it acts on whole arrays, otherwise as a C function called for each element."""
         if any(v.aval.shape for v in definition.jaxpr.invars):
             return self.call(definition, args)
 
@@ -120,7 +115,7 @@ class Emitter(Writer):
         return [self.pointwise(*aval_of(eqn), at)]
 
     def _function(self, eqn: Any, definition: ClosedJaxpr, varies: bool) -> Function:
-        """Returns the C function for the definition of an elementwise operation; if `varies` is True, its arguments are vectors over several runs."""
+        """Returns the C function that computes an elementwise operation by its definition; its arguments are vectors over runs if `varies`."""
         key = (eqn.primitive.name, str(eqn.params), str(definition.in_avals), varies)
         if key not in self.functions:
             inner = copy.copy(self)  # Shares tables and functions.
@@ -138,7 +133,7 @@ class Emitter(Writer):
 
     @contextlib.contextmanager
     def held(self, values: Sequence[Value]) -> Generator[None, None, None]:
-        """Context manager that keeps the statements inside from overwriting the memory of these arrays."""
+        """Context manager that protects the memory of these arrays: statements written inside do not overwrite it."""
         _count_readers(values, 1)
         yield
         _count_readers(values, -1)
@@ -147,7 +142,6 @@ class Emitter(Writer):
         return [any(storage.varying for storage in value.storages) for value in values]
 
     def _largest(self, value: Value) -> Value:
-        """Returns the maximum of a scalar over the runs that are simulated at once."""
         if not self._which_vary([value])[0]:
             return value
         if value.shape or value.dtype != np.int32:
@@ -157,7 +151,7 @@ class Emitter(Writer):
         return self.value_of(storage, ())
 
     def carry_on(self, storages: Sequence[ir.Storage], values: Sequence[Value]) -> None:
-        """Assigns a loop's new values at the end of a step to the C variables and arrays from which the next step reads them."""
+        """Assigns the new `values` of a loop, at the end of a step, to the C variables and arrays `storages`, from which the next step reads them."""
         others, ready = set(storages), list[Value]()
         for storage, value in zip(storages, values, strict=True):
             mixed = value.storage is not storage and bool(value.storages & others)
@@ -227,10 +221,8 @@ class Emitter(Writer):
             return new[:num_carry]
 
         flags = self._which_vary(args)
-        varying = carry_dependence(
-            flags[num_consts:behind],
-            lambda now: which_depend(inner, [*flags[:num_consts], *now, *flags[behind:]])[:num_carry],
-        )
+        before, own, after = flags[:num_consts], flags[num_consts:behind], flags[behind:]
+        varying = carry_dependence(own, lambda now: which_depend(inner, [*before, *now, *after])[:num_carry])
         with self.held([*consts, *xs]):
             last = self.repeat(loop, body, carry, varying)
         whole = (self.nothing(*out) if y is None else self.value_of(y, out[0]) for y, out in zip(ys, outs, strict=True))
@@ -256,10 +248,8 @@ class Emitter(Writer):
                     continue
                 if self.may_take(operand, varying[place]):
                     taken[place] = operand.storage
-        outs = [
-            self.array(dtype, shape, varies) if own is None else own
-            for own, (shape, dtype), varies in zip(taken, shapes, varying, strict=True)
-        ]
+        kinds = zip(taken, shapes, varying, strict=True)
+        outs = [self.array(dtype, shape, varies) if own is None else own for own, (shape, dtype), varies in kinds]
         if not last:
             tests = [ir.literal(True, bool)]
         elif index.dtype == np.bool_:
@@ -306,7 +296,6 @@ class Emitter(Writer):
 
 
 def _count_readers(values: Sequence[Value], more: int) -> None:
-    """Adds `more` (1 or -1) to the `readers` count of each C variable or array from which the values are computed."""
     for storage in (storage for value in values for storage in value.storages):
         storage.readers += more
 
@@ -316,7 +305,6 @@ def _is_variable(v: Any) -> bool:
 
 
 def _last_uses(jaxpr: Any) -> dict[Any, int]:
-    """Returns the index of the last equation that uses each needed variable; for an output of the jaxpr it is the number of equations."""
     last = dict.fromkeys(filter(_is_variable, jaxpr.outvars), len(jaxpr.eqns))
     for number, eqn in reversed(list(enumerate(jaxpr.eqns))):
         if any(var in last for var in eqn.outvars):

@@ -43,7 +43,7 @@ TRIVIAL = f"""{WIDE_ENTRY}(long long first, long long last, long long R, const v
 
 
 class _RefusedError(OSError):
-    """Error: the compiler refuses a text; the message has its first error."""
+    """Error: the compiler rejects a program; the message has the first of the compiler's errors."""
 
 
 @functools.cache
@@ -67,7 +67,6 @@ _folders: list["tempfile.TemporaryDirectory[str]"] = []
 
 
 def _temporary(name: str) -> Path:
-    """Returns the path of a file, still to be written, in a new folder that is deleted at the end of this process."""
     folder = tempfile.TemporaryDirectory(prefix="jaxroute-")
     _folders.append(folder)
     return Path(folder.name) / name
@@ -91,7 +90,7 @@ def own_flags() -> tuple[str, ...]:
 
 @functools.cache
 def _version(path: str, own: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
-    """Returns those flags of `own` that a compiler supports (all or none), and its predefined macros, which show its version and instruction sets."""
+    """Returns the flags `own` if the compiler at `path` supports all of them, else none, and its predefined macros, which identify it."""
     asked = ((flags, _run([path, *flags, "-dM", "-E", "-x", "c", os.devnull])) for flags in (own, ()))
     return next(((flags, done.stdout) for flags, done in asked if not done.returncode), ((), ""))
 

@@ -8,7 +8,7 @@ import dataclasses
 from collections.abc import Iterable
 
 from jaxroute.kernels import ir
-from jaxroute.kernels.values import add
+from jaxroute.kernels.ir import add
 
 # Largest number of steps at a time; smallest number of function calls in a step; largest number of statements of the resulting loop.
 MOST, LEAST_CALLS, MOST_STATEMENTS = 6, 2, 2000
@@ -35,12 +35,10 @@ def _nodes(statements: Iterable[ir.Statement]) -> list[ir.Expr]:
 
 
 def _own(body: ir.Block) -> set[ir.Storage]:
-    """Returns the C variables and arrays that the body of a loop declares, except those that another one replaces."""
     return {one.storage for one in body if isinstance(one, ir.Declare) and one.storage.successor is None}
 
 
 def _length(loop: ir.Loop) -> int:
-    """Returns the number of steps of a loop that counts from 0 to a constant; 0 for other loops."""
     first, test = loop.first, loop.test
     counts = loop.step == 1 and first is not None and first.op == "literal" and not first.number
     known = test is not None and test.op == "lt" and test.operands[1].op == "literal"
@@ -48,11 +46,8 @@ def _length(loop: ir.Loop) -> int:
 
 
 def _steps(loop: ir.Loop) -> int:
-    """Returns how many steps of a loop to compute at a time; 1 if the loop is not suitable."""
     length, body = _length(loop), loop.body
-    plain = all(
-        one.written() and not one.blocks() and not (isinstance(one, ir.Call) and one.name == "given") for one in body
-    )
+    plain = all(one.written() and not one.blocks() and getattr(one, "name", "") != "given" for one in body)
     if not (length and plain) or sum(e.op == "call" and e.varies for e in _nodes(body)) < LEAST_CALLS or not _may(loop):
         return 1
     most = max(1, min(MOST, length, MOST_STATEMENTS // len(body)))
@@ -60,7 +55,7 @@ def _steps(loop: ir.Loop) -> int:
 
 
 def _may(loop: ir.Loop) -> bool:
-    """Whether steps of a loop may be interleaved: any outer variable it changes is used in one statement, or each step uses other elements."""
+    """Whether interleaving is safe: each changed outer variable is used by one statement alone, or each step uses another element of it."""
 
     def each_its_own(storage: ir.Storage) -> bool:
         touching = [one for one in loop.body if storage in {s.current for s in (*one.reads, *one.written())}]
@@ -73,7 +68,7 @@ def _may(loop: ir.Loop) -> bool:
 
 
 def _parts(loop: ir.Loop, steps: int) -> list[ir.Statement]:
-    """Returns a loop that computes `steps` steps of `loop` at a time, and a loop for the remaining steps, if there are any."""
+    """Returns a loop whose steps each compute `steps` steps of `loop`, and a loop for the remaining steps, if there are any."""
     assert loop.index is not None
     length, index = _length(loop), ir.variable(loop.index)
     whole = length - length % steps
@@ -86,7 +81,7 @@ def _parts(loop: ir.Loop, steps: int) -> list[ir.Statement]:
 
 
 def _copied(loop: ir.Loop, index: ir.Index, suffix: str) -> ir.Block:
-    """Returns a copy of a loop's body for the step `index`, in which the variables declared there are new and have names that end with `suffix`."""
+    """Returns a copy of a loop's body for the step `index`; names of variables declared in the body get the `suffix`."""
     renamed = {one: dataclasses.replace(one, name=one.name + suffix) for one in _own(loop.body)}
 
     def copied(part: object) -> object:
@@ -100,7 +95,7 @@ def _copied(loop: ir.Loop, index: ir.Index, suffix: str) -> ir.Block:
             return ir.as_expr(index)
         return dataclasses.replace(part, operands=copied(part.operands), storage=copied(part.storage))
 
-    return [
-        dataclasses.replace(one, **{f.name: copied(getattr(one, f.name)) for f in dataclasses.fields(one) if f.init})
-        for one in loop.body
-    ]
+    def copy_of(one: ir.Statement) -> ir.Statement:
+        return dataclasses.replace(one, **{f.name: copied(getattr(one, f.name)) for f in dataclasses.fields(one) if f.init})
+
+    return list(map(copy_of, loop.body))

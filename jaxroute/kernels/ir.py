@@ -1,11 +1,15 @@
-"""Intermediate representation of a kernel: typed expressions and statements, which the printer turns into C."""
+"""Intermediate representation of a kernel: typed expressions and statements, which the printer turns into C, and arrays of expressions."""
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable, Iterator
+import math
+import operator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
+
+from jaxroute.core.batching.dependence import is_key
 
 
 class Unsupported(Exception):
@@ -48,7 +52,7 @@ class Storage:
 
     @property
     def current(self) -> "Storage":
-        """Returns the storage (a C variable or array) that now holds the contents: this one, or the one that has replaced it."""
+        """Returns the storage that now holds the contents: the last successor, or this storage if it was not replaced."""
         return self if self.successor is None else self.successor.current
 
 
@@ -144,7 +148,7 @@ def as_expr(index: Index) -> Expr:
 
 
 def choose(condition: Expr, one: Operand, other: Operand) -> Expr:
-    """Returns the expression that is `one` where a condition holds, otherwise `other`; both are computed before the choice."""
+    """Returns the expression that is `one` where a condition holds, otherwise `other`. Both are evaluated in any case."""
     kind = one if isinstance(one, Expr) else other
     assert isinstance(kind, Expr)
     cases = (x if isinstance(x, Expr) else literal(x, kind.dtype) for x in (one, other))
@@ -200,7 +204,7 @@ Block: TypeAlias = list[Statement]
 
 @dataclasses.dataclass(eq=False)
 class Declare(Statement):
-    """Declaration of a C variable, which may have an initial value, or of a C array."""
+    """Declaration of a C array, or of a C variable with or without an initial value."""
 
     storage: Storage
     value: Expr | None = None
@@ -267,7 +271,7 @@ def walk(block: Block) -> Iterator[Statement]:
 
 
 def live(block: Block) -> set[Storage]:
-    """Returns the C variables and arrays that matter: statements with an effect other than assignments depend on them, also indirectly."""
+    """Returns the C variables and arrays on which statements with an effect other than an assignment depend, directly or indirectly."""
     writers: dict[Storage, list[Statement]] = {}
     found, open_ = set[Storage](), list[Storage]()
     for statement in walk(block):
@@ -283,3 +287,112 @@ def live(block: Block) -> set[Storage]:
             for statement in writers.get(storage, ()):
                 open_ += statement.reads
     return found
+
+
+# Arrays of a traced function, and the arithmetic of their indices
+
+_OF_NUMBERS = {"add": operator.add, "sub": operator.sub, "mul": operator.mul, "div": operator.floordiv, "rem": operator.mod}
+
+
+def _computed(op: str, a: Any, b: Any) -> Index:
+    return apply(f"index_{op}", a, b) if isinstance(a, Expr) or isinstance(b, Expr) else _OF_NUMBERS[op](a, b)
+
+
+def add(a: Index, b: Index) -> Index:
+    return b if a == 0 else a if b == 0 else _computed("add", a, b)
+
+
+def times(a: Index, factor: int) -> Index:
+    return 0 if factor == 0 else a if factor == 1 else _computed("mul", a, factor)
+
+
+def quotient(a: Index, divisor: int) -> Index:
+    return a if divisor == 1 else _computed("div", a, divisor)
+
+
+def remainder(a: Index, divisor: int) -> Index:
+    return 0 if divisor == 1 else _computed("rem", a, divisor)
+
+
+def mirrored(index: Index, size: int) -> Index:
+    """Returns the index of the same element on a reversed axis of length `size`: `size - 1 - index`."""
+    return _computed("sub", size - 1, index)
+
+
+def flat(place: Sequence[Index], shape: Sequence[int]) -> Index:
+    """Returns the flat index, in row-major order, of the element at the index tuple `place` in an array with this shape."""
+    number: Index = 0
+    stride = math.prod(shape)
+    for at, size in zip(place, shape, strict=True):
+        stride //= max(size, 1)
+        if size != 1:
+            number = add(number, times(at, stride))
+    return number
+
+
+def unflat(number: Index, shape: Sequence[int]) -> Place:
+    """Returns the tuple of indices, one for each axis, of the element with the flat index `number`; the inverse of `flat`."""
+    place: list[Index] = []
+    stride, outer = math.prod(shape), True
+    for size in shape:
+        stride //= max(size, 1)
+        if size == 1:
+            place.append(0)
+            continue
+        at = quotient(number, stride)
+        place.append(at if outer else remainder(at, size))
+        outer = False
+    return tuple(place)
+
+
+def is_row(shape: Sequence[int], sizes: Sequence[int]) -> bool:
+    """Whether a part of an array with this shape is one whole row: of length 1 along the first axis and complete along the others."""
+    return len(shape) > 1 and sizes[0] == 1 and tuple(sizes[1:]) == tuple(shape[1:])
+
+
+@dataclasses.dataclass(eq=False)
+class Value:
+    """Array of a traced function in a kernel, represented by a function that returns the C expression of each element.
+
+    Attributes:
+      shape: shape of the array; an array of random keys has an additional axis for the two words of a key.
+      dtype: type of the elements.
+      at: function from an index tuple to the C expression of the element there.
+      storages: C variables and arrays that the expressions of elements read.
+      storage: C variable or array that holds exactly this array, in row-major order; None if there is none.
+      known: the elements if they are constant, else None.
+      uniform: whether all elements are known to be equal.
+      lone: whether the array is known to be a vector with at most one true element.
+      chosen: a `lone` condition and an array, if this array equals that one where the condition holds, and 0 elsewhere; else None.
+      steps: number of operations by which an element is computed where it is read; 0 if it is stored.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype
+    at: Callable[[Place], Expr]
+    storages: frozenset[Storage] = frozenset()
+    storage: Storage | None = None
+    known: np.ndarray | None = None
+    uniform: bool = False
+    lone: bool = False
+    chosen: "tuple[Value, Value] | None" = None
+    steps: int = 0
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+
+def shape_of(aval: Any) -> tuple[int, ...]:
+    """Returns the shape that an array type has in a kernel, where random keys have an additional axis for the two words of a key."""
+    return (*aval.shape, 2) if is_key(aval) else tuple(aval.shape)
+
+
+def dtype_of(aval: Any) -> np.dtype:
+    return np.dtype(np.uint32) if is_key(aval) else np.dtype(aval.dtype)
+
+
+def aval_of(eqn: Any, place: int = 0) -> tuple[tuple[int, ...], np.dtype]:
+    """Returns the shape and the number type, in a kernel, of an operation's result; `place` is the index of the result if it has several."""
+    aval = eqn.outvars[place].aval
+    return (shape_of(aval), dtype_of(aval)) if is_key(aval) else (tuple(aval.shape), aval.dtype)

@@ -1,4 +1,4 @@
-"""Chooses the state arrays in which the elements of a run are contiguous, for kernels that simulate several runs at once.
+"""Chooses the state arrays whose elements lie together for each run, in kernels that simulate several runs at once.
 
 In other arrays the elements of all runs are interleaved. If each run reads or writes another row of such an array, it touches a cache line for each
 element and each run.
@@ -12,8 +12,8 @@ import numpy as np
 from jax.extend.core import JaxprEqn
 
 from jaxroute.core.batching.dependence import Flow, is_key
+from jaxroute.kernels.ir import is_row
 from jaxroute.kernels.rules import CALLED_WIDE
-from jaxroute.kernels.values import is_row
 
 # Smallest number of elements of a row: shorter rows touch few cache lines in any case.
 _SHORT_ROW = 32
@@ -28,9 +28,9 @@ class _Array(NamedTuple):
 
 
 def by_rows(closed: Any, given: Sequence[bool], leaves: Sequence[int | None]) -> set[int]:
-    """Returns the indices of the state arrays of which a closed jaxpr uses only rows or elements, at an index that differs between runs.
+    """Returns the indices of the state arrays that a closed jaxpr reads or writes only by rows or elements, at an index that differs between runs.
 
-    For each argument of the jaxpr, `given` is whether it differs between runs; `leaves` is its index among the state arrays, if it is one.
+    `given` has for each argument whether it differs between runs, `leaves` its index among the state arrays, or None if it is not a state array.
     """
     may = [n if _has_long_rows(v.aval) else None for v, n in zip(closed.jaxpr.invars, leaves, strict=True)]
     if not any(n is not None for n in may):
@@ -46,7 +46,7 @@ def _has_long_rows(aval: Any) -> bool:
 
 
 class _Uses(Flow[_Array]):
-    """Analysis of a jaxpr that collects state arrays read or written by rows whose index differs between runs (`rows`), or otherwise (`others`)."""
+    """Analysis of a jaxpr that finds the state arrays used by rows whose index differs between runs (`rows`), and those used otherwise (`others`)."""
 
     def __init__(self) -> None:
         super().__init__(_Array(False))
@@ -80,7 +80,6 @@ class _Uses(Flow[_Array]):
         return _Array(fact.varies)
 
     def _part(self, array: _Array, shape: Sequence[int], sizes: Sequence[int], own_place: bool) -> None:
-        """Registers a read or write of a part of an array, of `sizes` out of `shape`. With `own_place` its first index differs between runs."""
         if array.leaf is None:
             return
         if is_row(shape, sizes):

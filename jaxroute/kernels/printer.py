@@ -23,7 +23,7 @@ LANE_TYPES = {
 
 @functools.cache
 def c_type(dtype: Any, wide: bool = False) -> str:
-    """Returns the C name of a number type or, if `wide`, of a vector with a number for each of several runs; `Unsupported` if there is none."""
+    """Returns the C name of a number type or, if `wide`, of a vector of such numbers for several runs. Raises `Unsupported` if there is none."""
     name, types = np.dtype(dtype).name, LANE_TYPES if wide else TYPES
     if name not in types:
         raise ir.Unsupported(f"numbers of type {name}" + " of several runs" * wide)
@@ -76,7 +76,7 @@ _WIDE = {"given": "const Given<{type}> {1} = {{{0} + r, R, count}};", "put": "{0
 
 
 def check(op: str, dtype: Any) -> None:
-    """Raises `Unsupported` if C has no text (in `FORMATS`) for the operation `op` on numbers of a type."""
+    """Raises `Unsupported` if the operation `op` cannot be printed in C for numbers of this type."""
     c_type(dtype)
     if np.dtype(dtype).kind not in FORMATS[op] and "*" not in FORMATS[op]:
         raise ir.Unsupported(f"{op} of numbers of type {np.dtype(dtype).name}")
@@ -106,7 +106,7 @@ class _Printer:
         self.heap = self.scratch = 0
 
     def expression(self, e: ir.Expr, written: bool = False) -> str:
-        """Returns the C text of an expression; `written` means that it is the target of an assignment."""
+        """Returns the C text of an expression; `written` means that it is the target of an assignment, not a value that is read."""
         if e.op == "literal":
             return literal_text(e.number)
         if e.storage is not None:
@@ -131,7 +131,7 @@ class _Printer:
         return f"{storage.name}.read({index})" if storage.apart and not written else f"{storage.name}[{index}]"
 
     def block(self, statements: ir.Block, end: int = 0) -> list[str]:
-        """Returns statements as indented lines of C. Enclosing blocks use the first `end` bytes of a run's scratch memory on a GPU."""
+        """Returns statements as lines of C. On a GPU, long arrays lie in a run's scratch memory after the first `end` bytes, which are in use."""
         lines: list[str] = []
         for statement in statements:
             written = statement.written()
@@ -189,7 +189,6 @@ class _Printer:
 
 
 def _format_of(e: ir.Expr) -> str:
-    """Returns the text for the operation of an expression: the name of a C function, or a format with `{}` for each operand."""
     if e.op == "call":
         return e.number
     if e.op == "choose":
@@ -201,7 +200,7 @@ def _format_of(e: ir.Expr) -> str:
 
 
 def print_block(statements: ir.Block, wide: bool) -> tuple[str, int, int]:
-    """Returns statements as C (C++ if `wide`), and the memory for long arrays: vectors on a CPU's heap, and bytes for each run on a GPU."""
+    """Returns the text of statements in C (C++ if `wide`), and the memory of long arrays: vectors on a CPU's heap, bytes per run on a GPU."""
     printer = _Printer(wide, ir.live(statements))
     return "\n".join(printer.block(statements)), printer.heap, printer.scratch
 
@@ -230,8 +229,7 @@ def print_tables(tables: Mapping[ir.Storage, np.ndarray], wide: bool) -> str:
     lines: list[str] = []
     for storage, array in tables.items():
         kind, size, numbers = c_type(array.dtype), array.size, ", ".join(map(literal_text, array.ravel()))
-        if wide:
-            lines.append(f"CONSTANT Array<{kind}, {size}> {storage.name} = {{{{{numbers}}}}};")
-        else:
-            lines.append(f"CONSTANT {kind} {storage.name}[{size}] = {{{numbers}}};")
+        kind, numbers = (f"Array<{kind}, {size}>", f"{{{numbers}}}") if wide else (kind, numbers)
+        declared = f"{kind} {storage.name}" + ("" if wide else f"[{size}]")
+        lines.append(f"CONSTANT {declared} = {{{numbers}}};")
     return "\n".join(lines)

@@ -9,6 +9,7 @@ import functools
 import hashlib
 import itertools
 import math
+import operator
 import threading
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
@@ -27,7 +28,7 @@ from jaxroute.engine.rollout import spans_of
 from jaxroute.engine.rounds import LONGEST_CHUNK, STATE, Record, leaves_of, one_run, states_of
 from jaxroute.kernels import calls, cuda, host
 from jaxroute.kernels.ir import Unsupported
-from jaxroute.kernels.source import Source, source_of, steps
+from jaxroute.kernels.source import RoundsWriter, Source, steps
 
 
 def kernel_rollout(
@@ -67,8 +68,9 @@ def kernel_rollout(
         spans = jnp.asarray(spans_of(horizon - since, record.every, warm_up, run.free_rounds + since))
     # Without stages a short interval is one chunk of any length, so that the kernel serves other intervals.
     chunk = run.chunk if run.stage_length or record.every > LONGEST_CHUNK else LONGEST_CHUNK
-    source, shared, names = source_of(run, states, spans, chunk, warm_up > 0, wide, fast)
-    common, own = iter(shared), iter(leaves_of(((run.instance, run.words), states)).values())
+    writer = RoundsWriter(run, states, spans, chunk, warm_up > 0, wide, fast)
+    source, names = writer.source(), writer.names
+    common, own = iter(writer.shared), iter(leaves_of(((run.instance, run.words), states)).values())
     operands = [next(common if array.shared else own) for array in source.inputs]
     outs = rounds_p.bind(*operands, source=source, size=run.size, lead=(), spread=((),) * len(operands))
     values = dict(zip(names, outs, strict=False))
@@ -88,7 +90,10 @@ def _(*operands: Any, source: Source, size: int, lead: tuple[int, ...], spread: 
 
 
 def _batch(operands: Sequence[Any], dims: Sequence[int | None], *, source: Source, size: int, lead: Any, spread: Any) -> Any:
-    """Maps a call over a new axis of settings (`jax.vmap`), which becomes the first axis of all results and of the operands that differ along it."""
+    """Maps the kernel's call over a new axis of settings, as `jax.vmap` does. The axis is the first of all results and of operands that have it.
+
+    `dims` has each operand's index of this axis, or None. `lead` has the lengths of the axes of settings, `spread` each operand's flags for them.
+    """
     number = next(x.shape[d] for x, d in zip(operands, dims, strict=True) if d is not None)
     moved = [x if d is None else jnp.moveaxis(x, d, 0) for x, d in zip(operands, dims, strict=True)]
     spread = tuple((d is not None, *own) for d, own in zip(dims, spread, strict=True))
@@ -104,7 +109,7 @@ _registered: dict[str, Future[Any]] = {}
 
 
 def _host_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) -> tuple[str, Future[Any]]:
-    """Registers a function that XLA calls on a CPU. Returns its name, the same in every process, and the started compilation of its kernel."""
+    """Registers a function that XLA calls on a CPU and starts its kernel's compilation. Returns its name, which depends on the code alone."""
     text, every = source.for_host(), steps(lead, (True,) * len(lead))
     # For each array its steps between two settings along each axis, and its bytes.
     sizes = [math.prod(a.shape) * (1 if a.shared else size) * a.dtype.itemsize for a in source.inputs]
@@ -112,10 +117,8 @@ def _host_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) 
     outputs = [(every, math.prod(a.shape) * size * a.dtype.itemsize) for a in source.outputs]
 
     def addresses(buffers: Sequence[calls.Buffer], apart: Any, setting: Sequence[int]) -> Any:
-        moved = [
-            b.address + size * sum(i * step for i, step in zip(setting, own, strict=True))
-            for b, (own, size) in zip(buffers, apart, strict=True)
-        ]
+        skipped = (size * sum(map(operator.mul, setting, own)) for own, size in apart)
+        moved = [b.address + skip for b, skip in zip(buffers, skipped, strict=True)]
         return (ctypes.c_void_p * max(1, len(moved)))(*moved)
 
     def simulate(call: calls.Call) -> None:
@@ -138,7 +141,7 @@ def _host_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) 
 def _device_target(
     source: Source, lead: tuple[int, ...], spread: Any, size: int, devices: tuple[int, ...]
 ) -> tuple[str, Future[Any], cuda.Kernel]:
-    """Registers a function that XLA calls on a GPU. Returns its name, its kernel's compilation, which it starts, and the kernel."""
+    """Registers a function that XLA calls on a GPU and starts its kernel's compilation for `devices`. Returns its name, compilation and kernel."""
     if (settings := math.prod(lead)) > cuda.MOST_SETTINGS:
         raise Unsupported(f"{settings:,} settings of a call; a launch has {cuda.MOST_SETTINGS:,} at most")
     kernel = cuda.Kernel(source.for_device(lead, spread), source.scratch)
@@ -159,7 +162,7 @@ def _lowered_for_host(ctx: Any, *operands: Any, source: Source, size: int, lead:
 
 
 def _lowered_for_device(ctx: Any, *operands: Any, source: Source, size: int, lead: Any, spread: Any) -> Any:
-    """Lowers the kernel's call for a GPU. An additional result, which nothing reads, provides the kernel's scratch memory."""
+    """Lowers the kernel's call for a GPU. An additional result, which the caller does not use, provides the kernel's scratch memory."""
     name, compilation, kernel = _device_target(source, lead, spread, size, calls.devices.get())
     calls.note(compilation, kernel)
     scratch = ShapedArray((math.prod(lead), source.scratch, size), np.dtype(np.uint8))

@@ -17,8 +17,8 @@ from jaxroute.engine.rounds import Run
 from jaxroute.kernels import ir, placement
 from jaxroute.kernels.emitter import Emitter
 from jaxroute.kernels.interleaving import interleaved
+from jaxroute.kernels.ir import Value, add, dtype_of, flat, quotient, shape_of, times
 from jaxroute.kernels.printer import c_type, print_block, print_function, print_tables
-from jaxroute.kernels.values import Value, add, dtype_of, flat, quotient, shape_of, times
 
 PRELUDE, LANES = (Path(__file__).with_name(name) for name in ("prelude.h", "lanes.h"))
 WIDE_ENTRY = 'extern "C" void rounds'
@@ -129,7 +129,7 @@ _DEVICE = """#define ARRAY(kind, name, size, first) kind *const name = (kind *)(
 
 
 def steps(lead: Sequence[int], own: Sequence[bool]) -> list[int]:
-    """Returns for each axis of settings, of lengths `lead`, how many arrays to skip to the next setting; 0 where `own` is False: a shared array."""
+    """Returns for each axis of settings how many arrays an input skips from a setting to the next; 0 where settings share one (`own` is False)."""
     found, step = [], 1
     for size, varies in reversed(list(zip(lead, own, strict=True))):
         found.append(step if varies else 0)
@@ -138,7 +138,7 @@ def steps(lead: Sequence[int], own: Sequence[bool]) -> list[int]:
 
 
 def _offset(array: Array, lead: Sequence[int], own: Sequence[bool]) -> str:
-    """Returns the C text to add to a pointer to get a setting's array. `lead`: lengths of the axes of settings; `own`: whether it differs there."""
+    """Returns C text to add to a pointer to reach a setting's array. `lead`: lengths of the axes of settings; `own`: whether it differs there."""
     terms, after = [], math.prod(lead)
     for size, step in zip(lead, steps(lead, own), strict=True):
         after //= size
@@ -149,10 +149,8 @@ def _offset(array: Array, lead: Sequence[int], own: Sequence[bool]) -> str:
     return f" + ({' + '.join(terms)}) * {whole}" if terms else ""
 
 
-def source_of(
-    run: Run, states: Any, spans: Any, chunk: int, warm_up: bool = False, wide: bool = False, fast: bool = False
-) -> tuple[Source, list[Any], list[str]]:
-    """Returns the source of the kernel that simulates a run, the arrays that all runs share (first inputs), and names of the records (first outputs).
+class RoundsWriter(Emitter):
+    """Writer of the kernel that simulates a run: it reads inputs, loops over record intervals, chunks of rounds and rounds, and writes outputs.
 
     Raises `Unsupported` if an operation cannot be written in C, or a random key is recorded.
 
@@ -162,21 +160,20 @@ def source_of(
       spans: int32 `[n, 2]` first round and number of rounds of each record interval. The kernel depends only on `n`.
       chunk: number of rounds of a chunk, whose sums are accumulated separately; it divides the length of a stage, and that of a longer interval.
       warm_up: whether the first interval consists of rounds that are not recorded.
-      wide: whether to simulate several runs at once, on a CPU.
-      fast: whether elementwise operations use a GPU's library functions, where available, instead of their definitions.
+      wide, fast: options of the `Emitter`.
+
+    Attributes:
+      shared: arrays that all runs share, the first inputs.
+      names: names of the records, the first outputs.
     """
-    writer = _RoundsWriter(run, states, spans, chunk, warm_up, Emitter(wide, fast))
-    return writer.source(), writer.shared, writer.names
 
-
-class _RoundsWriter:
-    """Writer of the kernel that simulates a run: it reads inputs, loops over record intervals, chunks of rounds and rounds, and writes outputs."""
-
-    def __init__(self, run: Run, states: Any, spans: Any, chunk: int, warm_up: bool, emitter: Emitter):
+    def __init__(
+        self, run: Run, states: Any, spans: Any, chunk: int, warm_up: bool = False, wide: bool = False, fast: bool = False
+    ):
+        super().__init__(wide, fast)
         self._run, self._warm_up, self._chunk_length = run, int(warm_up), chunk
         self._intervals, self._records = len(spans), len(spans) - warm_up
         self.shared: list[Any] = [spans]
-        self._emitter = emitter
         self._arrays: list[Array] = []
         self._known: dict[int, Value] = {}
         self._input((self._intervals, 2), np.int32, shared=True)
@@ -188,10 +185,8 @@ class _RoundsWriter:
         self._plan, planned = None, played
         if run.stage_length:
             self._plan, planned = jax.make_jaxpr(run.plan, return_shape=True)(*one, round_)
-        kinds, *others = (
-            (jax.tree.structure(x), [(y.shape, y.dtype) for y in jax.tree.leaves(x)]) for x in (one[-1], played, planned)
-        )
-        if any(other != kinds for other in others):  # The scan, which runs instead, names the part that changes.
+        kinds = [jax.tree.flatten(jax.tree.map(lambda y: (y.shape, y.dtype), x)) for x in (one[-1], played, planned)]
+        if any(kind != kinds[0] for kind in kinds):  # The scan, which runs instead, names the part that changes.
             raise ir.Unsupported("a state that changes its shape or type between two rounds")
         recorded = [*sorted(flows.items()), *sorted(gauges.items())]
         if any(is_key(one) for _, one in recorded):
@@ -200,121 +195,117 @@ class _RoundsWriter:
         self._recorded = [Array((self._records, *one.shape), np.dtype(one.dtype)) for _, one in recorded]
 
         traced = [one for one in (self._play, self._read, self._plan) if one is not None]
-        self._consts = {id(one): [self._constant(c) for c in one.consts] for one in traced}
+        self._consts = {id(one): [self._constant_or_input(c) for c in one.consts] for one in traced}
         self._own = [self._kept(self._given(leaf)) for leaf in jax.tree.leaves(one[:-1])]
         before, leaves = len(self._own), jax.tree.leaves(one[-1])
         varies, number = [*[True] * (before + len(leaves)), False], [*[None] * before, *range(len(leaves)), None]
-        apart = placement.by_rows(self._play, varies, number) if emitter.wide else set[int]()
-        self._states = [emitter.copied(self._given(leaf), apart=n in apart) for n, leaf in enumerate(leaves)]
-        self._zeros = [emitter.constant(np.zeros(flows[name].shape, np.float32)) for name in sorted(flows)]
+        apart = placement.by_rows(self._play, varies, number) if self.wide else set[int]()
+        self._states = [self.copied(self._given(leaf), apart=n in apart) for n, leaf in enumerate(leaves)]
+        self._zeros = [self.constant(np.zeros(flows[name].shape, np.float32)) for name in sorted(flows)]
 
     def source(self) -> Source:
         """Writes the loop over all record intervals, and returns the source of the kernel."""
-        emitter = self._emitter
         sums = [*self._zeros, *self._zeros]  # Sums of the interval and of its current chunk.
-        between = [] if emitter.wide else [emitter.array(zero.dtype, (zero.size,)) for zero in sums]
+        between = [] if self.wide else [self.array(zero.dtype, (zero.size,)) for zero in sums]
         for memory in between:
             memory.writable, memory.stride = False, "STRIDE"
         if between:
-            stored = [emitter.value_of(one, zero.shape) for one, zero in zip(between, sums, strict=True)]
-            sums = emitter.repeat(ir.If(_named("continued", bool)), lambda _: stored, sums)
-        loop, i = emitter.counting(self._intervals)
+            stored = [self.value_of(one, zero.shape) for one, zero in zip(between, sums, strict=True)]
+            sums = self.repeat(ir.If(_named("continued", bool)), lambda _: stored, sums)
+        loop, i = self.counting(self._intervals)
         loop.rolled = False
-        last = emitter.repeat(loop, lambda carry: self._interval(i, carry), [*self._states, *sums])
+        last = self.repeat(loop, lambda carry: self._interval(i, carry), [*self._states, *sums])
         for memory, value in zip(between, last[len(self._states) :], strict=False):
-            emitter.write(memory, value)
+            self.write(memory, value)
         outputs = self._recorded
         for number, value in enumerate(last[: len(self._states)], len(outputs)):
             outputs.append(Array(value.shape, value.dtype))
             self._write(number, value)
-        return source_from(emitter, self._arrays, outputs, len(self._states))
+        return source_from(self, self._arrays, outputs, len(self._states))
 
-    def _constant(self, const: Any) -> Value:
-        """Returns a jaxpr's constant as an array of the kernel: part of its text if it is short, otherwise an input that all runs share."""
+    def _constant_or_input(self, const: Any) -> Value:
+        """Returns a jaxpr's constant as an array of the kernel: part of the text if it is short, otherwise an input that all runs share."""
         const = jax.random.key_data(const) if is_key(const) else const
         size = math.prod(const.shape)
         if not isinstance(const, Tracer) and size <= _MOST_KEPT:
-            return self._emitter.constant(np.asarray(const))
+            return self.constant(np.asarray(const))
         if id(const) in self._known:
             return self._known[id(const)]
         self.shared.append(const)
         array = self._input(const.shape, const.dtype, shared=True)
         memory = ir.Storage(f"in{len(self._arrays) - 1}", array.dtype, max(1, size), writable=False)
-        value = self._known[id(const)] = self._kept(self._emitter.value_of(memory, array.shape))
+        value = self._known[id(const)] = self._kept(self.value_of(memory, array.shape))
         return value
 
     def _kept(self, value: Value) -> Value:
-        """Returns an input that every round reads as a read-only array: a local copy if it is short, otherwise the input itself."""
-        value = value if value.size > _MOST_KEPT else self._emitter.copied(value)
+        value = value if value.size > _MOST_KEPT else self.copied(value)
         assert value.storage is not None
         value.storage.writable = False
         return value
 
     def _given(self, leaf: Any) -> Value:
-        """Adds an input to the kernel, with an array of the shape and type of `leaf` for each run, and returns it."""
         array = self._input(shape_of(leaf), dtype_of(leaf))
-        memory = self._emitter.given(len(self._arrays) - 1, array.dtype, math.prod(array.shape))
-        return self._emitter.value_of(memory, array.shape)
+        memory = self.given(len(self._arrays) - 1, array.dtype, math.prod(array.shape))
+        return self.value_of(memory, array.shape)
 
     def _input(self, shape: Sequence[int], dtype: Any, shared: bool = False) -> Array:
         self._arrays.append(Array(tuple(shape), np.dtype(dtype), shared))
         return self._arrays[-1]
 
-    def _function(self, traced: Any, states: Sequence[Value], t: ir.Expr) -> list[Value]:
-        """Writes the statements of a traced function of one run, of its instance, random words, states and round `t`, and returns its results."""
+    def _evaluated(self, traced: Any, states: Sequence[Value], t: ir.Expr) -> list[Value]:
         time = Value((), ir.INT, lambda place: t)
-        return self._emitter.replay(traced.jaxpr, self._consts[id(traced)], [*self._own, *states, time])
+        return self.replay(traced.jaxpr, self._consts[id(traced)], [*self._own, *states, time])
 
     def _parted(self, carry: Sequence[Value]) -> tuple[list[Value], list[Value], list[Value]]:
-        """Splits the arrays that a loop carries into states, sums over the record interval, and sums over the current chunk of rounds."""
         first, number = len(self._states), len(self._zeros)
         return list(carry[:first]), list(carry[first : first + number]), list(carry[first + number :])
 
     def _each(self, formula: Callable[..., ir.Expr], *lists: Sequence[Value]) -> list[Value]:
-        """Applies a formula elementwise to the first arrays of all lists, to the second arrays, and so on."""
-
         def computed(*xs: Value) -> Value:
-            return self._emitter.pointwise(xs[0].shape, xs[0].dtype, lambda place: formula(*(x.at(place) for x in xs)))
+            return self.pointwise(xs[0].shape, xs[0].dtype, lambda place: formula(*(x.at(place) for x in xs)))
 
         return list(map(computed, *lists))
 
     def _interval(self, i: ir.Expr, carry: Sequence[Value]) -> list[Value]:
         """Writes the loop over this launch's rounds in record interval `i`, and the record at the interval's end; returns the values after it."""
-        emitter, start, stop = self._emitter, _named("start"), _named("stop")
+        start, stop = _named("start"), _named("stop")
         spans = ir.Storage("in0", ir.INT, 2 * self._intervals)
         begin = self._number(ir.element(spans, times(i, 2)))
         end = self._number(ir.as_expr(add(begin, ir.element(spans, add(times(i, 2), 1)))))
-        emitter.add(ir.If(ir.either(end <= start, begin >= stop), [ir.Call("continue")]))
+        self.add(ir.If(ir.either(end <= start, begin >= stop), [ir.Call("continue")]))
         last = self._number(ir.apply("min", end, stop))
-        c = ir.Storage(emitter.name("t"), ir.INT, 0)
+        c = ir.Storage(self.name("t"), ir.INT, 0)
         loop = ir.Loop(c, ir.apply("max", begin, start), ir.variable(c) < last, 0)
-        carry = emitter.repeat(loop, lambda now: self._chunk(ir.variable(c), begin, end, last, now), carry)
+        carry = self.repeat(loop, lambda now: self._chunk(ir.variable(c), begin, end, last, now), carry)
         states, totals, partial = self._parted(carry)
 
         def recorded(sums: list[Value]) -> list[Value]:
-            emitter.finish()
-            emitter.add(record := ir.If(i >= self._warm_up))
-            with emitter.inside(record.body):
-                for number, value in enumerate([*sums[: len(sums) // 2], *self._function(self._read, states, end)]):
+            self.finish()
+            self.add(record := ir.If(i >= self._warm_up))
+            with self.inside(record.body):
+                for number, value in enumerate([*sums[: len(sums) // 2], *self._evaluated(self._read, states, end)]):
                     self._write(number, value, add(i, -self._warm_up))
             return [*self._zeros, *self._zeros]
 
-        with emitter.held(states):
-            return [*states, *emitter.repeat(ir.If(last.equals(end)), recorded, [*totals, *partial])]
+        with self.held(states):
+            return [*states, *self.repeat(ir.If(last.equals(end)), recorded, [*totals, *partial])]
 
     def _chunk(self, c: ir.Expr, begin: ir.Expr, end: ir.Expr, last: ir.Expr, carry: Sequence[Value]) -> list[Value]:
-        """Writes one chunk of rounds from `c` on, with the plan if a stage begins. Record interval: `begin` to `end`; the launch ends at `last`."""
-        emitter, (states, totals, partial) = self._emitter, self._parted(carry)
+        """Writes a chunk of rounds from `c` on, and the plan before it if a stage begins. Returns the values after it.
+
+        The record interval lasts from `begin` to `end`; the launch ends at `last`.
+        """
+        states, totals, partial = self._parted(carry)
         if self._plan is not None:
             stage = ir.If(ir.apply("index_rem", c, self._run.stage_length or 1).equals(0))
-            with emitter.held([*totals, *partial]):
-                states = emitter.repeat(stage, lambda now: self._function(self._plan, now, c), states)
+            with self.held([*totals, *partial]):
+                states = self.repeat(stage, lambda now: self._evaluated(self._plan, now, c), states)
         done = quotient(ir.apply("index_sub", c, begin), self._chunk_length)
         next_ = ir.as_expr(add(begin, times(add(done, 1), self._chunk_length)))
         behind = self._number(ir.apply("min", next_, end))
         stop = self._number(ir.apply("min", behind, last))
-        with emitter.held(totals):
-            carry = emitter.repeat(ir.Loop(c.storage, test=c < stop), lambda now: self._round(c, now), [*states, *partial])
+        with self.held(totals):
+            carry = self.repeat(ir.Loop(c.storage, test=c < stop), lambda now: self._round(c, now), [*states, *partial])
         states, partial = carry[: len(states)], carry[len(states) :]
 
         def complete(sums: list[Value]) -> list[Value]:
@@ -323,29 +314,27 @@ class _RoundsWriter:
             # The rounding error starts the next chunk, as in `numerics.add_up`.
             return [*new, *self._each(lambda a, b, c: b - (c - a), totals, partial, new)]
 
-        with emitter.held(states):
-            return [*states, *emitter.repeat(ir.If(stop.equals(behind)), complete, [*totals, *partial])]
+        with self.held(states):
+            return [*states, *self.repeat(ir.If(stop.equals(behind)), complete, [*totals, *partial])]
 
     def _number(self, value: ir.Expr) -> ir.Expr:
-        """Stores a number that all runs share in a variable, so that it is computed once."""
-        return self._emitter.local(value, varying=False)
+        return self.local(value, varying=False)
 
     def _round(self, t: ir.Expr, carry: Sequence[Value]) -> list[Value]:
         states, totals = list(carry[: len(self._states)]), carry[len(self._states) :]
-        self._emitter.add(ir.Call("begin_round"))
-        played = self._function(self._play, states, t)
+        self.add(ir.Call("begin_round"))
+        played = self._evaluated(self._play, states, t)
         return [*played[: len(states)], *self._each(operator.add, totals, played[len(states) :])]
 
     def _write(self, number: int, value: Value, record: ir.Index | None = None) -> None:
-        """Writes a value to the output with index `number` or, if `record` is given, to the record with this index in the output."""
-        self._emitter.ready(value)
-        with self._emitter.loops(value.shape) as place:
+        """Writes a value to the output with index `number` or, if `record` is given, to the entry of the output for this record."""
+        self.ready(value)
+        with self.loops(value.shape) as place:
             at = flat(place, value.shape) if record is None else flat((record, *place), (self._records, *value.shape))
-            self._emitter.put(number, at, value.at(place))
+            self.put(number, at, value.at(place))
 
 
 def _named(name: str, dtype: Any = np.int32) -> ir.Expr:
-    """Returns the expression of a variable, of type `dtype`, that the text around the statements declares."""
     return ir.variable(ir.Storage(name, np.dtype(dtype), 0))
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 
 from jaxroute.kernels import ir
+from jaxroute.kernels.ir import Value, add, flat, unflat
 from jaxroute.kernels.printer import c_type
-from jaxroute.kernels.values import Value, add, flat, unflat
 
 # Longer loops are not unrolled on a GPU: their arrays do not fit into registers, and compilation would take a minute.
 _LONG = 16
@@ -52,7 +52,7 @@ class Group:
 
 
 class _Elsewhere(Exception):
-    """Signal that an operation cannot join a shared loop, because it needs an element that the loop computes in another step."""
+    """Signal that an operation needs an element that an open loop computes in another step, so that it cannot join this loop."""
 
 
 class Writer:
@@ -92,16 +92,14 @@ class Writer:
         self.block = outer
 
     def counting(self, size: ir.Index, first: ir.Index = 0) -> tuple[ir.Loop, ir.Expr]:
-        """Returns a loop over `first`, ..., `size - 1` with an empty body that has not been added to a block, and the loop's index."""
+        """Returns a loop over `first`, ..., `size - 1` with an empty body, which the caller adds to a block, and the expression of its index."""
         index = ir.Storage(self.name("i"), ir.INT, 0)
-        now = ir.variable(index)
-        return ir.Loop(
-            index, ir.as_expr(first), now < ir.as_expr(size), rolled=not isinstance(size, ir.Expr) and size > _LONG
-        ), now
+        now, rolled = ir.variable(index), not isinstance(size, ir.Expr) and size > _LONG
+        return ir.Loop(index, ir.as_expr(first), now < ir.as_expr(size), rolled=rolled), now
 
     @contextlib.contextmanager
     def loop(self, size: ir.Index, first: ir.Index = 0, step: int = 1) -> Generator[ir.Expr, None, None]:
-        """Context manager that writes a loop around the statements inside and yields its index: `first` to `size - 1`, or down to 1 by `step` -1."""
+        """Context manager that writes a loop around the statements inside and yields its index: `first` to `size - 1`, reversed if `step` is -1."""
         loop, now = self.counting(size, first)
         if step < 0:
             loop.test, loop.step = now > 0, step
@@ -124,7 +122,7 @@ class Writer:
         self.masks.pop()
 
     def meant(self, depth: int = 0) -> ir.Expr:
-        """Returns the condition under which a run executes the next statement. It is True if no mask was added since `depth` masks were active."""
+        """Returns the condition under which a run executes the next statement: the last mask, or True if at most `depth` masks are active."""
         return self.masks[-1] if depth < len(self.masks) else ir.literal(True, bool)
 
     # Storages
@@ -133,7 +131,7 @@ class Writer:
         return f"{prefix}{next(self._names)}"
 
     def storage(self, prefix: str, dtype: Any, size: int, varying: bool = True) -> ir.Storage:
-        """Creates a C variable or array with a unique name, without its declaration; `varying` means that it differs between runs."""
+        """Creates a C variable (`size` 0) or array with a unique name, without declaring it. `varying` means that it differs between runs."""
         storage = ir.Storage(self.name(prefix), np.dtype(dtype), size, varying=varying and self.wide, depth=len(self.masks))
         c_type(dtype, storage.varying)
         if not self.wide and size * storage.dtype.itemsize > MOST_ON_DEVICE_STACK:
@@ -149,13 +147,13 @@ class Writer:
         return storage
 
     def local(self, value: ir.Expr, varying: bool = True) -> ir.Expr:
-        """Declares a variable with an initial value, which differs between runs if `varying`, and returns its expression."""
+        """Declares a variable with the initial value `value` and returns its expression; `varying` means that it differs between runs."""
         storage = self.storage("s", value.dtype, 0, varying)
         self.add(ir.Declare(storage, value))
         return ir.variable(storage)
 
     def given(self, number: int, dtype: Any, size: int) -> ir.Storage:
-        """Returns the part of the kernel's input with index `number`, an array `[..., R]` of `R` runs, that belongs to the simulated runs."""
+        """Returns the part of input `number` that belongs to the runs being simulated; the input is an array `[..., R]` of all `R` runs."""
         storage = self.storage("p", dtype, max(1, size))
         storage.writable, storage.stride = False, "R"
         source = ir.Storage(f"in{number}", storage.dtype, size)
@@ -163,11 +161,11 @@ class Writer:
         return storage
 
     def put(self, number: int, at: ir.Index, value: ir.Expr) -> None:
-        """Writes a value of the simulated runs to the kernel's output `number`, `[..., R]` for `R` runs, at the flat index `at` of its first axes."""
+        """Writes a value of the simulated runs to output `number`, an array `[..., R]` of all `R` runs, at the flat index `at` of its first axes."""
         self.add(ir.Call("put", (ir.variable(ir.Storage(f"out{number}", value.dtype, 1)), ir.as_expr(at), value)))
 
     def assign(self, target: ir.Expr, value: ir.Expr, test: ir.Expr | None = None) -> None:
-        """Assigns a value to a variable or element, in the runs that execute the statement and for which `test` holds (None: all of them)."""
+        """Assigns a value to a variable or element in the runs that execute the statement and for which `test` holds; None means all of them."""
         storage = target.storage
         assert storage is not None
         mask = self.masks[-1] if storage.varying and storage.depth < len(self.masks) else None
@@ -179,10 +177,8 @@ class Writer:
 
     def value_of(self, storage: ir.Storage, shape: Sequence[int]) -> Value:
         """Returns the contents of a C variable or array as an array of a given shape."""
-        shape = tuple(shape)
-        return Value(
-            shape, storage.dtype, lambda place: ir.element(storage, flat(place, shape)), frozenset([storage]), storage
-        )
+        shape, at = tuple(shape), lambda place: ir.element(storage, flat(place, shape))
+        return Value(shape, storage.dtype, at, frozenset([storage]), storage)
 
     def constant(self, array: Any) -> Value:
         """Returns a constant as an array of the kernel. It is in memory only if an element is read at an index that the kernel computes."""
@@ -205,11 +201,11 @@ class Writer:
     def view(
         self, value: Value, shape: Sequence[int], at: Callable[[ir.Place], ir.Expr], storage: ir.Storage | None = None
     ) -> Value:
-        """Returns an array whose elements `at` takes from those of `value`. `storage` is the C variable or array that holds the result, if any."""
+        """Returns an array whose elements `at` computes from those of `value`. `storage` is the C array or variable that holds the result, if any."""
         return Value(tuple(shape), value.dtype, at, value.storages, storage)
 
     def row(self, value: Value, number: ir.Index, axis: int = 0) -> Value:
-        """Returns the slice of an array at the index `number` of an axis, without this axis."""
+        """Returns the slice of an array at index `number` along an axis, without this axis."""
         shape = (*value.shape[:axis], *value.shape[axis + 1 :])
         return self.view(value, shape, lambda place: value.at((*place[:axis], number, *place[axis:])))
 
@@ -222,20 +218,20 @@ class Writer:
         return value if value.storage is not None else self.copied(value)
 
     def copied(self, value: Value, varying: bool = False, apart: bool = False) -> Value:
-        """Copies an array to memory that differs between runs if the array does or if `varying`. `apart`: each run's elements are contiguous."""
+        """Returns a copy in memory, which differs between runs if the array does or if `varying`. `apart` stores each run's elements side by side."""
         storage = self.array(value.dtype, value.shape, varying or self.varies(value), apart)
         self.write(storage, value)
         return self.value_of(storage, value.shape)
 
     def write(self, storage: ir.Storage, value: Value) -> None:
-        """Computes the elements of `value` in the C variable or array `storage`, whose old contents are not needed."""
+        """Writes the elements of `value` to the C variable or array `storage`, whose old contents are no longer needed."""
         if value.storage is not storage:
             self.write_part(storage, value.shape, (0,) * len(value.shape), value, value.shape)
 
     def write_part(
         self, storage: ir.Storage, shape: Sequence[int], starts: Sequence[ir.Index], value: Value, sizes: Sequence[int]
     ) -> None:
-        """Writes a value into a part of a C array of this `shape`. The part begins at `starts` and has the lengths `sizes` along the axes."""
+        """Writes a value into a part of a C array with this `shape`. The part begins at the index tuple `starts` and has the lengths `sizes`."""
         self.before_writing(storage)
         if not math.prod(sizes):
             return
@@ -260,25 +256,25 @@ class Writer:
         return self.concatenated((*xs[0].shape[:axis], len(xs), *xs[0].shape[axis:]), xs, [1] * len(xs), axis)
 
     def ready(self, *values: Value) -> None:
-        """Finishes the loops, shared by several operations, that compute these arrays, so that other statements may read them."""
+        """Finishes the open loops that compute these arrays, so that statements outside of the loops may read them."""
         storages = frozenset[ir.Storage]().union(*(value.storages for value in values))
         for group in list(self._groups.values()):
             if not storages.isdisjoint(group.made):
                 self._finish(group)
 
     def before_writing(self, storage: ir.Storage) -> None:
-        """Finishes the loops, shared by several operations, that read a C variable or array, so that other statements may change it."""
+        """Finishes the open loops that read a C variable or array, so that statements outside of the loops may change it."""
         for group in list(self._groups.values()):
             if storage in group.reads:
                 self._finish(group)
 
     def free(self, value: Value) -> ir.Storage | None:
-        """Returns the C variable or array that holds `value` if it may be overwritten: nothing that is still in use reads it. None otherwise."""
+        """Returns the C variable or array that holds `value` if nothing still in use reads it, so that it may be overwritten; otherwise None."""
         own = value.storage
         return own if own is not None and own.writable and not own.readers else None
 
     def may_take(self, value: Value, varying: bool) -> bool:
-        """Whether the memory of `value` may be reused for a result of the same shape, which differs between runs if `varying` is True."""
+        """Whether a result of the same shape may take the memory of `value`; `varying` means that the result differs between runs."""
         own = self.free(value)
         if own is None or bool(value.shape) != bool(own.size):
             return False
@@ -296,11 +292,11 @@ class Writer:
         return storage
 
     def without(self, value: Value, other: Value) -> Value:
-        """Returns `value`, or a copy of it if its elements are computed from memory of `other`, which the caller will change."""
+        """Returns `value`, or a copy of it if reading it would read memory of `other`, which the caller will change."""
         return self.copied(value) if value.known is None and value.storages & other.storages else value
 
     def made_in(self, storages: Sequence[ir.Storage], values: Sequence[Value]) -> list[bool]:
-        """Makes the current block compute values directly in the C variables or arrays `storages`, instead of copying them there at its end.
+        """Makes the current block compute `values` directly in the C variables or arrays `storages`, instead of copying them there at its end.
 
         This is possible for a value that a shared loop of this block computes and that is used once, if its target is not read afterwards. Returns
         for each value whether it is now computed in its target.
@@ -313,10 +309,8 @@ class Writer:
         first = next(n for n, one in enumerate(self.block) if isinstance(one, ir.Declare) and one.storage in wanted)
         statements = list(ir.walk(self.block[first:]))
         begins = {one.storage: n for n, one in enumerate(statements) if isinstance(one, ir.Declare)}
-        return [
-            one is not None and self._replaced(one, storage, statements, begins[one])
-            for one, storage in zip(wanted, storages, strict=True)
-        ]
+        pairs = zip(wanted, storages, strict=True)
+        return [one is not None and self._replaced(one, storage, statements, begins[one]) for one, storage in pairs]
 
     def _may_become(self, made: ir.Storage | None, storage: ir.Storage) -> bool:
         if made is None or made is storage or made.store is None or not storage.writable or storage.apart:
@@ -342,7 +336,7 @@ class Writer:
     # Groups
 
     def finish(self) -> None:
-        """Adds all open loops, each shared by several operations on arrays of one shape, to the current block, and closes them."""
+        """Closes all open loops, each shared by several operations on arrays of one shape, and adds them to the current block."""
         for group in list(self._groups.values()):
             self._finish(group)
 
@@ -364,7 +358,7 @@ class Writer:
         dtypes: Sequence[Any],
         make: Callable[[ir.Place, Sequence[ir.Storage]], Sequence[ir.Statement]],
     ) -> list[Value]:
-        """Returns arrays that a shared loop computes. `make` returns, for an index tuple and a variable for each array, statements that set them."""
+        """Returns arrays that a loop computes. `make` returns the statements of a step, which set a given variable for each array."""
         if not math.prod(shape):
             return [self.nothing(shape, dtype) for dtype in dtypes]
         results = [self.storage("x", dtype, 0, varying=False) for dtype in dtypes]
@@ -391,7 +385,7 @@ class Writer:
         return self.elementwise(shape, [dtype], lambda place, results: [ir.Declare(results[0], at(place))])[0]
 
     def nothing(self, shape: tuple[int, ...], dtype: Any) -> Value:
-        """Returns an empty array."""
+        """Returns an array without elements, whose `shape` has an axis of length 0."""
         return Value(shape, np.dtype(dtype), lambda place: ir.literal(0, dtype))
 
     def gathered(
@@ -401,9 +395,9 @@ class Writer:
         step: Callable[[ir.Place, Sequence[ir.Expr]], Sequence[ir.Statement]],
         last: Callable[[Sequence[ir.Expr]], Sequence[ir.Statement]] = lambda numbers: (),
     ) -> list[Value]:
-        """Returns numbers that a shared loop over all elements of a shape accumulates, from their initial values `starts`.
+        """Returns numbers that a shared loop over all elements of a shape accumulates, starting from `starts`.
 
-        `step` returns the statements that update the numbers at an index tuple, `last` the statements that change them after the loop.
+        `step` returns statements that update the numbers at an index tuple, `last` statements that change them after the loop.
         """
         storages = [self.storage("x", start.dtype, 0, varying=False) for start in starts]
         numbers = [ir.variable(one) for one in storages]
@@ -422,7 +416,7 @@ class Writer:
         return [self._member_value(group, None, one, ()) for one in storages]
 
     def _vary(self, storages: Sequence[ir.Storage], statements: Sequence[ir.Statement]) -> set[ir.Storage]:
-        """Marks variables as varying (different between runs) if `statements` read anything varying; returns all that these statements read."""
+        """Marks `storages`, which the statements set, as different between runs if anything read differs. Returns what the statements read."""
         reads = set[ir.Storage]().union(*(one.reads for one in statements))
         if any(one.varying for one in reads):
             for storage in storages:
@@ -433,7 +427,7 @@ class Writer:
     def _joined(
         self, shape: tuple[int, ...], make: Callable[[ir.Place], Sequence[ir.Statement]]
     ) -> tuple[Group, Sequence[ir.Statement]]:
-        """Returns the shared loop over a shape, a new one if needed, and the statements that `make` returns for the loop's index tuple."""
+        """Returns the open loop over this shape, a new one if there is none, and the statements that `make` returns for its index tuple."""
         for _ in range(2):
             group = self._groups.get(shape)
             if group is None:

@@ -1,4 +1,4 @@
-"""Statistics over seeds: means with standard errors, quantiles, tail probabilities, and values at the horizon."""
+"""Computes statistics over seeds: means with standard errors, quantiles, tail probabilities, and values at the horizon."""
 
 import warnings
 from collections.abc import Sequence
@@ -6,27 +6,15 @@ from typing import Any
 
 import numpy as np
 import xarray as xr
-from scipy import special
 
 from jaxroute.core import checks, statistics
-from jaxroute.metrics.selection import (
-    Data,
-    at_time,
-    check_result,
-    describe,
-    has_runs,
-    like,
-    metric_names,
-    metrics_with_statistics,
-    pick,
-    statistic,
-)
+from jaxroute.metrics.selection import Data, at_time, check_metrics, describe, has_runs, like, pick, statistic
 
 _LEVELS = (0.05, 0.25, 0.5, 0.75, 0.95)
 
 
 def mean(data: Data, metric: str | None = None) -> xr.DataArray:
-    """Returns the mean over the valid seeds; NaN for a policy that does not have the metric."""
+    """Returns the mean of a metric over the valid seeds; NaN for a policy that does not have the metric."""
     if not has_runs(data):
         return statistic(data, metric, "mean")
     return pick(data, metric).mean("seed", keep_attrs=True)
@@ -50,7 +38,7 @@ def stderr(data: Data, metric: str | None = None) -> xr.DataArray:
 
 
 def deviation(data: Data, metric: str | None = None) -> xr.DataArray:
-    """Returns the standard deviation over the valid seeds (ddof=1)."""
+    """Returns the standard deviation of a metric over the valid seeds (ddof=1)."""
     if not has_runs(data):
         variance = statistic(data, metric, "variance")
         return describe(variance**0.5, variance, "standard deviation of {}")
@@ -110,14 +98,16 @@ def quantile_intervals(
       >>> bool(median["low"] < median["value"] < median["high"])
       True
     """
+    from scipy import stats
+
     level = check_confidence(confidence)
     values = quantiles(data, metric, q)
     lead = values.isel(quantile=0).dims
     number = count(data, metric).transpose(*lead).values
     levels = values["quantile"].values.reshape(-1, *[1] * number.ndim)
     # Ranks (from 0) of the sorted runs that are the two ends.
-    first = _binomial_quantile((1 - level) / 2, number, levels) - 1
-    last = _binomial_quantile((1 + level) / 2, number, levels)
+    first, last = (stats.binom.ppf((1 + side * level) / 2, number, levels).astype(np.int64) for side in (-1, 1))
+    first = first - 1
     if has_runs(data):
         runs = np.sort(pick(data, metric).transpose("seed", *lead).values, axis=0)
         low, high = (np.take_along_axis(runs, np.clip(one, 0, len(runs) - 1), 0) for one in (first, last))
@@ -140,17 +130,6 @@ def check_confidence(confidence: Any) -> float:
     if level == 1:
         raise ValueError("confidence must be in (0, 1), got 1")
     return level
-
-
-def _binomial_quantile(level: float, number: np.ndarray, probability: np.ndarray) -> np.ndarray:
-    """Returns the quantile at `level` of the number of successes in `number` trials with success probability `probability`."""
-    number, probability = np.broadcast_arrays(number, probability)
-    inside = (probability > 0) & (probability < 1) & (number > 0)
-    n, p = np.where(inside, number, 1), np.where(inside, probability, 0.5)
-    found = np.ceil(special.bdtrik(level, n, p))
-    below = np.maximum(found - 1, 0)
-    found = np.where(special.bdtr(below, n, p) >= level, below, found)
-    return np.where(inside, found, np.where(probability > 0, number, 0)).astype(np.int64)
 
 
 def tail(data: Data, metric: str | None = None, *, above: float) -> xr.Dataset:
@@ -186,7 +165,6 @@ def tail(data: Data, metric: str | None = None, *, above: float) -> xr.Dataset:
         array, number = like(data, metric), count(runs)
         surely = perhaps = (runs > above).sum("seed").values
     else:
-        checks.one_of("metric", metric, metrics_with_statistics(data))  # pyright: ignore[reportArgumentType]
         array, number = like(data, metric), statistic(data, metric, "count")
         counts = data[f"{metric}_histogram"].transpose(*array.dims, f"{metric}_bin").values
         bins, (own,) = statistics.bins_of(data[f"{metric}_bin"].values), statistics.bins_of(np.asarray([above]))
@@ -221,15 +199,6 @@ def ratio_of_means(data: xr.Dataset, top: str, bottom: str) -> xr.DataArray:
         values = (ratio + (upper - ratio * lower) / middle).transpose(*upper.dims)
     values.attrs = {"long_name": f"{top} / {bottom}", "units": "ratio of means", "kind": "average"}
     return values.rename(f"{top}_per_{bottom}")
-
-
-def check_metrics(data: xr.Dataset, metrics: str | Sequence[str] | None) -> list[str]:
-    """Returns names of metrics as a list (default: all with a single number per run). Raises ValueError for unknown names."""
-    check_result(data)
-    if metrics is None:
-        return metric_names(data)
-    known = [str(n) for n in data.data_vars if n != "valid"] if has_runs(data) else metrics_with_statistics(data)
-    return [checks.one_of("metrics", m, known) for m in ([metrics] if isinstance(metrics, str) else metrics)]
 
 
 def final(data: xr.Dataset, metrics: str | Sequence[str] | None = None, time: int | None = None) -> xr.Dataset:

@@ -1,4 +1,4 @@
-"""Comparisons of results: paired differences between policies, and violations of limits."""
+"""Compares results: paired differences between policies, and violations of limits."""
 
 import math
 from collections.abc import Iterable
@@ -124,7 +124,7 @@ def violations(data: xr.Dataset, time: int | None = None) -> list[Violation]:
 
 
 def worst_violations(found: Iterable[Violation]) -> list[tuple[Violation, str]]:
-    """Returns the largest violation of each policy and metric, with a line of text that describes it."""
+    """Returns the largest of the violations `found` for each policy and metric, with a line of text that describes it."""
     groups: dict[tuple[str, str], list[Violation]] = {}
     for one in found:
         groups.setdefault((one.policy, one.metric), []).append(one)

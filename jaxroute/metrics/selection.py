@@ -1,4 +1,4 @@
-"""Selection of metrics, runs and axes of a result."""
+"""Selects metrics, runs and axes of a result."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -43,6 +43,15 @@ def metrics_with_statistics(data: xr.Dataset) -> list[str]:
     return [str(n).removesuffix("_mean") for n, v in data.data_vars.items() if v.attrs.get("kind") in _KINDS]
 
 
+def check_metrics(data: xr.Dataset, metrics: str | Sequence[str] | None) -> list[str]:
+    """Returns names of metrics as a list (default: all with a single number per run). Raises ValueError for unknown names."""
+    check_result(data)
+    if metrics is None:
+        return metric_names(data)
+    known = [str(n) for n in data.data_vars if n != "valid"] if has_runs(data) else metrics_with_statistics(data)
+    return [checks.one_of("metrics", m, known) for m in ([metrics] if isinstance(metrics, str) else metrics)]
+
+
 def statistic(data: Data, metric: str | None, name: str) -> xr.DataArray:
     """Returns a stored statistic of a metric, such as `name="mean"`, with the name and the attributes of the metric."""
     own = metrics_with_statistics(data)  # pyright: ignore[reportArgumentType]
@@ -51,7 +60,7 @@ def statistic(data: Data, metric: str | None, name: str) -> xr.DataArray:
 
 
 def like(data: Data, metric: str | None = None) -> xr.DataArray:
-    """Returns an array with the dimensions (except `seed`), coordinates and attributes of a metric. Its values are not to be used."""
+    """Returns an array with the dimensions (except `seed`), coordinates and attributes of a metric. Its values have no meaning."""
     if not has_runs(data):
         return statistic(data, metric, "mean")
     return _recorded_runs(data, metric).isel(seed=0, drop=True).astype(np.float64)
@@ -70,7 +79,7 @@ def vector_dims(array: xr.DataArray) -> list[str]:
 
 
 def check_scalar(argument: str, array: xr.DataArray) -> None:
-    """Raises ValueError for a vector metric, which has several numbers per run; `argument` is the name of the user's argument."""
+    """Raises ValueError if `array` is a vector metric, which has several numbers per run and time; `argument` is the name of the user's argument."""
     if vectors := vector_dims(array):
         raise ValueError(f"{argument} must be a single number per run, got {array.name!r} with one per {vectors[0]}")
 
@@ -98,7 +107,7 @@ def pick(data: Data, metric: str | None = None) -> xr.DataArray:
 
 
 def _recorded_runs(data: Data, metric: str | None) -> xr.DataArray:
-    """Returns one metric as it was recorded, with the dimension `seed`. Raises the same errors as `pick`."""
+    """Returns one metric as it was recorded, with the dimension `seed`. Raises ValueError for unknown names and results without runs, like `pick`."""
     if not has_runs(data):
         problem = "single runs are needed, but only their statistics are stored; run with keep='runs'"
         raise NeedsRunsError(f"{metric or 'this'}: {problem}")
@@ -150,7 +159,7 @@ def show_times(times: np.ndarray) -> str:
 
 
 def own_axes(arrays: Sequence[xr.DataArray]) -> list[str]:
-    """Returns the setting axes along which the values of at least one array differ. If a policy lacks a hyperparameter, its axis is not among them."""
+    """Returns the setting axes along which values of at least one array differ. Axes of hyperparameters that a policy lacks are not among them."""
 
     def differs(array: xr.DataArray, axis: str) -> bool:
         first = array.isel({axis: [0]}).values
@@ -162,14 +171,14 @@ def own_axes(arrays: Sequence[xr.DataArray]) -> list[str]:
 
 
 def own_axes_of(data: xr.Dataset, metric: str) -> list[str]:
-    """Returns the setting axes along which a metric of a result differs."""
+    """Returns the setting axes along which values of a metric differ."""
     if has_runs(data):
         return own_axes([pick(data, metric)])
     return own_axes([statistic(data, metric, s) for s in ("count", "mean", "variance", "minimum", "maximum")])
 
 
 def describe(result: xr.DataArray, array: xr.DataArray, label: str, unit: str | None = None, **attrs: Any) -> xr.DataArray:
-    """Returns `result` with the name and attributes of `array`, except the label (`{}` in it is the old one), the unit (None: the old one) and `attrs`."""
+    """Returns `result` with the name and attributes of `array`, but a new `label` (`{}` stands for the old one), `unit` (None: the old one) and `attrs`."""
     unit = array.attrs.get("units", "") if unit is None else unit
     label = label.replace("{}", str(array.attrs.get("long_name", array.name)))
     return result.rename(array.name).assign_attrs({**array.attrs, "long_name": label, "units": unit, **attrs})

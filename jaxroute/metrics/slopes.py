@@ -1,4 +1,4 @@
-"""Values over time: sums, moving means, and log-log slopes with confidence intervals."""
+"""Computes sums over time, moving means, and log-log slopes with confidence intervals."""
 
 import re
 from typing import Any, NamedTuple
@@ -13,7 +13,6 @@ from jaxroute.metrics.selection import Data, check_scalar, describe, pick, recor
 
 
 def _sum(array: xr.DataArray) -> xr.DataArray:
-    """Returns the sum of a metric up to each time. A metric of kind "total" is such a sum already and stays unchanged."""
     kind, times = array.attrs.get("kind"), recorded_times(array)
     if kind not in ("total", "average"):
         raise ValueError(f"metric must be of kind 'total' or 'average', got {array.name!r} of kind {kind!r}")

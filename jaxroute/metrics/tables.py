@@ -1,4 +1,4 @@
-"""Results at the horizon as a table or as JSON values."""
+"""Returns results at the horizon as a table or as JSON values."""
 
 import functools
 import math
@@ -9,9 +9,9 @@ import numpy as np
 import xarray as xr
 
 from jaxroute.core import checks
-from jaxroute.metrics.averages import check_metrics, count, final, mean, quantiles
+from jaxroute.metrics.averages import count, final, mean, quantiles
 from jaxroute.metrics.comparisons import violations, worst_violations
-from jaxroute.metrics.selection import at_time, check_scalar, like, metric_names, own_axes, setting_axes
+from jaxroute.metrics.selection import at_time, check_metrics, check_scalar, like, metric_names, own_axes, setting_axes
 from jaxroute.metrics.texts import FORMATS, Table, plain, rounded, show_seeds, show_value
 
 
@@ -96,7 +96,7 @@ def table(
 
 
 def _rounding(data: xr.Dataset, values: xr.Dataset, time: int | None) -> dict[str, float]:
-    """Returns the size below which a mean of each metric may be a rounding error: float32's epsilon times the largest mean in the same unit."""
+    """Returns for each metric the size below which a mean may be a rounding error: float32's epsilon times the largest mean in the same unit."""
     now = at_time(data, time)
     rounds = float(now["time"]) if "time" in now.coords else 1.0
     if not any(_is_rounding(pair, math.inf) for v in values.values() for pair in v.values.reshape(-1, 2)):
@@ -112,7 +112,7 @@ def _rounding(data: xr.Dataset, values: xr.Dataset, time: int | None) -> dict[st
 
 
 def _is_rounding(pair: Any, most: float) -> bool:
-    """Whether `pair`, a mean and its standard error, may be a rounding error: the mean is nonzero and at most `most`, and equal in all runs."""
+    """Whether a mean and its standard error (`pair`) may be a rounding error: the mean is at most `most` but not zero, and equal in all runs."""
     middle, error = abs(float(pair[0])), float(pair[1])
     return 0 < middle <= most and error <= 1e-13 * middle
 
@@ -130,7 +130,7 @@ def _frame(keys: Sequence[tuple[Any, ...]], axes: Sequence[str], names: Sequence
 
 
 def _partial(now: xr.Dataset, names: Sequence[str]) -> dict[str, tuple[xr.DataArray, xr.DataArray]]:
-    """Returns the median, and the share of runs with a number, for each metric that is NaN in some of the valid runs."""
+    """Returns, for each metric that is NaN in some of the valid runs, the median and the share of the runs with a number."""
     number = {name: count(now, name) for name in {*names, *metric_names(now)}}
     whole = functools.reduce(np.maximum, number.values(), 1)
     some = [name for name in names if ((number[name] > 0) & (number[name] < whole)).any()]
@@ -138,7 +138,7 @@ def _partial(now: xr.Dataset, names: Sequence[str]) -> dict[str, tuple[xr.DataAr
 
 
 def _own_axes(one: xr.Dataset, axes: Sequence[str]) -> list[str]:
-    """Returns those of `axes` along which the means or standard errors of one policy differ."""
+    """Returns the setting axes, among `axes`, along which means or standard errors of one policy differ."""
     in_order = [v.transpose(*(a for a in axes if a in v.dims), "statistic") for v in one.data_vars.values()]
     return own_axes([v.rename(statistic="seed") for v in in_order])
 

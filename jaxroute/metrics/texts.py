@@ -1,4 +1,4 @@
-"""Numbers, labels and tables of results as text."""
+"""Formats numbers, labels and tables of results as text."""
 
 import math
 import re
@@ -50,7 +50,7 @@ def show_value(value: Any) -> str:
 
 
 def show_seeds(counts: Any) -> str:
-    """Returns numbers of seeds as "50 seeds", or "48 to 50 seeds" if they differ. Zeros, of metrics that a policy does not have, are ignored."""
+    """Returns numbers of seeds as "50 seeds", or "48 to 50 seeds" if they differ. A zero, for a metric that a policy lacks, is ignored."""
     counts = np.asarray(counts).ravel()
     counts = counts[counts > 0]
     low, high = (int(counts.min()), int(counts.max())) if counts.size else (0, 0)
@@ -65,7 +65,7 @@ def axis_label(attrs: Mapping[str, Any], name: str = "") -> str:
 
 @dataclass(frozen=True)
 class Table:
-    """Content of a table in any format.
+    """Content of a table, and its conversion to text, LaTeX and Markdown.
 
     Attributes:
       heads: name and unit of each column.
@@ -130,7 +130,7 @@ FORMATS: dict[str, Callable[[Table], str]] = {"latex": Table.latex, "markdown": 
 
 
 def _column(head: tuple[str, str], cells: list[str], right: bool) -> list[str]:
-    """Returns name, unit and cells of a column, padded to equal width with aligned parentheses; `right` aligns them to the right."""
+    """Returns name, unit and cells of a column as texts of equal width with aligned parentheses; `right` aligns them to the right."""
     parts = [cell.partition(" (") for cell in cells]
     left, tail = (max((len(p[i]) + (2 if i and p[1] else 0) for p in parts), default=0) for i in (0, 2))
     cells = [p[0].rjust(left) + (p[1] + p[2]).ljust(tail) for p in parts] if right else cells
@@ -139,7 +139,6 @@ def _column(head: tuple[str, str], cells: list[str], right: bool) -> list[str]:
 
 
 def _width(columns: Sequence[Sequence[str]]) -> int:
-    """Returns the total width of columns, with two spaces after each."""
     return sum(len(column[0]) + 2 for column in columns)
 
 

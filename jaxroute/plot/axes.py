@@ -1,4 +1,4 @@
-"""Numbers, scales, grid lines and titles of axes."""
+"""Sets numbers, scales, grid lines and titles of axes."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -15,7 +15,7 @@ WIDE, HIGH = 46, 30
 def numbers(axis: Any, span: tuple[float, float] | None = None, few: bool = False) -> None:
     """Writes plain numbers with commas on an axis, and powers of ten instead of long numbers.
 
-    `span` is the smallest and largest value (default: those in view). With `few`, a logarithmic axis has at most six numbers.
+    `span` is the smallest and largest value to be numbered (default: those in view). With `few`, a logarithmic axis has at most six numbers.
     """
     from matplotlib.ticker import FuncFormatter, LogFormatterMathtext, LogLocator, NullFormatter, ScalarFormatter
 
@@ -94,10 +94,7 @@ def edges(places: np.ndarray, log: bool) -> np.ndarray:
 
 
 def settings_axis(ax: Any, which: str, values: np.ndarray) -> None:
-    """Sets scale and ticks of the axis `which` ("x" or "y") for the values of a setting; up to eight values each get a tick.
-
-    On a logarithmic axis, a dotted line separates 0 from the other values.
-    """
+    """Sets scale and ticks of the axis `which` ("x" or "y") for the values of a setting. A dotted line separates 0 from others on a logarithmic axis."""
     from matplotlib.ticker import NullLocator
 
     axis, scale, places = getattr(ax, f"{which}axis"), scale_of(values), places_of(values)
@@ -121,7 +118,7 @@ def settings_axis(ax: Any, which: str, values: np.ndarray) -> None:
 
 
 def marker_places(times: np.ndarray, log: bool, shift: int) -> list[int]:
-    """Returns the indices of about eight evenly spaced times that get a marker. `shift` moves them, so that markers of several curves do not meet."""
+    """Returns the indices of about eight evenly spaced `times` that get a marker. `shift` moves them, so that markers of several curves do not meet."""
     if len(times) < 9:
         return list(range(len(times)))
     shares = (np.arange(8) + (shift % 4) / 4) / 8
@@ -131,7 +128,7 @@ def marker_places(times: np.ndarray, log: bool, shift: int) -> list[int]:
 
 
 def axis_title(attributes: Mapping[str, Any], name: str, width: int) -> str:
-    """Returns label and unit of a metric, broken into lines if they are longer than `width` letters."""
+    """Returns label (`name` if it is missing) and unit of a metric with the given attributes, in lines if they are longer than `width` letters."""
     text = axis_label(attributes, name)
     if len(text) <= width:
         return text

@@ -1,4 +1,4 @@
-"""Figures with several panels, logarithmic axes, reference levels, power laws, and image files."""
+"""Draws figures with several panels, logarithmic axes, reference levels and power laws, and writes image files."""
 
 import math
 import os
@@ -22,13 +22,15 @@ def panels(number: int, *, columns: int = 3, size: tuple[float, float] = style.S
     The legend names the lines of `curves`, `difference`, `sweep`, `quantiles` and `points`; a name has the same look in all panels.
     `share_legend(figure)` adds your own labelled lines. The legend makes the figure higher. `size` is that of a panel, in inches.
     """
-    return style.new_panels(checks.count("number", number), columns, size)
-
-
-@style.styled
-def share_legend(figure: Any) -> None:
-    """Draws one legend of all labelled lines below the panels of a figure from `panels`. A panel that has a legend keeps it."""
-    style.share_legend(figure)
+    columns = min(checks.count("number", number), columns)
+    rows = -(-number // columns)
+    whole = (size[0] * columns, size[1] * rows)
+    figure, axes = style.pyplot().subplots(rows, columns, figsize=whole, layout="constrained", squeeze=False)
+    figure.get_layout_engine().set(w_pad=0.08, h_pad=0.06)
+    for ax in axes.flat[number:]:
+        ax.set_visible(False)
+    style.STATES[figure] = style.FigureState(shared=True, size=whole, rows=rows)
+    return figure, axes.ravel()[:number]
 
 
 def save(figure: Any, path: str | os.PathLike) -> Path:
@@ -64,10 +66,7 @@ def log_axis(ax: Any, which: Literal["x", "y"], *, linear: float | None = None) 
 
 
 def level(ax: Any, name: str, value: float, *, along: Literal["x", "y"] = "y") -> None:
-    """Draws a line at a value such as a budget, a target or a bound, with its name in the legend; call it after drawing.
-
-    `along` is the axis of the value: "y" for a horizontal line.
-    """
+    """Draws a horizontal line (`along="x"`: vertical) at a value such as a budget, with its name in the legend. Call it after drawing."""
     checks.one_of("along", along, ("x", "y"))
     styles = style.styles_of(ax)
     styles.add([name], role="reference")
@@ -85,7 +84,7 @@ def line_style(ax: Any, name: str) -> dict[str, Any]:
 def power_laws(series: Mapping[str, xr.DataArray], *, ax: Any = None, title: str | None = None):
     """Draws means against a numeric setting on logarithmic axes, with the fitted power law of each series in the legend.
 
-    `series` maps names to values with dimensions `(setting, "seed")`; the setting is the horizontal axis.
+    `series` maps names to values with dimensions `(setting, "seed")`; the setting is the horizontal axis. `ax` are axes (default: a new figure).
     """
     own = ax is None
     ax = style.new_axes(ax)

@@ -1,4 +1,4 @@
-"""Figures of curves over time, and of their differences."""
+"""Draws curves over time, and differences between them."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, SupportsFloat
@@ -36,7 +36,7 @@ def curves(
         their 5 to 95 % range, or None. If no run is below zero, the band is cut off at zero.
       reference: dotted grey lines: name to `(times, values)`, or to one number (a budget, a target).
       log: True for two logarithmic axes, "x" or "y" for one.
-      ax, policies, title: as for all figures.
+      ax, policies, title: axes (default: a new figure), policies to draw (default: all), and title.
     """
     if is_paired(data):
         return _curves_of_differences(data, metric, band, reference, log, ax, policies, title)
@@ -140,7 +140,7 @@ def _curves_of_differences(
 def _draw_differences(
     found: xr.Dataset, minus: str, used: Any, label: str, log: bool, ax: Any, title: str | None, notes: str
 ) -> Any:
-    """Draws the differences `found`, a result of `metrics.paired`, around the zero line of the baseline `minus`.
+    """Draws the differences `found`, a result of `metrics.paired`, and the baseline `minus` as the zero line.
 
     `used` maps each drawn policy to the setting axes on which it depends, `label` is the name of the metric, `notes` are lines below the caption,
     and `log` makes the time axis logarithmic.
@@ -197,7 +197,7 @@ class _Line(NamedTuple):
 
 
 def _lines(middle: xr.DataArray, used: Mapping[str, Sequence[str]]) -> Iterator[_Line]:
-    """Yields the lines to draw of the means `middle`: one per policy and setting. `used` maps policies to the setting axes on which they depend."""
+    """Yields a line for each policy and setting in the means `middle`. `used` maps policies to the setting axes on which they depend."""
     axes = metrics.setting_axes(middle)
     for name, own_axes in used.items():
         if not np.isfinite(middle.sel(policy=name).values).any():

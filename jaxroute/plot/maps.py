@@ -1,4 +1,4 @@
-"""Heat maps: a metric over two settings, and deployed models over time."""
+"""Draws heat maps: a metric over two settings, and deployed models over time."""
 
 from typing import Any, Literal
 
@@ -41,7 +41,7 @@ def heat(
         sides of it; otherwise the map has one hue).
       limits: smallest and largest value of the map, for comparable panels (default: those of the data); a diverging map is symmetric, and uses
         the limit that is farther from its centre.
-      ax, title: as for all figures.
+      ax, title: axes to draw on (default: a new figure), and title above them.
     """
     data, array, when = at_end(*scalar_metric(data, metric))
     place = policy_names(array).index(checks.one_of("policy", policy, policy_names(array)))
@@ -60,33 +60,28 @@ def heat(
         raise ValueError(f"best must be 'auto', 'min', 'max' or None, got {best!r}")
     centre = None if centre is None else float(checks.numbers("centre", centre, ()))
     limits = None if limits is None else _limits(limits)
+    order = {axis: np.argsort(places_of(array[axis].values)) for axis in (x, y)}
+    data, array = data.isel(order), array.isel(order)
     middle = metrics.mean(data, metric).transpose(y, x).values
     if not np.isfinite(middle).any():
         raise ValueError(f"policy must have the metric {metric!r}, got {policy!r}, which is NaN everywhere")
     error = metrics.stderr(data, metric).transpose(y, x).values
     ax = style.new_axes(ax, (style.SIZE[0] + 0.2, style.SIZE[1] + 0.1))
-    grid, places = [], []
-    for axis in (x, y):
-        values = array[axis].values
-        at = places_of(values)
-        order = np.argsort(at)
-        grid.append(order)
-        places.append(at[order])
-        settings_axis(ax, "x" if axis == x else "y", values[order])
-    (order_x, order_y), (at_x, at_y) = grid, places
-    shown = middle[np.ix_(order_y, order_x)]
-    borders = [edges(at, log_spaced(array[a].values)) for at, a in zip(places, (x, y))]
-    mesh = ax.pcolormesh(*borders, np.ma.masked_invalid(shown), rasterized=True, **_colours(shown, centre, limits))
+    values = [array[axis].values for axis in (x, y)]
+    for which, one in zip("xy", values, strict=True):
+        settings_axis(ax, which, one)
+    borders = [edges(places_of(one), log_spaced(one)) for one in values]
+    mesh = ax.pcolormesh(*borders, np.ma.masked_invalid(middle), rasterized=True, **_colours(middle, centre, limits))
     ax.set_facecolor("#DDDDDD")  # Colour of cells without a value.
     note = ""
     mark = metrics.direction(metric, array.attrs) if best == "auto" else best
     if mark is not None:
-        pick = (np.nanargmin if mark == "min" else np.nanargmax)(shown)
-        row, column = np.unravel_index(pick, shown.shape)
-        text = metrics.rounded(shown[row, column], error[np.ix_(order_y, order_x)][row, column])
+        pick = (np.nanargmin if mark == "min" else np.nanargmax)(middle)
+        row, column = np.unravel_index(pick, middle.shape)
+        text = metrics.rounded(middle[row, column], error[row, column])
         for width, colour in ((3.2, "black"), (1.6, "white")):
             ring = {"markersize": 9, "mfc": "none", "mec": colour, "mew": width, "clip_on": False}
-            ax.plot(at_x[column], at_y[row], "o", **ring)
+            ax.plot(places_of(values[0])[column], places_of(values[1])[row], "o", **ring)
         note = f"\nring: {'lowest' if mark == 'min' else 'highest'}, {text}"
     ax.set_xlabel(f"{x}{note}")
     ax.set_ylabel(y)
@@ -130,7 +125,7 @@ def deployment(data: xr.Dataset, *, policy: str, variable: str = "deployed", ax:
       data: a result without setting axes, or with a value of each selected.
       policy: name of the policy, which is also the title by default.
       variable: name of a vector metric with one value in [0, 1] per model.
-      ax, title: as for all figures.
+      ax, title: axes to draw on (default: a new figure), and title above them.
     """
     data, array = with_policies(data, variable)
     place = policy_names(array).index(checks.one_of("policy", policy, policy_names(array)))
@@ -168,7 +163,7 @@ def deployment(data: xr.Dataset, *, policy: str, variable: str = "deployed", ax:
 
 
 def _share_bar(ax: Any, mesh: Any, label: str) -> None:
-    """Draws a colour bar from 0 to 100 %. In a figure with several panels, panels with the same label have one bar together."""
+    """Draws a colour bar from 0 to 100 %, with a label. In a figure with several panels, panels with the same label share a bar."""
     state = style.state_of(ax.figure)
     old, sharing = state.bars.get(label, (None, []))
     if old is not None:

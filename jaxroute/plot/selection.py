@@ -1,4 +1,4 @@
-"""Checks of results before drawing, and selection of policies and times."""
+"""Checks results before drawing, and selects policies and times."""
 
 import math
 from collections.abc import Sequence
@@ -8,15 +8,14 @@ import xarray as xr
 
 from jaxroute import metrics
 from jaxroute.core import checks
-from jaxroute.metrics.selection import like
+from jaxroute.metrics.selection import check_result, like
 
 MAX_SETTINGS = 8
 
 
 def with_policies(data: Any, metric: str) -> tuple[xr.Dataset, xr.DataArray]:
-    """Adds a dimension `policy` to a result that has none. Returns it, and an array with the metric's dimensions `[policy, settings..., time]`."""
-    if not isinstance(data, xr.Dataset):
-        raise ValueError(f"data must be the xarray.Dataset of a simulation, got {type(data).__name__}")
+    """Adds a dimension `policy` to a result without one. Also returns the metric as an array with dimensions `[policy, settings..., time]`."""
+    check_result(data)
     array = like(data, metric)
     if "policy" not in array.dims:
         data = data.expand_dims("policy") if "policy" in array.coords else data.expand_dims(policy=["all"])
@@ -25,7 +24,7 @@ def with_policies(data: Any, metric: str) -> tuple[xr.Dataset, xr.DataArray]:
 
 
 def scalar_metric(data: Any, metric: str) -> tuple[xr.Dataset, xr.DataArray]:
-    """Returns the result with a dimension `policy`, and the array of a metric. Raises ValueError for a metric with several numbers per run."""
+    """Returns the result with a dimension `policy`, and the array of a metric. Raises ValueError for a metric with several numbers per run and time."""
     data, array = with_policies(data, metric)
     vectors = metrics.vector_dims(array)
     if vectors:
@@ -63,7 +62,7 @@ def check_few_settings(array: xr.DataArray) -> None:
 
 
 def chosen_policies(array: xr.DataArray, policies: str | Sequence[str] | None) -> list[str]:
-    """Returns the names of the policies to draw (default: all). Raises ValueError for an unknown one."""
+    """Returns the names of the policies to draw (default: all). Raises ValueError for an unknown name."""
     names = policy_names(array)
     return [checks.one_of("policies", p, names) for p in ([policies] if isinstance(policies, str) else policies or names)]
 

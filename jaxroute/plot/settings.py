@@ -1,4 +1,4 @@
-"""Figures of values at the horizon: by policy, against a setting, as quantiles, and as points in a plane."""
+"""Draws values at the horizon: by policy, against a setting, as quantiles, and as points in a plane."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -33,7 +33,7 @@ def sweep(
       metric: name of the metric.
       x: name of the setting axis (default: the only one).
       log: whether the axis of the metric is logarithmic; all means must be positive then.
-      ax, title: as for all figures.
+      ax, title: axes to draw on (default: a new figure), and title above them.
     """
     data, array, when = at_end(*scalar_metric(data, metric))
     axes = _one_axis(array, x)
@@ -117,7 +117,7 @@ def quantiles(
       metric: name of the metric.
       x: name of the setting axis (default: the only one).
       log: whether the axis of the metric is logarithmic; values that are not positive are drawn at the lower end.
-      ax, policies, title: as for all figures.
+      ax, policies, title: axes (default: a new figure), policies to draw (default: all), and title.
     """
     data, array, when = at_end(*scalar_metric(data, metric))
     axes = _one_axis(array, x)
@@ -167,7 +167,7 @@ def quantiles(
 
 
 def _one_axis(array: xr.DataArray, x: str | None) -> list[str]:
-    """Returns the only setting axis in a list, which is empty without settings. Raises ValueError for several axes, or if `x` names none."""
+    """Returns a list with the only setting axis, or an empty list. Raises ValueError if there are several axes, or if `x` is not the axis."""
     axes = metrics.setting_axes(array)
     if x is not None and not axes:
         raise ValueError(f"x must be None when the data has no setting axis, got {x!r}")
@@ -195,7 +195,7 @@ def points(
       series: name to points `(x, y)`, each a number or a pair of mean and standard error.
       x, y: labels of the axes, with units and the number of seeds.
       join: whether lines join the points of a name.
-      ax, title: as for all figures.
+      ax, title: axes to draw on (default: a new figure), and title above them.
     """
     own = ax is None
     ax = style.new_axes(ax)

@@ -66,7 +66,7 @@ def styled(function: Callable[P, R]) -> Callable[P, R]:
 
 
 class _Role(NamedTuple):
-    """Look of the policies of one role, such as "oracle" (see `role_of`): colours, line width, drawing order, and dashes."""
+    """Look of all policies of one role, such as "oracle" (see `role_of`): their colours, line width, drawing order, and dashes."""
 
     colours: tuple[str, ...]
     width: float
@@ -103,7 +103,7 @@ _RIVALS = {name: place for line in _SHARED.splitlines() for place, name in enume
 
 
 def role_of(name: str) -> str:
-    """Returns the role of a policy by its name: "subject" (a system that a problem is named for), "variant" of it, "oracle", "weak" or "rival"."""
+    """Returns a policy's role by its name: "subject" (a problem is named for it), "variant" of a subject, "oracle", "weak" (no real decisions) or "rival"."""
     if name in _SUBJECTS:
         return "subject"
     if name in _RIVALS:
@@ -117,14 +117,14 @@ def role_of(name: str) -> str:
 
 
 class LineStyles:
-    """Assigns line styles to the names in a figure, the same in all panels."""
+    """Assigns a line style to each name in a figure, which is the same in all panels."""
 
     def __init__(self) -> None:
         self._places: dict[str, tuple[str, int]] = {}
         self._shades: dict[str, tuple[str, dict[str, Any]]] = {}
 
     def add(self, names: Iterable[str], role: str | None = None) -> None:
-        """Assigns styles to names that have none, first to rivals with a fixed colour. `role` replaces the role that follows from a name (see `role_of`)."""
+        """Assigns styles to new names, first to rivals with a fixed colour. `role` replaces the role that follows from a name (see `role_of`)."""
         new = [n for n in dict.fromkeys(names) if n not in self._places]
         for name in sorted(new, key=lambda n: n not in _RIVALS):
             kind = role or role_of(name)
@@ -144,7 +144,7 @@ class LineStyles:
         return style | {"marker": _MARKERS[place % len(_MARKERS)], "markeredgecolor": "white", "markeredgewidth": 0.6}
 
     def shade(self, name: str, label: str, position: int, number: int) -> dict[str, Any]:
-        """Returns the style of setting `position` (from 0, the lightest) of a policy's `number` settings. `label` is the line's text in the legend."""
+        """Returns the style of the setting with index `position` (0: the lightest) among a policy's `number` settings; `label` is its text in the legend."""
         if label not in self._shades:
             style = self.style(name)
             if number > 1:
@@ -156,17 +156,14 @@ class LineStyles:
         return dict(self._shades[label][1])
 
     def rank(self, label: str) -> int:
-        """Returns a sort key for a label in a legend: subject, variants, rivals, weak policies, oracles, references, then other labels."""
+        """Returns the sort key of a label in a legend: the order is subjects, variants, rivals, weak policies, oracles, references, other labels."""
         name = self._shades[label][0] if label in self._shades else label
         kinds = list(_ROLES)
         return kinds.index(self._places[name][0]) if name in self._places else len(kinds)
 
 
 def _mixed(colour: str, position: int, number: int) -> tuple[float, ...]:
-    """Returns one of `number` shades of a colour, from light (position 0) to dark; the colour itself is in the middle.
-
-    Up to three shades keep the hue of the policy; more go from yellow to violet.
-    """
+    """Returns one of `number` shades of a colour, from light (position 0) to dark. Up to three keep its hue; more shades go from yellow to violet."""
     place = 2 * position / (number - 1) - 1
     light, dark, reach = (1.0, 1.0, 1.0), (0.0, 0.0, 0.0), 0.45
     if number > 3:
@@ -176,11 +173,11 @@ def _mixed(colour: str, position: int, number: int) -> tuple[float, ...]:
 
 
 def separate_overlaps(places: Sequence[Any], looks: Sequence[dict[str, Any]], joined: bool = False) -> list[int | None]:
-    """Makes lines and points visible that coincide with others drawn above them, by changing their looks.
+    """Changes the looks of lines and points that coincide with others drawn above them, so that they are visible.
 
     `places` are the coordinates `(x, y)` of each line or set of points, and `looks` their arguments of `plot`, which are changed. With `joined`,
-    they are lines: a line below a solid one becomes a thin dashed core of it. Otherwise, points below others get larger markers. Returns for each
-    the index of the uppermost one that covers it; None if it is visible anyway.
+    they are lines: a line below a solid line becomes a thin dashed line in its middle. Otherwise, points below others get larger markers. Returns for each
+    the index of the uppermost line or set that covers it; None if it is visible anyway.
     """
     at = [np.asarray(place, np.float64) for place in places]
     heights = [look["zorder"] for look in looks]
@@ -213,7 +210,7 @@ def separate_overlaps(places: Sequence[Any], looks: Sequence[dict[str, Any]], jo
 
 @dataclass
 class FigureState:
-    """State of a figure that its panels share.
+    """State of a figure, which its panels share.
 
     Attributes:
       styles: line styles.
@@ -232,11 +229,11 @@ class FigureState:
     bars: dict[str, tuple[Any, list[Any]]] = field(default_factory=dict)
 
 
-_STATES: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
+STATES: weakref.WeakKeyDictionary = weakref.WeakKeyDictionary()
 
 
 def state_of(figure: Any) -> FigureState:
-    return _STATES.setdefault(figure, FigureState())
+    return STATES.setdefault(figure, FigureState())
 
 
 def styles_of(ax: Any, names: Iterable[str] = ()) -> LineStyles:
@@ -251,21 +248,8 @@ def new_axes(ax: Any, size: tuple[float, float] = SIZE) -> Any:
     return pyplot().subplots(figsize=size, layout="constrained")[1] if ax is None else ax
 
 
-def new_panels(number: int, columns: int, size: tuple[float, float]) -> tuple[Any, np.ndarray]:
-    """Returns a figure of `number` panels in rows of `columns`, and its axes as a flat array; `size` is that of a panel, in inches."""
-    columns = min(number, columns)
-    rows = -(-number // columns)
-    whole = (size[0] * columns, size[1] * rows)
-    figure, axes = pyplot().subplots(rows, columns, figsize=whole, layout="constrained", squeeze=False)
-    figure.get_layout_engine().set(w_pad=0.08, h_pad=0.06)
-    for ax in axes.flat[number:]:
-        ax.set_visible(False)
-    _STATES[figure] = FigureState(shared=True, size=whole, rows=rows)
-    return figure, axes.ravel()[:number]
-
-
 def fit_rows(ax: Any, number: int) -> None:
-    """Makes a figure of panels higher if `number` rows of names would touch each other in a panel."""
+    """Makes a figure of panels higher if `number` rows of names, such as those of policies, would touch each other in a panel."""
     state = state_of(ax.figure)
     height = state.rows * (1.0 + 0.2 * number)
     if state.shared and height > state.size[1]:
@@ -289,7 +273,7 @@ def wrapped(text: str, width: int) -> str:
 
 
 def legend(ax: Any, text: str | None, own: bool, shared: bool = True) -> None:
-    """Draws the legend and the title of axes: below all panels, or above single axes, or beside them if it has more than three rows.
+    """Draws the title of axes, and the legend: below all panels, above single axes, or beside them if the legend has more than three rows.
 
     `text` is the title. `own` is True if the figure is for these axes alone, so that it may be enlarged. With `shared=False`, these axes have a
     separate legend even in a figure of panels.
@@ -321,8 +305,9 @@ def legend(ax: Any, text: str | None, own: bool, shared: bool = True) -> None:
     ax.get_legend().get_title().set_fontweight("bold")
 
 
+@styled
 def share_legend(figure: Any) -> None:
-    """Draws one legend below all panels, for lines without a legend in their panel. The figure grows by the height of the legend."""
+    """Draws one legend of all labelled lines below the panels of a figure, which grows by the legend's height. A panel that has a legend keeps it."""
     state = state_of(figure)
     entries: dict[str, Any] = {}
     for ax in figure.axes:

@@ -1,4 +1,4 @@
-"""Problems, one package each, independent of each other."""
+"""Problems of online routing, one subpackage each, and functions that list the problems and their policies."""
 
 import importlib
 import pkgutil
@@ -9,7 +9,7 @@ from jaxroute.core import plugins
 
 
 def problems() -> dict[str, ModuleType]:
-    """Returns the module of each problem by name, plugins last. Each module has tuples `ENVIRONMENTS` and `POLICIES` of constructors."""
+    """Returns the modules of all problems by name, those of plugins last. Each module has the tuples `ENVIRONMENTS` and `POLICIES` of constructors."""
     names = sorted(m.name for m in pkgutil.iter_modules(__path__) if m.ispkg)
     own = {name: importlib.import_module(f"{__name__}.{name}") for name in names}
     others = {name: plugins.load("problems", name) for name in plugins.plugins("problems") if name not in own}

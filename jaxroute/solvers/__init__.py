@@ -24,8 +24,7 @@ from jaxroute.core.exports import public_names
 from jaxroute.solvers.assortment import best_models, best_pair, log_weight_of_best
 from jaxroute.solvers.branching import BranchingSolution, branching_any_win, sparse_fill
 from jaxroute.solvers.budgeted_fill import FillSolution, budgeted_fill
-from jaxroute.solvers.projected_gradient import Ascent, projected_gradient
-from jaxroute.solvers.projection import Projection, differentiable_lp, project, smoothed_lp
+from jaxroute.solvers.projection import Ascent, Projection, differentiable_lp, project, projected_gradient, smoothed_lp
 from jaxroute.solvers.reservation import discrete_index, index_by_bisection, linear_index, two_point_index, uniform_index
 from jaxroute.solvers.rounding import pairwise, swap
 from jaxroute.solvers.select import annealed, perturbed, select

@@ -23,7 +23,7 @@ Number = Array | float
 
 
 def known(value: Any) -> bool:
-    """Whether a value has concrete numbers. Of an array that `jit`, `vmap` or `grad` traces only shape and type are known."""
+    """Whether a value is concrete, not an array that `jit`, `vmap` or `grad` traces, of which only shape and type are known."""
     return not isinstance(value, Tracer)
 
 
@@ -56,7 +56,7 @@ def vector(name: str, value: Any, length: int | None = None) -> Array:
 
 
 def bounds(name: str, value: Any, like: Array) -> Array:
-    """Converts upper bounds of the `K` amounts to an array with shape and type of `like`. None means 1 for each model; a mask becomes 1 and 0."""
+    """Returns upper bounds of `K` amounts as an array with the shape and type of `like`. None means 1 for each; a mask becomes 1 and 0."""
     return jnp.ones_like(like) if value is None else vector(name, value, like.shape[0]).astype(like.dtype)
 
 
@@ -82,18 +82,17 @@ def _checked(name: str, value: Any) -> Array:
 
 
 def _real(array: Array) -> Array:
-    """Converts an array of integers, booleans or short floats to float32."""
     wide = jnp.issubdtype(array.dtype, jnp.floating) and array.dtype.itemsize >= 4
     return array if wide else array.astype(jnp.float32)
 
 
 def rounding(dtype: DTypeLike) -> float:
-    """Returns the relative tolerance of a budget or size, by which the rounded sum of amounts times costs may exceed it."""
+    """Returns the relative tolerance by which rounding may make a sum of amounts, or their cost, exceed its bound."""
     return 1e-6 if dtype == jnp.float32 else 1e-9
 
 
 def finite(*values: Array) -> Array:
-    """Whether all numbers in all arrays are finite, as a boolean scalar; computed by a single reduction."""
+    """Returns a boolean scalar: whether all numbers in all arrays are finite. It takes a single reduction."""
     return jnp.max(sum((jnp.abs(x) for x in values[1:]), start=jnp.abs(values[0]))) < jnp.inf
 
 
@@ -115,7 +114,7 @@ def feasible(least: Number, budget: Number, capacity: Number, total: Number, *va
 
 
 def require_feasible(feasible: Array, budget: Array, name: str, total: Array, upper: Array) -> None:
-    """Raises `ValueError` if `feasible` is concrete (not traced) and False. The error names the argument `name`, which specifies the sum `total`."""
+    """Raises `ValueError` if `feasible` is concrete (not traced) and False. `name` is the argument that specifies the sum `total`."""
     if known(feasible) and not bool(feasible):
         given, asked, capacity = (f"{float(x):g}" for x in (budget, total, jnp.sum(upper)))
         raise ValueError(

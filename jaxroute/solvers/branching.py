@@ -28,6 +28,8 @@ from jaxroute.solvers.boundary import Number
 
 # Default limit of the nodes of a search.
 MOST_NODES = 100_000
+# Result of a branching rule: value of the solved node, the piece that is searched first, the other piece, and whether the node can be split.
+_Branches = tuple[Array, Any, Any, Array]
 # Factor that relaxes the bound that the budget alone implies for each model, so that the multiplier belongs to the budget's row.
 _SPARE = 1.001
 
@@ -78,22 +80,6 @@ class Basis(NamedTuple):
     upper: Array
     basis: Array
     next_upper: Array
-
-
-class Branches(NamedTuple):
-    """Value at a solved node of branch and bound, and the two pieces into which its part of the search space is split.
-
-    Attributes:
-      value: `[]` value of the node's solution; -inf if it is no solution of the original problem.
-      near: piece that is searched first.
-      far: piece that is searched later.
-      splits: `[]` bool, whether the node can be split.
-    """
-
-    value: Array
-    near: Any
-    far: Any
-    splits: Array
 
 
 class SearchResult(NamedTuple):
@@ -149,14 +135,14 @@ class _Search(NamedTuple):
 
 
 def tolerance(dtype: DTypeLike) -> float:
-    """Returns the error that rounding may cause in sums of the order of one."""
+    """Returns a bound, for this number type, of the rounding error in sums whose terms are of the order of one."""
     return float(np.finfo(dtype).eps ** 0.8)
 
 
 def search(
     start: Any,
     program: Callable[[Any], Program],
-    branch: Callable[[Any, Basis, Array, Array], Branches],
+    branch: Callable[[Any, Basis, Array, Array], _Branches],
     *,
     equal: tuple[bool, ...],
     depth: int,
@@ -168,7 +154,8 @@ def search(
     Args:
       start: the whole search space as a piece, a pytree of arrays.
       program: function from a piece to its relaxation, a `Program`; all its numbers may differ between nodes.
-      branch: function from a piece, its `Basis`, the best value so far and the tolerance for comparisons with it, to `Branches`.
+      branch: function from a piece, its `Basis`, the best value so far and the tolerance for comparisons with it. It returns the value of the
+        basic solution (-inf if it is no solution of the problem), the piece that is searched first, the other one, and whether the node can be split.
       equal: for each constraint, whether it is an equation (static).
       depth: capacity of the stack of pieces (static); further pieces are abandoned.
       most_nodes: `[]` limit of visited nodes. Until a point is found, up to `depth` more are visited.
@@ -201,12 +188,12 @@ def search(
 
 def _step(
     program: Callable[[Any], Program],
-    branch: Callable[[Any, Basis, Array, Array], Branches],
+    branch: Callable[[Any, Basis, Array, Array], _Branches],
     equal: tuple[bool, ...],
     most_nodes: Array | int,
     s: _Search,
 ) -> _Search:
-    """Takes one step of `search`: solves the current node, or takes one pivot in it, and chooses the next node."""
+    """Returns the state of `search` after one step: a pivot in the current node, or its solution and the choice of the next node."""
     depth = s.bounds.shape[0] - 1
     lp = program(s.piece)
     view = _simplex(lp, equal, s.basis, s.upper)
@@ -217,19 +204,19 @@ def _step(
     pivot = ~hopeless & ~view.feasible & ~view.impossible & ~tired
     done = ~hopeless & (view.feasible | (tired & ~view.impossible))
 
-    sides = branch(s.piece, view, best, margin)
-    value = jnp.where(view.feasible & done, sides.value, -jnp.inf)
+    value, near, far, divisible = branch(s.piece, view, best, margin)
+    value = jnp.where(view.feasible & done, value, -jnp.inf)
     better = value > best
     best = jnp.where(better, value, best)
     margin = _margin(best)
     found = _where(better, SearchResult(view.x, s.piece, value, view.price, *s.found[4:]), s.found)
     beaten = view.bound <= best + margin
-    splits = done & ~beaten & sides.splits
-    stuck = done & ~beaten & ~sides.splits & ~view.feasible
+    splits = done & ~beaten & divisible
+    stuck = done & ~beaten & ~divisible & ~view.feasible
     room = s.waiting < depth
     lost = jnp.where(stuck | (splits & ~room), jnp.maximum(s.lost, view.bound), s.lost)
 
-    stack = jax.tree.map(lambda table, x: numerics.put(table, (s.waiting,), x), s.stack, sides.far)
+    stack = jax.tree.map(lambda table, x: numerics.put(table, (s.waiting,), x), s.stack, far)
     bounds = numerics.put(s.bounds, (s.waiting,), view.bound)
     waiting = jnp.where(splits & room, s.waiting + 1, s.waiting)
 
@@ -239,7 +226,7 @@ def _step(
     alive = (place < waiting) & (bounds > best + margin)
     last = jnp.max(jnp.where(alive, place, -1))
     popped = jax.tree.map(lambda table: numerics.at(table, (jnp.maximum(last, 0),)), stack)
-    piece = _where(back, popped, _where(splits, sides.near, s.piece))
+    piece = _where(back, popped, _where(splits, near, s.piece))
     waiting = jnp.where(back, jnp.maximum(last, 0), waiting)
     running = ~(back & (last < 0))
 
@@ -267,7 +254,7 @@ def _step(
 
 
 def _margin(best: Array) -> Array:
-    """Returns by how much a node's upper bound must exceed the best value so far for a search of the node. It does not depend on the bound."""
+    """Returns by how much a node's upper bound must exceed the best value so far, `best`, to make the node worth a search."""
     return tolerance(best.dtype) * jnp.maximum(jnp.where(best > -jnp.inf, jnp.abs(best), 0.0), 1.0)
 
 
@@ -276,7 +263,7 @@ def _where(mask: Array, new: Any, old: Any) -> Any:
 
 
 def _simplex(lp: Program, equal: tuple[bool, ...], basis: Array, upper: Array) -> Basis:
-    """Takes one dual simplex step. `equal`: which constraints are equations; `basis`: basic columns; `upper`: columns at their upper bound."""
+    """Takes one dual simplex step from the columns `basis`. `equal`: which constraints are equations; `upper`: columns at their upper bound."""
     count, num_rows, dtype = lp.gain.shape[-1], len(equal), lp.gain.dtype
     tol = tolerance(dtype)
     # Shift the lower bounds to 0, so that small differences are not differences of large numbers.
@@ -347,7 +334,6 @@ def _simplex(lp: Program, equal: tuple[bool, ...], basis: Array, upper: Array) -
 
 
 def _inverse(matrix: Array) -> tuple[Array, Array]:
-    """Inverts a small matrix `[R, R]` by elimination with pivots. Returns the inverse and whether the matrix is invertible."""
     size, dtype = matrix.shape[-1], matrix.dtype
     table = jnp.concatenate([matrix, jnp.eye(size, dtype=dtype)], axis=1)
     regular = jnp.asarray(True)
@@ -409,9 +395,13 @@ def sparse_fill(
     Source: StageRoute (arXiv 2506.17254), eq. (3); the search is ours.
 
     Args:
-      value, cost, capacity: `[K]` value and non-negative cost of a model per unit of `x`, and upper bound of `x`.
-      budget, valid, priority: `[]` bound on the cost; `[K]` bool, models that may be used (default: all); `[K]` tie-breakers, lower first.
+      value: `[K]` value of each model per unit of `x`.
+      cost: `[K]` non-negative cost of each model per unit of `x`.
+      capacity: `[K]` upper bounds of `x`.
+      budget: `[]` bound on the cost of `x`.
       most: `[]` largest number of models.
+      valid: `[K]` bool, models that may be used (default: all).
+      priority: `[K]` numbers that break ties, lower first (default: the index).
       most_nodes: `[]` number of nodes after which the search stops and returns the best mix so far.
       needed: `[]` bool; False skips the search.
     """
@@ -448,7 +438,7 @@ def sparse_fill(
             constant=jnp.zeros((), dtype),
         )
 
-    def branch(piece: tuple[Array, Array], at: Basis, best: Array, margin: Array) -> Branches:
+    def branch(piece: tuple[Array, Array], at: Basis, best: Array, margin: Array) -> _Branches:
         inside, outside = piece
         free = ~inside & ~outside
         splits = jnp.any(free)  # If all models are decided, both sides are equal and are solved once more.
@@ -473,12 +463,8 @@ def sparse_fill(
         with_it = (inside | chosen | (free & ahead), outside)
         without = (inside, outside | chosen | (free & behind))
         first = here(at.x) >= 0.5
-        return Branches(
-            value=jnp.where(fits, jnp.sum(gain * at.x), -jnp.inf),
-            near=_where(first, with_it, without),
-            far=_where(first, without, with_it),
-            splits=splits,
-        )
+        mixed = jnp.where(fits, jnp.sum(gain * at.x), -jnp.inf)
+        return mixed, _where(first, with_it, without), _where(first, without, with_it), splits
 
     start = (jnp.zeros((count,), bool), capacity <= 0.0)
     found = search(start, program, branch, equal=(True, False, False), depth=count + 1, most_nodes=most_nodes, needed=needed)
@@ -514,8 +500,11 @@ def branching_any_win(
 
     Args:
       w: `[K]` probabilities in [0, 1] that a model succeeds.
-      cost, budget, size: `[K]` non-negative costs, `[]` bound on the cost and `[]` bound on the sum of `z` (`[M]` with groups).
-      allowed, groups: `[K]` bool, models that may be selected (default: all); group of each model, from 0 to `M - 1` (static; default: one).
+      cost: `[K]` non-negative costs.
+      budget: `[]` bound on the cost of `z`.
+      size: `[]` bound on the sum of `z`; with groups `[M]`, one for each group.
+      allowed: `[K]` bool, models that may be selected (default: all).
+      groups: group of each model, from 0 to `M - 1` (static; default: one group).
       most_nodes: `[]` number of nodes after which the search stops and returns the best selection so far.
     """
     w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
@@ -545,7 +534,7 @@ def branching_any_win(
         gain = jnp.where(span > 0.0, (weight(high) - base) / jnp.where(span > 0.0, span, 1.0), 0.0)
         return Program(gain, rows, limit, low, high, jnp.sum(base))
 
-    def branch(piece: tuple[Array, Array], at: Basis, best: Array, margin: Array) -> Branches:
+    def branch(piece: tuple[Array, Array], at: Basis, best: Array, margin: Array) -> _Branches:
         low, high = piece
         lp = program(piece)
         wide = high - low > short
@@ -574,7 +563,7 @@ def branching_any_win(
         below = tuple(jnp.where(chosen | behind, jnp.minimum(end, ends), end) for end in (low, high))
         above = tuple(jnp.where(chosen | ahead, jnp.maximum(end, ends), end) for end in (low, high))
         up = x - bottom >= top - x
-        return Branches(jnp.sum(true), _where(up, above, below), _where(up, below, above), splits)
+        return jnp.sum(true), _where(up, above, below), _where(up, below, above), splits
 
     start = (jnp.zeros((count,), dtype), (allowed & (most > 0.0)).astype(dtype))
     equal = (False,) * rows.shape[0]

@@ -99,7 +99,7 @@ def budgeted_fill(
     place = numerics.rank(-cost, -priority, together=~np.eye(size, dtype=bool))
 
     def fill(keys: Sequence[Array], ahead: Callable[[Sequence, Sequence], Array]) -> _Fill:
-        """Returns the amounts, their cost and their value if models are used in order; `ahead` compares two models by their `keys`."""
+        """Returns amounts, cost and value of a fill whose order is given by `ahead`, which compares two models by their `keys`."""
         used = xla.sum_over_better(capacity, keys, ahead, together=together)
         x = xla.compute_once(jnp.clip(total - used, 0.0, capacity))
         return x, jnp.sum(cost * x), jnp.sum(value * x)
@@ -109,7 +109,6 @@ def budgeted_fill(
         return (other[0] > this[0]) | ((other[0] == this[0]) & tie)
 
     def at(slope: Array) -> _Fill:
-        """Returns the amounts, their cost and their value if models are used in descending order of `value - slope * cost`."""
         # Ties values to the slope: otherwise the compiler moves the differences out of the loop, and writes and reads each of them.
         (values, costs), slope = xla.compute_once(((value, cost), slope))
 
@@ -138,8 +137,7 @@ def budgeted_fill(
         def moved(end: _Fill, replace: bool) -> _Fill:
             return jax.tree.map(lambda n, o: jnp.where(above == replace, n, o), new, end)
 
-        over, under = moved(over, True), moved(under, False)
-        return over, under
+        return moved(over, True), moved(under, False)
 
     over, under = xla.repeat(steps, step, (best, cheapest))
     slope = slope_of(over, under)

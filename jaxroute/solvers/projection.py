@@ -1,4 +1,4 @@
-"""Euclidean projection onto bounds, a sum and a budget, and the differentiable linear program based on it."""
+"""Euclidean projection onto bounds, a sum and a budget, the differentiable linear program based on it, and projected gradient ascent."""
 
 from collections.abc import Callable
 from functools import partial
@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import Array
+import optax
+from jax import Array, lax
 
-from jaxroute.core import xla
+from jaxroute.core import checks, xla
 from jaxroute.solvers import boundary
 from jaxroute.solvers.boundary import Number
 
@@ -48,7 +49,7 @@ _RowSolver = Callable[[Array, Array, Array], tuple[Array, Array, Array]]
 
 
 def _level(u: Array, upper: Array, total: Array, at_most: bool) -> Array:
-    """Returns the multiplier `nu` with `sum clip(u - nu, 0, upper) = total`, exactly. With `at_most` the sum may be smaller, and `nu >= 0`."""
+    """Returns the multiplier `nu` with `sum clip(u - nu, 0, upper) = total`, exactly. `at_most`: the sum may be smaller, and `nu >= 0`."""
     if u.shape[-1] > _MANY:
         return _level_of_many(u, upper, total, at_most)
     breaks = jnp.concatenate([u, u - upper])
@@ -95,7 +96,6 @@ def _level_of_many(u: Array, upper: Array, total: Array, at_most: bool) -> Array
 
 
 def _smallest_gap(cost: Array) -> Array:
-    """Returns the smallest non-zero difference between two costs, or between a cost and zero; inf if there is none."""
     if cost.shape[-1] > _MANY:
         gaps = jnp.diff(jnp.sort(cost))
     else:
@@ -104,11 +104,14 @@ def _smallest_gap(cost: Array) -> Array:
     return jnp.minimum(jnp.min(gaps), jnp.min(jnp.where(cost > 0.0, cost, jnp.inf)))
 
 
-def _solve(y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool) -> _Solution:
-    """Projects `y` by Newton's method, inside a bracket, for the budget's multiplier. Each step computes the multiplier of the sum exactly."""
+@partial(jax.custom_jvp, nondiff_argnums=(5,))
+def _project(y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool) -> _Solution:
+    """Projects `y` as `project` does, by Newton's method inside a bracket for the budget's multiplier; the sum's multiplier is exact."""
     eps = np.finfo(y.dtype).eps
     cheapest = _cheapest(cost, upper, total, at_most)
-    margin = _margin(cost, cheapest, at_most)
+    # The cost of the most expensive model in use if the sum is made up of the cheapest ones. A large multiplier of the budget orders models by cost,
+    # and models between their bounds have costs near this one. With a fixed sum the shift affects only rounding: it makes the relevant costs small.
+    margin = jnp.zeros((), cost.dtype) if at_most else jnp.max(jnp.where(cheapest > 0.0, cost, 0.0))
     extra = cost - margin
     largest = jnp.max(jnp.where(upper > 0.0, jnp.abs(y), 0.0))
 
@@ -119,7 +122,7 @@ def _solve(y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_
         return nu, z, jnp.sum(cost * z) - budget
 
     def slope(nu: Array, z: Array) -> tuple[Array, Array]:
-        """Returns the decrease of the cost of `z` per unit of the budget's multiplier, and the cost's rounding error. `nu` multiplies the sum."""
+        """Returns the decrease of `z`'s cost per unit of the budget's multiplier, and the cost's rounding error. `nu` is the sum's multiplier."""
         free = (z > 0.0) & (z < upper)
         number = jnp.sum(free.astype(y.dtype))
         c = jnp.where(free, cost, 0.0)
@@ -178,7 +181,7 @@ def _solve(y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_
 def _steps_as_needed(
     step: Callable[[tuple[Array, ...]], tuple[Array, ...]], start: tuple[Array, ...], tolerance: Array
 ) -> tuple[Array, ...]:
-    """Repeats `step` of `_solve` until the budget is met within `tolerance`, does not bind, or the multiplier does not change."""
+    """Repeats `step` of `_project` until the budget is met within `tolerance` or does not bind, or the multiplier stays the same."""
 
     def go_on(state: tuple[Any, ...]) -> Array:
         number, before, (_, _, here, _, _, excess) = state
@@ -190,15 +193,6 @@ def _steps_as_needed(
         return number + 1, now[2], step(now)
 
     return jax.lax.while_loop(go_on, one, (jnp.zeros((), jnp.int32), jnp.full_like(start[2], -1.0), start))[2]
-
-
-def _margin(cost: Array, cheapest: Array, at_most: bool) -> Array:
-    """Returns the cost of the most expensive model in use (`cheapest > 0`) when the sum is made up of the cheapest models; 0 if `at_most`.
-
-    `_solve` subtracts it from all costs. A large multiplier of the budget orders models by cost, and models between their bounds have costs near
-    this one. With a fixed sum the shift matters only for rounding, and makes the relevant costs small.
-    """
-    return jnp.zeros((), cost.dtype) if at_most else jnp.max(jnp.where(cheapest > 0.0, cost, 0.0))
 
 
 def _cheapest(cost: Array, upper: Array, total: Array, at_most: bool) -> Array:
@@ -229,7 +223,7 @@ def _rows(z: Array, cost: Array, upper: Array, nu: Array, multiplier: Array, at_
     budget_on = (multiplier > 0.0) & (spread > 10.0 * np.finfo(z.dtype).eps * jnp.max(free * cost) ** 2)
 
     def solve(change: Array, sum_side: Array, budget_side: Array) -> tuple[Array, Array, Array]:
-        """Returns the vector nearest to `change` whose sum is `sum_side` and whose cost is `budget_side`, and the multipliers of both conditions."""
+        """Returns the vector nearest to `change` with the sum `sum_side` and the cost `budget_side`, and the multipliers of both constraints."""
         change = free * change
         level = jnp.where(sum_on, (jnp.sum(change) - sum_side) / number, 0.0)
         change = change - free * level
@@ -243,7 +237,7 @@ def _rows(z: Array, cost: Array, upper: Array, nu: Array, multiplier: Array, at_
 def _polish(
     y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool, nu: Array, multiplier: Array, z: Array
 ) -> tuple[Array, Array, Array]:
-    """Refines `z` and both multipliers: solves the binding constraints for coordinates between their bounds, unless one would leave its bounds."""
+    """Returns refined `z`, `nu` and `multiplier`: solves the binding constraints for coordinates between their bounds, if these then hold."""
     free, solve = _rows(z, cost, upper, nu, multiplier, at_most)
     held = jnp.where(free > 0.0, 0.0, z)
     moved, d_nu, d_multiplier = solve(y, total - jnp.sum(held), budget - jnp.sum(cost * held))
@@ -256,17 +250,12 @@ def _polish(
     return jnp.where(ok, moved, z), jnp.where(ok, d_nu, nu), jnp.where(ok, d_multiplier, multiplier)
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(5,))
-def _project(y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool) -> _Solution:
-    return _solve(y, cost, budget, total, upper, at_most)
-
-
 @_project.defjvp
 def _project_jvp(at_most: bool, primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[_Solution, _Solution]:
-    """Differentiates the piecewise linear projection. On each piece it solves the binding constraints for the coordinates between their bounds."""
+    # The projection is piecewise linear. On each piece the binding constraints hold for the coordinates between their bounds.
     y, cost, budget, total, upper = primals
     d_y, d_cost, d_budget, d_total, d_upper = tangents
-    found = _solve(y, cost, budget, total, upper, at_most)
+    found = _project.__wrapped__(y, cost, budget, total, upper, at_most)
     z, nu, multiplier, _ = found
     free, solve = _rows(z, cost, upper, nu, multiplier, at_most)
     at_upper = jnp.where((z >= upper) & (upper > 0.0), d_upper, 0.0)
@@ -318,7 +307,7 @@ def project(
 def _certificate(
     found: _Solution, y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool
 ) -> tuple[Array, Array]:
-    """Returns the largest violation of the optimality conditions of the projection by the solution `found`, and whether it is only rounding."""
+    """Returns the largest violation by `found` of the projection's optimality conditions, and whether it is zero to rounding."""
     z, nu, multiplier = jax.lax.stop_gradient(found[:3])
     y, cost, budget, total, upper = jax.lax.stop_gradient((y, cost, budget, total, upper))
     moved = jnp.max(jnp.abs(z - jnp.clip(y - nu - multiplier * cost, 0.0, upper)))
@@ -362,13 +351,9 @@ def smoothed_lp(
     of the linear program are `temperature` times those of the result.
     """
     weight = boundary.vector("weight", weight)
-    return project(weight / _temperature(temperature), cost, budget, total, upper=upper, at_most=at_most)
-
-
-def _temperature(value: Number) -> Number:
-    if boundary.known(value) and not np.all(np.asarray(value) > 0.0):
-        raise ValueError(f"temperature must be above 0, got {value}")
-    return value
+    if boundary.known(temperature) and not np.all(np.asarray(temperature) > 0.0):
+        raise ValueError(f"temperature must be above 0, got {temperature}")
+    return project(weight / temperature, cost, budget, total, upper=upper, at_most=at_most)
 
 
 def differentiable_lp(
@@ -405,13 +390,97 @@ def differentiable_lp(
     """
     reward, cost, budget, total = boundary.inputs(reward=reward, cost=cost, budget=budget, total=total)
     upper = boundary.bounds("capacity", capacity, reward)
-    found = project(reward / _temperature(temperature), cost, budget, total, upper=upper, at_most=at_most)
+    found = smoothed_lp(reward, cost, budget, total, temperature, upper=upper, at_most=at_most)
     boundary.require_feasible(found.feasible, budget, "total", total, upper)
     return priced(found, temperature)
 
 
 def priced(found: Projection, temperature: Number) -> Projection:
-    """Multiplies the multipliers of a projection of `weight / temperature` by `temperature`, which converts them to the units of the weights."""
+    """Returns a projection of `weight / temperature` with multipliers in the units of the weights: multiplied by `temperature`."""
     return found._replace(
         sum_multiplier=found.sum_multiplier * temperature, budget_multiplier=found.budget_multiplier * temperature
     )
+
+
+class Ascent(NamedTuple):
+    """Result of `projected_gradient`.
+
+    Attributes:
+      z: `[K]` last point.
+      feasible: `[]` bool, whether some point meets the constraints and all numbers are finite.
+      residual: `[]` largest change of a coordinate in the last step, 0 at a stationary point.
+      converged: `[]` bool, whether `residual` is zero to rounding.
+    """
+
+    z: Array
+    feasible: Array
+    residual: Array
+    converged: Array
+
+
+def projected_gradient(
+    gradient: Callable[[Array], Array],
+    cost: Array,
+    budget: Number,
+    total: Number,
+    *,
+    upper: Array | None = None,
+    at_most: bool = False,
+    optimizer: optax.GradientTransformation,
+    steps: int,
+    start: Array | None = None,
+    implicit: bool = True,
+) -> Ascent:
+    """Maximises a function over `{0 <= z <= upper, sum z = total (or <=), cost . z <= budget}` by its gradient.
+
+    The derivative (forward and reverse, first order) in everything that `gradient`, `cost`, `budget`, `total` and `upper` depend on is implicit:
+    that of the fixed point `z = P(z + gradient(z))` of the projection `P`, for any optimizer. It is valid if `converged`; if the fixed point is not
+    unique, it is the least-norm derivative. At a vertex of the set the derivative in the objective is zero. It costs one `[K, K]` pseudo-inverse and
+    `K` directional derivatives of the projection. With `implicit=False` the steps themselves are differentiated, which is right for any number of
+    them and takes their time and memory. For a linear objective `differentiable_lp` and `select` are faster.
+
+    Args:
+      gradient: function from `z` `[K]` to the gradient of the objective.
+      cost: `[K]` costs, non-negative.
+      budget: `[]` budget.
+      total: `[]` required sum.
+      upper: `[K]` upper bounds (default: 1).
+      at_most: whether the sum may be smaller than `total` (static).
+      optimizer: optax step, for example `optax.sgd(10.0)`.
+      steps: number of steps, at least one (static).
+      start: `[K]` initial point before projection (default: `total / K` each).
+      implicit: whether to differentiate the fixed point instead of the steps (static).
+    """
+    cost, budget, total = boundary.inputs(cost=cost, budget=budget, total=total)
+    checks.count("steps", steps)
+    if start is None:
+        start = jnp.full_like(cost, 1.0) * total / cost.shape[-1]
+
+    def step(carry: tuple[Array, Array, optax.OptState], number: None) -> tuple[tuple[Array, Array, optax.OptState], None]:
+        del number
+        z, _, state = carry
+        updates: Any
+        updates, state = optimizer.update(-gradient(z), state, z)
+        new = project(z + updates, cost, budget, total, upper=upper, at_most=at_most).z
+        return (new, z, state), None
+
+    first = project(start, cost, budget, total, upper=upper, at_most=at_most)
+
+    def climb(start: Array) -> tuple[Array, Array]:
+        (z, before, _), _ = lax.scan(step, (start, start, optimizer.init(start)), None, length=steps)
+        return z, lax.stop_gradient(z - before)
+
+    def moved(z: Array) -> Array:
+        return z - project(z + gradient(z), cost, budget, total, upper=upper, at_most=at_most).z
+
+    def least_norm(function: Callable[[Array], Array], side: Array) -> Array:
+        return jnp.linalg.pinv(jax.jacfwd(function)(jnp.zeros_like(side))) @ side
+
+    if implicit:
+        first_z = lax.stop_gradient(first.z)
+        z, change = lax.custom_root(moved, first_z, lambda _, start: climb(start), least_norm, has_aux=True)
+    else:
+        z, change = climb(first.z)
+    residual = jnp.max(jnp.abs(lax.stop_gradient(change)))
+    feasible = first.feasible & boundary.finite(*lax.stop_gradient((z, gradient(z))))
+    return Ascent(z, feasible, residual, feasible & (residual <= 64.0 * np.finfo(z.dtype).eps))

@@ -35,9 +35,9 @@ def index_by_bisection(
     high: Array | float = 1.0,
     steps: int = 40,
 ) -> Array:
-    """Finds Weitzman's index, the root of `excess(s) = cost` in `[low, high]`, elementwise, by halving the interval. NaN if the cost is not finite.
+    """Returns Weitzman's index, the root of `excess(s) = cost` in `[low, high]`, elementwise, by bisection. NaN if the cost is not finite.
 
-    Its derivative is zero, because halvings only compare. The true derivative in the cost is one over the slope of `excess` at the root.
+    Its derivative is zero, because bisection only compares. The true derivative in the cost is one over the slope of `excess` at the root.
 
     Args:
       excess: function `s -> E[(M - s)^+]` of the random score `M`, on arrays of the shape of `cost`.

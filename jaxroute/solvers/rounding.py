@@ -25,7 +25,7 @@ def _fractional(x: Array) -> Array:
 
 
 def _at(values: Array, place: Array) -> Array:
-    """Returns the elements of the vector `values` at the indices in the vector `place`, integers stored as floats; zero if out of range."""
+    """Returns the elements of the vector `values` at the indices `place`, which are whole numbers stored as floats; zero if out of range."""
     places = lax.iota(jnp.int32, values.shape[-1]).astype(values.dtype)
     return jnp.sum(jnp.where(place[:, None] == places[None, :], values[None, :], 0.0), axis=1)
 
@@ -52,7 +52,6 @@ def pairwise(z: Array, uniforms: Array, *, whole_sum: bool) -> Array:
     words = [jnp.zeros((), jnp.uint32)] * (1 + (size - 1) // _WORD)
 
     def settle(place: Array | int, is_in: Array) -> None:
-        """Adds the coordinate with index `place` to the set if `is_in` is True."""
         for w in range(len(words)):
             here = is_in & (place // _WORD == w)
             words[w] |= jnp.where(here, jnp.uint32(1) << (place % _WORD).astype(jnp.uint32), jnp.uint32(0))
@@ -74,19 +73,11 @@ def pairwise(z: Array, uniforms: Array, *, whole_sum: bool) -> Array:
     )
 
 
-def _prefixes(z: Array) -> tuple[Array, Array]:
-    """Returns the prefix sums of `z` `[K]`, where those that are integers up to rounding are rounded, and their fractional parts."""
-    upper = numerics.prefix_sums(z)
-    # Sums that are integers up to rounding are rounded; otherwise a set could be too large by one model.
-    upper = jnp.where(_fractional(upper - jnp.floor(upper)), upper, jnp.round(upper))
-    return upper, upper - jnp.floor(upper)
-
-
 def _sets_between(upper: Array, points: Array) -> tuple[Array, Array]:
     """Writes `z` as a mixture of `n` sets by systematic sampling. Returns their weights `[n]`, which may be zero, and the sets `[n, K]` bool.
 
     Model `k` is in the set of an offset `u` in (0, 1] if a point `u + integer` lies in `(C_(k-1), C_k]`, where `C` are the prefix sums `upper` of
-    `_prefixes`. The set changes only where `u` passes one of the `points` `[n]`: the fractions of `C`, in any order, and 1 as the last one. Its size
+    `z`. The set changes only where `u` passes one of the `points` `[n]`: the fractions of `C`, in any order, and 1 as the last one. Its size
     is the floor or the ceiling of the sum of `z`.
     """
     size = points.shape[-1]
@@ -107,9 +98,9 @@ def swap(z: Array, uniforms: Array, surplus_uniforms: Array) -> Array:
 
     It writes the selection as a mixture of sets and merges them one by one; random draws decide which elements remain.
 
-    A merge of `b1` (the larger set) with `b2` sets the surplus element of `b1` aside and trades the r-th lowest elements that only one of the two has
-    against each other. It retains the surplus element with the probability of `b1`'s weight. A vertex of a budget and a size has one fraction, or
-    two that sum to one: two sets have a weight, and only the last merge is computed.
+    A merge of `b1` (the larger set) and `b2` first sets the surplus element of `b1` aside. It then trades the r-th lowest elements that only one of
+    the two has against each other, for each r. The surplus element remains with the probability of `b1`'s weight. A vertex of a budget and a size has
+    one fraction, or two that sum to one: two sets have a weight, and only the last merge is computed.
 
     Source: Chekuri, Vondrak and Zenklusen (2010); C2MAB-V, Algorithm 2.
 
@@ -124,31 +115,35 @@ def swap(z: Array, uniforms: Array, surplus_uniforms: Array) -> Array:
 
 
 def swap_with(z: Array, trades: Callable[[np.ndarray], Array], surplus: Callable[[np.ndarray], Array]) -> Array:
-    """Computes `swap` with uniforms drawn on demand. For the indices of n merges, `trades` returns `[n, M]` (M trades each) and `surplus` `[n]`."""
+    """Computes `swap` with uniforms drawn on demand: for the indices of `n` merges `trades` draws `[n, M]` (`M` per merge), `surplus` `[n]`."""
     size = z.shape[-1]
-    upper, fraction = xla.barrier(_prefixes(z))
+    upper = numerics.prefix_sums(z)
+    # Sums that are integers up to rounding are rounded; otherwise a set could be too large by one model.
+    upper = jnp.where(_fractional(upper - jnp.floor(upper)), upper, jnp.round(upper))
+    upper, fraction = xla.barrier((upper, upper - jnp.floor(upper)))
     largest = xla.barrier(jnp.max(fraction))
 
-    def of_two() -> Array:
-        return _merged(*_sets_between(upper, jnp.stack([largest, jnp.ones_like(largest)])), trades, surplus)
-
-    def of_all() -> Array:
-        return _merged(*_sets_between(upper, jnp.concatenate([fraction, jnp.ones((1,), z.dtype)])), trades, surplus)
+    def merged(points: Array) -> Array:
+        return _merged(*_sets_between(upper, points), trades, surplus)
 
     if size == 1:
-        return of_two()
+        return merged(jnp.stack([largest, jnp.ones_like(largest)]))
     # Fractions that differ only by rounding are equal, modulo one.
     several = jnp.any((fraction > 0.0) & (fraction < largest - TOLERANCE))
-    chosen = of_two()
+    chosen = merged(jnp.stack([largest, jnp.ones_like(largest)]))
     # One branch for all runs together: a branch for each run would take longer to compile than everything else.
     needed = xla.largest_over_runs(several.astype(jnp.int32)) > 0
-    return lax.cond(needed, lambda: jnp.where(several, of_all(), chosen), lambda: chosen)
+    return lax.cond(
+        needed,
+        lambda: jnp.where(several, merged(jnp.concatenate([fraction, jnp.ones((1,), z.dtype)])), chosen),
+        lambda: chosen,
+    )
 
 
 def _merged(
     weight: Array, members: Array, trades: Callable[[np.ndarray], Array], surplus: Callable[[np.ndarray], Array]
 ) -> Array:
-    """Merges the sets `members` `[n, K]` of a mixture with these weights to one set, `[K]` bool. `trades` and `surplus` draw its uniforms."""
+    """Returns the set `[K]` bool into which swap rounding merges the sets `members` `[n, K]` with these weights; see `swap_with`."""
     count, size = members.shape
     merges = np.arange(size - count + 1, size)
     members = members.astype(weight.dtype)  # Masks as numbers, because booleans are not vectorised together with the coins.

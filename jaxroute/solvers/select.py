@@ -86,7 +86,11 @@ def select(
     weight, cost, budget, size, temperature = boundary.inputs(allowed, **given)
     upper = boundary.bounds("allowed", allowed, weight)
     weight = jnp.where(upper > 0.0, weight, 0.5)
-    _check_probabilities(reward, weight)
+    if reward != "sum" and boundary.known(weight):
+        values = np.asarray(weight)
+        wrong = values[~((values > 0.0 if reward == "all" else values >= 0.0) & (values <= 1.0))]
+        if wrong.size:
+            raise ValueError(f"weight must be in {'(' if reward == 'all' else '['}0, 1] for {reward!r}, got {wrong[0]:g}")
     at_most = reward == "any" if at_most is None else at_most
     if exact:
         found = _exact(weight, cost, budget, size, upper, reward, at_most)
@@ -99,16 +103,6 @@ def select(
     return found
 
 
-def _check_probabilities(reward: str, weight: Array) -> None:
-    if reward == "sum" or not boundary.known(weight):
-        return
-    values = np.asarray(weight)
-    lowest = values > 0.0 if reward == "all" else values >= 0.0
-    wrong = values[~(lowest & (values <= 1.0))]
-    if wrong.size:
-        raise ValueError(f"weight must be in {'(' if reward == 'all' else '['}0, 1] for {reward!r}, got {wrong[0]:g}")
-
-
 def _additive(reward: str, weight: Array) -> Array:
     """Returns each model's contribution to the objective of `select`: its weight ("sum"), `log(weight)` ("all") or `-log(1 - weight)` ("any")."""
     return {"sum": lambda w: w, "all": jnp.log, "any": any_win_weight}[reward](weight)
@@ -116,7 +110,7 @@ def _additive(reward: str, weight: Array) -> Array:
 
 @partial(jax.custom_jvp, nondiff_argnums=(5, 6))
 def _exact(weight: Array, cost: Array, budget: Array, size: Array, upper: Array, reward: str, at_most: bool) -> Projection:
-    """Computes `select` at a temperature of zero, where it has no derivative, by the exact solvers. `upper` is 0 for models not allowed."""
+    """Computes `select` at a temperature of zero by the exact solvers, without a derivative. `upper` is 0 for models that are not allowed, else 1."""
     allowed = upper > 0.0
     if reward == "any":
         if not at_most:

@@ -97,7 +97,7 @@ def linear_selection(
 
 
 def group_sums(groups: Groups, values: Array) -> Array:
-    """Returns the sum of `values` `[..., K]` over the models; with `groups`, the group of each model, the sum of each group, `[..., M]`."""
+    """Returns the sum of `values` `[..., K]` over the models; with `groups`, which has the group of each model, each group's sum `[..., M]`."""
     if groups is None:
         return jnp.sum(values, axis=-1)
     return jnp.sum(jnp.where(numerics.members(groups), values[..., None, :], 0.0), axis=-1)
@@ -105,7 +105,7 @@ def group_sums(groups: Groups, values: Array) -> Array:
 
 @functools.lru_cache(maxsize=64)
 def subsets(num_models: int, largest: int, smallest: int = 0) -> np.ndarray:
-    """Returns all sets of `smallest` to `largest` of `num_models` models as masks `[sets, K]`, by size, then in lexicographic order.
+    """Returns all sets with `smallest` to `largest` of `num_models` (`K`) models as masks `[sets, K]`, by size, then in lexicographic order.
 
     Raises:
       ValueError: there are more than five million sets.
@@ -125,7 +125,7 @@ def subsets(num_models: int, largest: int, smallest: int = 0) -> np.ndarray:
 
 
 class _AnyWinSets(NamedTuple):
-    """All sets of models that a vertex of the polytope of selections `z` may select fully (`z = 1`). It may select one or two more in fractions.
+    """Sets of models that a vertex of the polytope of selections `z` may select fully (`z = 1`), besides one or two models in fractions.
 
     There are `M` groups of models, each with its own size, and `P` pairs of models of one group.
 
@@ -135,7 +135,7 @@ class _AnyWinSets(NamedTuple):
       labels: `[K]` group of each model (static).
       pairs: `[P, 2]` indices of the models of each pair (static).
       left: `[sets]` budget that a set leaves.
-      lose: `[M, sets]` probability that the whole set fails; `_BARRED` if it fills the group.
+      lose: `[M, sets]` probability that the whole set fails; `_BARRED` (huge) if it fills the group.
     """
 
     members: np.ndarray
@@ -153,7 +153,7 @@ _Candidates = tuple[Array, ...]
 def _any_win_sets(
     w: Array, cost: Array, budget: Number, size: Number, groups: Groups, sizes: tuple[int, int] | None
 ) -> tuple[_AnyWinSets, _Candidates, _Candidates | None]:
-    """Enumerates the sets of fully selected models. Also returns the models, and the pairs of models (or None), that may join a set in fractions."""
+    """Enumerates the sets of fully selected models. Also returns data of each model and of each pair (or None) to add in fractions."""
     count, dtype = w.shape[-1], w.dtype
     low, high = (1, count) if sizes is None or groups is not None else sizes
     high = high if sizes is None else sizes[1]
@@ -191,9 +191,9 @@ def _rows(values: Array, places: np.ndarray | Array) -> Array:
 
 
 def _join_one(model: _Candidates, left: Array, lose: Array) -> tuple[Array, Array, Array]:
-    """Adds a model to a set with the largest fraction that the budget `left` by the set allows; `lose` is the probability that the set fails.
+    """Adds a model to a set, with the largest fraction that the rest `left` of the budget allows. `lose`: probability that the set fails.
 
-    Returns the probability that all fail, the fraction, and the decrease of its logarithm per unit of the budget.
+    Returns the probability that all models fail, the fraction, and the decrease of the probability's logarithm per unit of the budget.
     """
     w, inverse, free = model
     part = jnp.minimum(left * inverse + free, 1.0)
@@ -201,7 +201,7 @@ def _join_one(model: _Candidates, left: Array, lose: Array) -> tuple[Array, Arra
 
 
 def _join_two(pair: _Candidates, left: Array, lose: Array) -> tuple[Array, Array, Array]:
-    """Adds two models to a set with fractions that sum to one and exhaust the budget `left`. Returns as `_join_one`, with the first fraction."""
+    """Adds two models to a set, with fractions that sum to one and use up the budget `left`. Returns the same as `_join_one`, for the first one."""
     w, other_w, other_cost, inverse = pair
     part = (left - other_cost) * inverse
     loss = lose * (1.0 - w * part) * (1.0 - other_w * (1.0 - part))
@@ -253,7 +253,7 @@ def _least_with_two(pairs: _Candidates, group: np.ndarray, joined: np.ndarray, l
 def _best_join(
     table: _AnyWinSets, place: Array, singles: _Candidates, doubles: _Candidates | None, cost: Array
 ) -> tuple[Array, Array]:
-    """Returns the best selection `[K]` that adds one or two models in fractions to set `place` of `table`, and the multiplier of the budget."""
+    """Returns the best selection `[K]` of set `place` of `table` and one or two models in fractions, and the budget's multiplier."""
     count, pairs = table.members.shape[1], table.pairs
     words = [table.members[:, first : first + 31] for first in range(0, count, 31)]  # As int32, 31 models each.
     bits = [jnp.asarray((word @ (1 << np.arange(word.shape[1]))).astype(np.int32)) for word in words]
@@ -282,7 +282,7 @@ def _best_join(
 
 
 def num_vertices(num_models: int, largest: int) -> int:
-    """Returns how many vertices `exact_any_win` compares: sets of fewer than `largest` models, times the models and pairs to add in fractions."""
+    """Returns how many vertices `exact_any_win` compares: the sets of fewer than `largest` models times the models or pairs that may join them."""
     sets = sum(math.comb(num_models, m) for m in range(min(largest, num_models)))
     return sets * math.comb(num_models + 1, 2)
 
@@ -311,8 +311,10 @@ def exact_any_win(
 
     Args:
       w: `[K]` probabilities in [0, 1] that a model succeeds.
-      cost, budget: `[K]` costs, non-negative, and `[]` bound on the cost of `z`.
-      allowed, groups: `[K]` bool, models that may be selected (default: all); group of each model, from 0 to `M - 1` (static; default: one).
+      cost: `[K]` costs, non-negative.
+      budget: `[]` bound on the cost of `z`.
+      allowed: `[K]` bool, models that may be selected (default: all).
+      groups: group of each model, from 0 to `M - 1` (static; default: one group).
       size: `[]` integer; with groups `[M]`, the size of each group. Outside `sizes`, or if it is no integer, `converged` is False.
       sizes: smallest and largest possible `size`, in total (static; default: 0 and any).
       most_nodes: `[]` number of nodes after which branch and bound stops and returns its best selection so far.
@@ -358,8 +360,11 @@ def best_subset(
     Source: C2MAB-V-Direct, eq. (48), with a bound on the size. Sets are compared in blocks to bound the memory.
 
     Args:
-      weight, cost, budget: `[K]` weights of any sign, `[K]` costs, non-negative, and `[]` bound on the cost of the set.
-      allowed, groups: `[K]` bool, models that may be selected (default: all); group of each model, from 0 to `M - 1` (static; default: one).
+      weight: `[K]` weights of any sign.
+      cost: `[K]` costs, non-negative.
+      budget: `[]` bound on the cost of the set.
+      allowed: `[K]` bool, models that may be selected (default: all).
+      groups: group of each model, from 0 to `M - 1` (static; default: one group).
       size: `[]` integer; with groups `[M]`, the size of each group. With an exact size and fewer allowed models, the result is all of them (if
         `sizes` includes this number), flagged infeasible.
       exact_size: whether sets have exactly `size` models (static); otherwise at most.
@@ -410,7 +415,7 @@ def any_win_gradient(w: Array, z: Array) -> Array:
 
 
 def any_win_weight(w: Array | np.ndarray, xp: Any = jnp) -> Any:
-    """Returns `-log(1 - w)`, finite also for `w = 1`, by the module `xp`. A set with a larger sum of it has a larger probability of any win."""
+    """Returns `-log(1 - w)`, finite also for `w = 1`, computed by `xp`. The larger its sum over a set, the more probable is any win."""
     return -xp.log1p(-xp.minimum(w, 1.0 - np.finfo(w.dtype).epsneg))
 
 

@@ -41,7 +41,7 @@ class Distribution(abc.ABC):
         """
 
     def check_mean(self, name: str, mean: ArrayLike, scale: float) -> None:
-        """Raises `ValueError` if the distribution cannot have these means. `name` is the argument that the error names."""
+        """Raises `ValueError` if the distribution cannot have these means. `name` is the name of the argument in the message."""
         del name, mean, scale
 
     def rewards(self, least_mean: float, largest_mean: float, scale: float) -> Rewards | None:

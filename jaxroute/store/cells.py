@@ -41,7 +41,7 @@ def address(family: bytes, granule: int, extent: int) -> bytes:
 
 
 def group(family: bytes, granule: int) -> bytes:
-    """Returns the 32 bytes with which the addresses of all cells of this family and first granule begin."""
+    """Returns the first 32 bytes of cells' addresses: their family (digests of what the numbers depend on) and first granule (256 seeds)."""
     return family + granule.to_bytes(8, "big")
 
 
@@ -92,7 +92,7 @@ class Seeds:
         return [number for number, mask in self.masks.items() if mask == ALL]
 
     def of(self, masks: Mapping[int, int]) -> np.ndarray:
-        """Returns the positions in `values`, in ascending order, of the seeds that `masks` selects: a bit mask of seeds for each of some granules."""
+        """Returns the ascending positions in `values` of the seeds in `masks`, a dict from granule (256 seeds) to a bit mask of its seeds."""
         found = []
         for number, mask in masks.items():
             part = self.granules[number]
@@ -103,7 +103,7 @@ class Seeds:
         return np.sort(np.concatenate([np.zeros(0, np.int64), *found]))
 
     def cut(self, positions: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
-        """Groups the seeds at some positions by granule. Yields the granule, the mask of its seeds, and the indices of these in `positions`."""
+        """Groups the seeds at some positions by granule. Yields the granule, the bit mask of its seeds, and their indices in `positions`."""
         values = self.values[positions]
         order = np.argsort(values, kind="stable")
         numbers = values[order] // GRANULE
@@ -174,7 +174,7 @@ class Request:
         return tuple(len(self.axes[axis]) for axis in self.policy_axes[policy])
 
     def families(self, kind: str, policy: str, horizon: int | None = None) -> list[bytes]:
-        """Returns the family (24 bytes that begin an address) of each setting, for a `kind` such as `CURVES`. `horizon` None means the request's."""
+        """Returns the family (first 24 bytes of an address) of each setting's cells of a `kind` such as `CURVES`; `horizon` None is the request's."""
         what = kind, policy, self.horizon if horizon is None else horizon
         if what not in self._families:
             end, own = plain([kind, what[2]]), map(bytes.fromhex, self.identities[policy])
@@ -230,7 +230,7 @@ def seeds_from_plain(content: Any) -> np.ndarray:
 
 
 def held(store: PackStore, family: bytes, granule: int) -> int:
-    """Returns the mask of the seeds of a granule (256 consecutive seeds) whose single runs are stored in cells of this family."""
+    """Returns the bit mask of the seeds of a granule (256 consecutive seeds) whose single runs are stored in cells of this family."""
     mask = 0
     for one in store.groups.get(group(family, granule), ()):
         mask |= extent_of(one)
@@ -238,7 +238,7 @@ def held(store: PackStore, family: bytes, granule: int) -> int:
 
 
 def chosen(store: PackStore, family: bytes, granule: int, mask: int) -> list[bytes]:
-    """Returns addresses of cells of a family that have all stored seeds among those in a granule's `mask`; cells with most seeds come first."""
+    """Returns addresses of cells that together have all stored runs of the seeds in the bit `mask` of a granule, those with most seeds first."""
     found = []
     there = sorted(store.groups.get(group(family, granule), ()), key=lambda one: -extent_of(one).bit_count())
     for one in there:
@@ -253,7 +253,7 @@ def chosen(store: PackStore, family: bytes, granule: int, mask: int) -> list[byt
 
 
 def ranges(granules: Iterable[int]) -> list[tuple[int, int]]:
-    """Merges granules to ranges `(first, size)` as a binary counter does: each size is a power of two that divides the first granule."""
+    """Merges granules to ranges (first granule, number of granules) as a binary counter does: the number is a power of two that divides the first."""
     found: list[tuple[int, int]] = []
     for number in sorted(granules):
         found.append((number, 1))
@@ -266,7 +266,7 @@ def ranges(granules: Iterable[int]) -> list[tuple[int, int]]:
 
 
 def stored(store: PackStore, family: bytes) -> Callable[[Range], bool]:
-    """Returns a function that tests whether a store has the statistics of a range `(first, size)` of granules, in a cell of this family."""
+    """Returns a function that tests whether a store has a cell of this family with the statistics of a range `(first, size)` of granules."""
     return lambda one: address(family, *one) in store.where
 
 
@@ -337,7 +337,7 @@ class Claims:
         return lost
 
     def drop(self) -> None:
-        """Withdraws all claims, whose cells are written; otherwise two processes could wait for each other."""
+        """Withdraws all claims of this process once their cells are written; otherwise two processes could wait for each other."""
         if self._mine:
             self._mine = []
             self._write()

@@ -132,7 +132,7 @@ class SummaryTree:
         return tuple(place.get(axis, slice(None)) for axis in axes)
 
     def lacks(self, setting: int, ranges: Iterable[Range], wanted: Container[Range]) -> bool:
-        """Whether statistics of any of `ranges` are missing. A range is not missing if a larger stored range in one of `wanted` contains it."""
+        """Whether any of `ranges` (of granules) has no statistics, neither alone nor as a part of a larger range inside one of `wanted`."""
         return any(not self._holds(setting, *one, wanted) for one in ranges)
 
     def _holds(self, setting: int, first: int, size: int, wanted: Container[Range]) -> bool:
@@ -149,7 +149,7 @@ class SummaryTree:
         return False
 
     def insert(self, setting: int, node: Range, summary: Summary) -> None:
-        """Adds the statistics of the range `node`, and merges neighbouring ranges as far as possible."""
+        """Adds the statistics of the range `node` (first granule, number of granules), and merges neighbouring ranges as far as possible."""
         nodes, (first, size) = self.nodes[setting], node
         while True:
             nodes[first, size] = summary
@@ -163,7 +163,7 @@ class SummaryTree:
             summary, first, size = a.merged(b), left, 2 * size
 
     def node(self, setting: int, node: Range) -> Summary | None:
-        """Returns the available statistics of the range `node`, merged from the largest ranges inside; None if there are none."""
+        """Returns the available statistics of a range of granules (`node`), merged from the largest ranges inside; None if there are none."""
         found, (first, size) = self.nodes[setting].get(node), node
         if found is not None or size == 1:
             return found
@@ -234,7 +234,7 @@ class Statistics:
         return [one for tree in self._trees for one in tree.families] + (self.runs.families if self.runs else [])
 
     def families_in(self, tile: Tile, policies: Sequence[str]) -> list[bytes]:
-        """Returns the families of the cells with statistics of `policies` and their differences alone, at the settings of a tile."""
+        """Returns the families (digests) of the cells with statistics of only `policies` and their differences, at the settings of a tile."""
         own = {self.request.policies.index(policy) for policy in policies}
         return [tree.families[n] for tree in self._trees if own.issuperset(tree.policies) for n in tree.settings(tile)]
 
@@ -277,7 +277,7 @@ class Statistics:
         return self.request.cut if seeds == len(self.request.seeds) else cells.Seeds(self.request.seeds[:seeds])
 
     def _stored_as_runs(self) -> set[int]:
-        """Returns the granules in `full` without stored statistics of which single runs are stored; an empty set if there are too many."""
+        """Returns the granules in `full` of which the store has single runs but no statistics; an empty set if there are too many to be read."""
         found: set[int] = set()
         for policy, tree in zip(self.request.policies, self._trees, strict=False):
             for setting, family in enumerate(self.request.families(cells.CURVES, policy)):
@@ -349,7 +349,7 @@ class Statistics:
     # The result.
 
     def totals(self, seeds: int, parts: Sequence[SummaryTree] | None = None) -> Iterator[tuple[SummaryTree, int, Summary]]:
-        """Yields tree, setting (index) and statistics over its available runs of the first `seeds` seeds, for the trees `parts` (None: all)."""
+        """Yields tree, setting (index) and statistics over the available runs of the first `seeds` seeds, for the settings of `parts` (None: all)."""
         cut, of_runs = self._cut(seeds), {}
         for granule in self.runs.request.cut.granules if self.runs else ():
             if granule in cut.granules and granule not in self.full:
@@ -370,7 +370,7 @@ class Statistics:
     def _of_runs(self, granule: int) -> tuple[dict[tuple[int, int], Summary], bool]:
         """Computes statistics of the single runs of a granule, from the seeds that all policies have finished at all settings.
 
-        Returns them by index of the tree and of the setting, and whether all seeds in `runs` are finished.
+        Returns a dict from (index of the tree, index of the setting) to statistics, and whether all runs of the granule are finished.
         """
         assert self.runs is not None
         request, runs = self.request, self.runs
@@ -389,7 +389,7 @@ class Statistics:
         return found, len(seeds) == len(every)
 
     def _take_full(self, granule: int, summaries: Mapping[tuple[int, int], Summary]) -> None:
-        """Adds the statistics of a granule whose single runs are complete, by index of the tree and of the setting, and marks it as `full`."""
+        """Adds the `summaries` of a granule whose single runs are complete, by indices of tree and setting, and adds the granule to `full`."""
         for (number, setting), one in summaries.items():
             tree, node = self._trees[number], (granule, 1)
             if tree.lacks(setting, [node], self._wanted):
@@ -461,7 +461,7 @@ class Statistics:
         return self.dataset(len(self.request.seeds))
 
     def _moments(self, name: str, totals: _Totals, shape: tuple[int, ...]) -> tuple[Moments, Moments]:
-        """Returns the moments of a metric, of this `shape` (policy, settings, time, ...), and those of its differences, `[policy, baseline, ...]`."""
+        """Returns the moments of a metric in arrays of this `shape`, `[policy, ...]`, and of its differences, `[policy, baseline, ...]`."""
         alone = np.tile([0.0, 0.0, 0.0, 0.0, np.inf, -np.inf], (*shape, 1))
         apart = np.stack([alone] * shape[0])
         for tree, setting, total in totals:

@@ -56,7 +56,7 @@ class StoreMismatchError(ValueError):
 
 
 class Damage(NamedTuple):
-    """Size and time of a file that cannot be read, and the reason."""
+    """Reason why a file cannot be read, with the file's size and time."""
 
     file: FileState
     why: str
@@ -260,11 +260,7 @@ class PackStore:
     # Reading.
 
     def refresh(self, again: int = 5) -> None:
-        """Lists the packs again, to find those that were added, replaced or removed.
-
-        Raises:
-          OSError: a listed pack could not be found, and still not after `again` more attempts.
-        """
+        """Lists the packs (files of cells) again. Raises `OSError` if a listed pack is still not found after `again` more attempts."""
         found = self._listed()
         gone = {name for name, index in self.packs.items() if found.get(name) != index.file}
         self.packs = {name: index for name, index in self.packs.items() if name not in gone}
@@ -315,7 +311,7 @@ class PackStore:
         self._find(self.packs)
 
     def _find(self, names: Iterable[str]) -> None:
-        """Adds the cells of some packs to `where`. If cells with the same address differ, all readers take the one with the smaller digest."""
+        """Adds the places of some packs' cells to `where`. If cells with one address differ, all readers take the one with the smaller digest."""
         for name in names:
             index = self.packs[name]
             self.notes |= index.notes
@@ -331,11 +327,6 @@ class PackStore:
                 self.conflicts += own != known
                 if own < known:
                     self.where[address] = name, row
-
-    def session_of(self, address: bytes) -> dict[str, Any]:
-        """Returns the versions and devices by which the cell at an address was computed."""
-        name, row = self.where[address]
-        return self.packs[name].sessions[int(self.packs[name].rows["session"][row])]
 
     def read(self, wanted: Iterable[bytes]) -> Iterator[tuple[bytes, dict[str, np.ndarray]]]:
         """Yields address and arrays of the `wanted` cells, pack by pack, after verification. Missing and damaged cells are left out."""
@@ -392,16 +383,12 @@ class PackStore:
     # Writing.
 
     def add_note(self, note: Note, always: bool = False) -> None:
-        """Adds a note to the next pack that this store writes, or, with `always`, to all further packs."""
+        """Adds a note (a JSON value) to the next pack that this store writes, or, with `always`, to all further packs."""
         with self._lock:
             (self._standing if always else self._said).append(note)
 
     def put(self, address: bytes, cell: Cell) -> None:
-        """Adds a cell, which is written to a pack soon, in the background.
-
-        Raises:
-          OSError: earlier cells could not be written.
-        """
+        """Adds a cell, which is written to a pack soon, in the background. Raises `OSError` if earlier cells could not be written."""
         with self._lock:
             while self._pending and self._pending[0].done():
                 self._pending.pop(0).result()
@@ -445,11 +432,7 @@ class PackStore:
         return name
 
     def check(self) -> None:
-        """Writes a small file and removes it, to find out before a simulation whether the location can be written to.
-
-        Raises:
-          OSError: nothing can be written.
-        """
+        """Checks before a simulation that the location can be written to, by a small file; raises `OSError` otherwise."""
         name = f"{uuid.uuid4().hex}.claim"
         try:
             self.place.write(name, [b"."], False)
@@ -460,11 +443,7 @@ class PackStore:
             self.place.delete(name)
 
     def flush(self) -> None:
-        """Writes all waiting cells and notes, waits until they are on the disk or server, and refreshes the store.
-
-        Raises:
-          OSError: something could not be written.
-        """
+        """Writes all waiting cells and notes, waits until the disk or server has them, and refreshes the store. Raises `OSError` if this fails."""
         with self._lock:
             wrote = False
             while self._pending or self._waiting or self._said:
@@ -527,7 +506,8 @@ class PackStore:
         cells: dict[bytes, tuple[Cell, int]] = {}
         found = self.get(wanted := dict.fromkeys(itertools.chain(*held.values())))
         for address in (one for one in wanted if one in found):
-            if (session := self.session_of(address)) not in sessions:
+            name, row = self.where[address]
+            if (session := self.packs[name].sessions[int(self.packs[name].rows["session"][row])]) not in sessions:
                 sessions.append(session)
             cells[address] = found[address], sessions.index(session)
         if not cells and not notes:

@@ -168,7 +168,7 @@ class Bucket:
 
     @contextlib.contextmanager
     def _told(self, name: str, what: str) -> Iterator[None]:
-        """Context manager that turns errors of obstore into `OSError`: the object `name` (empty: the location) cannot be `what`, such as "read"."""
+        """Turns errors of obstore into an `OSError` which states that the object `name` (empty: the location) cannot be `what`, such as "read"."""
         try:
             yield
         except (self._error, FileNotFoundError) as error:

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import xarray as xr
 
 from jaxroute.core import checks, code
@@ -37,7 +38,7 @@ RESULTS: Mapping[str, Callable[[Request, PackStore | None], Runs | Statistics]] 
 
 
 class CallLog:
-    """Requests and calls in the notes of a store; the attribute `calls` has the notes of beginnings and ends of calls, in order."""
+    """Log of the calls of `simulate` in the notes of a store. The attribute `calls` has the notes of their beginnings and ends, in order."""
 
     def __init__(self, store: PackStore):
         self._notes = dict(store.notes)
@@ -46,15 +47,10 @@ class CallLog:
 
     @functools.cached_property
     def requests(self) -> dict[str, Request]:
-        """Requests by digest, in the order of their last calls."""
+        """Requests (descriptions of simulations) by digest, in the order of their last calls."""
         order = {call["request"]: i for i, call in enumerate(self.calls)}
         found = {name: Request.from_plain(note) for name, note in self._notes.items() if note.get("note") == "request"}
         return dict(sorted(found.items(), key=lambda one: order.get(one[0], -1)))
-
-    @property
-    def next(self) -> int:
-        """Number of the next note of a call, from 1."""
-        return 1 + max((call["order"] for call in self.calls), default=0)
 
     def settings(self) -> dict[str, Any]:
         """Returns the settings of the last request; an empty dict if there is none."""
@@ -84,7 +80,7 @@ class CallLog:
         name, request = list(self.requests.items())[-1]
         whole = {call["request"] for call in ended if call["whole"]} | {name}
         like = [n for n, one in self.requests.items() if n in whole and _but_seeds(one) == _but_seeds(request)]
-        seeds = _joined([self.requests[one].seeds[: played.get(one)] for one in reversed(like)])
+        seeds = pd.unique(np.concatenate([self.requests[one].seeds[: played.get(one)] for one in reversed(like)]))
         if len(like) > 1 and (np.diff(np.sort(seeds).astype(np.int64)) == 1).all():
             seeds = np.sort(seeds)
         if not np.array_equal(seeds, request.seeds):
@@ -97,25 +93,23 @@ def _but_seeds(request: Request) -> bytes:
     return plain({**content, "seeds": 0, "settings": {**content["settings"], "seeds": 0, "jaxroute": ""}})
 
 
-def _joined(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Concatenates arrays of seeds, and drops seeds that occurred before."""
-    seeds = np.concatenate(parts)
-    return seeds[np.sort(np.unique(seeds, return_index=True)[1])]
+def _call_note(store: PackStore, request: Request, call: str, ended: bool) -> dict[str, Any]:
+    """Returns the note of the beginning or end of the call with the identifier `call`; its entry `order` counts such notes in a store from 1."""
+    order = 1 + max((one["order"] for one in CallLog(store).calls), default=0)
+    return {"note": "call", "id": call, "request": request.digest, "ended": ended, "order": order}
 
 
 def begin(store: PackStore, request: Request) -> str:
-    """Adds a request and the beginning of a call to the notes of all packs that a store will write; returns an identifier of the call."""
+    """Adds a request and the beginning of a call of `simulate` to the notes of all packs to be written. Returns an identifier of the call."""
     call = uuid.uuid4().hex
-    about = {"note": "call", "id": call, "request": request.digest, "ended": False, "order": CallLog(store).next}
-    for note in (request.plain(), about):
+    for note in (request.plain(), _call_note(store, request, call, False)):
         store.add_note(note, always=True)
     return call
 
 
 def end(store: PackStore, request: Request, call: str, report: Mapping[str, Any], whole: bool = True) -> None:
-    """Writes a note of the end of a call, with its report and whether the result is complete (`whole`)."""
-    about = {"note": "call", "id": call, "request": request.digest, "ended": True, "order": CallLog(store).next}
-    store.add_note({**about, "whole": whole, "report": dict(report)})
+    """Writes a note of the end of a call of `simulate`, with its report (measurements) and whether the result is complete (`whole`)."""
+    store.add_note({**_call_note(store, request, call, True), "whole": whole, "report": dict(report)})
     store.flush()
 
 
@@ -165,7 +159,7 @@ def _what_changed(store: PackStore, request: Request, other: set[bytes]) -> str:
 
 
 def sessions(store: PackStore, families: Sequence[bytes]) -> list[dict[str, Any]]:
-    """Returns the versions and devices by which cells of some families were computed, with the number of cells, the most frequent first."""
+    """Returns the versions and devices by which the cells with these families were computed, and the number of cells, the most frequent first."""
     wanted, found = set(families), Counter()
     for address, (name, row) in store.where.items():
         if address[:24] in wanted:
@@ -236,7 +230,7 @@ def opened(path: str | os.PathLike[str]) -> PackStore:
 
 
 def summed(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Combines the reports of all calls for a result: the entries of the last, sums of measurements over all, and a short list of the calls."""
+    """Combines the reports of calls for a result: entries of the last report, sums of the measurements of all, and a short list of the calls."""
     found: dict[str, Any] = dict(reports[-1]) if reports else {}
     found |= {name: sum(one.get(name, 0) for one in reports) for name in ADDED} if reports else {}
     if len(reports) > 1:
@@ -246,7 +240,7 @@ def summed(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def made_with(store: PackStore, families: Sequence[bytes]) -> dict[str, Any]:
-    """Returns `{"made_with": ...}`, the software versions and devices that computed the cells of these families; an empty dict if all have the same."""
+    """Returns `{"made_with": ...}`, the versions and devices that computed the cells of these families; an empty dict if all have the same."""
     found = sessions(store, families)
     return {"made_with": found} if len(found) > 1 else {}
 
@@ -353,7 +347,7 @@ def merge(paths: Sequence[str | os.PathLike[str]], out: str | os.PathLike[str]) 
         target = opening.enter_context(contextlib.closing(PackStore(place_of(out))))
         for source in sources:
             target.add(source)
-        request = requests[0].with_seeds(_joined([one.seeds for one in requests]))
+        request = requests[0].with_seeds(pd.unique(np.concatenate([one.seeds for one in requests])))
         if not CallLog(target).is_latest(request):
             ended = [call["report"] for source in sources for call in CallLog(source).calls if call["ended"]]
             report = {n: v for n, v in (ended or [{}])[-1].items() if n != "seeds_played"}

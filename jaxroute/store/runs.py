@@ -110,7 +110,7 @@ class Runs:
             self.done[where][inside] = True
 
     def _lacking(self, policy: str, place: tuple[int, ...]) -> dict[int, int]:
-        """Returns the masks of the missing seeds, by granule, at the setting with the index `place` along the axes of a policy."""
+        """Returns bit masks of a policy's missing seeds, by granule (256 seeds), at the setting with the index `place` along the policy's axes."""
         own = dict(zip(self.request.policy_axes[policy], place, strict=True))  # Runs do not differ along the other axes.
         done = self.done[(self.request.policies.index(policy), *(own.get(axis, 0) for axis in self.request.axes))]
         if not done.any():
@@ -120,7 +120,7 @@ class Runs:
         return {number: mask for number, mask, _ in self.request.cut.cut(np.flatnonzero(~done))}
 
     def lacking(self, policy: str) -> list[dict[int, int]]:
-        """Returns a dict for each setting of a policy: the masks of the missing seeds by granule (see `cells`)."""
+        """Returns for each setting of a policy a dict from granule (256 consecutive seeds) to the bit mask of its missing seeds."""
         return [self._lacking(policy, place) for place in np.ndindex(self.request.shape(policy))]
 
     def _place(self, policy: str, tile: Tile, seeds: np.ndarray, values: Arrays) -> None:
@@ -167,7 +167,7 @@ class Runs:
         return Checkpoint(rounds, states, totals, found[1])
 
     def _gathered(self, families: Sequence[bytes], policy: str, tile: Tile, seeds: np.ndarray) -> dict[str, np.ndarray]:
-        """Reads the arrays `[tiled axes..., seeds, ...]` of some settings and seeds; returns an empty dict if a cell is missing or damaged."""
+        """Reads arrays `[tiled axes..., seeds, ...]` by name for a tile of settings and some seeds; an empty dict if a cell is missing or damaged."""
         assert self.store is not None
         cut, numbers = Seeds(self.request.seeds[seeds]), self.request.numbers_in(policy, tile)
         found: dict[str, np.ndarray] = {}
@@ -259,7 +259,7 @@ class LazyRuns(Runs):
         return runs.data[name][np.ix_(*(places for _, places in lead), *chosen[len(self.lead) :])]
 
     def _part(self, name: str, policies: np.ndarray, axes: Mapping[str, np.ndarray], seeds: np.ndarray) -> Request:
-        """Returns the request of one variable for the policies, settings (by axis) and seeds at some positions."""
+        """Returns a copy of the request that is limited to one variable and to the policies, settings (by axis) and seeds at some positions."""
         whole, identities = self.request, {}
         for policy in (names := [whole.policies[i] for i in policies]):
             own = np.asarray(whole.identities[policy]).reshape(whole.shape(policy))

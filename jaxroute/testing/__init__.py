@@ -12,7 +12,7 @@ Each check raises `AssertionError` with a sentence that names the fault and its 
 from typing import Any
 
 from jaxroute.core.exports import public_names
-from jaxroute.testing.behaviour import check_behaviour, check_valid, run_eagerly
+from jaxroute.testing.behaviour import check_behaviour, run_eagerly
 from jaxroute.testing.structure import check_structure
 
 __all__ = ["check_behaviour", "check_environment", "check_policy", "check_structure", "run_eagerly"]
@@ -36,6 +36,5 @@ def check_policy(policy: Any, env: Any, *, horizon: int = 40, seeds: int = 24) -
 
 
 def check_environment(env: Any, policy: Any, *, horizon: int = 40, seeds: int = 24) -> None:
-    """Checks that an environment follows the protocol in `seeds` runs of `horizon` rounds with a policy that fits it, and that no run is invalid."""
+    """Checks that an environment follows the protocol in `seeds` runs of `horizon` rounds with a policy that fits it; see `check_policy`."""
     check_policy(policy, env, horizon=horizon, seeds=seeds)
-    check_valid(policy, env, horizon=horizon, seeds=seeds)

@@ -42,19 +42,6 @@ def check_behaviour(policy: Any, env: Any, *, horizon: int = 40, seeds: int = 24
         _check_traces(name, policy, env, horizon, seeds)
 
 
-def check_valid(policy: Any, env: Any, *, horizon: int, seeds: int) -> None:
-    """Simulates `seeds` runs and checks that none is invalid: every metric is finite, and the environment's `zero_flows` are zero."""
-    _assert_valid(simulate(env, {"policy": policy}, horizon=horizon, seeds=seeds, progress=False))
-
-
-def _assert_valid(data: Any) -> None:
-    wrong = int((~data["valid"]).sum())
-    assert not wrong, (
-        f"{wrong} of {data['valid'].size} runs are invalid: a value is not finite, or a flow that must be zero is not (such as 'illegal', "
-        "which counts decisions that there are not); a warning of `simulate` names the first"
-    )
-
-
 def _simulate(policy, env, rounds: int, **options):
     half = max(1, rounds // 2)
     return simulate(env, {"policy": policy}, **{"horizon": 2 * half, "record_every": half, "progress": False, **options})
@@ -84,7 +71,11 @@ def _check_matches_loop(name: str, policy, env, horizon: int) -> None:
 
 def _check_batch(name: str, policy, env, horizon: int, seeds: int) -> None:
     whole = _simulate(policy, env, horizon, seeds=seeds, execution=Execution(block=32 * len(jax.local_devices())))
-    _assert_valid(whole)
+    wrong = int((~whole["valid"]).sum())
+    assert not wrong, (
+        f"{wrong} of {whole['valid'].size} runs are invalid: a value is not finite, or a flow that must be zero is not (such as 'illegal', "
+        "which counts decisions that there are not); a warning of `simulate` names the first"
+    )
 
     def check(expected, message, seeds: Any = seeds, execution=None, **options):
         data = _simulate(policy, env, horizon, seeds=seeds, execution=execution or Execution(block=16), **options)
@@ -126,7 +117,7 @@ def _check_traces(name: str, policy, env, horizon: int, seeds: int) -> None:
         return True
 
     def shifted(amount):
-        """Returns the policy with each number reduced by the fraction `amount`, or increased or unchanged if its check refuses the smaller number."""
+        """Returns the policy with each number reduced by the fraction `amount`; if the policy refuses that, increased; if it refuses both, unchanged."""
         changed = list(leaves)
         for i, x in enumerate(leaves):
             if np.issubdtype(x.dtype, np.floating):
@@ -171,9 +162,8 @@ def run_eagerly(
     Returns:
       One dict per counted round: `obs`, `action`, `info`, `feedback`, `flows`, `env_state`, `policy_state`.
     """
-    usual, others = (
-        run_streams(jax.random.key_data(draws.key(k)), np.asarray([seed], np.uint32)) for k in (root_seed, root_seed + 1)
-    )
+    roots, seeds = (root_seed, root_seed + 1), np.asarray([seed], np.uint32)
+    usual, others = (run_streams(jax.random.key_data(draws.key(root)), seeds) for root in roots)
     keys, other = (reference.keys_of({name: words[:, 0] for name, words in one.items()}) for one in (usual, others))
     env, policy, states = reference.first_states(on_device(env), on_device(policy), keys, horizon)
     stage, history = stage_length_of(env, policy), list[dict[str, Any]]()

@@ -38,7 +38,7 @@ def faults(figure: Any) -> list[str]:
     figure.draw_without_rendering()
     axes = [ax for ax in figure.axes if ax.get_visible()]
     texts = [text for text in _texts(figure, axes) if text.letters.strip()]
-    found = [*_cut(figure, texts), *_overlapping(texts), *_small(texts), *_named(figure, axes)]
+    found = [*_text_faults(figure.bbox, texts), *_named(figure, axes)]
     if figure.get_figwidth() > _WIDEST:
         found.append(f"too wide: {figure.get_figwidth():.0f} inches, where letters of 8 points are not legible on a page")
     letters = {(t.artist.get_fontsize(), t.artist.get_fontweight(), t.artist.get_ha()) for t in texts if t.kind == "title"}
@@ -51,14 +51,11 @@ def faults(figure: Any) -> list[str]:
 
 
 def _where(ax: Any) -> str:
-    """Returns words for axes in messages: the title or a label, otherwise their number in the figure."""
+    """Returns the name of an `Axes` for messages: its title or a label, otherwise its number in the figure."""
     for text in (*(ax.get_title(loc=side) for side in ("left", "center", "right")), ax.get_ylabel(), ax.get_xlabel()):
         if text:
             return f"the axes {text.splitlines()[0]!r}"
     return f"axes number {ax.figure.axes.index(ax) + 1}"
-
-
-# Texts.
 
 
 def _texts(figure: Any, axes: list[Any]) -> Iterator[_Text]:
@@ -99,23 +96,22 @@ def _tick_labels(axis: Any) -> list[Any]:
     return [label for label in found if label.get_visible() and label.get_text()]
 
 
-def _cut(figure: Any, texts: list[_Text]) -> Iterator[str]:
-    canvas = figure.bbox
+def _text_faults(canvas: Any, texts: list[_Text]) -> Iterator[str]:
+    """Finds texts outside the bounding box `canvas` of the figure, texts that overlap, and small texts; yields a sentence for each fault."""
     for text in texts:
         box = text.box
         if box.x0 < canvas.x0 - 1 or box.y0 < canvas.y0 - 1 or box.x1 > canvas.x1 + 1 or box.y1 > canvas.y1 + 1:
             yield f"outside the canvas: {text}"
+        if text.artist.get_fontsize() < _SMALLEST:
+            yield f"smaller than {_SMALLEST:g} points: {text}"
+    for one, other in itertools.combinations(texts, 2):
+        if _overlap(one, other):
+            yield f"texts overlap: {one} and {other}"
 
 
 def _common(one: Any, other: Any) -> tuple[float, float]:
     """Returns width and height, in pixels, of the overlap of two bounding boxes; a negative number is their distance in that direction."""
     return min(one.x1, other.x1) - max(one.x0, other.x0), min(one.y1, other.y1) - max(one.y0, other.y0)
-
-
-def _overlapping(texts: list[_Text]) -> Iterator[str]:
-    for one, other in itertools.combinations(texts, 2):
-        if _overlap(one, other):
-            yield f"texts overlap: {one} and {other}"
 
 
 def _overlap(one: _Text, other: _Text) -> bool:
@@ -130,15 +126,6 @@ def _overlap(one: _Text, other: _Text) -> bool:
     return True
 
 
-def _small(texts: list[_Text]) -> Iterator[str]:
-    for text in texts:
-        if text.artist.get_fontsize() < _SMALLEST:
-            yield f"smaller than {_SMALLEST:g} points: {text}"
-
-
-# Axes and their data.
-
-
 def _squeezed(figure: Any, ax: Any) -> Iterator[str]:
     place = ax.get_subplotspec()
     if place is None:
@@ -151,13 +138,9 @@ def _squeezed(figure: Any, ax: Any) -> Iterator[str]:
             yield f"squeezed: {_where(ax)} is {have / whole:.0%} of its panel {what}"
 
 
-def _spans(ax: Any, line: Any) -> bool:
-    """Whether a line is a reference line across the whole axes, such as `axhline` draws, rather than data."""
-    return line.get_transform() != ax.transData
-
-
 def _without_data(ax: Any) -> Iterator[str]:
-    lines = [line for line in ax.lines if line.get_visible() and not _spans(ax, line)]
+    # Reference lines across the whole axes, such as `axhline` draws, have another transformation.
+    lines = [line for line in ax.lines if line.get_visible() and line.get_transform() == ax.transData]
     others = [c for c in (*ax.collections, *ax.patches, *ax.images) if c.get_visible()]
     if not lines and not others:
         yield f"empty: {_where(ax)} has no data"
@@ -198,9 +181,6 @@ def _across(ax: Any) -> Iterator[str]:
         inside = _common(text.box, frame)
         if min(inside) > _SLACK and any(i < w - _SLACK for i, w in zip(inside, (text.box.width, text.box.height))):
             yield f"across the frame: {text} of {_where(ax)}"
-
-
-# Legends.
 
 
 def _covered(ax: Any) -> Iterator[str]:

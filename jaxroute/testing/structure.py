@@ -45,7 +45,7 @@ def check_structure(policy: Any, env: Any) -> None:
     for one in (env, policy):
         if hasattr(one, "check"):
             _agrees(f"{_name(one)}.check refuses its values", one.check)
-    env_component = _Component("env", env, "step", _key())
+    env_component = _Component("env", env, "step", jax.eval_shape(draws.key, 0))
     _check_environment(env_component)
     component = _Component("policy", policy, "act", env_component.value)
     if hasattr(policy, "check_spec"):
@@ -72,7 +72,7 @@ class _Trace(NamedTuple):
 class _Component:
     """Environment or policy with abstract values instead of arrays, whose methods are traced.
 
-    `made` is the object, or a function that returns it for the abstract `argument`: it is the object if it has `method`. Errors call it `role`.
+    `made` is the object if it has the method `method`, otherwise a function that returns it for the abstract `argument`. Errors use `role`.
     """
 
     def __init__(self, role: str, made: Any, method: str, argument: Any):
@@ -111,7 +111,7 @@ class _Component:
 
 
 def _check_environment(env: _Component) -> None:
-    _check_names(env, ENVIRONMENT, ("spec",))
+    _check_names(env, ENVIRONMENT)
     spec = env.value.spec
     if not isinstance(spec, Spec):
         raise Fault(f"{env.name}.spec must be a Spec, got {checks.show(spec)}")
@@ -136,7 +136,7 @@ def _check_policy(policy: _Component, env: _Component) -> None:
 
 def _check_round(policy: _Component, env: _Component) -> None:
     """Traces the methods of a round in their order, each with the abstract results of the methods before it, and checks what they return."""
-    key, t, spec = _key(), jax.ShapeDtypeStruct((), jnp.int32), env.value.spec
+    key, t, spec = jax.eval_shape(draws.key, 0), jax.ShapeDtypeStruct((), jnp.int32), env.value.spec
     env_state = _strong(env.trace("init", key), f"{env.name}.init")
     state = _strong(policy.trace("init", key, static=(spec_for(env.value, 1),)), f"{policy.name}.init")
     if stage_length_of(env.value, policy.value):
@@ -172,15 +172,15 @@ def _check_round(policy: _Component, env: _Component) -> None:
     _check_measured(getattr(policy.value, "metrics", ()), *where, f"{policy.name}.metrics", spec)
 
 
-def _check_names(component: _Component, members: Members, attributes: tuple[str, ...] = ()) -> None:
-    """Checks that a component has `attributes` and the required methods of `members`, and that no optional method is misspelt."""
+def _check_names(component: _Component, members: Members) -> None:
+    """Checks that a component has the required methods of `members`, an environment also `spec`, and that no optional method is misspelt."""
     owner, value = type(component.value), component.value
-    for name in (*attributes, *members.required):
+    for name in (*(["spec"] if members is ENVIRONMENT else []), *members.required):
         if not hasattr(value, name):
             close = difflib.get_close_matches(name, [n for n in dir(owner) if not n.startswith("_")], n=1)
             hint = f"; did you misspell it as {close[0]!r}?" if close else ""
-            raise Fault(f"{component.name} has no {'' if name in attributes else 'method '}{name}{hint}")
-        if name not in attributes and not callable(getattr(value, name)):
+            raise Fault(f"{component.name} has no {'' if name == 'spec' else 'method '}{name}{hint}")
+        if name != "spec" and not callable(getattr(value, name)):
             raise Fault(f"{component.name}.{name} must be a method")
     for name, meant in misspelt(value, members):
         raise Fault(f"{component.name} has {name!r}, which nothing calls; did you mean {meant!r}?")
@@ -197,7 +197,7 @@ def _check_declared(where: str, metrics: Any) -> None:
 
 
 def _check_measured(metrics, sums: tuple[str, dict], gauges: tuple[str, dict], declared: str, spec: Spec) -> None:
-    """Checks that each metric that `declared` lists has values of its dimensions. `sums` and `gauges` (last values) are pairs (source, values)."""
+    """Checks that each metric, declared in `declared`, has values of its dimensions in `sums` or `gauges`, pairs (source, values by name)."""
     for metric in metrics:
         place, values = gauges if metric.kind == "gauge" else sums
         if metric.name not in values:
@@ -221,16 +221,12 @@ def _gauges(component: _Component, state: Any) -> dict[str, Any]:
     return values
 
 
-def _key() -> jax.ShapeDtypeStruct:
-    return jax.eval_shape(draws.key, 0)
-
-
 def _leaves(tree: Any) -> list[str]:
     return [jax.tree_util.keystr(path) or "(the whole state)" for path, _ in jax.tree_util.tree_flatten_with_path(tree)[0]]
 
 
 def _strong(made: _Trace, what: str) -> Any:
-    """Returns the state in the trace of `init` if no array in it has a weak type, and raises a fault otherwise; errors call the method `what`."""
+    """Returns the state that a traced `init` (errors call it `what`) has made. Raises a fault if an array in the state has a weak type."""
     for name, leaf in zip(_leaves(made.result), made.types, strict=True):
         if getattr(leaf, "weak_type", False):
             problem = f"{what} makes the state's array {name} weakly typed, so its type depends on the other operands"
@@ -239,7 +235,7 @@ def _strong(made: _Trace, what: str) -> Any:
 
 
 def _check_fixed(before: Any, made: _Trace, what: str) -> None:
-    """Checks that a state that the method `what` returns has the containers, shapes and types of the state before."""
+    """Checks that the state returned by the method `what` has the containers, shapes and types of `before`, the state that it received."""
     old, new = _leaves(before), _leaves(made.result)
     if jax.tree.structure(before) != jax.tree.structure(made.result) or classes_of(before) != classes_of(made.result):
         lost, added = [n for n in old if n not in new], [n for n in new if n not in old]
@@ -301,9 +297,8 @@ def _program(value: Any) -> Any:
         return constants, tuple(v.aval for v in value.invars), tuple(operations), tuple(map(read, value.outvars))
     if isinstance(value, (tuple, list)):
         return tuple(map(_program, value))
-    if hasattr(value, "__array__") and not jnp.issubdtype(
-        value.dtype, jax.dtypes.extended
-    ):  # Also the arrays that jax stores in literals.
+    # Also the arrays that jax stores in literals.
+    if hasattr(value, "__array__") and not jnp.issubdtype(value.dtype, jax.dtypes.extended):
         array = np.asarray(value)
         return array.dtype.name, array.shape, array.tobytes()
     if isinstance(value, (float, complex)):

@@ -121,7 +121,7 @@ class CandidateRunner:
         self._stack(probes)  # All generations get the same leaves with a candidate axis, and so the same compiled program.
 
     def _stack(self, candidates: Sequence[Mapping[str, Any]]) -> tuple[Any, Any]:
-        """Returns environment and policy for `simulate`; what depends on hyperparameters is a grid with an entry for each candidate."""
+        """Returns environment and policy for `simulate`. The one that depends on hyperparameters is a grid with a setting for each candidate."""
         made = [self.factory.make(values) for values in candidates]
         if self.factory.of_env and self.factory.of_policy:
             both = [_EnvironmentWithPolicy(env, policy) for env, policy in made]
@@ -131,7 +131,7 @@ class CandidateRunner:
         return made[0][0], self._grid("policy", [policy for _, policy in made])
 
     def _grid(self, kind: str, objects: Sequence[Any]) -> Grid:
-        """Returns a grid of environments or policies (`kind`). Arrays that differ, now or in an earlier call of this kind, get a candidate axis."""
+        """Returns candidates' environments or policies (`kind`) as a grid. Arrays that differ, also in earlier calls, get an axis of candidates."""
         grid = Grid({_AXIS: range(len(objects))}, objects, type(objects[0]).__name__)
         if grid.static:
             what = "a static field (a size or a choice of behaviour), or in the shape of an array"

@@ -161,7 +161,7 @@ def open_history(
 
 
 def _check(folder: Folder, content: Mapping[str, Any], settings: Any, code: Mapping[str, Any], accept: bool) -> None:
-    """Raises StoreMismatchError if the search stored as `content` has other code (unless `accept`) or settings; it may have had fewer rounds."""
+    """Raises StoreMismatchError if the stored search (`content`) has other settings, except fewer rounds, or other code (unless `accept`)."""
     there, here = content["settings"], settings
     if here["plan"]["runs"] > there["plan"]["runs"]:
         there, here = ({**one, "plan": {**one["plan"], **dict.fromkeys(_GROWING)}} for one in (there, here))
@@ -192,7 +192,6 @@ def dataset(history: History, space: Space, goal: Goal, horizon: int, chosen: in
     rows: list[dict[str, Any]] = []
     rounds = 0
     for batch, (values, valid) in history.evaluated:
-        names = space.structure_names[batch.structure]
         for place, (candidate, point) in enumerate(zip(batch.candidates, batch.points, strict=True)):
             rounds += batch.seeds * horizon
             own = {name: runs[place] for name, runs in values.items()}
@@ -201,7 +200,10 @@ def dataset(history: History, space: Space, goal: Goal, horizon: int, chosen: in
             row |= {"candidate": candidate, "first_seed": batch.first_seed, "seeds": batch.seeds, "rounds": rounds}
             row |= dict(zip(("score", "stderr"), estimate.score))
             row |= {"feasible": goal.is_feasible(estimate), "valid": estimate.valid}
-            row |= {f"parameter.{n}": names.get(n, v) for n, v in space.values(batch.structure, point).items()}
+            for name, value in space.values(batch.structure, point).items():
+                scale = space.parameters[name]
+                index = scale.index(value) if isinstance(scale, Choice) else None
+                row[f"parameter.{name}"] = value if index is None else scale.names[index]
             for name, runs in own.items():
                 row[f"mean.{name}"], row[f"stderr.{name}"] = moments(runs)
             rows.append(row)

@@ -40,7 +40,7 @@ def picture(history: xr.Dataset, *, title: str | None = None) -> Any:
 
 
 def _panel(ax: Any, history: xr.Dataset, name: str) -> None:
-    """Draws scores against the variable `name` of the history: "rounds", or a hyperparameter."""
+    """Draws the scores of a search against the variable `name` of its history: "rounds" (simulated so far), or a hyperparameter."""
     attributes, values = decoded(history[name].attrs), history[name].values
     names = list(attributes.get("values", ()))
     places = np.array([names.index(v) for v in values], float) if names else values.astype(float)

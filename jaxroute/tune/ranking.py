@@ -111,7 +111,7 @@ class Goal:
         return name.replace("<lambda>", "score")
 
     def record(self, known: Mapping[str, Metric], record: Sequence[str] | None) -> list[str]:
-        """Returns the metrics to record: score, bounds and `record`. If that is None and the score is a function, all default metrics are added."""
+        """Returns the metrics to record: score, bounds and `record`. If `record` is None and a function is the score, all default metrics follow."""
         named = [self.metric] if isinstance(self.metric, str) else []
         usual = [m.name for m in known.values() if m.default] if callable(self.metric) else []
         return list(dict.fromkeys([*named, *self.bounded, *(usual if record is None else record)]))

@@ -173,7 +173,7 @@ def search(
 
 
 def _probes(space: Space, structure: int) -> list[dict[str, Any]]:
-    """Returns example candidates of a structure: all hyperparameters in the middle of their ranges, then one of them at either end."""
+    """Returns example candidates of a structure: all hyperparameters in the middle of their ranges, then each alone at either end of its range."""
     points = [space.centre]
     for place in range(len(space.centre)):
         points += [np.where(np.arange(len(space.centre)) == place, end, space.centre) for end in (0.0, 1.0)]
@@ -345,7 +345,7 @@ class _Search:
         return self._finalists({structure: states[structure] for structure in alive})
 
     def _run_stage(self, structure: int, state: _Structure, share: int) -> int:
-        """Runs generations of a structure until its share of the runs is used. Returns the number of runs used, at most `share`."""
+        """Runs generations of a structure with at most `share` runs (one seed of one candidate each). Returns the number of runs used."""
         spent = 0
         while (number := min(self.plan.size, (share - spent) // state.seeds)) > 0:
             points = state.optimizer.ask(number)

@@ -60,7 +60,7 @@ class Slope(NamedTuple):
 
 
 def orthogonal_directions(number: int, pairs: int, generator: np.random.Generator) -> np.ndarray:
-    """Returns `pairs` random directions of length `sqrt(number)`, `[pairs, number]`; each block of `number` rows is orthogonal."""
+    """Returns `pairs` random directions of length `sqrt(number)`, `[pairs, number]`; the rows of each block of `number` rows are orthogonal."""
     blocks = []
     for _ in range(-(-pairs // number)):
         rotation, triangle = np.linalg.qr(generator.standard_normal((number, number)))

@@ -177,11 +177,6 @@ class Space:
         return [dict(zip(self.choices, v)) for v in itertools.product(*(c.values for c in self.choices.values()))]
 
     @property
-    def structure_names(self) -> list[dict[str, str]]:
-        """Structures with the names of the alternatives instead of the alternatives."""
-        return [dict(zip(self.choices, v)) for v in itertools.product(*(c.names for c in self.choices.values()))]
-
-    @property
     def steps(self) -> np.ndarray:
         """Distance of neighbouring values of each numeric hyperparameter in the unit cube, `[d]`; 0 for a real-valued one."""
         return np.array([1.0 / (s.num_values - 1) if s.num_values else 0.0 for s in self.numeric.values()])

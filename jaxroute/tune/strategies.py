@@ -7,45 +7,11 @@ unit cube and receives only their order from best to worst. The code that ranks 
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from jaxroute.core import checks
-
-
-class Optimizer(Protocol):
-    """Proposes points, numeric hyperparameters scaled to [0, 1], for one structure (combination of choices)."""
-
-    def ask(self, number: int) -> np.ndarray:
-        """Returns the next points, `[n, d]` with coordinates in [0, 1]; `n` is `number`, or less if the optimiser has no more points."""
-        ...
-
-    def tell(self, order: Sequence[int]) -> None:
-        """Receives the ranking of the points of the last `ask`: their row indices from best to worst."""
-        ...
-
-    def centre(self) -> np.ndarray | None:
-        """Returns the optimiser's own estimate of the best point, `[d]`, which need not have been proposed; None without such an estimate."""
-        ...
-
-
-class Strategy(Protocol):
-    """Settings of a method that proposes candidates."""
-
-    def population(self, dimensions: int) -> int:
-        """Returns the number of candidates of a generation in a search over `dimensions` numeric hyperparameters."""
-        ...
-
-    def begin(self, steps: np.ndarray, start: np.ndarray | None, seed: int) -> Optimizer:
-        """Returns an optimiser for one structure (combination of choices).
-
-        Args:
-          steps: `[d]` distance of neighbouring values of each hyperparameter in the unit cube, 0 for a real-valued one.
-          start: `[d]` first point (default: the centre).
-          seed: seed of the optimiser's random numbers.
-        """
-        ...
 
 
 @dataclass(frozen=True)
@@ -70,10 +36,18 @@ class CMAES:
         checks.positive("width", self.width, ())
 
     def population(self, dimensions: int) -> int:
+        """Returns the number of candidates of a generation in a search over `dimensions` numeric hyperparameters."""
         del dimensions
         return self.size
 
-    def begin(self, steps: np.ndarray, start: np.ndarray | None, seed: int) -> Optimizer:
+    def begin(self, steps: np.ndarray, start: np.ndarray | None, seed: int) -> "_CMAOptimizer":
+        """Returns an optimiser for one structure (combination of choices).
+
+        Args:
+          steps: `[d]` distance of neighbouring values of each hyperparameter in the unit cube, 0 for a real-valued one.
+          start: `[d]` first point (default: the centre).
+          seed: seed of the optimiser's random numbers.
+        """
         try:
             import cmaes
         except ImportError:
@@ -92,7 +66,7 @@ class _CMAOptimizer:
         self._raw: list[np.ndarray] = []
 
     def ask(self, number: int) -> np.ndarray:
-        """Returns a whole generation, or no points if `number` is less than a generation."""
+        """Returns a whole generation of points in the unit cube, `[n, d]`, or no points if `number` is less than a generation."""
         if number < self.inner.population_size:
             return np.zeros((0, len(self.steps)))
         asked = [self.inner.ask() for _ in range(self.inner.population_size)]
@@ -100,6 +74,7 @@ class _CMAOptimizer:
         return np.array([point for point, _ in asked])
 
     def tell(self, order: Sequence[int]) -> None:
+        """Receives the ranking of the points of the last `ask`: their row indices from best to worst."""
         # Ranks serve as the scores, because the update depends only on their order.
         self.inner.tell([(self._raw[index], float(rank)) for rank, index in enumerate(order)])
 
@@ -127,7 +102,7 @@ class Random:
         del dimensions
         return self.size
 
-    def begin(self, steps: np.ndarray, start: np.ndarray | None, seed: int) -> Optimizer:
+    def begin(self, steps: np.ndarray, start: np.ndarray | None, seed: int) -> "_Sequence":
         del start
         generator = np.random.default_rng(seed)
         return _Sequence((generator.random(len(steps)) for _ in itertools.count()), len(steps))
@@ -152,7 +127,7 @@ class Lattice:
     def population(self, dimensions: int) -> int:
         return min(self.size, self.points**dimensions)
 
-    def begin(self, steps: np.ndarray, start: np.ndarray | None, seed: int) -> Optimizer:
+    def begin(self, steps: np.ndarray, start: np.ndarray | None, seed: int) -> "_Sequence":
         del start
         axis = np.linspace(0.0, 1.0, self.points)
         cube = np.stack(np.meshgrid(*[axis] * len(steps), indexing="ij"), -1).reshape(-1, len(steps))
@@ -171,5 +146,9 @@ class _Sequence:
     def tell(self, order: Sequence[int]) -> None:
         del order
 
-    def centre(self) -> np.ndarray | None:
+    def centre(self) -> None:
         return None
+
+
+Strategy = CMAES | Random | Lattice
+Optimizer = _CMAOptimizer | _Sequence

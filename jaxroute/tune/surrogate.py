@@ -43,8 +43,8 @@ class Surrogate:
     def add(self, points: np.ndarray, values: Mapping[str, np.ndarray], valid: np.ndarray) -> None:
         """Adds a batch of `n` candidates.
 
-        `points` are `[n, d]`, `values` hold `[n, seed]` for each metric, and `valid` is `[n, seed]`. Batches of a single seed and candidates with
-        invalid runs are ignored, because their noise is unknown.
+        `points` `[n, d]` have `d` hyperparameters, scaled to [0, 1]; `values` hold `[n, seed]` for each metric, and `valid` is `[n, seed]`. Batches
+        of a single seed and candidates with invalid runs are ignored, because their noise is unknown.
         """
         each = [{name: runs[i] for name, runs in values.items()} for i in range(len(points))]
         runs = [np.array([self.goal.scores(one) for one in each]), *(values[name] for name in self.goal.bounded)]
@@ -152,7 +152,7 @@ class GaussianProcess:
         return np.exp(logs[-1]) * (1.0 + r + r**2 / 3.0) * np.exp(-r)
 
     def _solve(self, kernel: np.ndarray) -> tuple[Any, np.ndarray, float, float, np.ndarray]:
-        """Returns, for the noisy covariance `C`: its Cholesky factor, `C^-1 ones`, the level's precision, the level, `C^-1 (values - level)`."""
+        """Returns, for the covariance `C` with noise: its Cholesky factor, `C^-1 ones`, precision and value of the mean `m`, `C^-1 (values - m)`."""
         factor = linalg.cho_factor(kernel + self._noise, lower=True)
         ones = linalg.cho_solve(factor, np.ones(len(self._values)))
         precision = float(ones.sum())
@@ -184,7 +184,7 @@ class GaussianProcess:
 
 
 def without_outliers(seen: Observations, good: np.ndarray, sign: float) -> Observations:
-    """Limits very bad values to a bound computed from the better half, which has the indices `good`. `sign` is 1 if more is better, -1 if less is."""
+    """Limits very bad values to a bound computed from the better half (indices `good`). `sign` is 1 if more is better, -1 if less is."""
     values = sign * seen.values
     low, high = np.quantile(values[good], [0.0, 0.8])
     return seen._replace(values=sign * np.maximum(values, low - _FLOOR * (high - low)))

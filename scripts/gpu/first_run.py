@@ -28,7 +28,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-from gpu import meeting, tasks, workers
+from gpu import tasks, workers
 from gpu.tasks import Stage, Task
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -178,19 +178,8 @@ class Call:
         if not shutil.which("ncu"):
             yield {"skipped": "there is no ncu"}
             return
-        how = [
-            "--clock-control",
-            "none",
-            "--csv",
-            "--page",
-            "raw",
-            "--kernel-name",
-            "regex:rounds",
-            "--launch-skip",
-            "1",
-            "--launch-count",
-            "1",
-        ]
+        how = ["--clock-control", "none", "--csv", "--page", "raw", "--kernel-name", "regex:rounds"]
+        how += ["--launch-skip", "1", "--launch-count", "1"]
         inner = (sys.executable, __file__, "--one", json.dumps(["time", task.given]))
         rc, text = self._command(["ncu", *how, "--metrics", ",".join(COUNTERS), *inner], limit)
         found = counters(text)
@@ -265,7 +254,7 @@ def environment(folder: Path, smoke: bool) -> dict[str, str]:
         "JAX_ENABLE_COMPILATION_CACHE": "false",
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
         "TF_CPP_MIN_LOG_LEVEL": "1",
-        meeting.FOLDER: str(folder),
+        tasks.FOLDER: str(folder),
         "XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_gpu_autotune_level=0".strip(),
         **({"JAX_PLATFORMS": os.environ.get("JAX_PLATFORMS") or "cpu"} if smoke else {}),
     }

@@ -19,7 +19,7 @@ from unittest import mock
 
 import jax
 import numpy as np
-from gpu.meeting import FOLDER, alone_on_device
+from gpu.tasks import FOLDER, alone_on_device
 from kernels import ENVIRONMENTS
 from resources import VARIANTS, bounded
 
@@ -143,18 +143,15 @@ class Simulation:
                 jax.block_until_ready(self.compiled(*self.arguments))
                 seconds.append(time.perf_counter() - start)
         middle = statistics.median(seconds[1:] or seconds)
-        return {
-            "seconds": [round(s, 6) for s in seconds],
-            "us_per_round": 1e6 * middle / self.horizon,
-            "decisions_per_s": self.decisions / middle,
-        }
+        speeds = {"us_per_round": 1e6 * middle / self.horizon, "decisions_per_s": self.decisions / middle}
+        return {"seconds": [round(s, 6) for s in seconds], **speeds}
 
 
 def info() -> Pieces:
-    """Reports device, clocks, driver and installed packages; `COMMIT` is a file of a packed project, which has no history."""
-    device, packed = jax.devices()[0], Path(__file__).resolve().parents[2] / "COMMIT"
-    yield {"commit": packed.read_text().strip() if packed.exists() else provenance.commit()}
-    yield {"platform": device.platform, "device": device.device_kind, "processors": getattr(device, "core_count", None)}
+    """Reports commit, device, clocks, driver and installed packages."""
+    device = jax.devices()[0]
+    yield {"commit": provenance.commit(), "processors": getattr(device, "core_count", None)}
+    yield {"platform": device.platform, "device": device.device_kind}
     yield {"variables": {name: os.environ.get(name) for name in ("LD_LIBRARY_PATH", "XLA_FLAGS", cuda.NVRTC_PATH)}}
     yield {"memory": device.memory_stats()}
     yield {"python": platform.python_version(), "cpu_cores": os.cpu_count(), "packages": dict(_versions())}
@@ -361,10 +358,9 @@ def simulate(case: str, backend: str, runs: int, horizon: int, keep: str) -> Pie
         with alone_on_device():
             given = {"horizon": horizon, "seeds": runs, "execution": jr.Execution(backend), "keep": keep}
             result = jr.simulate(env, {case: policy}, record=["regret"], progress=False, **given)
-        reported = {
-            name: decoded(result.attrs).get(name) for name in ("backend", "compile_s", "run_s", "decisions", "fell_back")
-        }
-        yield {call: {"wall_s": round(time.perf_counter() - start, 3), **reported}}
+        seconds, about = round(time.perf_counter() - start, 3), decoded(result.attrs)
+        names = ("backend", "compile_s", "run_s", "decisions", "fell_back")
+        yield {call: {"wall_s": seconds, **{name: about.get(name) for name in names}}}
 
 
 def profile(case: str, runs: int, horizon: int) -> Pieces:
@@ -386,23 +382,12 @@ def profile(case: str, runs: int, horizon: int) -> Pieces:
 
 def _longest(plane: Any, most: int = 25) -> list[dict[str, Any]]:
     """Returns the events of a profile with the largest total time."""
-    spent: collections.Counter[str] = collections.Counter()
-    number: collections.Counter[str] = collections.Counter()
+    spent, number = collections.Counter[str](), collections.Counter[str]()
     for event in (event for line in plane.lines for event in line.events):
         spent[event.name] += event.duration_ns
         number[event.name] += 1
     return [{"name": name[:80], "times": number[name], "us": round(ns / 1e3, 1)} for name, ns in spent.most_common(most)]
 
 
-KINDS = {
-    "info": info,
-    "probe": probe,
-    "quotients": quotients,
-    "correct": correct,
-    "time": timed,
-    "variant": variant,
-    "width": width,
-    "options": options,
-    "simulate": simulate,
-    "profile": profile,
-}
+KINDS = {"time": timed}
+KINDS |= {kind.__name__: kind for kind in (info, probe, quotients, correct, variant, width, options, simulate, profile)}

@@ -1,8 +1,13 @@
-"""Tasks of a first run on a GPU in their order; does not import jax."""
+"""Tasks of a first run on a GPU in their order, and the lock by which they take turns on the device; does not import jax."""
 
+import contextlib
+import fcntl
 import itertools
-from collections.abc import Iterable
+import os
+import tempfile
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 LIGHT = ("UCB1", "GaussianThompson", "BetaThompson", "MESS+", "COSMOS streaming")
@@ -20,6 +25,8 @@ ARITHMETIC = ("usual", "IEEE division", "uncorrected division", "IEEE root", "mu
 REGISTERS = dict.fromkeys(
     ("StageRoute", "C2MABV", "COSMOS", "MESS+", "BetaThompson"), ("usual", "168 registers", "128 registers", "bounds 64, 8")
 )
+# Environment variable with a folder that the processes share.
+FOLDER = "FIRST_RUN_FOLDER"
 # Files with tests for a GPU.
 TESTS = ("tests/engine/test_gpu.py", "tests/kernels/test_rollout.py")
 # Cases whose round is a row of bench_results/resources.json: problem and name of the policy.
@@ -33,6 +40,14 @@ ROWS = {
     "COSMOS": ("cascade", "COSMOS"),
     "ACQB": ("queueing", "ACQB"),
 }
+
+
+@contextlib.contextmanager
+def alone_on_device() -> Generator[None]:
+    """Context in which no other worker uses the device; a killed process releases it."""
+    with open(Path(os.environ.get(FOLDER, tempfile.gettempdir())) / "device.lock", "w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 @dataclass(frozen=True)

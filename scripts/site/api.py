@@ -250,12 +250,8 @@ def _directive(entry: Entry) -> list[str]:
 
 def index(found: tuple[Page, ...]) -> str:
     """Formats the page that lists the pages."""
-    lines = ["API reference", "=============", ""]
-    lines += [
-        "Everything public, from the docstrings. ``import jaxroute as jr``; problems are in ``jaxroute.problems``.",
-        "",
-    ]
-    lines += [".. list-table::", "   :widths: 30 70", ""]
+    about = "Everything public, from the docstrings. ``import jaxroute as jr``; problems are in ``jaxroute.problems``."
+    lines = ["API reference", "=============", "", about, "", ".. list-table::", "   :widths: 30 70", ""]
     for page in found:
         about = first_sentence(importlib.import_module(page.top).__doc__ or "").replace("`", "``")
         lines += [f"   * - :doc:`{page.title} <{page.name}>`", f"     - {about}"]

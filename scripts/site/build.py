@@ -72,11 +72,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     began = time.perf_counter()
     status = build(options.out.resolve(), options.fresh)
-    print(
-        f"{options.out}/html/index.html, {time.perf_counter() - began:.0f} s"
-        if status == 0
-        else "the site has warnings: see above"
-    )
+    built = f"{options.out}/html/index.html, {time.perf_counter() - began:.0f} s"
+    print("the site has warnings: see above" if status else built)
     return status
 
 

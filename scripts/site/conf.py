@@ -28,12 +28,8 @@ suppress_warnings = ["config.cache"]
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline", "substitution"]
 # Address of jaxroute, if pyproject.toml has it.
-_HOME = (
-    "The sources are at [{0}]({0}).".format(links()["Repository"])
-    if "Repository" in links()
-    else "It has no public address yet."
-)
-myst_substitutions = {"home": _HOME}
+_HOME = links().get("Repository")
+myst_substitutions = {"home": f"The sources are at [{_HOME}]({_HOME})." if _HOME else "It has no public address yet."}
 myst_heading_anchors = 4
 myst_links_external_new_tab = False
 nb_execution_mode = "off"  # Pages show what a notebook was saved with; the tests run them.
@@ -61,8 +57,8 @@ html_show_sourcelink = False
 html_copy_source = False
 html_show_sphinx = False
 html_theme_options: dict[str, Any] = {"navigation_with_keys": True, "top_of_page_buttons": []}
-if "Repository" in links():
-    html_theme_options["source_repository"] = links()["Repository"]
+if _HOME:
+    html_theme_options["source_repository"] = _HOME
 copybutton_exclude = ".linenos, .gp, .go"
 copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
@@ -101,17 +97,14 @@ def _short_hints(app: Any, domain: str, kind: str, content: Any) -> None:
     for hints in app.env.current_document.autodoc_annotations.values():
         for name, hint in list(hints.items()):
             short = re.sub(r"\[(~typing\.Any(, )?)+\]", "", hint)
-            if (short.strip(":`~").endswith("typing.Any") and "[" not in short) or len(
-                re.sub(r"~[\w.]+\.", "", short)
-            ) > 110:
+            is_any = short.strip(":`~").endswith("typing.Any") and "[" not in short
+            if is_any or len(re.sub(r"~[\w.]+\.", "", short)) > 110:
                 del hints[name]
             else:
                 hints[name] = short
 
 
-def _signature(
-    app: Any, what: str, name: str, thing: Any, options: Any, signature: str, returned: str
-) -> tuple[str, str] | None:
+def _signature(_: Any, what: str, name: str, thing: Any, options: Any, signature: str, returned: str) -> Any:
     """Removes the signature of protocols, which are not called."""
     return ("", returned) if what == "class" and getattr(thing, "_is_protocol", False) else None
 

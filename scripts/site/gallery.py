@@ -51,6 +51,7 @@ SEEDS = {
     "queueing/table": 16,
     "cascade/two-boxes": 1024,
     "cascade/theory": 1024,
+    "cascade/ridges": 1024,
     "cascade/sizes": 16,
     "cascade/bonus": 1024,
     "cascade/rare-requests": 2048,
@@ -212,7 +213,7 @@ def keep(experiment: Any, out: Path, spent: float | None) -> dict[str, Any]:
     GALLERY.mkdir(parents=True, exist_ok=True)
     finished = json.loads((out / "summary.json").read_text())
     data = results_of(experiment, out)
-    summary = summarise(experiment, data, finished["seeds"], finished["horizon"])
+    summary = summarise(experiment, data)
     target = GALLERY / f"{stem(experiment.name)}.json"
     before = json.loads(target.read_text(encoding="utf-8")) if target.is_file() else {}
     spent = before["cpu_s"] if spent is None else spent
@@ -273,20 +274,14 @@ def add(name: str, seeds: int | None, redraw: bool) -> None:
     experiment, out, start = experiments()[name], RESULTS / stem(name), time.perf_counter()
     out.parent.mkdir(parents=True, exist_ok=True)
     if redraw:
-        if (out / "summary.json").is_file():
+        if there := (out / "summary.json").is_file():
             keep(experiment, out, None)
-        print(
-            f"{name}: {'drawn' if (out / 'summary.json').is_file() else f'no results in {out}; --seeds N runs it again'}",
-            flush=True,
-        )
+        print(f"{name}: {'drawn' if there else f'no results in {out}; --seeds N runs it again'}", flush=True)
         return
     seeds = seeds or SEEDS.get(name, experiment.seeds)
     entry = keep(experiment, out, simulate(experiment, seeds, out))
     sizes = ", ".join(f"{(GALLERY / one['file']).stat().st_size / 1000:.0f} kB" for one in entry["pictures"])
-    print(
-        f"{name}: {seeds} seeds, {time.perf_counter() - start:.0f} s, {entry['cpu_s']:.0f} CPU s; {sizes}",
-        flush=True,
-    )
+    print(f"{name}: {seeds} seeds, {time.perf_counter() - start:.0f} s, {entry['cpu_s']:.0f} CPU s; {sizes}", flush=True)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -311,10 +306,8 @@ def main(arguments: list[str] | None = None) -> int:
             continue
         if (GALLERY / f"{stem(name)}.json").is_file() != options.redraw and options.seeds is None:
             if options.only:
-                print(
-                    f"{name}: {'not in the gallery yet' if options.redraw else 'in the gallery; --seeds N runs it again'}",
-                    flush=True,
-                )
+                state = "not in the gallery yet" if options.redraw else "in the gallery; --seeds N runs it again"
+                print(f"{name}: {state}", flush=True)
             continue
         process = multiprocessing.get_context("spawn").Process(target=add, args=(name, options.seeds, options.redraw))
         process.start()

@@ -74,6 +74,12 @@ def table(head: Sequence[str], rows: Iterable[Sequence[list[nodes.Node]]], class
     return nodes.table("", group, classes=["colwidths-auto", *classes])
 
 
+def reference(domain: str, kind: str, target: str, text: nodes.Node, page: str) -> nodes.Node:
+    """Makes a link on `page` to an object of a Sphinx domain; Sphinx warns if the object is missing."""
+    about = {"refdomain": domain, "reftype": kind, "reftarget": target, "refdoc": page}
+    return addnodes.pending_xref("", text, refexplicit=True, refwarn=True, **about)
+
+
 class _OfGallery(SphinxDirective):
     """A directive with the gallery's entries of some experiments or problems."""
 
@@ -107,9 +113,8 @@ class Gallery(_OfGallery):
             standard = self.env.get_domain("std")
             standard.labels[label] = (PAGE, label, name)
             standard.anonlabels[label] = (PAGE, label)
-        block += nodes.paragraph(
-            "", "", nodes.literal("", name), nodes.Text(" "), nodes.strong("", "", *inline(entry["title"]))
-        )
+        title = nodes.strong("", "", *inline(entry["title"]))
+        block += nodes.paragraph("", "", nodes.literal("", name), nodes.Text(" "), title)
         for picture in entry["pictures"]:
             width = f"{round(picture['width'] * _DOTS / picture['dots'])}px"
             block += nodes.figure("", nodes.image(uri=f"/gallery/{picture['file']}", alt=entry["title"], width=width))
@@ -132,9 +137,8 @@ class Gallery(_OfGallery):
             verdict = claim["verdict"]
             line = nodes.paragraph()
             line += nodes.strong("", verdict, classes=[f"verdict-{verdict.replace(' ', '-')}"])
-            line += inline(
-                f" ({number_of(int(claim.get('runs') or entry['seeds']), 'seed')}): {claim['text']} ({claim['source']}). Measured: {claim['measured']}."
-            )
+            seeds = number_of(int(claim.get("runs") or entry["seeds"]), "seed")
+            line += inline(f" ({seeds}): {claim['text']} ({claim['source']}). Measured: {claim['measured']}.")
             listed += nodes.list_item("", line)
         opened = nodes.raw("", "<details><summary>Claims, and measured values</summary>", format="html")
         return [opened, listed, nodes.raw("", "</details>", format="html")]
@@ -147,16 +151,7 @@ class Verdicts(_OfGallery):
         rows = []
         for entry in self.entries():
             label = f"gallery-{gallery.stem(entry['experiment']).lower()}"
-            link = addnodes.pending_xref(
-                "",
-                nodes.literal("", entry["experiment"]),
-                refdomain="std",
-                reftype="ref",
-                reftarget=label,
-                refexplicit=True,
-                refwarn=True,
-                refdoc=self.env.docname,
-            )
+            link = reference("std", "ref", label, nodes.literal("", entry["experiment"]), self.env.docname)
             few = f" ({number_of(entry['seeds'], 'seed')})" if entry["seeds"] < entry["own_seeds"] else ""
             rows.append([[link], inline(entry["title"]), [nodes.Text(verdicts(entry) + few)]])
         return [table(("experiment", "subject", "claims"), rows)]
@@ -195,9 +190,8 @@ class _OfProblem(SphinxDirective):
 
     def link(self, thing: Any) -> nodes.Node:
         name = f"jaxroute.problems.{self.arguments[0]}.{thing.__name__}"
-        text = nodes.literal("", thing.__name__, classes=["xref", "py", "py-obj"])
-        return addnodes.pending_xref(
-            "", text, refdomain="py", reftype="obj", reftarget=name, refexplicit=True, refwarn=True, refdoc=self.env.docname
+        return reference(
+            "py", "obj", name, nodes.literal("", thing.__name__, classes=["xref", "py", "py-obj"]), self.env.docname
         )
 
 

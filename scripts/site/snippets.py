@@ -47,25 +47,9 @@ class Snippet:
         return next((o.partition(":")[2].strip() for o in self.options if o.startswith("not run")), None)
 
     @property
-    def slow(self) -> bool:
-        return "slow" in self.options
-
-    @property
-    def raises(self) -> bool:
-        return "raises" in self.options
-
-    @property
-    def warns(self) -> bool:
-        return "warns" in self.options
-
-    @property
     def file(self) -> str | None:
         """Name of the file with the block, if it is one."""
         return next((o.removeprefix("file ") for o in self.options if o.startswith("file ")), None)
-
-    @property
-    def run(self) -> bool:
-        return "run" in self.options
 
     @property
     def small(self) -> str:
@@ -77,9 +61,7 @@ class Snippet:
         text = self.shown
         for old, new in (o.split(" => ") for o in self.options if " => " in o):
             if old not in text:
-                raise ValueError(
-                    f"{self.page.name}, line {self.line}: the comment replaces {old!r}, which the block does not have"
-                )
+                raise ValueError(f"{self.page.name}, line {self.line}: the comment replaces {old!r}, which the block lacks")
             text = text.replace(old, new)
         return text
 
@@ -135,11 +117,8 @@ def snippets(page: Path) -> list[Snippet]:
             if language.startswith("{"):  # A directive, such as a table of contents.
                 continue
             for one in options:
-                if (
-                    one not in ("slow", "raises", "warns", "run")
-                    and " => " not in one
-                    and not one.startswith(("not run: ", "file "))
-                ):
+                known = one in ("slow", "raises", "warns", "run") or one.startswith(("not run: ", "file "))
+                if not known and " => " not in one:
                     raise ValueError(f"{page.name}, line {first - 1}: no option of a snippet: {one!r}")
             if language in ("", "text") and found and not found[-1].after:
                 found[-1] = Snippet(**{**vars(found[-1]), "after": "\n".join(inside)})

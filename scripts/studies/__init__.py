@@ -7,7 +7,7 @@ import importlib
 
 from jaxroute.experiments import Experiment
 
-PROBLEMS = ("staged", "combinatorial", "service", "queueing", "cascade")
+PROBLEMS = ("stochastic", "contextual", "staged", "combinatorial", "service", "queueing", "cascade")
 
 
 def studies() -> dict[str, Experiment]:

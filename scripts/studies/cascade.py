@@ -5,7 +5,8 @@
 The true indices are known exactly in every environment.
 """
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -18,16 +19,15 @@ from jaxroute.core import draws
 from jaxroute.core.quick import quick_jit
 from jaxroute.engine.grid import Grid
 from jaxroute.estimators.glm import ExactGLM, FrozenGLM, fit_glm
-from jaxroute.experiments.base import Case, Results
-from jaxroute.experiments.cascade import paper as c
-from jaxroute.experiments.cascade.paper import COSMOS, STREAMING, UNSEEN, case_of, claims, learner
+from jaxroute.experiments import cascade as c
+from jaxroute.experiments.base import Case, Claim, Experiment, Results
+from jaxroute.experiments.cascade import COSMOS, STREAMING, UNSEEN, case_of, claims, learner
 from jaxroute.experiments.claims import (
     Finding,
     Quantity,
     all_hold,
     gap,
     growth,
-    late,
     mean,
     near,
     no_more,
@@ -35,13 +35,27 @@ from jaxroute.experiments.claims import (
     rising,
     slope,
 )
-from jaxroute.experiments.measure import Measured, along, ends_along, mean_of, runs_of, show
-from jaxroute.experiments.pictures import panel, side_by_side
+from jaxroute.experiments.measure import Measured, along, end, ends_along, late_runs, mean_of, runs_of
+from jaxroute.experiments.pictures import Panel, side_by_side
 from jaxroute.problems import cascade as ca
 from jaxroute.problems.cascade.parts.exploration import WarmUp
-from jaxroute.problems.cascade.parts.indices import ConstantCurvature
+from jaxroute.problems.cascade.parts.indices import StreamingNewton
 from jaxroute.problems.cascade.parts.window import Window
 from jaxroute.problems.cascade.sources.features import reward_of
+from jaxroute.problems.cascade.theory import ridge_rule
+
+
+def study(
+    name: str, title: str, cases: tuple[Case, ...], seeds: int, claims: tuple[Claim, ...], figures: Any, **more: Any
+) -> Experiment:
+    """Makes an experiment about COSMOS, with our own study as its source unless `source` is given."""
+    return Experiment(name, title, cases, seeds, claims, figures, **{"source": c.OURS, **more})
+
+
+def _late(policy: str, metric: str) -> Quantity:
+    """Makes a quantity: the mean of a metric per request in the second half of a run."""
+    return Quantity(f"{policy} {metric}, second half", lambda results: mean_of(late_runs(results["result"], metric, policy)))
+
 
 _ONE = "one call"
 
@@ -78,17 +92,17 @@ _REGRET_CLAIMS = claims(
      rising((quantile(0.05, "greedy"), mean("COSMOS")), (10 * mean("COSMOS"), quantile(0.95, "greedy")), (0.8, slope("greedy", share=0.25)))),
     ("free", "the greedy policy after ten rounds with all boxes has less regret than COSMOS", rising((gap("greedy, warm 10", "COSMOS"), 0.0))),
     ("late", "COSMOS makes as many calls as the oracle in the second half, with equal scores, up to 10 %",
-     near(*[(late("COSMOS", metric=m), late("oracle", metric=m)) for m in ("queries", "reward")], share=0.1)),
+     near(*[(_late("COSMOS", m), _late("oracle", m)) for m in ("queries", "reward")], share=0.1)),
     ("bootstrap", "the bootstrap's bonus collapses without a warm-up: after ten rounds with all boxes it has less than a tenth of that regret",
      rising((mean("bootstrap"), 0.1 * mean("bootstrap, no warm-up")))),
 )  # fmt: skip
-_REGRET = c.study("cascade/regret", "Regret of COSMOS and all other policies: three models, three index features",
+_REGRET = study("cascade/regret", "Regret of COSMOS and all other policies: three models, three index features",
     (case_of(_all_policies, 2000, record=(*c.RECORD, "reward"), every=50),), 512, _REGRET_CLAIMS,
     {
         "regret": side_by_side(
-            panel("regret", policies=["COSMOS", *_RULES, "LinUCB"], title="rules that do not learn, and a router"),
-            panel("regret", policies=list(_LEARNERS), log=True, title="learners")),
-        "regret-runs": side_by_side(panel("regret", plot.quantiles, log=True, policies=[*_LEARNERS, "LinUCB", *_RULES]))},
+            Panel("regret", policies=["COSMOS", *_RULES, "LinUCB"], title="rules that do not learn, and a router"),
+            Panel("regret", policies=list(_LEARNERS), log=True, title="learners")),
+        "regret-runs": side_by_side(Panel("regret", plot.quantiles, log=True, policies=[*_LEARNERS, "LinUCB", *_RULES]))},
     notes="requests are independent with full support, so that a cascade explores for free; optimism pays in cascade/two-boxes and "
         "cascade/rare-requests. The paper mentions a bootstrap after eq. (15); its details, and Thompson sampling, are ours",
     smoke_horizon=400)  # fmt: skip
@@ -134,7 +148,7 @@ _GROWTH_CLAIMS = claims(
     ("crossing", "with five and ten models, COSMOS has more regret than the best single call per request after 2,000 rounds, and less than half after 100,000",
      rising(*[pair for name in list(_LONG)[1:] for pair in ((mean(_ONE, name, time=2000), mean("COSMOS", name, time=2000)), (mean("COSMOS", name), 0.5 * mean(_ONE, name)))])),
 )  # fmt: skip
-_GROWTH = c.study("cascade/sizes", "Growth of regret with horizon T, models K, index features m and output features d",
+_GROWTH = study("cascade/sizes", "Growth of regret with horizon T, models K, index features m and output features d",
     tuple(_size_cases()), 256, _GROWTH_CLAIMS, {"sizes": _size_panels},
     notes="the bounds are K m sqrt(T), and (d + K (m + sqrt(m d))) sqrt(T) with a learned evaluator, up to logarithms; a power "
         "above 1 at 10,000 rounds does not contradict a bound, whose constants are large. The radius depends on the declared horizon: a longer "
@@ -158,7 +172,7 @@ _BONUS_CLAIMS = claims(
     ("default", "our default b = .1 has at most 5 % more regret than any bonus of the grid",
      no_more(*[(mean("COSMOS", index=0.1), 1.05 * mean("COSMOS", index=b)) for b in _GRID if b != 0.1])),
 )  # fmt: skip
-_BONUS = c.study("cascade/bonus", "Size of the bonus: regret by b",
+_BONUS = study("cascade/bonus", "Size of the bonus: regret by b",
     (case_of({"COSMOS": grid(learner, index=list(_GRID))}, 10_000, every=250),), 512, _BONUS_CLAIMS,
     {
         "bonus": c.mean_and_runs(_final_log,
@@ -177,7 +191,7 @@ _RARE_CLAIMS = claims(
     ("as-good", "the greedy policy after 100 rounds with all boxes has less regret than COSMOS with b = .1 and with .06",
      rising((gap("greedy, warm 100", "COSMOS"), 0.0), (gap("greedy, warm 100", "COSMOS, b = .06"), 0.0))),
 )  # fmt: skip
-_RARE = c.study("cascade/rare-requests", "Rare requests: a warm-up must contain them, a bonus need not",
+_RARE = study("cascade/rare-requests", "Rare requests: a warm-up must contain them, a bonus need not",
     (
         case_of({**_BONUSES, **_WARM, "query all": ca.QueryAll()}, 10_000, settings={"num_models": 3},
             environment=ca.group_cascade, every=250),),
@@ -257,7 +271,7 @@ _SCORES_CLAIMS = claims(
      rising((_fitted(30000), mean("COSMOS", "offline"), _fitted(300)))),
     ("enough", "an evaluator fitted to 300,000 pairs is as good as the true one, within 10 %", near((_fitted(300000), mean(_TRUE, "offline")), share=0.1)),
 )  # fmt: skip
-_SCORES = c.study("cascade/learned-scores",
+_SCORES = study("cascade/learned-scores",
     "Unobserved scores: an evaluator learned from rewards of deployed outputs, or fitted in advance",
     (
         case_of(_SMALL, 10_000, "small", UNSEEN, every=250),
@@ -266,14 +280,14 @@ _SCORES = c.study("cascade/learned-scores",
         case_of(_offline_policies, 10_000, "offline", UNSEEN, every=1000, seeds=64)),
     256, _SCORES_CLAIMS,
     {
-        "learned-scores": side_by_side(panel("regret", case="small", log=True, title="mean, K = m = 3, d = 5"),
-            panel("regret", plot.quantiles, case="small", log=True, title="runs, K = m = 3, d = 5"),
-            panel("regret", plot.quantiles, case="large", log=True, title="runs, K = m = 5, d = 8"),
-            panel("regret", plot.quantiles, case="bonuses", change=lambda d: d.sel(plug_in=0.03),
+        "learned-scores": side_by_side(Panel("regret", case="small", log=True, title="mean, K = m = 3, d = 5"),
+            Panel("regret", plot.quantiles, case="small", log=True, title="runs, K = m = 3, d = 5"),
+            Panel("regret", plot.quantiles, case="large", log=True, title="runs, K = m = 5, d = 8"),
+            Panel("regret", plot.quantiles, case="bonuses", change=lambda d: d.sel(plug_in=0.03),
                 title="bonus c_r of scores"),
-            panel("regret", plot.quantiles, case="bonuses", change=lambda d: d.sel(optimism=0.3),
+            Panel("regret", plot.quantiles, case="bonuses", change=lambda d: d.sel(optimism=0.3),
                 title="bonus c_p of plugging in"),
-            panel("regret", plot.sweep, case="offline", change=lambda d: d.isel(sample=0),
+            Panel("regret", plot.sweep, case="offline", change=lambda d: d.isel(sample=0),
                 title="evaluator fitted before, to one sample"))},
     notes="noise of the evaluator's estimate explores for free: differences appear after some thousand rounds. Pairs are a request and the "
         "reward of a random model; eight samples of each size",
@@ -289,13 +303,23 @@ _DISTRIBUTIONS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "pass or fail": (ca.pass_fail_cascade, {}),
     "not linear": (ca.uniform_cascade, {"bend": 0.05}),
 }
+
+
+class ConstantCurvature(StreamingNewton):
+    """Textbook's online Newton step, which assumes the curvature `floor` for every sample: slow, for comparison."""
+
+    def _curvature(self, link, u, score):
+        del link, u
+        return jnp.full_like(score, self.floor)
+
+
 _FITS = {
     "exact": Window.exact(2000),
     "window 64": Window(size=64),
     "window 32": Window(),
     "window 8": Window(size=8),
     "streaming": STREAMING,
-    "constant curvature": ConstantCurvature(),
+    "constant curvature": ConstantCurvature(floor=0.3),
 }
 _ONLINE = {
     "exact": ca.COSMOS(fit=Window.exact(1000), evaluator=ExactGLM(1000)),
@@ -344,16 +368,16 @@ _OTHER_DISTRIBUTIONS_CLAIMS = claims(
     ("frozen", "streaming has more regret with learned scores, since early scores are never corrected",
      rising((0.0, gap("streaming, online evaluator", "exact", "estimators-unseen")))),
 )  # fmt: skip
-_OTHER_DISTRIBUTIONS = c.study("cascade/distributions",
+_OTHER_DISTRIBUTIONS = study("cascade/distributions",
     "Other distributions of scores and costs, nonlinear indices, and estimators beside the exact one",
     tuple(_distribution_cases()), 256, _OTHER_DISTRIBUTIONS_CLAIMS,
     {
         "distributions": side_by_side(
-            *[panel("regret", case=distribution, title=distribution, log=True, band="quantile")
+            *[Panel("regret", case=distribution, title=distribution, log=True, band="quantile")
                 for distribution in _DISTRIBUTIONS]),
         "distributions-estimators": side_by_side(
-            panel("regret", plot.quantiles, case="estimators", change=_off_exact, log=True, title="scores seen"),
-            panel("regret", plot.quantiles, case="estimators-unseen", change=_off_exact, log=True, title="scores learned"))},
+            Panel("regret", plot.quantiles, case="estimators", change=_off_exact, log=True, title="scores seen"),
+            Panel("regret", plot.quantiles, case="estimators-unseen", change=_off_exact, log=True, title="scores learned"))},
     smoke_horizon=400)  # fmt: skip
 
 # Cost and quality.
@@ -388,7 +412,7 @@ def _dominates(results: Results) -> Iterator[Finding]:
                     y.minus(x.times(steep)) for x, y in ((cost[i], score[i]), (cost[i + 1], score[i + 1]), (at, reached))
                 )
                 above.append(first.times(1 - part).plus(last.times(part)).minus(own))
-        yield f"{policy} {', '.join(map(show, above))}", [one.above(0.0) for one in above]
+        yield f"{policy} {', '.join(map(str, above))}", [one.above(0.0) for one in above]
 
 
 def _frontier(results: Results):
@@ -410,10 +434,89 @@ _COST_CLAIMS = claims(
     ("single", "COSMOS has more utility than the best single call per request at every cost weight",
      rising(*[(0.0, gap("COSMOS", _ONE, "weights", "utility", cost_weight=w)) for w in _WEIGHTS])),
 )  # fmt: skip
-_COST = c.study("cascade/cost-quality", "Cost and quality: mean score against mean cost, by cost weight",
+_COST = study("cascade/cost-quality", "Cost and quality: mean score against mean cost, by cost weight",
     (
         case_of(_PRICED, 10_000, "weights", {}, environment=_by_weight, every=500, record=_PLANE),
         case_of({"frugal": grid(ca.Frugal, threshold=list(_LEVELS))}, 10_000, "thresholds", record=_PLANE, every=500)),
     256, _COST_CLAIMS, {"cost-quality": _frontier}, smoke_horizon=1000)  # fmt: skip
 
-EXPERIMENTS = (_REGRET, _GROWTH, _BONUS, _RARE, _SCORES, _OTHER_DISTRIBUTIONS, _COST)
+# The square root of the horizon.
+
+_STEPS, _HORIZONS = (0.5, 1.0, 2.0), (1000, 3000, 10_000, 30_000, 100_000)
+
+
+def _hard(steps: Sequence[float] = _STEPS, horizon: int = 1000) -> Any:
+    """Makes a grid of environments with a safe and a risky model. Their indices in the optimal policy differ by `s / sqrt(horizon)`, `s` in `steps`."""
+    return grid(lambda s: ca.safe_and_risky(s / math.sqrt(horizon)), s=list(steps))
+
+
+def _root_case(horizon: int) -> Case:
+    policies, where = {"COSMOS": learner(), "greedy": learner(0.0)}, {"horizon": horizon}
+    return case_of(policies, horizon, f"T{horizon}", {"steps": _STEPS}, environment=_hard, coordinates=where, every=horizon)
+
+
+def _root_panels(results: Results):
+    figure, axes = plot.panels(2)
+    regret = along(results, "regret", "horizon")
+    runs = {f"{p}, s = {s:g}": regret.sel(policy=p, s=s, drop=True) for p in ("COSMOS", "greedy") for s in _STEPS}
+    roots = {
+        name: [(int(r["horizon"]), mean_of(r).times(int(r["horizon"]) ** -0.5)) for r in one] for name, one in runs.items()
+    }
+    seeds = next(iter(results.values())).sizes["seed"]
+    plot.points(roots, x=f"horizon T\nmean ± 2 s.e. of {seeds} seeds", y="regret / sqrt(T)", ax=axes[0])
+    plot.log_axis(axes[0], "x")
+    plot.log_axis(axes[0], "y")
+    plot.power_laws({name: r for name, r in runs.items() if name.startswith("COSMOS")}, ax=axes[1])
+    return figure
+
+
+_ROOT_CLAIMS = claims(
+    ("flat", "R(T) / sqrt(T) is constant: the slope of R is within .05 of .5",
+     near(*[(growth("COSMOS", "horizon", s=s), 0.5) for s in _STEPS], margin=0.05), f"{COSMOS}, proposition 4.5"),
+    ("greedy", "at the longest horizon the greedy policy has less than a tenth of COSMOS' regret: the narrow box, which is better, starts ahead",
+     rising(*[(mean("greedy", "T100000", s=s), 0.1 * mean("COSMOS", "T100000", s=s)) for s in _STEPS])),
+)  # fmt: skip
+_ROOT = study("cascade/square-root", "Regret of order sqrt(T): two boxes whose indices differ by s / sqrt(T)",
+    tuple(_root_case(horizon) for horizon in _HORIZONS), 512, _ROOT_CLAIMS, {"square-root": _root_panels},
+    notes="with s = 2 the difference of the indices is visible at short horizons, and R(T) / sqrt(T) still rises. Two boxes that are both opened "
+        "half of the time anyway do not show sqrt(T): exploration is free there",
+    smoke_horizon=4000)  # fmt: skip
+
+# Ridges (regularisation).
+
+_ETA1, _ETA0 = (0.01, 0.1, 1.0, 2.0, 10.0), (0.1, 1.0, 10.0)
+_RULE = ridge_rule(3, 3, 5)
+
+
+def _ridges(eta1: float = 1.0, eta0: float = 1.0, unseen: bool = False) -> ca.COSMOS:
+    policy = c.learns_scores(fit=STREAMING) if unseen else learner()
+    return policy.replace(eta1=eta1, eta0=eta0)
+
+
+def _ridge_panels(results: Results):
+    figure, axes = plot.panels(2)
+    for ax, (case, axis, scores) in zip(axes, (("ridge", "eta1", "seen"), ("ridge-unseen", "eta0", "learned"))):
+        plot.quantiles(results[case].sel(policy=["COSMOS"]), "regret", ax=ax, x=axis, title=f"ridge {axis}, scores {scores}")
+        plot.level(ax, "mean with the paper's rule", end(results[case], "regret", "rule").mean)
+    return figure
+
+
+_RIDGE = {"COSMOS": grid(_ridges, eta1=list(_ETA1)), "rule": _ridges(_RULE.eta1)}
+_RIDGES = {"COSMOS": grid(_ridges, eta0=list(_ETA0), unseen=True), "rule": _ridges(*_RULE, unseen=True)}
+_RIDGE_CLAIMS = claims(
+    ("small", "ridges eta_1 up to 2 change regret by at most 5 %",
+     near(*[(mean("COSMOS", "ridge", eta1=eta), mean("COSMOS", "ridge", eta1=1.0)) for eta in (0.01, 0.1, 2.0)], share=0.05)),
+    ("small-unseen", "a ridge eta_0 of .1 changes regret by at most 15 %",
+     near((mean("COSMOS", "ridge-unseen", eta0=0.1), mean("COSMOS", "ridge-unseen", eta0=1.0)), share=0.15)),
+    ("large", "a ridge eta_1 of 10 makes the first bonuses too small: it has more regret than 1",
+     rising((mean("COSMOS", "ridge", eta1=1.0), mean("COSMOS", "ridge", eta1=10.0)))),
+    ("large-unseen", "a ridge eta_0 of 10 has more regret than 1", rising((mean("COSMOS", "ridge-unseen", eta0=1.0), mean("COSMOS", "ridge-unseen", eta0=10.0)))),
+    ("rule", f"the paper's rule, eta_1 = {_RULE.eta1:.2f} and eta_0 = {_RULE.eta0:.2f}, has the regret of 1 and 1 within 10 %",
+     near((mean("rule", "ridge"), mean("COSMOS", "ridge", eta1=1.0)), (mean("rule", "ridge-unseen"), mean("COSMOS", "ridge-unseen", eta0=1.0)), share=0.1), f"{COSMOS}, theorem 5.5"),
+)  # fmt: skip
+_RIDGE_STUDY = study("cascade/ridges", "Ridges of COSMOS' regressions, and the paper's rule for them",
+    (case_of(_RIDGE, 10_000, "ridge", every=1000), case_of(_RIDGES, 10_000, "ridge-unseen", UNSEEN, every=1000)),
+    256, _RIDGE_CLAIMS, {"ridges": _ridge_panels}, smoke_horizon=400,
+    notes="eta_1 is the ridge of the regression of indices, with observed scores; eta_0 is that of learned scores")  # fmt: skip
+
+EXPERIMENTS = (_REGRET, _GROWTH, _BONUS, _RARE, _SCORES, _OTHER_DISTRIBUTIONS, _COST, _ROOT, _RIDGE_STUDY)

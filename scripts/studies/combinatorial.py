@@ -11,7 +11,7 @@ import numpy as np
 from jaxroute import grid, plot
 from jaxroute.data import C2MABV_TABLE_3
 from jaxroute.experiments.base import Case, Results
-from jaxroute.experiments.combinatorial.figures import (
+from jaxroute.experiments.combinatorial import (
     BASELINES,
     COSTS,
     RATIO,

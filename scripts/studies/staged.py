@@ -11,9 +11,8 @@ from jaxroute import plot
 from jaxroute.experiments.base import Case, Results
 from jaxroute.experiments.claims import Finding, with_parameters
 from jaxroute.experiments.measure import ends, listed, paired_gap
-from jaxroute.experiments.pictures import panel, side_by_side
-from jaxroute.experiments.staged.figures import INTERVAL, alike, arena, longer_is_worse, symlog
-from jaxroute.experiments.staged.theory import experiment
+from jaxroute.experiments.pictures import Panel, side_by_side
+from jaxroute.experiments.staged import INTERVAL, alike, arena, experiment, longer_is_worse, symlog
 from jaxroute.problems import staged
 
 _INTERVALS = (250, 500, 1000)
@@ -68,8 +67,8 @@ def _intervals(results: Results):
 
 
 _choices = side_by_side(
-    *(panel("conditional_regret", policies=list(policies), title=title) for title, policies in _GROUPS.items()),
-    *(panel("cost_ratio", policies=list(policies), reference={"budget": 1.0}, title="spend")
+    *(Panel("conditional_regret", policies=list(policies), title=title) for title, policies in _GROUPS.items()),
+    *(Panel("cost_ratio", policies=list(policies), reference={"budget": 1.0}, title="spend")
         for policies in _GROUPS.values()))  # fmt: skip
 
 

@@ -5,7 +5,7 @@ import math
 import pytest
 
 from jaxroute.comparison import choice
-from jaxroute.comparison.points import JUDGE, RETRIES, Estimate, Measures, Point, meets
+from jaxroute.comparison.points import JUDGE, Estimate, Measures, Point, meets
 
 
 def point(strategy, quality, cost, kind="offline", setting="", needs=(), judged=None, error=0.01):
@@ -30,13 +30,8 @@ def said(points, target, unit="USD per query"):
 
 
 def test_a_target_is_met_up_to_half_a_standard_error():
-    cases = (
-        (Estimate(0.745, 0.01), True),
-        (Estimate(0.7449, 0.01), False),
-        (Estimate(0.75), True),
-        (Estimate(0.7499), False),
-    )
-    assert [meets(estimate, 0.75) for estimate, _ in cases] == [met for _, met in cases]
+    qualities = ((0.745, 0.01), (0.7449, 0.01), (0.75,), (0.7499,))
+    assert [meets(Estimate(*quality), 0.75) for quality in qualities] == [True, False, True, False]
 
 
 def test_a_saving_is_one_minus_the_quotient_with_the_error_of_both():
@@ -45,14 +40,6 @@ def test_a_saving_is_one_minus_the_quotient_with_the_error_of_both():
     # The quotient .4 has relative errors of 2 % twice: .4 sqrt(2) .02.
     assert saved.error == pytest.approx(0.4 * math.sqrt(2) * 0.02)
     assert math.isnan(choice.saving(point("a", 0.8, 4.0), point("free", 0.8, 0.0, "single")).value)
-
-
-def test_the_answer_is_the_cheapest_deployable_point_that_meets_the_target():
-    cheap = point("router", 0.76, 2.0, setting="lambda = 1")
-    found = choice.answer([*SINGLES, *MIXTURE, BOUND, cheap, point("router", 0.7, 1.5, setting="lambda = 2")], 0.75)
-    assert found.best is cheap
-    assert found.single is SINGLES[1]
-    assert found.saves
 
 
 def test_settings_are_chosen_by_the_measures_for_choosing_alone():
@@ -64,21 +51,9 @@ def test_settings_are_chosen_by_the_measures_for_choosing_alone():
     assert choice.answer([*SINGLES, overestimated], 0.75).best is SINGLES[1]
 
 
-@pytest.mark.parametrize("served", [0.64, 0.735, 0.7449])
-def test_a_point_below_the_target_on_held_out_queries_is_not_the_answer(served):
-    missing, next_one = point("overestimated", 0.76, 0.5, judged=(served, 0.5)), point("router", 0.76, 2.0)
-    found = choice.answer([*SINGLES, missing, next_one], 0.75)
-    assert found.best is next_one
-    assert "overestimated" not in " ".join(said([*SINGLES, missing, next_one], 0.75))
-    assert choice.answer([*SINGLES, missing], 0.75).best is SINGLES[1]
-
-
-def test_the_cheapest_is_the_cheapest_on_held_out_queries():
-    """The headline is about the first row of the table. A quality slightly below the target is reported."""
+def test_a_quality_slightly_below_the_target_is_reported():
     close = said([*SINGLES, point("close", 0.76, 1.0, judged=(0.746, 1.0))], 0.75)[0]
     assert close.startswith("close reaches 74.6 (1.0) % (75 % within half a standard error) at 1.00")
-    one, two = point("one", 0.76, 3.0, judged=(0.76, 5.0)), point("two", 0.76, 4.0, judged=(0.76, 4.5))
-    assert choice.answer([*SINGLES, one, two], 0.75).best is two
 
 
 def test_each_approach_has_one_chosen_setting():
@@ -112,12 +87,6 @@ def test_a_strategy_with_a_perfect_judge_is_reported_but_not_the_answer():
     # One that is no cheaper than the answer is not reported.
     points = [*SINGLES, point("cascade", 0.76, 6.0, needs=(JUDGE,)), point("router", 0.76, 5.0)]
     assert choice.answer(points, 0.75).with_judge is None
-
-
-def test_a_strategy_that_needs_users_who_try_again_is_not_the_answer():
-    points = [*SINGLES, point("ACQB, with retries", 0.8, 1.0, "online", needs=(RETRIES,))]
-    assert choice.answer(points, 0.75).best is SINGLES[1]
-    assert any(p.strategy == "ACQB, with retries" for p in choice.answers(points, 0.75))
 
 
 def test_the_headline_without_a_clear_saving():

@@ -124,13 +124,13 @@ def test_odd_tables():
     ("call", "message"),
     [
         (lambda table: offline(table.subset(rows=slice(7)), (0.7,)), "table has 7 queries"),
-        (lambda table: offline(table, (70,)), r"targets has 70.0; expected qualities in \[0, 1\]"),
+        (lambda table: offline(table, (70,)), r"targets must be in \[0, 1\], got 70"),
         (lambda table: offline(table, (0.7,), latency=np.ones(3)), "latency has shape"),
         (lambda table: offline(table, (0.7,), latency=np.full((120, 3), np.nan)), "latency must be finite"),
-        (lambda table: fit_mixture(table, 1.5), "target is 1.5"),
+        (lambda table: fit_mixture(table, 1.5), r"target must be in \[0, 1\], got 1.5"),
         (lambda table: fit_cascade_routing(np.ones((3, 3)), 0.5), "table must be a RoutingTable"),
-        (lambda table: fit_router(table, 0.5, by="knn"), "by is 'knn'"),
-        (lambda table: fit_cascade(table, 0.5, judge="me"), "judge is 'me'"),
+        (lambda table: fit_router(table, 0.5, by="knn"), "by must be one of 'logistic', 'neighbours', got 'knn'"),
+        (lambda table: fit_cascade(table, 0.5, judge="me"), "judge must be one of 'learned', 'perfect', got 'me'"),
     ],
 )
 def test_what_is_refused(table, call, message):

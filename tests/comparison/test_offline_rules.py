@@ -8,7 +8,7 @@ from reference import offline as reference
 from jaxroute.comparison.offline.cascade import Cascade
 from jaxroute.comparison.offline.cascade_routing import CascadeRouting, calls, shrunk_covariance
 from jaxroute.comparison.offline.part import Constant, Part, TrueScores
-from jaxroute.comparison.offline.router import BEST_MIXTURE, Hull, Mixture, Router, hull
+from jaxroute.comparison.offline.router import BEST_MIXTURE, Hull, Router, hull
 from jaxroute.comparison.offline.sample import Sample, best_of_each, cheapest_right
 
 TWO = ("small", "large")
@@ -42,14 +42,6 @@ def test_the_mixture_is_the_optimum_of_its_linear_program(seed):
         rule = found.tuned(target)
         spent = (1 - rule.weight) * cost[rule.first] + rule.weight * cost[rule.second]
         assert spent == pytest.approx(reference.best_mixture(quality, cost, target - 1e-12), abs=1e-9)
-
-
-def test_a_mixture_as_the_reference_plays_it():
-    sample = random_sample(0)
-    played = Mixture(sample.models, 0, 2, 0.3).evaluate(sample)
-    quality, cost = reference.mixture(sample.scores, sample.costs, 0, 2, 0.3)
-    np.testing.assert_allclose(played.quality, quality)
-    np.testing.assert_allclose(played.cost, cost)
 
 
 def test_models_of_equal_cost_or_quality_on_the_hull():

@@ -119,9 +119,8 @@ def test_edits_that_decide_numbers_are_refused_by_name(mine, count_blocks):
         if reason is None:
             np.testing.assert_array_equal(mine(edited(edit))["regret"], before["regret"])
             continue
-        with pytest.raises(
-            jr.StoreMismatchError, match="the same simulation by other code: .*choose another folder"
-        ) as refusal:
+        words = "the same simulation by other code: .*choose another folder"
+        with pytest.raises(jr.StoreMismatchError, match=words) as refusal:
             mine(edited(edit))
         assert reason in str(refusal.value), edit
     assert not count_blocks
@@ -137,9 +136,8 @@ def test_changed_code_that_is_accepted_is_simulated_beside_the_other(keep, mine,
     old, new = (mine(one, out=None, **options) for one in (MODULE, text))
     assert not old.equals(new)
     mine(keep=keep, seeds=260)
-    with pytest.raises(
-        jr.StoreMismatchError, match="mine.Parent.update changed; undo the change, choose .*accept_changed_code=True"
-    ):
+    words = "mine.Parent.update changed; undo the change, choose .*accept_changed_code=True"
+    with pytest.raises(jr.StoreMismatchError, match=words):
         mine(text, **options)
     del count_blocks[:]
     found = mine(text, **options, out=jr.Store(tmp_path / "out", accept_changed_code=True))
@@ -194,9 +192,8 @@ def test_a_store_that_goes_on_with_another_processor_or_version_says_so_of_each_
     jr.simulate(ENV, UCB, seeds=48, out=tmp_path, **OPTIONS)
     other = own | {"processor": "another one", "jaxroute": "9.9"}
     monkeypatch.setattr(provenance, "made_with", lambda device: other)
-    with pytest.warns(
-        UserWarning, match="made with something else: processor .* there and 'another one' here, jaxroute .*'9.9'"
-    ):
+    words = "made with something else: processor .* there and 'another one' here, jaxroute .*'9.9'"
+    with pytest.warns(UserWarning, match=words):
         data = jr.simulate(ENV, UCB, seeds=70, out=tmp_path, **OPTIONS)
     monkeypatch.undo()
     for attributes in (data.attrs, jr.load(tmp_path).attrs):

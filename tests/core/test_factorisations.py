@@ -38,15 +38,13 @@ def solving(side, **options):
     return lambda a, b: lax.linalg.triangular_solve(a, b, left_side=side, **options), shapes
 
 
+EIGH = functools.partial(lax.linalg.eigh, symmetrize_input=False)
 PROGRAMS = {
     "cholesky": (lambda x: lax.linalg.cholesky(x, symmetrize_input=False), lambda m, n: ((n, n),)),
     "lu": (lax.linalg.lu, lambda m, n: ((m, n),)),
     "lu of a tall matrix": (lax.linalg.lu, lambda m, n: (tall(m, n + 2),)),
-    "eigh": (lambda x: lax.linalg.eigh(x, symmetrize_input=False), lambda m, n: ((n, n),)),
-    "eigh of the upper triangle": (
-        lambda x: lax.linalg.eigh(x, lower=False, symmetrize_input=False),
-        lambda m, n: ((n, n),),
-    ),
+    "eigh": (EIGH, lambda m, n: ((n, n),)),
+    "eigh of the upper triangle": (functools.partial(EIGH, lower=False), lambda m, n: ((n, n),)),
     "svd": (lambda x: lax.linalg.svd(x, compute_uv=False), lambda m, n: ((m, n),)),
     "svd with vectors": (lambda x: lax.linalg.svd(x, full_matrices=False), lambda m, n: ((m, n),)),
     "svd with all vectors": (lax.linalg.svd, lambda m, n: ((m + 2, n),)),
@@ -81,11 +79,8 @@ def pair(name, shapes, dtype=np.float32):
     (eqn,) = (eqn for eqn in equations(closed.jaxpr) if eqn.primitive.name in FACTORISATIONS)
     assert eqn.primitive.name == name.split(",")[0].split(" ")[0]
     params = eqn.params
-    return (
-        jax.jit(lambda *args: FACTORISATIONS[eqn.primitive.name](*args, **params)),
-        jax.jit(lambda *args: eqn.primitive.bind(*args, **params)),
-        params,
-    )
+    definition, primitive = FACTORISATIONS[eqn.primitive.name], eqn.primitive.bind
+    return *(jax.jit(lambda *args, f=f: f(*args, **params)) for f in (definition, primitive)), params
 
 
 def matrices(m, n, copies=3):
@@ -116,13 +111,9 @@ def inputs(name, shapes):
     x = matrices(*shapes[0])
     if name.startswith("triangular"):
         size = shapes[0][0]
-        a = np.tril(x / np.maximum(np.abs(x).max((1, 2), keepdims=True), 1e-37), -1) + np.eye(size) * (
-            1 + np.arange(size) % 3
-        )
-        return [
-            np.float32(a if "upper" not in name else a.swapaxes(1, 2)),
-            np.float32(np.random.default_rng(0).normal(size=(len(x), *shapes[1]))),
-        ]
+        a = np.tril(x / np.maximum(np.abs(x).max((1, 2), keepdims=True), 1e-37), -1) + np.diag(1.0 + np.arange(size) % 3)
+        b = np.random.default_rng(0).normal(size=(len(x), *shapes[1]))
+        return [np.float32(a if "upper" not in name else a.swapaxes(1, 2)), np.float32(b)]
     if name == "householder_product":
         a, taus = pair("geqrf", (shapes[0],))[0](np.float32(x))
         return [np.asarray(a), np.asarray(taus)]
@@ -215,10 +206,9 @@ def test_outputs_have_the_shapes_and_types_of_the_primitives(name, shape):
         shapes = tuple((*lead, *own) for own in PROGRAMS[name][1](*shape))
         ours, theirs, _ = pair(name, shapes)
         args = [jax.ShapeDtypeStruct(own, jnp.float32) for own in shapes]
-        described = [
-            [(x.shape, x.dtype, x.weak_type) for x in jax.tree.leaves(jax.eval_shape(f, *args))] for f in (ours, theirs)
-        ]
-        assert described[0] == described[1]
+        outs = (jax.tree.leaves(jax.eval_shape(f, *args)) for f in (ours, theirs))
+        one, other = ([(x.shape, x.dtype, x.weak_type) for x in leaves] for leaves in outs)
+        assert one == other
 
 
 @pytest.mark.parametrize("size", [1, 3, 17, 32])
@@ -278,13 +268,7 @@ def test_only_the_named_triangle_is_read():
 
 
 def test_a_matrix_that_is_not_positive_definite_has_no_cholesky_factor():
-    indefinite = [
-        np.diag([1.0, -1.0, 1.0]),
-        np.ones((3, 3)),
-        np.zeros((3, 3)),
-        np.diag([1.0, np.nan, 1.0]),
-        np.diag([1.0, 1.0, 0.0]),
-    ]
+    indefinite = [np.ones((3, 3)), np.zeros((3, 3)), *map(np.diag, ([1, -1, 1], [1, np.nan, 1], [1, 1, 0]))]
     assert np.isnan(call("cholesky", indefinite)).all()
     assert np.isfinite(call("cholesky", np.eye(3))).all()
 
@@ -322,9 +306,8 @@ def test_pivots_are_the_first_of_the_largest_and_a_zero_is_no_pivot():
 
 @pytest.mark.parametrize("size", [3, 6])
 def test_pivots_give_the_permutation(size):
-    pivots = np.minimum(np.arange(4) + np.random.default_rng(size).integers(0, size, size=(7, 4)), size - 1)[
-        :, :size
-    ].astype(np.int32)
+    later = np.random.default_rng(size).integers(0, size, size=(7, 4))
+    pivots = np.minimum(np.arange(4) + later, size - 1)[:, :size].astype(np.int32)
     expected = lax.linalg.lu_pivots_to_permutation(pivots, size)
     ours = FACTORISATIONS["lu_pivots_to_permutation"](jnp.asarray(pivots), permutation_size=size)
     np.testing.assert_array_equal(ours, expected)
@@ -382,9 +365,8 @@ def test_a_run_in_lanes_is_that_run_alone_and_ignores_its_neighbours(name, size)
     alone = [jax.tree.leaves(ours(*(arg[..., run] for arg in args))) for run in range(runs)]
     for out, own in zip(outs, zip(*alone, strict=True), strict=True):
         own = np.stack(own, -1)
-        np.testing.assert_allclose(
-            out[..., :3], own[..., :3], rtol=1e-3, atol=1e-5
-        )  # The random ones: all is well determined.
+        # The random ones: all is well determined.
+        np.testing.assert_allclose(out[..., :3], own[..., :3], rtol=1e-3, atol=1e-5)
     stays = np.arange(runs) % 2 == 0
     others = jax.tree.leaves(together(*(np.where(stays, arg, arg[..., ::-1] / 2) for arg in args)))
     for out, other in zip(outs, others, strict=True):

@@ -15,6 +15,7 @@ from jaxroute.core.functions import DEFINITIONS
 
 f32 = np.float32
 INF, NAN, LEAST, LARGEST = f32(np.inf), f32(np.nan), f32(2.0**-126), np.finfo(f32).max
+ENDS = [0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 2, -2, 0.5, -0.5, 100, -100]
 SUBNORMAL = f32([1e-40, -1e-40, 1.1754942e-38, -1.1754942e-38, 1e-45, -1e-45])
 
 
@@ -140,10 +141,8 @@ def replayed(jaxpr, *arrays):
     for i, eqn in enumerate(jaxpr.eqns):
         name, operands, out = eqn.primitive.name, list(map(read, eqn.invars)), eqn.outvars[0]
         if name == "cond":
-            first, second = (replayed(branch, *operands[1:]) for branch in inner(eqn))
-            known.update(
-                zip(eqn.outvars, (np.where(operands[0] > 0, b, a) for a, b in zip(first, second, strict=True)), strict=True)
-            )
+            pairs = zip(*(replayed(branch, *operands[1:]) for branch in inner(eqn)), strict=True)
+            known.update(zip(eqn.outvars, (np.where(operands[0] > 0, b, a) for a, b in pairs), strict=True))
         elif inner(eqn):
             known.update(zip(eqn.outvars, replayed(*inner(eqn), *operands), strict=True))
         elif name == "select_n":
@@ -202,10 +201,8 @@ def arguments(name):
     _, _, worst, points = CASES[name]
     everywhere = rng.integers(0, 2**32, 200_000, dtype=np.uint32).view(f32)
     moderate = f32(rng.choice([-1, 1], 100_000) * np.exp2(rng.uniform(-12, 8, 100_000)))
-    x = np.concatenate(
-        [everywhere, moderate, around([LEAST, worst, *map(abs, points)], 2000), f32([0.0, -0.0, np.inf, -np.inf])]
-    )
-    return normal(x)
+    near = around([LEAST, worst, *map(abs, points)], 2000)
+    return normal(np.concatenate([everywhere, moderate, near, f32([0.0, -0.0, np.inf, -np.inf])]))
 
 
 def pairs(name, count):
@@ -218,12 +215,8 @@ def pairs(name, count):
         return [f32(v * rng.choice([-1, 1], count)) for v in pair]
     x = np.exp(rng.normal(0, 1, count) * spread).clip(LEAST, LARGEST).astype(f32)
     logarithm = np.log2(x.astype(np.float64))
-    y = np.where(
-        rng.random(count) < 0.3,
-        rng.normal(0, 3, count),
-        rng.uniform(-126, 128, count) / np.where(logarithm == 0, 1, logarithm),
-    )
-    return [x, f32(y)]
+    some, few = rng.random(count) < 0.3, rng.normal(0, 3, count)
+    return [x, f32(np.where(some, few, rng.uniform(-126, 128, count) / np.where(logarithm == 0, 1, logarithm)))]
 
 
 def assert_same(found, expected, what=""):
@@ -299,9 +292,7 @@ def test_no_result_depends_on_whether_subnormal_numbers_are_flushed(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_special_values_are_those_of_ieee(name):
-    x = f32(
-        [0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 2, -2, 0.5, -0.5, 100, -100, 1e4, -1e4, LARGEST, -LARGEST, LEAST, -LEAST]
-    )
+    x = f32([*ENDS, 1e4, -1e4, LARGEST, -LARGEST, LEAST, -LEAST])
     with np.errstate(all="ignore"):
         true = CASES[name][0](x.astype(np.float64)).astype(np.float32)
     for found in (eagerly(name, x), by_numpy(name, x)):
@@ -320,8 +311,7 @@ def test_subnormal_numbers_are_zero(name):
 
 @pytest.mark.parametrize("name", CASES)
 def test_special_values_are_those_of_xla(name):
-    x = f32([0, -0.0, np.inf, -np.inf, np.nan, 1, -1, 2, -2, 0.5, -0.5, 100, -100])
-    x = x[2:] if name == "digamma" else x  # At zero it is NaN, and -inf since jax 0.12.
+    x = f32(ENDS)[2 if name == "digamma" else 0 :]  # At zero it is NaN, and -inf since jax 0.12.
     assert_same(eagerly(name, x), np.asarray(getattr(lax, name)(x)))
 
 
@@ -341,17 +331,14 @@ def test_special_values_of_two_arguments(name):
 
 @pytest.mark.parametrize("y", [0, 1, 2, 3, 5, 8, 31, -1, -2, -7])
 def test_integer_powers(y):
-    x = np.concatenate(
-        [np.linspace(-4, 4, 10_001, dtype=np.float32), f32([0.0, -0.0, np.inf, -np.inf, np.nan, 1e30, -1e-30])]
-    )
+    x = np.concatenate([np.linspace(-4, 4, 10_001, dtype=np.float32), f32([*ENDS[:5], 1e30, -1e-30])])
     found = eagerly("integer_pow", x, y=y)
     with np.errstate(all="ignore"):
         true = np.power(x.astype(np.float64), float(y))
     in_range = (true == 0) | (np.abs(true) >= LEAST)
     assert errors(found, true)[in_range].max() <= abs(y)
-    np.testing.assert_array_equal(
-        flushed(found)[in_range], np.broadcast_to(by_numpy("integer_pow", x, y=y), x.shape)[in_range]
-    )
+    other = np.broadcast_to(by_numpy("integer_pow", x, y=y), x.shape)
+    np.testing.assert_array_equal(flushed(found)[in_range], other[in_range])
     np.testing.assert_array_equal(np.signbit(found[true == 0]), np.signbit(true[true == 0]))
 
 

@@ -140,10 +140,7 @@ def test_rank_is_the_lexicographic_order_with_ties_to_the_lower_index(mode, size
     together = np.equal.outer(np.arange(size) % 2, np.arange(size) % 2)
 
     def order(values, *keys):
-        amounts = [
-            xla.weighted_sum_over_better(values, *keys),
-            xla.weighted_sum_over_better(values, *keys, together=together),
-        ]
+        amounts = [xla.weighted_sum_over_better(values, *keys, together=pairs) for pairs in (None, together)]
         return jnp.stack([numerics.rank(*keys).astype(jnp.float32), *amounts])
 
     found = compiled(order, mode, values, *keys)
@@ -208,10 +205,8 @@ def test_inverse_cdf_of_dyadic_probabilities_is_exact(mode):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_inverse_cdf_without_any_probability_is_zero(mode):
-    index = compiled(
-        numerics.inverse_cdf, mode, np.zeros((4, RUNS), np.float32), np.linspace(0, 0.999, RUNS, dtype=np.float32)
-    )
-    assert (index == 0).all()
+    uniform = np.linspace(0, 0.999, RUNS, dtype=np.float32)
+    assert (compiled(numerics.inverse_cdf, mode, np.zeros((4, RUNS), np.float32), uniform) == 0).all()
 
 
 @pytest.mark.parametrize("size", [1, 5, 64, 65])

@@ -17,11 +17,9 @@ def sometimes(key):
 
 
 MEANS = np.linspace(0.9, 0.1, 5)
+GREEDY = {"greedy": stochastic.EpsilonGreedy()}
 CASES = {
-    "policies of one environment": lambda: (
-        stochastic.bernoulli(MEANS),
-        {"UCB1": stochastic.UCB1(), "greedy": stochastic.EpsilonGreedy()},
-    ),
+    "policies of one environment": lambda: (stochastic.bernoulli(MEANS), {"UCB1": stochastic.UCB1()} | GREEDY),
     "settings of both": lambda: (
         jr.grid(stochastic.gaussian, mean=[(0.1, 0.3), (0.4, 0.2)], scale=0.5),
         {"UCB1": jr.grid(stochastic.UCB1, width=[0.5, 1.0, 2.0]), "greedy": stochastic.EpsilonGreedy()},

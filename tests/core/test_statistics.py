@@ -14,9 +14,7 @@ from jaxroute.core.statistics import RELATIVE_ACCURACY, Histogram, Moments
 SMALLEST = Fraction(float(np.finfo(float).smallest_subnormal))  # What no square can be told apart by.
 FLOATS = st.floats(-1e100, 1e100, allow_subnormal=True)
 SAMPLES = hnp.arrays(np.float64, st.tuples(st.integers(1, 3), st.integers(1, 40)), elements=FLOATS)
-ANYTHING = hnp.arrays(
-    np.float64, st.tuples(st.just(2), st.integers(0, 30)), elements=st.floats(allow_nan=True, allow_infinity=True, width=64)
-)
+ANYTHING = hnp.arrays(np.float64, st.tuples(st.just(2), st.integers(0, 30)), elements=st.floats())
 
 
 def merged(values, cuts, kind=Moments):
@@ -57,6 +55,7 @@ def check(found, values, tolerance=1e-12):
 
 @given(SAMPLES, st.lists(st.integers(0, 40), max_size=5))
 @example(np.array([[0.0] + [2.05827553e-159] * 6]), [2])  # Squares have five digits there.
+@example(np.full((1, 1000), 0.1), range(100, 1000, 100))  # A constant has no variance.
 @settings(max_examples=150, deadline=None, derandomize=True)
 def test_any_cut_gives_the_moments_of_the_whole(values, cuts):
     check(merged(values, cuts), values)
@@ -81,12 +80,6 @@ def test_a_large_mean_with_a_tiny_variance():
     found = merged(values, range(64, 4096, 64)).statistics()
     np.testing.assert_allclose(found["variance"], noise.var(axis=1, ddof=1), rtol=1e-7)
     np.testing.assert_array_equal(found["minimum"], values.min(axis=1))
-
-
-def test_a_constant_has_no_variance():
-    values = np.full((1, 1000), 0.1)
-    found = merged(values, range(100, 1000, 100)).statistics()
-    assert found["variance"] == 0.0 and found["mean"] == 0.1
 
 
 def test_infinite_values_stay_infinite():
@@ -166,9 +159,8 @@ def test_quantiles_are_within_the_stated_accuracy(distribution):
     histogram = Histogram.of(values)
     bins = histogram.bins()
     levels = [0.0, 0.001, 0.05, 0.25, 0.5, 0.75, 0.9, 0.999, 1.0]
-    found = statistics.quantiles(
-        statistics.middles(bins), histogram.dense(3, bins), values.min(axis=1), values.max(axis=1), levels
-    )
+    ends = values.min(axis=1), values.max(axis=1)
+    found = statistics.quantiles(statistics.middles(bins), histogram.dense(3, bins), *ends, levels)
     expected = np.quantile(values, levels, axis=1)
     # Between two order statistics of different sizes the larger one counts.
     size = np.maximum(*(np.abs(np.quantile(values, levels, axis=1, method=m)) for m in ("lower", "higher")))

@@ -34,6 +34,10 @@ def half(cost_a=0.1, cost_b=0.2, queries=20, models=("a", "b"), scores=(0.5, 0.5
     return models, list(scores), [cost_a, cost_b], queries
 
 
+def part(model):
+    return BASE[BASE.model == model].drop(columns="model")
+
+
 # What is read, the options, and models, mean scores, mean costs and number of queries.
 READ = {
     "percent signs, and the scale": (BASE.assign(score=["84%", "50%"] * 20), {"scale": (0, 100)}, half(scores=(0.84, 0.5))),
@@ -60,7 +64,33 @@ READ = {
     "prices by direction and token": (answers(tokens_in=1000, tokens_out=500, usd_per_input_token=1e-6, UsdPer1kOutputTokens=2e-3), {}, half(0.002, 0.002)),
     "tokens of two kinds of input beside models": ({"query_id": list("abcd"), "x": [1, 0, 1, 0], "y": [0, 0, 1, 1]} | {f"{m}_{name}": [size] * 4 for m in "xy" for name, size in (("num_input_tokens", 100), ("num_output_tokens", 10), ("cache_read_input_tokens", 50))}, {"prices": dict.fromkeys("xy", (1, 2, 0.1))}, half(1.25e-04, 1.25e-04, 4, ("x", "y"))),
     "costs per query instead of a column": (BASE, {"costs": {"a": 1.0, "b": 2.0}}, half(1.0, 2.0)),
+    "a mark at the end of rows": (("t.csv", "query_id,model,score,cost\n" + "".join(f"q{i},{m},{i % 2},.1,\n" for i in range(5) for m in "ab")), {}, half(0.1, 0.1, 5, scores=(0.4, 0.4))),
+    "dots and commas in answers": (("t.tsv", "query_id\tmodel\tscore\tcost\tanswer\tlatency_ms\n" + "".join(f"q{i}\t{m}\t{i % 2}\t0.001\t3,14\t1234\n" for i in range(10) for m in "ab")), {}, half(0.001, 0.001, 10)),
+    "numbers in lines of prompts": (("t.csv", BASE.assign(prompt=[f"Sort {i // 2}:\n1,2,3,4,5\n6,7,8,9,10\nplease" for i in range(ROWS)]).to_csv(index=False)), {}, half()),
 }  # fmt: skip
+RECORDS = [{"query_id": q, "model": m, "score": s, "cost": c} for q, m, s, c in BASE.itertuples(index=False)]
+# Shapes of JSON.
+JSON = {
+    "under a key": {"about": {"by": "us"}, "results": RECORDS},
+    "columns": BASE.to_dict("list"),
+    "objects by id": {str(i): record for i, record in enumerate(RECORDS)},
+    "columns that are objects by id": BASE.to_dict(),
+    "lists by model": {"a": part("a").to_dict("records"), "b": part("b").to_dict("records")},
+    "numbered objects": {"rows": {str(i): record for i, record in enumerate(RECORDS)}},
+    "objects by query and model": {q: {m: {"score": s, "cost": c} for _, m, s, c in of.itertuples(index=False)} for q, of in BASE.groupby("query_id", sort=False) },
+    "objects by model and query": {m: {q: {"score": s, "cost": c} for q, _, s, c in of.itertuples(index=False)} for m, of in BASE.groupby("model")},
+    "answers in a list": [{"query_id": q, "answers": of.drop(columns="query_id").to_dict("records")} for q, of in BASE.groupby("query_id", sort=False)],
+}  # fmt: skip
+READ |= {f"JSON, {shape}": (("t.json", value), {}, half()) for shape, value in JSON.items()}
+
+
+def source(data, folder):
+    """Returns data in memory; a pair (name of a file, its text or JSON value) is written, and its path returned."""
+    if not isinstance(data, tuple):
+        return data
+    name, content = data
+    (folder / name).write_text(content if isinstance(content, str) else json.dumps(content))
+    return folder / name
 
 
 def assert_found(log, expected):
@@ -71,9 +101,9 @@ def assert_found(log, expected):
 
 
 @pytest.mark.parametrize("case", READ)
-def test_it_is_read_rightly(case):
+def test_it_is_read_rightly(case, tmp_path):
     data, options, expected = READ[case]
-    assert_found(read_log(data, **options), expected)
+    assert_found(read_log(source(data, tmp_path), **options), expected)
 
 
 # What is refused, the options, and a part of the message.
@@ -100,14 +130,19 @@ REFUSED = {
     "two names of one model": (BASE.assign(query_id=range(ROWS), model=["openai/gpt-q", "gpt-q-2025-08-06"] * 20), {}, "'openai/gpt-q' and 'gpt-q-2025-08-06' never answer the same query: are they two names of one model"),
     "prices of input that nothing counts": (BASE.assign(tokens_out=500), {"prices": PRICES}, "has neither input tokens nor texts of queries"),
     "objects of objects": ({"x": 1}, {}, "equal lengths"),
+    "a quotation mark that is not closed": (("t.csv", "query_id\tmodel\tscore\tcost\tprompt\n" + "".join(f"q{i // 2}\t{'ab'[i % 2]}\t{i % 2}\t.1\t{chr(34) if i in (10, 40) else ''}prompt of {i // 2}\n" for i in range(60))), {}, "a quotation mark is not closed"),
+    "points between thousands": (("t.csv", "query_id;model;score;tokens_in;tokens_out\n" + "".join(f"q{i};{m};{i % 2};{'1.234' if i % 2 else '987'};2.001\n" for i in range(10) for m in "ab")), {"prices": {"a": (1, 1), "b": (1, 1)}}, "'1.234': is the point between thousands"),
+    "several lists in JSON": (("t.json", {"a": RECORDS, "b": [{"query_id": 1, "model": "a", "score": 1, "cost": 2, "more": 3}]}), {}, "has several lists of records, 'a', 'b'"),
+    "unclear objects in JSON": (("t.json", {"a": {"x": {"score": 1}, "y": {"score": 1}}, "b": {"x": {"score": 1}, "y": {"score": 0}}}), {}, "does not show which of them are the models"),
+    "an object in JSON": (("t.json", {"a": 1}), {}, "must be a list of records .* got an object with 'a'"),
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_it_is_refused(case):
+def test_it_is_refused(case, tmp_path):
     data, options, message = REFUSED[case]
     with pytest.raises(ValueError, match=message):
-        read_log(data, **options)
+        read_log(source(data, tmp_path), **options)
 
 
 GERMAN = {"Frage": ["q1", "q2", "q3", "q4"], "Groß Bewertung": [5, 4, 1, 2], "Groß Kosten (Cent)": [1.0, 1.0, 1.0, 3.0]}
@@ -116,7 +151,7 @@ SHAPES = {"score": "* Bewertung", "cost": "* Kosten (Cent)"}
 
 
 def test_words_of_another_language():
-    with pytest.raises(ValueError, match=r"two columns for each of Groß, Klein, '\* Bewertung' and '\* Kosten \(Cent\)'"):
+    with pytest.raises(ValueError, match=r"'Groß Bewertung'.* could be scores of models: .*--column 'score=\* NAME'"):
         read_log(GERMAN)
     log = read_log(GERMAN, columns=SHAPES)
     assert_found(log, half(0.01, 0.001, 3, ("Groß", "Klein"), scores=(7 / 12, 1 / 6)))
@@ -184,7 +219,7 @@ def test_a_list_of_prices_may_be_longer(tmp_path):
     assert_found(log, half(0.002, 0.004))
     assert any("also has those of other, which the log lacks" in line for line in log.read)
     for text, message in (
-        ("model,price_in,price_out\na,1,2\n", "has no price of b: add a line for each"),
+        ("model,price_in,price_out\na,1,2\n", "p.csv lacks b: add an entry for each"),
         ("model,price_in,price_out\na,1,2\na,1,3\nb,1,1\n", "has two prices of the model 'a'"),
         ("model,price_in\na,1\nb,1\n", "it lacks the column price_out"),
         ("model,price_in,price_out\na,1,2\nb,1,\n", "column 'price_out' is empty: give a price, or 0"),
@@ -192,10 +227,6 @@ def test_a_list_of_prices_may_be_longer(tmp_path):
         (tmp_path / "p.csv").write_text(text)
         with pytest.raises(ValueError, match=message):
             read_log(USED, prices=tmp_path / "p.csv")
-
-
-def part(model):
-    return BASE[BASE.model == model].drop(columns="model")
 
 
 def test_an_archive_of_models(tmp_path):
@@ -258,85 +289,18 @@ def test_scores_in_lists_of_a_parquet_type():
     assert_found(read_log(table, columns={"score": "scores.f1"}), half(0.1, 0.1, 2))
 
 
-TEXTS = {
-    "a quotation mark that is not closed": (
-        "query_id\tmodel\tscore\tcost\tprompt\n" + "".join(f"q{i // 2}\t{'ab'[i % 2]}\t{i % 2}\t.1\t{chr(34) if i in (10, 40) else ''}prompt of {i // 2}\n" for i in range(60)),
-        "a quotation mark is not closed",
-    ),
-    "points between thousands": (
-        "query_id;model;score;tokens_in;tokens_out\n" + "".join(f"q{i};{m};{i % 2};{'1.234' if i % 2 else '987'};2.001\n" for i in range(10) for m in "ab"),
-        "'1.234': is the point between thousands",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", TEXTS)
-def test_a_text_that_is_refused(case, tmp_path):
-    text, message = TEXTS[case]
-    path = tmp_path / "t.csv"
-    path.write_text(text)
-    with pytest.raises(ValueError, match=message):
-        read_log(path, prices={"a": (1, 1), "b": (1, 1)} if "thousands" in case else None)
-
-
-def test_a_mark_at_the_end_of_rows_and_a_text_cut_in_a_letter(tmp_path):
-    path = tmp_path / "t.csv"
-    path.write_text("query_id,model,score,cost\n" + "".join(f"q{i},{m},{i % 2},.1,\n" for i in range(5) for m in "ab"))
-    assert_found(read_log(path), half(0.1, 0.1, 5, scores=(0.4, 0.4)))
+def test_a_text_that_is_cut_in_a_letter(tmp_path):
     rows = "".join(f"q{i},{m},{i % 2},.1,où est l'été {i} é\n" for i in range(10) for m in "ab")
-    path.write_bytes(("query_id,model,score,cost,prompt\n" + rows).encode()[:-2])
-    log = read_log(path, columns={"text": ""})
+    (tmp_path / "t.csv").write_bytes(("query_id,model,score,cost,prompt\n" + rows).encode()[:-2])
+    log = read_log(tmp_path / "t.csv", columns={"text": ""})
     assert log.table.num_queries == 10
     assert "UTF-8 with 1 damaged places" in log.read[0]
-
-
-def test_dots_and_commas_in_answers_are_no_numbers(tmp_path):
-    rows = "".join(f"q{i}\t{m}\t{i % 2}\t0.001\t3,14\t1234\n" for i in range(10) for m in "ab")
-    (tmp_path / "t.tsv").write_text("query_id\tmodel\tscore\tcost\tanswer\tlatency_ms\n" + rows)
-    assert_found(read_log(tmp_path / "t.tsv"), half(0.001, 0.001, 10))
-    lines = BASE.assign(prompt=[f"Sort {i // 2}:\n1,2,3,4,5\n6,7,8,9,10\nplease" for i in range(ROWS)])
-    lines.to_csv(tmp_path / "n.csv", index=False)
-    assert_found(read_log(tmp_path / "n.csv"), half())
-
-
-RECORDS = [{"query_id": q, "model": m, "score": s, "cost": c} for q, m, s, c in BASE.itertuples(index=False)]
-JSON = {
-    "under a key": {"about": {"by": "us"}, "results": RECORDS},
-    "columns": BASE.to_dict("list"),
-    "objects by id": {str(i): record for i, record in enumerate(RECORDS)},
-    "columns that are objects by id": BASE.to_dict(),
-    "lists by model": {"a": part("a").to_dict("records"), "b": part("b").to_dict("records")},
-    "numbered objects": {"rows": {str(i): record for i, record in enumerate(RECORDS)}},
-    "objects by query and model": {q: {m: {"score": s, "cost": c} for _, m, s, c in of.itertuples(index=False)} for q, of in BASE.groupby("query_id", sort=False) },
-    "objects by model and query": {m: {q: {"score": s, "cost": c} for q, _, s, c in of.itertuples(index=False)} for m, of in BASE.groupby("model")},
-    "answers in a list": [{"query_id": q, "answers": of.drop(columns="query_id").to_dict("records")} for q, of in BASE.groupby("query_id", sort=False)],
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", JSON)
-def test_a_shape_of_json(case, tmp_path):
-    (tmp_path / "t.json").write_text(json.dumps(JSON[case]))
-    assert_found(read_log(tmp_path / "t.json"), half())
-
-
-@pytest.mark.parametrize(
-    ("value", "message"),
-    [
-        ({"a": RECORDS, "b": [{"query_id": 1, "model": "a", "score": 1, "cost": 2, "more": 3}]}, "has several lists of records, 'a', 'b'"),
-        ({"a": {"x": {"score": 1}, "y": {"score": 1}}, "b": {"x": {"score": 1}, "y": {"score": 0}}}, "does not show which of them are the models"),
-        ({"a": 1}, "must be a list of records .* got an object with 'a'"),
-    ],
-)  # fmt: skip
-def test_json_that_holds_no_records(value, message, tmp_path):
-    (tmp_path / "t.json").write_text(json.dumps(value))
-    with pytest.raises(ValueError, match=message):
-        read_log(tmp_path / "t.json")
 
 
 def test_of_one_model_and_one_called_like_a_statistic_is_asked_and_answered(tmp_path):
     wide = tmp_path / "wide.csv"
     wide.write_text("id,gpt|score,mean|score\n" + "".join(f"q{i},{i / 20},{1 - i / 30}\n" for i in range(20)))
-    with pytest.raises(ValueError, match=r"some called like statistics \('mean'\): .* --models gpt,mean\), and their costs"):
+    with pytest.raises(ValueError, match=r"some called like statistics \('mean'\): .*--models gpt,mean\), and their costs"):
         read_log(wide)
     log = read_log(wide, models=["gpt", "mean"], costs={"gpt": 1e-3, "mean": 2e-3})
     assert log.table.models == ("gpt", "mean") and log.table.scores[5].tolist() == pytest.approx([0.25, 1 - 5 / 30])

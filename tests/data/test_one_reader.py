@@ -87,15 +87,8 @@ def as_table(env):
     return env.names, np.asarray(scores), np.asarray(costs)
 
 
-PLAYED = [
-    "staged/table",
-    "service/table",
-    "combinatorial/table",
-    "queueing/table",
-    "contextual/table",
-    "cascade/replay",
-    "cascade/queries",
-]
+TABLES = ("staged", "service", "combinatorial", "queueing", "contextual")
+PLAYED = [*(f"{name}/table" for name in TABLES), "cascade/replay", "cascade/queries"]
 
 
 def test_every_experiment_that_plays_a_table_is_here():

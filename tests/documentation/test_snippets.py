@@ -55,11 +55,11 @@ def _play(snippet, names):
     if snippet.file:
         with open(snippet.file, "w", encoding="utf-8") as file:
             file.write(snippet.small)
-    if snippet.raises:
+    if "raises" in snippet.options:
         with pytest.raises(Exception) as raised:
             exec(snippet.code, names)
         _expect(snippet, f"{raised.type.__name__}: {raised.value}")
-    elif snippet.warns:
+    elif "warns" in snippet.options:
         with pytest.warns() as caught:
             exec(snippet.code, names)
         _expect(snippet, str(caught[0].message))
@@ -97,11 +97,11 @@ def _walk(page, slow, tmp_path, monkeypatch, capsys):
     module = ModuleType("a_page")  # Dataclasses look for the module that they are defined in.
     monkeypatch.setitem(sys.modules, module.__name__, module)
     for snippet in PAGES[page]:
-        if snippet.reason is not None or (snippet.slow and not slow):
+        if snippet.reason is not None or ("slow" in snippet.options and not slow):
             continue
         if snippet.language == "python":
             _play(snippet, module.__dict__)
-        elif snippet.language == "bash" and snippet.run:
+        elif snippet.language == "bash" and "run" in snippet.options:
             for log in ("traffic.csv", "answers.csv"):
                 _log(tmp_path / log)
             for command in snippet.commands:
@@ -114,13 +114,15 @@ def _with(rule):
     return [page for page, found in PAGES.items() if any(rule(s) for s in found)]
 
 
-@pytest.mark.parametrize("page", _with(lambda s: s.reason is None and not s.slow and (s.language == "python" or s.run)))
+@pytest.mark.parametrize(
+    "page", _with(lambda s: s.reason is None and "slow" not in s.options and (s.language == "python" or "run" in s.options))
+)
 def test_a_page_runs(page, tmp_path, monkeypatch, capsys):
     _walk(page, False, tmp_path, monkeypatch, capsys)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("page", _with(lambda s: s.slow))
+@pytest.mark.parametrize("page", _with(lambda s: "slow" in s.options))
 def test_a_page_runs_with_what_takes_long(page, tmp_path, monkeypatch, capsys):
     _walk(page, True, tmp_path, monkeypatch, capsys)
 

@@ -80,14 +80,12 @@ NAN = float("nan")
 # What is wrong: the call, and the message.
 SIMULATE = {
     "no horizon": ({"horizon": 0}, "horizon must be .*, got 0"),
-    "negative horizon": ({"horizon": -5}, "horizon must be .*, got -5"),
     "fractional horizon": ({"horizon": 10.5}, "horizon must be a whole number .*, got 10.5"),
     "horizon as text": ({"horizon": "20"}, "horizon must be a whole number .*, got '20'"),
     "horizon as truth": ({"horizon": True}, "horizon must be a whole number .*, got True"),
     "nearly a whole number": ({"horizon": 10.0 + 1e-6}, "horizon must be a whole number"),
     "horizon beyond int32": ({"horizon": 2**31, "record_every": 2**30}, "horizon must be .*2147483648"),
     "no seeds": ({"seeds": 0}, "seeds must be at least 1, got 0"),
-    "negative number of seeds": ({"seeds": -3}, "seeds must be at least 1, got -3"),
     "fractional seeds": ({"seeds": 2.5}, "seeds must be a number of seeds or a list of them, got 2.5"),
     "empty seeds": ({"seeds": []}, r"seeds must be a non-empty list of whole numbers, got \[\]"),
     "negative seed": ({"seeds": [3, -1]}, r"seeds must be from 0 to 2\*\*32 - 1, got -1 to 3"),
@@ -116,9 +114,7 @@ SIMULATE = {
     "environment as a number": ({"env": 42}, "env must have the methods init, observe and step, .*got 42"),
     "a sampler of something else": ({"env": lambda key: 42}, "env.*42"),
     "policy class": ({"policies": stochastic.UCB1}, "policy 'UCB1' is the class UCB1; pass an instance"),
-    "policy class in a dict": ({"policies": {"mine": stochastic.UCB1}}, "policy 'mine' is the class UCB1; pass an instance"),
     "no policy": ({"policies": {"mine": 42}}, "policy 'mine' must have the methods init, act and update, .*got 42"),
-    "policy by name": ({"policies": "UCB1"}, "must have the methods init, act and update, .*got 'UCB1'"),
     "a function of something else": ({"policies": {"mine": lambda env: 42}}, "policy 'mine'.*42"),
     "a policy that is no pytree": ({"policies": {"mine": PlainPolicy()}}, "policy 'mine'.*(PlainPolicy.*dataclass|dataclass.*PlainPolicy)"),
     "an environment that is no pytree": ({"env": PlainBandit(mean=BANDIT.mean, scale=BANDIT.scale)}, "env.*(PlainBandit.*dataclass|dataclass.*PlainBandit)"),
@@ -142,8 +138,6 @@ SIMULATE = {
     "prior of no weight": ({"policies": stochastic.GaussianThompson(prior_weight=0)}, "prior_weight must be above 0, got 0"),
     "beta prior below 1": ({"policies": stochastic.BetaThompson(failures=0.5)}, "failures must be at least 1, got 0.5"),
     "gamma of zero": ({"env": market(), "policies": staged.StageRoute(gamma=0.0)}, "policy 'StageRoute': gamma must be above 0, got 0"),
-    "negative gamma": ({"env": market(), "policies": {"g": staged.Greedy(gamma=-0.2)}}, "policy 'g': gamma must be above 0, got -0.2"),
-    "gamma that is no number": ({"env": market(), "policies": staged.StageRoute(gamma=NAN)}, "gamma must be finite, got nan"),
     "floor above ceiling": ({"env": market(), "policies": staged.StageRoute(cost_floor=3.0, cost_ceiling=1.0)}, "cost_floor must be at most cost_ceiling = 1, got 3"),
     # Values of environments that were changed after they were made.
     "a changed budget": ({"env": market().replace(budget=np.float32(-1)), "policies": staged.StageRoute()}, "env: budget must be above 0, got -1"),
@@ -154,7 +148,6 @@ SIMULATE = {
 
 CONSTRUCT = {
     "NaN mean": (lambda: stochastic.bernoulli([0.5, NAN]), r"mean must be finite, got nan at index \(1,\)"),
-    "infinite mean": (lambda: stochastic.gaussian([np.inf, 0.0]), r"mean must be finite, got inf at index \(0,\)"),
     "probability above 1": (lambda: stochastic.bernoulli([0.5, 1.1]), r"mean must be in \[0, 1\], got 1.1 at index \(1,\)"),
     "negative probability": (lambda: stochastic.bernoulli([-0.1, 0.5]), r"mean must be in \[0, 1\], got -0.1 at index \(0,\)"),
     "no models": (lambda: stochastic.bernoulli([]), r"mean must have shape \[K\], got \(0,\)"),
@@ -162,11 +155,8 @@ CONSTRUCT = {
     "matrix of means": (lambda: stochastic.bernoulli([[0.5]]), r"mean must have shape \[K\], got \(1, 1\)"),
     "means as text": (lambda: stochastic.bernoulli(["a"]), r"mean must be a number or an array of numbers, got \['a'\]"),
     "negative scale": (lambda: stochastic.gaussian([0.0, 1.0], scale=-1.0), "scale must be at least 0, got -1"),
-    "scale as text": (lambda: stochastic.gaussian([0.0, 1.0], scale="wide"), "scale must be a number or an array of numbers, got 'wide'"),
     "negative budget": (lambda: staged.arena_market(budget=-2.0), "budget must be above 0, got -2"),
-    "infinite budget": (lambda: staged.arena_market(budget=np.inf), "budget must be finite, got inf"),
     "infeasible budget": (lambda: staged.arena_market(budget=0.1), "budget must be at least 0.14, the cheapest way to serve all queries of the first stage, got 0.1"),
-    "budget as text": (lambda: market(budget="much"), "budget must be a number or an array of numbers, got 'much'"),
     "two budgets": (lambda: market(budget=[1.0, 2.0]), r"budget must have shape \(\), got \(2,\)"),
     "no horizon": (lambda: staged.arena_market(horizon=0), "horizon must be at least 1, got 0"),
     "fractional horizon": (lambda: staged.arena_market(horizon=100.0), "horizon must be a whole number .*, got 100.0"),
@@ -184,7 +174,6 @@ CONSTRUCT = {
     "no stage": (lambda: market(stage_length=0), "stage_length must be at least 1, got 0"),
     "unknown optimum": (lambda: market(optimum="stages"), "optimum must be one of 'stage', 'continuous', got 'stages'; did you mean 'stage'"),
     "too few names": (lambda: market(names=["a"]), r"names must have one name per model \(2\), all different, got \('a',\)"),
-    "NaN reward": (lambda: market(reward_mean=np.array([NAN, 0.5])), r"reward_mean must be finite, got nan at index \(0,\)"),
     "probability of reward above 1": (lambda: market(reward_mean=np.array([0.5, 1.5]), reward_distribution=staged.distributions.Bernoulli()), r"reward_mean must be in \[0, 1\], got 1.5 at index \(1,\)"),
     "negative cost": (lambda: market(cost_mean=np.array([-1.0, 1.0])), r"cost_mean must be at least 0, got -1 at index \(0,\)"),
     "other number of costs": (lambda: market(cost_mean=np.ones(3)), r"cost_mean must have shape \(2,\), got \(3,\)"),
@@ -194,7 +183,7 @@ CONSTRUCT = {
     "no cost scale": (lambda: staged.routerbench_market(cost_scale=0.0), "cost_scale must be above 0, got 0"),
     "no stages": (lambda: staged.discovery_market(horizon=100, stages=0), "stages must be at least 1, got 0"),
     "short lower bound": (lambda: staged.lower_bound_market(horizon=4), "horizon must be at least .* = 16, got 4"),
-    "table of something else": (lambda: staged.table_market([[1.0]], max_deployed=1, stage_length=5, horizon=9, budget=1.0), r"table must be a RoutingTable .*, got \[\[1.0\]\]"),
+    "table of something else": (lambda: staged.table_market([[1.0]], max_deployed=1, stage_length=5, horizon=9, budget=1.0), r"table must be a RoutingTable, got \[\[1.0\]\]"),
     "outcomes of something else": (lambda: staged.market(5, capacity=1.0, budget=1.0, max_deployed=1, stage_length=1, horizon=1), "outcomes must be .*, got 5"),
     "grid of nothing to call": (lambda: jr.grid(5, width=[1.0, 2.0]), "constructor.*5"),
 }  # fmt: skip
@@ -255,13 +244,8 @@ def test_unknown_arguments_are_named():
 
 def test_the_right_input_is_not_refused(tmp_path):
     """What the table above varies does run."""
-    options = {
-        "probes": {"x": lambda *a: a[-1]},
-        "record": ["regret"],
-        "root_seed": 2**31,
-        "execution": jr.Execution(block=3),
-    }
-    assert play(tmp_path / "out", **options)["valid"].all()
+    options = {"probes": {"x": lambda *a: a[-1]}, "record": ["regret"], "execution": jr.Execution(block=3)}
+    assert play(tmp_path / "out", root_seed=2**31, **options)["valid"].all()
     assert market().budget == np.float32(3.0)
 
 
@@ -294,16 +278,8 @@ def test_a_misspelt_method_is_named():
 def test_a_policy_of_another_problem_is_named():
     """Whichever method of either fails on what the other gives it."""
     for env, policy, what in (
-        (
-            small_market(),
-            stochastic.UCB1(),
-            "'UCB1' .* does not fit MarketEnv of jaxroute.problems.staged.env, in MarketEnv.step",
-        ),
-        (
-            BANDIT,
-            combinatorial.C2MABV(),
-            "'C2MABV' .* does not fit BanditEnv of jaxroute.problems.stochastic.env, in C2MABV.act",
-        ),
+        (small_market(), stochastic.UCB1(), "'UCB1' .* does not fit MarketEnv of jaxroute.*staged.env, in MarketEnv.step"),
+        (BANDIT, combinatorial.C2MABV(), "'C2MABV' .* does not fit BanditEnv of jaxroute.*stochastic.env, in C2MABV.act"),
     ):
         with pytest.raises(jr.SimulationError, match=f"policy {what}"):
             jr.simulate(env, policy, horizon=5, seeds=2, progress=False)

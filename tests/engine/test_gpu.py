@@ -22,10 +22,8 @@ CASES = {
 
 def played(name, devices, **options):
     make, policy, metric = CASES[name]
-    block = options.pop("block", None)
-    return jr.simulate(make(), policy, progress=False, execution=jr.Execution(devices=devices, block=block), **options)[
-        metric
-    ]
+    execution = jr.Execution(devices=devices, block=options.pop("block", None))
+    return jr.simulate(make(), policy, progress=False, execution=execution, **options)[metric]
 
 
 @pytest.fixture

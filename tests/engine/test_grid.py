@@ -98,9 +98,8 @@ def test_strings_and_functions_are_named_in_the_coordinates():
     assert list(grid.axes["shape"]) == ["sqrt", "exp"]
     grid = jr.grid(lambda mode: stochastic.UCB1(width=float(len(mode))), mode=["a", "bb"])
     assert list(grid.axes["mode"]) == ["a", "bb"]
-    grid = jr.grid(
-        functools.partial(stochastic.gaussian, np.array([0.1, 0.9])), scale=[0.5, 1.0]
-    )  # An array that is one value.
+    bandit = functools.partial(stochastic.gaussian, np.array([0.1, 0.9]))  # An array that is one value.
+    grid = jr.grid(bandit, scale=[0.5, 1.0])
     assert list(grid.axes) == ["scale"] and grid.name == "gaussian"
 
 

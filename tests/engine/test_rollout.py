@@ -87,11 +87,8 @@ def record(seed):
 def test_records_come_back_in_both_orders():
     records = [record(seed) for seed in range(4)]
     packed = jax.tree.map(lambda *arrays: jnp.stack(arrays), *map(PackedRecords.of, records))
-    assert {kind: array.shape for kind, array in packed.arrays.items()} == {
-        "float32": (4, 7, R),
-        "int32": (4, 4, R),
-        "bool": (4, 1, R),
-    }
+    shapes = {kind: array.shape for kind, array in packed.arrays.items()}
+    assert shapes == {"float32": (4, 7, R), "int32": (4, 4, R), "bool": (4, 1, R)}
     expected = jax.tree.map(lambda *arrays: np.stack(arrays), *records)
     jax.tree.map(np.testing.assert_array_equal, packed.by_name(), expected)
     jax.tree.map(np.testing.assert_array_equal, PackedRecords.unpacked(expected).by_name(), expected)

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import toys
 from flax import struct
 from helpers import x64
 
@@ -140,7 +141,7 @@ HORIZON, SEEDS = 32, 32
 
 
 @struct.dataclass
-class Buffer:
+class Buffer(toys.Coin):
     """Something comes and something leaves; what finds the buffer full is lost. The state has the buffer's size."""
 
     rate: float = 0.7
@@ -154,9 +155,6 @@ class Buffer:
     def init(self, key):
         return jnp.zeros((self.limit,), bool)
 
-    def observe(self, key, state, t):
-        return jnp.zeros(())
-
     def step(self, key, state, action, t):
         comes, leaves = draws.uniform(draws.fold_in(key, 0)) < self.rate, draws.uniform(draws.fold_in(key, 1)) < 0.5
         length = jnp.sum(state) - (leaves & (jnp.sum(state) > 0))
@@ -169,16 +167,13 @@ class Buffer:
 
 
 @struct.dataclass
-class Idle:
+class Idle(toys.Idle):
     """A policy that does nothing; its state is NaN after `ends` rounds."""
 
     ends: float = 1e9
 
     def init(self, key, spec):
         return jnp.zeros(())
-
-    def act(self, key, state, obs, t):
-        return jnp.int32(0), {}
 
     def update(self, key, state, obs, action, feedback, t):
         return jnp.where(t + 1 >= self.ends, jnp.nan, 0.0)

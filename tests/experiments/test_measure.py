@@ -21,8 +21,7 @@ from jaxroute.experiments.measure import (
     paired_gap,
     power,
     product,
-    show,
-    show_slope,
+    published,
     with_coordinates,
 )
 from jaxroute.experiments.verdicts import judge
@@ -54,6 +53,19 @@ def test_products_and_quotients_have_the_delta_methods_error():
     assert a.times(-0.5) == pytest.approx((-3.0, 0.3))
 
 
+@pytest.mark.parametrize(
+    ("value", "runs", "share", "expected"),
+    [(5.0, 300, 0.1, "holds"), (9.0, 300, 0.1, "refuted"), (5.0, 3, 0.1, "not decided"), (5.0, 300, 0.001, "not decided")],
+)
+def test_published_means(value, runs, share, expected):
+    """With the errors of both; with three published runs, or a narrow margin, no number of seeds would help."""
+    here = mean_of(xr.DataArray(5.0 + 0.6 * np.linspace(-1.0, 1.0, 64), dims="seed"))
+    other = published(value, runs, here)
+    assert other == pytest.approx((value, here.error * math.sqrt(64 / runs)))
+    judged = judge(here.near(other, share * value))
+    assert judged.verdict == expected and ("no number of seeds" in judged.text) == (expected == "not decided")
+
+
 def test_values_at_the_horizon():
     data = result({"first": [1, 2, 3, 4], "second": [1, 1, 1, 1]})
     assert end(data, "regret", "first") == pytest.approx((4.0, 0.1))
@@ -81,8 +93,7 @@ def test_slopes_of_a_curve():
     for every_time in (False, True):
         assert late_slope(data, "regret", "root", 10, every_time).mean == pytest.approx(0.5, abs=1e-3)
         slope = late_slope(data, "regret", "none", 10, every_time)
-        assert math.isnan(slope.mean) and "not positive" in show_slope(slope)
-    assert show_slope(Measured(0.5, 0.1)) == show(Measured(0.5, 0.1))
+        assert math.isnan(slope.mean) and "not positive" in str(slope)
 
 
 def test_a_slope_is_judged_by_its_interval():
@@ -101,7 +112,7 @@ def test_a_slope_is_judged_by_its_interval():
         assert judge(stated).verdict == verdict and text.startswith("slope 0.5"), band
     for without in (zero, root.isel(size=[0])):
         text, stated = slope_within(without, "size", -9.0, 9.0)
-        assert text == "no slope: too few times, or a mean that is not positive"
+        assert text == "slope none, since a mean is not positive"
         assert judge(stated).verdict == "not decided" and judge(stated).text.endswith("there is no number to judge")
 
 

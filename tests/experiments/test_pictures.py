@@ -9,7 +9,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402
 
 from jaxroute import plot  # noqa: E402
-from jaxroute.experiments.pictures import panel, panels_of, side_by_side  # noqa: E402
+from jaxroute.experiments.pictures import Panel, panels_of, side_by_side  # noqa: E402
 
 
 @pytest.fixture(autouse=True)
@@ -46,7 +46,7 @@ def test_metrics_by_rows_and_cases_by_columns():
 
 
 def test_cases_by_rows_and_metrics_by_columns():
-    kinds = (panel("queue", plot.sweep), panel("regret", title="log", log=True, change=lambda data: data.isel(time=[5, 9])))
+    kinds = (Panel("queue", plot.sweep), Panel("regret", title="log", log=True, change=lambda data: data.isel(time=[5, 9])))
     figure = panels_of(rows="case", columns=kinds, titles={"a": "first"}, cases=["b", "a"])(results())
     assert [title for title, _ in said(figure)] == ["K = 2", "K = 2: log", "first", "first: log"]
     assert figure.axes[1].get_yscale() == "log"
@@ -74,7 +74,7 @@ def test_a_table_has_metrics_on_one_side():
 
 
 def test_panels_side_by_side():
-    last = panel("regret", plot.difference, minus="ACQB", title="paired", case="b")
+    last = Panel("regret", plot.difference, minus="ACQB", title="paired", case="b")
     figure = side_by_side("queue", last, columns=2, band=None)(results())
     assert said(figure) == [("", "queue"), ("paired", "regret\nminus that of ACQB")]
     assert [t.get_text() for t in figure.legends[0].get_texts()] == ["ACQB", "Random"]

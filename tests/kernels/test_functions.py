@@ -9,7 +9,7 @@ from c_functions import by_c, emitted, operations_of, source_of_function, statem
 from jax import lax
 from lane_cases import R, assert_same, floats, integers, keys
 
-from jaxroute.core import numerics, xla
+from jaxroute.core import arithmetic, numerics, xla
 from jaxroute.kernels import host, ir
 from jaxroute.kernels.ir import Unsupported
 
@@ -22,6 +22,7 @@ TIED = np.where(floats(6) > 1.2, np.float32(np.nan), np.round(floats(6)))
 ORDERS = integers(2**27, 6) * 8 + np.arange(6, dtype=np.int32)[:, None]
 EXTREMES = np.float32([0.0, -0.0, np.inf, -np.inf, np.nan, 3e9, -3e9, 1e-30, 2.5, -2.5]).repeat(R).reshape(10, R)
 WHOLE = np.int32([0, 1, -1, 7, -7, 2**31 - 1, -(2**31), 31, 32, 33]).repeat(R).reshape(10, R)
+SHIFTS = lax.shift_left, lax.shift_right_arithmetic, lax.shift_right_logical
 
 # Cases of `test_lanes` that have no C, and the operation that is named.
 REFUSED = {
@@ -43,29 +44,17 @@ MORE = {
     "infinities are no NaN": (lambda x: (numerics.has_nan(x[:4]), numerics.has_nan(x)), EXTREMES),
     "products of many terms": (
         lambda x, y: (jnp.dot(x, y, precision="highest"), x[0] @ y, x @ y[:, 0], x[1] @ y[:, 2], jnp.einsum("ki,kj->kij", x, x)),
-        floats(3, 11),
-        floats(11, 21),
+        floats(3, 11), floats(11, 21),
     ),
     "products of stacks": (lambda x, y: jnp.einsum("bij,bjk->bik", x, y), floats(2, 3, 9), floats(2, 9, 10)),
     "NaN and ties": (lambda x: (xla.first_best(x), xla.first_best(x, x < 1), lax.top_k(x, 3)), WITH_NAN),
-    "ties by an order": (
-        lambda x, i: (
-            xla.first_best(x, None, i),
-            xla.first_best(x, x < 1, i),
-            xla.first_best(jnp.stack([x, -x]), None, jnp.stack([i, i])),
-        ),
-        TIED,
-        ORDERS,
-    ),
+    "ties by an order": (lambda x, i: (xla.first_best(x, None, i), xla.first_best(x, x < 1, i)), TIED, ORDERS),
+    "ties of stacks": (lambda x, i: xla.first_best(jnp.stack([x, -x]), None, jnp.stack([i, i])), TIED, ORDERS),
     "extremes": (lambda x: (x.astype(jnp.int32), x.astype(jnp.uint32), jnp.isfinite(x), jnp.sign(x), jnp.abs(x)), EXTREMES),
     "order of all floats": (lambda x: jnp.searchsorted(jnp.float32([-1.0, 0.0, 1.0]), x), EXTREMES),
     "order of whole numbers": (lambda i: jnp.searchsorted(jnp.int32([-7, 0, 31]), i, side="right"), WHOLE),
     "integers at their ends": (lambda i, j: (i + j, i - j, i * j, -i, abs(i), lax.div(i, j), lax.rem(i, j)), WHOLE, WHOLE[::-1].copy()),
-    "shifts": (
-        lambda i, j: (lax.shift_left(i, j), lax.shift_right_arithmetic(i, j), lax.shift_right_logical(i, j)),
-        WHOLE[3:],
-        np.abs(WHOLE[-7:]),
-    ),
+    "shifts": (lambda i, j: [shift(i, j) for shift in SHIFTS], WHOLE[3:], np.abs(WHOLE[-7:])),
     "scatter without places": (lambda x, i: (x.at[i + 3].add(1.0), x.at[i].min(0.0, mode="clip")), floats(4, 3), integers(4, 2)),
     "scatter of the array itself": (lambda x, i: x.at[i].set(x[::-1][:2]).at[0].add(x[1]), floats(4, 3), integers(4, 2)),
     "swap in a loop": (lambda x: lax.fori_loop(0, 5, lambda i, c: (c[1], c[0] + c[1]), (x, 2 * x)), floats(3)),
@@ -89,9 +78,8 @@ def test_the_c_of_a_function_equals_vmap(name, wide):
 
 def test_looking_for_nan_takes_no_maximum():
     look, *_ = emitted(numerics.has_nan, floats(9), wide=True)
-    assert operations_of(look.block).count("ne") == 2 and "max" not in operations_of(
-        look.block
-    )  # Of a number, and of what was found.
+    operations = operations_of(look.block)
+    assert operations.count("ne") == 2 and "max" not in operations  # Of a number, and of what was found.
     one_by_one, *_ = emitted(numerics.has_nan, floats(9))
     assert "max" in operations_of(one_by_one.block)  # As it is written: on a GPU a loop of its own would need a stack.
 
@@ -118,9 +106,8 @@ def test_an_array_that_nobody_needs_any_more_is_written_in_place():
 
 def test_operations_on_arrays_of_one_shape_share_a_loop():
     block = emitted(lambda x, y: jnp.sum(jnp.exp(-x * y) + 3 * x), floats(50), floats(50))[0].block
-    assert (
-        len([one for one in statements_of(block) if isinstance(one, ir.Loop)]) == 3
-    )  # Two that read, one that computes and sums.
+    # Two that read, one that computes and sums.
+    assert len([one for one in statements_of(block) if isinstance(one, ir.Loop)]) == 3
 
 
 def log(x):
@@ -146,26 +133,29 @@ DEFINED = {
 }
 
 
+@pytest.fixture
+def defined(monkeypatch):
+    monkeypatch.setattr(arithmetic, "definition", lambda eqn: DEFINED.get(eqn.primitive.name))
+
+
 def of_definitions(x, i):
     shared = jnp.log(jnp.sum(jnp.full(3, 2.0))) + jnp.log(jnp.sum(jnp.full(2, 2.0)))
     return jnp.log(x) + shared, jnp.sum(jnp.log1p(x)), jnp.cumsum(x), lax.pow(x, i.astype(jnp.float32))
 
 
 @pytest.mark.parametrize("wide", [False, True], ids=["", "wide"])
-def test_an_operation_with_a_definition_is_a_function_that_is_written_once(wide):
+def test_an_operation_with_a_definition_is_a_function_that_is_written_once(wide, defined):
     """One of numbers is called; for several runs at once there is one of vectors, and one of what they share. Any other is written in line."""
     given = np.abs(floats(5)) + np.float32(0.1), integers(4, 5)
-    options = {"wide": wide, "definition": lambda eqn: DEFINED.get(eqn.primitive.name)}
-    emitter, *_ = emitted(of_definitions, *given, **options)
+    emitter, *_ = emitted(of_definitions, *given, wide=wide)
     called = [name for name, *_ in emitter.functions]
     assert sorted(called) == ["log", "log", "log1p", "pow"] if wide else sorted(called) == ["log", "log1p", "pow"]
     assert operations_of(emitter.block).count("call") == 5 and "log" not in operations_of(emitter.block)
-    assert_same(by_c(of_definitions, *given, **options), jax.vmap(of_definitions, -1, -1)(*given), rtol=2e-5)
+    assert_same(by_c(of_definitions, *given, wide=wide), jax.vmap(of_definitions, -1, -1)(*given), rtol=2e-5)
 
 
-def test_a_gpu_has_fast_functions_of_its_own():
-    options = {"definition": lambda eqn: DEFINED.get(eqn.primitive.name)}
-    fast, *_ = emitted(of_definitions, np.abs(floats(5)), integers(4, 5), fast=True, **options)
+def test_a_gpu_has_fast_functions_of_its_own(defined):
+    fast, *_ = emitted(of_definitions, np.abs(floats(5)), integers(4, 5), fast=True)
     assert not fast.functions and {"log", "log1p", "pow"} <= set(operations_of(fast.block))
     exact, fast = (source_of_function(lambda x: 1 / x, floats(5), fast=fast)[0].for_device() for fast in (False, True))
     assert "#define EXACT" in exact and "#define EXACT" not in fast

@@ -83,10 +83,8 @@ def trials(tmp_path_factory):
     top, script, folders = tmp_path_factory.mktemp("mounts"), "set -e\n", []
     for number, kinds in enumerate([*ENOUGH, *NEITHER]):
         folders.append([str(top / f"{number}{name}") for name in ("home", "tmp")])
-        script += "".join(
-            f"mkdir {folder}\nmount -t tmpfs -o {KINDS[kind]} tmpfs {folder}\n"
-            for folder, kind in zip(folders[-1], kinds, strict=True)
-        )
+        for folder, kind in zip(folders[-1], kinds, strict=True):
+            script += f"mkdir {folder}\nmount -t tmpfs -o {KINDS[kind]} tmpfs {folder}\n"
     shell = ["unshare", "--mount", "--map-root-user", "sh", "-c"]
     if not shutil.which("unshare") or subprocess.run([*shell, "mount -t tmpfs tmpfs /mnt"], capture_output=True).returncode:
         pytest.skip("file systems cannot be mounted here")

@@ -53,8 +53,7 @@ def test_launches_one_after_the_other_give_the_bits_of_one(name, tmp_path):
     expected = rounds_p.bind(*operands, **params)
     assert whole == [np.asarray(x).tobytes() for x in expected]
     assert source.scratch >= 2048 or name != "long queues"
-    cuts = sorted(
-        {int(spans[0, 0]) + math.ceil(share * (last - spans[0, 0])) for share in (0.05, 0.3, 0.35, 0.6, 0.95, 1.0)}
-    )
-    assert launched(library, source, operands, cuts) == whole
-    assert launched(library, source, operands, range(int(spans[0, 0]) + 1, last + 1)) == whole
+    first = int(spans[0, 0])
+    cuts = sorted({first + math.ceil(share * (last - first)) for share in (0.05, 0.3, 0.35, 0.6, 0.95, 1.0)})
+    for ends in (cuts, range(first + 1, last + 1)):
+        assert launched(library, source, operands, ends) == whole

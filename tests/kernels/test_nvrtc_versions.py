@@ -19,6 +19,7 @@ from jaxroute.problems import default_policies, problems
 FOLDERS = os.environ.get("NVRTC_FOLDERS", "").split(os.pathsep)
 TARGETS = ("sm_75", "sm_80", "sm_89", "sm_90a")
 ALL = {(problem, name) for problem, module in problems().items() for name in default_policies(module)}
+SOME = {("stochastic", "UCB1"), ("service", "MessPlus"), ("staged", "StageRoute")}
 # The driver reserves memory of a GPU for the stacks of all threads that it can hold: on an A100 with 40 GB, of which XLA leaves a quarter.
 MOST_STACK = 10e9 / (108 * 2048)
 
@@ -38,28 +39,14 @@ def check(file, pairs):
 @pytest.mark.skipif(FOLDERS == [""], reason="NVRTC_FOLDERS names no versions of NVRTC")
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("folder", FOLDERS)
-@pytest.mark.parametrize(
-    "pairs",
-    [
-        pytest.param({("stochastic", "UCB1"), ("service", "MessPlus"), ("staged", "StageRoute")}, id="some"),
-        pytest.param(ALL, id="all", marks=pytest.mark.slow),
-    ],
-)
+@pytest.mark.parametrize("pairs", [pytest.param(SOME, id="some"), pytest.param(ALL, id="all", marks=pytest.mark.slow)])
 def test_kernels_compile(folder, pairs, tmp_path):
     (library,) = Path(folder).resolve().rglob("libnvrtc.so.*")
-    policies = ("--policies", *sorted({name for _, name in pairs}))
-    words = [
-        sys.executable,
-        str(ROOT / "scripts" / "resources.py"),
-        "--targets",
-        *TARGETS,
-        *policies,
-        "--out",
-        str(tmp_path / "rows.json"),
-    ]
+    policies, out = sorted({name for _, name in pairs}), tmp_path / "rows.json"
+    words = [sys.executable, ROOT / "scripts/resources.py", "--targets", *TARGETS, "--policies", *policies, "--out", out]
     done = subprocess.run(words, env=os.environ | {cuda.NVRTC_PATH: str(library)}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    check(tmp_path / "rows.json", pairs)
+    check(out, pairs)
 
 
 def test_all_kernels_compile_in_what_is_stored():

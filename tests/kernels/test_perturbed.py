@@ -68,10 +68,8 @@ class Unclipped(Bernoulli):
     """The divergence as its formula has it."""
 
     def divergence(self, mean, other):
-        terms = [
-            -m * jnp.log1p(change / jnp.maximum(m, 1e-30))
-            for m, change in ((mean, other - mean), (1.0 - mean, mean - other))
-        ]
+        pairs = (mean, other - mean), (1.0 - mean, mean - other)
+        terms = [-m * jnp.log1p(change / jnp.maximum(m, 1e-30)) for m, change in pairs]
         return jnp.where(mean > 0, terms[0], 0.0) + jnp.where(mean < 1, terms[1], 0.0)
 
 

@@ -8,7 +8,7 @@ from jax import lax
 from jaxroute.core import numerics, xla
 from jaxroute.kernels.placement import by_rows
 
-TABLE = (4, 50)
+TABLE, ONES = (4, 50), jnp.ones(50)
 
 
 def put(table, place, row):
@@ -50,9 +50,7 @@ def swapped(table, place, t):
 ROWS = {
     "a row is read": lambda table, place, t: (table, at(table, place)),
     "a row is written": lambda table, place, t: put(table, place, jnp.ones(50)),
-    "a number, too": lambda table, place, t: numerics.put(
-        put(table, place, at(table, t)), (place, t), numerics.at(table, (t, place))
-    ),
+    "a number, too": lambda x, place, t: numerics.put(put(x, place, at(x, t)), (place, t), numerics.at(x, (t, place))),
     "behind a barrier": lambda table, place, t: put(xla.compute_once(table), place, at(xla.compute_once(table), 1)),
     "in a function": lambda table, place, t: jax.jit(put)(table, place, jnp.ones(50)),
     "in a loop": in_a_loop,
@@ -66,17 +64,10 @@ OTHERS = {
     "all of it": lambda table, place, t: put(table, place, jnp.sum(table, axis=0)),
     "a part of rows": lambda table, place, t: lax.dynamic_update_slice(table, at(table, place)[None, :9], (place, 3)),
     "columns": lambda table, place, t: (at(table, place), lax.dynamic_slice(table, (jnp.int32(0), place), (4, 1))),
-    "written into another one": lambda table, place, t: put(
-        jnp.zeros((2, *TABLE)), place // 2, put(table, place, at(table, 1))
-    ),
+    "written into another one": lambda x, place, t: put(jnp.zeros((2, *TABLE)), place // 2, put(x, place, at(x, 1))),
     "swapped in a loop": swapped,
-    "rows of a scan": lambda table, place, t: (
-        put(table, place, jnp.ones(50)),
-        lax.scan(lambda c, x: (c + x, None), jnp.zeros(50), table),
-    ),
-    "one of two tables": lambda table, place, t: lax.cond(
-        t > 2, lambda x: put(x, place, x[0, :]), lambda x: jnp.ones(TABLE), table
-    ),
+    "rows of a scan": lambda x, place, t: (put(x, place, ONES), lax.scan(lambda c, row: (c + row, None), ONES, x)),
+    "one of two tables": lambda x, place, t: lax.cond(t > 2, lambda x: put(x, place, x[0, :]), lambda x: jnp.ones(TABLE), x),
     "nothing": lambda table, place, t: table,
 }
 

@@ -121,7 +121,9 @@ def at_once(name, *arrays):
     body = f"Made<float>{{(float *)out[0] + r, R, last - r}}.put(0, {name}({reads}));"
     entry = f"{WIDE_ENTRY}(long long first, long long last, long long R, const void **in, void **out)"
     text = (
-        f"{PRELUDE.read_text()}{LANES.read_text()}{entry} {{ for (long long r = first; r < last; r += LANES) {{ {body} }} }}"
+        PRELUDE.read_text()
+        + LANES.read_text()
+        + f"{entry} {{ for (long long r = first; r < last; r += LANES) {{ {body} }} }}"
     )
     made = np.empty_like(given[0])
     pointers = [(ctypes.c_void_p * len(some))(*(x.ctypes.data for x in some)) for some in (given, [made])]

@@ -152,7 +152,7 @@ subprocess.run = run
 
 @pytest.mark.fast
 def test_first_cell_with_an_address_installs_that_alone_and_then_what_it_needs(tmp_path):
-    """With a pip that only puts the sources in reach; `scripts/colab.py` plays it with the real one."""
+    """With a pip that only puts the sources in reach; `scripts/colab.py` tests the real one."""
     before = PIP.format(sources=str(FOLDER.parent))
     shown, error = first_cell_in(tmp_path, "-I", "-S", before=before, address="git+https://host.invalid/x")
     first, *_, last = [line for line in shown.splitlines() if "pip" in line]

@@ -1061,11 +1061,8 @@ def run(inst, options, draws):
             else:
                 priority, threshold = _fixed(inst, o, s, psi, world, t, draws)
                 sigma_opt = priority if o["kind"] in ("oracle", "static_index") else np.full(K, np.nan)
-            ties = (
-                draws["ties_linucb" if o["kind"] == "linucb" else "ties"][t]
-                if with_indices or o["kind"] == "linucb"
-                else None
-            )
+            in_order = "ties_linucb" if o["kind"] == "linucb" else "ties" if with_indices else None
+            ties = draws[in_order][t] if in_order else None
             opened, deployed, _ = search(priority, threshold, score, score if o["deploy_optimism"] else mean, ties)
 
             # Regrets: amortised, by mean and by realised costs.
@@ -1073,9 +1070,8 @@ def run(inst, options, draws):
             best_opened, best, _ = search(sigma, sigma, M)
             amortised = np.minimum(M, sigma).max() - (M[deployed] - np.maximum(M - sigma, 0)[opened].sum())
             extra = opened.astype(float) - best_opened
-            by_mean, realised = (
-                M[best] - M[deployed] + inst.weight * price @ extra for price in (world.mean_cost, world.cost)
-            )
+            prices = world.mean_cost, world.cost
+            by_mean, realised = (M[best] - M[deployed] + inst.weight * price @ extra for price in prices)
             # Theorem 3.3 path by path: only where the search itself stopped, and by the optimistic score.
             bound = score[deployed] - M[deployed] + (sigma_opt - sigma)[opened].sum()
             applies = np.all(sigma_opt >= sigma) and np.all(score >= M) and o["deploy_optimism"] and not explored

@@ -102,12 +102,8 @@ def subsets(num_models, size):
 @lru_cache(maxsize=64)
 def patterns(num_models, sizes, number):
     """(masks `[P, K]` of these sizes, `number` models outside of each in increasing order `[number, P]`)."""
-    rows = [
-        (a, outside)
-        for n in sizes
-        for a in subsets(num_models, n)
-        for outside in itertools.combinations(np.flatnonzero(~a), number)
-    ]
+    inside = [a for n in sizes for a in subsets(num_models, n)]
+    rows = [(a, outside) for a in inside for outside in itertools.combinations(np.flatnonzero(~a), number)]
     masks, outside = np.array([a for a, _ in rows], bool), np.array([i for _, i in rows], int)
     return masks.reshape(len(rows), num_models), outside.reshape(len(rows), number).T
 

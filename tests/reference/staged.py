@@ -97,12 +97,8 @@ def route_lp(u, c, capacity, budget):
     Returns:
       p `[n]`, the multiplier lambda* of the budget row, and whether the LP is feasible.
     """
-    u, c, capacity, limit = (
-        np.asarray(u, float),
-        np.asarray(c, float),
-        np.asarray(capacity, float),
-        budget + TOLERANCE * abs(budget),
-    )
+    u, c, capacity = (np.asarray(x, float) for x in (u, c, capacity))
+    limit = budget + TOLERANCE * abs(budget)
     pairs = [(u[i] - u[j], c[i] - c[j]) for i, j in itertools.combinations(range(len(u)), 2)]
     breakpoints = []  # l_1 < l_2 < ...; equal up to rounding counts once.
     for slope in sorted(du / dc for du, dc in pairs if du * dc > 0):

@@ -11,8 +11,7 @@ from helpers import x64
 from scipy.optimize import linprog
 
 from jaxroute.core.batching.lanes import lanes
-from jaxroute.data import STAGEROUTE_TABLE_1, min_max
-from jaxroute.solvers.budgeted_fill import budgeted_fill, default_steps
+from jaxroute.solvers.budgeted_fill import budgeted_fill
 
 SIZES = (*range(1, 16), 30)
 PER_SIZE = 1200
@@ -132,48 +131,6 @@ def steepest(problem):
 
 # Worked examples of the notes, section 4.1.
 
-TABLE = STAGEROUTE_TABLE_1
-SHARES = np.where(np.array(TABLE.names) == "Yi-Lightning", 1.0, 0.4)
-EXAMPLES = {  # values, costs, capacities, best value, multiplier, amounts
-    # Fills (.2,.4,.4,0) at cost 3.2 and (0,.4,.4,.2) at 1.7; theta = (2 - 1.7) / 1.5 = .2.
-    "four": ((0.9, 0.7, 0.5, 0.2), (8, 3, 1, 0.5), (0.4, 0.4, 0.4, 1), 0.548, 0.14 / 1.5, {0: 0.04, 1: 0.4, 2: 0.4, 3: 0.16}),
-    "six of Table 1": (
-        min_max(TABLE.scores)[:6], TABLE.costs[:6], SHARES[:6], 0.384730, 0.026294, {0: 0.153347, 2: 0.046653, 3: 0.4, 5: 0.4},
-    ),
-    "Table 1": (min_max(TABLE.scores), TABLE.costs, SHARES, 0.766050, 0.041083, {6: 0.051765, 9: 0.4, 10: 0.4, 14: 0.148235}),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", EXAMPLES)
-def test_worked_examples(name, dtype):
-    u, c, cap, value, multiplier, amounts = EXAMPLES[name]
-    u, c, cap = (np.asarray(x, np.float64)[None] for x in (u, c, cap))
-    answer = solve((u, c, cap, np.array([2.0]), np.ones(u.shape, bool)), dtype)
-    tolerance = 1e-6 if dtype == "float32" else 1e-9
-    expected = np.zeros(u.shape[1])
-    expected[list(amounts)] = list(amounts.values())
-    printed = 5e-7  # The notes print six digits; where they are exact, so is the demand.
-    assert answer.feasible[0]
-    assert answer.converged[0]
-    np.testing.assert_allclose(answer.amount[0], expected, atol=printed + tolerance)
-    assert answer.multiplier[0] == pytest.approx(multiplier, abs=printed + tolerance)
-    exact, exact_multiplier = highs((u, c, cap, np.array([2.0]), np.ones(u.shape)))
-    assert exact[0] == pytest.approx(value, abs=printed)
-    assert (u * answer.amount).sum() == pytest.approx(exact[0], abs=tolerance)
-    assert answer.multiplier[0] == pytest.approx(exact_multiplier[0], abs=tolerance)
-    if name == "four":
-        np.testing.assert_allclose(answer.amount[0], expected, atol=tolerance)
-        assert answer.multiplier[0] == pytest.approx(multiplier, abs=tolerance)
-
-
-def test_nothing_may_be_used():
-    answer = solve(
-        (np.ones((1, 3)), np.ones((1, 3)), np.full((1, 3), 0.4), np.array([2.0]), np.zeros((1, 3), bool)), "float32"
-    )
-    np.testing.assert_array_equal(answer.amount, np.zeros((1, 3)))
-    assert not answer.feasible[0] and np.isfinite(answer.multiplier[0])
-
 
 # Random instances.
 
@@ -210,19 +167,6 @@ def test_against_highs(size, dtype):
     room = (cap * valid).sum(1, keepdims=True)
     scaled = cap * valid / np.maximum(room, 1e-30)
     np.testing.assert_allclose(answer.amount[~enough], scaled[~enough], atol=1e-6)
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_block_diagonal_reference_is_the_plain_one(size):
-    """A few instances one by one, with HiGHS' own verdict on feasibility."""
-    problem, feasible, value, _ = reference(size)
-    u, c, cap, b, valid = (np.asarray(x, np.float64) for x in problem)
-    for i in np.random.default_rng(size).choice(PER_SIZE, 12, replace=False):
-        bounds = np.stack([np.zeros(size), cap[i] * valid[i]], axis=1)
-        answer = linprog(-u[i], A_ub=c[i][None], b_ub=b[i : i + 1], A_eq=np.ones((1, size)), b_eq=[1.0], bounds=bounds)
-        assert answer.success == feasible[i]
-        if feasible[i]:
-            assert -answer.fun == pytest.approx(value[i], abs=1e-9)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -362,12 +306,6 @@ def test_other_totals(dtype):
     value, _ = highs(tuple(x[feasible] for x in shares))
     gap = np.abs((np.float64(u) * np.asarray(answer.amount)).sum(1)[feasible] - value * total[feasible])
     assert gap.max() <= (1e-5 if dtype == "float32" else 1e-9)
-
-
-def test_default_steps_grow_with_the_size():
-    steps = [default_steps(n) for n in range(1, 41)]
-    assert steps == sorted(steps)
-    assert [default_steps(n) for n in (6, 10, 15)] == [6, 8, 12]
 
 
 def test_derivatives_against_finite_differences():

@@ -1,13 +1,14 @@
-"""The projection and the differentiable linear program against the reference and against differences."""
+"""The projection, the differentiable linear program and projected gradient ascent, against the reference and against differences."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 from selection_cases import TIED, instances
 
 from jaxroute.solvers import projection
-from jaxroute.solvers.projection import differentiable_lp, project, smoothed_lp
+from jaxroute.solvers.projection import differentiable_lp, project, projected_gradient, smoothed_lp
 from jaxroute.solvers.selection import linear_selection
 
 
@@ -79,23 +80,6 @@ def test_costs_that_differ_by_one_unit_in_the_last_place(budget_factor):
         np.testing.assert_allclose((z * c).sum(1), np.sort(c, axis=1)[:, :4].sum(1), atol=2e-5)
 
 
-def test_projection_by_hand():
-    y, c = jnp.array([0.9, 0.1, 1.4, -0.3, 0.6]), jnp.asarray(TIED["c"])
-    found = project(y, c, 0.8, 2.0)
-    np.testing.assert_allclose(found.z, [0.0446154, 0.4369231, 0.7830769, 0.2753846, 0.46], atol=1e-6)
-    assert float(found.sum_multiplier) == pytest.approx(-0.8138462, abs=1e-6)
-    assert float(found.budget_multiplier) == pytest.approx(2.3846154, abs=1e-6)
-    slopes = [1.1538462, -0.7692308, 0.7692308, -1.1538462, 0]
-    for derivative in (jax.jacfwd, jax.jacrev):
-        np.testing.assert_allclose(derivative(lambda b: project(y, c, b, 2.0).z)(0.8), slopes, atol=1e-5)
-    cheapest = project(jnp.array([0.0, 0.0, 5.0]), jnp.array([0.1, 0.2, 0.9]), 0.2, 2.0)
-    assert not cheapest.feasible
-    np.testing.assert_allclose(cheapest.z, [1, 1, 0], atol=0.05)
-    inside = project(jnp.array([0.5, 0.2, 0.3]), jnp.full(3, 0.1), 1.0, 1.0)
-    np.testing.assert_allclose(inside.z, [0.5, 0.2, 0.3], atol=1e-7)
-    assert float(inside.budget_multiplier) == 0.0
-
-
 @pytest.mark.parametrize("at_most", [False, True])
 def test_projection_derivatives_against_differences(at_most, double_precision):
     """Forward and reverse, in the point, the costs, the budget, the sum and the bounds."""
@@ -136,13 +120,6 @@ def test_gap_of_the_smoothed_program(temperature, mean, largest):
     gap = 1 - (w * z).sum(1) / (w * best).sum(1)
     assert gap.min() >= -5e-6
     assert gap.mean() <= mean and gap.max() <= largest, (gap.mean(), gap.max())
-
-
-def test_smoothed_program_by_hand():
-    for temperature, value in ((1.0, 1.774154), (0.3, 1.789231), (0.1, 1.8)):
-        z = smoothed_lp(TIED["w"], TIED["c"], 1.1, 3.0, temperature).z
-        assert float(TIED["w"] @ z) == pytest.approx(value, abs=2e-6)
-    np.testing.assert_allclose(smoothed_lp(TIED["w"], TIED["c"], 1.1, 3.0, 0.05).z, [0.5, 1, 0.5, 0.5, 0.5], atol=5e-6)
 
 
 @pytest.mark.parametrize("at_most", [False, True])
@@ -202,8 +179,51 @@ def test_differentiable_lp_is_a_router_with_derivatives(unit, double_precision):
     assert float(found.budget_multiplier) * unit == pytest.approx(float(slopes[1, 8]), rel=1e-9)
 
 
-def test_differentiable_lp_at_a_low_temperature_is_the_linear_program():
-    reward, cost = jnp.array([0.4, 0.6, 0.9]), jnp.array([1e-4, 5e-4, 2e-3])
-    z = jax.jit(lambda: differentiable_lp(reward, cost, 8e-4, temperature=1e-3).z)()
-    # The middle model and the last: 8e-4 = 5e-4 + .2 (2e-3 - 5e-4).
-    np.testing.assert_allclose(z, [0.0, 0.8, 0.2], atol=1e-4)
+@pytest.mark.parametrize(("rate", "steps", "mean", "largest"), [(10.0, 10, 5e-5, 1e-3), (1.0, 100, 5e-5, 5e-3)])
+def test_projected_gradient_reaches_the_program(rate, steps, mean, largest):
+    w, c, budget = instances("uniform", 300, 9, 4, seed=18)
+    w = w / w.max(axis=1, keepdims=True)
+
+    def climb(w, c, b):
+        return projected_gradient(lambda z: w, c, b, 4.0, optimizer=optax.sgd(rate), steps=steps).z
+
+    z = jax.jit(jax.vmap(climb))(w, c, budget)
+    best = jax.jit(jax.vmap(lambda w, c, b: linear_selection(w, c, b, 4.0).z))(w, c, budget)
+    gap = 1 - (w * z).sum(1) / (w * best).sum(1)
+    assert gap.mean() <= mean and gap.max() <= largest, (gap.mean(), gap.max())
+
+
+@pytest.mark.parametrize(("implicit", "steps"), [(False, 7), (True, 80)])
+def test_projected_gradient_is_differentiable(implicit, steps, double_precision):
+    """Through a few steps, or by the fixed point that many steps have reached."""
+    w, c = np.asarray(TIED["w"], float), np.asarray(TIED["c"], float)
+
+    def value(weights, budget):
+        options = {"optimizer": optax.sgd(0.5), "steps": steps, "implicit": implicit}
+        z = projected_gradient(lambda z: weights - 0.3 * z, c, budget, 2.0, **options).z
+        return w @ z
+
+    value = jax.jit(value)
+    gradient = jax.grad(value, argnums=(0, 1))(w, 0.8)
+    h = 1e-6
+    for k in range(5):
+        ends = [float(value(w + s * h * np.eye(5)[k], 0.8)) for s in (-1, 1)]
+        assert float(gradient[0][k]) == pytest.approx((ends[1] - ends[0]) / (2 * h), abs=1e-6)
+    ends = [float(value(w, 0.8 + s * h)) for s in (-1, 1)]
+    forward = jax.jacfwd(value, argnums=(0, 1))(w, 0.8)
+    np.testing.assert_allclose(forward[0], gradient[0], atol=1e-9)
+    assert np.abs(gradient[0]).max() > 0.1
+    assert float(gradient[1]) == pytest.approx((ends[1] - ends[0]) / (2 * h), abs=1e-6)
+
+
+def test_certificate_of_the_ascent():
+    """A linear objective is climbed to a point that does not move any more; a single short step still moves."""
+    weight, cost = jnp.asarray(TIED["w"]), jnp.asarray(TIED["c"])
+
+    def climb(rate, steps, budget=1.1):
+        return projected_gradient(lambda z: weight, cost, budget, 3.0, optimizer=optax.sgd(rate), steps=steps)
+
+    still, moving = climb(10.0, 20), climb(0.1, 1)
+    assert still.converged and still.feasible and float(still.residual) < 1e-6
+    assert not moving.converged and float(moving.residual) > 1e-3
+    assert not climb(10.0, 20, budget=0.2).feasible

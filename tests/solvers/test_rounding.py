@@ -6,11 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from helpers import assert_mean_close
 from reference import combinatorial as plain
 
 from jaxroute.core.batching.lanes import lanes
-from jaxroute.problems.combinatorial.parts.rewards import REWARDS
 from jaxroute.solvers import rounding
 
 FRACTIONS = (
@@ -23,12 +21,12 @@ FRACTIONS = (
 )
 
 
-@functools.partial(jax.jit, static_argnums=(2, 3))
-def round_many(z, key, kind, count):
+@functools.partial(jax.jit, static_argnums=(2, 3, 4))
+def round_many(z, key, kind, count, whole_sum):
     size = z.shape[-1]
     k_first, k_second = jax.random.split(key)
     if kind == "pairwise":
-        return jax.vmap(lambda u: rounding.pairwise(z, u, whole_sum=False))(jax.random.uniform(k_first, (count, size)))
+        return jax.vmap(lambda u: rounding.pairwise(z, u, whole_sum=whole_sum))(jax.random.uniform(k_first, (count, size)))
     uniforms = jax.random.uniform(k_first, (count, size, size)), jax.random.uniform(k_second, (count, size))
     return jax.vmap(lambda u, g: rounding.swap(z, u, g))(*uniforms)
 
@@ -37,8 +35,8 @@ def round_many(z, key, kind, count):
 @pytest.mark.parametrize("z", FRACTIONS)
 def test_rounding_follows_the_enumerated_distribution(kind, z):
     """Every set as often as the enumeration of all coins says, within 5 standard errors of 200,000 draws."""
-    count = 200_000
-    sets = np.asarray(round_many(jnp.asarray(z), jax.random.key(3), kind, count))
+    count, whole_sum = 200_000, round(sum(z), 6) % 1 == 0
+    sets = np.asarray(round_many(jnp.asarray(z), jax.random.key(3), kind, count, whole_sum))
     distribution = (plain.pairwise_distribution if kind == "pairwise" else plain.swap_distribution)(np.asarray(z))
     codes = sets @ (1 << np.arange(len(z)))
     assert set(np.unique(codes)) <= {
@@ -85,23 +83,3 @@ def test_swap_of_vertices_is_the_reference_s_for_one_run_and_for_many():
     np.testing.assert_array_equal([one(*row) for row in zip(z, trades, surplus, strict=True)], expected)
     last = [jnp.moveaxis(jnp.asarray(x), 0, -1) for x in (z.astype(np.float32), trades, surplus)]
     np.testing.assert_array_equal(np.asarray(jax.jit(lanes(rounding.swap, runs))(*last)).T, expected)
-
-
-@pytest.mark.parametrize("kind", ["pairwise", "swap"])
-def test_rounding_gains_on_convex_rewards(kind):
-    """E r(S) >= r(z) for any win and all in, and equal for sums: by the enumerated distribution, and by a million rounded sets."""
-    z, mu = np.array([0.3, 0.6, 0.5, 0.6], np.float32), np.array([0.5, 0.2, 0.8, 0.4], np.float32)
-    distribution = (plain.pairwise_distribution if kind == "pairwise" else plain.swap_distribution)(z.astype(float))
-    rng = np.random.default_rng(21)
-    if kind == "pairwise":
-        sets = jax.jit(jax.vmap(lambda u: rounding.pairwise(z, u, whole_sum=True)))(rng.random((1_000_000, 4), np.float32))
-    else:
-        coins = (rng.random(shape, np.float32) for shape in ((1_000_000, 4, 2), (1_000_000, 4)))
-        sets = jax.jit(jax.vmap(lambda u, s: rounding.swap(z, u, s)))(*coins)
-    expected = {"awc": (0.722, 0.658912), "suc": (0.91, 0.91), "aic": (0.188, 0.159621)}
-    for name, (rounded, relaxed) in expected.items():
-        reward = REWARDS[name]
-        assert plain.expected_reward(distribution, name.upper(), mu) == pytest.approx(rounded, abs=1e-6)
-        assert float(reward.relaxed(z, mu)) == pytest.approx(relaxed, abs=1e-6)
-        assert_mean_close(np.asarray(reward.value(sets, mu)), rounded, what=name)
-        assert rounded >= relaxed - 1e-9

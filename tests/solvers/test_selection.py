@@ -14,7 +14,7 @@ from selection_cases import COST, MU, TIED, instances
 
 from jaxroute.core.batching.lanes import lanes
 from jaxroute.engine.compiling import compile_lanes
-from jaxroute.solvers.projected_gradient import projected_gradient
+from jaxroute.solvers.projection import projected_gradient
 from jaxroute.solvers.selection import (
     Selection,
     any_win,
@@ -248,16 +248,6 @@ def test_linear_weights_have_no_guarantee_for_any_win():
     found = log_any_win(w, c, jnp.float32(0.1), 2.0)
     assert float(any_win(w, found.z)) == pytest.approx(0.0999, abs=1e-5)
     assert float(any_win(w, exact_any_win(w, c, jnp.float32(0.1), 2.0, sizes=(2, 2)).z)) == pytest.approx(0.49, abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("weight", "budget", "exact_size", "expected"),
-    [(-np.log1p(-MU), 0.45, False, (1, 3, 4, 5)), (MU, 0.5, True, (1, 3, 4, 5)), (np.log(MU), 0.3, True, (0, 3, 4, 5))],
-)
-def test_worked_examples_of_the_best_set(weight, budget, exact_size, expected):
-    found = best_subset(weight, COST, jnp.float32(budget), 4.0, exact_size=exact_size, sizes=(4 if exact_size else 0, 4))
-    assert tuple(np.flatnonzero(found.z)) == expected
-    assert found.feasible
 
 
 @pytest.mark.parametrize("exact_size", [True, False])

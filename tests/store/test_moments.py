@@ -166,10 +166,8 @@ def test_figures_are_those_of_the_runs(band):
     drawn = []
     for data in (run(keep="runs"), run()):
         ax = plot.curves(data, "regret", band=band)
-        lines, bands = (
-            (line.get_ydata() for line in ax.lines),
-            (v.vertices[:, 1] for c in ax.collections for v in c.get_paths()),
-        )
+        lines = [line.get_ydata() for line in ax.lines]
+        bands = [path.vertices[:, 1] for band in ax.collections for path in band.get_paths()]
         texts = (ax.get_xlabel(), ax.get_ylabel(), [t.get_text() for t in ax.get_legend().get_texts()])
         drawn.append([*lines, *bands, texts])
     *one, first = drawn[0]

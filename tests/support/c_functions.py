@@ -9,8 +9,8 @@ import numpy as np
 from jaxroute.core.batching.dependence import is_key
 from jaxroute.kernels import host, ir
 from jaxroute.kernels.emitter import Emitter
+from jaxroute.kernels.ir import flat
 from jaxroute.kernels.source import Array, source_from
-from jaxroute.kernels.values import flat
 
 
 def emitted(fn, *args, wide=False, **options):

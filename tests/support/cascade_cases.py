@@ -130,12 +130,8 @@ def as_numpy(tree):
     return jax.tree.map(leaf, tree)
 
 
-SETTINGS = {
-    "horizon": 120,
-    "seeds": 128,
-    "record_every": 1,
-    "record": ("regret", "realised_regret", "queries", "opened", "deployed", "potential", "samples"),
-}
+SETTINGS = {"horizon": 120, "seeds": 128, "record_every": 1}
+SETTINGS["record"] = ("regret", "realised_regret", "queries", "opened", "deployed", "potential", "samples")
 
 
 @functools.cache

@@ -180,12 +180,8 @@ _OPTIONS_OF_MESSPLUS = (
 def _options_of_c2mabv(budget):
     """Groups, lost feedback, batches that hold the relaxed selection, a start of its own, a random order."""
     env = _lazy(small_cloud, reward="awc", groups=[0, 0, 1, 1], size=[1, 1], budget=budget, arrival=0.7)
-    choices = {
-        "hold": combinatorial.HoldRelaxed(),
-        "start": combinatorial.RoundRobin(),
-        "order": combinatorial.ByProbability(),
-    }
-    return Pair(combinatorial.C2MABV(batch=3, **choices), env)
+    start, order = combinatorial.RoundRobin(), combinatorial.ByProbability()
+    return Pair(combinatorial.C2MABV(batch=3, hold=combinatorial.HoldRelaxed(), start=start, order=order), env)
 
 
 # Policies with other settings than the default ones, in environments that need them.
@@ -194,10 +190,7 @@ OPTIONS = {
         f"cascade/{name}": Pair(at_horizon(policy), _lazy(small_cascade, **options))
         for name, (policy, options) in _OPTIONS_OF_COSMOS.items()
     },
-    **{
-        f"queueing/{name}": Pair(policy, _lazy(small_queue, **options))
-        for name, (policy, options) in _OPTIONS_OF_ACQB.items()
-    },
+    **{f"queueing/{name}": Pair(policy, _lazy(small_queue, **more)) for name, (policy, more) in _OPTIONS_OF_ACQB.items()},
     **{f"queueing/pool {i}": Pair(policy, _lazy(small_pool)) for i, policy in enumerate(_POOL)},
     **{f"service/options {i}": Pair(policy, _PROBIT) for i, policy in enumerate(_OPTIONS_OF_MESSPLUS)},
     **{f"contextual/shared {type(policy).__name__}": Pair(policy, _CONTEXT_OF_EACH) for policy in _SHARED},

@@ -58,15 +58,8 @@ def put(
     **along: float | tuple[float, ...],
 ) -> Put:
     """A `Put`, with axes as keywords: `put("regret", 5, policy="COSMOS", time=0.5)` grows with the square root of time, up to 5."""
-    return Put(
-        metric,
-        level,
-        policy,
-        case,
-        tuple((where or {}).items()),
-        None if runs is None else tuple(runs),
-        tuple(along.items()),
-    )
+    places, runs = tuple((where or {}).items()), None if runs is None else tuple(runs)
+    return Put(metric, level, policy, case, places, runs, tuple(along.items()))
 
 
 def _runs(number: int, factors: Sequence[float] | None = None) -> np.ndarray:
@@ -118,11 +111,6 @@ def made_up(results: dict[str, xr.Dataset], puts: Iterable[Put] = ()) -> dict[st
                     matched.add(one)
     assert matched == set(puts), f"nothing to put there: {set(puts) - matched}"
     return made
-
-
-def agreeing(numbers: Iterable[Any]) -> tuple[Put, ...]:
-    """What makes results agree with the numbers (`Number`) of a claim that compares with what others measured."""
-    return tuple(put(n.metric, n.value, policy=n.policy, case=n.case, where=dict(n.where)) for n in numbers)
 
 
 def ordered(results: dict[str, xr.Dataset], sign: int) -> dict[str, xr.Dataset]:

@@ -29,9 +29,7 @@ _WORDS = json.loads(Path(__file__).with_suffix(".json").read_text("utf-8"))
 NAMES = {role: tuple(tuple(names.split()) for names in levels) for role, levels in _WORDS["names"].items()}
 # Names that say something of their own (a unit, another role) and are drawn only where that is meant.
 NOT_DRAWN = set(_WORDS["not drawn"].split())
-TOKENS, PRICES, VERDICTS = (
-    _WORDS[key] for key in ("tokens", "prices", "verdicts")
-)  # A price: names, units per million tokens.
+TOKENS, PRICES, VERDICTS = (_WORDS[key] for key in ("tokens", "prices", "verdicts"))  # A price: names, units per million.
 COST_UNITS, TIME_UNITS = _WORDS["cost units"], _WORDS["time units"]
 OPTIONS, STATISTICS, PLAIN_MODELS, RUNS, WORDS = (
     _WORDS[key].split() for key in ("options", "statistics", "plain models", "runs", "words")
@@ -74,9 +72,7 @@ class Drawn:
     latency: Mapping[tuple, float] | None  # Mean seconds by (key, model), or None where the log must have none.
     features: bool  # Whether the table must have features.
     vectors: Mapping[Any, list] | None  # Expected numbers among the features by key, or None.
-    prompts: (
-        tuple[int, ...] | None
-    )  # Sorted counts of the different prompts of `queries`, or None where nothing is promised.
+    prompts: tuple[int, ...] | None  # Sorted counts of the different prompts of `queries`, or None for no promise.
     lines: tuple[str, ...]  # Patterns, each of which must match a line of `Log.read`.
     says: tuple[tuple[str, ...], ...]  # Alternatives, one of each must be in the refusal.
     may_refuse: str  # Word of a refusal that is right, too.
@@ -1068,12 +1064,8 @@ class _Making:
         copies, vectors = Counter(query.text for query in kept), {query.key: query.vector for query in kept}
         has_vectors, keys = bool(self.queries[0].vector), (self.headers[role] for role in self.keys if role in self.headers)
         about = (self.seed, self.options, not self.why, frozenset(self.kinds), self.why, tuple(self.models))
-        found = (
-            tuple(query.key for query in kept),
-            scores,
-            costs,
-            categories if len(set(categories.values())) > 1 else None,
-        )
+        categories = categories if len(set(categories.values())) > 1 else None
+        found = (tuple(query.key for query in kept), scores, costs, categories)
         features = ((self.features and len(copies) > 2) or has_vectors, vectors if has_vectors else None)
         prompts = tuple(sorted(copies.values())) if self.theme == "twins" else None
         said = (tuple(self.lines), tuple(self.says), may_refuse, self.currency, tuple(self.columns), tuple(keys), form)

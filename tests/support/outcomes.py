@@ -19,7 +19,7 @@ from jaxroute.data import (
 )
 from jaxroute.data.papers import MESSPLUS_REPLAY
 from jaxroute.experiments.service import theory
-from jaxroute.experiments.stochastic import INSTANCES, RARE
+from jaxroute.experiments.stochastic import INSTANCES, RARE, TABLE_1
 from jaxroute.problems import queueing, service, stochastic
 
 Outcomes = dict[str, tuple[tuple[Put, ...], tuple[Put, ...]]]
@@ -90,17 +90,12 @@ def _reward_per_violation() -> Outcomes:
 
 
 def _run_times() -> Outcomes:
-    outcomes = {}
-    for task in ("awc", "suc", "aic"):
-        outcomes[f"time-{task}"] = (
-            (put("run_s", 1e-3, case=f"{task}-C2MAB-V"),),
-            (put("run_s", 1e6, case=f"{task}-C2MAB-V"),),
-        )
-        outcomes[f"direct-{task}"] = (
-            (put("run_s", 1e3, case=f"{task}-Direct"),),
-            (put("run_s", 1e-6, case=f"{task}-Direct"),),
-        )
-    return outcomes
+    def seconds(case: str, confirm: float, refute: float) -> tuple[tuple[Put, ...], tuple[Put, ...]]:
+        return (put("run_s", confirm, case=case),), (put("run_s", refute, case=case),)
+
+    tasks = ("awc", "suc", "aic")
+    outcomes = {f"time-{task}": seconds(f"{task}-C2MAB-V", 1e-3, 1e6) for task in tasks}
+    return outcomes | {f"direct-{task}": seconds(f"{task}-Direct", 1e3, 1e-6) for task in tasks}
 
 
 _COMBINATORIAL = {
@@ -206,10 +201,10 @@ _SERVICE = {
         "ratio-routellm": _shares("RouteLLM", "RouteLLM"),
         "ratio-routerdc": _shares("RouterDC", "RouterDC"),
         "ratio-messplus": _shares("MESS+", "MESS+"),
-        "replay": ((put("cost", _joules(MESSPLUS_REPLAY[0.1]), policy="MESS+"),), EVEN),
-        "twice": _more("cost", 0.1, "MESS+"),
-        "single": (EVEN, (put("cost", 1e9, policy=MESSPLUS_MODELS[1]),))},
+        "twice": _more("cost", 0.1, "MESS+")},
     "service/table-2-parts": {
+        "replay": ((put("cost", _joules(MESSPLUS_REPLAY[0.1]), policy="MESS+"),), EVEN),
+        "single": (EVEN, (put("cost", 1e9, policy=MESSPLUS_MODELS[1]),)),
         "costs": ((put("cost", _joules(_PRINTED), policy="MESS+, c = 1"),), EVEN),
         "debt": ((put("violation", 0, policy="base rates, no exploration"),), EVEN),
         "exploring": (
@@ -300,13 +295,7 @@ _CASCADE = {
         "stuck": _more("regret", 60, "COSMOS", where={"index": 0.1}),
         "warm": _more("regret", 30, "COSMOS", where={"index": 0.1})},
     "cascade/square-root": {"flat": ((put("regret", horizon=0.5),), EVEN), "greedy": _more("regret", 0.05, "greedy")},
-    "cascade/theory": {
-        "same": (EVEN, (put("regret", 2, policy="theory"),)),
-        "vacuous": (EVEN, (put("regret", 1e5, policy="theory"),)),
-        "coverage": ((put("optimistic", runs=(1,)),), (put("optimistic", 0.9),)),
-        "practical": (
-            (put("regret", 20, policy="theory"), put("optimistic", 0.5), put("optimistic", 0.2, policy="COSMOS, b = .03")),
-            EVEN),
+    "cascade/ridges": {
         "small": (EVEN, (put("regret", 2, case="ridge", where={"eta1": 2.0}),)),
         "small-unseen": (EVEN, (put("regret", 2, case="ridge-unseen", where={"eta0": 0.1}),)),
         "large": (
@@ -314,7 +303,14 @@ _CASCADE = {
                 put("regret", 2, case="ridge", where={"eta1": 10.0}),
                 put("regret", 2, case="ridge-unseen", where={"eta0": 10.0})),
             EVEN),
-        "rule": _against(_more("regret", 2, "rule")),
+        "rule": _against(_more("regret", 2, "rule"))},
+    "cascade/theory": {
+        "same": (EVEN, (put("regret", 2, policy="theory"),)),
+        "vacuous": (EVEN, (put("regret", 1e5, policy="theory"),)),
+        "coverage": ((put("optimistic", runs=(1,)),), (put("optimistic", 0.9),)),
+        "practical": (
+            (put("regret", 20, policy="theory"), put("optimistic", 0.5), put("optimistic", 0.2, policy="COSMOS, b = .03")),
+            EVEN),
         "linear": _growth("design.least", 1.0),
         # Half of the runs have a context of zero.
         "frozen": (
@@ -394,7 +390,8 @@ def _best_arm() -> Outcomes:
         for case, env in INSTANCES.items()
         for delta, factor in ((0.001, 1.2), (0.01, 1.3), (0.1, 1.6))
     )
-    return {"mistakes": ((put("mistaken", 0.0),), EVEN), "characteristic-time": (falling, EVEN)}
+    table = tuple(put("samples", number, case=case, where={"delta": 0.1}) for case, number in TABLE_1.items())
+    return {"table-1": (table, EVEN), "mistakes": ((put("mistaken", 0.0),), EVEN), "characteristic-time": (falling, EVEN)}
 
 
 OUTCOMES: dict[str, Outcomes] = {

@@ -20,7 +20,7 @@ from jaxroute.core.types import Metric
 from jaxroute.engine.grid import canonical
 from jaxroute.engine.rounds import NAN_ROUNDS, NAN_STATES, Record, one_run, run_streams
 from jaxroute.kernels import host
-from jaxroute.kernels.source import source_of
+from jaxroute.kernels.source import RoundsWriter
 
 # Units in the last place that a function may be off.
 ULPS = {
@@ -128,9 +128,10 @@ class Kernel:
             own = (lambda env: _watched(build_policy(policy, env))) if builds else own
             run = one_run(env, own, run_streams(root, seeds), horizon, record)
             states = lanes(run.start, run.size)(run.instance, run.words)
-            source, shared, names = source_of(run, states, jnp.zeros((1, 2), jnp.int32), run.chunk, fast=True)
-            made.append((source, names, len(jax.tree.leaves(states))))
-            each, common = iter(jax.tree.leaves((run.instance, run.words, states))), iter(shared)
+            writer = RoundsWriter(run, states, jnp.zeros((1, 2), jnp.int32), run.chunk, fast=True)
+            source = writer.source()
+            made.append((source, writer.names, len(jax.tree.leaves(states))))
+            each, common = iter(jax.tree.leaves((run.instance, run.words, states))), iter(writer.shared)
             return [next(common) if array.shared else next(each) for array in source.inputs]
 
         self.inputs = [words(x) for x in jax.jit(begin)(leaves, jnp.arange(seeds, dtype=jnp.uint32))]

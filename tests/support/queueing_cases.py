@@ -6,17 +6,8 @@ import jaxroute as jr
 from jaxroute.problems import queueing as qu
 
 THETA = [[1.0, -0.5], [-0.8, 0.9], [0.2, 1.0]]
-RECORD = (
-    "queue_length",
-    "queue_regret",
-    "routing_regret",
-    "joint_regret",
-    "departures",
-    "retrials",
-    "arrivals",
-    "idle",
-    "explored",
-)
+RECORD = ("queue_length", "queue_regret", "routing_regret", "joint_regret", "departures", "retrials", "arrivals")
+RECORD += ("idle", "explored")
 
 
 def play(env, policies, horizon=120, seeds=32, **options):
@@ -29,6 +20,5 @@ def small(**options):
 
 def pool(**options):
     rng = np.random.default_rng(0)
-    return qu.pool_queue(
-        rng.normal(size=(12, 2)), rng.uniform(0.1, 0.9, (12, 3)), **{"arrival_rate": 0.5, "horizon": 120} | options
-    )
+    features, rates = rng.normal(size=(12, 2)), rng.uniform(0.1, 0.9, (12, 3))
+    return qu.pool_queue(features, rates, **{"arrival_rate": 0.5, "horizon": 120} | options)

@@ -18,15 +18,8 @@ from jaxroute.core import draws
 from jaxroute.core.types import classes_of
 from jaxroute.problems import queueing as rq
 
-FLOWS = {
-    "routing_regret": "routing_gap",
-    "joint_regret": "joint_gap",
-    "departures": "departure",
-    "retrials": "retrial",
-    "idle": "idle",
-    "explored": "explored",
-    "sojourn": "sojourn",
-}
+FLOWS = {"routing_regret": "routing_gap", "joint_regret": "joint_gap", "departures": "departure", "retrials": "retrial"}
+FLOWS |= {name: name for name in ("idle", "explored", "sojourn")}
 KEY = draws.key(7)
 
 

@@ -41,19 +41,16 @@ def case(kind="binary", queries=300, features="vectors", seed=7):
     groups = rng.choice(10, queries, p=np.arange(1, 11) / 55.0)
     tilt = 0.4 * x @ w + 0.5 * rng.normal(size=(10, 4))[groups]
     probability = 1 / (1 + np.exp(-np.log(QUALITY / (1 - QUALITY)) - tilt))
-    scores = (
-        (rng.random((queries, 4)) < probability) * 1.0
-        if kind == "binary"
-        else rng.beta(4 * probability, 4 * (1 - probability))
-    )
+    if kind == "binary":
+        scores = (rng.random((queries, 4)) < probability) * 1.0
+    else:
+        scores = rng.beta(4 * probability, 4 * (1 - probability))
     costs = COST * rng.gamma(5.0, 0.2, (queries, 4))
     latency = np.array([0.3, 0.5, 0.8, 2.0]) * rng.gamma(5.0, 0.2, (queries, 4))
     order = [2, 0, 1, 3]
     scores, costs, latency = (a[:, order].astype(np.float32) for a in (scores, costs, latency))
-    shown = {"vectors": {"features": x}, "groups": {"groups": groups, "group_names": tuple("abcdefghij")}, "none": {}}[
-        features
-    ]
-    table = RoutingTable(scores, costs, ("c", "a", "b", "d"), **shown)
+    shown = {"vectors": {"features": x}, "groups": {"groups": groups, "group_names": tuple("abcdefghij")}}
+    table = RoutingTable(scores, costs, ("c", "a", "b", "d"), **shown.get(features, {}))
     seen = {"vectors": x, "groups": replay.indicators(groups), "none": None}[features]
     plain = replay.Table(*(np.asarray(a, float) for a in (table.scores, table.costs)), seen, latency.astype(float))
     return Case(table, latency, plain)
@@ -62,20 +59,17 @@ def case(kind="binary", queries=300, features="vectors", seed=7):
 def totals(of, name, orders, record_every=None, **setting):
     """Simulates one strategy at one setting. Returns its recorded curves and the number of rounds."""
     env, policy, rounds = setting_of(of.table, name, latency=of.latency, **setting)
-    data = jr.simulate(
-        env, {name: policy}, horizon=rounds, seeds=orders, record_every=record_every or rounds, progress=False
-    )
+    sizes = {"horizon": rounds, "seeds": orders, "record_every": record_every or rounds}
+    data = jr.simulate(env, {name: policy}, progress=False, **sizes)
     return data.sel(policy=name), rounds
 
 
 def means(of, name, orders, **setting):
     """Simulates one strategy. Returns `[orders, 4]`: quality, cost, calls and latency per answered query."""
     data, _ = totals(of, name, orders, **setting)
-    at = {
-        key: np.asarray(data[key].isel(time=-1).values, float).reshape(orders)
-        for key in ("quality", "spent", "calls", "latency", "answered")
-    }
-    return np.stack([at[key] / at["answered"] for key in ("quality", "spent", "calls", "latency")], axis=1)
+    names = ("quality", "spent", "calls", "latency", "answered")
+    *flows, answered = (np.asarray(data[name].isel(time=-1).values, float).reshape(orders) for name in names)
+    return np.stack([flow / answered for flow in flows], axis=1)
 
 
 def decisions(env, policy, rounds, seed=0):

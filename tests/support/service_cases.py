@@ -127,13 +127,8 @@ def first_observation(env):
 
 
 def run(policy=None, env=None):
-    return simulate(
-        sv.typed_service() if env is None else env,
-        sv.MessPlus() if policy is None else policy,
-        horizon=3,
-        seeds=1,
-        progress=False,
-    )
+    env, policy = sv.typed_service() if env is None else env, sv.MessPlus() if policy is None else policy
+    return simulate(env, policy, horizon=3, seeds=1, progress=False)
 
 
 PRICES = np.array([[0.6, 0.6], [10.0, 30.0]])  # USD per million tokens in and out, of Mixtral and GPT-4 Turbo.

@@ -127,11 +127,3 @@ def run_all_rounds(market, policy, horizon, seeds, double):
         market = in_double(market)
         policy = in_double(policy(market) if not hasattr(policy, "act") else policy)
         return simulate(market, policy, **options)
-
-
-def four_models(**options):
-    outcomes = staged.ParametricOutcomes(
-        np.array([0.2, 0.8, 0.5, 0.4]), np.array([0.5, 3.0, 1.0, 0.7]), np.float32(0.1), np.float32(0.1)
-    )
-    given = {"capacity": 1.0, "budget": 1.0, "max_deployed": 4, "stage_length": 50, "horizon": 400}
-    return staged.market(outcomes, **{"known_costs": KNOWN_COSTS} | given | options)

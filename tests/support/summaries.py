@@ -165,25 +165,6 @@ def sensitivity(points):
     return rows
 
 
-def unanswered():
-    """Makes a summary in which no strategy reaches the target, not even a bound."""
-    return typical(target=0.995)
-
-
-def no_learners():
-    return typical(ways=tuple(w for w in WAYS if w[1] == "offline"), latency=False)
-
-
-def one_single():
-    """Makes a summary in which a single model, and only one, meets the target."""
-    return typical(target=0.79, latency=False)
-
-
-def many_models(number=112):
-    names = [f"provider-{i % 9}/model-{i}-instruct" for i in range(number)]
-    return typical(models=names, latency=False)
-
-
 def free():
     """Makes a summary in which some calls cost nothing."""
     found = typical()
@@ -224,14 +205,6 @@ def nothing():
     return one_point() | {"points": [], "best": None}
 
 
-def joules():
-    return typical(scale=1e5, unit="J per request")
-
-
-def tiny():
-    return typical(scale=1e-3, unit="USD per query")
-
-
 def hostile():
     """Makes a summary whose names contain markup, are very long, or are written in other scripts."""
     evil = "<script>alert(1)</script>"
@@ -257,9 +230,13 @@ def hostile():
     return found
 
 
-ALL = {
-    f.__name__: f
-    for f in (
-        typical, unanswered, no_learners, one_single, many_models, free, all_free, unknown_errors, one_point, nothing, joules, tiny, hostile,
-    )
-}  # fmt: skip
+# Functions that make a summary, by name.
+ALL = {f.__name__: f for f in (typical, free, all_free, unknown_errors, one_point, nothing, hostile)}
+ALL |= {
+    "unanswered": lambda: typical(target=0.995),  # No strategy reaches the target, not even a bound.
+    "no_learners": lambda: typical(ways=tuple(w for w in WAYS if w[1] == "offline"), latency=False),
+    "one_single": lambda: typical(target=0.79, latency=False),  # Exactly one single model meets the target.
+    "many_models": lambda: typical(models=[f"provider-{i % 9}/model-{i}-instruct" for i in range(112)], latency=False),
+    "joules": lambda: typical(scale=1e5, unit="J per request"),
+    "tiny": lambda: typical(scale=1e-3),
+}

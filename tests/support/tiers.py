@@ -14,14 +14,15 @@ from pathlib import Path
 
 LIST = Path(__file__).resolve().parents[1] / "long.txt"
 # Tests of one case, or all cases of a test, that take longer than this wait too: their quicker neighbours see most of it.
-_ALONE_S = 8.0
+_ALONE_S = 6.0
 # Those that are quicker bring little, however many they are.
-_COUNTS_S = 1.0
-# What stays, however long it takes: what is traced of every policy and environment, the bits of one device on eight, ACQB against its reference,
-# and a test of a fault that hung all others.
+_COUNTS_S = 0.7
+# What stays, however long it takes: how modules import each other, what is traced of every policy and environment, the
+# bits of one device on eight, ACQB against its reference, and a test of a fault that hung all others.
 _STAY = (
     "engine/test_simulate.py::test_eight_devices_give_the_bits_of_one",
     "problems/queueing/test_reference.py::test_acqb_equals_the_reference_round_by_round[K1: kappa 0.3, ridge 1, c1 1]",
+    "test_layers.py",
     "testing/test_structure.py",
     "kernels/test_rollout.py::test_prompts_of_a_pool_are_read_row_by_row",
 )

@@ -57,6 +57,11 @@ def empty(figure, axes):
     axes[1].set(xlim=(0, 1), ylim=(0, 1))
 
 
+def alike(figure, axes):
+    for ax in axes:
+        ax.lines[1].set(color="C0", linestyle="-")
+
+
 def without_numbers(figure, axes):
     axes[1].set_yscale("log")
     axes[1].set_ylim(11, 19)
@@ -79,11 +84,7 @@ def without_numbers(figure, axes):
         (lambda figure, axes: axes[0].plot(X, X**1.2, color="C2", label="third"), "in no legend", "third"),
         (lambda figure, axes: [ax.lines[1].set_label("another") for ax in axes], "legend without data", "'second'"),
         (lambda figure, axes: axes[1].lines[0].set_color("C5"), "several colours", "'first' has 2"),
-        (
-            lambda figure, axes: [ax.lines[1].set(color="C0", linestyle="-") for ax in axes],
-            "one look",
-            "'first' and 'second'",
-        ),
+        (alike, "one look", "'first' and 'second'"),
         (lambda figure, axes: axes[1].set_ylabel(""), "without label", "the vertical axis"),
         (without_numbers, "without numbers", "the vertical axis"),
         (lambda figure, axes: axes[1].set_title("growth", fontweight="bold"), "titles differ", "2 sorts"),

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import struct
+from toys import Coin, Idle
 
 import jaxroute as jr
 from jaxroute import tune
@@ -21,7 +22,7 @@ NOISE = 0.4
 
 
 @struct.dataclass
-class Bowl:
+class Bowl(Coin):
     """Loses `(guess - best - noise)^2` a round, with mean `(guess - best)^2 + NOISE^2`; on few seeds another guess is best."""
 
     best: Leaf = BEST
@@ -33,16 +34,7 @@ class Bowl:
         pulls = Metric("pulls", "pulls", "rounds", "total", ("model",), default=False)
         return Spec(num_models=2, metrics=(loss, spend, pulls), zero_flows=("bad",))
 
-    def init(self, key):
-        del key
-        return jnp.zeros((), jnp.int32)
-
-    def observe(self, key, state, t):
-        del key, t
-        return state
-
     def step(self, key, state, action, t):
-        del t
         noise = draws.normal(key)
         miss = action - self.best - NOISE * noise
         flows = {"loss": miss**2, "spend": action + 0.1 * noise, "pulls": jnp.ones(2)}
@@ -50,24 +42,15 @@ class Bowl:
 
 
 @struct.dataclass
-class Guess:
+class Guess(Idle):
     """Chooses the number `x * k / 10 + shift` in every round."""
 
     x: Leaf = 0.5
     k: Leaf = 10
     shift: float = struct.field(pytree_node=False, default=0.0)
 
-    def init(self, key, spec):
-        del key, spec
-        return ()
-
     def act(self, key, state, obs, t):
-        del key, state, obs, t
         return self.x * self.k / 10.0 + self.shift, {}
-
-    def update(self, key, state, obs, action, feedback, t):
-        del key, obs, action, feedback, t
-        return state
 
 
 def find(parameters=None, policy=Guess, env=None, **options):

@@ -1,4 +1,4 @@
-"""Simulates the online strategies and summarises their runs as points."""
+"""Simulates online strategies on recorded queries, and summarises the runs of each setting as a point."""
 
 import itertools
 import math
@@ -20,15 +20,15 @@ from .traffic import Traffic
 
 # Number of parts of a stream that are recorded, and number of values that the second grid adds between two neighbours of the first.
 _PIECES, _BETWEEN = 20, 3
-# Strategies without a second, finer grid: a simulation takes long, and its stream does not serve each query once.
-_ONE_GRID = ("ACQB, with retries",)
+# Strategy without a second, finer grid: a simulation takes long, and its stream does not serve each query once.
+_ONE_GRID = "ACQB, with retries"
 # Metrics that are recorded with their squares, for standard errors.
 _MEASURED = ("quality", "spent", "calls", "latency")
 
 
 def num_grids(strategy: OnlineStrategy) -> int:
-    """Returns the largest number of simulations of a strategy: one over its grid, and one over a finer grid near the target."""
-    return 1 if strategy.name in _ONE_GRID else 2
+    """Returns the largest number of simulations of a strategy: one over its grid of settings, and one over a finer grid near the target quality."""
+    return 1 if strategy.name == _ONE_GRID else 2
 
 
 def simulate(
@@ -87,7 +87,7 @@ def _runs(strategy: OnlineStrategy, values: Sequence[float], orders: int, out: s
 
 
 def _points(strategy: OnlineStrategy, traffic: Traffic, data: xr.Dataset, warm: float) -> dict[tuple[float, ...], Point]:
-    """Summarises the runs of each setting as a point. The keys are settings: the value on the strategy's axis, then the values of its options."""
+    """Summarises the runs of each setting as a point. The keys are settings: the value of the environment's parameter, then those of the policy's."""
     names = [strategy.axis, *strategy.options]
 
     def values_of(array: xr.DataArray, *dims: str) -> np.ndarray:
@@ -121,14 +121,14 @@ def _point(
     times: list[int],
     warm: float,
 ) -> Point:
-    """Summarises the runs of one setting: `curves` are metrics summed up to each of the recorded `times`, `[seed, time]`; the share `warm` is not counted."""
+    """Summarises the runs of one setting. `curves` are metrics summed up to each of `times`, `[seed, time]`; the first fraction `warm` does not count."""
     if len(times) > 2 and times[-1] - times[-2] < times[0] / 2:  # A last part of a few queries is too noisy.
         times, curves = [*times[:-2], times[-1]], {name: np.delete(curve, -2, axis=1) for name, curve in curves.items()}
     begin, half = (int(np.searchsorted(times, share * times[-1])) for share in (warm, (1.0 + warm) / 2))
     whole = curves if warm == 0.0 else {name: curve - curve[:, begin : begin + 1] for name, curve in curves.items()}
     even, odd = ({name: curve[first::2] for name, curve in whole.items()} for first in (0, 1))
     values = ", ".join(f"{name}={value!r}" for name, value in setting.items())
-    pool = min(POOL, traffic.num_queries) if strategy.name in _ONE_GRID else None
+    pool = min(POOL, traffic.num_queries) if strategy.name == _ONE_GRID else None
     parts = {name: np.diff(curve.mean(axis=0), prepend=0.0) for name, curve in curves.items()}
     answered = np.maximum(parts["answered"], 1e-9)
     return Point(

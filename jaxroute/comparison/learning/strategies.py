@@ -1,22 +1,28 @@
-"""Online strategies of a comparison: their policies, grids of settings, and requirements in production."""
+"""Online strategies of a comparison: their policies, grids of settings, requirements in production, and the metrics that they share.
+
+The metrics are quality, cost, calls and latency of every served query, read from the recorded table.
+"""
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from flax import struct
 
 from jaxroute.comparison.points import JUDGE, RETRIES
 from jaxroute.core import checks
+from jaxroute.core.protocols import Wrapper
+from jaxroute.core.types import Leaf, Metric
 from jaxroute.problems import cascade, combinatorial, queueing, service, staged
 from jaxroute.problems.cascade.parts.exploration import WarmUp
 from jaxroute.problems.cascade.parts.indices import StreamingNewton
 from jaxroute.problems.cascade.parts.radii import PracticalRadius
 from jaxroute.problems.combinatorial import AnyWin
 
-from . import metered
-from .metered import Metered, Reading
 from .traffic import Traffic
 
 # Largest numbers of models that StageRoute deploys, of calls by C2MAB-V per query, of queries in ACQB's pool, and of ACQB's rounds.
@@ -29,10 +35,101 @@ _SCORE_ALL = "the scores of all models on the few queries that are explored"
 _COSTS = "the cost of each call"
 _FEATURES = "features of a query before it is served"
 
+_UNITS = {"quality": ("score of the answer", "score"), "spent": ("cost of all calls", "cost")}
+_UNITS |= {"calls": ("models called", "calls"), "latency": ("time until the answer", "s")}
+_TOTALS = [Metric(name, description, unit, "total") for name, (description, unit) in _UNITS.items()]
+METRICS = (
+    *(m for total in _TOTALS for m in (total, Metric(f"{total.name}_square", f"square of {total.name}", "", "total"))),
+    Metric("answered", "answered queries", "queries", "total"),
+    Metric("sent", "queries for which each model is called", "queries", "total", ("model",)),
+)
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Names of the metrics of a round ("flows") by which an environment shows the models that were called and the answer that was served.
+
+    Attributes:
+      called: name of the flow that marks the called models, `[N]`.
+      served: name of the flow that marks the served model, `[N]`; None if the best answer of the called models is served.
+      in_turn: whether models are called one after the other rather than at the same time.
+      row: function `(env, state, feedback, t)` that returns the index (a scalar) of the served row of the table, from the state before the
+        round; None if the rows follow the random order in `state.source`.
+      accepted: name of the flow that is 1 if the served answer is accepted and 0 if it does not count; None if every answer counts.
+    """
+
+    called: str
+    served: str | None
+    in_turn: bool
+    row: Callable[..., jax.Array] | None = None
+    accepted: str | None = None
+
+    def quality(self, flows: dict[str, jax.Array], called: jax.Array, scores: jax.Array) -> jax.Array:
+        """Returns the score of the served answer in a round, given the metrics `flows`, the mask of `called` models and all models' scores, `[N]` each."""
+        if self.served is not None:
+            return jnp.sum(jnp.where(flows[self.served] > 0.5, scores, 0.0))
+        if self.accepted is None:
+            return jnp.max(jnp.where(called, scores, 0.0))
+        return jnp.where(flows[self.accepted] > 0.5, jnp.max(jnp.where(called, scores, 0.0)), 0.0)
+
+
+@struct.dataclass
+class Metered(Wrapper):
+    """Wraps an environment that serves recorded queries, and adds metrics of quality, cost, calls and latency from the table of these queries.
+
+    Attributes:
+      env: the environment.
+      scores: `[Q, N]` scores, models in the order of `env`.
+      costs: `[Q, N]` costs.
+      latency: `[Q, N]` latencies in seconds; None counts as 0.
+      reading: names of the metrics of `env` that show called models and the served answer (static).
+      names: names of the models, in the order of `env` (static).
+    """
+
+    scores: Leaf
+    costs: Leaf
+    latency: Leaf | None
+    reading: Reading = struct.field(pytree_node=False)
+    names: tuple[str, ...] = struct.field(pytree_node=False, default=())
+
+    @property
+    def spec(self) -> Any:
+        names = self.names or self.env.spec.model_names
+        return replace(self.env.spec, metrics=METRICS, overflow_flow=None, model_names=names)
+
+    def step(self, key: jax.Array, state: Any, action: Any, t: jax.Array) -> tuple[Any, Any, dict[str, jax.Array]]:
+        after, feedback, flows = self.env.step(key, state, action, t)
+        reading = self.reading
+        if reading.row is None:
+            row = state.source[t % self.scores.shape[0]]
+        else:
+            row = reading.row(self.env, state, feedback, t)
+        scores, costs = (jnp.asarray(table, jnp.float32)[row] for table in (self.scores, self.costs))
+        called = flows[reading.called] > 0.5
+        answered = 1.0 if reading.accepted is None else flows[reading.accepted]
+        totals = {"quality": reading.quality(flows, called, scores), "spent": jnp.sum(jnp.where(called, costs, 0.0))}
+        latency = jnp.zeros(())
+        if self.latency is not None:
+            seconds = jnp.where(called, jnp.asarray(self.latency, jnp.float32)[row], 0.0)
+            latency = jnp.sum(seconds) if reading.in_turn else jnp.max(seconds)
+        totals |= {"calls": jnp.sum(called.astype(jnp.float32)), "latency": latency}
+        squares = {f"{name}_square": jnp.square(value) for name, value in totals.items()}
+        counts = {"answered": jnp.asarray(answered, jnp.float32), "sent": called.astype(jnp.float32)}
+        return after, feedback, totals | squares | counts | {name: flows[name] for name in self.env.spec.zero_flows}
+
+
+ROUTED = Reading("pulls", "pulls", in_turn=True)
+EXPLORED = Reading("called_share", "served_share", in_turn=False)
+AT_ONCE = Reading("pulls", None, in_turn=False)
+IN_TURN = Reading("pulls", None, in_turn=True)
+OPENED = Reading("opened", "deployed", in_turn=True, row=lambda env, state, feedback, t: env.contexts.row(state, t))
+# Only accepted answers count, and all answers are paid.
+RETRIED = Reading("offered_share", None, True, lambda env, state, feedback, t: feedback.prompt, "departures")
+
 
 @dataclass(frozen=True)
 class OnlineStrategy:
-    """Online policy with a grid of settings.
+    """Online policy with its environment and a grid of settings, for a comparison.
 
     A setting consists of one parameter of the environment, such as its budget, and any number of parameters of the policy.
 
@@ -46,7 +143,7 @@ class OnlineStrategy:
       words: function of all parameters, by name, that describes the setting.
       needs: requirements in production.
       rounds: number of rounds of a run; usually the number of queries.
-      rising: whether quality increases with `axis`.
+      rising: whether quality increases with the environment's parameter.
       given: Python code of further arguments that `setting_of` needs for this strategy.
     """
 
@@ -70,13 +167,8 @@ class _ParallelWin(AnyWin):
     cascade = False
 
 
-def _amount(value: float, traffic: Traffic) -> str:
-    """Formats a cost in the unit of the table; `value` is in units of the mean cost of a call of the most expensive model."""
-    return f"{value * float(traffic.table.mean_costs().max()):.3g} {traffic.table.cost_unit}"
-
-
 def _metered(traffic: Traffic, env: Any, reading: Reading, order: Sequence[str] = ()) -> Metered:
-    """Adds quality, cost and latency from the table as metrics; `order` names the models as the environment orders them (default: as in the table)."""
+    """Adds metrics of quality, cost and latency from the table to `env`, whose models have the given `order` (default: as in the table)."""
     table = traffic.table
     places = [table.models.index(name) for name in order] if order else list(range(table.num_models))
     latency = None if traffic.latency is None else np.asarray(traffic.latency, np.float32)[:, places]
@@ -85,7 +177,7 @@ def _metered(traffic: Traffic, env: Any, reading: Reading, order: Sequence[str] 
 
 
 def _budgets(traffic: Traffic, targets: Sequence[float]) -> tuple[float, ...]:
-    """Returns a grid of budgets: for each target quality, the least mean cost of choosing models at random, without looking at the query."""
+    """Returns a grid of budgets: for each target quality, the least mean cost of reaching it by a random choice of models that ignores the query."""
     least = float(traffic.unit.mean_costs().min())
     return tuple(sorted({max(traffic.blind_cost(target), least * 1.001) for target in targets}))
 
@@ -96,24 +188,23 @@ def _stageroute(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
     sizes = {"max_deployed": slots, "stage_length": max(10, rounds // 20), "horizon": rounds}
 
     def environment(budget: float) -> Metered:
-        return _metered(traffic, staged.table_market(traffic.unit, budget=budget, one_pass=True, **sizes), metered.ROUTED)
+        return _metered(traffic, staged.table_market(traffic.unit, budget=budget, one_pass=True, **sizes), ROUTED)
 
-    words = f"{slots} of {number} models deployed"
-    return _with_budget(
-        traffic, "StageRoute", environment, _budgets(traffic, targets), staged.StageRoute, words, _SCORE_SERVED
-    )
+    words, budgets = f"{slots} of {number} models deployed", _budgets(traffic, targets)
+    return _with_budget(traffic, "StageRoute", environment, budgets, staged.StageRoute(), words, _SCORE_SERVED)
 
 
 def _with_budget(
     traffic: Traffic, name: str, environment: Any, budgets: Sequence[float], policy: Any, words: str, score: str
 ) -> OnlineStrategy:
-    """Makes a strategy whose settings are `budgets`. Its policy has no parameters; `words` describe it, and `score` is what it needs besides costs."""
+    """Makes a strategy with the settings `budgets`. Its `policy` has no parameters, `words` describe it, and `score` is the feedback that it needs."""
+    most_expensive = float(traffic.table.mean_costs().max())  # The unit of budgets.
 
     def described(budget: float) -> str:
-        return ", ".join(filter(None, (f"budget {_amount(budget, traffic)}", words)))
+        return ", ".join(filter(None, (f"budget {budget * most_expensive:.3g} {traffic.table.cost_unit}", words)))
 
     needs, rounds = (score, _COSTS), traffic.num_queries
-    return OnlineStrategy(name, environment, "budget", tuple(budgets), lambda: policy(), {}, described, needs, rounds, True)
+    return OnlineStrategy(name, environment, "budget", tuple(budgets), lambda: policy, {}, described, needs, rounds, True)
 
 
 def _messplus(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
@@ -123,7 +214,7 @@ def _messplus(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
 
     def environment(alpha: float) -> Metered:
         env = service.table_service(traffic.unit, alpha=alpha)
-        return _metered(traffic, env, metered.EXPLORED, env.names)
+        return _metered(traffic, env, EXPLORED, env.names)
 
     return OnlineStrategy(
         "MESS+",
@@ -140,51 +231,47 @@ def _messplus(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
     )
 
 
-def _c2mabv(traffic: Traffic, name: str, reward: Any, size: int, budgets: Sequence[float], in_turn: bool) -> OnlineStrategy:
-    reading = metered.IN_TURN if in_turn else metered.AT_ONCE
+def _c2mabv(
+    traffic: Traffic, name: str, reward: Any, size: int, budgets: Sequence[float], reading: Reading
+) -> OnlineStrategy:
+    """Makes a strategy in which C2MAB-V calls at most `size` models per query; `reward` is the reward of a set of models."""
 
     def environment(budget: float) -> Metered:
         return _metered(traffic, combinatorial.table_cloud(traffic.unit, reward=reward, budget=budget, size=size), reading)
 
-    def policy() -> combinatorial.C2MABV:
-        return combinatorial.C2MABV(delta=1.0 / traffic.num_queries)
-
     words, score = (f"at most {size} models a query", JUDGE) if size > 1 else ("", _SCORE_SERVED)
+    policy = combinatorial.C2MABV(delta=1.0 / traffic.num_queries)
     return _with_budget(traffic, name, environment, budgets, policy, words, score)
 
 
 def _one_answer(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
-    return _c2mabv(traffic, "C2MAB-V, one answer", "suc", 1, _budgets(traffic, targets), in_turn=False)
+    return _c2mabv(traffic, "C2MAB-V, one answer", "suc", 1, _budgets(traffic, targets), AT_ONCE)
 
 
-def _several(traffic: Traffic, name: str, reward: AnyWin, in_turn: bool) -> OnlineStrategy:
-    """Makes a strategy in which C2MAB-V calls several models per query, with budgets from the cheapest model to the most expensive set of models."""
+def _several(traffic: Traffic, name: str, reward: AnyWin, reading: Reading) -> OnlineStrategy:
+    """Makes a strategy in which C2MAB-V calls several models per query. Budgets reach from the cheapest model's cost to that of the most expensive set."""
     costs = np.sort(traffic.unit.mean_costs())
     size = min(_ASKED, len(costs))
     budgets = np.geomspace(1.001 * costs[0], costs[-size:].sum(), 7).tolist()
-    return _c2mabv(traffic, name, reward, size, budgets, in_turn)
-
-
-def _best_of_several(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy:
-    return _several(traffic, "C2MAB-V, best of several", _ParallelWin(), in_turn=False)
+    return _c2mabv(traffic, name, reward, size, budgets, reading)
 
 
 def _asked_in_turn(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy | None:
     if not traffic.binary:
         return None  # A cascade for any win stops at the first success, which fractional scores do not define.
-    return _several(traffic, "C2MAB-V, asked in turn", AnyWin(), in_turn=True)
+    return _several(traffic, "C2MAB-V, asked in turn", AnyWin(), IN_TURN)
 
 
 def _cascade(
     traffic: Traffic, name: str, policy: Any, options: Mapping[str, tuple[float, ...]], words: Any, needs: Any, **more: Any
 ) -> OnlineStrategy:
-    """Makes a strategy of cascades whose settings weigh cost against score. `more` has further fields of the strategy, or `features` of answers."""
+    """Makes a strategy for cascades whose settings are weights of cost. `more` has further fields of the strategy, or `features` of answers."""
     unit, features = traffic.unit, more.pop("features", None)
     about: dict[str, Any] = {"names": unit.models} | ({} if features is None else {"features": features})
 
     def environment(weight: float) -> Metered:
         env = cascade.query_cascade(unit.scores, unit.costs, traffic.contexts, cost_weight=weight, **about)
-        return _metered(traffic, env, metered.OPENED)
+        return _metered(traffic, env, OPENED)
 
     def described(weight: float, **setting: float) -> str:
         return f"a mean call of the most expensive model counts {weight:.3g} of a score, {words(**setting)}"
@@ -231,11 +318,9 @@ def _cosmos_by_signals(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy |
 
 
 def _linucb(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy:
-    def policy(width: float) -> cascade.LinUCB:
-        return cascade.LinUCB(alpha=width)
-
     needs = (_SCORE_SERVED, _COSTS) if traffic.contexts.shape[1] == 1 else (_SCORE_SERVED, _COSTS, _FEATURES)
-    return _cascade(traffic, "LinUCB", policy, {"width": (0.1, 0.5)}, lambda width: f"width {width:.3g}", needs)
+    values, words = {"width": (0.1, 0.5)}, lambda width: f"width {width:.3g}"
+    return _cascade(traffic, "LinUCB", lambda width: cascade.LinUCB(alpha=width), values, words, needs)
 
 
 def _acqb(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy | None:
@@ -249,7 +334,7 @@ def _acqb(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy | None:
 
     def environment(weight: float) -> Metered:
         env = queueing.table_queue(pool.unit, arrival_rate=_LOAD, horizon=rounds, cost_weight=weight)
-        return _metered(pool, env, metered.RETRIED)
+        return _metered(pool, env, RETRIED)
 
     return OnlineStrategy(
         "ACQB, with retries",
@@ -266,13 +351,16 @@ def _acqb(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy | None:
 
 STRATEGIES: dict[str, Callable[[Traffic, Sequence[float]], OnlineStrategy | None]]
 STRATEGIES = {"StageRoute": _stageroute, "MESS+": _messplus, "C2MAB-V, one answer": _one_answer}
-STRATEGIES |= {"C2MAB-V, best of several": _best_of_several, "C2MAB-V, asked in turn": _asked_in_turn}
+STRATEGIES |= {
+    "C2MAB-V, best of several": lambda traffic, _: _several(traffic, "C2MAB-V, best of several", _ParallelWin(), AT_ONCE),
+    "C2MAB-V, asked in turn": _asked_in_turn,
+}
 STRATEGIES |= {"COSMOS": _cosmos, "COSMOS, learned evaluator": _cosmos_by_signals}
 STRATEGIES |= {"LinUCB": _linucb, "ACQB, with retries": _acqb}
 
 
 def strategies_for(traffic: Traffic, targets: Sequence[float]) -> list[OnlineStrategy]:
-    """Returns the strategies that suit the queries, with grids of settings for the given target qualities."""
+    """Returns the strategies that can run on the queries of `traffic`, with grids of settings for the given target qualities."""
     made = (make(traffic, targets) for make in STRATEGIES.values())
     return [strategy for strategy in made if strategy is not None]
 

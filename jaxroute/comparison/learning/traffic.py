@@ -1,4 +1,4 @@
-"""Traffic: the recorded queries, prepared for online policies."""
+"""Prepares recorded queries for online policies."""
 
 from dataclasses import dataclass
 
@@ -43,7 +43,7 @@ class Traffic:
     def of(cls, table: RoutingTable, latency: np.ndarray | None = None, signals: np.ndarray | None = None) -> "Traffic":
         """Prepares the queries of a table, with optional latencies and signals `[Q, N]`. Raises ValueError if no model has a positive cost.
 
-        At most 16 models are available: first those on the Pareto frontier of mean score and cost, then the best of the others. If the frontier alone
+        At most 16 models are used: first those on the Pareto frontier of mean score and cost, then the best of the others. If the frontier alone
         has more than 16, they are spread evenly over it, from the cheapest to the best.
         """
         available = _available(table)
@@ -51,16 +51,25 @@ class Traffic:
             latency, signals = (None if values is None else values[:, available] for values in (latency, signals))
             table = table.subset(models=[table.models[k] for k in available])
         if table.features is None and table.groups is not None:
-            table = table.with_features(_indicators(table.groups))
+            # Indicators of the largest groups.
+            largest = np.argsort(-np.bincount(table.groups), kind="stable")[:_GROUPS]
+            table = table.with_features((table.groups[:, None] == largest).astype(np.float32))
         if table.features is not None:
-            table = table.with_features(_scaled(table.features))
+            # Mean 0 and mean squared length 1, so that gradient steps do not depend on the scale of features.
+            features = np.asarray(table.features, np.float64)
+            features = features - features.mean(axis=0)
+            length = float(np.sqrt(np.square(features).sum(axis=1).mean()))
+            table = table.with_features(features / length if length > 0 else features)
         most_expensive = float(table.mean_costs().max())
         if not most_expensive > 0:
             raise ValueError("costs must be above 0 for some model, got none: there is nothing to save")
         costs = np.maximum(table.costs / most_expensive, _LEAST_COST)
         cost_unit = "mean calls of the most expensive model"
         unit = RoutingTable(table.scores, costs, table.models, table.features, cost_unit=cost_unit)
-        return cls(table, unit, _contexts(table), latency, signals)
+        features = table.features
+        if features is None:
+            return cls(table, unit, np.ones((table.num_queries, 1)), latency, signals)
+        return cls(table, unit, main_directions(features, min(_DIRECTIONS, features.shape[1])), latency, signals)
 
     def blind_cost(self, quality: float) -> float:
         """Returns the least mean cost of reaching the mean score `quality` by a random choice between models, without looking at the query.
@@ -77,7 +86,7 @@ class Traffic:
 
 
 def _available(table: RoutingTable) -> list[int]:
-    """Returns the indices of the available models (at most 16, see `Traffic.of`), in the order of the table."""
+    """Returns the indices of the models that are used (at most 16, see `Traffic.of`), in the order of the table."""
     score, cost = table.mean_scores(), table.mean_costs()
     beaten = [bool(((cost <= c) & (score > s)).any()) for s, c in zip(score, cost, strict=True)]
     front = sorted((k for k in range(table.num_models) if not beaten[k]), key=lambda k: cost[k])
@@ -85,23 +94,3 @@ def _available(table: RoutingTable) -> list[int]:
         return sorted(front[i] for i in np.linspace(0, len(front) - 1, _MOST_MODELS).round().astype(int))
     by_rank = sorted(range(table.num_models), key=lambda k: (beaten[k], -score[k]))
     return sorted(by_rank[:_MOST_MODELS])
-
-
-def _indicators(groups: np.ndarray) -> np.ndarray:
-    """Returns whether each query belongs to each of the largest groups, as 0 or 1, `[Q, number of these groups]`; `groups` has a group per query."""
-    largest = np.argsort(-np.bincount(groups), kind="stable")[:_GROUPS]
-    return (groups[:, None] == largest).astype(np.float32)
-
-
-def _scaled(features: np.ndarray) -> np.ndarray:
-    """Shifts and scales features to mean 0 and mean squared length 1, so that gradient steps do not depend on their scale."""
-    features = np.asarray(features, np.float64)
-    features = features - features.mean(axis=0)
-    length = float(np.sqrt(np.square(features).sum(axis=1).mean()))
-    return features / length if length > 0 else features
-
-
-def _contexts(table: RoutingTable) -> np.ndarray:
-    if table.features is None:
-        return np.ones((table.num_queries, 1))
-    return main_directions(table.features, min(_DIRECTIONS, table.features.shape[1]))

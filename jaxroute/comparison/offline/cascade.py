@@ -1,4 +1,4 @@
-"""FrugalGPT: cheap models are called first, and the next model is called only if the judge rejects the answer."""
+"""FrugalGPT, a cascade: cheap models are called first, and the next model is called only if a judge rejects the answer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -63,7 +63,7 @@ class Cascade:
 
 @dataclass(frozen=True, eq=False)
 class CascadeSearch:
-    """Stores quality and cost of all cascades of up to three models on the queries for fitting, and finds the best cascade for a target.
+    """Stores quality and cost of all cascades of up to three models on the queries for fitting, and finds the cheapest that reaches a target.
 
     Attributes:
       models: names of the models.
@@ -82,7 +82,7 @@ class CascadeSearch:
     spent: np.ndarray
 
     def tuned(self, target: float) -> Cascade:
-        """Returns the cascade that reaches the target at the least cost."""
+        """Returns the cascade that reaches the target quality at the least cost on the queries for fitting."""
         best = int(cheapest(self.reached, self.spent, target))
         num_models, num_thresholds = self.thresholds.shape
         pairs = num_models * num_thresholds * num_models
@@ -99,7 +99,7 @@ class CascadeSearch:
 
 
 def thresholds_of(values: np.ndarray, number: int = THRESHOLDS) -> np.ndarray:
-    """Returns `number` thresholds halfway between neighbouring distinct values. It selects them at quantiles if there are more, and pads with NaN."""
+    """Returns `number` thresholds halfway between neighbouring values: those at quantiles if there are more, padded with NaN if there are fewer."""
     seen, counts = np.unique(values, return_counts=True)
     cuts = (seen[1:] + seen[:-1]) / 2
     if len(cuts) > number:
@@ -110,7 +110,7 @@ def thresholds_of(values: np.ndarray, number: int = THRESHOLDS) -> np.ndarray:
 
 
 def least_dominated(cost: np.ndarray, quality: np.ndarray, most: int = MOST_MODELS) -> np.ndarray:
-    """Returns the indices of at most `most` models that the fewest others dominate, by being no worse in cost and quality and better in one."""
+    """Returns the indices of at most `most` models that the fewest others dominate: are no worse in cost and quality, and better in one of them."""
     worse = (cost[:, None] >= cost) & (quality[:, None] <= quality) & ((cost[:, None] > cost) | (quality[:, None] < quality))
     return np.sort(np.lexsort((-quality, worse.sum(1)))[:most])
 
@@ -137,9 +137,8 @@ def search(sample: Sample, values: np.ndarray, numbers: np.ndarray, number: int 
     one, two = _below(cuts, values, np.concatenate([scores, costs]))
     absent, same = np.isnan(cuts), np.eye(num_models, dtype=bool)
 
-    serve = scores.mean(1)[:, None] - np.einsum(
-        "iit->it", one[:num_models]
-    )  # `[M, T]` quality of answers that are served at once.
+    # `[M, T]` quality of answers that are served at once.
+    serve = scores.mean(1)[:, None] - np.einsum("iit->it", one[:num_models])
     pair_quality = serve[:, :, None] + one[:num_models].transpose(1, 2, 0)
     pair_cost = costs.mean(1)[:, None, None] + one[num_models:].transpose(1, 2, 0)
     pair_cost[same[:, None, :] | absent[:, :, None]] = np.inf
@@ -157,15 +156,10 @@ def search(sample: Sample, values: np.ndarray, numbers: np.ndarray, number: int 
 
 
 def _below(cuts: np.ndarray, values: np.ndarray, amounts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sums amounts over the queries whose values lie below a threshold, and divides by the number of queries `Q`.
+    """Sums amounts of queries, `[A, Q]`, over the queries whose values lie below a threshold, and divides by the number of queries `Q`.
 
-    Args:
-      cuts: `[M, T]` increasing thresholds of each model, padded with NaN.
-      values: `[M, Q]` judge's value of each model's answer.
-      amounts: `[A, Q]` amounts of each query, such as scores and costs.
-
-    Returns:
-      `[A, M, T]` sums below one threshold, and `[A, M, M, T, T]` sums below a threshold of each of two models.
+    `cuts` are increasing thresholds of each model, `[M, T]`, padded with NaN; `values` are the judge's values of each model's answers, `[M, Q]`.
+    Returns `[A, M, T]` sums below one threshold, and `[A, M, M, T, T]` sums below a threshold of each of two models.
     """
     (num_models, number), (num_amounts, num_queries) = cuts.shape, amounts.shape
     edges = np.where(np.isnan(cuts), np.inf, cuts)
@@ -191,6 +185,5 @@ def _fit(part: Part, prediction: Prediction) -> CascadeSearch:
 _NEEDS = (RECORDED, "features of each query before it is served", "the cost of each answer")
 _NAME, _CALL = "FrugalGPT cascade", 'fit_cascade(log.table, {{target}}, judge="{}")'
 LEARNED = OfflineStrategy(_NAME, _CALL.format("learned"), _NEEDS, lambda p: _fit(p, p.judge))
-PERFECT = OfflineStrategy(
-    f"{_NAME}, perfect judge", _CALL.format("perfect"), (RECORDED, JUDGE), lambda p: _fit(p, p.perfect)
-)
+_BY_SCORES = _CALL.format("perfect")
+PERFECT = OfflineStrategy(f"{_NAME}, perfect judge", _BY_SCORES, (RECORDED, JUDGE), lambda p: _fit(p, p.perfect))

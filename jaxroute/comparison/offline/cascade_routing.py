@@ -1,4 +1,4 @@
-"""Cascade routing: after each answer, the rule either calls another model or serves the best answer so far."""
+"""Cascade routing: after each answer, a rule either calls another model or serves the best answer so far."""
 
 import itertools
 from dataclasses import dataclass
@@ -53,7 +53,7 @@ class CascadeRouting:
 def calls(
     before: np.ndarray, scores: np.ndarray, covariance: np.ndarray, costs: np.ndarray, prices: np.ndarray
 ) -> np.ndarray:
-    """Returns whether each model is called for each query, `[Q, N]` booleans; computed in blocks of queries.
+    """Returns which of `N` models cascade routing calls for each of `Q` queries, `[Q, N]` booleans.
 
     Args:
       before: `[Q, N]` predicted scores before any call.
@@ -120,15 +120,15 @@ def conditional(before: np.ndarray, scores: np.ndarray, called: np.ndarray, cova
 
 
 def shrunk_covariance(missed: np.ndarray) -> np.ndarray:
-    """Estimates second moments `[N, N]` of `Q` residuals of `N` models, `[Q, N]`. Those off the diagonal are shrunk to 0 by `N / (N + Q / 10)`."""
+    """Estimates the second moments, `[N, N]`, of residuals `[Q, N]`. Those of different models are shrunk towards 0 by the fraction `N / (N + Q / 10)`."""
     num_queries, num_models = missed.shape
     moments = missed.T @ missed / num_queries
     part = num_models / (num_models + num_queries / 10)
     return (1 - part) * moments + part * np.diag(np.diag(moments))
 
 
-def _fit(part: Part) -> PriceGrid[CascadeRouting]:
-    """Fits cascade routing at each price of a grid, then at further prices between those where quality falls most."""
+def _fit(part: Part) -> PriceGrid:
+    """Fits cascade routing at each price of cost in a grid, and at further prices between those where quality changes most."""
     sample = part.sample
     predictor, before = part.logistic if sample.described else part.means
     missed, costs = sample.scores - before, sample.costs.mean(0)
@@ -143,7 +143,7 @@ def _fit(part: Part) -> PriceGrid[CascadeRouting]:
 
 
 def _evaluate(part: Part, before: np.ndarray, prices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns mean scores and mean costs of cascade routing, one per price. Each fold is evaluated with covariance and costs of the other folds."""
+    """Returns the mean score and mean cost at each price, `[L]` each. Each fold is evaluated with residuals' covariance and costs of the other folds."""
     sample, missed = part.sample, part.sample.scores - before
     reached, spent = np.zeros(len(prices)), np.zeros(len(prices))
     for fold in np.unique(part.folds):
@@ -157,6 +157,5 @@ def _evaluate(part: Part, before: np.ndarray, prices: np.ndarray) -> tuple[np.nd
     return reached, spent
 
 
-PERFECT_ROUTING = OfflineStrategy(
-    "Cascade routing, perfect judge", "fit_cascade_routing(log.table, {target})", (RECORDED, JUDGE), _fit
-)
+_CALL = "fit_cascade_routing(log.table, {target})"
+PERFECT_ROUTING = OfflineStrategy("Cascade routing, perfect judge", _CALL, (RECORDED, JUDGE), _fit)

@@ -5,7 +5,7 @@ Rules are selected by their quality and cost on the queries for fitting; many ru
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -15,28 +15,13 @@ from ..points import Estimate, Measures
 from .part import Part
 from .sample import Outcomes
 
-RuleT_co = TypeVar("RuleT_co", covariant=True)
-
-
-class Rule(Protocol):
-    """Fitted rule; `str` describes it in words."""
-
-    def evaluate(self, sample: Sample) -> Outcomes:
-        """Applies the rule to each query of a sample."""
-        ...
-
-
-class RuleFamily(Protocol[RuleT_co]):
-    """Result of fitting a strategy, from which a rule can be selected for any target quality."""
-
-    def tuned(self, target: float) -> RuleT_co:
-        """Returns the rule that reaches the target at the least cost on the queries for fitting, or the rule of highest quality if none does."""
-        ...
-
 
 @dataclass(frozen=True)
-class OfflineStrategy(Generic[RuleT_co]):
+class OfflineStrategy:
     """Routing strategy that is fitted to recorded queries.
+
+    The result of `fit` has a method `tuned(target)`. It returns the rule that reaches a target quality at the least cost on the queries for fitting, or
+    the rule of highest quality if none does. A rule has a method `evaluate(sample)`, which returns its `Outcomes`, and `str(rule)` describes it in words.
 
     Attributes:
       name: name of the strategy.
@@ -48,11 +33,11 @@ class OfflineStrategy(Generic[RuleT_co]):
     name: str
     line: str
     needs: tuple[str, ...]
-    fit: Callable[[Part], RuleFamily[RuleT_co]]
+    fit: Callable[[Part], Any]
 
 
 class Record:
-    """Collects the outcomes of one strategy, tuned to one target, for each query in each random partition into folds."""
+    """Outcomes of one strategy, tuned to one target quality, for each query in each random partition of the queries into folds."""
 
     def __init__(self, num_partitions: int, sample: Sample) -> None:
         shape = (num_partitions, sample.num_queries)
@@ -73,11 +58,11 @@ class Record:
         return all(np.array_equal(self.values[name], other.values[name]) for name in ("quality", "cost"))
 
     def measures(self, first: int = 0) -> Measures:
-        """Returns means over queries and over the partitions `first`, `first + 2`, ..., with standard errors."""
+        """Returns means over queries and every second partition, from the index `first` (0 or 1) on, with standard errors."""
         return Measures(**{name: estimate(values, self.rules, first) for name, values in self.values.items()})
 
     def shares(self) -> dict[str, float]:
-        """Returns the share of the queries for which each model is called, by name, over the partitions of odd index; only models that are called."""
+        """Returns, for each model that is called, the share of the queries for which it is called, by name; over the partitions of odd index."""
         judged = self.sent[1::2] if len(self.sent) > 1 else self.sent
         mean = judged.mean(0) / self.rules.shape[1]
         return {name: float(value) for name, value in zip(self.models, mean, strict=True) if value > 1e-12}
@@ -108,7 +93,7 @@ def estimate(values: np.ndarray, rules: np.ndarray, first: int = 0) -> Estimate:
 
 def crossfit(
     sample: Sample,
-    strategies: Sequence[OfflineStrategy[Any]],
+    strategies: Sequence[OfflineStrategy],
     targets: Sequence[float],
     num_partitions: int,
     num_folds: int,
@@ -132,9 +117,6 @@ def crossfit(
     return records
 
 
-RuleT = TypeVar("RuleT", bound=Any)
-
-
 def cheapest(quality: np.ndarray, cost: np.ndarray, target: float) -> int:
     """Returns the index of the candidate that reaches a target at the least cost. `C` candidates have mean scores and mean costs `[C]`.
 
@@ -147,8 +129,8 @@ def cheapest(quality: np.ndarray, cost: np.ndarray, target: float) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class PriceGrid(Generic[RuleT]):
-    """Rule that weighs cost by a price, evaluated on the queries for fitting at each of `L` prices.
+class PriceGrid:
+    """Rule that subtracts price times cost from scores, evaluated on the queries for fitting at each of `L` prices.
 
     Attributes:
       rule: rule at a price of 0.
@@ -157,21 +139,18 @@ class PriceGrid(Generic[RuleT]):
       spent: `[L]` mean costs.
     """
 
-    rule: RuleT
+    rule: Any
     prices: np.ndarray
     reached: np.ndarray
     spent: np.ndarray
 
-    def tuned(self, target: float) -> RuleT:
-        """Returns the rule at the price that reaches the target at the least cost."""
+    def tuned(self, target: float) -> Any:
+        """Returns the rule at the price with which it reaches the target quality at the least cost."""
         return replace(self.rule, price=float(self.prices[cheapest(self.reached, self.spent, target)]))
 
 
 def multipliers(costs: np.ndarray, number: int) -> np.ndarray:
-    """Returns `number` prices of a unit of cost: 0, then from prices that hardly matter to prices at which cost alone decides.
-
-    `costs` are the mean costs of the models, `[N]`. If all models are free, 0 is the only price.
-    """
+    """Returns `number` prices of a unit of cost, from 0 to a price at which the mean costs `costs`, `[N]`, decide alone. If all costs are 0, it is only 0."""
     paid = costs[costs > 0]
     if not paid.size:
         return np.zeros(1)

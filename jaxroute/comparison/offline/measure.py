@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -44,13 +44,11 @@ def offline(
     Raises:
       ValueError: fewer than eight queries, a target outside [0, 1], or latencies that do not fit the table.
     """
-    targets = tuple(float(target) for target in targets)
-    for target in targets:
-        if not 0 <= target <= 1:
-            raise ValueError(f"targets has {target}; expected qualities in [0, 1]")
+    targets = tuple(checks.probability("targets", list(targets), ("number",)).tolist())
     sample = sample_of(table, latency)
     tell = progress or (lambda line: None)
-    points = [*_singles(table, sample), *_bounds(sample, targets)]
+    singles = {name: single_call(sample, np.full(sample.num_queries, i)) for i, name in enumerate(sample.models)}
+    points = [_unfitted(name, "single", "", singles[name], sample) for name in table.models] + _bounds(sample, targets)
     used = strategies(sample)
     with _one_thread():
         records = crossfit(sample, used, targets, *partitions(table.num_queries), tell)
@@ -77,9 +75,9 @@ def partitions(num_queries: int) -> tuple[int, int]:
     return 2 if num_queries > 8000 else 4, 3 if num_queries <= 2000 else 2
 
 
-def strategies(sample: Sample) -> list[OfflineStrategy[Any]]:
-    """Returns the strategies that can be fitted to a sample: neighbours need features, logistic regression needs features or categories."""
-    used: list[OfflineStrategy[Any]] = [router.BEST_MIXTURE]
+def strategies(sample: Sample) -> list[OfflineStrategy]:
+    """Returns the strategies that can be fitted to a sample: nearest neighbours need features, logistic regression needs features or categories."""
+    used = [router.BEST_MIXTURE]
     if sample.features is not None:
         used.append(router.NEIGHBOURS)
     if sample.described:
@@ -102,11 +100,6 @@ def _unfitted(name: str, kind: Kind, setting: str, outcomes: Outcomes, sample: S
     record.write(0, 0, np.arange(sample.num_queries), outcomes)
     measures = record.measures()
     return Point(name, kind, setting, measures, measures, needs=needs, shares=record.shares())
-
-
-def _singles(table: RoutingTable, sample: Sample) -> list[Point]:
-    outcomes = {name: single_call(sample, np.full(sample.num_queries, i)) for i, name in enumerate(sample.models)}
-    return [_unfitted(name, "single", "", outcomes[name], sample) for name in table.models]
 
 
 def _bounds(sample: Sample, targets: Sequence[float]) -> list[Point]:
@@ -139,8 +132,7 @@ def fit_router(table: RoutingTable, target: float, by: Literal["logistic", "neig
     Raises:
       ValueError: the table lacks the features or groups that the method needs.
     """
-    if by not in ("logistic", "neighbours"):
-        raise ValueError(f'by is {by!r}; expected "logistic" or "neighbours"')
+    checks.one_of("by", by, ("logistic", "neighbours"))
     part = _part(table, target)
     if by == "neighbours" and part.sample.features is None:
         raise ValueError('by="neighbours" needs features, which the table lacks')
@@ -159,8 +151,7 @@ def fit_cascade(table: RoutingTable, target: float, judge: Literal["learned", "p
     Raises:
       ValueError: the table has no features for the judge.
     """
-    if judge not in ("learned", "perfect"):
-        raise ValueError(f'judge is {judge!r}; expected "learned" or "perfect"')
+    checks.one_of("judge", judge, ("learned", "perfect"))
     part = _part(table, target)
     if judge == "learned":
         _described(part.sample)
@@ -175,8 +166,7 @@ def fit_cascade_routing(table: RoutingTable, target: float) -> CascadeRouting:
 def _part(table: RoutingTable, target: float) -> Part:
     if not isinstance(table, RoutingTable):
         raise ValueError(f"table must be a RoutingTable, got {checks.show(table)}")
-    if not 0 <= target <= 1:
-        raise ValueError(f"target is {target}; expected a quality in [0, 1]")
+    checks.probability("target", target, ())
     return Part(sample_of(table), _WHOLE)
 
 

@@ -5,17 +5,8 @@ from functools import cached_property
 
 import numpy as np
 
-from jaxroute.data.predictors import (
-    Predictor,
-    Sample,
-    cross_entropy,
-    fit_each,
-    fit_logistic,
-    fit_neighbours,
-    logit,
-    random_folds,
-    sigmoid,
-)
+from jaxroute.data import predictors
+from jaxroute.data.predictors import Predictor, Sample, cross_entropy, logit
 
 # Largest number of queries for fitting; larger samples are subsampled.
 MOST_FITTED = 8000
@@ -47,7 +38,7 @@ class Constant:
 
 @dataclass(frozen=True, eq=False)
 class TrueScores:
-    """Perfect judge: "predicts" the true scores of answers."""
+    """Perfect judge of answers: its predictions are the true scores."""
 
     def predict(self, sample: Sample) -> np.ndarray:
         return sample.scores
@@ -61,7 +52,7 @@ class Judge:
 
     Attributes:
       before: predictor from the query alone.
-      weights: `[N, 3]` intercept, weight of the log-odds of that prediction, and weight of the answer's log-cost.
+      weights: `[N, 3]` intercept, weight of the log-odds of the prediction `before`, and weight of the answer's log-cost.
       floor: constant that is added to costs before the logarithm.
     """
 
@@ -74,9 +65,9 @@ class Judge:
         return self.of(self.before.predict(sample), sample.costs)
 
     def of(self, before: np.ndarray, costs: np.ndarray) -> np.ndarray:
-        """Returns the probability that each answer is right, `[Q, N]`, from predictions `before` the call and `costs` of answers, `[Q, N]` each."""
+        """Returns the probability that each answer is right, from predictions before the call (`before`) and the answers' costs; all arrays are `[Q, N]`."""
         w = self.weights
-        return sigmoid(w[:, 0] + w[:, 1] * logit(before) + w[:, 2] * np.log(costs + self.floor))
+        return predictors.sigmoid(w[:, 0] + w[:, 1] * logit(before) + w[:, 2] * np.log(costs + self.floor))
 
 
 # A predictor, and its predictions for the queries for fitting, `[Q, N]`. The prediction for a query does not use the query's own scores.
@@ -84,7 +75,7 @@ Prediction = tuple[Predictor, np.ndarray]
 
 
 class Part:
-    """Provides the queries to which rules are fitted, and predictors of their scores, each of which is fitted when it is first needed.
+    """Part of the queries to which rules are fitted. It also has predictors of scores, each of which is fitted when it is first needed.
 
     Args:
       sample: the queries; more than `MOST_FITTED` are subsampled.
@@ -96,7 +87,7 @@ class Part:
         if sample.num_queries > MOST_FITTED:
             sample = sample.take(np.sort(rng.permutation(sample.num_queries)[:MOST_FITTED]))
         self.sample = sample
-        self.folds = random_folds(sample, _FOLDS, rng)
+        self.folds = predictors.random_folds(sample, _FOLDS, rng)
 
     @cached_property
     def means(self) -> Prediction:
@@ -107,13 +98,13 @@ class Part:
     @cached_property
     def neighbours(self) -> Prediction:
         """Predictor of scores from similar queries, with its predictions for these queries."""
-        predictor, predicted = fit_neighbours(self.sample)
+        predictor, predicted = predictors.fit_neighbours(self.sample)
         return CachedPredictor(predictor), predicted
 
     @cached_property
     def logistic(self) -> Prediction:
         """Predictor of scores by logistic regression on features and categories, with its predictions for these queries."""
-        predictor, predicted = fit_logistic(self.sample, self.folds)
+        predictor, predicted = predictors.fit_logistic(self.sample, self.folds)
         return CachedPredictor(predictor), predicted
 
     @cached_property
@@ -125,7 +116,7 @@ class Part:
         columns = np.stack([logit(predicted), np.log(sample.costs + floor)])
 
         def judge(rows: np.ndarray) -> Judge:
-            return Judge(before, fit_each(columns[:, rows], sample.scores[rows]), floor)
+            return Judge(before, predictors.fit_each(columns[:, rows], sample.scores[rows]), floor)
 
         judged = np.empty_like(predicted)
         for fold in np.unique(self.folds):

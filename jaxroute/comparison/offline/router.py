@@ -8,7 +8,7 @@ import numpy as np
 from ..points import RECORDED
 from .crossfit import OfflineStrategy, PriceGrid, multipliers
 from .part import Part, Prediction, Predictor
-from .sample import Outcomes, Sample, single_call
+from .sample import Outcomes, Sample, single_call, steps
 
 _PRICES = 80
 
@@ -41,6 +41,13 @@ class Mixture:
         return Outcomes(quality, cost, one.calls, sent, latency)
 
     def next_model(self, sample: Sample, asked: Sequence[int], draw: float) -> int | None:
+        """Returns the index of the model to call next; None if the last answer is to be served.
+
+        Args:
+          sample: one query, with the costs of the available answers; scores are not used.
+          asked: indices of the models that have answered, in order.
+          draw: random number in [0, 1).
+        """
         if asked:
             return None
         return self.second if draw < self.weight else self.first
@@ -55,7 +62,7 @@ class Mixture:
 
 @dataclass(frozen=True, eq=False)
 class Hull:
-    """Selects the cheapest mixture of two models for a target, from models that no mixture of others beats in both cost and quality.
+    """Finds the cheapest mixture of two models that reaches a target, among models that no mixture of others beats in both cost and quality.
 
     Attributes:
       models: names of all models.
@@ -85,16 +92,8 @@ def hull(cost: np.ndarray, quality: np.ndarray) -> tuple[int, ...]:
       cost: `[N]` mean costs.
       quality: `[N]` mean scores.
     """
-    at = min(range(len(cost)), key=lambda i: (cost[i], -quality[i], i))
-    corners = [at]
-    while (quality > quality[at]).any():
-        # No better model is cheaper than a corner, so no gap is negative; equal costs cannot occur after the first corner.
-        better = np.flatnonzero(quality > quality[at])
-        slopes = (quality[better] - quality[at]) / (cost[better] - cost[at])
-        steepest = better[slopes >= slopes.max() * (1 - 1e-12)]
-        at = int(steepest[np.argmax(quality[steepest])])
-        corners.append(at)
-    return tuple(corners)
+    first, _, _, after, _ = steps(Sample((), quality[None], cost[None]))
+    return (int(first[0]), *map(int, after))
 
 
 def _fit_mixture(part: Part) -> Hull:
@@ -137,8 +136,8 @@ class Router:
         return f"highest predicted score - {self.price:.3g} x mean cost"
 
 
-def _fit(part: Part, prediction: Prediction) -> PriceGrid[Router]:
-    """Evaluates a router at each price on the queries for fitting. The prediction for a query does not use the query's own scores."""
+def _fit(part: Part, prediction: Prediction) -> PriceGrid:
+    """Evaluates a router at each price of cost on the queries for fitting. `prediction` has a predictor, and cross-validated predictions for them."""
     (predictor, predicted), sample = prediction, part.sample
     costs = sample.costs.mean(0)
     prices, rows = multipliers(costs, _PRICES), np.arange(sample.num_queries)

@@ -64,7 +64,7 @@ def single_call(sample: Sample, chosen: np.ndarray) -> Outcomes:
 
 
 def several_calls(sample: Sample, called: np.ndarray, quality: np.ndarray) -> Outcomes:
-    """Returns the outcomes of successive calls. `called` marks the called models, `[Q, N]`; `quality` has the scores of the served answers, `[Q]`."""
+    """Returns the outcomes of successive calls: `called` marks the called models, `[Q, N]`, and `quality` is the score of each served answer, `[Q]`."""
     latency = None if sample.latency is None else np.where(called, sample.latency, 0.0).sum(1)
     calls, sent = (called.sum(axis).astype(np.float64) for axis in (1, 0))
     return Outcomes(quality, np.where(called, sample.costs, 0.0).sum(1), calls, sent, latency)

@@ -21,7 +21,7 @@ def shortened(text: str, letters: int) -> str:
 
 
 def stand_in(text: str) -> str:
-    """Replaces wide (East Asian) letters, which matplotlib's own font lacks, by W, to measure how wide a text can be in any font."""
+    """Replaces wide (East Asian) letters, which matplotlib's font lacks, by W, so that the width of a text can be measured for any font."""
     return "".join("W" if unicodedata.east_asian_width(letter) in "WF" else letter for letter in text)
 
 
@@ -39,7 +39,7 @@ class Placer:
         self._prices = np.empty(0)
 
     def avoid(self, points: ArrayLike, radius: float, price: float) -> None:
-        """Discourages labels over some points: a label that covers the square of half-width `radius` around one of them costs `price` more."""
+        """Discourages labels over `points`: a label that covers the square of half-width `radius` around a point costs `price` more for it."""
         centres = np.reshape(np.asarray(points, float), (-1, 2))
         self._obstacles = np.vstack([self._obstacles, np.hstack([centres - radius, centres + radius])])
         self._prices = np.append(self._prices, np.full(len(centres), price / (2 * radius) ** 2))
@@ -66,9 +66,8 @@ class Placer:
         inside = (spots[:, :, None] > self._taken[:, :2]) & (spots[:, :, None] < self._taken[:, 2:])
         refused = (far & np.any(inside.all(-1), axis=(1, 2))) | (_overlap(boxes, self._taken) > 0).any(1)
         refused |= (boxes[:, :2] < self._area[:2]).any(1) | (boxes[:, 2:] > self._area[2:]).any(1)
-        prices = [0.8 * distance + 0.5 * turn for distance, turn, _ in tries] + _overlap(
-            boxes, self._obstacles
-        ) @ self._prices
+        prices = [0.8 * distance + 0.5 * turn for distance, turn, _ in tries]
+        prices = prices + _overlap(boxes, self._obstacles) @ self._prices
         best = int(np.argmin(np.where(refused, math.inf, prices)))
         if refused[best] or prices[best] > limit:
             return None
@@ -85,7 +84,7 @@ def _overlap(boxes: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def _beside(point: Sequence[float], size: Sequence[float], distance: float, angle: float) -> tuple[float, ...]:
-    """Returns a rectangle of the given size whose nearest side or corner lies at a distance and angle from a point."""
+    """Returns a rectangle of the given size, with four sides as for `Placer`, whose nearest side or corner is at a distance and angle from a point."""
     (x, y), (width, height), dx, dy = point, size, math.cos(angle), math.sin(angle)
     left = x + distance * dx - width * (0.0 if dx > 0.2 else 1.0 if dx < -0.2 else 0.5)
     low = y + distance * dy - height * (0.0 if dy > 0.9 else 1.0 if dy < -0.9 else 0.5)

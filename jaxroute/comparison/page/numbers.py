@@ -1,4 +1,4 @@
-"""Formats numbers: three digits, the standard error in parentheses, and powers of ten for tiny and huge numbers."""
+"""Formats numbers for a report: three digits, the standard error in parentheses, and powers of ten for tiny and huge numbers."""
 
 import math
 from decimal import ROUND_HALF_UP, Decimal
@@ -18,10 +18,7 @@ def known(value: float | None) -> TypeGuard[float]:
 
 
 def measured(pair: Pair | None, unit: str = "", *, decimals: int | None = None) -> str:
-    """Formats a mean and its standard error in parentheses, as in "0.00614 (0.0002) USD".
-
-    An unknown mean is a dash, and an unknown error is left out. The mean has `decimals`, or by default three significant digits.
-    """
+    """Formats a mean and its error (`pair`), as in "0.00614 (0.0002) USD", with `decimals` or three significant digits; an unknown mean is a dash."""
     value, error = pair or (None, None)
     if not known(value):
         return NOTHING
@@ -35,12 +32,12 @@ def measured(pair: Pair | None, unit: str = "", *, decimals: int | None = None) 
 
 
 def plain(value: float | None, unit: str = "") -> str:
-    """Formats a number with three significant digits, without an error."""
+    """Formats a number with three significant digits and its unit, without an error."""
     return measured((value, None), unit)
 
 
 def percent(pair: Pair | None, unit: str = "%") -> str:
-    """Formats a fraction as a percentage with one decimal, as in "75.1 (0.4) %"."""
+    """Formats a fraction and its standard error (`pair`) as percentages with one decimal, as in "75.1 (0.4) %"."""
     value, error = pair or (None, None)
     if not known(value):
         return NOTHING
@@ -48,7 +45,7 @@ def percent(pair: Pair | None, unit: str = "%") -> str:
 
 
 def share(value: float) -> str:
-    """Formats a target as a percentage with all its digits, as in "75 %"."""
+    """Formats a fraction, such as a target, as a percentage with all its digits, as in "75 %"."""
     return f"{_trimmed(100 * value)} %"
 
 
@@ -93,7 +90,7 @@ def _power(tens: int) -> str:
 
 
 def _rounded(value: float, places: int, tens: int = 0, significant: int | None = None) -> str:
-    """Formats `value / 10**tens` with `places` decimals (-1: tens), then with at most `significant` digits. Halves are rounded away from zero."""
+    """Formats `value / 10**tens` with `places` decimals (-1: rounded to tens) and at most `significant` digits. Halves are rounded away from zero."""
     number = Decimal(repr(float(value))).scaleb(-tens)
     if significant is not None and number:
         places = min(places, significant - 1 - number.adjusted()) if places <= 0 else places

@@ -1,7 +1,8 @@
 """Draws the pictures of a comparison with matplotlib: quality against cost, the course of learning, and other targets.
 
 Pictures are SVG inside the page, and PNG and PDF beside it. Equal summaries give equal bytes. All lengths are in points, which are pixels in a
-layout at 72 dpi.
+layout at 72 dpi. Colours follow Okabe and Ito, darkened to a contrast of 4.5 on white, and lightened for dark screens; the page uses the same ones.
+Marks differ as well, so no picture relies on colour alone.
 """
 
 import contextlib
@@ -12,7 +13,8 @@ import re
 import warnings
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Literal, NamedTuple
 
 import matplotlib
 import numpy as np
@@ -26,10 +28,31 @@ from matplotlib.ticker import MaxNLocator, NullLocator
 
 from jaxroute.comparison.page import numbers, strategies
 from jaxroute.comparison.page.labels import Placer, shortened, stand_in
-from jaxroute.comparison.page.looks import LIGHT, MARKERS, Look
 from jaxroute.comparison.page.numbers import known
 from jaxroute.comparison.points import PointSummary, Summary
 
+_SERIES = ("#B84300", "#0069A6", "#00755A", "#A03A7F", "#7A5B00", "#6A3D9A", "#AD1F3F", "#2A6B78", "#55690C", "#8A4B2A")
+_SERIES_DARK = ("#FF9457", "#5FB8F2", "#3FD0A6", "#F092CC", "#E3BC55", "#BBA1F2", "#FF8A9E", "#6CCBDC", "#B9CE58", "#DDA27F")
+_BASE = {"paper": "#FFFFFF", "raised": "#F6F7F9", "ink": "#16191F", "muted": "#5A6270", "rule": "#DDE1E7", "grid": "#ECEEF2"}
+_BASE |= {"dot": "#6F7785", "frontier": "#C9CFD9", "accent": "#0B5CAD", "wash": "#EEF4FB"}
+_DARK = {"paper": "#14171C", "raised": "#1C2027", "ink": "#ECEFF4", "muted": "#A4ADBB", "rule": "#343A45", "grid": "#242931"}
+_DARK |= {"dot": "#98A1AF", "frontier": "#4A5260", "accent": "#7DB9FF", "wash": "#192331"}
+# Markers of matplotlib, with relative sizes that make their areas about equal.
+MARKERS = {"o": 1.0, "s": 0.9, "^": 1.15, "D": 0.87, "v": 1.15, "P": 1.15, "X": 1.1, "*": 1.4, "h": 1.08}
+
+
+def _palette(base: dict[str, str], series: tuple[str, ...], tint: float) -> dict[str, str]:
+    """Returns colours by name: all of `base`; strategies' colours `series` as `c0`, `c1`, ...; and for each, mixed with the background, `c0-tint`, ..."""
+
+    def mixed(colour: str) -> str:
+        channels = [(int(colour[i : i + 2], 16), int(base["paper"][i : i + 2], 16)) for i in (1, 3, 5)]
+        return "#" + "".join(f"{round(tint * a + (1 - tint) * b):02X}" for a, b in channels)
+
+    strong = {f"c{i}": colour for i, colour in enumerate(series)} | {"muted": base["muted"]}
+    return base | strong | {f"{name}-tint": mixed(colour) for name, colour in strong.items()}
+
+
+LIGHT, DARK = _palette(_BASE, _SERIES, 0.3), _palette(_DARK, _SERIES_DARK, 0.38)
 _STYLE: dict[Any, Any] = {"svg.fonttype": "none", "svg.hashsalt": "jaxroute", "pdf.fonttype": 42, "text.parse_math": False}
 _STYLE |= {f"axes.spines.{side}": False for side in ("left", "right", "top")}
 _STYLE |= {"axes.edgecolor": LIGHT["rule"], "axes.axisbelow": True, "axes.grid": True, "grid.color": LIGHT["grid"]}
@@ -44,8 +67,46 @@ _SPAN = 20.0  # The axis of costs is logarithmic if the largest cost is more tha
 _DOMINATED = 0.5  # Relative size of the mark of a setting that another setting of the strategy dominates.
 
 
+@dataclass(frozen=True)
+class Look:
+    """Mark of a strategy.
+
+    Attributes:
+      colour: name in the palette.
+      marker: shape, as in matplotlib.
+      fill: full for online policies, a tint for fitted rules, hollow for strategies that cannot be deployed.
+    """
+
+    colour: str = "dot"
+    marker: str = "o"
+    fill: Literal["full", "tint", "hollow"] = "full"
+
+    @property
+    def face(self) -> str:
+        """Name of the colour inside the mark."""
+        return {"full": self.colour, "tint": f"{self.colour}-tint", "hollow": "paper"}[self.fill]
+
+    @property
+    def hollow(self) -> "Look":
+        """Same mark without a filling."""
+        return replace(self, fill="hollow")
+
+
+def looks_of(summary: Summary) -> dict[str, Look]:
+    """Assigns coloured marks to the strategies that route queries, and grey marks to upper bounds."""
+    looks, markers = {}, list(MARKERS)
+    groups = strategies.series(summary["points"])
+    routing = [name for name, points in groups.items() if points[0]["kind"] != "bound"]
+    for i, name in enumerate(routing):
+        first = groups[name][0]
+        fill = "hollow" if first["without"] else "full" if first["kind"] == "online" else "tint"
+        looks[name] = Look(f"c{i % len(_SERIES)}", markers[i % len(markers)], fill)
+    bounds = [name for name in groups if name not in looks]
+    return looks | {name: Look("muted", markers[i % len(markers)], "hollow") for i, name in enumerate(bounds)}
+
+
 class Form(NamedTuple):
-    """Sizes of one version (wide or narrow) of the main picture.
+    """Sizes of one version (wide or narrow) of the main picture, in points (1/72 inch) unless they are counts.
 
     Attributes:
       width: width of the picture.
@@ -87,7 +148,7 @@ class Picture:
         self._renderer = FigureCanvasAgg(self.figure).get_renderer()
 
     def axes(self, left: float, bottom: float, right: float, top: float, font: float, titles: tuple[str, str]) -> Any:
-        """Adds axes between the given borders. `titles` are the title of the horizontal axis, below, and of the vertical axis, above."""
+        """Adds axes between four borders, in points. `titles` are the titles of the horizontal axis, below it, and of the vertical axis, above it."""
         width, height = self.figure.bbox.size
         ax = self.figure.add_axes((left / width, bottom / height, (right - left) / width, (top - bottom) / height))
         ax.tick_params(labelsize=font - 1)
@@ -197,7 +258,7 @@ def _xy(point: PointSummary) -> tuple[float, float]:
 
 
 def _error_bar(ax: Any, point: PointSummary, colour: str, least: float) -> None:
-    """Draws one standard error of quality and cost around a point, within the axes. `least` is the smallest cost at which a bar may end."""
+    """Draws error bars of one standard error of quality and cost around a point, within the axes; those of cost end at `least` or above."""
     (x, y), (across, up) = _xy(point), (e if known(e) else 0.0 for e in (point["cost"][1], point["quality"][1]))
     up = [[min(100 * up, y + 2)], [max(min(100 * up, 102 - y), 0)]]
     across = [[max(min(across, x - least), 0)], [across]] if x > 0 else None
@@ -214,7 +275,7 @@ def _linear_axis(ax: Any, letter: str, most: int) -> None:
 
 
 def _cost_axis(ax: Any, letter: str, costs: Sequence[float], most: int) -> None:
-    """Scales the axis `letter` ("x" or "y"), with at most `most` ticks. It is logarithmic if the costs span a large factor, with a place for zero."""
+    """Scales the axis `letter` ("x" or "y") for costs, with at most `most` ticks: logarithmic if they span a large factor, with a separate place for zero."""
     low, high = getattr(ax, f"get_{letter}lim")()
     if not _needs_log(costs):
         getattr(ax, f"set_{letter}lim")(max(low, -0.02 * high) if max(costs, default=0.0) > 0 else low)
@@ -247,7 +308,7 @@ def _set_ticks(ax: Any, letter: str, ticks: Sequence[float], log: bool = False) 
 def _label(
     picture: Picture, ax: Any, placer: Placer, summary: Summary, looks: dict[str, Look], front: Any, form: Form
 ) -> None:
-    """Writes names beside the target, the recommendation, strategies and some single models, away from the Pareto frontier `front` (its points)."""
+    """Writes names beside the target, the recommendation, strategies and some single models, away from `front`, the points of the Pareto frontier."""
     place, target = ax.transData.transform, 100 * summary["target"]
     groups = strategies.series(filter(strategies.drawable, summary["points"]))
     (left, y), (right, _) = place([(x, target) for x in ax.get_xlim()])
@@ -263,7 +324,7 @@ def _label(
         placer.avoid(ends, form.radius + 2, 24.0)
 
     def put(ends, words, colour, size, limits=(1e9,), weight="normal", gap=form.radius + 4) -> bool:
-        """Places the label `words` near one of the points `ends`. Returns False if none of these points has a free place."""
+        """Places the text `words` near one of the points `ends`, at a price of at most `limits`. Returns False if there is no free place."""
         look = {"fontsize": size, "weight": weight, "color": LIGHT[colour], "va": "bottom", "zorder": 9}
         made = ax.annotate(stand_in(words), (0, 0), xycoords="figure points", **look)
         extent = picture.size(made)
@@ -329,14 +390,14 @@ def _handles(
 
 
 def _dashed(ax: Any, draw: Any, place: float, words: str) -> None:
-    """Draws a dashed line at the value `place` with `draw` (`ax.axvline` or `ax.axhline`), and writes its name `words` above the axes."""
+    """Draws a dashed line at `place` on an axis by `draw` (`ax.axvline` or `ax.axhline`), and writes its name `words` above the axes."""
     draw(place, color=LIGHT["accent"], lw=1.3, ls=(0, (4, 3)))
     ax.set_title(f"- - {words}", loc="right", fontsize=11, color=LIGHT["accent"], pad=9)
 
 
 @style()
 def while_learning(summary: Summary, points: Sequence[Any], looks: dict[str, Look]) -> list[Picture]:
-    """Draws quality and cost of online policies against the number of queries served, as two pictures. The page lists the marks below them."""
+    """Draws quality and cost of online policies against the number of queries served, as two pictures without a legend, which the page has."""
     unit = shortened(summary["data"]["unit"], 30)
     made, names = [], ", ".join(p["strategy"] for p in points)
     for kind, title, scale in (("quality", "quality, %", 100.0), ("cost", f"cost, {unit}", 1.0)):
@@ -428,7 +489,7 @@ def files(picture: Picture) -> dict[str, bytes]:
 
 
 def symbol(look: Look) -> Markup:
-    """Draws the mark of a strategy as a small SVG element, which the page shows beside its name."""
+    """Draws the mark of a strategy as a small SVG element, which the page shows beside the strategy's name."""
     marker, size = MarkerStyle(look.marker), 10 * MARKERS[look.marker]
     corners = np.asarray(marker.get_path().transformed(marker.get_transform().scale(size, -size)).to_polygons()[0])[:-1]
     path = "M" + "L".join(f"{x:.1f} {y:.1f}" for x, y in corners) + "Z"

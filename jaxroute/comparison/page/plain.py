@@ -1,4 +1,4 @@
-"""Chosen settings as a small table (text for a terminal, HTML for a notebook), and the course of learning in words."""
+"""Table of chosen settings as text for a terminal or HTML for a notebook, and the course of learning in words."""
 
 import textwrap
 from html import escape
@@ -12,15 +12,11 @@ _NEAR = 0.01  # Largest difference of quality that counts as none: one percentag
 
 
 def text(summary: Summary, width: int | None = None) -> str:
-    """Returns the table as text: one line for each chosen setting, below a title such as that of the settings that meet the target.
-
-    Names and settings are cut to fit into lines of `width` letters, and columns that do not fit are left out.
-    """
+    """Returns a table of the chosen settings as text, in groups such as those that meet the target. It is cut to lines of `width` letters."""
     heads = _heads(summary)
     groups = {title: [_cells(p) for p in points] for title, points in strategies.groups(summary).items()}
-    widths = [
-        max(map(len, column)) for column in zip(heads, *(row for rows in groups.values() for row in rows), strict=True)
-    ]
+    all_rows = [heads, *(row for rows in groups.values() for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*all_rows, strict=True)]
     if width is not None:
         least = [min(widths[0], _NARROW), *widths[1:5], min(widths[5], _NARROW)]
         while len(least) > 2 and sum(least) + 2 * len(least) - 2 > width:
@@ -38,7 +34,7 @@ def text(summary: Summary, width: int | None = None) -> str:
 
 
 def shares(summary: Summary, width: int | None = None) -> str:
-    """Returns the shares of the queries that each chosen strategy sends to each model as text, in the order of the table."""
+    """Returns as text the shares of the queries that each chosen strategy sends to each model, in the order of the table, in lines of `width` letters."""
     lines = ["share of the queries for which each model is called (more than 100 % in total where several are called)"]
     for title, points in strategies.with_shares(summary).items():
         lines += [f"{title}:", *(f"{p['strategy']}: {numbers.portions(p['shares'])}" for p in points)]
@@ -80,7 +76,7 @@ def learners(summary: Summary) -> list[PointSummary]:
 
 
 def course_of_learning(point: PointSummary, summary: Summary) -> str:
-    """Describes how many queries a policy needs until its quality is final, and what learning costs compared with the last part of the stream."""
+    """Describes how many queries an online policy needs until its quality is final, and the cost of learning compared with the last part of the stream."""
     learning, name = point["learning"], point["strategy"]
     parts = [p for p in zip(learning["queries"], learning["quality"], learning["cost"], strict=True) if known(p[1])]
     name += "" if strategies.deployable(point) else f" (dashed: {strategies.obstacle(point)})"

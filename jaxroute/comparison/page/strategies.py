@@ -1,4 +1,4 @@
-"""Selects points of a summary for tables and pictures: the recommendation, single models, groups, and the Pareto frontier."""
+"""Selects points of a report's summary for tables and pictures: the recommendation, single models, groups, and the Pareto frontier."""
 
 from collections.abc import Iterable
 
@@ -25,7 +25,7 @@ def deployable(point: PointSummary) -> bool:
 
 
 def obstacle(point: PointSummary) -> str:
-    """Returns the reason why a point is not deployable."""
+    """Returns the reason why a point cannot be deployed."""
     return f"not deployable without {point['without']}" if point["without"] else "upper bound, not deployable"
 
 
@@ -77,7 +77,7 @@ def best(summary: Summary) -> PointSummary | None:
 
 
 def groups(summary: Summary) -> dict[str, list[PointSummary]]:
-    """Groups the chosen settings by title: those that meet the target, those that miss it, and those that cannot be deployed, for each reason.
+    """Groups the chosen settings by title: those that meet the target, those that miss it, and, for each reason, those that cannot be deployed.
 
     Points are sorted by cost. Of the single models, only the cheapest that meets the target is included. No group is empty.
     """
@@ -95,7 +95,7 @@ def with_shares(summary: Summary) -> dict[str, list[PointSummary]]:
 
 
 def needs(summary: Summary) -> dict[str, set[str]]:
-    """Returns each need in production with the names of the strategies that have it."""
+    """Returns each requirement in production, with the names of the strategies that have it."""
     points = [p for p in summary["points"] if p["kind"] in ("online", "offline")]
     found = {need: {p["strategy"] for p in points if need in p["needs"]} for p in points for need in p["needs"]}
     modest = {p["strategy"] for p in points if not p["needs"]}

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from jaxroute.comparison.page import numbers, plain, strategies
-from jaxroute.comparison.page.looks import DARK, LIGHT, Look, looks_of
 from jaxroute.comparison.points import Summary
 
 _PAIRS = ("quality", "cost", "calls", "latency", "late_quality", "late_cost", "saving")
@@ -37,7 +36,9 @@ def write(summary: Summary, folder: Path) -> list[Path]:
     Returns:
       The files: `summary.json`, `points.csv`, and with matplotlib and jinja2 `index.html`, `quality-cost.png` and `quality-cost.pdf`.
     """
-    contents = {"summary.json": as_json(summary).encode(), "points.csv": as_csv(summary).encode()}
+    # JSON has no NaN and no infinity.
+    text = json.dumps(_plain(summary), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    contents = {"summary.json": text.encode(), "points.csv": as_csv(summary).encode()}
     try:
         contents = rendered(summary) | contents
     except ImportError as error:
@@ -65,24 +66,20 @@ def rendered(summary: Summary) -> dict[str, bytes]:
     def read(name: str) -> Markup:
         return Markup(resources.files(__package__ or "").joinpath(name).read_text(encoding="utf-8"))
 
-    light, dark = (";".join(f"--{name}:{colour}" for name, colour in colours.items()) for colours in (LIGHT, DARK))
+    palettes = (pictures.LIGHT, pictures.DARK)
+    light, dark = (";".join(f"--{name}:{colour}" for name, colour in colours.items()) for colours in palettes)
     style = Markup(f":root{{{light}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}") + read("page.css")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     shown = (numbers.measured, numbers.percent, numbers.plain, numbers.portions, numbers.share, numbers.count)
     functions = (*shown, pictures.svg, pictures.symbol, breakable, digest)
     environment.filters |= {function.__name__: function for function in functions}
     summary = _plain(summary)
-    looks, costs = looks_of(summary), {model["name"]: model["cost"] for model in summary["data"]["models"]}
+    looks, costs = pictures.looks_of(summary), {model["name"]: model["cost"] for model in summary["data"]["models"]}
     wide = pictures.quality_cost(summary, looks)
     modules = {"strategies": strategies, "plain": plain, "pictures": pictures}
-    values = {"summary": summary, "costs": costs, "looks": looks, "grey": Look(), "wide": wide}
+    values = {"summary": summary, "costs": costs, "looks": looks, "grey": pictures.Look(), "wide": wide}
     page = environment.from_string(read("page.html")).render(modules, **values, style=style, script=read("page.js"))
     return {"index.html": page.encode(), **{f"quality-cost.{end}": content for end, content in pictures.files(wide).items()}}
-
-
-def as_json(summary: Summary) -> str:
-    """Converts a summary to JSON, with null for NaN and infinity."""
-    return json.dumps(_plain(summary), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def as_csv(summary: Summary) -> str:
@@ -112,7 +109,7 @@ def _plain(value: Any) -> Any:
 
 
 def put(path: Path, content: bytes) -> Path:
-    """Writes a file completely or not at all: first under a temporary name, which is changed when it is complete."""
+    """Writes a file completely or not at all: under a temporary name, which is replaced by `path` at the end. Returns the path."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
         temporary.write_bytes(content)

@@ -17,28 +17,28 @@ Fact = TypeVar("Fact")
 
 
 class Flow(Generic[Fact]):
-    """Data-flow analysis of a jaxpr. It enters calls and branches, and repeats loops until nothing changes.
+    """Base class of analyses that derive a fact about each value of a jaxpr, for example whether the value depends on a certain argument.
 
-    A fact is the derived property of a value, for example whether the value depends on a certain argument. `nothing` is the fact about constants.
+    An analysis enters calls and branches, and repeats loops until no fact changes. `nothing` is the fact about constants.
     """
 
     def __init__(self, nothing: Fact):
         self._nothing = nothing
 
     def operation(self, eqn: JaxprEqn, args: list[Fact]) -> list[Fact]:
-        """Derives the facts (properties) of the results of an operation other than a call, loop or branch from the facts of its operands, `args`."""
+        """Returns the facts about an operation's results from the facts `args` about its operands. The operation is not a call, loop or branch."""
         raise NotImplementedError
 
     def joined(self, facts: Sequence[Fact], deciding: Fact) -> Fact:
-        """Returns the fact about a value that a condition selects from alternatives: `facts` are theirs, `deciding` is that about the condition."""
+        """Returns the fact about a value that a condition selects, from the `facts` of the alternatives and the condition's fact `deciding`."""
         raise NotImplementedError
 
     def row(self, fact: Fact) -> Fact:
-        """Converts the fact about an array to the fact about a row that a scan reads from it. Also converts the fact about a written row back."""
+        """Returns the fact about a row that a scan reads, from the fact about its array, or the fact about an array from that about its rows."""
         return fact
 
     def is_opaque(self, eqn: JaxprEqn) -> bool:
-        """Whether an operation contains a jaxpr that the analysis does not enter, but treats like a simple operation."""
+        """Whether the analysis treats an operation that contains a jaxpr as one simple operation, without entering the jaxpr."""
         raise NotImplementedError
 
     def results(self, jaxpr: Any, args: Sequence[Fact]) -> list[Fact]:
@@ -73,16 +73,16 @@ class Flow(Generic[Fact]):
         if name == "scan":
             num_consts, num_carry = scan_sizes(params)
             behind = num_consts + num_carry
-            consts, rows = args[:num_consts], [self.row(one) for one in args[behind:]]
+            consts, inner, rows = args[:num_consts], params["jaxpr"], [self.row(one) for one in args[behind:]]
             carry = self.carried(
-                args[num_consts:behind], lambda now: self.results(params["jaxpr"], [*consts, *now, *rows])[:num_carry]
+                args[num_consts:behind], lambda now: self.results(inner, [*consts, *now, *rows])[:num_carry]
             )
-            last = self.results(params["jaxpr"], [*consts, *carry, *rows])[num_carry:]
+            last = self.results(inner, [*consts, *carry, *rows])[num_carry:]
             return [*carry, *map(self.row, last)]
         return self.operation(eqn, args)
 
     def carried(self, start: Sequence[Fact], step: Callable[[list[Fact]], Sequence[Fact]]) -> list[Fact]:
-        """Returns the facts about a loop's carried values that hold after any number of iterations. `step` maps their facts through one iteration."""
+        """Returns the facts about a loop's values after any number of iterations, from those at its `start`; `step` maps them over an iteration."""
         now = list(start)
         while True:
             grown = [self.joined(pair, self._nothing) for pair in zip(now, step(now), strict=True)]
@@ -92,8 +92,6 @@ class Flow(Generic[Fact]):
 
 
 class _Dependence(Flow[bool]):
-    """Analysis of which values depend on selected arguments."""
-
     def operation(self, eqn: JaxprEqn, args: list[bool]) -> list[bool]:
         # The maximum over runs is the same in all runs; it only bounds masked loops.
         return [any(args) and eqn.primitive.name != "largest_over_runs"] * len(eqn.outvars)
@@ -114,12 +112,12 @@ def which_depend(closed: ClosedJaxpr, given: Sequence[bool]) -> list[bool]:
 
 
 def carry_dependence(given: Sequence[bool], step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
-    """Returns which carried values of a loop depend on the selected arguments. `given` has these flags before the loop, `step` updates them."""
+    """Returns for each carried value of a loop whether it depends on selected arguments, from flags at the start; `step` maps flags on."""
     return _DEPENDENCE.carried(given, step)
 
 
 def scan_sizes(params: Mapping[str, Any]) -> tuple[int, int]:
-    """Returns the number of constants and of carried values of a scan. Since jax 0.11 its parameters hold them as trees."""
+    """Returns the numbers of constants and of carried values of a scan from its parameters, whose form changed in jax 0.11."""
     if "num_carry" in params:
         return params["num_consts"], params["num_carry"]
     consts, carry, _ = params["ft_in"].unpack()
@@ -127,7 +125,7 @@ def scan_sizes(params: Mapping[str, Any]) -> tuple[int, int]:
 
 
 def is_key(value: Any) -> bool:
-    """Whether an array or an array's type has elements that are typed random keys."""
+    """Whether an array, or an array type, has typed random keys as elements."""
     return not isinstance(value.dtype, np.dtype) and jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
 
 

@@ -53,7 +53,7 @@ class Value(NamedTuple):
 
 
 def enter(leaf: Any) -> Value:
-    """Converts an array `[..., R]` or typed keys `[R]` to a mapped value."""
+    """Converts an array `[..., R]`, or typed keys `[R]`, of `R` runs to a `Value` that differs between runs."""
     if is_key(leaf):
         return Value(jnp.moveaxis(jax.random.key_data(leaf), -1, -2), True, True)
     return Value(leaf, True)
@@ -82,7 +82,7 @@ def _append_axis(array: Any, size: int) -> Array:
 
 
 class Tables:
-    """Record of the values that were read from each long array, so that the array can be updated in place.
+    """Record of the values read from each long array, which allows XLA to update the array in place.
 
     XLA updates an array in place only if all reads certainly come before the write. `write` therefore makes the array depend on the reads; without
     that the array would be copied in every round.
@@ -92,7 +92,7 @@ class Tables:
         self._reads: dict[int, tuple[Any, list[Any]]] = {}  # By the array's id; the array is stored to keep it alive.
 
     def read(self, table: Value, value: Any) -> Any:
-        """Records that `value` was read from the array `table`. Returns the value, prepared for `write`, that later operations must use instead."""
+        """Records that `value` was read from the array `table`. Returns the value that later operations must use in its place."""
         if not _is_long(table) or math.prod(jnp.shape(value)[:-1]) > _LONG:
             return value
         value = xla.compute_once(value)  # Otherwise the read might be repeated after the write.
@@ -126,9 +126,9 @@ def write(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
 
 
 def _places(starts: Sequence[Value], shape: tuple[int, ...], sizes: Sequence[int]) -> tuple[list[int], Array] | None:
-    """Returns the axes where a slice starts differently between `R` runs or is shorter than the array, and its starts `[R, axes]` there.
+    """Returns the axes along which a slice's start differs between `R` runs or is not fixed by its length, and the starts `[R, axes]` along them.
 
-    The slice has `sizes`, the array of one run `shape`. Returns None if the slice is longer than one along such an axis.
+    `sizes` and `shape` are the lengths of the slice and of a run's array. Returns None if the slice is longer than one along such an axis.
     """
     axes = [axis for axis, start in enumerate(starts) if start.mapped or sizes[axis] != shape[axis]]
     if not all(sizes[axis] == 1 for axis in axes):
@@ -139,7 +139,6 @@ def _places(starts: Sequence[Value], shape: tuple[int, ...], sizes: Sequence[int
 
 
 def _dynamic_slice(values: list[Value], slice_sizes: Sequence[int], size: int) -> list[Any] | None:
-    """Reads a slice at a start that may differ between runs; if it does, by a gather."""
     operand, *starts = values
     shape = jnp.shape(operand.array)[: len(slice_sizes)]
     if not any(s.mapped for s in starts):
@@ -162,7 +161,6 @@ def _dynamic_slice(values: list[Value], slice_sizes: Sequence[int], size: int) -
 
 
 def _dynamic_update_slice(values: list[Value], size: int) -> list[Any] | None:
-    """Writes a slice at a start that may differ between runs; if it does, by a scatter. It works in place if the old array is not used afterwards."""
     operand, update = (spread(v, size).array for v in values[:2])
     starts = values[2:]
     if not any(s.mapped for s in starts):
@@ -184,12 +182,11 @@ def _dynamic_update_slice(values: list[Value], size: int) -> list[Any] | None:
 
 
 def _with_zero(indices: Sequence[Any]) -> list[Any]:
-    """Appends the index 0, at which a slice begins along the run axis, in the type of the other indices."""
     return [*indices, lax.full((), 0, indices[0].dtype if indices else "int32")]
 
 
 def _gather(values: list[Value], params: dict[str, Any], size: int) -> list[Any]:
-    """Gathers slices for all runs. The run axis is part of each slice if all runs share the indices, else a batch axis."""
+    """Gathers slices for `size` runs. The run axis is part of each slice if all runs share the indices, else a batch axis."""
     operand, indices = values
     numbers, sizes = params["dimension_numbers"], tuple(params["slice_sizes"])
     rank = len(sizes)  # of one run's operand
@@ -210,7 +207,7 @@ def _gather(values: list[Value], params: dict[str, Any], size: int) -> list[Any]
 
 
 def _scatter(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
-    """Scatters updates for all runs: by a slice or a comparison of positions where a run writes one place, else by a scatter over runs."""
+    """Scatters updates for all runs. If each run writes one place, this is a slice update or a comparison of indices, otherwise a batched scatter."""
     numbers, params = eqn.params["dimension_numbers"], eqn.params
     indices = values[1]
     operand, updates = spread(values[0], size).array, spread(values[2], size).array
@@ -228,16 +225,12 @@ def _scatter(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
         )
     else:
         numbers = numbers._replace(update_window_dims=(*numbers.update_window_dims, updates.ndim - 1))
-    options = {
-        **params,
-        "dimension_numbers": numbers,
-        "indices_are_sorted": params["indices_are_sorted"] and not indices.mapped,
-    }
-    return [eqn.primitive.bind(operand, index, updates, **options)]
+    is_sorted = params["indices_are_sorted"] and not indices.mapped
+    return [xla.bind(eqn, [operand, index, updates], dimension_numbers=numbers, indices_are_sorted=is_sorted)[0]]
 
 
 def _one_place(numbers: Any, indices: Value, shape: tuple[int, ...], updates: tuple[int, ...]) -> bool:
-    """Whether a scatter with JAX's dimension `numbers` writes at one index vector a run. `shape` and `updates` are its arrays' shapes in a run."""
+    """Whether a scatter writes at a single index vector in each run. `numbers` are its dimension numbers; `shape`, `updates` the arrays' shapes."""
     written = tuple(n for axis, n in enumerate(shape) if axis not in numbers.inserted_window_dims)
     return (
         jnp.ndim(indices.array) == 1 + indices.mapped
@@ -253,7 +246,6 @@ def _vectors_last(indices: Value) -> Any:
 
 
 def _countable(index: Array) -> Array:
-    """Converts an index to at least 32 bits, so that it can be compared with the length of every axis."""
     return index if index.dtype.itemsize >= 4 else index.astype(jnp.int32)
 
 

@@ -55,12 +55,10 @@ _FRONT_AXES = frozenset([
 # fmt: on
 # Functions with a custom derivative, and the name of the parameter that contains their jaxpr.
 _OWN_DERIVATIVE = {
-    "custom_jvp_call": "call_jaxpr",
-    "custom_vjp_call": "call_jaxpr",
+    **dict.fromkeys(["custom_jvp_call", "custom_vjp_call"], "call_jaxpr"),
     "custom_vjp_call_jaxpr": "fun_jaxpr",
     "custom_linear_solve": "jaxprs",
-    "remat2": "jaxpr",
-    "checkpoint": "jaxpr",
+    **dict.fromkeys(["remat2", "checkpoint"], "jaxpr"),
 }  # fmt: skip
 # Functions that sum numbers of which at most one is not zero, so that the sum is exact in any order.
 _PICKS = ("pick",)
@@ -78,12 +76,12 @@ def lanes(fn: Callable[..., Any], size: int, fixed: int = 0) -> "Lanes":
 
 
 def exactly(fn: Callable[..., Any]) -> "Lanes":
-    """Returns `fn` computed with the exact arithmetic of `arithmetic`, without batching. `fn` takes and returns pytrees and is traced once."""
+    """Returns `fn`, computed without batching in exact arithmetic (each operation is rounded once and in a fixed order). `fn` is traced once."""
     return Lanes(fn, None, 0)
 
 
 class Lanes:
-    """Function that `lanes` batches over runs or `exactly` computes with exact arithmetic."""
+    """Function that `lanes` batches over runs, or that `exactly` computes with exact arithmetic."""
 
     def __init__(self, fn: Callable[..., Any], size: int | None, fixed: int):
         self._fn, self._size, self._fixed = fn, size, fixed
@@ -103,30 +101,27 @@ class Lanes:
         return jax.tree.map(lambda out: jax.ShapeDtypeStruct((*out.shape, self._size), out.dtype), out_shape)
 
     def _parted(self, args: Sequence[Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-        """Splits the arguments into the first ones, which differ between runs, and the last `fixed` ones, which all runs share."""
         number = 0 if self._size is None else len(args) - self._fixed
         return args[:number], args[number:]
 
     def _trace(self, args: Sequence[Any]) -> tuple[ClosedJaxpr, Any]:
-        """Traces the function for one run with arguments of these shapes. Returns its jaxpr and the shapes of its results."""
+        """Traces the function for one run, whose arguments lack the run axis of `args`. Returns its jaxpr and the shapes of its results."""
         mapped, fixed = (jax.tree.flatten(part) for part in self._parted(args))
         shapes = [jax.ShapeDtypeStruct(x.shape[:-1], x.dtype) for x in mapped[0]]
         shapes += [jax.ShapeDtypeStruct(jnp.shape(x), jnp.result_type(x)) for x in fixed[0]]
         key = (mapped[1], fixed[1], *((x.shape, x.dtype) for x in shapes))
         if key not in self._traced:
-            of_mapped = len(mapped[0])
 
             def flat(*leaves: Any) -> Any:
-                return self._fn(
-                    *jax.tree.unflatten(mapped[1], leaves[:of_mapped]), *jax.tree.unflatten(fixed[1], leaves[of_mapped:])
-                )
+                own, shared = leaves[: len(mapped[0])], leaves[len(mapped[0]) :]
+                return self._fn(*jax.tree.unflatten(mapped[1], own), *jax.tree.unflatten(fixed[1], shared))
 
             self._traced[key] = jax.make_jaxpr(flat, return_shape=True)(*shapes)
         return self._traced[key]
 
 
 def _replay(jaxpr: Jaxpr, consts: Sequence[Any], args: list[Value], size: int, tables: Tables | None = None) -> list[Value]:
-    """Evaluates a jaxpr of one run for `size` runs. `tables` records reads of long arrays and is shared with the calling jaxpr, if any."""
+    """Evaluates a jaxpr of one run for `size` runs. `tables` has the reads of long arrays in a calling jaxpr; None if there is no caller."""
     tables = Tables() if tables is None else tables
     env: dict[Any, Value] = {}
     fixed = Trait.CONSTANT | Trait.EVEN
@@ -156,11 +151,8 @@ def _apply(eqn: JaxprEqn, values: list[Value], size: int, tables: Tables) -> lis
     name, params = eqn.primitive.name, eqn.params
     if name in CALLS:
         inner = params[CALLS[name]]
-        token = _any_order.set(_any_order.get() or params.get("name") in _PICKS)
-        try:
+        with rounding.within(_any_order, _any_order.get() or params.get("name") in _PICKS):
             return _replay(inner.jaxpr, inner.consts, values, size, tables)
-        finally:
-            _any_order.reset(token)
     if name in _OWN_DERIVATIVE and rounding.is_exact():
         return _own_derivative(eqn, values, size)
     whole = None if _any_order.get() or not rounding.is_exact() else arithmetic.whole_definition(eqn)
@@ -194,7 +186,7 @@ def _apply(eqn: JaxprEqn, values: list[Value], size: int, tables: Tables) -> lis
 
 
 def _exact(eqn: JaxprEqn, arrays: list[Any], traits: list[Trait], runs: tuple[bool, ...]) -> list[Any] | None:
-    """Computes a float32 operation with exact arithmetic; None where XLA's results are exact. `runs` flags `dot_general` operands with a run axis."""
+    """Computes a float32 operation in exact arithmetic; None where XLA's is exact. `runs` flags operands of `dot_general` with a run axis."""
     name, params = eqn.primitive.name, eqn.params
     if not rounding.is_exact() or getattr(eqn.outvars[0].aval, "dtype", None) != jnp.float32:
         return None
@@ -214,7 +206,7 @@ def _exact(eqn: JaxprEqn, arrays: list[Any], traits: list[Trait], runs: tuple[bo
 
 
 def _rule(name: str, eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
-    """Computes the operation `name` for `R = size` runs. Returns its results `[..., R]`, or None for an operation that needs `jax.vmap`."""
+    """Computes the operation `name` for `R = size` runs. Returns its results `[..., R]`, or None if it has no rule here and needs `jax.vmap`."""
     params, shape = eqn.params, getattr(eqn.outvars[0].aval, "shape", ())
     rank = len(shape)
     arrays = [v.array for v in values]
@@ -257,7 +249,7 @@ def _rule(name: str, eqn: JaxprEqn, values: list[Value], size: int) -> list[Any]
 
 
 def _wide(values: list[Value], shape: tuple[int, ...], size: int) -> list[Any]:
-    """Broadcasts the operands of an elementwise operation, whose result has this shape in one run, to arrays with the run axis last."""
+    """Broadcasts an elementwise operation's operands to arrays with a run axis of length `size`; `shape` is that of the result in one run."""
     full, rank = (*shape, size), len(shape)
     return [
         v.array if v.mapped and jnp.ndim(v.array) == rank + 1
@@ -268,7 +260,6 @@ def _wide(values: list[Value], shape: tuple[int, ...], size: int) -> list[Any]:
 
 
 def _fallback(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
-    """Computes an operation, for which this module has no batching rule, for all runs by `jax.vmap`."""
     arrays = [leave(v) if v.mapped else v.array for v in values]
     axes = [(jnp.ndim(a) - 1) if v.mapped else None for a, v in zip(arrays, values, strict=True)]
     outs = jax.vmap(lambda *a: bind(eqn, a), in_axes=axes, out_axes=-1, axis_size=size)(*arrays)
@@ -276,7 +267,6 @@ def _fallback(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
 
 
 def _own_derivative(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
-    """Evaluates a function with a custom derivative for all runs, and preserves this derivative."""
     inner, places = eqn.params[_OWN_DERIVATIVE[eqn.primitive.name]], list(range(len(values)))
     if eqn.primitive.name == "custom_linear_solve":  # Replays the solver among its parameters.
         lengths = eqn.params["const_lengths"]
@@ -287,7 +277,7 @@ def _own_derivative(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value
 
 
 def _in_place_of(eqn: JaxprEqn, inner: ClosedJaxpr, places: Sequence[int], values: list[Value], size: int) -> list[Value]:
-    """Computes an operation by another jaxpr, `inner`, of the operands with indices `places`, but differentiates the operation itself."""
+    """Computes an operation for all runs by an equivalent jaxpr, `inner`, of operands with indices `places`. Derivatives are the operation's."""
     apart = any(v.mapped for v in values)
 
     def again(arrays: Sequence[Any]) -> list[Value]:
@@ -307,12 +297,11 @@ def _in_place_of(eqn: JaxprEqn, inner: ClosedJaxpr, places: Sequence[int], value
 
 
 def _values(arrays: Sequence[Any], mapped: Sequence[bool], variables: Sequence[Any]) -> list[Value]:
-    """Combines arrays of a loop or branch with flags whether they differ between runs. `variables`, with their types, show which are random keys."""
     return [Value(a, m, m and is_key(v.aval)) for a, m, v in zip(arrays, mapped, variables, strict=True)]
 
 
 def _unchanged(now: list[Value], start: Sequence[Value], variables: Sequence[Any], body: ClosedJaxpr) -> list[Value]:
-    """Restores the `start` trait (see `Value`) of each value in `now` that the loop's `body`, with inputs `variables`, returns unchanged."""
+    """Returns the values `now` after a loop; those that the loop's `body` returns unchanged get back their trait (see `Value`) at the `start`."""
     same = [v is out for v, out in zip(variables, body.jaxpr.outvars, strict=False)][: len(start)]
     kept = [v._replace(trait=old.trait) if stays else v for v, old, stays in zip(now, start, same, strict=False)]
     return [*kept, *now[len(start) :]]
@@ -323,13 +312,11 @@ def _scan(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
     inner, (num_consts, num_carry) = params["jaxpr"], scan_sizes(params)
     consts, carry, xs = (values[:num_consts], values[num_consts : num_consts + num_carry], values[num_consts + num_carry :])
     # The scanned axis is the first and the run axis the last, so they do not interfere.
-    mapped = carry_dependence(
-        [v.mapped for v in carry],
-        lambda now: which_depend(inner, [v.mapped for v in consts] + now + [v.mapped for v in xs])[:num_carry],
-    )
+    before, own, behind = ([v.mapped for v in part] for part in (consts, carry, xs))
+    mapped = carry_dependence(own, lambda now: which_depend(inner, [*before, *now, *behind])[:num_carry])
     carry = [spread(v, size) if m else v for v, m in zip(carry, mapped, strict=True)]
     variables = inner.jaxpr.invars[num_consts:]
-    flags, ys_mapped = [*mapped, *(v.mapped for v in xs)], [False] * (len(eqn.outvars) - num_carry)
+    flags, ys_mapped = [*mapped, *behind], [False] * (len(eqn.outvars) - num_carry)
 
     def body(c: list[Any], x: list[Any]) -> tuple[list[Any], list[Any]]:
         args = _unchanged(_values([*c, *x], flags, variables), carry, variables, inner)
@@ -370,7 +357,7 @@ def _cond(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
 
 
 def _rarely(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
-    """Computes a branch whose condition differs between runs. It is fast on a CPU if few runs take the expensive side.
+    """Computes a branch whose condition differs between runs, fast on a CPU if few runs take the expensive side.
 
     For `lax.cond(rare, expensive, cheap, x)` it computes the cheap side for all runs and the expensive side only for runs that need it, gathered in
     groups of fixed size, so that a run's arithmetic does not depend on other runs. It is a few times slower than a selection if all runs need it.
@@ -378,18 +365,16 @@ def _rarely(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
     """
     index, *operands = values
     branches = eqn.params["branches"]
-    given = [(v.array, v.mapped) for v in operands]
 
     def play(inner: ClosedJaxpr, arrays: Sequence[Any], width: int) -> list[Any]:
-        args = _values(arrays, [mapped for _, mapped in given], inner.jaxpr.invars)
+        args = _values(arrays, [v.mapped for v in operands], inner.jaxpr.invars)
         return [spread(v, width).array for v in _replay(inner.jaxpr, inner.consts, args, width)]
 
     def select(index: Any, *arrays: Any) -> list[Any]:
-        results = [play(inner, arrays, size) for inner in branches]
-        return [
-            functools.reduce(lambda a, b: jnp.where(index == b[0], b[1], a), enumerate(same[1:], 1), same[0])
-            for same in zip(*results, strict=True)
-        ]
+        def chosen(first: Any, *others: Any) -> Any:
+            return functools.reduce(lambda a, b: jnp.where(index == b[0], b[1], a), enumerate(others, 1), first)
+
+        return list(map(chosen, *(play(inner, arrays, size) for inner in branches)))
 
     def gather(index: Any, *arrays: Any) -> list[Any]:
         takes = index == 1
@@ -402,10 +387,7 @@ def _rarely(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
         def some(carry: tuple[Any, list[Any]]) -> tuple[Any, list[Any]]:
             start, outs = carry
             chosen = lax.dynamic_slice(runs, (start,), (_GATHERED,))
-            part = [
-                jnp.take(a, chosen, axis=-1, mode="clip") if mapped else a
-                for a, (_, mapped) in zip(arrays, given, strict=True)
-            ]
+            part = [jnp.take(a, chosen, -1, mode="clip") if v.mapped else a for a, v in zip(arrays, operands, strict=True)]
             new = play(branches[1], part, _GATHERED)
             outs = [o.at[..., chosen].set(n, mode="drop") for o, n in zip(outs, new, strict=True)]
             return start + _GATHERED, outs
@@ -414,26 +396,25 @@ def _rarely(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
         return lax.while_loop(lambda carry: carry[0] < number, some, (jnp.int32(0), first))[1]
 
     if len(branches) != 2:
-        return _values(select(index.array, *(a for a, _ in given)), [True] * len(eqn.outvars), eqn.outvars)
+        return _values(select(index.array, *(v.array for v in operands)), [True] * len(eqn.outvars), eqn.outvars)
 
     @jax.custom_jvp
     def choose(index: Any, *arrays: Any) -> Any:
         return lax.platform_dependent(index, *arrays, cpu=gather, default=select)
 
     choose.defjvp(lambda primals, tangents: jax.jvp(select, primals, tangents))
-    return _values(choose(index.array, *(a for a, _ in given)), [True] * len(eqn.outvars), eqn.outvars)
+    return _values(choose(index.array, *(v.array for v in operands)), [True] * len(eqn.outvars), eqn.outvars)
 
 
 def _while(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
-    """Runs a loop until the last run's condition is False. The values of runs that stopped before do not change."""
+    """Runs a `while_loop` for all runs until no run's condition holds. The values of a run stay the same after its condition was False."""
     params = eqn.params
     num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
     cond_consts, body_consts = values[:num_cond], values[num_cond : num_cond + num_body]
     carry, inner = values[num_cond + num_body :], params["body_jaxpr"]
     variables = inner.jaxpr.invars[num_body:]
-    mapped = carry_dependence(
-        [v.mapped for v in carry], lambda now: which_depend(params["body_jaxpr"], [v.mapped for v in body_consts] + now)
-    )
+    before = [v.mapped for v in body_consts]
+    mapped = carry_dependence([v.mapped for v in carry], lambda now: which_depend(inner, before + now))
     apart = which_depend(params["cond_jaxpr"], [v.mapped for v in cond_consts] + mapped)[0]
     if apart:
         mapped = [True] * len(mapped)
@@ -454,11 +435,10 @@ def _while(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
 
     carry = [spread(v, size) if m else v for v, m in zip(carry, mapped, strict=True)]
     start = [v.array for v in carry]
-    if apart:
-        start = lax.while_loop(lambda state: jnp.any(state[0]), masked, (goes_on(start), start))[1]
-    else:
-        start = lax.while_loop(goes_on, step, start)
-    return _values(start, mapped, eqn.outvars)
+    if not apart:
+        return _values(lax.while_loop(goes_on, step, start), mapped, eqn.outvars)
+    last = lax.while_loop(lambda state: jnp.any(state[0]), masked, (goes_on(start), start))[1]
+    return _values(last, mapped, eqn.outvars)
 
 
 _LOOPS = {"scan": _scan, "cond": _cond, "while": _while}

@@ -14,7 +14,7 @@ import pandas as pd
 
 from jaxroute.core import checks
 
-from ..files import join_names, message, option, refusal
+from ..files import join_names, option
 from .cells import Numbers, first_cells, is_empty, read_numbers, read_texts, which_empty
 from .names import (
     PER_MODEL,
@@ -51,7 +51,7 @@ _PRICE_COLUMNS = {"model": (), "price_in": ("in", "input"), "price_out": ("out",
 
 @dataclass
 class Answers:
-    """Answers of a log. An array of length `A` has an entry for each answer of a model to a query."""
+    """Numbers read from the `A` answers of a log. An answer belongs to one model and one query."""
 
     roles: Roles  #: Roles of the columns.
     models: list[str]  #: Names of the models.
@@ -76,7 +76,7 @@ class Answers:
 
 
 def collect_answers(roles: Roles, units: Mapping[str, str], instead: str = "") -> Answers:
-    """Reads the answers and converts `units` (by role) to seconds or USD. `instead` is "costs" or "prices" if the caller gave them, else empty."""
+    """Reads a log's answers and converts `units` (by role) to seconds or USD. `instead` is "costs" or "prices" if the caller gave them, otherwise empty."""
     costs = [*roles.candidates.get("cost", ())]
     if "cost" in roles.families:
         costs += roles.families["cost"].columns.values()
@@ -105,19 +105,21 @@ def _units_in_columns(roles: Roles, units: Mapping[str, str]) -> dict[str, str]:
         matches = [is_unit_column(name, role, text) for text in texts]
         if False in matches or not texts:
             continue
-        kind, about = UNIT_KINDS[role], {"file": sheet.name, "role": role, "title": title(role), "name": name}
+        kind, place, give = UNIT_KINDS[role], f"{sheet.name}: the column {name!r}", f"give the unit (--unit {role}=UNIT)"
         own = split_unit(kind, columns[role].replace("{}", ""))[1]
         others = [unit for text in texts for unit in parse_units(kind, text)]
         differ = [unit for unit in own for other in others if _contradict(kind, unit, other)]
         if differ and "currency" in plain_name(name):
-            sheet.notes.append(message("other_currency", unit=differ[0], **about))
+            sheet.notes.append(f"unit of the {title(role)}: {differ[0]!r}, as in its name, not as in column {name!r}")
             continue
         if differ:
-            raise refusal("units_differ", column=columns[role], unit=differ[0], text=texts[0], **about)
+            raise ValueError(f"{place} has the unit {texts[0]!r}, but the name {columns[role]!r} has {differ[0]!r}: {give}")
         if None in matches:
-            raise refusal("unknown_unit_cell", text=texts[matches.index(None)], known=", ".join([*UNITS[kind]][:8]), **about)
+            unknown, known = texts[matches.index(None)], ", ".join([*UNITS[kind]][:8])
+            raise ValueError(f"{place} has {unknown!r}, which is not a known unit of the {title(role)} ({known}): {give}")
         if len(texts) > 1:
-            raise refusal("several_units", texts=texts, text=texts[0], **about)
+            units_found = join_names(map(repr, texts), 4)
+            raise ValueError(f"{place} has several units of the {title(role)}, {units_found}: convert all to one, or {give}")
         roles.used.add(name)
         sheet.notes.append(f"unit of the {title(role)}: column {name!r} ({texts[0]!r} in every row)")
         if unit_of(role, "", {role: texts[0]})[:2] != (1.0, None):
@@ -126,7 +128,7 @@ def _units_in_columns(roles: Roles, units: Mapping[str, str]) -> dict[str, str]:
 
 
 def _contradict(kind: str, unit: str, other: str) -> bool:
-    """Whether two units of a kind such as "cost" contradict each other: they are two different currencies, or two different factors."""
+    """Whether two units of a `kind` such as "cost" contradict each other: they are different currencies or different factors."""
     first, second = UNITS[kind][unit], UNITS[kind][other]
 
     def is_currency(value: float | str, name: str) -> bool:
@@ -136,7 +138,7 @@ def _contradict(kind: str, unit: str, other: str) -> bool:
 
 
 def _collect_long(roles: Roles, units: Mapping[str, str]) -> Answers:
-    """Reads the answers of a table with a row for each query and model."""
+    """Reads the answers of a long table, which has a row for each query and model. `units` are the caller's, by role."""
     sheet = roles.sheet
     sheet.notes.append("layout: a row per query and model")
     model_column, query_column = str(roles.column("model")), str(roles.column("query"))
@@ -145,7 +147,8 @@ def _collect_long(roles: Roles, units: Mapping[str, str]) -> Answers:
         rows = np.flatnonzero(which_empty(cells)).tolist()  # Words such as "none" may be names.
         gaps = [row for row in rows if not (isinstance(cells[row], str) and cells[row].strip())]
         if gaps:
-            raise refusal("unnamed_row", place=sheet.place(gaps[0], column), more=len(gaps) - 1, role=role)
+            more = f"{len(gaps) - 1} more rows name no {role}"
+            raise ValueError(f"{sheet.place(gaps[0], column)} is empty, and {more}: fill it, or delete the rows")
         roles.note(role, column)
     codes, models = pd.factorize(np.array([str(cell).strip() for cell in sheet.cells(model_column)], object))
     answers = Answers(roles, list(map(str, models)), np.arange(sheet.num_rows), codes.astype(np.int64))
@@ -158,7 +161,7 @@ def _collect_long(roles: Roles, units: Mapping[str, str]) -> Answers:
 
 
 def _collect_wide(roles: Roles, units: Mapping[str, str]) -> Answers:
-    """Reads the answers of a table with a row for each query, and a column for each model."""
+    """Reads the answers of a wide table, which has a row for each query and a column for each model. `units` are the caller's, by role."""
     sheet, models = roles.sheet, roles.models
     scores, number, size = roles.families["score"], len(models), sheet.num_rows
     which = "columns called like the models" if scores.pattern == "{}" else f"columns {scores.shown()}"
@@ -178,7 +181,7 @@ def _collect_wide(roles: Roles, units: Mapping[str, str]) -> Answers:
 
 
 def _add_family(answers: Answers, role: str, units: Mapping[str, str]) -> None:
-    """Adds the numbers of a role that has a separate column for each model."""
+    """Adds the numbers of a role, such as "score", that has a separate column for each model."""
     roles, sheet, family = answers.roles, answers.sheet, answers.roles.families[role]
     name, size, parts = family.shown(""), sheet.num_rows, []
     for model in answers.models:
@@ -200,14 +203,15 @@ def _add_family(answers: Answers, role: str, units: Mapping[str, str]) -> None:
 
 
 def _add_column(answers: Answers, role: str, units: Mapping[str, str], *more: str) -> None:
-    """Adds the numbers of a role that has a single column for all models, unless they are not needed; `more` are remarks for the user."""
+    """Adds the numbers of a role that has a single column for all models, unless they are not needed; `more` are remarks for the report."""
     roles = answers.roles
     column = roles.column(role) if _is_needed(roles, role) else None
     if column is not None:
         numbers = _read_role(roles.sheet, column, role, units)
         doubt = ""
         if role in ("score", "cost") and role not in roles.given and (others := differing_columns(roles, role, column)):
-            doubt = message("weaker_names", names=others, role=role, name=others[0])
+            hint = option("--column", f"{role}={others[0]}")
+            doubt = f"{join_names(map(repr, others), 3)} could be it, too, with other values: {hint}"
         roles.note(role, column, *more, *numbers.notes, doubt)
         numbers.values = numbers.values[answers.row]
         _add_numbers(answers, role, numbers, column, units)
@@ -222,7 +226,7 @@ def _is_needed(roles: Roles, role: str) -> bool:
 
 
 def _read_role(sheet: Sheet, column: str, role: str, units: Mapping[str, str], name: str | None = None) -> Numbers:
-    """Reads the numbers of a column for a role; for texts of answers, their lengths. `name` replaces the column's name in the search for units."""
+    """Reads the numbers of a column for a role; for texts of answers, their lengths. `name` replaces the column's name when units are read from it."""
     if role == "response":
         lengths = [len(text) or np.nan for text in read_texts(sheet.cells(column))]
         return Numbers(np.array(lengths), notes=["its length counts"])
@@ -235,7 +239,7 @@ def _read_role(sheet: Sheet, column: str, role: str, units: Mapping[str, str], n
 
 
 def _add_numbers(answers: Answers, role: str, numbers: Numbers, column: str, units: Mapping[str, str]) -> None:
-    """Adds numbers read from a column to the answers under their role, and stores what its name or cells reveal, such as a currency."""
+    """Adds the `numbers` of a column to the answers under their role, with anything else that its name or cells reveal, such as a currency."""
     parts, values = words(column), np.asarray(numbers.values, np.float64)
     # Anthropic's usage counts cached tokens beside the input, and Google's counts thoughts beside the output.
     cache = role in ("tokens_cached", "tokens_written") and parts[-2:] == ("input", "tokens") and "cache" in parts
@@ -250,9 +254,11 @@ def _add_numbers(answers: Answers, role: str, numbers: Numbers, column: str, uni
         # Whole numbers are more likely to be milliseconds, so a lower limit applies.
         longest = _LONGEST_LATENCY if unit_known or np.nansum(values % 1) else _LONGEST_LATENCY / 5
         if median > longest:
-            answers.notes.append(message("long_latency" if unit_known else "latency_without_unit", median=median))
             if not unit_known:
+                about = f"its median is {median:,.0f} and no unit is known: give it (--unit latency=ms; s for seconds)"
+                answers.notes.append(f"latency: not used, as {about}")
                 return
+            answers.notes.append(f"latency: implausible, a median of {median:,.0f} seconds")
     answers.values["response_chars" if role == "response" else role] = values
 
 
@@ -267,25 +273,22 @@ def choose_models(
     if len(present) < 2:
         others = [c for c in similar_names("model", answers.sheet.names) if answers.roles.num_different(c) > 1]
         more = f", or name their column ({option('--column', f'model={others[0]}')})" if others else ""
-        raise refusal("one_model", file=name, model=answers.models[0], more=more)
+        raise ValueError(f"{name} has one model, {answers.models[0]!r}: there is nothing to choose; add another{more}")
     if file and prices is not None and not prices.keys() <= present:
-        answers.notes.append(message("other_prices", file=file, models=sorted(prices.keys() - present)))
+        others = join_names(sorted(prices.keys() - present), 4)
+        answers.notes.append(f"prices: {file} also has those of {others}, which the log lacks")
         prices = {model: price for model, price in prices.items() if model in present}
     for argument, names in (("models", models), ("costs", costs), ("prices", prices)):
         for model in names or ():
             checks.one_of(f"a model in {argument}", model, answers.models)
     wanted = models or answers.models
     kept = [model for model in wanted if all(given is None or model in given for given in (costs, prices))]
-    lacking = join_names(model for model in wanted if model not in kept)
-    if len(kept) < len(wanted) and models is not None:
-        argument = "prices" if costs is None else "costs"
-        raise ValueError(f"{argument} lacks {lacking}, which models names: give it too")
-    if len(kept) < len(wanted) and file:
-        raise refusal("no_price_in_file", file=file, models=lacking)
+    if len(kept) < len(wanted) and (file or models is not None):
+        lacking = join_names(model for model in wanted if model not in kept)
+        source = file or ("prices" if costs is None else "costs")
+        raise ValueError(f"{source} lacks {lacking}: add an entry for each, or name the other models (--models A,B)")
     if len(kept) < 2:
-        raise ValueError(
-            f"{name}: only {join_names(kept)} would be left: there is nothing to choose; give those of others, too"
-        )
+        raise ValueError(f"{name}: only {join_names(kept)} would be left: there is nothing to choose; give more")
     omitted = [model for model in answers.models if model not in kept]
     number = np.array([kept.index(model) if model in kept else -1 for model in answers.models])[answers.model]
     chosen, place = np.flatnonzero(number >= 0), answers.place
@@ -299,7 +302,7 @@ def choose_models(
 def check_costs(
     costs: Any, prices: Any, units: Mapping[str, str] | None = None
 ) -> tuple[dict[str, float] | None, Prices | None]:
-    """Checks the costs or prices by model that the caller gave. `prices` may be a file; `units` are the units of its columns."""
+    """Checks the caller's costs and prices, by model, and returns them. `prices` may be the path of a file, whose columns have the given `units`."""
     if costs is not None and prices is not None:
         raise ValueError("costs and prices mean the same: give one of them")
     if isinstance(prices, (str, os.PathLike)):
@@ -313,7 +316,8 @@ def check_costs(
     for model, price in (prices or {}).items():
         numbers = checks.non_negative(f"prices[{model!r}]", price)
         if numbers.shape not in ((), (2,), (3,)):
-            raise refusal("no_price", model=model, price=price)
+            expected = "USD per million tokens, as (IN, OUT) or (IN, OUT, CACHED)"
+            raise ValueError(f"prices[{model!r}] must be {expected}, got {checks.show(price)}")
         checked[str(model)] = tuple(map(float, numbers if numbers.ndim else (numbers, numbers)))
     return None, None if prices is None else checked
 
@@ -328,7 +332,10 @@ def _read_prices(path: str | os.PathLike, units: Mapping[str, str] | None) -> Pr
         names = names or [name for name in sheet.names if name.lower() in short]
         if len(names) > 1 or (not names and role != "price_cached"):
             problem = f"{' and '.join(map(repr, names))} could both be" if names else "it lacks"
-            raise refusal("no_file_of_prices", file=path, problem=problem, role=role, names=sheet.names)
+            expected = (
+                f"expected model, price_in and price_out (USD per million tokens), got {join_names(map(repr, sheet.names))}"
+            )
+            raise ValueError(f"{path}: {problem} the column {role}; {expected}")
         columns |= {role: names[0]} if names else {}
     models = [str(cell).strip() for cell in sheet.cells(columns.pop("model"))]
     repeated = next((model for model in models if models.count(model) > 1), None)
@@ -342,7 +349,7 @@ def _read_prices(path: str | os.PathLike, units: Mapping[str, str] | None) -> Pr
 
 
 def price_answers(answers: Answers, costs: Mapping[str, float] | None, prices: Prices | None) -> np.ndarray | None:
-    """Returns the cost of each answer, `[A]`, NaN for gaps: from the caller's costs or prices, or from the file; None if there are none of these."""
+    """Returns the cost of each of `A` answers, `[A]`, NaN for gaps: from the caller's costs or prices, or from the file; None without any of these."""
     name, values, preset = answers.sheet.name, answers.values, answers.sheet.preset
     if costs is not None:
         answers.notes.append("cost: as given, the same for every query")
@@ -360,22 +367,25 @@ def price_answers(answers: Answers, costs: Mapping[str, float] | None, prices: P
         return None
     for role, kind in (("price_in", "input"), ("price_out", "output")):
         if role not in price:
-            raise refusal("one_kind_of_price", file=name, kind=kind, role=role, ways=ways_to_give_costs(answers))
+            hint = f"name its column (--column {role}=NAME), or {ways_to_give_costs(answers)}"
+            raise ValueError(f"{name} has a price of one kind of tokens and none of {kind} tokens: {hint}")
     if tokens_in is None and (price["price_in"] > 0).any():
-        raise refusal("no_input", file=name)
+        hint = "name the column (--column tokens_in=NAME), or give prices of input of 0"
+        raise ValueError(f"{name} has neither input tokens nor texts of queries to compute the cost of the input: {hint}")
     tokens_in = np.zeros(len(answers.row)) if tokens_in is None else tokens_in
     cost = tokens_in * price["price_in"] + (_ANSWER_TOKENS if tokens_out is None else tokens_out) * price["price_out"]
     cost = cost + _cached_cost(answers, tokens_in, price)
     answers.notes.append(f"cost: {source} in USD per million tokens x {counted}")
     most = np.nan_to_num([price["price_in"], price["price_out"]]).max()
     if prices is None and 0 < most < _LOWEST_PRICE:
-        answers.notes.append(message("low_prices", most=most))
+        about = f"implausible prices of at most {most:g} USD per million tokens"
+        answers.notes.append(f"cost: {about}; are they per 1k (--unit price=per_1k)?")
     answers.unit = None
     return cost / 1e6
 
 
 def _count_tokens(answers: Answers) -> tuple[np.ndarray | None, np.ndarray | None, str]:
-    """Returns the input tokens and the output tokens of each answer, `[A]` each (None if unknown), and a text about how they were counted."""
+    """Returns input tokens and output tokens of each of `A` answers, `[A]` each (None if unknown), and a text about how they were counted."""
     values, by = answers.values, f"characters / {_CHARACTERS_PER_TOKEN:g}"
     tokens_in, tokens_out = values.get("tokens_in"), values.get("tokens_out")
     if tokens_out is not None and "tokens_reasoning" in values:
@@ -388,7 +398,8 @@ def _count_tokens(answers: Answers) -> tuple[np.ndarray | None, np.ndarray | Non
     if tokens_in is not None or tokens_out is not None:
         lost = _lost_usage(values, tokens_in, tokens_out)
         if lost.any():
-            answers.notes.append(message("zero_tokens", number=int(lost.sum()), first=answers.place(int(np.argmax(lost)))))
+            first = answers.place(int(np.argmax(lost)))
+            answers.notes.append(f"tokens: {lost.sum():,} answers have 0 tokens, which counts as not known (first: {first})")
             tokens_in, tokens_out = (None if t is None else np.where(lost, np.nan, t) for t in (tokens_in, tokens_out))
     counted_in, counted_out = "input tokens", "output tokens"
     if tokens_in is None:
@@ -412,13 +423,13 @@ def _count_tokens(answers: Answers) -> tuple[np.ndarray | None, np.ndarray | Non
 
 
 def _lost_usage(values: Mapping[str, np.ndarray], *tokens: np.ndarray | None) -> np.ndarray:
-    """Returns a mask, `[A]` bool, of answers that have a score but only zeros in the given arrays of token counts, which must be errors."""
+    """Returns a mask, `[A]` bool, of the `A` answers that have a score but a count of 0 in all arrays `tokens`: such counts must be errors."""
     answered = ~np.isnan(values["score"]) if "score" in values else np.ones(len(next(iter(values.values()))), bool)
     return answered & np.logical_and.reduce([counts == 0 for counts in tokens if counts is not None])
 
 
 def _cached_cost(answers: Answers, tokens_in: np.ndarray, prices: Mapping[Any, np.ndarray]) -> np.ndarray:
-    """Returns the cost that cached input adds to each answer, `[A]`, in 1e-6 USD; negative if it is part of the input but cheaper."""
+    """Returns the cost that cached input tokens add to each of `A` answers, `[A]`, in 1e-6 USD; negative if they are cheaper input tokens."""
     tokens = np.nan_to_num(answers.values.get("tokens_cached", np.zeros(len(answers.row))))
     if not (tokens > 0).any():
         return tokens
@@ -426,13 +437,14 @@ def _cached_cost(answers: Answers, tokens_in: np.ndarray, prices: Mapping[Any, n
     unpriced = (tokens > 0) & np.isnan(price)
     if unpriced.any():
         model = answers.models[int(answers.model[int(np.argmax(unpriced))])]
-        raise refusal("no_price_of_cached", file=answers.sheet.name, model=model)
+        hint = f"give it ({option('--price', model)}=IN:OUT:CACHED), or count them as others (--column tokens_cached=)"
+        raise ValueError(f"{answers.sheet.name} has cached tokens, and their price is unknown: {hint}")
     beside = _are_beside(answers, "tokens_cached", tokens_in, "cached tokens: {} the input tokens, at their own price")
     return tokens * (np.nan_to_num(price) - (0.0 if beside else prices["price_in"]))
 
 
 def _are_beside(answers: Answers, role: str, total: np.ndarray, note: str) -> bool:
-    """Whether a role's tokens, such as cached ones, are counted in addition to `total`, not as part of it. The text `note` reports it."""
+    """Whether tokens of a role, such as cached ones, are counted in addition to the tokens `total`, not as part of them. The report gets the text `note`."""
     part, values, beside = np.nan_to_num(answers.values[role]), answers.values, role in answers.beside
     if (part > np.nan_to_num(total, nan=np.inf)).any():
         beside = True
@@ -455,6 +467,8 @@ def ways_to_give_costs(answers: Answers) -> str:
     elif blank:
         hint = f"the cells of {blank[0]!r} are empty (formulas that were not computed?); "
     elif strange:
-        hint = message("unknown_count", name=strange[0])
+        hint = f"what {strange[0]!r} counts is not known: write USD per query, or single tokens, without a remark; or "
     models = f"; models: {', '.join(answers.models)}" if len(answers.models) <= 20 else ""
-    return message("ways_to_give_costs", hint=hint, model=answers.models[0], models=models)
+    cost, price = (option(name, answers.models[0]) for name in ("--cost", "--price"))
+    ways = f"give the cost of each model ({cost}=VALUE ... in USD per query), or its price ({price}=IN:OUT ... in USD per million"
+    return f"{hint}{ways} tokens, or --prices FILE); in Python costs={{...}}, prices={{...}}{models}"

@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from ..files import refusal
+from jaxroute.core import checks
+
+from ..files import join_names
 from .names import UNIT_KINDS, UNITS, VERDICTS, WORDS, has_unknown_unit, unit_of
 
 if TYPE_CHECKING:
@@ -29,13 +31,6 @@ _FEWEST_TOKENS = 10.0  # Fractions with a median below this are thousands of tok
 _NOT_NEGATIVE = ("cost", "tokens", "latency", "price")
 _THOUSANDS = r"[1-9]\d{0,2}(\.\d{3})+"
 _LISTS, _CONTAINERS = (list, tuple, np.ndarray), (list, tuple, np.ndarray, dict)
-_HINTS = (  # Patterns of cells that are not numbers, and what to write instead.
-    (r"^[+-]?\d*,\d+$", "write a point in place of the decimal comma"),
-    (r"^[+-]?\d{1,3}(,\d{3})+(\.\d*)?$", "leave out the commas"),
-    (r"[$€£¥]|USD|EUR", "leave out the currency"),
-    (r"%$", "write a fraction, 0.5 for 50 %"),
-    (r"^(yes|no|y|n|correct|wrong|pass|fail)$", "write 1 or 0"),
-)
 _Parsed = tuple[float, str | None, bool]  # Number in a cell, its currency, and whether it has a % sign.
 
 
@@ -68,7 +63,7 @@ def which_empty(cells: np.ndarray) -> np.ndarray:
 
 
 def first_cells(cells: np.ndarray, number: int = 200) -> list[Any]:
-    """Returns the first `number` cells that are not empty."""
+    """Returns the first `number` cells of a column that are not empty."""
     return list(islice((cell for cell in cells if not is_empty(cell)), number))
 
 
@@ -97,19 +92,16 @@ def examples(cells: np.ndarray) -> str:
 def read_numbers(
     sheet: "Sheet", column: str, role: str, units: Mapping[str, str] | None = None, name: str | None = None
 ) -> Numbers:
-    """Reads the numbers of a column, and converts them to seconds, USD, USD per million tokens or fractions.
-
-    The unit is the one that `units` gives for the role; if it gives none, it is taken from `name` (None for the column's name).
-    """
+    """Reads the numbers of a column in seconds, USD, USD per million tokens or fractions. `units`, by role, replaces the unit in the column's `name`."""
     other = "tokens" if role.startswith("tokens") else "length" if role.endswith("_chars") else "feature"
     kind = UNIT_KINDS.get(role, other)
     cells = sheet.cells(column)
-    numbers, has_unit = Numbers(np.full(len(cells), np.nan)), None
+    numbers, has_unit = Numbers(np.full(len(cells), np.nan)), np.zeros(len(cells), bool)
     if cells.dtype.kind in "biuf":
         numbers.values = cells.astype(np.float64)
     elif cells.dtype.kind == "m":
         numbers.values = cells.astype("timedelta64[ns]").astype(np.float64) / 1e9
-        has_unit = np.ones(len(cells), bool)
+        has_unit[:] = True
     else:
         pointed = sheet.decimal_comma and any(isinstance(cell, str) and "." in cell for cell in cells)
         simple = (isinstance(cell, (str, int, float, type(None))) and not isinstance(cell, bool) for cell in cells[:1000])
@@ -124,38 +116,41 @@ def read_numbers(
         return numbers
     units, name = units or {}, column if name is None else name
     if role not in units and has_unknown_unit(kind, name):
-        raise refusal("unknown_unit", file=sheet.name, column=column, role=role, known=", ".join(list(UNITS[kind])[:6]))
+        known = "|".join(list(UNITS[kind])[:6])
+        raise ValueError(f"{sheet.name}: the unit in the name of {column!r} is not known: give it (--unit {role}={known})")
     factor, currency, unit = unit_of(role, name, units)
-    bare = ~np.isnan(numbers.values) & (True if has_unit is None else ~has_unit)
+    bare = ~np.isnan(numbers.values) & ~has_unit
     if kind == "score":
         numbers.named_percent = bool(unit)
     elif unit:
         numbers.values = np.where(bare, numbers.values * factor, numbers.values)
         numbers.notes += [f"in {unit}, times {factor:g}"] if factor != 1 and bare.any() else []
-    if not unit and has_unit is not None and bare.any():
-        raise sheet.refuse_cell("some_units", np.argmax(bare), column)
-    numbers.unit_known = bool(unit) or has_unit is not None
+    if not unit and has_unit.any() and bare.any():
+        raise sheet.cell_error(np.argmax(bare), column, " without a unit, but others have one: write all in the same way")
+    numbers.unit_known = bool(unit or has_unit.any())
     numbers.currency = numbers.currency or currency
     return numbers
 
 
 def _check_range(sheet: "Sheet", column: str, kind: str, values: np.ndarray) -> None:
-    """Refuses infinite numbers, impossible negative ones, and numbers such as "1.234" whose point probably separates thousands."""
+    """Refuses infinite numbers, negative ones that the `kind` of number excludes, and numbers such as "1.234" whose point probably separates thousands."""
     if kind in ("tokens", "length") and sheet.separator not in (None, ","):
         cells, fractions = sheet.cells(column), np.flatnonzero(np.nan_to_num(values, posinf=0, neginf=0) % 1)
         # Other fractions are means of several answers.
         if fractions.size and all(isinstance(c, str) and re.fullmatch(_THOUSANDS, c.strip()) for c in cells[fractions]):
-            raise sheet.refuse_cell("points_in_thousands", fractions[0], column)
+            raise sheet.cell_error(fractions[0], column, ": is the point between thousands? write numbers without marks")
     if kind == "tokens" and np.nan_to_num(values % 1).astype(bool).mean() > 0.5 and np.nanmedian(values) < _FEWEST_TOKENS:
-        raise sheet.refuse_cell("thousands_of_tokens", np.argmax(values % 1 > 0), column)
+        problem = ", not a whole number: are they thousands of tokens? write numbers of tokens"
+        raise sheet.cell_error(np.argmax(values % 1 > 0), column, problem)
     rule = "finite and at least 0" if kind in _NOT_NEGATIVE else "finite"
     wrong = np.isinf(values) | (values < 0 if kind in _NOT_NEGATIVE else False)
     if wrong.any():
-        raise sheet.refuse_cell("out_of_range", np.argmax(wrong), column, kind=kind, rule=rule)
+        problem = f"; a {kind} must be {rule}: correct it, or empty the cell to count it as missing"
+        raise sheet.cell_error(np.argmax(wrong), column, problem)
 
 
-def _parse_cells(sheet: "Sheet", column: str, kind: str, rest: np.ndarray, numbers: Numbers) -> np.ndarray | None:
-    """Parses the cells in the rows `rest` and stores them in `numbers`. Returns a mask (bool) of the cells with a unit, None if no cell has one."""
+def _parse_cells(sheet: "Sheet", column: str, kind: str, rest: np.ndarray, numbers: Numbers) -> np.ndarray:
+    """Parses the cells in the rows `rest` and stores the values in `numbers`. Returns a mask, for all rows, of the parsed cells that contain a unit."""
     cells = sheet.cells(column)
     comma = sheet.decimal_comma or _has_decimal_comma(sheet.separator == ";", cells, rest)
     rows = np.array([row for row, cell in enumerate(cells) if not is_empty(cell)], int) if comma else rest
@@ -178,9 +173,8 @@ def _parse_cells(sheet: "Sheet", column: str, kind: str, rest: np.ndarray, numbe
             first_rows.setdefault(currency, row)
         if len(first_rows) > 1:
             other, first = next(iter(first_rows.items()))
-            raise sheet.refuse_cell(
-                "two_currencies", row, column, unit=currency, first=sheet.place(first, column), other=other
-            )
+            problem = f", in {currency}, but {sheet.place(first, column)} is in {other}: convert all to one currency"
+            raise sheet.cell_error(row, column, problem)
     numbers.percent = percent if percent.any() else None
     numbers.currency = next(iter(first_rows), None)
     numbers.notes += [f"currency signs left out ({numbers.currency})"] if first_rows else []
@@ -192,15 +186,16 @@ def _parse_cells(sheet: "Sheet", column: str, kind: str, rest: np.ndarray, numbe
     verdicts = {text: value for text, value in texts.items() if text.lower() in VERDICTS | _LETTERS}
     fractions = np.flatnonzero(np.where(percent, 0, np.nan_to_num(numbers.values, posinf=0, neginf=0)) % 1)
     if fractions.size and not letters and {word.lower() for word in verdicts} - {"true", "false"}:
-        about = {"file": sheet.name, "column": column, "words": [*verdicts][:2]}
-        raise refusal("words_and_numbers", place=sheet.place(fractions[0], column), cell=cells[fractions[0]], **about)
+        place = sheet.place(fractions[0], column)
+        both = f"words ({join_names(map(repr, verdicts), 2)}) and numbers ({place} is {checks.show(cells[fractions[0]])})"
+        raise ValueError(f"{sheet.name}, column {column!r} has {both}: write all in the same way")
     if verdicts:
         numbers.notes.append(", ".join(f"{word!r} counts as {value:g}" for word, value in list(verdicts.items())[:4]))
-    return has_unit if has_unit.any() else None
+    return has_unit
 
 
 def _parse(cell: Any, kind: str, comma: bool) -> _Parsed | None:
-    """Parses a cell as a number of a kind such as "score" or "cost"; `comma` tells whether commas are decimal. Returns None for another content."""
+    """Parses a cell as a number of a `kind` such as "score" or "cost"; `comma` tells whether commas are decimal marks. Returns None for other content."""
     if isinstance(cell, (timedelta, np.timedelta64)):
         return (pd.Timedelta(cell).total_seconds(), None, False) if kind == "latency" else None
     if isinstance(cell, (int, float, np.bool_, np.integer, np.floating)):
@@ -240,7 +235,7 @@ def _parse(cell: Any, kind: str, comma: bool) -> _Parsed | None:
 
 
 def number_of(cell: Any) -> float:
-    """Converts a cell to a number; verdicts such as "correct" count as numbers, too. Returns NaN for another content."""
+    """Converts a cell to a number; judgements such as "correct" count as numbers, too. Returns NaN for other content."""
     number = _parse(cell, "score", True)
     return np.nan if number is None else number[0]
 
@@ -262,17 +257,16 @@ def _has_decimal_comma(semicolons: bool, cells: np.ndarray, rest: np.ndarray) ->
 def _not_a_number(sheet: "Sheet", row: int, column: str, kind: str) -> ValueError:
     cell = sheet.cells(column)[row]
     if isinstance(cell, date):
-        return refusal("date_as_number", place=sheet.place(row, column), date=f"{cell:%Y-%m-%d}")
+        problem = "Excel makes dates of fractions such as 1/2; format the column as text and write it again"
+        return ValueError(f"{sheet.place(row, column)} is the date {cell:%Y-%m-%d}: {problem}")
     if isinstance(cell, _CONTAINERS):
-        return sheet.refuse_cell("list_as_number", row, column)
-    hint = next((hint for pattern, hint in _HINTS if re.search(pattern, str(cell).strip(), re.IGNORECASE)), "")
-    if hint:
-        return sheet.refuse_cell("no_number_hint", row, column, hint=hint)
-    return sheet.refuse_cell("no_score" if kind == "score" else "no_number", row, column)
+        return sheet.cell_error(row, column, ", a list or an object and not a number: name another column (--column)")
+    kinds = "a number, a percentage, or a word such as yes, no, true, false" if kind == "score" else "a number such as 0.5"
+    return sheet.cell_error(row, column, f", which is not a number; write {kinds}, or empty the cell if there is none")
 
 
 def looks_like_numbers(cells: np.ndarray, kind: str = "cost") -> bool:
-    """Whether at least half of the first cells are numbers; if `kind` is "score", verdicts such as "correct" count, too."""
+    """Whether at least half of the first cells are numbers; if `kind` is "score", judgements such as "correct" count, too."""
     if cells.dtype.kind in "biufm":
         return cells.dtype.kind != "m" or kind == "latency"
     found = first_cells(cells)
@@ -348,12 +342,12 @@ def read_dates(sheet: "Sheet", column: str) -> np.ndarray:
     dates = np.array([None if is_empty(cell) else _date(cell) for cell in cells], "datetime64[s]")
     wrong = [row for row in np.flatnonzero(np.isnat(dates)) if not is_empty(cells[row])]
     if wrong:
-        raise sheet.refuse_cell("no_date", wrong[0], column)
+        raise sheet.cell_error(wrong[0], column, ", which is not a date; write 2025-01-31 or 2025-01-31 14:05:00")
     return dates
 
 
 def _date(cell: Any) -> np.datetime64 | None:
-    """Converts a cell to a time in UTC; returns None if it is not a date."""
+    """Converts a cell to a time in UTC. Returns None for a cell without a date."""
     if isinstance(cell, datetime) and cell.tzinfo:
         cell = cell.astimezone(UTC).replace(tzinfo=None)
     if isinstance(cell, np.datetime64):
@@ -383,8 +377,9 @@ def read_vectors(sheet: "Sheet", column: str, rows: np.ndarray) -> np.ndarray:
         except (TypeError, ValueError, RecursionError):
             vector = np.array(np.nan)
         if vector.ndim != 1 or not vector.size or not np.isfinite(vector).all():
-            raise sheet.refuse_cell("no_embedding", row, column)
+            raise sheet.cell_error(row, column, "; an embedding must be a list of finite numbers such as [0.1, -0.2]")
         if vectors and len(vector) != len(vectors[0]):
-            raise sheet.refuse_cell("unequal_embeddings", row, column, number=len(vector), first=len(vectors[0]))
+            sizes = f"has {len(vector)} numbers, but the first has {len(vectors[0])}"
+            raise ValueError(f"{sheet.place(row, column)} {sizes}: embeddings must be equally long")
         vectors.append(vector)
     return np.stack(vectors)

@@ -13,11 +13,11 @@ import numpy as np
 import pandas as pd
 
 from ..features import Reader, choose_features
-from ..files import join_names, message, option, refusal
+from ..files import join_names, option
 from ..table import RoutingTable
 from .answers import Answers, price_answers, ways_to_give_costs
 from .cells import is_empty, key_texts, read_dates, read_numbers, read_texts, read_vectors, which_empty
-from .doubts import Groups, check_models, check_same_scores, check_scores, doubt_costs, to_unit_interval
+from .doubts import check_models, check_same_scores, check_scores, doubt_costs, to_unit_interval
 from .names import is_repeat, match_level, scale_in_name, similar_names, words
 from .opening import FILE_COLUMNS
 from .presets import Prices, costs_by_size
@@ -53,7 +53,7 @@ class Log:
 def complete_log(
     answers: Answers, costs: Mapping[str, float] | None, prices: Prices | None, options: Mapping[str, Any]
 ) -> Log:
-    """Builds the complete log from the answers of the chosen models. `options` holds the arguments of `read_log` by name."""
+    """Builds the complete log from the answers of the chosen models. `costs` and `prices` are the caller's, `options` the arguments of `read_log` by name."""
     notes, roles, sheet, arrays = answers.notes, answers.roles, answers.sheet, answers.arrays
     score_name = roles.families["score"].pattern if roles.models else str(roles.column("score"))
     groups: dict[str, Any] = {"model": (answers.model, answers.models)}
@@ -62,7 +62,7 @@ def complete_log(
         groups["category"] = (numbers[answers.row], labels.tolist())
     if options["scale"] is None:
         check_scores(answers, scale_in_name(score_name) is not None)
-    scores = convert_scores(answers, options["scale"], score_name, groups)
+    scores = to_unit_interval(answers, options["scale"], score_name, groups)
     cost, unit = _convert_costs(answers, costs, prices)
     keys, unit = _find_keys(answers), str(options["cost_unit"] or unit)
     matrix, cost_matrix = _pivot(answers, keys, scores), _pivot(answers, keys, cost)
@@ -87,10 +87,15 @@ def complete_log(
         numbers[text == ""] = len(different) + np.arange((text == "").sum())  # Empty texts are different prompts.
         copies = len(numbers) - len(np.unique(numbers))
         prompts = numbers if copies else None
-        notes += [message("repeated_texts", copies=copies, total=len(numbers))] if copies else []
+        notes += (
+            [f"text: {copies:,} of {len(numbers):,} queries repeat the text of another; they are split together"]
+            if copies
+            else []
+        )
     wanted = options["features"]
     if keys.is_sorted and wanted is not None and not isinstance(wanted, str):
-        raise refusal("sorted_queries", file=sheet.name)
+        order = "the queries are in the order of their numbers, which is not that of the file"
+        raise ValueError(f"{sheet.name}: {order}: sort the file by its queries, as row i of the features is query i")
     no_numbers = isinstance(wanted, str) and wanted.lower() in ("none", "categories")
     own = None if no_numbers else _own_numbers(answers, keys.first[keep])
     column_of_text = None if text is None else (text, str(roles.column("text")))
@@ -109,39 +114,39 @@ def complete_log(
         if column and "*" not in column and column not in roles.used:
             stated = role.startswith(("tokens", "price", "response", "prompt_chars"))
             why = "costs are stated (--column cost= leaves them out)" if stated else "nothing depends on it"
-            raise refusal("no_effect", role=role, column=column, why=why)
+            raise ValueError(f"columns[{role!r}] is {column!r}, which has no effect in this file, as {why}: leave it out")
     left = [name for name in sheet.names if name and name not in roles.used and name not in FILE_COLUMNS]
     notes += [f"not used: {join_names(map(repr, left), 30)}"] if left else []
     notes.append(f"kept: {table.num_queries:,} queries x {table.num_models} models, costs in {unit}")
     return Log(table, latency, dates, signals, source, tuple(notes), reader=reader)
 
 
-def convert_scores(answers: Answers, scale: tuple[float, float] | None, name: str, groups: Groups) -> np.ndarray:
-    """Returns each answer's score in [0, 1], `[A]`. A `scale` of None is read from `name`, as "Score (0-10)", or inferred; all `groups` share it."""
-    if scale is None and (scale := scale_in_name(name)) is not None:
-        answers.notes.append(f"score: from {scale[0]:g} to {scale[1]:g}, as in its name (--scale decides)")
-    return to_unit_interval(answers, scale, name, groups)
-
-
 def _convert_costs(answers: Answers, costs: Mapping[str, float] | None, prices: Prices | None) -> tuple[np.ndarray, str]:
-    """Returns the cost of each answer, `[A]`, and its unit in words; a log without costs is refused."""
+    """Returns the cost of each of `A` answers, `[A]`, and the unit in words. Raises ValueError if the costs of a model are unknown."""
     file, cost = answers.sheet.name, price_answers(answers, costs, prices)
     unit = answers.unit or "USD per query"
     if cost is None and answers.sheet.preset.name == "EmbedLLM":
         cost, unit = np.array([*costs_by_size(answers.models).values()])[answers.model], "1e9 parameters per query"
-        answers.notes.append(message("costs_by_size"))
+        answers.notes.append(
+            "cost: the file has none; the models' sizes in 1e9 parameters, from their names (7 without one)"
+        )
     if cost is None:
-        raise refusal("nothing_to_count" if prices else "no_costs", file=file, ways=ways_to_give_costs(answers))
+        lacks = "has no costs: "
+        if prices:
+            lacks = "has neither tokens nor texts of queries, and prices per million tokens need to know how many tokens "
+            lacks += "there are: name the columns (--column tokens_in=NAME --column tokens_out=NAME), or "
+        raise ValueError(f"{file} {lacks}{ways_to_give_costs(answers)}")
     without = [model for number, model in enumerate(answers.models) if np.isnan(cost[answers.model == number]).all()]
     if without:
-        raise refusal("no_cost_of_models", file=file, models=without, ways=ways_to_give_costs(answers))
+        hint = f"keep the others (models=[...], --models A,B), or {ways_to_give_costs(answers)}"
+        raise ValueError(f"{file} has no cost of {join_names(without)}: {hint}")
     stated = "" if costs is not None or prices is not None else str(answers.arrays.get("cost_unit", ""))
     return cost, stated or unit
 
 
 @dataclass
 class _Keys:
-    """Stores for each answer the index of its query, and for each query its first row in the file."""
+    """Indices of queries: stores the index of each answer's query, and the first row of each query in the file."""
 
     query: np.ndarray  #: `[A]` index of the query.
     first: np.ndarray  #: `[Q]` first row of each query in the file.
@@ -150,7 +155,7 @@ class _Keys:
     is_sorted: bool = False  #: Whether the queries are in another order than that of the file.
 
     def pairs(self, answers: Answers) -> np.ndarray:
-        """Returns an integer for each answer, `[A]`; two are equal if and only if the answers belong to the same query and model."""
+        """Returns an integer for each of `A` answers, `[A]`, which is equal for answers of the same model to the same query."""
         return self.query * np.int64(len(answers.models)) + answers.model
 
 
@@ -184,24 +189,32 @@ def _find_keys(answers: Answers) -> _Keys:
                 row = int(np.argmax(other))
                 rows = (row, int(np.argmax(codes == codes[row])))
                 here, there = (sheet.place(place).removeprefix(f"{sheet.name}, ") for place in rows)
-                raise refusal("other_text", file=sheet.name, here=here, there=there, column=column, text=text)
+                hint = "if these are the same questions in other words, leave the texts out (--column text=)"
+                problem = f"{here} has the {column} of {there} but another {text!r}"
+                raise ValueError(f"{sheet.name}: {problem}: {hint}; if not, give each question a separate id")
     if by_id and all(re.fullmatch(r"[+-]?\d{1,18}", str(name)) for name in ids):  # In the order of their numbers.
         codes = np.argsort(np.argsort([int(name) for name in ids], kind="stable"))[codes]
     first = np.unique(codes, return_index=True)[1]
     asked, query = np.unique(codes[answers.row], return_inverse=True)  # Queries that the selected models were asked.
+    confirm = option("--column", f"query={column}")
     keys = _Keys(query, first[asked], asked, len(first), bool((np.diff(first) < 0).any()))
     if wide and match_level("query", column) < 2 and "query" not in answers.given and len(first) < len(codes):
-        raise refusal("repeated_ids", file=sheet.name, column=column)
+        each, same = (
+            "each row is a query (--column query=)",
+            f"rows with one {column!r} are answers to one query ({confirm})",
+        )
+        raise ValueError(f"{sheet.name} has a row per query, but several rows with one {column!r}: {each}, or {same}")
     rounded = [n for n in map(str, ids[:1000]) if re.fullmatch(r"\d\.\d*E\+\d+|[1-9]\d{5,}0{6,}", n, re.IGNORECASE)]
     likely = by_id and len(rounded) > len(ids[:1000]) / 2 and "query" not in answers.given
     if likely and len(np.unique(keys.pairs(answers))) < len(answers.row):
-        raise refusal("rounded_ids", file=sheet.name, id=rounded[0], column=column)
+        problem = f"ids such as {rounded[0]!r} in {column!r} end in zeros, as Excel leaves long numbers, and may be those of several queries"
+        raise ValueError(f"{sheet.name}: {problem}: write them as text, or confirm that they are whole ({confirm})")
     _check_repeats(answers, keys, column)
     return keys
 
 
 def _fill_gaps(codes: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Replaces the empty label of a row by the label of other rows with the same code (the same query), if these have only one label."""
+    """Replaces empty labels, such as categories, by the label of other rows with the same code (index of the query), if these have only one label."""
     present = labels != ""
     if present.all():
         return labels
@@ -221,7 +234,7 @@ def _pair_codes(codes: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def _check_repeats(answers: Answers, keys: _Keys, column: str) -> None:
-    """Reports several answers of a model to one query, or refuses them if they differ in a setting. The query's `column` is named in the error."""
+    """Reports several answers of a model to one query, or refuses them if they differ in a setting. `column` is the column of queries, for the error."""
     pairs, how = keys.pairs(answers), answers.sheet.preset.how
     count = np.bincount(pairs)
     is_repeated = count[pairs] > 1
@@ -243,14 +256,16 @@ def _check_repeats(answers: Answers, keys: _Keys, column: str) -> None:
         if len(different) < 2 or many or (repeats and not _have_several(run, values)):
             continue  # A setting has few values; a column with one value per run only numbers the runs.
         if len(set(key_texts(cells))) < len(cells) and _tells_apart(pairs[is_repeated], values):
-            filled = {"name": name, "values": list(different), "value": different[0], "column": column}
-            raise refusal("settings_differ", file=sheet.name, several=several, **filled)
+            keep, each = option("--where", f"{name}={different[0]}"), option("--column", f"query={column}+{name}")
+            values = join_names(map(repr, different), 6)
+            hint = f"keep one of them ({keep}), count each as a query ({each}), or call the column run or seed"
+            raise ValueError(f"{sheet.name}: {several}, which differ in the column {name!r} ({values}): {hint}")
     joined = "the best one counts, as in the authors' code" if how == "max" else "their means count"
     answers.notes.append(f"repeats: {several} ({len(rows):,} rows): {joined}")
 
 
 def _tells_apart(pairs: np.ndarray, values: np.ndarray) -> bool:
-    """Whether `values` of repeated answers are settings, not outcomes: in most `pairs` (query and model) none recurs, or the counts are equal."""
+    """Whether `values` are settings of repeated answers: in most `pairs` (query and model) all differ, or each occurs as often as in other pairs."""
     codes, number = pd.factorize(pairs)[0], int(values.max()) + 1
     table = np.bincount(codes * np.int64(number) + values, minlength=(codes.max() + 1) * number).reshape(-1, number)
     once = (table.max(axis=1) == 1) & (table.sum(axis=1) > 1)
@@ -260,7 +275,7 @@ def _tells_apart(pairs: np.ndarray, values: np.ndarray) -> bool:
 
 
 def _pivot(answers: Answers, keys: _Keys, values: np.ndarray, how: str = "") -> np.ndarray:
-    """Converts values of answers, `[A]`, to a matrix, query by model, NaN for no answer. `how` (default: the format's) merges repeats, as "mean"."""
+    """Converts values of `A` answers, `[A]`, to a matrix, query by model, NaN for no answer. `how` (default: by format) merges repeats, such as "mean"."""
     found = pd.Series(values).groupby(keys.pairs(answers)).agg(how or answers.sheet.preset.how)
     matrix = np.full((len(keys.first), len(answers.models)), np.nan)
     matrix.flat[found.index] = found
@@ -270,11 +285,7 @@ def _pivot(answers: Answers, keys: _Keys, values: np.ndarray, how: str = "") -> 
 def _close_gaps(
     answers: Answers, keys: _Keys, scores: np.ndarray, costs: np.ndarray, missing: str
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Drops queries with gaps, or fills gaps with 0 if `missing` is "zero". If no query is complete, the error proposes models to drop.
-
-    Returns:
-      A mask of the remaining queries, `[Q]` bool; and the scores and costs without gaps, query by model.
-    """
+    """Drops queries with gaps, or fills gaps with 0 if `missing` is "zero". Returns a mask of the remaining queries, `[Q]`, and their scores and costs."""
     gaps, notes, file, models = np.isnan(scores) | np.isnan(costs), answers.notes, answers.sheet.name, answers.models
     keep = np.logical_not(gaps.any(axis=1))
     if keep.all():
@@ -289,30 +300,42 @@ def _close_gaps(
         column, row = answers.roles.column("query"), keys.first[query]
         name = row if column is None else answers.sheet.cells(column)[row]
         first = f"query {str(name)!r} and model {models[model]!r}"
-    about = {"gaps": join_names((f"{models[i]} {counts[i]:,}" for i in order), 5), "first": first, "total": total}
+    lacking = join_names((f"{models[i]} {counts[i]:,}" for i in order), 5)
     unpriced = [m for m, column in zip(models, (gaps & np.isnan(costs)).T, strict=True) if column.all()]
     if unpriced and len(unpriced) < len(models) - 1:
-        raise refusal("no_cost_at_all", file=file, models=unpriced, others=",".join(m for m in models if m not in unpriced))
+        others = option("--models", ",".join(model for model in models if model not in unpriced))
+        problem = f"{join_names(unpriced)} have scores and no cost at all"
+        raise ValueError(f"{file}: {problem}: if they are not models, keep the others ({others})")
     if missing == "zero":
-        notes.append(message("missing_as_zero", number=int(gaps.sum()), **about))
+        notes.append(f"missing: {gaps.sum():,} answers count as score 0 and cost 0 (of {lacking}; first: {first})")
         return np.ones(total, bool), np.where(gaps, 0.0, scores), np.where(gaps, 0.0, costs)
     fewer = _propose_models(models, gaps, int(keep.sum()))
     if not keep.any():
         hint = _equal_ids(answers) or _aliases(models, scores)
         if (np.isfinite(scores).sum(axis=1) <= 1).all() and not hint:
             shared = _shared_column(answers)
-            likely = message("shared_column", name=shared) if shared else ""
-            raise refusal("one_model_alone", file=file, likely=likely)
+            likely = (
+                f"; several models have the values of {shared!r}: {option('--column', f'query={shared}')}" if shared else ""
+            )
+            problem = (
+                "every query has the answer of one model alone, which does not tell what the others would have answered"
+            )
+            hint = (
+                "have all answer the same queries, or name the column by which answers belong together (--column query=NAME)"
+            )
+            raise ValueError(f"{file}: {problem}: {hint}{likely}")
         zero = "" if hint else ', or count them as 0 (missing="zero", --missing zero)'
-        raise refusal("no_complete_query", file=file, hint=hint, fewer=fewer, zero=zero, **about)
-    notes.append(message("incomplete_queries", number=int((~keep).sum()), **about))
+        problem = f"no query has an answer and a cost of every model ({lacking} missing of {total}; first: {first})"
+        raise ValueError(f"{file}: {problem}; {hint}{fewer}{zero}")
+    left = f"{(~keep).sum():,} of {total:,} queries that lack an answer or a cost"
+    notes.append(f"left out: {left} (of {lacking}; first: {first})")
     notes += [f"fewer than half of the queries are left: {fewer}"] if keep.mean() < 0.5 else []
     notes += _unlike_rest(models, scores, keep)
     return keep, scores, costs
 
 
 def _propose_models(models: list[str], gaps: np.ndarray, num_complete: int) -> str:
-    """Proposes models that have all answered the same queries, more than `num_complete`; `gaps` marks lacking answers, query by model."""
+    """Proposes, in words, models that have all answered the same queries, more than `num_complete`. `gaps` marks missing answers, query by model."""
     left = list(range(len(models)))
     while len(left) > 2 and (~gaps[:, left].any(axis=1)).mean() < 0.5:
         left.remove(max(left, key=lambda i: gaps[:, i].sum()))
@@ -353,12 +376,13 @@ def _aliases(models: list[str], scores: np.ndarray) -> str:
     short = [re.sub(version, "", model.lower().split("/")[-1]) for model in models]
     for (i, a), (j, b) in combinations(enumerate(short), 2):
         if a == b and not np.isfinite(scores[:, [i, j]]).all(axis=1).any():
-            return message("aliases", first=models[i], second=models[j])
+            problem = f"{models[i]!r} and {models[j]!r} never answer the same query: are they two names of one model?"
+            return f"{problem} write one name, or leave it out; "
     return ""
 
 
 def _unlike_rest(models: list[str], scores: np.ndarray, keep: np.ndarray) -> list[str]:
-    """Returns a warning if a model's scores on dropped and on remaining queries (mask `keep`) differ by over 3 standard errors; else nothing."""
+    """Returns a list with a warning if a model's mean scores on dropped and on remaining queries (`keep`) differ by over 3 standard errors; else empty."""
     found = []
     for model, column in zip(models, scores.T, strict=True):
         left, kept = column[~keep & ~np.isnan(column)], column[keep]
@@ -367,11 +391,12 @@ def _unlike_rest(models: list[str], scores: np.ndarray, keep: np.ndarray) -> lis
         pooled = np.var(column[~np.isnan(column)]) * (1 / len(left) + 1 / len(kept))
         if abs(left.mean() - kept.mean()) > 3 * np.sqrt(pooled):
             found.append(f"{model} has {left.mean():.3g} on them and {kept.mean():.3g} on those kept")
-    return [message("unlike_others", found=found)] if found else []
+    unlike = f"left out: these queries are not like the others: {join_names(found, 3)}"
+    return [f"{unlike}; means are those of the kept queries alone"] if found else []
 
 
 def _latency(answers: Answers, keys: _Keys, keep: np.ndarray) -> np.ndarray | None:
-    """Returns the seconds of each answer, query by model; gaps become the model's median. None if the log lacks latencies, or those of a model."""
+    """Returns the seconds of each answer, query by model. Gaps become the model's median; None if the log lacks latencies, or all those of a model."""
     if "latency" not in answers.values:
         return None
     latency = _pivot(answers, keys, answers.values["latency"], "mean")[keep]
@@ -386,7 +411,7 @@ def _latency(answers: Answers, keys: _Keys, keep: np.ndarray) -> np.ndarray | No
 
 
 def _first_of_queries(answers: Answers, keys: _Keys, cells: np.ndarray) -> np.ndarray:
-    """Returns, for each query, the first cell of a column in the query's rows that is not empty, `[Q]`."""
+    """Returns, for each of `Q` queries, the first cell of a column that is not empty in the rows of this query, `[Q]`."""
     rows, query = np.append(keys.first, answers.row), np.append(np.arange(len(keys.first)), keys.query)
     order = np.argsort(which_empty(cells)[rows], kind="stable")
     return cells[rows[order][np.unique(query[order], return_index=True)[1]]]
@@ -451,5 +476,6 @@ def _own_numbers(answers: Answers, first: np.ndarray) -> tuple[np.ndarray, str, 
     numbers = np.stack([read_numbers(sheet, name, "feature").values[first] for name in names], axis=1)
     if np.isnan(numbers).any():
         column, row = np.argwhere(np.isnan(numbers.T))[0]
-        raise refusal("empty_feature", place=sheet.place(first[row], names[column]))
+        hint = "fill it, or leave all features out (--features none)"
+        raise ValueError(f"{sheet.place(first[row], names[column])} is empty; every query needs all features: {hint}")
     return numbers, f"columns {names[0]} to {names[-1]}", words(names[0])[0] in ("feature", "feat", "features")

@@ -10,10 +10,10 @@ import numpy as np
 
 from jaxroute.core import checks
 
-from ..files import join_names, message, option, refusal
+from ..files import join_names, option
 from .answers import Answers
 from .cells import first_cells, number_of
-from .names import NOT_MODELS, PER_MODEL, WORDS, match_level, plain_name, words
+from .names import NOT_MODELS, PER_MODEL, WORDS, match_level, plain_name, scale_in_name, words
 from .opening import FILE_COLUMNS
 
 _CHEAPEST, _MOST_EXPENSIVE = 1e-7, 10.0  # USD per query; the user is warned of mean costs outside.
@@ -33,10 +33,12 @@ Groups = Mapping[str, tuple[np.ndarray, Sequence[str]]]
 def to_unit_interval(answers: Answers, scale: tuple[float, float] | None, name: str, groups: Groups) -> np.ndarray:
     """Returns the score of each answer in [0, 1], and notes the conversion for the user; scores on an unclear scale, or on several, are refused.
 
-    `scale` is the lowest and the highest possible score, None to find them out. `name` is the name of the scores. All models and
+    `scale` is the lowest and the highest possible score; None to take them from the scores' `name`, as "Score (0-10)", or to infer them. All models and
     categories in `groups` must have the same scale.
     """
     scores, percent, notes = answers.values["score"], answers.percent, answers.notes
+    if scale is None and (scale := scale_in_name(name)) is not None:
+        notes.append(f"score: from {scale[0]:g} to {scale[1]:g}, as in its name (--scale decides)")
 
     def refuse(wrong: np.ndarray, why: str) -> None:
         if wrong.any():
@@ -44,6 +46,7 @@ def to_unit_interval(answers: Answers, scale: tuple[float, float] | None, name: 
             raise ValueError(f"{answers.place(answer)} is {scores[answer]:g}{why}")
 
     present = np.isfinite(scores)
+    give = "specify the scale (scale=(LOW, HIGH), on the command line --scale LOW:HIGH)"
     if scale is not None:
         try:
             low, high = map(float, scale)
@@ -60,7 +63,9 @@ def to_unit_interval(answers: Answers, scale: tuple[float, float] | None, name: 
         signs = np.zeros(len(scores), bool) if percent is None else percent
         bare = scores[present & ~signs]
         if bare.size and bare.max() <= 1 and len(np.unique(bare)) > 1:
-            raise refusal("fractions_in_percent", name=name, low=bare.min(), high=bare.max())
+            numbers = f"numbers from {bare.min():g} to {bare.max():g}"
+            hint = "specify the scale (--scale 0:1 or --scale 0:100)"
+            raise ValueError(f"the column {name!r} has percent in its name, and {numbers}: {hint}")
         scores, percent = np.where(signs, scores, scores / 100.0), present
     if percent is not None:
         refuse(percent & ((scores < 0) | (scores > 1)), ", outside 0 % to 100 %")
@@ -74,9 +79,10 @@ def to_unit_interval(answers: Answers, scale: tuple[float, float] | None, name: 
         return scores
     low, high = finite.min(), finite.max()
     if outside.mean() < 0.01 and low >= -0.05 and high <= 1.05:
-        notes.append(message("a_little_outside", number=outside.sum(), total=finite.size, most=max(-low, high - 1.0)))
+        most = max(-low, high - 1.0)
+        notes.append(f"score: {outside.sum()} of {finite.size:,} outside [0, 1] by at most {most:.2g}: cut off at the end")
         return np.clip(scores, 0.0, 1.0)
-    refuse((scores < 0) | (scores > 100), message("impossible_score"))
+    refuse((scores < 0) | (scores > 100), f"; scores must lie in [0, 1] or [0, 100]: correct it, or {give}")
     _refuse_mixed(scores, groups, answers.place)
     halves, between = (finite % 0.5 == 0).all(), ((finite > 0) & (finite < 1)).any()
     if halves and high in (5.0, 10.0) and (any(part in name.lower() for part in _GRADED) or len(np.unique(finite)) > 2):
@@ -84,13 +90,14 @@ def to_unit_interval(answers: Answers, scale: tuple[float, float] | None, name: 
         notes.append(f"score: taken for a scale of {low:g} to {high:g} and mapped to 0 to 1; --scale decides")
         return (scores - low) / (high - low)
     if between or high <= 50 or (finite[finite > 0] > 1).mean() <= 0.5:
-        refuse(scores > 1, message("unclear_scale", low=low, high=high))
+        doubt = f"scores go from {low:g} to {high:g}: are they fractions, percent or grades?"
+        refuse(scores > 1, f", and {doubt} correct the value, or {give}, for example 0:10")
     notes.append("score: taken for percent, and divided by 100; --scale decides")
     return scores / 100.0
 
 
 def _refuse_mixed(scores: np.ndarray, groups: Groups, place: Callable[[int], str]) -> None:
-    """Refuses scores if one model or category in `groups` has fractions up to 1, but another larger numbers; `place` locates an answer in words."""
+    """Refuses scores if some model or category in `groups` has fractions up to 1, but another larger numbers; `place(i)` is the place of answer `i`."""
     found, present = [], np.isfinite(scores)
     for kind, (codes, names) in groups.items():
         high, low = np.full(len(names), -np.inf), np.full(len(names), np.inf)
@@ -102,34 +109,45 @@ def _refuse_mixed(scores: np.ndarray, groups: Groups, place: Callable[[int], str
             found.append(" but ".join(ranges))
     if found:
         first = int(np.argmax(np.nan_to_num(scores) > 1))
-        raise refusal("mixed_scales", ranges="; ".join(found), place=place(first), score=scores[first])
+        problem = f"{'; '.join(found)} ({place(first)} is {scores[first]:g})"
+        hint = "correct the value, bring all to one scale, keep one part (--where COLUMN=VALUE or --models A,B)"
+        raise ValueError(f"scores have different scales: {problem}; {hint}, or give the scale of all (--scale 0:100)")
 
 
 def check_scores(answers: Answers, has_scale: bool) -> None:
-    """Refuses scores if other columns show that these are predicted labels, errors (less is better) or, unless `has_scale`, points."""
+    """Raises `ValueError` if other columns show that the scores are predicted labels, errors (less is better), or points out of a maximum.
+
+    Points are accepted if the caller gave the scale of the scores (`has_scale`).
+    """
     if "score" in answers.given or answers.sheet.preset.name:
         return
-    roles, about = answers.roles, {"file": answers.sheet.name}
-    about["columns"], about["remedy"], alike, level = _describe_scores(answers)
+    roles, file = answers.roles, answers.sheet.name
+    columns, remedy, alike, level = _describe_scores(answers)
     own = set(words(roles.families["score"].pattern if roles.models else str(roles.column("score"))))
     rest = {name: set(words(name)) - WORDS["truths"] for name in alike}
     beside = [name for name in alike if rest[name] and rest[name] <= own]  # As `gold_score` beside `score`.
     if beside or (alike and level <= 1):
-        raise refusal("labels", alike=beside or alike, **about)
+        raise _labels_error(answers, columns, beside or alike, remedy)
     free = _free_columns(answers)
     for name in free:
         is_metric = plain_name(name) in _METRICS and level <= 1
         values = _different_values(answers, name) if is_metric or plain_name(name) in _LOWER_IS_BETTER else set()
         if _LOWER_IS_BETTER.get(plain_name(name)) in values:
-            raise refusal("errors_as_scores", name=name, **about)
-        metric = next((value for value in map(str, values) if is_metric and _is_no_score(value)), "")
-        if metric:
-            raise refusal("other_metric", metric=metric, name=name, **about)
+            problem = f"by column {name!r}, some scores are better the lower they are"
+            raise ValueError(f"{file}: {problem}: write all so that higher is better, as 1 - score")
+        for metric in map(str, values) if is_metric else ():
+            others = any(match_level(role, metric) > 0 for role in PER_MODEL if role not in ("score", "response"))
+            if not (others or WORDS["lower"] & set(words(metric))):
+                continue
+            problem = f"some scores ({columns}) are of the metric {metric!r} (column {name!r}), which is not a score"
+            raise ValueError(f"{file}: {problem}: keep those that are ({option('--where', name)}=METRIC)")
         if match_level("score", name) > 0:
             scores = answers.values["score"]
             verdicts = np.array([number_of(cell) for cell in answers.sheet.cells(name)])[answers.row]
             if np.isin(scores, (0, 1)).all() and np.ptp(scores) == 1 and (verdicts == 1 - scores).all():
-                raise refusal("contrary_column", name=name, **about)
+                problem = f"column {name!r} contradicts the scores ({columns}) in every row"
+                hint = option("--column", f"score={name}")
+                raise ValueError(f"{file}: {problem}: specify the right one ({hint}), or {remedy}")
     present = np.isfinite(answers.values["score"])
     points = answers.values["score"][present]
     if has_scale or answers.percent is not None or (points % 1).any():
@@ -141,8 +159,14 @@ def check_scores(answers: Answers, has_scale: bool) -> None:
     for name in names:
         most = np.array([number_of(cell) for cell in answers.sheet.cells(name)])[answers.row][present]
         if np.isfinite(most).all() and (most % 1 == 0).all() and (most >= points).all() and 1 < most.max(initial=0) <= 1000:
-            how = "add a column of their ratio" if np.ptp(most) else message("give_scale", most=most[0])
-            raise refusal("points", name=name, how=how, **about)
+            how = "add a column of their ratio" if np.ptp(most) else f"give the scale (--scale 0:{most[0]:g})"
+            doubt = f"are the scores ({columns}) points of which {name!r} is the largest number?"
+            raise ValueError(f"{file}: {doubt} then {how}; if not, {remedy}")
+
+
+def _labels_error(answers: Answers, columns: str, alike: list[str], remedy: str) -> ValueError:
+    doubt = f"are the scores ({columns}) judgements, or labels or predictions as {join_names(map(repr, alike), 3)}?"
+    return ValueError(f"{answers.sheet.name}: {doubt} add a column with the correctness of each answer, or {remedy}")
 
 
 def _describe_scores(answers: Answers) -> tuple[str, str, list[str], float]:
@@ -183,24 +207,19 @@ def _different_values(answers: Answers, column: str) -> set[float | str]:
     return {text if np.isnan(number) else number for text, number in numbers.items()}
 
 
-def _is_no_score(metric: str) -> bool:
-    """Whether a metric's name belongs to an error, a cost, a latency or a number of tokens."""
-    others = (role for role in PER_MODEL if role not in ("score", "response"))
-    return bool(WORDS["lower"] & set(words(metric))) or any(match_level(role, metric) > 0 for role in others)
-
-
 def check_same_scores(answers: Answers, scores: np.ndarray) -> None:
     """Refuses scores (query by model) that are the same for all models. If they are few and like "right" and "wrong", the user is only warned."""
     if "score" in answers.given or answers.sheet.preset.name or not (scores == scores[:, :1]).all() or np.ptp(scores) == 0:
         return
-    about = {"file": answers.sheet.name}
-    about["columns"], about["remedy"], alike, level = _describe_scores(answers)
+    columns, remedy, alike, level = _describe_scores(answers)
     if alike:
-        raise refusal("labels", alike=alike, **about)
+        raise _labels_error(answers, columns, alike, remedy)
     are_verdicts = np.isin(scores * 4, range(5)).all()
     if not (are_verdicts and level >= 2) and (scores[:, 1:].size >= _MOST_EQUAL or len(np.unique(scores)) > 2):
-        raise refusal("same_scores", **about)
-    answers.notes.append(message("same_verdicts"))
+        doubt = f"all models have the same score on every query ({columns}): is it a property of the queries?"
+        raise ValueError(f"{answers.sheet.name}: {doubt} name the column of judgements (--column score=NAME), or {remedy}")
+    doubt = "the same for all models on every query"
+    answers.notes.append(f"score: {doubt}; if it is a property of the queries, name another column (--column score=NAME)")
 
 
 def check_models(answers: Answers, scores: np.ndarray, costs: np.ndarray, named: Collection[str]) -> None:
@@ -219,21 +238,22 @@ def check_models(answers: Answers, scores: np.ndarray, costs: np.ndarray, named:
             made = [any(is_close(part[:, number], by(part[:, others], axis=1)) for by in _STATISTICS) for part in parts]
             copied = (parts[:, :, [number]] == parts[:, :, others]).all(axis=0).any(axis=1)
             if all(made) or copied.all():
-                why = message("statistic_of_others")
+                why = "on every query its score and cost are a mean, sum, spread or extreme of the others', or those of one of them"
         if why and model not in named:
             left = [other for other in models if other != model]
             only = f"keep the others ({option('--models', ','.join(left))}), or " if len(left) > 1 else ""
-            filled = {"model": model, "why": why, "only": only, "models": models, "given": ",".join(models)}
-            raise refusal("not_a_model", file=answers.sheet.name, **filled)
+            names = option("--models", ",".join(models))
+            raise ValueError(f"{answers.sheet.name}: is {model!r} a model? {why}: {only}name all ({names})")
 
 
 def doubt_costs(answers: Answers, costs: np.ndarray, unit: str, stated: bool) -> None:
-    """Warns of implausible means of costs (query by model) in USD, and if the file itself has costs (`stated`), of a suspicious pattern in them."""
+    """Warns of implausible mean costs (query by model) in USD and, if the costs are from the file (`stated`), of suspicious patterns such as running sums."""
     models, notes = answers.models, answers.notes
     means = zip(models, costs.mean(axis=0) if unit.startswith("USD per query") else [])
     implausible = [f"{model} {mean:.3g}" for model, mean in means if 0 < mean < _CHEAPEST or mean > _MOST_EXPENSIVE]
     if implausible:
-        notes.append(message("implausible_costs", means=", ".join(implausible[:4])))
+        doubt = f"implausible means in USD per query: {', '.join(implausible[:4])}"
+        notes.append(f"cost: {doubt}; is the unit another (--unit cost=cents; --price counts USD per million tokens)?")
     if not stated:
         return
     if len(costs) > 2 and (costs == costs[:, :1]).all() and np.ptp(costs) > 0:

@@ -16,11 +16,12 @@ import pandas as pd
 
 from jaxroute.core import checks
 
-from ..files import errors_name, join_names, message, read_arrays, refusal
+from ..files import errors_name, join_names, option, read_arrays
 from ..table import RoutingTable
 from .answers import Answers, check_costs, choose_models, collect_answers, price_answers
 from .cells import is_empty, key_text, read_dates, read_numbers
-from .complete import Log, complete_log, convert_scores
+from .complete import Log, complete_log
+from .doubts import to_unit_interval
 from .names import check_columns, check_units
 from .opening import existing_path, open_log
 from .roles import assign_roles, refuse_summary
@@ -73,7 +74,8 @@ def read_log(
       features: None for the file's embedding, or else its texts, if any; "text", "own" (the embedding) or "none"; an array or file of `[Q, d]` numbers.
 
     Raises:
-      ValueError: the message names the file, the place in it, the value, and the remedy.
+      ValueError: the message names the file, the place in it, the value, and the remedy, often as an option of the command line:
+        `--column score=NAME` is `columns={"score": "NAME"}` here.
       ImportError: an optional dependency reads the file: `pip install "jaxroute[data]"`.
       OSError: the file may not be read.
     """
@@ -116,9 +118,7 @@ def read_answers(data: Any, **options: Any) -> pd.DataFrame:
     """
     others = options.keys() - {"columns", "where", "units", "prices", "separator", "encoding"}
     if others:
-        raise ValueError(
-            f"read_answers has no option {join_names(others)}; it has those of read_log that tell how to read a file"
-        )
+        raise ValueError(f"read_answers has no option {join_names(others)}; it has those of read_log for reading a file")
     _, prices = check_costs(None, options.get("prices"))
     answers = _open_answers({"data": data, **options}, list(prices or ()), "prices" if prices else "", scored=False)
     sheet, values = answers.sheet, answers.values
@@ -127,7 +127,7 @@ def read_answers(data: Any, **options: Any) -> pd.DataFrame:
         query, date = answers.roles.column("query"), answers.roles.column("date")
         frame = pd.DataFrame({"query": answers.row if query is None else sheet.cells(query)[answers.row]})
         frame["model"] = np.array(answers.models, object)[answers.model]
-        frame["score"] = convert_scores(answers, None, "score", {}) if "score" in values else np.nan
+        frame["score"] = to_unit_interval(answers, None, "score", {}) if "score" in values else np.nan
         frame["cost"] = np.nan if cost is None else cost
         frame["seconds"] = values.get("latency", np.nan)
         frame["date"] = np.datetime64("NaT", "s") if date is None else read_dates(sheet, date)[answers.row]
@@ -162,12 +162,13 @@ def _open_answers(options: Mapping[str, Any], wanted: Sequence[str], instead: st
             labels = [] if category is None else map(str, dict.fromkeys(sheet.cells(category)))
             name = next((name for name in (*sheet.names, *answers.models, *labels) if not name.isascii()), None)
             if name is not None:
-                raise refusal("unclear_encoding", file=sheet.name, encodings=" or ".join(sheet.encodings), name=name)
+                problem = f"its encoding may be {' or '.join(sheet.encodings)}, and names such as {name!r} depend on it"
+                raise ValueError(f"{sheet.name} is not in UTF-8; {problem}: give it (--encoding)")
     return answers
 
 
 def _open_sheet(options: Mapping[str, Any]) -> tuple[Sheet, dict[str, Any]]:
-    """Opens a file or data in memory as a sheet. Also returns those arrays of an npz file or table that are not converted to columns."""
+    """Opens a file or data in memory as a sheet, given the arguments of `read_log`. Also returns arrays, by name, that do not become columns."""
     data, where = options["data"], options.get("where")
     if where is not None and not isinstance(where, Mapping):
         raise ValueError(f"where must map columns to values, as {{'filter': 'strict-match'}}, got {checks.show(where)}")
@@ -188,16 +189,18 @@ def _open_sheet(options: Mapping[str, Any]) -> tuple[Sheet, dict[str, Any]]:
 
 
 def _choose_rows(sheet: Sheet, where: Mapping[str, Any]) -> list[str]:
-    """Selects the rows with certain values of columns (`where`), and those that count in the file's format. Returns the columns that decided."""
+    """Keeps the rows that have the values `where` (by column) and count in the file's format. Returns the columns by which rows were chosen."""
     for name, value in where.items():
         column = str(name)
         if column not in sheet.names:
-            raise refusal("unknown_where", column=column, file=sheet.name, names=sheet.names)
+            names = join_names(map(repr, sheet.names), 40)
+            raise ValueError(f"where names the column {column!r}, which {sheet.name} lacks; it has {names}")
         cells = sheet.cells(column)
         values = value if isinstance(value, (list, tuple, set)) else [value]
         rows = np.flatnonzero([any(_equals(cell, one) for one in values) for cell in cells])
         if not rows.size:
-            raise refusal("where_without_rows", column=column, value=value, file=sheet.name, cells=dict.fromkeys(cells))
+            values = join_names(map(repr, dict.fromkeys(cells)))
+            raise ValueError(f"where[{column!r}] is {value!r}, which no row of {sheet.name} has; it has {values}")
         sheet.select(rows)
         sheet.notes.append(f"kept: the {len(rows):,} of {len(cells):,} rows whose {column!r} is {value!r}")
     first = sheet.preset.first
@@ -208,7 +211,10 @@ def _choose_rows(sheet: Sheet, where: Mapping[str, Any]) -> list[str]:
     if not rows.all():
         sheet.select(np.flatnonzero(rows))
         left = cells[~rows].unique()
-        sheet.notes.append(message("judged_twice", column=first, used=cells[rows].unique(), left=left, value=left[0]))
+        used, others = (join_names(map(repr, names)) for names in (cells[rows].unique(), left))
+        counts = f"judged several times; {used} counts, the first of each task, and not {others}"
+        keep = option("--where", f"{first}={left[0]}")
+        sheet.notes.append(f"{first}: the same answers are {counts} ({keep} keeps the tasks that have it)")
     return [*map(str, where), first]
 
 
@@ -252,7 +258,10 @@ def read_experiment_log(
     except ValueError as error:
         if not any(before in str(error) for before in (" --", "(--")):
             raise
-        raise refusal("options_of_experiments", error=str(error)) from None
+        costs_option = """--set environment.costs='{"MODEL": 0.01, ...}'"""
+        table = "jaxroute.data.read_log(FILE, ...).table.save('table.npz'), for --data table.npz"
+        hint = f"{costs_option} gives costs; a file that needs other options becomes a table by {table}"
+        raise ValueError(f"{error}. An experiment has none of these options: {hint}") from None
     warned = ("left out", "fewer than half", "cost: implausible", "cost: the file has none", "features: text")
     for line in log.read:
         if line.startswith(warned):

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from jaxroute.core import checks
 
-from ..files import join_names, refusal
+from ..files import join_names
 
 _FILE = json.loads(Path(__file__).with_name("names.json").read_text("utf-8"))
 _LETTERS = {code: unicodedata.normalize("NFD", chr(code))[0] for code in range(0xC0, 0x180)}  # Without accents.
@@ -66,14 +66,14 @@ def words(name: str) -> tuple[str, ...]:
 
 
 def _split_remark(name: str) -> tuple[str, str]:
-    """Splits a remark in parentheses or brackets off the end of a name; the remark is empty if there is none."""
+    """Splits a name such as "cost (USD)" into the name and the remark in parentheses or brackets at its end; the remark may be empty."""
     match = re.fullmatch(r"([^(\[]+)[(\[](.+)[)\]]\s*", name)
     return (match[1], match[2]) if match else (name, "")
 
 
 @lru_cache(65536)
 def split_unit(kind: str, name: str) -> tuple[str, tuple[str, ...]]:
-    """Splits units of a kind such as "cost" off a name: "latency_ms" gives ("latency", ("ms",)). A name that is only a unit is in both parts."""
+    """Splits units of a `kind` such as "cost" off a name: "latency_ms" gives ("latency", ("ms",)). A name that is only a unit is in both parts."""
     head, remark = _split_remark(name)
     filling = WORDS["remarks"] - {"per", "query", "request", "call", "answer"}  # As in `Cost (USD, est.)`.
     parts, found, units = [*words(head), *(word for word in words(remark) if word not in filling)], [], UNITS.get(kind, {})
@@ -139,7 +139,7 @@ def _has_unknown_unit_word(name: str) -> bool:
 
 
 def has_unknown_unit(kind: str, name: str) -> bool:
-    """Whether a name contains a unit that jaxroute does not know for a kind of numbers such as "cost", as `cost (pesos)` does."""
+    """Whether a name, such as `cost (pesos)`, contains a unit that jaxroute does not know for numbers of a `kind` such as "cost"."""
     if kind not in ("cost", "latency", "price") or _names_role(plain_name(name)):
         return False
     units = "".join(split_unit(kind, name)[1])
@@ -169,7 +169,7 @@ def match_level(role: str, name: str) -> float:
 
 @lru_cache(65536)
 def full_match_level(role: str, name: str) -> float:
-    """Returns how well a whole name matches a role, from 0 (not) to 3 (exactly), without splitting `usage.cost` or `cost (USD)` into parts."""
+    """Returns how well a whole name matches a role, from 0 (not at all) to 3 (the role's own name); `usage.cost` or `cost (USD)` is not split into parts."""
     kind, whole, names = UNIT_KINDS.get(role, ""), plain_name(name), NAMES.get(role, {})
     base, units = split_unit(kind, name) if kind else (whole, ())
     if role == "query" and whole not in names and len(words(name)) == 2:  # As in `problem_idx`.
@@ -197,14 +197,14 @@ def can_be(role: str, name: str) -> bool:
 
 
 def similar_names(role: str, names: Sequence[str]) -> list[str]:
-    """Returns those of `names` that match no role, but contain a word that hints at `role`."""
+    """Returns the `names` that match no role, but contain a word that hints at `role`."""
     marks = re.compile(_FILE["marks"].get(role, role.split("_")[0]))
     free = [name for name in names if not has_role(name) and not _has_unknown_unit_word(name) and can_be(role, name)]
     return [name for name in free if any(map(marks.fullmatch, words(name)))]
 
 
 def scale_in_name(name: str) -> tuple[float, float] | None:
-    """Returns the lowest and the highest score that a name such as "Score (0-10)", "rating (1 to 5)" or "score out of 5" states; None without."""
+    """Returns the lowest and the highest score in a name such as "Score (0-10)", "rating (1 to 5)" or "score out of 5"; None for other names."""
     match = re.search(r"(?<![^\W_])(?<!\.)([01]) ?(?:[-–_]|to|\.\.) ?(\d{1,3})(?![\d.])", name)
     match = match or re.search(r"out[ _]of[ _](\d{1,3})\b", name)
     if match is None:
@@ -258,21 +258,20 @@ def check_units(units: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def check_columns(columns: Mapping[str, str] | None, names: Sequence[str], file: str) -> dict[str, str]:
-    """Returns the caller's names of columns by role; `*` in a name stands for a model, an empty name for no column. Unknown names are refused."""
+    """Checks the caller's `columns` (names by role, for the file `file`) and returns them. `*` in a name stands for a model, an empty name for no column."""
     if columns is not None and not isinstance(columns, Mapping):
-        raise refusal("no_columns_by_role", got=columns)
+        raise ValueError(f"columns must map roles to names of columns, as {{'score': 'mine'}}, got {checks.show(columns)}")
     found: dict[str, str] = {}
     for role, column in (columns or {}).items():
         role = checks.one_of("a role in columns", _ALIASES.get(str(role), str(role)), ROLES)
         found[role] = column = str(column)
-        start = f"columns[{role!r}] is {column!r}, which"
-        if "*" in column and not fnmatch.filter(names, column.replace("[", "[[]")):
-            raise ValueError(f"{start} no column of {file} fits; it has {join_names(names, 40)}")
-        if "*" not in column and column and column not in names:
+        fits = fnmatch.filter(names, column.replace("[", "[[]")) if "*" in column else column in ("", *names)
+        if not fits:
             lower = {name.lower(): name for name in reversed(names)}
             close = difflib.get_close_matches(column.lower(), list(lower), n=1)
             hint = f"; did you mean {lower[close[0]]!r}?" if close else ";"
-            raise ValueError(f"{start} {file} lacks{hint} it has {join_names(map(repr, names), 40)}")
+            has = f"it has {join_names(map(repr, names), 40)}"
+            raise ValueError(f"columns[{role!r}] is {column!r}, which {file} lacks{hint} {has}")
     return found
 
 
@@ -296,7 +295,7 @@ class Family:
 
 
 class _Split(NamedTuple):
-    """One way to divide a column's name into a role and a model. `length` is the number of characters of the role."""
+    """Division of a column's name into a role and a model. `length` is the number of characters of the role in the name."""
 
     role: str
     pattern: str
@@ -358,7 +357,7 @@ def _splits(name: str) -> list[_Split]:
 
 
 def _best_splits(free: Sequence[str]) -> Iterator[tuple[str, _Split]]:
-    """Yields each free column with its best division: best are models with several roles, then common patterns, then long names of roles."""
+    """Yields each name in `free` with its best division into role and model. First come models with several roles, then frequent patterns, then long roles."""
     splits = {name: _splits(name) for name in free}
     roles_of: dict[str, set[str]] = {}
     for split in (split for found in splits.values() for split in found):
@@ -377,7 +376,7 @@ def _best_splits(free: Sequence[str]) -> Iterator[tuple[str, _Split]]:
 
 
 def _add_units_behind_models(families: dict[tuple[str, str], Family]) -> None:
-    """Adds groups of columns in whose names a unit follows the model, such as `cost_<model>_usd`. The keys are (role, pattern of the names)."""
+    """Adds to `families`, by (role, pattern of the names), groups of columns in whose names a unit follows the model, such as `cost_<model>_usd`."""
     scored = {model for family in families.values() if family.role == "score" for model in family.columns}
     for (role, pattern), family in [*families.items()]:
         unit = next((words(model)[-1] for model in family.columns if words(model)), "")

@@ -24,7 +24,7 @@ import pandas as pd
 
 from jaxroute.core import checks
 
-from ..files import errors_name, import_optional, join_names, message, refusal
+from ..files import errors_name, import_optional, join_names
 from ..pickles import open_pickle
 from . import presets
 from .names import UNIT_KINDS, WORDS, match_level
@@ -51,21 +51,10 @@ _PACKERS: dict[bytes, tuple[str, Callable[[bytes], bytes]]] = {
         lambda data: import_optional("pyarrow").input_stream(io.BytesIO(data), compression="zstd").read(),
     ),
 }
-# First bytes of files that are never read.
-_REFUSED = {
-    b"\x93NUMPY": "an npy file of one array without a name",
-    b"\xd0\xcf\x11\xe0": "an old Excel file: save it as .xlsx or .csv",
-    b"SQLite": "a database: export its table as csv",
-    b"%PDF": "a PDF file",
-    b"\x80": "a pickle",
-}
 
 
 def open_log(data: Any, separator: str | None = None, encoding: str | None = None) -> Sheet:
-    """Opens a file, a folder, a list of files or data in memory as a sheet.
-
-    `separator` is the character between the columns of a text file, and `encoding` its encoding; if None, they are detected.
-    """
+    """Opens a file, folder, list of files or data in memory as a sheet. `separator` and `encoding` of a text file are detected if they are None."""
     if separator is not None:
         separator = _SEPARATOR_WORDS.get(separator, separator)
         if len(separator) != 1:
@@ -80,7 +69,7 @@ def open_log(data: Any, separator: str | None = None, encoding: str | None = Non
         name = path.name.lower()
         if not _suffix(name) and not name.endswith(_PACKED):
             hint = " (an old Excel file: save it as .xlsx or .csv)" if name.endswith((".xls", ".xlsb", ".ods")) else ""
-            raise refusal("unknown_kind", file=path, hint=hint, suffixes=", ".join((*_SUFFIXES, *_PACKED)))
+            raise ValueError(f"{path} is of an unknown kind{hint}; its name must end in {', '.join(_SUFFIXES + _PACKED)}")
         with open(path, "rb") as file:
             if file.read(4) == b"PAR1":
                 return open_parquet(path, path)
@@ -92,7 +81,8 @@ def open_log(data: Any, separator: str | None = None, encoding: str | None = Non
             files = sorted(file for file in path.rglob("*") if file.is_file() and _suffix(file.name))
             files = [file for file in files if not file.name.startswith(".")] or files
             if not files:
-                raise refusal("no_files", folder=path, suffixes=", ".join(_SUFFIXES), names=sorted(os.listdir(path)))
+                kinds, names = ", ".join(_SUFFIXES), join_names(sorted(os.listdir(path)))
+                raise ValueError(f"{path} is a folder without files that can be read ({kinds}); it has {names}")
             return _join_files(str(path), _without_summaries(files), open_one)
         with errors_name(path):
             return _apply_preset(open_one(path))
@@ -158,9 +148,6 @@ def _open_bytes(path: Path, content: bytes, packed: str, separator: str | None, 
             columns, preset = presets.routereval_columns(path, opened)
             return sheet_of_frame(str(path), pd.DataFrame(columns), "a pickle", preset=preset)
         return Sheet(str(path), *opened, "a pickled data frame")
-    for magic, kind in _REFUSED.items():
-        if content.startswith(magic):
-            raise ValueError(f"{path} is {kind}, despite its name")
     if suffix in _BINARY:
         kind = {".xlsx": "an Excel file (xlsx)", ".parquet": "a parquet file"}.get(suffix, f"a {suffix} file")
         raise ValueError(f"{path} is not {kind}, or is damaged or cut off")
@@ -173,7 +160,7 @@ def _open_bytes(path: Path, content: bytes, packed: str, separator: str | None, 
         sheet = _open_text(path, text, separator or ("\t" if suffix == ".tsv" else None), encoding, packed)
     sheet.encodings = encodings
     if encodings:
-        sheet.notes.append(message("several_encodings", encodings=" or ".join(encodings)))
+        sheet.notes.append(f"file: its encoding may be {' or '.join(encodings)}; no name depends on it (--encoding decides)")
     return sheet
 
 
@@ -221,7 +208,9 @@ def _open_text(path: Path, text: str, separator: str | None, encoding: str, pack
         notes.append(f"file: the first line, {setting[1]!r}, is a setting")
     mark, width = _find_separator(text, separator or _SEPARATORS)
     if width < 2:
-        raise refusal("one_column", file=path, line=text.strip().split("\n")[0].strip())
+        first_line = text.strip().partition("\n")[0].strip()
+        how = "if another character separates columns, give it (--separator)"
+        raise ValueError(f"{path} has one column, {checks.show(first_line)}: {how}")
     first = list(islice(_rows(text, mark), 20))
     header = next((place for place, (_, fields) in enumerate(first) if len(fields) == width), 0)
     # If the first full line has numbers, the header has another number of fields than the rows, and is refused below.
@@ -256,7 +245,7 @@ def _open_text(path: Path, text: str, separator: str | None, encoding: str, pack
 
 
 def _read_fields(path: Path, body: str, mark: str, before: int) -> pd.DataFrame:
-    """Reads text with the separator `mark` into a frame of texts; row 0 has the names. Unequal rows are refused; `before` counts lines above."""
+    """Reads text with the separator `mark` into a frame of texts; row 0 has the names. Refuses unequal rows; `before` is the number of skipped lines above."""
     reading = {"dtype": str, "keep_default_na": False, "skipinitialspace": True, "header": None, "engine": "c"}
     try:
         frame = pd.read_csv(io.StringIO(body), sep=mark, **reading)
@@ -275,29 +264,25 @@ def _read_fields(path: Path, body: str, mark: str, before: int) -> pd.DataFrame:
 
 
 def _check_widths(path: Path, text: str, mark: str, before: int) -> None:
-    """Raises an error for the first row without as many fields as the header; `mark` separates them, `before` lines above were skipped."""
+    """Raises an error for the first row of `text` with fewer or more fields than the header. `mark` separates fields; `before` lines above were skipped."""
     width = 0
     for line, fields in _rows(text, mark):
         width, number = width or len(fields), len(fields)
         if number == width:
             continue
-        why = f"put text that contains {mark!r} into quotation marks"
-        if number == width + 1:
-            why += ", or add a name for the last column (or for names of rows in the first, as R writes them)"
-        if number < width or fields[-1].count("\n") > 3:
-            why = "is a quotation mark not closed, or the file cut off?"
-        raise refusal("unequal_rows", file=path, line=line + before, number=number, width=width, why=why)
+        why = f"is a quotation mark not closed, text with {mark!r} not in quotation marks, or the file cut off?"
+        raise ValueError(f"{path}, line {line + before}: {number} fields, but the first line names {width} columns; {why}")
 
 
 def _rows(text: str, mark: str) -> Iterator[tuple[int, list[str]]]:
-    """Yields the number of its last line and its fields, separated by `mark`, for each row of a text that is not blank."""
+    """Yields the line number and the fields, which are separated by `mark`, of each row of a text that is not blank."""
     csv.field_size_limit(min(sys.maxsize, 2**31 - 1))  # Prompts may be long.
     rows = csv.reader(io.StringIO(text), delimiter=mark, skipinitialspace=True)
     return ((rows.line_num, fields) for fields in rows if any(fields) or len(fields) > 1)
 
 
 def _find_separator(text: str, marks: Collection[str]) -> tuple[str, int]:
-    """Returns which of the characters `marks` separates the columns, and their number: that of the fields in most of the first rows."""
+    """Returns which of the characters `marks` separates the columns, and how many fields most of the first rows then have."""
     found = {}
     for mark in marks:
         widths = [len(fields) for _, fields in islice(_rows(text[:_SAMPLE], mark), 60)]
@@ -334,7 +319,7 @@ def _open_json(path: Path, text: str, about: str) -> Sheet:
                 except (ValueError, RecursionError) as error:
                     raise ValueError(f"{path}, line {number} is not JSON: {error}") from None
                 if not isinstance(value[-1], dict):
-                    raise refusal("line_without_object", file=path, number=number, got=value[-1]) from None
+                    raise ValueError(f"{path}, line {number} must be an object {{...}}, got {value[-1]!r:.60}") from None
     if isinstance(value, dict) and {"eval", "samples"} <= value.keys():  # A log of Inspect.
         records, notes = [{**sample, "log": value} for sample in value["samples"]], []
     else:
@@ -360,10 +345,8 @@ def _sheet_of_records(
 
 
 def _apply_preset(sheet: Sheet) -> Sheet:
-    """Renames and converts the columns of a sheet to those of a log if it has the format of a known tool or data set."""
+    """Renames and converts the columns of a sheet to those of a log, if it has the format of a known tool or data set."""
     preset = sheet.preset if sheet.preset.name else presets.find_preset(sheet.names)
-    if preset is None:
-        return sheet
     if preset.refused:
         raise ValueError(f"{sheet.name} {preset.refused}")
     if (preset.reader or preset.columns) and not sheet.preset.name:
@@ -407,7 +390,7 @@ def _without_summaries(files: Iterable[Path]) -> list[Path]:
 
 
 def _join_files(name: str, files: Sequence[Path], open_one: Callable[[Path], Sheet], listed: bool = False) -> Sheet:
-    """Opens files by `open_one` and joins their rows to one sheet. Files that are no logs are skipped, but refused if the caller `listed` them."""
+    """Opens files by `open_one` and joins their rows to one sheet. Files that are no logs are skipped, or refused if the caller named them (`listed`)."""
     opened, refused = {}, {}
     for file in files:
         try:
@@ -423,7 +406,8 @@ def _join_files(name: str, files: Sequence[Path], open_one: Callable[[Path], She
     left = [f for f, sheet in opened.items() if common[f] <= 3 and 2 * common[f] < len(main.keys() | sheet.names)]
     others = join_names((file.name for file in left), 4)
     if left and listed:
-        raise refusal("other_columns", name=name, others=others, main=main)
+        names = join_names(map(repr, main))
+        raise ValueError(f"{name}: {others} has other columns than the largest, which has {names}: give all the same names")
     opened = {file: sheet for file, sheet in opened.items() if file not in left}
     joined = _stack(name, opened) if len(opened) > 1 else next(iter(opened.values()))
     joined.notes += [f"file: skipped {others}, with other columns than the largest"] if left else []

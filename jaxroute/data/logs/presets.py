@@ -14,7 +14,7 @@ import pandas as pd
 
 from jaxroute.core import checks
 
-from ..files import refusal
+from ..files import join_names, option
 from ..papers import SPROUT_PRICES
 from .cells import is_empty
 from .names import match_level
@@ -49,7 +49,7 @@ class Preset:
         return SPROUT_PRICES if self.name == "SPROUT" else {}
 
     def rows(self, path: Path, records: Records) -> Records:
-        """Converts the records of the file `path` to answers with the columns of a log; scores and ids that the user has added are preserved."""
+        """Converts the records of the file `path` to answers with the columns of a log. Scores and ids that the user has added stay."""
         if self.reader is None and not self.columns:
             return records
         if self.explode:
@@ -82,7 +82,10 @@ class Preset:
         known = {**self.prices, **(prices or {})}
         lacking = [model for model in models if model not in known]
         if lacking:
-            raise refusal("no_prices_of_models", file=file, models=lacking, model=lacking[0])
+            give = f"prices={{{lacking[0]!r}: (IN, OUT)}}, on the command line {option('--price', lacking[0])}=IN:OUT"
+            raise ValueError(
+                f"{file} has models without a price, {join_names(lacking, 1000)}: give it in USD per million ({give})"
+            )
         return {model: known[model] for model in models}
 
 
@@ -98,7 +101,7 @@ def parse_nested(value: Any) -> Any:
 
 
 def nested(value: Any, *keys: Any) -> Any:
-    """Follows keys into nested objects and lists and returns the value there, None if it is absent."""
+    """Returns the value at successive `keys` in nested objects and lists; None if it is absent."""
     for key in keys:
         try:
             value = parse_nested(value)[key]
@@ -183,7 +186,7 @@ def _langsmith(path: Path, records: Records) -> Records:
 
 
 def _inspect(path: Path, record: Record) -> Record:
-    """Reads a sample of a log of Inspect: a record with the whole log under `log`, or a row of Inspect's data frame of samples."""
+    """Reads an answer from the evaluation tool Inspect: a record with the whole log under `log`, or a row of Inspect's data frame of samples."""
     if nested(record, "log", "status") not in (None, "success"):
         return {}
     usage, scores = parse_nested(record.get("model_usage")) or {}, record.get("scores") or {}
@@ -205,7 +208,7 @@ def _inspect(path: Path, record: Record) -> Record:
 
 
 def _mmlu_pro(path: Path, record: Record) -> Record:
-    """Reads an answer of MMLU-Pro. The file's name is the model; if each subject has a file, the folder's name is."""
+    """Reads an answer of the benchmark MMLU-Pro. The model is the file's name or, if each subject has a file, the folder's name."""
     model = path.parent.name if path.stem.endswith("_result") else re.sub(r"^model_outputs_|_\d+shots?$", "", path.stem)
     prompt = "\n".join([str(record["question"]), *map(str, record.get("options") or ())])
     return {"model": record.get("model", model), "score": float(record["pred"] == record["answer"]), "prompt": prompt}
@@ -277,28 +280,27 @@ def costs_by_size(models: Iterable[str], default: float = 7.0) -> dict[str, floa
     return costs
 
 
-def find_preset(names: Iterable[str]) -> Preset | None:
-    """Returns the known format whose fields are all among the names of a file's fields or columns; None if there is none."""
+def find_preset(names: Iterable[str]) -> Preset:
+    """Returns the known format whose fields are all among `names`, those of a file's fields or columns; the default preset if there is none."""
     present = set(names)
 
     def fits(pattern: str) -> bool:
         return pattern in present or ("*" in pattern and any(fnmatch.fnmatchcase(name, pattern) for name in present))
 
-    preset = next((preset for preset in PRESETS if all(map(fits, preset.fields))), None)
-    return preset and replace(preset, given={role: column for role, column in preset.given.items() if fits(column)})
+    preset = next((preset for preset in PRESETS if all(map(fits, preset.fields))), Preset())
+    return replace(preset, given={role: column for role, column in preset.given.items() if fits(column)})
 
 
 def read_records(path: Path, records: Records) -> tuple[Records, Preset]:
-    """Converts records to columns with known names, and returns them with their format. Formats without anything to compare are refused."""
-    preset = find_preset(dict.fromkeys(str(key) for record in records[:50] for key in record)) if records else None
-    if preset is None:
-        return records, Preset()
-    if preset.refused:
-        raise ValueError(f"{path} {preset.refused}")
+    """Converts records to columns with known names, and returns them with their format."""
+    preset = find_preset(dict.fromkeys(str(key) for record in records[:50] for key in record))
+    if not preset.name or preset.refused:
+        return records, preset
     try:
         rows = [row for row in preset.rows(path, records) if row]
     except (TypeError, KeyError, AttributeError, IndexError, ValueError) as error:
-        raise refusal("other_records", file=path, name=preset.name, why=f"{type(error).__name__}: {error}") from None
+        why = f"{type(error).__name__}: {error}"
+        raise ValueError(f"{path} looks like {preset.name}, but its records are others ({why})") from None
     if not rows:
         raise ValueError(f"{path} has the form of {preset.name}, but no answers of models")
     return rows, preset
@@ -307,7 +309,7 @@ def read_records(path: Path, records: Records) -> tuple[Records, Preset]:
 def routereval_columns(path: Path, value: Mapping[Any, Any]) -> tuple[dict[str, np.ndarray], Preset]:
     """Converts a pickled data set of RouterEval to columns, and returns them with their format; a model in several groups counts once."""
     if not all(isinstance(value.get(part), dict) and value[part] for part in ("easy", "hard", "split_index", "prompt")):
-        raise refusal("pickled_dict", file=path, keys=", ".join(map(str, value)))
+        raise ValueError(f"{path} is a pickled dict of {join_names(value)}, and not a data frame: save it as csv or parquet")
     groups = [group for part in ("easy", "hard") for kinds in value[part].values() for group in kinds.values()]
     found, seen = [], set[str]()
     for group in [group for group in groups if group["model"] is not None]:
@@ -324,6 +326,6 @@ def routereval_columns(path: Path, value: Mapping[Any, Any]) -> tuple[dict[str, 
 
 
 def is_summary(path: Path) -> bool:
-    """Whether the name of a file shows that it summarises other files."""
+    """Whether the name of a file shows that it only summarises other files."""
     named = re.fullmatch(_FILE["summaries"], path.stem, re.IGNORECASE)
     return path.suffix == ".json" and named is not None and not path.stem.endswith("_result")

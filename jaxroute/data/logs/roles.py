@@ -4,14 +4,13 @@ Candidates for a role are the columns with the most evidence for it. A family is
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
 
 import numpy as np
 import pandas as pd
 
-from ..files import join_names, message, option, refusal
+from ..files import join_names, option
 from .cells import (
     examples,
     first_cells,
@@ -62,7 +61,7 @@ class Roles:
     _codes: dict[str, np.ndarray] = field(default_factory=dict)
 
     def column(self, role: str) -> str | None:
-        """Returns the column of a role, None if there is none. Raises an error if several columns fit equally well."""
+        """Returns the name of the column of a role, None if there is none. Raises an error if several columns fit equally well."""
         names = self.candidates.get(role, [])
         if len(names) > 1:
             raise _undecided(self.sheet, role, names, f", or --column {role}= for none")
@@ -76,7 +75,7 @@ class Roles:
         self.sheet.notes.append(f"{title(role)}: column {column!r} ({details})")
 
     def codes(self, column: str) -> np.ndarray:
-        """Returns an array with an integer for each cell of a column; cells with equal texts have equal integers."""
+        """Returns an integer for each cell of a column, which is equal for cells with equal texts."""
         if column not in self._codes:
             texts = [str(cell).strip() for cell in self.sheet.cells(column)]
             self._codes[column] = pd.factorize(np.array(texts, object))[0]
@@ -90,9 +89,10 @@ class Roles:
 
 
 def _undecided(sheet: Sheet, role: str, names: Sequence[str], none: str = "") -> ValueError:
-    """Returns the error that several columns fit a role equally well. The hint `none` tells how to choose none of them; it may be empty."""
+    """Returns the error that several columns (`names`) fit a role equally well. `none` is a hint on how to choose no column; it may be empty."""
     both = " and ".join(map(repr, names))
-    return refusal("undecided", file=sheet.name, both=both, title=title(role), role=role, name=names[0], none=none)
+    hint = option("--column", f"{role}={names[0]}")
+    return ValueError(f"{sheet.name}: {both} could both be the {title(role)}, and they differ: specify one ({hint}{none})")
 
 
 def assign_roles(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str] = (), scored: bool = True) -> Roles:
@@ -103,7 +103,9 @@ def assign_roles(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str] =
     given = {**sheet.given, **given}
     numbers = [name for name in sheet.names if is_digits(name)]
     if numbers and not given and not any(map(has_role, sheet.names)) and len(numbers) >= len(sheet.names) / 3:
-        raise refusal("no_header", file=sheet.name, names=sheet.names)
+        names = f"names of columns ({join_names(map(repr, sheet.names), 6)})"
+        hint = "add a line of names above it, such as query_id,model,score,cost"
+        raise ValueError(f"{sheet.name}, line 1 looks like data and not like {names}: {hint}")
     single = {role: column for role, column in given.items() if "*" not in column}
     roles = Roles(sheet, given, {role: [column] if column else [] for role, column in single.items()})
     families = _fitting_families(sheet, given, wanted)
@@ -143,7 +145,7 @@ def _fitting_families(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[s
 
 
 def _best_score_families(families: Sequence[Family]) -> list[Family]:
-    """Returns the most likely groups of score columns (one column per model), several if equal. A group of one model needs a clear name."""
+    """Returns the most likely groups of score columns (one column per model), several if equally likely. A group of one model needs a clear name."""
     others = {model for family in families if family.role != "score" for model in family.columns}
 
     def evidence(family: Family) -> tuple[float, ...]:
@@ -162,7 +164,8 @@ def _assign_families(roles: Roles, families: list[Family], scores: Family) -> Ro
     roles.models = sorted(scores.columns, key=lambda model: sheet.names.index(scores.columns[model]))
     roles.families["score"] = scores
     if scores.statistics:
-        sheet.notes.append(message("statistics_left_out", columns=", ".join(map(scores.shown, scores.statistics))))
+        columns = f"left out: the columns {', '.join(map(scores.shown, scores.statistics))}, called like statistics"
+        sheet.notes.append(f"{columns}; if they are models, name all models (--models A,B)")
     families = [family.of_models(scores.columns) for family in families]
     for role in dict.fromkeys(family.role for family in families if family.role != "score"):
         options = [family for family in families if family.role == role and family.columns]
@@ -191,7 +194,7 @@ def _refuse_different(sheet: Sheet, options: Sequence[Family]) -> None:
 
 
 def _find_candidates(roles: Roles, taken: set[str], has_families: bool) -> None:
-    """Finds candidate columns, other than `taken`, for roles that the caller did not give. Only without `has_families`, file names may be models."""
+    """Finds candidate columns for roles without a given column, except columns in `taken`. With `has_families`, file names are not taken for models."""
     sheet, candidates = roles.sheet, roles.candidates
     names = [name for name in sheet.names if name and name not in FILE_COLUMNS]
     for role in (role for role in SEARCH_ORDER if role not in roles.given):
@@ -299,10 +302,10 @@ def _same_cells(sheet: Sheet, a: str, b: str, role: str = "") -> bool:
 
 
 def refuse_summary(roles: Roles) -> None:
-    """Refuses a log with rows that are means or sums of other rows.
+    """Raises `ValueError` if a log has rows that summarise other rows, such as a line of means at the end.
 
-    The query of such a row is a word such as "Total" among ids with digits, or the word is in one of the first columns of the last rows and
-    in no row above. If ids are words, the numbers decide.
+    Such a row has a word such as "Total" as its query id, while most other ids contain digits (if not, it must have the means or sums of the
+    others). Or it is among the last three rows, and the word is in one of its first columns and in no row above.
     """
     sheet, size, queries = roles.sheet, roles.sheet.num_rows, roles.candidates.get("query", [])
     texts = {*roles.candidates.get("text", ())} - {*queries} if queries else set()
@@ -320,7 +323,7 @@ def refuse_summary(roles: Roles) -> None:
             if numbered <= (len(first) - len(rows)) / 2:
                 rows = [row for row in rows if _is_mean(roles, column, row)]
         if rows:
-            raise refusal("summary_row", place=sheet.place(rows[0], column), cell=cells[rows[0]])
+            raise sheet.cell_error(rows[0], column, ": is the row a summary of the others? delete it, or rename its query")
 
 
 def _is_summary_word(cell: object) -> bool:
@@ -332,7 +335,7 @@ def _is_summary_word(cell: object) -> bool:
 
 
 def _is_mean(roles: Roles, column: str, row: int) -> bool:
-    """Whether scores and costs of a row are means or sums of the rows with another value in `column` (of its model only, if it names one)."""
+    """Whether scores and costs of a row are means or sums of the rows with another value in `column` (and with its model, if the row names a model)."""
     sheet, model = roles.sheet, roles.candidates.get("model", [])
     others = roles.codes(column) != roles.codes(column)[row]
     if len(model) == 1 and not is_empty(sheet.cells(model[0])[row]):
@@ -354,7 +357,7 @@ def _explain_not_a_log(
     file, names = sheet.name, [name for name in sheet.names if name not in FILE_COLUMNS]
     has = f"It has {join_names(map(repr, names))}."
     if any(pair <= set(map(plain_name, names)) for pair in _PAIRS):
-        return message("pairwise_preferences", file=file, has=has)
+        return f"{file} has pairwise preferences, which are not scores of single answers: have each answer scored. {has}"
     free = [name for name in names if not any(name in columns for columns in candidates.values())]
     unknown = [name for name in sheet.single(free) if not has_role(name) and "tokens" not in words(name)]
     unknown = [name for name in unknown if _like_scores(sheet.cells(name))]
@@ -366,19 +369,23 @@ def _explain_not_a_log(
     if statistics is not None and not candidates.get("model"):
         models = [*statistics.columns, *statistics.statistics]
         priced = candidates.get("cost") or any(family.role in ("cost", "price_in") for family in families)
-        costs = "" if priced else message("and_costs", model=models[0])
-        filled = {"columns": statistics.shown(), "models": models, "statistics": statistics.statistics}
-        return message("called_like_statistics", file=file, given=",".join(models), costs=costs, more=more, **filled)
+        cost, price = (option(name, models[0]) for name in ("--cost", "--price"))
+        costs = "" if priced else f", and their costs ({cost}=VALUE ... or {price}=IN:OUT ...)"
+        called = f"some called like statistics ({join_names(map(repr, statistics.statistics))})"
+        hint = f"if they are models, name them ({option('--models', ','.join(models))}){costs}"
+        return f"{file} has columns {statistics.shown()} for {join_names(models, 1000)}, {called}: {hint}. {more}"
     if len(scores.columns) == 1 and not candidates.get("score") and not candidates.get("model"):
-        return message("scores_of_one_model", file=file, model=next(iter(scores.columns)), has=has)
+        model = next(iter(scores.columns))
+        return f"{file} has scores of one model, {model!r}: there is nothing to choose; add the answers of another. {has}"
     if candidates.get("model"):
         model = candidates["model"][0]
         different = len(set(map(str, sheet.cells(model))))
         if lacking == ["query"] or ("query" in lacking and different == sheet.num_rows):
-            number = sheet.num_rows
-            return message("summary_of_models", file=file, model=model, different=different, number=number, more=more)
+            models = f"models (column {model!r}, {different} different in {sheet.num_rows} rows)"
+            hint = "a log has answers to single queries; if it has their ids, name the column (--column query=NAME)"
+            return f"{file} has {models} but no column of queries: {hint}. {more}"
         columns = " and ".join(f"a column for the {role}" for role in lacking)
-        return message("lacks_columns", file=file, model=model, columns=columns, more=more)
+        return f"{file} has a column of models, {model!r}, but lacks {columns}: name it (--column ROLE=NAME). {more}"
     of_others = {c for f in families if f.role != "score" and len(f.columns) > 1 for c in f.columns.values()}
     possible = [name for name in unknown if name not in of_others]
     named = [model for model in wanted if model in possible]
@@ -386,15 +393,17 @@ def _explain_not_a_log(
         absent = [repr(model) for model in wanted if model not in names]
         one = f"only {named[0]!r} is named, and there is nothing to choose"
         why = f"{join_names(absent)} is not a column" if absent else one
-        return message("columns_like_models", file=file, why=why, has=has)
-    pair = _two_patterns(sheet, free)
-    if pair is not None and not candidates.get("score"):
-        first, second, models = pair
-        return message("two_columns_per_model", file=file, first=first, second=second, models=models, has=has)
+        return f"{file}: columns called like the models have their scores, but {why}. {has}"
     if len(possible) > 1 and not likely_models and not candidates.get("score"):
         costs = " ".join(option("--cost", f"{name}=VALUE") for name in possible[:3])
-        return message("possible_scores", file=file, names=possible, costs=costs, model=possible[0], more=more)
-    return message("not_a_log", file=file, more=more)
+        doubt = f"{join_names(map(repr, possible), 6)} could be scores of models"
+        hint = f"give the cost of each per query ({costs}) or its price ({option('--price', possible[0])}=IN:OUT); if models have columns"
+        return (
+            f"{file} has no columns of costs; {doubt}: {hint} of several kinds, name these (--column 'score=* NAME'). {more}"
+        )
+    wide = "score_<model> and cost_<model>, <model> and <model>|total_cost, or <model>_score and <model>_cost"
+    lacks = f"neither a column of models (model, llm, ...) nor columns of scores per model ({wide})"
+    return f"{file} has {lacks}: name the columns (--column ROLE=NAME). {more}"
 
 
 def _likely_columns(
@@ -402,7 +411,7 @@ def _likely_columns(
 ) -> tuple[str, list[str]]:
     """Proposes, in words, a column for each role in `lacking`, and returns the candidates for the role "model" as well.
 
-    `free` are columns without a role. `unknown` are those with numbers like scores, whose names match no role; they may be the scores.
+    `free` are columns without a role. `unknown` are columns with numbers like scores, whose names match no role; they may be the scores.
     """
     proposals = {role: similar_names(role, free) for role in lacking}
     only_score = lacking == ["score"]
@@ -411,7 +420,8 @@ def _likely_columns(
     likely = "; ".join(likely_column(role, names) for role, names in proposals.items() if names)
     lower = list(filter(lower_is_better, unknown)) if only_score else []
     if lower and not likely:
-        likely = message("lower_is_better", names=lower, name=lower[0])
+        hint = f"add a column of 1 minus it; if it is not, name it ({option('--column', f'score={lower[0]}')})"
+        likely = f"{join_names(map(repr, lower), 3)} may be better the lower it is: then {hint}"
     strange = [n for n in free if match_level("score", n) > 0 and not looks_like_numbers(sheet.cells(n), "score")]
     if only_score and not likely and strange:
         shown = examples(sheet.cells(strange[0]))
@@ -424,33 +434,8 @@ def likely_column(role: str, names: Sequence[str]) -> str:
     return f"{' or '.join(map(repr, names[:3]))} looks like the {role}: {option('--column', f'{role}={names[0]}')}"
 
 
-def _two_patterns(sheet: Sheet, free: Iterable[str]) -> tuple[str, str, list[str]] | None:
-    """Finds two numeric columns per model, such as `a_1`, `a_2`, `b_1`, `b_2`. Returns `*_1` and `*_2`, the likelier scores first, and a, b."""
-    patterns: dict[str, dict[str, str]] = {}
-    for name in sheet.single(free):
-        marks = [*re.finditer(r"[\s_\-.|:/]+", name)] if looks_like_numbers(sheet.cells(name)) else []
-        starts, ends = [0, *(mark.end() for mark in marks)], [*(mark.start() for mark in marks), len(name)]
-        for start, end in product(starts, ends) if marks else ():
-            if start < end and end - start < len(name):
-                patterns.setdefault(f"{name[:start]}*{name[end:]}", {})[name[start:end]] = name
-    by_models: dict[frozenset[str], list[str]] = {}
-    for pattern, columns in patterns.items():
-        by_models.setdefault(frozenset(columns), []).append(pattern)
-    pairs = [same[:2] for models, same in by_models.items() if len(models) > 1 and len(same) > 1]
-    if not pairs:
-        return None
-
-    def share_of_grades(pattern: str) -> float:
-        numbers = [number_of(cell) for name in patterns[pattern].values() for cell in first_cells(sheet.cells(name))]
-        return float(np.mean(np.array(numbers) * 2 % 1 == 0))
-
-    largest = max(pairs, key=lambda pair: len(patterns[pair[0]]))
-    first, second = sorted(largest, key=share_of_grades, reverse=True)
-    return first, second, list(patterns[first])
-
-
 def _like_scores(cells: np.ndarray) -> bool:
-    """Whether cells look like scores: numbers or verdicts in [0, 1], or whole and half grades up to 100."""
+    """Whether cells look like scores: numbers in [0, 1], judgements such as "correct", or whole and half grades up to 100."""
     if not looks_like_numbers(cells, "score"):
         return False
     values = np.array([number for number in map(number_of, first_cells(cells)) if number == number])

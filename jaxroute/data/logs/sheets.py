@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ..files import errors_name, import_optional, join_names, message, refusal
+from jaxroute.core import checks
+
+from ..files import errors_name, import_optional, join_names
 from .names import PER_MODEL, match_level, plain_name
 from .presets import Preset
 
@@ -26,7 +28,7 @@ _UNCHANGED = ("cost_unit", "rows", "num_rows", "prompts")  # Arrays that are no 
 
 @dataclass(eq=False)
 class Sheet:
-    """Named columns of cells. A column is read when it is first used. A missing cell is None, NaN or an empty text."""
+    """Table of named columns of cells. A column is read when it is first used. A missing cell is None, NaN or an empty text."""
 
     name: str  #: Name of the file, or "the data frame".
     names: list[str]  #: Names of the columns, in order.
@@ -60,7 +62,7 @@ class Sheet:
         self._cells[name] = cells
 
     def select(self, rows: np.ndarray) -> None:
-        """Keeps only the rows with these indices."""
+        """Keeps only the rows with the indices `rows`."""
         self.rows = rows if self.rows is None else self.rows[rows]
         self._cells = {name: cells[rows] for name, cells in self._cells.items()}
 
@@ -76,12 +78,12 @@ class Sheet:
         place = f"{self.name}, {self.place_of(row) if self.place_of else f'row {row} (from 0)'}"
         return place if column is None else f"{place}, column {column!r}"
 
-    def refuse_cell(self, name: str, row: Any, column: str, /, **values: Any) -> ValueError:
-        """Returns the error about a cell whose text `messages.json` stores under `name`; place and content of the cell are filled in."""
-        return refusal(name, place=self.place(row, column), cell=self.cells(column)[row], **values)
+    def cell_error(self, row: Any, column: str, problem: str) -> ValueError:
+        """Returns the error that a cell has a `problem`; the text starts with the place and the content of the cell."""
+        return ValueError(f"{self.place(row, column)} is {checks.show(self.cells(column)[row])}{problem}")
 
     def single(self, names: Iterable[str]) -> list[str]:
-        """Returns those names that belong to exactly one column."""
+        """Returns the `names` that belong to exactly one column."""
         counts = Counter(self.names)
         return [name for name in names if counts[name] == 1]
 
@@ -109,12 +111,13 @@ def sheet_in_memory(data: Any) -> Sheet:
             raise ValueError("data must be columns by name, got an empty dict")
         lists = {str(name): list(values) for name, values in data.items() if not np.isscalar(values)}
         if len(lists) != len(data) or len({len(values) for values in lists.values()}) > 1:
-            raise refusal("unequal_columns", sizes=[f"{name}: {len(values)}" for name, values in lists.items()])
+            sizes = join_names(f"{name}: {len(values)}" for name, values in lists.items())
+            raise ValueError(f"data must be columns of equal lengths by name, got {sizes}")
         frame = pd.DataFrame({name: pd.Series(values, dtype=object) for name, values in lists.items()})
         return sheet_of_frame("the dict", frame, "a dict of columns")
     if isinstance(data, (list, tuple)):
         if not data or not all(isinstance(record, Mapping) for record in data):
-            raise refusal("no_records", data=data)
+            raise ValueError(f"data must be records, as [{{'model': 'a', ...}}, ...], or files, got {checks.show(data)}")
         return sheet_of_frame("the records", frame_of(list(data)), "a list of records")
     frame = data
     if not isinstance(data, pd.DataFrame) and not np.isscalar(data) and data is not None:  # polars, pyarrow, Hugging Face.
@@ -122,7 +125,8 @@ def sheet_in_memory(data: Any) -> Sheet:
             data = import_optional("narwhals").from_native(data, eager_only=True, pass_through=True)
         frame = data.to_pandas() if hasattr(data, "to_pandas") else data
     if not isinstance(frame, pd.DataFrame):
-        raise refusal("no_data", data=data)
+        kinds = "the name of a file, a RoutingTable, a data frame, a dict of columns or a list of records"
+        raise ValueError(f"data must be {kinds}, got {checks.show(data)}")
     if frame.columns.nlevels > 1:  # Pivoted.
         frame = frame.set_axis(["|".join(str(part) for part in column if str(part)) for column in frame.columns], axis=1)
     if all(name is not None for name in frame.index.names):  # Made by groupby or set_index.
@@ -206,10 +210,10 @@ def records_of(name: str, value: Any) -> tuple[list[dict], list[str]]:
             raise ValueError(f"{name} is empty: a list without records")
         for number, record in enumerate(value):
             if not isinstance(record, dict):
-                raise refusal("no_record", file=name, number=number, record=record)
+                raise ValueError(f"{name}, record {number} (from 0) must be an object {{...}}, got {checks.show(record)}")
         return value, []
     if not isinstance(value, Mapping):
-        raise refusal("no_list_of_records", file=name, value=value)
+        raise ValueError(f"{name} must be a list of records [{{...}}, ...], got {checks.show(value)}")
     lists = dict(_record_lists(value, ""))
     if not lists:
         return _without_lists(name, value)
@@ -222,7 +226,7 @@ def records_of(name: str, value: Any) -> tuple[list[dict], list[str]]:
         return records, [f"file: the records are under {key!r}{''.join(notes[:1])}"]
     fields, *others = ({field for record in records for field in record} for records in lists.values())
     if any(fields != other for other in others):
-        raise refusal("several_lists", file=name, lists=lists)
+        raise ValueError(f"{name} has several lists of records, {join_names(map(repr, lists))}: write one to another file")
     column = "key"
     if any(match_level("model", field) for field in fields):
         column = "file"
@@ -234,7 +238,7 @@ def records_of(name: str, value: Any) -> tuple[list[dict], list[str]]:
             column = "model"
     labels = {key: key.split(".")[-1] if column == "model" else key for key in lists}
     joined = [{**record, column: labels[key]} for key, records in lists.items() for record in records]
-    return joined, [message("joined_lists", lists=lists, column=column)]
+    return joined, [f"file: the records are under {join_names(map(repr, lists), 6)}, which is the column {column!r}"]
 
 
 def _record_lists(value: Mapping, before: str) -> list[tuple[str, list]]:
@@ -254,7 +258,7 @@ def _count_matches(names: Iterable[Any], *roles: str) -> int:
 
 
 def _role_evidence(records: Sequence[Mapping]) -> float:
-    """Measures how well the fields of records match roles such as "model": the sum of the best match level of each, the score's twice."""
+    """Returns how well names of the fields of records match roles such as "model": the sum of each role's best match level, twice that of the score."""
     names = list(map(str, pd.json_normalize([dict(record) for record in records[:20]], sep=".").columns))
     wide = 3.0 if any(name.split(".")[0] == "scores" for name in names) else 0.0
     roles = ("query", "text", "model", "cost", "score")
@@ -263,19 +267,20 @@ def _role_evidence(records: Sequence[Mapping]) -> float:
 
 
 def _without_lists(name: str, value: Mapping) -> tuple[list[dict], list[str]]:
-    """Converts an object of columns, of objects by id, or with the fields of one record to records. Returns them and a note for the user."""
+    """Converts an object to records, with notes for the user: an object of equally long columns, of objects by id, or with the fields of one record."""
     columns = list(value.values())
     if columns and all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns):
         return [dict(zip(value, row, strict=True)) for row in zip(*columns, strict=True)], ["file: an object of columns"]
     if len(columns) < 2 or not all(isinstance(column, Mapping) for column in columns):
         if _count_matches(value, "score", "cost"):
             return [dict(value)], ["file: one record"]
-        raise refusal("object_without_records", file=name, keys=list(value))
+        raise ValueError(f"{name} must be a list of records or hold one, got an object with {join_names(map(repr, value))}")
     parts = [part for column in columns for part in column.values()]
     if parts and all(isinstance(part, Mapping) for part in parts):  # By model and query, or by query and model.
         outer, inner = len(value), len({key for column in columns for key in column})
         if max(outer, inner) < 3 * min(outer, inner):
-            raise refusal("unclear_objects", outer=outer, inner=inner)
+            sizes = f"an object of {outer} objects of {inner} objects"
+            raise ValueError(f"{sizes} does not show which of them are the models: write a list of records")
         rows = []
         for outer_key, column in value.items():
             for inner_key, record in column.items():
@@ -360,7 +365,10 @@ def sheet_of_arrays(name: str, arrays: Mapping[str, np.ndarray], about: str) -> 
         raise ValueError(f"{name} has no array models; it has {join_names(arrays)}")
     size = size or max((len(array) for array in arrays.values() if array.ndim), default=0)
     if models and not any(array.ndim == 2 or array.shape == (size,) for array in scores):
-        raise refusal("no_array_of_scores", file=name, number=len(models), arrays=arrays)
+        expected = (
+            f"expected scores [Q, {len(models)}], costs of the same shape and models, or score_a [Q] and cost_a [Q] for each"
+        )
+        raise ValueError(f"{name} has no array of scores; {expected}; it has {join_names(arrays)}")
     columns: dict[str, np.ndarray] = {}
     given: dict[str, str] = {}  # Pattern of the names of columns by role.
     used = {*_MODELS, *_UNCHANGED}
@@ -369,17 +377,12 @@ def sheet_of_arrays(name: str, arrays: Mapping[str, np.ndarray], about: str) -> 
         fits = bool(models) and array.shape in ((size, len(models)), (len(models),)) and not match_level("embedding", key)
         if key in used or not match_level(role, key) or not (fits or (array.ndim == 2 and role == "score")):
             continue
-        wrong = ""
-        if not fits:
-            wrong = f"has shape {array.shape}; expected [Q, {len(models)}] numbers, a column for each of models"
-        elif array.dtype.kind not in "biuf":
-            wrong = f"has dtype {array.dtype}; expected numbers"
-        elif array.ndim == 1 and size == len(models):
-            wrong = f"has {size} numbers, as there are queries and models: write it as [Q, N]"
-        elif role in given:
-            wrong = f"could be the {role}, as {given[role][:-2]!r} could: leave one out"
-        if wrong:
-            raise ValueError(f"{name}: the array {key!r} {wrong}")
+        is_unclear = array.ndim == 1 and size == len(models)  # A number of each query, or of each model.
+        if not fits or is_unclear or array.dtype.kind not in "biuf":
+            expected = f"expected [Q, {len(models)}] numbers, a column for each of models"
+            raise ValueError(f"{name}: the array {key!r} has shape {array.shape} and dtype {array.dtype}; {expected}")
+        if role in given:
+            raise ValueError(f"{name}: {given[role][:-2]!r} and {key!r} could both be the {role}: leave one out")
         used.add(key)
         given[role] = f"{key}.*"
         wide = np.broadcast_to(array, (size, len(models)))
@@ -389,7 +392,8 @@ def sheet_of_arrays(name: str, arrays: Mapping[str, np.ndarray], about: str) -> 
             numbers, labels = arrays[index], arrays[names].astype(str)
             is_index = numbers.shape == (size,) and numbers.dtype.kind in "iu"
             if not is_index or numbers.min() < 0 or numbers.max() >= len(labels):
-                raise refusal("no_categories", file=name, index=index, size=size, last=len(labels) - 1, got=numbers)
+                expected = f"[{size}] integers from 0 to {len(labels) - 1}"
+                raise ValueError(f"{name}: {index} must be {expected}, got {checks.show(numbers)}")
             columns[index], given["category"] = labels[numbers].astype(object), index
             used |= {index, names}
     rest = {key: array for key, array in arrays.items() if key not in used}
@@ -398,7 +402,7 @@ def sheet_of_arrays(name: str, arrays: Mapping[str, np.ndarray], about: str) -> 
             columns[key] = array.astype(object) if array.dtype.kind in "US" else array
         elif array.ndim == 2 and len(array) == size and match_level("embedding", key):
             if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
-                raise refusal("no_finite_array", file=name, array=key, got=array)
+                raise ValueError(f"{name}, array {key!r} must be finite numbers, got {checks.show(array)}")
             columns[key] = np.empty(size, object)
             columns[key][:] = list(array)
     unused = [key for key in rest if key not in columns]

@@ -1,7 +1,7 @@
 """Numbers from the papers, exactly as printed. One JSON file per paper holds its tables with source, units, remarks and rows."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -111,7 +111,7 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Entry:
-    """Result of one method on one benchmark in Tables 2, 6 and 7 of MESS+, as printed, but with the numbers of `ratio` in another order."""
+    """Result of one method on one benchmark in Tables 2, 6 and 7 of MESS+, as printed, but `ratio` begins with the smallest model."""
 
     cost_mj: float  #: Energy of one pass over the benchmark in MJ.
     cost_pm: float  #: Number after its "±", no standard error.
@@ -157,7 +157,7 @@ def divide_by_max(scores: np.ndarray) -> np.ndarray:
 
 
 def _set_columns(table: Any, what: str, least: float = -np.inf, **sizes: int) -> None:
-    """Converts the fields named in `sizes` to read-only float64 arrays of these lengths, values at least `least`; `what` names an entry in errors."""
+    """Converts fields to read-only float64 arrays of the lengths in `sizes`, with values of at least `least`; `what` names an entry in errors."""
     for column, size in sizes.items():
         values = np.array(getattr(table, column), dtype=np.float64)
         if values.shape != (size,):
@@ -175,15 +175,10 @@ def _read(paper: str) -> dict[str, Any]:
 
 
 def _rows(paper: str, table: str) -> tuple[Any, ...]:
-    """Returns the rows of a paper's table as tuples; each row must have as many values as the table has columns."""
-
     def tuples(value: Any) -> Any:
         return tuple(map(tuples, value)) if isinstance(value, list) else value
 
-    columns, rows = _read(paper)[table]["columns"], tuples(_read(paper)[table]["rows"])
-    if wrong := [row for row in rows if len(row) != len(columns)]:
-        raise ValueError(f"{paper}.json, {table}: {wrong[0]} must have {len(columns)} values: {', '.join(columns)}")
-    return rows
+    return tuples(_read(paper)[table]["rows"])
 
 
 def _table(kind: Callable[..., _T], paper: str, table: str) -> _T:
@@ -193,19 +188,11 @@ def _table(kind: Callable[..., _T], paper: str, table: str) -> _T:
 
 
 def _groups(paper: str, table: str) -> dict[Any, list[Any]]:
-    """Returns the rows of a paper's table by their first value, without this value."""
+    """Returns the rows of a paper's table without their first value, in lists by this value."""
     groups = {}
     for key, *row in _rows(paper, table):
         groups.setdefault(key, []).append(row)
     return groups
-
-
-def _by_benchmark(kind: Callable[..., _T], rows: Sequence[Any]) -> dict[str, _T]:
-    """Converts rows (benchmark, values ...) of MESS+ to a dict from benchmark to an object of class `kind`; "average" must be the last row."""
-    expected, names = [*MESSPLUS_BENCHMARKS, "average"], [name for name, *_ in rows]
-    if names != expected:
-        raise ValueError(f"rows are {', '.join(names)}; expected {', '.join(expected)}")
-    return {name: kind(*values) for name, *values in rows}
 
 
 def _entry(cost: float, cost_pm: float, satisfaction: float, satisfaction_pm: float, *ratio: int) -> Entry:
@@ -252,7 +239,7 @@ MESSPLUS_BENCHMARKS: dict[str, Benchmark] = {
 }
 # MESS+, Table 2: by method, then benchmark or "average", the main results as printed; see the remarks in messplus.json.
 MESSPLUS_TABLE_2: dict[str, dict[str, Entry]] = {
-    method: _by_benchmark(_entry, rows) for method, rows in _groups("messplus", "table_2").items()
+    method: {name: _entry(*row) for name, *row in rows} for method, rows in _groups("messplus", "table_2").items()
 }
 # By (method, benchmark), the cost in MJ that Tables 6 and 7 of MESS+ print instead of Table 2's, and our reading of why.
 MESSPLUS_TABLE_2_DIFFERS: dict[tuple[str, str], tuple[float, str]] = {
@@ -260,10 +247,10 @@ MESSPLUS_TABLE_2_DIFFERS: dict[tuple[str, str], tuple[float, str]] = {
 }
 # MESS+, Tables 6 (V = 1e-4) and 7 (V = 1e-5): by V in 1/J, then benchmark or "average", the row of MESS+.
 MESSPLUS_TABLES_6_7: dict[float, dict[str, Entry]] = {
-    V: _by_benchmark(_entry, rows) for V, rows in _groups("messplus", "tables_6_7").items()
+    V: {name: _entry(*row) for name, *row in rows} for V, rows in _groups("messplus", "tables_6_7").items()
 }
 # MESS+, Table 3: by benchmark or "average", the cost that the predictor adds to a request.
-MESSPLUS_TABLE_3: dict[str, Overhead] = _by_benchmark(Overhead, _rows("messplus", "table_3"))
+MESSPLUS_TABLE_3: dict[str, Overhead] = {name: Overhead(*row) for name, *row in _rows("messplus", "table_3")}
 # MESS+, Fig. 2 and App. C.2: by SLA level, the first request at which MESS+ with the highest V satisfies it on Winogrande.
 MESSPLUS_FIGURE_2: dict[float, int] = dict(_rows("messplus", "figure_2"))
 # By c, then benchmark, MJ of a pass of MESS+ with V = 1e-3 over the recorded outcomes themselves: our own runs.

@@ -3,8 +3,8 @@
 A round shows `K` of `N` items, and one item or none is accepted: item `j` with probability `p_j = exp(v_j) / (1 + sum_k exp(v_k))`, summed over the
 shown items. Its utility (logit) is `v_j = x' theta_j` with a parameter for each item, and `v_j = x_j' theta` with one parameter for all.
 
-`likelihood` defines the loss. `Rows` and `PairRows` store each observation, `Counts` and `PairCounts` its counts by query of a table; they provide
-the derivatives of the loss. `NewestObservation` is the contribution of the last observation.
+`likelihood` defines the loss. `Rows` and `PairRows` store each observation. `Counts` and `PairCounts` count observations for each query of a fixed
+set. These classes compute the derivatives of the loss. `NewestObservation` is the contribution of the last observation.
 
 After a new observation the fit starts at the previous solution, so that a few steps suffice. `Newton`, `Tracked` (for rounds that show one item) and
 `BFGS` (for large dimensions, without second derivatives) stop when the error of every logit is within a tolerance; their states report the largest
@@ -13,7 +13,6 @@ error. `Online` (one step on the new observation alone) is a fast approximation.
 Source: ACQB, eqs. (1) and (4).
 """
 
-from jaxroute.estimators.mnl.counts import Counts, PairCounts
 from jaxroute.estimators.mnl.likelihood import (
     Derivatives,
     NewestObservation,
@@ -25,7 +24,7 @@ from jaxroute.estimators.mnl.likelihood import (
 )  # fmt: skip
 from jaxroute.estimators.mnl.newton import Newton, NewtonState, Tracked, TrackedState
 from jaxroute.estimators.mnl.quasi_newton import BFGS, BFGSState, Online
-from jaxroute.estimators.mnl.rows import PairRows, Rows
+from jaxroute.estimators.mnl.rows import Counts, PairCounts, PairRows, Rows
 
 __all__ = [
     "BFGS", "BFGSState", "Counts", "Derivatives", "NewestObservation", "Newton", "NewtonState", "Online", "PairCounts", "PairRows", "Rows",

@@ -1,5 +1,6 @@
 """Loss that all solvers of the multinomial-logit model minimise, its derivatives, and the interface of the solvers."""
 
+from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
 import jax.numpy as jnp
@@ -37,9 +38,9 @@ def negative_log_likelihood(theta: Array, features: Array, offered: Array, chose
 
 
 def probabilities(logits: Array, present: Array) -> Array:
-    """Returns the probabilities `p_j` `[K, C]` that each shown item is accepted, in `C` observations, from the utilities `logits` `[K, C]`.
+    """Returns the probabilities `[K, C]` that each of `K` shown items is accepted in `C` observations, from the utilities `logits` `[K, C]`.
 
-    Entries where `present` `[K, C]` is False were not shown and get 0. Large utilities do not overflow.
+    Places without an item, where `present` `[K, C]` is False, get 0. Large utilities do not overflow.
     """
     top = jnp.maximum(jnp.max(jnp.where(present, logits, -jnp.inf), axis=0), 0.0)
     weight = jnp.where(present, jnp.exp(logits - top), 0.0)
@@ -63,10 +64,6 @@ class NewestObservation:
     weight: Array
     took: Array | None = None
     shown: Array | None = None
-
-    def rows_of(self, a: int, number: int) -> list[int]:
-        """Returns the indices of the rows of `x` that concern parameter `a` of `number` parameters: row `a`, or all rows of a single parameter."""
-        return list(range(self.x.shape[0])) if number == 1 else [a]
 
 
 def new_row(logits: Array, x: Array, items: Array, accepted: Array, chosen: Array) -> NewestObservation:
@@ -112,10 +109,10 @@ def new_pair(theta: Array, x: Array, present: Array, accepted: Array) -> NewestO
 
 @struct.dataclass
 class Sums:
-    """Derivatives of the loss in the parameters of `A` items, without the ridge: sums over the observations `i`, each with shown items `S_i`.
+    """Derivatives of the loss, without its ridge term, in the parameters of `A` items: sums over observations `i`, each with shown items `S_i`.
 
     Attributes:
-      gradient: `[A, d]` gradients `sum_i 1{j in S_i} (p_j - y_ij) x_i`: item `j` is accepted with probability `p_j`, and was if `y_ij` is 1.
+      gradient: `[A, d]` sums `sum_i 1{j in S_i} (p_j - y_ij) x_i`: item `j` is accepted with probability `p_j`; `y_ij` is 1 if it was, else 0.
       hessian: `[A d, A d]` second derivatives; None if they were not requested.
     """
 
@@ -123,32 +120,29 @@ class Sums:
     hessian: Array | None
 
 
-class Derivatives(Protocol):
-    """Function that computes the derivatives of the loss of all observations at given parameters."""
-
-    def __call__(self, theta: Array, *, hessian: bool = True) -> Sums:
-        """Returns the derivatives at the parameters `theta` `[N, d]` of all items, with second derivatives if `hessian` and if available."""
-        ...
+# Function `(theta, *, hessian=True) -> Sums` of the parameters `[N, d]` of all items; second derivatives only if `hessian` and if available.
+Derivatives = Callable[..., Sums]
 
 
 class Solver(Protocol):
     """Interface of the methods that update the estimate of a multinomial-logit model after each observation.
 
     Attributes:
-      needs_hessian: whether it needs second derivatives, which `Counts` and `PairCounts` do not provide.
+      needs_hessian: whether `fit` needs second derivatives, which `Counts` and `PairCounts` do not provide.
     """
 
     needs_hessian: ClassVar[bool]
 
-    def check(self) -> None: ...
+    def check(self) -> None:
+        """Raises `ValueError` if a field is out of range."""
 
     def init(self, num: int, dim: int, ridge: Leaf) -> Any:
         """Returns the state before the first observation, for `num` parameters of dimension `dim` and the weight `ridge` of their squared norm."""
         ...
 
     def residual(self, state: Any) -> Array:
-        """Returns a scalar: the largest error of a logit, over all fits so far, as the solver bounds or estimates it; NaN if it does neither."""
-        ...
+        """Returns a scalar: the largest bound or estimate, over all fits so far, of the error of a logit; NaN if the solver computes none."""
+        return state.residual
 
     def fit(
         self, state: Any, sums: Derivatives, theta: Array, chosen: Array, ridge: Leaf, new: NewestObservation

@@ -1,6 +1,6 @@
 """Newton's method with a bound on the remaining error, for small dimensions.
 
-The decrement of a Newton step is `sqrt(g' H^-1 g)`, with the gradient `g` and the second derivatives `H` of the loss with the ridge.
+The decrement of a Newton step is `sqrt(g' H^-1 g)`, with the gradient `g` and the second derivatives `H` of the loss, including its ridge term.
 """
 
 from typing import Any, ClassVar, NamedTuple
@@ -12,7 +12,7 @@ from jax import Array, lax
 
 from jaxroute.core import checks, numerics, xla
 from jaxroute.core.types import Leaf
-from jaxroute.estimators.mnl.likelihood import Derivatives, NewestObservation
+from jaxroute.estimators.mnl.likelihood import Derivatives, NewestObservation, Solver
 
 # Largest move of a logit for which a full Newton step lowers the loss: exp(z) - z - 1 < z^2.
 SAFE_MOVE = 1.79
@@ -23,7 +23,7 @@ _STEPS = 5
 
 
 def safe(reach: Array) -> Array:
-    """Returns the share of a Newton step, in (0, 1], at which the loss is sure to decrease, if the full step moves logits by at most `reach`."""
+    """Returns the share of a Newton step, in (0, 1], that surely decreases the loss, if the full step moves any logit by at most `reach`."""
     return jnp.where(reach > SAFE_MOVE, jnp.log1p(reach) / jnp.maximum(reach, 1.0), 1.0)
 
 
@@ -52,19 +52,22 @@ class _Point(NamedTuple):
 
 
 def _left(reach: Array, decrement: Array) -> Array:
-    """Bounds the decrement `sqrt(g' H^-1 g)` after a full Newton step that moves logits by at most `reach`, from the decrement before it."""
+    """Returns a bound of the decrement `sqrt(g' H^-1 g)` after a full Newton step that moves logits by at most `reach`, from that before it."""
     return 0.5 * reach * jnp.exp(0.5 * reach) * decrement
 
 
 def _of_logit(error: Array, drift: Array, inverse: Array, longest: Array) -> Array:
-    """Bounds a logit's error from the decrement `error`, the moves of logits (`drift`) since `inverse`, and the norm of the `longest` features."""
+    """Returns a bound of any logit's error from a bound `error` of the decrement and the norm `longest` of the longest features.
+
+    `drift` bounds the move of any logit since the `inverse` second derivatives were computed.
+    """
     trace = sum(inverse[i, i] for i in range(inverse.shape[0]))
     return longest * jnp.sqrt(trace) * error * jnp.exp(drift)
 
 
 @struct.dataclass
 class NewtonState:
-    """State of `Newton`.
+    """State of the solver `Newton` between two fits.
 
     Attributes:
       longest: `[]` norm of the longest features so far.
@@ -76,7 +79,7 @@ class NewtonState:
 
 
 @struct.dataclass
-class Newton:
+class Newton(Solver):
     """Solver with Newton steps until all logits are within a tolerance of the maximum-likelihood ones; for small dimensions.
 
     The decrement is `l = sqrt(g' H^-1 g)`, with the gradient `g` and the second derivatives `H`. A full step that moves logits by at most `r` reduces
@@ -107,7 +110,7 @@ class Newton:
     def fit(
         self, state: Any, sums: Derivatives, theta: Array, chosen: Array, ridge: Leaf, new: NewestObservation
     ) -> tuple[Array, Any]:
-        """Returns parameters at which the derivative of the loss with the ridge, eq. (4), is zero; see `Solver.fit`."""
+        """Returns parameters at which the gradient of the loss, including its ridge term, is zero within the tolerance; see `Solver.fit`."""
         longest = longest_of(state.longest, new)
         masks = [numerics.one_hot(chosen[a], theta.shape[0]) for a in range(chosen.shape[0])]
         start = jnp.concatenate([numerics.pick(mask, theta.T) for mask in masks])
@@ -118,16 +121,13 @@ class Newton:
         end, error = self._from(first, sums, theta, masks, ridge, longest, spread=1.0 if new.x.shape[0] == 1 else 2.0)
         return _placed(masks, theta, end.theta), NewtonState(longest, jnp.maximum(state.residual, error))
 
-    def residual(self, state: "NewtonState | TrackedState") -> Array:
-        return state.residual
-
     def _from(
         self, start: _Point, sums: Derivatives, theta: Array, masks: list[Array], ridge: Leaf, longest: Array, spread: float
     ) -> tuple[_Point, Array]:
-        """Takes the Newton steps that each run needs from `start`, and bounds the error of a logit after them.
+        """Takes Newton steps from `start` while any run needs them. Returns the last point and a bound of the error of any logit there.
 
-        `masks` has a one-hot vector `[N]` for each parameter that moves, `longest` is the norm of the longest features. A step of norm `s`
-        moves a logit by at most `longest s`. The moves of two logits differ by at most `spread longest s`, which bounds the third derivative.
+        `masks` has a one-hot vector `[N]` for each parameter that moves. `longest` is the norm of the longest features; a step of norm `s` moves a
+        logit by at most `longest s`. Moves of two logits differ by at most `spread longest s`, which bounds the third derivative.
         """
         dim = theta.shape[1]
 
@@ -159,7 +159,7 @@ class Newton:
 
 @struct.dataclass
 class TrackedState:
-    """State of `Tracked`.
+    """State of the solver `Tracked` between two fits.
 
     Attributes:
       inverse: `[N, d, d]` inverse second derivatives, for each of `N` parameters, of the loss with the ridge.
@@ -244,19 +244,18 @@ class Tracked(Newton):
 
 
 def longest_of(before: Array, new: NewestObservation) -> Array:
-    """Returns the norm of the longest features so far: the larger of the previous one, `before`, and that of the new observation."""
+    """Returns the norm of the longest features so far: the larger of the previous one, `before`, and the norm of the new observation's features."""
     return xla.compute_once(jnp.maximum(before, jnp.sqrt(jnp.max(jnp.sum(jnp.square(new.x), axis=1)))))
 
 
 def _placed(masks: list[Array], theta: Array, values: Array) -> Array:
-    """Writes `values` `[A d]` into `theta` `[N, d]`, at the parameters that the `A` masks `[N]` select."""
     for mask, value in zip(masks, list(values.reshape(len(masks), -1)), strict=True):
         theta = jnp.where(mask[:, None], value, theta)
     return xla.compute_once(theta)
 
 
 def inverted(matrix: Array) -> Array:
-    """Inverts a symmetric and positive definite matrix `[D, D]` by the sweep operator, one row after the other."""
+    """Returns the inverse of a symmetric positive definite matrix `[D, D]`, computed row by row (sweep operator)."""
     size = matrix.shape[-1]
 
     def sweep(place: Array, a: Array) -> Array:

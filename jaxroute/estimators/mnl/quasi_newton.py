@@ -9,7 +9,7 @@ from jax import Array, lax
 from jaxroute.core import checks, numerics, xla
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.gaussian import sherman_morrison
-from jaxroute.estimators.mnl.likelihood import Derivatives, NewestObservation
+from jaxroute.estimators.mnl.likelihood import Derivatives, NewestObservation, Solver
 from jaxroute.estimators.mnl.newton import longest_of, safe
 
 # Smallest cosine between the step and the change of the gradient for an update of the second derivatives.
@@ -21,7 +21,7 @@ OnlineState: TypeAlias = tuple[numerics.Sum, Array]
 
 
 @struct.dataclass
-class Online:
+class Online(Solver):
     """Solver that takes one step, on the new observation (features `x`) alone: `theta_j <- theta_j - B_j^-1 (p_j - y_j) x`.
 
     `p_j` is the predicted probability of acceptance, `y_j` the outcome (1 or 0), and `B_j` the ridge plus the second derivatives of each observation
@@ -31,9 +31,6 @@ class Online:
     """
 
     needs_hessian: ClassVar[bool] = False
-
-    def check(self) -> None:
-        pass
 
     def init(self, num: int, dim: int, ridge: Leaf) -> OnlineState:
         return numerics.Sum.of(_inverse_ridge(num, dim, ridge)), jnp.zeros((num, dim), jnp.float32)
@@ -52,7 +49,7 @@ class Online:
 
 @struct.dataclass
 class BFGSState:
-    """State of `BFGS`.
+    """State of the solver `BFGS` between two fits.
 
     Attributes:
       inverse: `[N, d, d]` estimates, for each of `N` parameters, of the inverse second derivatives of the loss with the ridge.
@@ -90,7 +87,7 @@ class _Point(NamedTuple):
 
 
 @struct.dataclass
-class BFGS:
+class BFGS(Solver):
     """Solver with quasi-Newton steps until all logits are within a tolerance of the maximum-likelihood ones; for large dimensions.
 
     An estimate `B^-1` of each parameter's inverse second derivatives is carried from round to round. A new observation adds its second derivatives to
@@ -119,9 +116,6 @@ class BFGS:
         zero = jnp.zeros((), jnp.float32)
         return BFGSState(_inverse_ridge(num, dim, ridge), zero, zero)
 
-    def residual(self, state: BFGSState) -> Array:
-        return state.residual
-
     def fit(
         self, state: BFGSState, sums: Derivatives, theta: Array, chosen: Array, ridge: Leaf, new: NewestObservation
     ) -> tuple[Array, BFGSState]:
@@ -131,7 +125,7 @@ class BFGS:
         scale = longest / jnp.sqrt(jnp.asarray(ridge, theta.dtype))
 
         def gradients(theta: Array) -> Array:
-            """Returns the gradient with the ridge, eq. (4), in the parameters of the chosen items, `[A, d]`; zero for item -1."""
+            """Returns the gradient of the loss, including its ridge term, in the parameters of the chosen items, `[A, d]`; zero for item -1."""
             own = jnp.stack([numerics.pick(numerics.one_hot(chosen[a], size), theta.T) for a in range(number)])
             found = sums(theta, hessian=False).gradient + ridge * own
             return xla.compute_once(jnp.where((chosen >= 0)[:, None], found, 0.0))
@@ -193,21 +187,21 @@ class BFGS:
 
 
 def _inverse_ridge(num: int, dim: int, ridge: Leaf) -> Array:
-    """Returns `I / ridge` for each parameter, `[N, d, d]`."""
     return jnp.broadcast_to(jnp.eye(dim, dtype=jnp.float32) / ridge, (num, dim, dim))
 
 
 def _online(
     theta: numerics.Sum, inverses: numerics.Sum, chosen: Array, new: NewestObservation, spread: Array | None
 ) -> tuple[numerics.Sum, numerics.Sum]:
-    """Moves the parameters `theta` `[N, d]` of the items `chosen` `[A]` by a step on the new observation alone, and updates `inverses` `[N, d, d]`.
+    """Moves the parameters `[N, d]` of the items `chosen` `[A]` by a step on the new observation alone, and updates their inverses `[N, d, d]`.
 
-    If `spread` is given, steps are shortened to be `safe`: a step of norm `s` moves a logit by at most `spread s`. None means no shortening.
+    `inverses` are those of the second derivatives. A `spread` shortens steps to a `safe` length: a step of norm `s` moves a logit by at most
+    `spread s`. None means no shortening.
     """
     for a in range(chosen.shape[0]):
         # Item -1 has zero features: writing it changes nothing.
         inverse = inverses.at(chosen[a])
-        for k in new.rows_of(a, chosen.shape[0]):
+        for k in range(new.x.shape[0]) if chosen.shape[0] == 1 else [a]:
             inverse = sherman_morrison(inverse, new.x[k], new.weight[k])
         inverse = xla.compute_once(inverse)
         move = xla.compute_once(numerics.combine(new.gradient[a], inverse.total))

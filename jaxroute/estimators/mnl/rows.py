@@ -1,4 +1,7 @@
-"""Tables with a row for each observed round, and the derivatives of the multinomial-logit loss as sums over the rows."""
+"""Stored observations, from which the derivatives of the multinomial-logit loss are computed.
+
+`Rows` and `PairRows` have a row for each round. `Counts` and `PairCounts` count rounds with the same query and need not grow with the rounds.
+"""
 
 from typing import Any
 
@@ -6,24 +9,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jax import Array
+from jax import Array, lax
 from jax.typing import DTypeLike
 
 from jaxroute.core import numerics, xla
-from jaxroute.estimators.mnl.likelihood import Sums, probabilities
+from jaxroute.estimators.mnl.likelihood import Derivatives, Sums, probabilities
 
 # Entry of the matrix of second derivatives: parameters `a` and `b`, coordinates `i` and `j`.
 _Entry = tuple[int, int, int, int]
 
 
 def item_type(num_items: int) -> DTypeLike:
-    """Returns the smallest integer type, int8 or int16, for the indices of items and -1."""
+    """Returns int8 or int16: the smallest type that holds the indices of all items and -1."""
     return jnp.int8 if num_items <= np.iinfo(np.int8).max else jnp.int16
 
 
 def _written(table: Array, new: Array, t: Array) -> Array:
-    """Returns a `table` `[..., H]` with `new` `[...]` at index `t` of the last axis."""
-    return jax.lax.dynamic_update_index_in_dim(table, new.astype(table.dtype), t, table.ndim - 1)
+    return lax.dynamic_update_index_in_dim(table, new.astype(table.dtype), t, table.ndim - 1)
 
 
 @struct.dataclass
@@ -54,7 +56,7 @@ class Rows:
         )
 
     def write(self, t: Array, x: Array, items: Array, accepted: Array, valid: Array | bool) -> "Rows":
-        """Returns the table with the features, items and accepted index (see `Rows`) of round `t`; if not `valid`, the row shows no items."""
+        """Returns the table with features, items and accepted index (see `Rows`) of round `t`. If `valid` is False, the row shows no items."""
         items = jnp.where(valid, items, -1)
         return Rows(
             features=_written(self.features, x, t),
@@ -83,7 +85,7 @@ class Rows:
         entries = [(a, b, i, j) for a, b in pairs for i in range(dim) for j in range(i if a == b else 0, dim)]
 
         def step(carry: Array, part: tuple[Array, Array, Array], first: Array) -> Array:
-            """Adds derivatives of `C` rows to `carry`. `part` has features `[d, C]`, shown items `[K, C]` and places of accepted items `[C]`."""
+            """Adds the derivatives of `C` rows to `carry`. `part`: their features `[d, C]`, items `[K, C]` and accepted indices `[C]`."""
             del first
             x, items, accepted = part
             # Whether item `chosen[a]` is at place k of a row.
@@ -118,10 +120,10 @@ _Choice = tuple[Array, Array]
 
 
 def _of_one_shown(parameters: list[Array], x: Array, accepted: Array, mine: list[Array]) -> _Choice:
-    """Returns for rows that show one item each the probability that it is accepted, `[1, C]`, and whether it was, from `parameters` of chosen items.
+    """Returns the probability `[1, C]` that the item of each of `C` rows with one shown item is accepted, and whether it was, `[1, C]`.
 
-    `mine` has a mask `[C]` of the rows that show each chosen item. Results in rows of other items are wrong, and the caller masks them. The sum that
-    selects the utility starts with that of the first chosen item and subtracts it where another item was shown.
+    `parameters` has the parameter vectors of the chosen items, and `mine` for each of them a mask `[C]` of the rows that show it. Rows that show
+    other items have wrong results; the caller masks them.
     """
     each = [numerics.combine(parameter, x) for parameter in parameters]
     logit = sum((jnp.where(m, v, 0.0) for m, v in zip(mine[1:], each[1:], strict=True)), each[0])
@@ -131,7 +133,7 @@ def _of_one_shown(parameters: list[Array], x: Array, accepted: Array, mine: list
 
 
 def _of_several_shown(theta: Array, x: Array, items: Array, accepted: Array) -> _Choice:
-    """Returns for rows that show several items the probability that each is accepted, `[K, C]`, and whether it was; from all parameters `theta`."""
+    """Returns the probability `[K, C]` that each shown item of `C` rows is accepted, and whether it was; `theta` `[N, d]`: all parameters."""
     shown, width = items.shape[0], x.shape[-1]
     of_all = [numerics.combine(theta[j], x) for j in range(theta.shape[0])]
     at_place = [
@@ -143,9 +145,10 @@ def _of_several_shown(theta: Array, x: Array, items: Array, accepted: Array) -> 
 
 
 def _second_derivatives(entries: list[_Entry], share: list[Array], x: Array) -> list[Array]:
-    """Returns the terms `[C]` of each second derivative `(a, b, i, j)` in `C` rows: `p_a (1 - p_a) x_i x_j` if `a = b`, else `-p_a p_b x_i x_j`.
+    """Returns for each entry `(a, b, i, j)` its terms `[C]` in `C` rows: `p_a (1 - p_a) x_i x_j` if `a = b`, else `-p_a p_b x_i x_j`.
 
-    `share` has the `p_a` `[C]` of each chosen item (0 if it was not shown), `x` the features `[d, C]`.
+    They are second derivatives in coordinate `i` of chosen item `a`'s parameter and `j` of item `b`'s. `share` has each chosen item's probability
+    `p_a` `[C]` (0 if it was not shown), `x` the features `[d, C]`.
     """
     scaled: dict[tuple[int, int, int], Array] = {}
     terms = []
@@ -158,7 +161,7 @@ def _second_derivatives(entries: list[_Entry], share: list[Array], x: Array) -> 
 
 
 def _assemble(blocks: dict[_Entry, Array], number: int, dim: int) -> Array:
-    """Assembles the symmetric matrix `[A d, A d]` of second derivatives for `number` (`A`) items; `blocks` has one entry of each symmetric pair."""
+    """Returns the symmetric matrix `[A d, A d]` of second derivatives for `A = number` items. `blocks` has one entry of each symmetric pair."""
 
     def entry(a: int, i: int, b: int, j: int) -> Array:
         if (a, b, i, j) in blocks:
@@ -194,7 +197,7 @@ class PairRows:
         )
 
     def write(self, t: Array, x: Array, shown: Array, accepted: Array, valid: Array | bool) -> "PairRows":
-        """Returns the table with the features, mask and accepted place (see `PairRows`) of round `t`; if not `valid`, the row shows no items."""
+        """Returns the table with features, mask and accepted place (see `PairRows`) of round `t`. If `valid` is False, the row shows no items."""
         return PairRows(
             features=_written(self.features, x, t),
             shown=_written(self.shown, shown & valid, t),
@@ -202,14 +205,14 @@ class PairRows:
         )
 
     def sums(self, theta: Array, chosen: Array, in_use: Array | int, *, hessian: bool = True) -> Sums:
-        """Returns the derivatives of the sum in eq. (1), without the ridge, in the single parameter: the only row of `theta` `[1, d]`.
+        """Returns the derivatives of the negative log-likelihood, without its ridge term, in the single parameter: the only row of `theta` `[1, d]`.
 
-        They are sums over the rows, where `j` runs over the shown items of a row and `y_j` is 1 if item `j` was accepted, else 0:
+        They are sums over the first `in_use` rows; `j` runs over the shown items of a row, and `y_j` is 1 if item `j` was accepted, else 0:
 
             gradient: `sum_j (p_j - y_j) x_j`,
-            hessian: `sum_j p_j x_j x_j' - m m'` with the mean `m = sum_j p_j x_j`.
+            hessian (None if `hessian` is False): `sum_j p_j x_j x_j' - m m'` with the mean `m = sum_j p_j x_j`.
 
-        `chosen` is not used; the other arguments are those of `Rows.sums`.
+        `chosen` is not used; it makes the signature that of `Rows.sums`.
         """
         del chosen
         shown, dim = self.shown.shape[0], theta.shape[1]
@@ -217,7 +220,7 @@ class PairRows:
         pairs = [(i, j) for i in range(dim) for j in range(i, dim)]
 
         def step(carry: dict[str, Any], part: tuple[Array, Array, Array], first: Array) -> dict[str, Any]:
-            """Adds derivatives of `C` rows to `carry`. `part` has features `[K, d, C]`, a mask of shown items `[K, C]` and accepted places `[C]`."""
+            """Adds the derivatives of `C` rows to `carry`. `part`: features `[K, d, C]`, masks of items `[K, C]`, accepted places `[C]`."""
             del first
             x, present, accepted = part
             logits = xla.compute_once(jnp.stack([numerics.combine(theta[0], x[k]) for k in range(shown)]))
@@ -243,3 +246,219 @@ class PairRows:
         total = xla.chunked_fold((self.features, self.shown, self.accepted), in_use, start, step)
         gradient = jnp.stack(total["gradient"])[None]
         return Sums(gradient, _assemble(total["hessian"], 1, dim) if hessian else None)
+
+
+def whole_type(most: int) -> DTypeLike:
+    """Returns the smallest integer type, int16 or int32, for counts and indices up to `most`."""
+    return jnp.int16 if most <= np.iinfo(np.int16).max else jnp.int32
+
+
+@struct.dataclass
+class Counts:
+    """Counts of each item's trials and acceptances by query, for rounds that show one of `N` items on one of `P` fixed queries.
+
+    They are sufficient statistics. Each item also has a list of its up to `C` queries, so that sums over them do not visit the whole table.
+
+    Attributes:
+      tried: `[N, P]` int16 or int32 number of trials.
+      accepted: `[N, P]` int16 or int32 number of acceptances.
+      queries: `[N, C]` int16 or int32 indices of the queries on which each item was shown, in the order of their first trial.
+      listed: `[N]` int32 number of entries of `queries` that are used.
+    """
+
+    tried: Array
+    accepted: Array
+    queries: Array
+    listed: Array
+
+    @classmethod
+    def empty(cls, num_items: int, num_queries: int, rounds: int) -> "Counts":
+        """Returns counts without observations, for `num_items` items (`N`), `num_queries` fixed queries (`P`) and at most `rounds` rounds."""
+        zeros = jnp.zeros((num_items, num_queries), whole_type(rounds))
+        return cls(
+            tried=zeros,
+            accepted=zeros,
+            queries=jnp.zeros((num_items, xla.chunked_size(min(num_queries, rounds))), whole_type(num_queries)),
+            listed=jnp.zeros((num_items,), jnp.int32),
+        )
+
+    def add(self, query: Array, items: Array, accepted: Array | int, valid: Array | bool) -> "Counts":
+        """Returns the counts with one more observation, if it is `valid`.
+
+        Args:
+          query: `[]` index of the query among all fixed queries.
+          items: `[1]` shown item, -1 for none.
+          accepted: `[]` 0 if it was accepted, else 1.
+          valid: `[]` bool, whether there is an observation.
+        """
+        item, counts = jnp.maximum(items[0], 0), valid & (items[0] >= 0)
+        before, listed = xla.barrier((numerics.at(self.tried, (item, query)), numerics.at(self.listed, (item,))))
+        new = counts & (before == 0)
+        end = (item, listed)
+        return Counts(
+            tried=_one_more(self.tried, (item, query), counts),
+            accepted=_one_more(self.accepted, (item, query), counts & (accepted == 0)),
+            queries=numerics.put(
+                self.queries, end, jnp.where(new, query.astype(self.queries.dtype), numerics.at(self.queries, end))
+            ),
+            listed=numerics.put(self.listed, (item,), listed + new.astype(jnp.int32)),
+        )
+
+    def sums(self, table: Array, chosen: Array) -> Derivatives:
+        """Returns a function of `theta` `[N, d]` that computes the gradient in the parameter of the item `chosen` `[1]`, without second derivatives.
+
+        It is the gradient without the ridge term: `sum_q (tried_q p(x_q) - accepted_q) x_q` over the queries `q`, with the probability `p` of
+        acceptance. The `table` `[d, P]` holds the features of all queries; all runs share it.
+        """
+        place, by_query = (jnp.maximum(chosen[0], 0),), table.T
+        item = chosen[0]
+        tried, accepted = [
+            xla.barrier(numerics.at(x, (jnp.maximum(item, 0),)).astype(jnp.float32)) for x in (self.tried, self.accepted)
+        ]
+        listed, queries = xla.barrier((numerics.at(self.listed, place), numerics.at(self.queries, place)))
+
+        def sums(theta: Array, *, hessian: bool = True) -> Sums:
+            del hessian
+            parameter = numerics.at(theta, place)
+
+            def step(gradient: Array, queries: Array, first: Array) -> Array:
+                query = queries.astype(jnp.int32)
+                x = xla.compute_once(jnp.take(by_query, query, axis=0, mode="clip"))
+                missed = jnp.take(tried, query) * jax.nn.sigmoid(numerics.project(x, parameter)) - jnp.take(accepted, query)
+                here = first + lax.iota(jnp.int32, query.shape[0]) < listed
+                return gradient + numerics.project(jnp.where(here, missed, 0.0), x)
+
+            in_use = xla.largest_over_runs(listed)
+            return Sums(xla.chunked_fold(queries, in_use, jnp.zeros_like(parameter), step)[None], None)
+
+        return sums
+
+
+@struct.dataclass
+class PairCounts:
+    """Counts of trials and acceptances by query and other item, as `Counts`, for rounds that show one or two of `N` items.
+
+    Each item has a list of up to `C` combinations of a query (of `P`) and the other shown item, which is the item itself if it was shown alone.
+
+    Attributes:
+      places: `[N, N, P]` int16 or int32 position, from 1, in the first item's list of the entry for the other item and a query; 0 if missing.
+      queries: `[N, C]` int16 or int32 query of each entry, in the order of the first trial.
+      others: `[N, C]` int16 or int32 other item of each entry.
+      tried: `[N, C]` int16 or int32 number of trials of each entry.
+      accepted: `[N, C]` int16 or int32 number of acceptances of the list's item in these trials.
+      listed: `[N]` int32 number of entries of each item's list.
+    """
+
+    places: Array
+    queries: Array
+    others: Array
+    tried: Array
+    accepted: Array
+    listed: Array
+
+    @classmethod
+    def empty(cls, num_items: int, num_queries: int, rounds: int) -> "PairCounts":
+        """Returns counts without observations, for `num_items` items, `num_queries` fixed queries and at most `rounds` rounds."""
+        most = min(num_items * num_queries, rounds)
+        shape = (num_items, xla.chunked_size(most))
+        counts = jnp.zeros(shape, whole_type(rounds))
+        return cls(
+            places=jnp.zeros((num_items, num_items, num_queries), whole_type(most)),
+            queries=jnp.zeros(shape, whole_type(num_queries)),
+            others=jnp.zeros(shape, whole_type(num_items)),
+            tried=counts,
+            accepted=counts,
+            listed=jnp.zeros((num_items,), jnp.int32),
+        )
+
+    def add(self, query: Array, items: Array, accepted: Array | int, valid: Array | bool) -> "PairCounts":
+        """Returns the counts with one more observation, if it is `valid`: the items `items` `[2]` were shown for the query with index `query`.
+
+        `accepted` is the index in `items` of the accepted one, or 2 for none; an item of -1 is missing.
+        """
+        first, second = items[0], jnp.where(items[1] >= 0, items[1], items[0])
+        valid &= first >= 0
+        once = self._with(query, first, second, jnp.asarray(accepted == 0), valid)
+        return once._with(query, second, first, jnp.asarray(accepted == 1), valid & (first != second))
+
+    def _with(self, query: Array, item: Array, other: Array, won: Array, counts: Array) -> "PairCounts":
+        """Returns the counts with one more trial in the list of `item`, shown with `other`, if `counts`, and one more acceptance if also `won`."""
+        item, other = jnp.maximum(item, 0), jnp.maximum(other, 0)
+        cell, row = (item, other, query), (item,)
+        # Computed once, the tables too: two writes in one loop would visit all entries.
+        place, places, listed = xla.barrier((numerics.at(self.places, cell), self.places, numerics.at(self.listed, row)))
+        new = counts & (place == 0)
+        slot = (item, jnp.where(new, listed, jnp.maximum(place.astype(jnp.int32) - 1, 0)))
+
+        def put(table: Array, value: Array) -> Array:
+            now, table = xla.barrier((numerics.at(table, slot), table))
+            return numerics.put(table, slot, jnp.where(new, value.astype(table.dtype), now))
+
+        return PairCounts(
+            places=numerics.put(places, cell, jnp.where(new, (listed + 1).astype(places.dtype), place)),
+            queries=put(self.queries, query),
+            others=put(self.others, other),
+            tried=_one_more(self.tried, slot, counts),
+            accepted=_one_more(self.accepted, slot, counts & won),
+            listed=numerics.put(self.listed, row, listed + new.astype(jnp.int32)),
+        )
+
+    def sums(self, table: Array, chosen: Array) -> Derivatives:
+        """Returns a function of `theta` `[N, d]` that computes the gradient in the parameters of the items `chosen` `[2]` (-1: none).
+
+        The gradient lacks the ridge term. The `table` `[d, P]` holds the features of all queries.
+        """
+        by_query = table.T
+        places = [(jnp.maximum(chosen[a], 0),) for a in range(chosen.shape[0])]
+        lists = [
+            xla.barrier(tuple(numerics.at(x, place) for x in (self.queries, self.others, self.tried, self.accepted)))
+            for place in places
+        ]
+        listed = [numerics.at(self.listed, place) for place in places]
+        in_use = [xla.largest_over_runs(number) for number in listed]
+        of_others: list[Array] = []  # Computed in the first call, because the parameters of other items do not change.
+
+        def features(queries: Array) -> Array:
+            return xla.compute_once(jnp.take(by_query, queries.astype(jnp.int32), axis=0, mode="clip"))
+
+        def utilities_of_others(theta: Array, a: int) -> Array:
+            queries, others = lists[a][:2]
+
+            def step(part: tuple[Array, ...], first: Array) -> tuple[Array, ...]:
+                del first
+                _, queries, others = part
+                theirs = xla.compute_once(jnp.take(theta, others.astype(jnp.int32), axis=0, mode="clip"))
+                return jnp.sum(features(queries) * theirs, axis=1), queries, others
+
+            empty = jnp.zeros(queries.shape, theta.dtype)
+            return xla.chunked_map_inplace((empty, queries, others), in_use[a], step)[0]
+
+        def sums(theta: Array, *, hessian: bool = True) -> Sums:
+            del hessian
+            if not of_others:
+                of_others.extend(utilities_of_others(theta, a) for a in range(len(lists)))
+            parameters = [numerics.at(theta, place) for place in places]
+            gradients = []
+            for a, b in ((0, 1), (1, 0)):
+
+                def step(gradient: Array, part: tuple[Array, ...], first: Array, a: int = a, b: int = b) -> Any:
+                    queries, others, tried, accepted, utility = part
+                    x = features(queries)
+                    own = xla.compute_once(numerics.project(x, parameters[a]))
+                    rival = jnp.where(others == chosen[b], numerics.project(x, parameters[b]), utility) - own
+                    rival = jnp.where(others == chosen[a], 0.0, jnp.exp(rival))
+                    missed = tried / (1.0 + jnp.exp(-own) + rival) - accepted
+                    here = first + lax.iota(jnp.int32, queries.shape[0]) < listed[a]
+                    return gradient + numerics.project(jnp.where(here, missed, 0.0), x)
+
+                found = xla.chunked_fold((*lists[a], of_others[a]), in_use[a], jnp.zeros_like(parameters[a]), step)
+                gradients.append(jnp.where(chosen[a] >= 0, found, 0.0))
+            return Sums(jnp.stack(gradients), None)
+
+        return sums
+
+
+def _one_more(table: Array, cell: tuple[Array, ...], counts: Array) -> Array:
+    # Computed once, the table too: two writes in one loop would visit all of it.
+    now, table = xla.barrier((numerics.at(table, cell), table))
+    return numerics.put(table, cell, now + counts.astype(table.dtype))

@@ -1,5 +1,5 @@
-"""Figures and theory of ACQB, and its queue of prompts from the user's own table."""
+"""Experiments on ACQB, a policy for queues of prompts: figures and theory of its paper, and a queue of prompts from the user's table."""
 
-from jaxroute.experiments.queueing import figures, prompts, theory
+from jaxroute.experiments.queueing import prompts, random_queues
 
-EXPERIMENTS = (*figures.FIGURES, *prompts.FIGURES, prompts.TABLE, theory.THEORY)
+EXPERIMENTS = (*random_queues.FIGURES, *prompts.FIGURES, prompts.TABLE, random_queues.THEORY)

@@ -14,9 +14,9 @@ from jaxroute.data.logs.log import read_experiment_log
 from jaxroute.estimators.contrastive import CONTRASTIVE_PRESETS, fit_projection
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Finding, all_hold, at_least
-from jaxroute.experiments.measure import Measured, listed, power, show_slope
-from jaxroute.experiments.pictures import panel, panels_of
-from jaxroute.experiments.queueing.figures import PAPER, RECORD, gap, less, not_learning, over_heads
+from jaxroute.experiments.measure import Measured, listed, power
+from jaxroute.experiments.pictures import Panel, panels_of
+from jaxroute.experiments.queueing.random_queues import PAPER, RECORD, gap, less, not_learning, over_heads
 from jaxroute.plot import style
 from jaxroute.plot.axes import grid_lines, marker_places, numbers
 from jaxroute.problems import queueing as qu
@@ -39,7 +39,7 @@ _HEADS = (0, 1, 2, 3)
 def _tables(
     models: str, data: str | None, embeddings: str | None, costs: tuple[tuple[str, float], ...] | None, dim: int
 ) -> tuple[RoutingTable, RoutingTable]:
-    """Returns two tables: the prompts that arrive in the queue, and other prompts for training heads (projections of features)."""
+    """Returns two tables: the prompts that arrive in the queue, and other prompts for training projections of the features. Arguments as for `data_queue`."""
     checks.one_of("models", models, CONTRASTIVE_PRESETS)
     if data in (None, "standin"):
         for name, value in (("embeddings", embeddings), ("costs", costs)):
@@ -78,15 +78,15 @@ def data_queue(
     """Makes a queue of prompts from a file, or from the stand-in for a public data set.
 
     Args:
-      models: "sprout", "embedllm" or "routerbench", the data set of the stand-in and of the preset for training the head.
+      models: "sprout", "embedllm" or "routerbench", the public data set that is replaced and whose training parameters are used.
       data: file of a log (`jaxroute.data.read_log`), of which at most 1,000 rows, and at most two thirds, become the pool; None or "standin"
         for the stand-in.
       embeddings: file of features; None for the features of the log, or of its text.
       costs: costs per query of each model, if the file has none.
       load: arrival rate, in queries per round.
-      num_offered: number of offered answers, the paper's `K`.
+      num_offered: number of answers offered to the user of a prompt, `K` in the paper.
       dim: number of the stand-in's features.
-      cost_weight: weight of costs, the paper's rho.
+      cost_weight: weight of costs, rho in the paper.
       horizon: number of rounds.
     """
     pool, _ = _tables(models, data, embeddings, _pairs(costs), dim)
@@ -95,7 +95,7 @@ def data_queue(
 
 @functools.lru_cache(maxsize=8)
 def _projected(training: str, cost_weight: float, models: str, *about: Any) -> list[np.ndarray]:
-    """Trains heads (projections of features), and returns what each computes for the `P` arriving prompts, `[d, P]`; `training` names the method."""
+    """Trains projections ("heads") of the features by the method `training`. Returns, for each, projected features `[d, P]` of the `P` arriving prompts."""
     pool, offline = _tables(models, *about)
     probability, _ = qu.departure_probability(offline.scores, qu.divide_costs(offline.costs), cost_weight=cost_weight)
     features = np.asarray(offline.features)
@@ -146,7 +146,7 @@ def data_case(
 
 
 def _growth(data: xr.Dataset, policy: str) -> Measured:
-    """Returns the queue length at the end of the run minus that halfway, in queries."""
+    """Returns the queue length at the end of the run minus the length halfway, in queries."""
     runs = metrics.pick(data, "queue_length").sel(policy=policy)
     return over_heads(runs.isel(time=-1) - runs.isel(time=len(data["time"]) // 2 - 1))
 
@@ -156,7 +156,7 @@ _STILL = 1.0
 
 
 def _stable(results: Results) -> Finding:
-    """Tests the claim that queues of learning policies hardly grow in the second half of the run, while that of the policy Random does."""
+    """Tests the claim that queues of learning policies hardly grow in the second half of the run, while the queue of the policy Random grows."""
     parts, grows, stops = [], [], []
     for name, data in results.items():
         growth = {policy: _growth(data, policy) for policy in ("Random", "ACQB", "ACQB-CL")}
@@ -182,7 +182,7 @@ def _sublinear(results: Results) -> Iterator[Finding]:
     for name, data in results.items():
         late = metrics.pick(data, "routing_regret").isel(time=data["time"].values >= 0.2 * float(data["time"][-1]))
         slopes = {p: over_heads(late.sel(policy=p), lambda runs: power(runs, "time")) for p in ("ACQB", "ACQB-CL", "Random")}
-        shown = ", ".join(f"{policy} {show_slope(value)}" for policy, value in slopes.items())
+        shown = ", ".join(f"{policy} {value}" for policy, value in slopes.items())
         yield f"{name} {shown}", [slopes[p].below(0.95) for p in ("ACQB", "ACQB-CL")]
 
 
@@ -221,7 +221,7 @@ def _draw_means(data: xr.Dataset, metric: str, ax: Any, title: str | None, minus
 
 
 def _curve(runs: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
-    """Returns the mean over seeds and (if there are any) trained heads at each time, and its standard error as in `over_heads`, `[time]` each."""
+    """Returns mean and standard error at each time, `[time]` each, over seeds and, if there are any, trained heads (errors as in `over_heads`)."""
     axes = [axis for axis in ("seed", "head") if axis in runs.dims]
     means = {axis: runs.mean([a for a in axes if a != axis]) for axis in axes}
     squares = sum(one.var(axis, ddof=1) / one.count(axis) for axis, one in means.items())
@@ -229,15 +229,15 @@ def _curve(runs: xr.DataArray) -> tuple[xr.DataArray, xr.DataArray]:
 
 
 _ROWS = (
-    panel("queue_length", band="deviation", policies=lambda data: [p for p in data["policy"].values if p not in TRAININGS]),
-    panel("queue_length", _draw_means),
-    panel("routing_regret", _draw_means),
-    panel("routing_regret", _draw_means, minus="ACQB"),
+    Panel("queue_length", band="deviation", policies=lambda data: [p for p in data["policy"].values if p not in TRAININGS]),
+    Panel("queue_length", _draw_means),
+    Panel("routing_regret", _draw_means),
+    Panel("routing_regret", _draw_means, minus="ACQB"),
 )
 
 
 def pictures(name: str, loads: Mapping[int, Sequence[float]], baselines: bool = True) -> dict[str, Any]:
-    """Makes a figure for each number of offered answers, with a column for each load.
+    """Makes a figure for each number of offered answers, with a column for each load (arrival rate). Returns drawing functions by name.
 
     The rows are: queues of all policies except ACQB-CL; queues and regret of the policies that learn from contexts.
 
@@ -252,7 +252,7 @@ def pictures(name: str, loads: Mapping[int, Sequence[float]], baselines: bool = 
 
 
 def claims(only: Sequence[str] = (), source: str = f"{PAPER}, section 6.2") -> tuple[Claim, ...]:
-    """Makes the claims about queues of prompts with the ids `only` (default: all); `source` is their place in the paper."""
+    """Makes the claims about queues of prompts: those with ids in `only` (default: all); `source` is their place in the paper."""
     chosen = [claim for claim in _CLAIMS if not only or claim[0] in only]
     return tuple(Claim(name, text, "ours" if name == "longer" else source, measure) for name, text, measure in chosen)
 
@@ -280,26 +280,14 @@ def _figure(number: int, models: str, name: str, size: int, seeds: int, horizon:
 # The same questions about any table, rather than the paper's statements about its data.
 
 ASKED = "ours: about the table of the run"
-
-
-class OfAnyTable(Experiment):
-    """Experiment whose claims should hold for any table, so that they are also judged in a run on the user's table."""
-
-    def departures(self, horizon: int, changes: Mapping[str, Mapping[str, Any]]) -> str:
-        """Describes how a run differs from the settings to which the claims refer, except for the choice of the table."""
-        of_table = ("data", "embeddings", "costs", "models", "dim")
-        others = {key: value for key, value in changes.get("environment", {}).items() if key not in of_table}
-        return super().departures(horizon, {**changes, "environment": others})
-
-
 FIGURES = (
     _figure(3, "sprout", "SPROUT-o3mini", 14, 16, 5000, 64),
     _figure(6, "embedllm", "EmbedLLM", 112, 4, 5000, 384),
     _figure(7, "routerbench", "RouterBench", 11, 16, 5000, 64),
 )
-TABLE = OfAnyTable("queueing/table", "ACQB on the rows of a table, at three loads (--data FILE)",
+TABLE = Experiment("queueing/table", "ACQB on the rows of a table, at three loads (--data FILE)",
     tuple(data_case("routerbench", 1, load, data="standin") for load in LOADS[1]), 32, claims(source=ASKED),
     pictures("table", {1: LOADS[1]}), source=f"{PAPER}, section 6.2", stand_in="a generated stand-in for RouterBench",
     notes="at most 1,000 rows, and at most two thirds, are the pool, and the heads of ACQB-CL learn from the others; if the file has no "
         "costs, specify the cost per query of each model by --set environment.costs='{\"model\": 0.1, ...}'; " + NOTES,
-    smoke_horizon=60)  # fmt: skip
+    smoke_horizon=60, any_table=True)  # fmt: skip

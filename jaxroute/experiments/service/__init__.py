@@ -1,4 +1,4 @@
-"""Figures, tables and theory of MESS+, and the problem on the user's own table."""
+"""Experiments on MESS+, a policy that satisfies a target share of requests at low cost: figures, tables, theory, and runs on the user's table."""
 
 from jaxroute.experiments.service import figures, tables, theory
 

@@ -1,4 +1,4 @@
-"""Shared parts of the experiments of MESS+: passes over the benchmarks, the paper's baselines, and their measurements."""
+"""Shared parts of the experiments on MESS+: passes over the benchmarks, baseline policies, and measurements."""
 
 import dataclasses
 import functools
@@ -32,8 +32,8 @@ _ROUTER = "-RouterDC"
 
 
 def claim(name: str, source: str, measure: Measure, text: str = "") -> Claim:
-    """Makes a claim. By default, its text is the first line of the docstring of `measure`."""
-    text = text or (measure.__doc__ or "").strip().splitlines()[0].rstrip(".")
+    """Makes a claim. By default, its text is the first line of the docstring of `measure`, without "Tests the claim:"."""
+    text = text or (measure.__doc__ or "").splitlines()[0].removeprefix("Tests the claim: ").rstrip(".")
     return Claim(name, text, source if source == "ours" else f"MESS+, {source}", measure)
 
 
@@ -47,7 +47,7 @@ def experiment(
     source: str = "",
     **options: Any,
 ) -> Experiment:
-    """Makes an experiment on MESS+. `name` lacks the prefix "service/"; `source` is a place in the paper (default: our own study)."""
+    """Makes an experiment on MESS+ called "service/" and `name`; `source` is a place in the paper (default: our own study)."""
     options = {"notes": STAND_IN, "smoke_horizon": 200, "stand_in": "recorded answers with stand-in features", **options}
     source = f"MESS+, {source}" if source else "ours"
     return Experiment(f"service/{name}", title, tuple(cases), seeds, tuple(claims), figures, source=source, **options)
@@ -109,7 +109,7 @@ def router_passes(benchmarks: Iterable[str] = MESSPLUS_BENCHMARKS, **options: An
 
 
 def over_trainings(data: xr.Dataset) -> xr.Dataset:
-    """Averages RouterDC's metrics over seeds. In the returned data, `seed` counts trainings of the router ("training 0", ...) instead."""
+    """Averages RouterDC's metrics over seeds. In the returned data, the dimension `seed` lists trainings of RouterDC ("training 0", ...) instead."""
     names = [name for name in metrics.metric_names(data) if name not in ("complied", "first_compliance")]
     labels = [f"training {number}" for number in data["training"].values]
     means = {name: metrics.pick(data, name).mean("seed", keep_attrs=True).rename(training="seed") for name in names}
@@ -120,7 +120,7 @@ def over_trainings(data: xr.Dataset) -> xr.Dataset:
 
 @functools.cache
 def at_its_target(benchmark: str) -> sv.ServiceEnv:
-    """Makes the environment of a benchmark, with the satisfaction target of the paper. Cached, because its optimum takes a fifth of a second."""
+    """Makes a benchmark's environment with its satisfaction target in the paper. The result is cached, as finding its optimum takes a fifth of a second."""
     return sv.benchmark_service(benchmark)
 
 
@@ -136,7 +136,7 @@ def runs(results: Results, benchmark: str, metric: str, policy: str, **where: An
 
 
 def reached(results: Results, benchmark: str, metric: str, policy: str, **where: Any) -> Measured:
-    """Returns a policy's mean of a metric after all requests of a benchmark, with its standard error; `where` selects a setting."""
+    """Returns the mean of a policy's metric after all requests of a benchmark, with its standard error; `where` selects a setting."""
     found = mean_of(runs(results, benchmark, metric, policy, **where))
     return found.changed(floor=found.error) if policy == "RouterDC" else found
 
@@ -164,20 +164,20 @@ def average_mj(results: Results, benchmarks: Iterable[str], policy: str, metric:
 
 
 def steps(data: xr.Dataset, metric: str, policy: str, axis: str, **where: Any) -> list[Measured]:
-    """Returns the mean change of a metric from each value of the setting `axis` to the next larger one, then from the smallest to the largest."""
+    """Returns the mean change of a metric from each value of the setting `axis` to the next larger one, and last from the smallest to the largest value."""
     runs = [runs_of(data, metric, policy, **{axis: value}, **where) for value in np.sort(data[axis].values)]
     pairs = [*itertools.pairwise(runs), (runs[0], runs[-1])]
     return [mean_of(after - before) for before, after in pairs]
 
 
 def moves(changes: Sequence[Measured], sign: int) -> Stated:
-    """States that the last of `changes` (from `steps`) has the given sign (1 or -1), and that no other reverses more than a tenth of it."""
+    """States that the last of `changes` (a result of `steps`) has the sign `sign` (1 or -1), and that no other change reverses more than a tenth of it."""
     *between, whole = (change.times(float(sign)) for change in changes)
     return [whole.above(0.0), *(change.at_least(0.0, margin=0.1 * abs(whole.mean)) for change in between)]
 
 
 def baselines(benchmark: str) -> dict[str, Any]:
-    """Makes the paper's untrained baselines. RouteLLM uses the threshold that Table 5 gives for the target nearest to the environment's target."""
+    """Makes the untrained baselines of the paper on MESS+. RouteLLM's threshold is that of Table 5 for the target nearest to the environment's."""
     data = MESSPLUS_BENCHMARKS[benchmark]
 
     def routellm(env: sv.ServiceEnv) -> sv.RouteLLM:
@@ -189,12 +189,12 @@ def baselines(benchmark: str) -> dict[str, Any]:
 
 
 def informed(**settings: Any) -> Callable[[sv.ServiceEnv], sv.MessPlus]:
-    """Returns a function of an environment that makes MESS+, with the arguments `settings`, which knows the true probabilities of success."""
+    """Returns a function that makes MESS+ for an environment with the true probabilities of success, not predictions; `settings` are its arguments."""
     return lambda env: sv.MessPlus(predictor=sv.TrueProbabilities(env.requests), **settings)
 
 
 def with_router(results: Results, benchmark: str) -> xr.Dataset:
-    """Adds RouterDC to the policies in a benchmark's result. Along `seed`, its values are means of its trainings instead of runs."""
+    """Adds RouterDC to the policies in a benchmark's result. Its entries along `seed` are means of its trainings instead of single runs."""
     data, router = results[benchmark], over_trainings(results[benchmark + _ROUTER])
     names = [name for name in router.data_vars if name != "valid"]
     wide = {name: xr.concat([data[name], router[name]], "policy", join="outer") for name in names}
@@ -203,7 +203,7 @@ def with_router(results: Results, benchmark: str) -> xr.Dataset:
 
 
 def blind_line(accuracy: Any, cost: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Returns shares of satisfied requests, and the least cost of reaching each by a random choice of models with given `accuracy` and `cost`, `[K]`."""
+    """Returns shares of satisfied requests, and for each the least cost of a random choice among `K` models of given `accuracy` and `cost`, `[K]`."""
     contexts = sv.sources.Contexts(np.ones(1), np.asarray(accuracy, float)[None], np.asarray(cost, float)[None])
     low, high = contexts.success[0, np.argmin(cost)], contexts.success.max()
     shares = np.union1d(np.linspace(low, high, 40), np.clip(contexts.success, low, high))  # With the line's corners.

@@ -1,4 +1,4 @@
-"""Figures of MESS+: satisfaction and cost over a pass (2, C.2 and C.3), and the amount of exploration (3 and C.1)."""
+"""Experiments for figures of MESS+: satisfaction and cost over a pass (2, C.2 and C.3), and the amount of exploration (3 and C.1)."""
 
 import functools
 from collections.abc import Iterator, Sequence
@@ -11,18 +11,8 @@ from jaxroute import grid, plot
 from jaxroute.data import MESSPLUS_BENCHMARKS, MESSPLUS_FIGURE_2
 from jaxroute.experiments.base import Experiment, Results
 from jaxroute.experiments.claims import Finding, all_hold, with_parameters
-from jaxroute.experiments.measure import (
-    Measured,
-    coordinates_of,
-    ends_along,
-    highest,
-    listed,
-    mean_of,
-    product,
-    quantile_of,
-    show,
-)
-from jaxroute.experiments.pictures import panel, panels_of
+from jaxroute.experiments.measure import Measured, coordinates_of, ends_along, highest, listed, mean_of, product, quantile_of
+from jaxroute.experiments.pictures import Panel, panels_of
 from jaxroute.experiments.service import common
 from jaxroute.experiments.service.common import claim, experiment
 from jaxroute.problems import service as sv
@@ -37,7 +27,7 @@ def _V_policies(env: Any, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _panels(results: Results) -> Iterator[tuple[str, xr.Dataset, dict[str, Any]]]:
-    """Yields a label, the result of the benchmark, and the selection `{"alpha": target}` for each benchmark and each target."""
+    """Yields a label, a benchmark's result, and the selection `{"alpha": target}`, for each benchmark and each of its satisfaction targets."""
     for name in common.benchmarks_of(results):
         for alpha in results[name]["alpha"].values:
             yield f"{name} alpha {alpha:g}", results[name], {"alpha": alpha}
@@ -45,10 +35,10 @@ def _panels(results: Results) -> Iterator[tuple[str, xr.Dataset, dict[str, Any]]
 
 @all_hold("violation by falling V: ")
 def _approaches(results: Results) -> Iterator[Finding]:
-    """The violation is below .05 for every V."""
+    """Tests the claim: The violation is below .05 for every V."""
     for name, data, where in _panels(results):
         values = ends_along(data, "violation", "MESS+", "V", **where).values()
-        yield f"{name}: {', '.join(map(show, values))}", [v.below(0.05) for v in values]
+        yield f"{name}: {', '.join(map(str, values))}", [v.below(0.05) for v in values]
 
 
 @with_parameters
@@ -57,23 +47,23 @@ def _falls_with_V(results: Results, metric: str) -> Iterator[Finding]:
     for name, data, where in _panels(results):
         values = ends_along(data, metric, "MESS+", "V", sorted(data["V"].values), **where).values()
         falls = common.moves(common.steps(data, metric, "MESS+", "V", **where), -1)
-        yield f"{name}: {', '.join(map(show, values))}", falls
+        yield f"{name}: {', '.join(map(str, values))}", falls
 
 
 @all_hold()
 def _cheaper_for_every_V(results: Results) -> Iterator[Finding]:
-    """MESS+ costs less than RouteLLM and RouterDC for every V."""
+    """Tests the claim: MESS+ costs less than RouteLLM and RouterDC for every V."""
     for name, data, where in _panels(results):
         costs = ends_along(data, "cost", "MESS+", "V", **where)
         most = costs[highest(costs)]
         benchmark = coordinates_of(data)["benchmark"]
         others = {p: common.reached(results, benchmark, "cost", p, **where) for p in ("RouteLLM", "RouterDC")}
         cheaper = [cost.below(c) for cost in costs.values() for c in others.values()]
-        yield f"{name}: MESS+ at most {show(most)} J, {listed(others)}", cheaper
+        yield f"{name}: MESS+ at most {most} J, {listed(others)}", cheaper
 
 
 def _first(data: xr.Dataset, **where: Any) -> np.ndarray:
-    """Returns the index of the first request after which MESS+ meets the target, for each run `[seed]`; infinite if it never does."""
+    """Returns the index of the first request after which MESS+ meets the target, `[seed]`; infinite for runs in which it never does."""
     runs = data[["first_compliance", "complied", "valid"]].sel(policy="MESS+", **where).isel(time=-1)
     return np.where(runs["complied"] > 0, runs["first_compliance"], np.inf)[runs["valid"].values]
 
@@ -84,7 +74,7 @@ def _mean(runs: np.ndarray) -> Measured:
 
 @all_hold()
 def _first_steps(results: Results) -> Iterator[Finding]:
-    """Alpha is first met at request 740, 803, 994 with the largest V: between the quartiles of the runs, with "never" as the latest."""
+    """Tests the claim: Alpha is first met at request 740, 803, 994 with the largest V: between the quartiles of the runs, with "never" as the latest."""
     for _, data, where in _panels(results):
         paper = MESSPLUS_FIGURE_2.get(round(where["alpha"], 6), np.nan)
         for V in data["V"].values:
@@ -92,7 +82,7 @@ def _first_steps(results: Results) -> Iterator[Finding]:
             never, met = _mean(np.isinf(runs)).times(100.0), runs[np.isfinite(runs)]
             low, high = (quantile_of(xr.DataArray(runs, dims="seed"), level) for level in (0.25, 0.75))
             median = f"{np.median(met):.0f}" if len(met) else "-"
-            text = f"alpha {where['alpha']:g} V {V:g}: median {median} of those that comply, {show(never)} % never do"
+            text = f"alpha {where['alpha']:g} V {V:g}: median {median} of those that comply, {never} % never do"
             largest = max(data["V"].values) == V
             yield (f"{text} (paper {paper:g})", [low.at_most(paper), high.at_least(paper)]) if largest else (text, True)
 
@@ -134,7 +124,7 @@ def _figure(name: str, number: str, benchmarks: Sequence[str], seeds: int) -> Ex
 
 
 def _page(results: Results, benchmark: str) -> Any:
-    """Draws satisfaction and cost so far, and the share of runs that have met the target, against the number of requests; a column per target."""
+    """Draws satisfaction and cost so far of each policy, and the share of MESS+'s runs that have met the target, over requests; a column per target."""
     data = common.with_router(results, benchmark).assign(complied=results[benchmark]["complied"])
     data = data.sel(time=data["time"] > 10)  # From request 11 on, as in the paper.
     alphas = data["alpha"].values
@@ -187,7 +177,7 @@ def with_paper_loss(data: xr.Dataset) -> xr.Dataset:
 
 
 def base_rate_loss(benchmark: str) -> float:
-    """Returns the mean log loss (nats) of predicting each model's overall accuracy on the benchmark for every request."""
+    """Returns the mean log loss (nats) of a constant prediction: each model's accuracy on the whole benchmark."""
     p = MESSPLUS_BENCHMARKS[benchmark].accuracy
     return float(-np.mean(p * np.log(p) + (1 - p) * np.log(1 - p)))
 
@@ -199,26 +189,26 @@ def _explore_mj(results: Results) -> dict[float, Measured]:
 
 @all_hold()
 def _counts(results: Results):
-    """The number of explored requests is the sum of p_t, within 2 %."""
+    """Tests the claim: The number of explored requests is the sum of p_t, within 2 %."""
     for name, data in results.items():
         horizon, parts, stated = int(data["time"][-1]), [], []
         for c, share in ends_along(data, "explored", "MESS+", "c", C).items():
             explored, expected = share.times(horizon), sv.expected_explorations(c, horizon)
             stated.append(explored.near(expected, margin=0.02 * expected))
-            parts.append(f"c {c:g} {show(explored)} ({expected:.1f})")
+            parts.append(f"c {c:g} {explored} ({expected:.1f})")
         yield f"{name}: {', '.join(parts)}", stated
 
 
 def _ten_times(results: Results) -> Finding:
-    """Exploration costs about ten (5 to 15) times as much with c = 1 as with c = .01."""
+    """Tests the claim: Exploration costs about ten (5 to 15) times as much with c = 1 as with c = .01."""
     cost = _explore_mj(results)
     ratio = product(cost[1.0], over=cost[0.01])
-    text = f"{listed(cost, 'c {:g}:')} MJ per pass; c = 1 costs {show(ratio)} times c = .01"
+    text = f"{listed(cost, 'c {:g}:')} MJ per pass; c = 1 costs {ratio} times c = .01"
     return text, [cost[1.0].at_least(cost[0.01].times(5.0)), cost[1.0].at_most(cost[0.01].times(15.0))]
 
 
 def _loss_falls(results: Results) -> Finding:
-    """A larger c gives a lower loss."""
+    """Tests the claim: A larger c gives a lower loss."""
     mean = averaged(results, "training_loss")
     losses, changes = ends_along(mean, "training_loss", "MESS+", "c", C), common.steps(mean, "training_loss", "MESS+", "c")
     base = np.mean([base_rate_loss(name) for name in results])
@@ -243,9 +233,9 @@ def _exploration_figure(results: Results) -> Any:
 
 _BY_BENCHMARK = panels_of(rows="case",
     columns=(
-        panel("explored", log="y", title="share explored"),
-        panel("training_loss", title="mean loss so far"),
-        panel("explore_cost", log="y", title="cost of exploring")),
+        Panel("explored", log="y", title="share explored"),
+        Panel("training_loss", title="mean loss so far"),
+        Panel("explore_cost", log="y", title="cost of exploring")),
     titles=lambda data: MESSPLUS_BENCHMARKS[coordinates_of(data)["benchmark"]].title)  # fmt: skip
 _EXPLORATION = (
     claim("counts", "Lemma A.3", _counts),

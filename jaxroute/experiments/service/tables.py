@@ -1,4 +1,4 @@
-"""Tables 2, 3, 6 and 7 of MESS+, and the problem on the rows of the user's own table."""
+"""Experiments for Tables 2, 3, 6 and 7 of MESS+, and one on the rows of the user's own table."""
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,17 +16,15 @@ from jaxroute.data import (
     MESSPLUS_TABLES_6_7,
 )
 from jaxroute.data.logs.log import read_experiment_log
-from jaxroute.data.papers import MESSPLUS_REPLAY
 from jaxroute.experiments.base import Case, Experiment, Results
 from jaxroute.experiments.claims import Finding, all_hold, at_least, with_parameters
-from jaxroute.experiments.measure import Measured, average, end, listed, lowest, product, show
+from jaxroute.experiments.measure import Measured, average, end, listed, lowest, product
 from jaxroute.experiments.service import common
 from jaxroute.experiments.service.common import claim, experiment, mj, points_short, reached
 from jaxroute.experiments.verdicts import Verdict, judge
 from jaxroute.problems import service as sv
 
 _ADAPTIVE = ("EducatedGuessing", "RouteLLM", "RouterDC")
-_MIDDLE = MESSPLUS_MODELS[1]
 _RECORD = (*common.RECORD, "served_share", "mean_satisfaction", "explore_cost", "served_cost", "last_violation")
 # Name of the claim -> name of the method in the paper's Table 2, and name of the policy here.
 _METHODS = {
@@ -48,11 +46,6 @@ def _policies(env: sv.ServiceEnv, settings: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _other_print(method: str, benchmark: str) -> tuple[float, str]:
-    """Returns the cost (MJ) that the paper's Tables 6 and 7 print, and why Table 2 prints another cost; the reason is empty if they agree."""
-    return MESSPLUS_TABLE_2_DIFFERS.get((method, benchmark), (MESSPLUS_TABLE_2[method][benchmark].cost_mj, ""))
-
-
 @with_parameters
 @all_hold()
 def _against_paper(results: Results, method: str, policy: str) -> Iterator[Finding]:
@@ -60,36 +53,24 @@ def _against_paper(results: Results, method: str, policy: str) -> Iterator[Findi
         paper = MESSPLUS_TABLE_2[method][name]
         # Tables 6 and 7 print other costs for some cells. On ARC-E, these are for a single pass over the benchmark. On LogiQA, the cost in
         # Table 2 is for a single pass, and the others are for three passes.
-        printed, why = (paper.cost_mj, "") if name == "logiqa" else _other_print(method, name)
+        same = (paper.cost_mj, "")
+        printed, why = same if name == "logiqa" else MESSPLUS_TABLE_2_DIFFERS.get((method, name), same)
         cost, satisfied = mj(results, name, policy), reached(results, name, "satisfaction", policy).times(100.0)
-        text = f"{name} {show(cost)} MJ {show(satisfied)} % (paper {printed} MJ {paper.satisfaction} %"
+        text = f"{name} {cost} MJ {satisfied} % (paper {printed} MJ {paper.satisfaction} %"
         text += f", {paper.cost_mj} MJ in Table 2: {why})" if why else ")"
         yield text, [cost.near(printed, 0.15 * printed), satisfied.near(paper.satisfaction, 1.5)]
-
-
-@all_hold("MJ (replay): ", between=", ")
-def _as_replayed(results: Results) -> Iterator[Finding]:
-    """MESS+ costs as much as in a replay of the recorded outcomes, within .05 MJ.
-
-    The replay had 4 to 6 runs; its standard error is assumed to be that of 4 of the simulated runs.
-    """
-    for name in common.benchmarks_of(results):
-        cost, replay = mj(results, name, "MESS+"), MESSPLUS_REPLAY[0.1][name]
-        error = cost.error * np.sqrt(results[name].sizes["seed"] / 4)
-        other = Measured(replay, error, dof=3, number=np.inf, floor=error)
-        yield f"{name} {show(cost)} ({replay})", cost.near(other, margin=0.05)
 
 
 @with_parameters
 @all_hold()
 def _call_ratio(results: Results, method: str, policy: str) -> Iterator[Finding]:
-    """Tests the claim that `policy` calls the small, middle and large model as often as the paper's `method`, within 5 percentage points."""
+    """Tests the claim that `policy` calls the small, middle and large model as often as `method` does in the paper, within 5 percentage points."""
     for name in common.benchmarks_of(results):
         printed = MESSPLUS_TABLE_2[method][name].ratio
         own = {case: data for case, data in results.items() if case.startswith(name)}
         chosen = [{case: data.isel(model=m) for case, data in own.items()} for m in range(3)]
         found = [reached(one, name, "served_share", policy).times(100.0) for one in chosen]
-        text = f"{name} {' / '.join(map(show, found))} % (paper {' / '.join(map(str, printed))})"
+        text = f"{name} {' / '.join(map(str, found))} % (paper {' / '.join(map(str, printed))})"
         yield text, [one.near(ratio, 5.0) for one, ratio in zip(found, printed, strict=True)]
 
 
@@ -102,7 +83,7 @@ def _short_of_alpha(results: Results) -> str:
 
 @with_parameters
 def _times_cheaper(results: Results, rivals: Sequence[str], factor: float, together: bool) -> Finding:
-    """Tests the claim that each of `rivals` costs at least `factor` times as much as MESS+, on each benchmark or (`together`) in their mean."""
+    """Tests the claim that each of `rivals` costs at least `factor` times as much as MESS+: on every benchmark or, with `together`, on average."""
     names = common.benchmarks_of(results)
     texts, stated = [], []
     for group in [names] if together else [[name] for name in names]:
@@ -110,12 +91,12 @@ def _times_cheaper(results: Results, rivals: Sequence[str], factor: float, toget
         times = {p: product(costs[p], over=costs["MESS+"]) for p in rivals}
         stated += [costs[p].above(costs["MESS+"].times(factor)) for p in rivals]
         which = "mean" if together else group[0]
-        texts.append(f"{which} {show(costs['MESS+'])} MJ, {listed(times)} times")
+        texts.append(f"{which} {costs['MESS+']} MJ, {listed(times)} times")
     return f"{'; '.join(texts)}; {_short_of_alpha(results)}", stated
 
 
 def _closest(results: Results) -> Finding:
-    """MESS+ is usually (on more than half of the benchmarks) closest to alpha."""
+    """Tests the claim: MESS+ is usually (on more than half of the benchmarks) closest to alpha."""
     names, parts, count, closer = common.benchmarks_of(results), [], 0, []
     for name in names:
         off = {p: points_short(results, name, p) for p in (*_ADAPTIVE, "MESS+")}
@@ -123,39 +104,13 @@ def _closest(results: Results) -> Finding:
         best = lowest(off)
         closer.append(at_least(None, [off["MESS+"].below(off[p]) for p in _ADAPTIVE]))
         count += best == "MESS+"
-        parts.append(f"{name} {best} {show(off[best])}" + ("" if best == "MESS+" else f", MESS+ {show(off['MESS+'])}"))
+        parts.append(f"{name} {best} {off[best]}" + ("" if best == "MESS+" else f", MESS+ {off['MESS+']}"))
     text = f"MESS+ is closest on {count} of {len(names)}; points off alpha: {'; '.join(parts)}"
     return text, at_least(len(names) // 2 + 1, closer)
 
 
-def _single_is_cheaper(results: Results) -> Finding:
-    """The model of middle size alone meets seven of eight targets, at less cost than the paper's MESS+."""
-    parts, fits, ours, cheaper, mixtures, names = [], 0, 0, [], 0, common.benchmarks_of(results)
-
-    def holds(statement: Any) -> bool:
-        return judge(statement).verdict is Verdict.HOLDS
-
-    for name in names:
-        data = MESSPLUS_BENCHMARKS[name]
-        single, cost = (mj(results, name, policy) for policy in (_MIDDLE, "MESS+"))
-        share = reached(results, name, "satisfaction", "MESS+")
-        requests = common.at_its_target(name).requests
-        blind = sv.best_blind(requests, min(share.mean, data.accuracy.max())).value * data.num_requests / 1e6
-        mixtures += holds(cost.above(blind))
-        text = f"MESS+ {show(cost)}, best mixture at its share {blind:.3f}"
-        if data.accuracy[1] >= data.alpha:
-            fits, ours = fits + 1, ours + holds(single.below(cost))
-            cheaper.append(single.below(MESSPLUS_TABLE_2["MESS+"][name].cost_mj))
-            text += f", {_MIDDLE} {show(single)}"
-        parts.append(f"{name} {text}")
-    less = f"for less than the paper's MESS+ on {sum(map(holds, cheaper))}, than ours on {ours}"
-    counts = f"{_MIDDLE} meets alpha on {fits} of {len(names)}, {less}"
-    mixed = f"the best mixture at the share that MESS+ reached costs less on {mixtures}"
-    return f"{counts}; {mixed}; MJ: {'; '.join(parts)}", at_least(7, cheaper) if len(cheaper) >= 7 else False
-
-
 def _overhead(results: Results) -> Finding:
-    """Below 10 % on every benchmark, 4.65 % (within 1) on average.
+    """Tests the claim: Below 10 % on every benchmark, 4.65 % (within 1) on average.
 
     This is the cost of deciding, as a percentage of the cost of the models.
     """
@@ -163,10 +118,10 @@ def _overhead(results: Results) -> Finding:
     for name in results:
         deciding, total = (reached(results, name, metric, "MESS+") for metric in ("decision_cost", "cost"))
         shares[name] = product(deciding.times(100.0), over=total.minus(deciding))
-    text = ", ".join(f"{n} {show(s)} % (paper {MESSPLUS_TABLE_3[n].overhead:g})" for n, s in shares.items())
+    text = ", ".join(f"{n} {s} % (paper {MESSPLUS_TABLE_3[n].overhead:g})" for n, s in shares.items())
     mean, paper = average(shares.values()), MESSPLUS_TABLE_3["average"].overhead
     stated = [*(share.below(10.0) for share in shares.values()), mean.near(paper, margin=1.0)]
-    return f"{text}; mean {show(mean)} % (paper {paper})", stated
+    return f"{text}; mean {mean} % (paper {paper})", stated
 
 
 def _swept(results: Results, v: float, metric: str, model: int | None) -> tuple[dict[str, Any], Measured, float]:
@@ -183,7 +138,7 @@ def _swept(results: Results, v: float, metric: str, model: int | None) -> tuple[
 def _moves(results: Results, V: Sequence[float], metric: str, sign: int, model: int | None = None) -> Finding:
     """Tests the claim that a metric of MESS+, averaged over the benchmarks, rises (`sign` 1) or falls (-1) from the first to the last of `V`."""
     found = [_swept(results, v, metric, model) for v in V]
-    texts = [f"V {v:g}: {show(mean)} (paper {printed})" for v, (_, mean, printed) in zip(V, found, strict=True)]
+    texts = [f"V {v:g}: {mean} (paper {printed})" for v, (_, mean, printed) in zip(V, found, strict=True)]
     runs = {name: found[-1][0][name] - found[0][0][name] for name in found[0][0]}
     change = common.averaged(runs, per_pass=metric == "cost")
     return f"{'MJ per pass' if metric == 'cost' else '% of requests'}, {', '.join(texts)}", change.times(sign).above(0.0)
@@ -191,9 +146,9 @@ def _moves(results: Results, V: Sequence[float], metric: str, sign: int, model: 
 
 @with_parameters
 def _as_printed(results: Results, v: float, metric: str, model: int | None = None) -> Finding:
-    """Tests the claim that MESS+'s mean over the benchmarks at `V = v` is as in the paper, within 15 % for costs and 5 percentage points for shares."""
+    """Tests the claim that MESS+'s mean over the benchmarks at `V = v` is as in its paper, within 15 % for costs or 5 percentage points for shares."""
     _, mean, printed = _swept(results, v, metric, model)
-    return f"{show(mean)} (paper {printed})", mean.near(printed, 0.15 * printed if metric == "cost" else 5.0)
+    return f"{mean} (paper {printed})", mean.near(printed, 0.15 * printed if metric == "cost" else 5.0)
 
 
 def _sweep_table(number: int, V: Sequence[float]) -> Experiment:
@@ -215,7 +170,7 @@ def _sweep_table(number: int, V: Sequence[float]) -> Experiment:
 
 
 def _planes(results: Results) -> Any:
-    """Draws a panel per benchmark: cost and satisfaction of every method, the best random choices that ignore the requests, and the paper's MESS+."""
+    """Draws for each benchmark cost and satisfaction of all methods, the best random choices that ignore the requests, and MESS+ as in its paper."""
     names = common.benchmarks_of(results)
     figure, axes = plot.panels(len(names), columns=4)
     for ax, name in zip(axes, names, strict=True):
@@ -239,12 +194,10 @@ _CLAIMS_2 = (
     *(claim(name, "Table 2", _against_paper(*pair), f"{pair[0]}: {_CLOSE}") for name, pair in _METHODS.items()),
     *(claim(f"ratio-{name}", "Table 2", _call_ratio(*_METHODS[name]), f"{_METHODS[name][0]}: model call ratio, within 5 points")
       for name in ("guessing", "routellm", "routerdc", "messplus")),
-    claim("replay", "ours", _as_replayed),
     claim("cheapest", "section 4.2", _times_cheaper(_ADAPTIVE, 1.0, together=False), "MESS+ is the cheapest adaptive method on every benchmark (whatever share it satisfies)"),
     claim("twice", "abstract", _times_cheaper(("RouteLLM", "RouterDC"), 1.8, together=True), "RouteLLM and RouterDC cost about twice as much (1.8 times), mean of the benchmarks"),
     claim("guess-20", "section 4.2", _times_cheaper(("EducatedGuessing",), 1.2, together=True), "educated guessing costs 20 % more, mean of the benchmarks"),
     claim("closest", "section 4.2", _closest),
-    claim("single", "ours", _single_is_cheaper),
 )  # fmt: skip
 _PREDICTORS = [
     case

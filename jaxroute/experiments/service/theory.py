@@ -1,4 +1,4 @@
-"""Measurements for the theory of MESS+: queue, violation, exploration and learning."""
+"""Experiment on the theory of MESS+: simulations of its queue, violation, exploration and learning, compared with the theorems."""
 
 import functools
 import itertools
@@ -17,7 +17,7 @@ from jaxroute.core.quick import quick_jit
 from jaxroute.estimators.heads import squared_norm
 from jaxroute.experiments.base import Case, Claim, Results
 from jaxroute.experiments.claims import Finding, all_hold, slope_within
-from jaxroute.experiments.measure import Measured, along, end, mean_of, share_of, show
+from jaxroute.experiments.measure import Measured, along, end, mean_of, share_of
 from jaxroute.experiments.service.common import claim, experiment, informed
 from jaxroute.problems import service as sv
 
@@ -32,7 +32,7 @@ _MARGIN = {"alpha": 0.75, "horizon": 8000, "V": 1e-2, "slack": 0.05}
 
 
 def _expected_loss(head: Any, params: Any, source: Any, l2: Any) -> jax.Array:
-    """Returns the expected log loss of the predictor `head` with parameters `params` over the request types of `source`, plus `l2 / 2 * |params|**2`."""
+    """Returns the expected log loss over the request types of `source` of the predictor `head` with parameters `params`, plus `l2 / 2 * |params|**2`."""
     logits = jax.vmap(lambda x: head.logits(params, x))(jnp.asarray(source.vectors))
     each = jnp.mean(jnp.logaddexp(0.0, logits) - jnp.asarray(source.probability) * logits, axis=-1)
     return jnp.sum(jnp.asarray(source.weight) * each) + 0.5 * l2 * squared_norm(params)
@@ -110,7 +110,7 @@ def _at_end(case: str, metric: str, axis: str) -> Series:
 
 
 def _at_roots(metric: str) -> Series:
-    """Returns a function of the results that selects a metric `[horizon, seed]` of MESS+ from the cases whose V grows with the root of the horizon."""
+    """Makes a function of the results that returns a metric of MESS+, `[horizon, seed]`, in the cases where the parameter V grows with the root of the horizon."""
     return lambda results: along(_roots(results), metric, "horizon").sel(policy="MESS+").transpose("horizon", "seed")
 
 
@@ -160,7 +160,7 @@ class PowerLaw:
             runs = self.series(results)
             axis = str(runs.dims[0])
             text, stated = slope_within(runs, axis, self.low, self.high, power)
-            means = ", ".join(f"{show(mean_of(one))} at {axis} {one[axis].item():,g}" for one in runs)
+            means = ", ".join(f"{mean_of(one)} at {axis} {one[axis].item():,g}" for one in runs)
             return f"{text}; {means}", stated
 
         exactly = functools.partial(measure, power=self.power)
@@ -192,7 +192,7 @@ POWER_LAWS = {
 
 
 def _queue_bounds(results: Results) -> Finding:
-    """Mean queue, mean of the mean queue and violation are within their bounds for every V and slack."""
+    """Tests the claim: Mean queue, mean of the mean queue and violation are within their bounds for every V and slack."""
     data, stated = results["by-V"], []
     worst = {"mean queue": 0.0, "mean of the mean queue": 0.0, "violation": 0.0}
     contexts, times = _DEMO.requests.contexts(), data["time"].values
@@ -220,19 +220,19 @@ def _queue_bounds(results: Results) -> Finding:
 
 @all_hold(between=", ")
 def _queue_level(results: Results) -> Iterator[Finding]:
-    """The queue converges to V times the price of satisfaction (within 10 % and 3)."""
+    """Tests the claim: The queue converges to V times the price of satisfaction (within 10 % and 3)."""
     data = results["by-V"]
     late = data["virtual_queue"].sel(policy="MESS+", time=data["time"] > data["time"][-1] / 2).mean("time")
     for V in data["V"].values:
         level, expected = mean_of(late.sel(V=V)), float(V) * float(_DEMO.best.price)
-        yield f"V {V:g}: {show(level)} (V x price {expected:.1f})", level.near(expected, margin=0.1 * expected + 3.0)
+        yield f"V {V:g}: {level} (V x price {expected:.1f})", level.near(expected, margin=0.1 * expected + 3.0)
 
 
 def _gap_in_V(results: Results) -> Finding:
-    """Cost above the best policy's, including debt (gap + price x violation), falls with V, and is below 1 / (2 V)."""
+    """Tests the claim: Cost above the best policy's, including debt (gap + price x violation), falls with V, and is below 1 / (2 V)."""
     data, price = results["gap"].sel(policy="MESS+").isel(time=-1), float(_DEMO.best.price)
     values = {V: mean_of((data["gap"] + price * data["violation"]).sel(V=V)) for V in data["V"].values}
-    text = ", ".join(f"V {V:g}: {show(value)} J (bound {0.5 / V:g})" for V, value in values.items())
+    text = ", ".join(f"V {V:g}: {value} J (bound {0.5 / V:g})" for V, value in values.items())
     contexts = _DEMO.requests.contexts()
     paid = float(contexts.weight @ contexts.cost.mean(axis=1)) - float(_DEMO.best.cost)
     uniform = Measured(paid + price * max(_ALPHA - float(_DEMO.accuracy.mean()), 0.0))
@@ -241,17 +241,17 @@ def _gap_in_V(results: Results) -> Finding:
 
 
 def _gap_vanishes(results: Results) -> Finding:
-    """The distance of the cost to the best vanishes with V = v0 sqrt(T): it is less at the largest T than at the smallest."""
+    """Tests the claim: The distance of the cost to the best vanishes with V = v0 sqrt(T): it is less at the largest T than at the smallest."""
     gaps, short = (
         {int(d["time"][-1]): end(d, metric, "MESS+") for d in _roots(results).values()} for metric in ("gap", "violation")
     )
-    text = ", ".join(f"{show(gaps[T])} J at T {T:,}, short by {show(short[T])}" for T in sorted(gaps))
+    text = ", ".join(f"{gaps[T]} J at T {T:,}, short by {short[T]}" for T in sorted(gaps))
     first, last = (gaps[T].times(math.copysign(1.0, gaps[T].mean)) for T in (min(gaps), max(gaps)))
     return text, last.below(first)
 
 
 def _knowledge(results: Results) -> Finding:
-    """The more informative requests are, the closer is MESS+ to the clairvoyant; its distance to the informed oracle is below a tenth of the gap without information."""
+    """Tests the claim: The more informative requests are, the closer is MESS+ to the clairvoyant; its distance to the informed oracle is below a tenth of the gap without information."""
     data, parts, clairvoyant, closest = results["signal"], [], [], []
     for signal in data["signal"].values:
         env = sv.benchmark_service("winogrande", signal=float(signal))
@@ -260,7 +260,7 @@ def _knowledge(results: Results) -> Finding:
         paid = mean_of(one["cost"] + float(env.best.price) * one["violation"])
         clairvoyant.append(cost.minus(float(env.clairvoyant.cost)))
         closest.append(paid.minus(float(env.best.cost)))
-        parts.append(f"{signal:g}: {show(clairvoyant[-1])}, {show(closest[-1])}")
+        parts.append(f"{signal:g}: {clairvoyant[-1]}, {closest[-1]}")
     falls = [b.below(a) for a, b in itertools.pairwise(clairvoyant)]
     text = f"gap to the clairvoyant and (including debt) to the informed oracle, J, by signal {'; '.join(parts)}"
     return text, [*falls, *(one.near(0.0, margin=0.1 * abs(clairvoyant[0].mean)) for one in closest)]
@@ -272,15 +272,15 @@ def _share(flags: xr.DataArray) -> Measured:
 
 
 def _margin_holds(results: Results) -> Finding:
-    """The target is met in 99 % of the runs with the safety margin."""
+    """Tests the claim: The target is met in 99 % of the runs with the safety margin."""
     violation = results["margin"]["violation"].isel(time=-1)
     met = {p: _share(violation.sel(policy=p) <= 1e-6) for p in ("MESS+ with a margin", "MESS+")}
-    text = f"met in {show(met['MESS+ with a margin'])} % of the runs, without margin in {show(met['MESS+'])} %"
+    text = f"met in {met['MESS+ with a margin']} % of the runs, without margin in {met['MESS+']} %"
     return text, met["MESS+ with a margin"].at_least(99.0)
 
 
 def _pathwise(results: Results) -> Finding:
-    """The queue is at least the sum of the shortfalls, `Q >= sum of (alpha - s)`, in every run at every recorded time."""
+    """Tests the claim: The queue is at least the sum of the shortfalls, `Q >= sum of (alpha - s)`, in every run at every recorded time."""
     least, number = np.inf, 0
     for data in results.values():
         if "virtual_queue" in data:
@@ -290,11 +290,11 @@ def _pathwise(results: Results) -> Finding:
 
 
 def _few_steps_miss(results: Results) -> Finding:
-    """A thousand requests are too few with c = .01: more than half of the runs miss the target."""
+    """Tests the claim: A thousand requests are too few with c = .01: more than half of the runs miss the target."""
     data = results["learned"]
     one = data.sel(policy="MESS+ (c = .01)", time=data["time"].values[data["time"].values >= 750][0])
     missed, trained = _share(one["violation"] > 1e-6), mean_of(one["training_steps"])
-    text = f"after {int(one['time'])} requests and {show(trained)} steps missed in {show(missed)} % of the runs"
+    text = f"after {int(one['time'])} requests and {trained} steps missed in {missed} % of the runs"
     return text, missed.above(50.0)
 
 
@@ -312,7 +312,7 @@ _CLAIMS = (
 
 
 def _figure(results: Results) -> Any:
-    """Draws a panel for each power law, and the queue with its expected level."""
+    """Draws a panel for each power law, and one for the queue of MESS+ with its expected level."""
     shown = {law.panel: law.series(results) for law in POWER_LAWS.values() if law.panel[0]}
     figure, axes = plot.panels(len(shown) + 1, columns=4)
     for ax, ((title, name), series) in zip(axes, shown.items(), strict=False):

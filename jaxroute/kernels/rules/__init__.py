@@ -9,8 +9,9 @@ import numpy as np
 
 from jaxroute.core import draws
 from jaxroute.kernels import ir
+from jaxroute.kernels.ir import Value
 from jaxroute.kernels.rules import elementwise, moving, reductions
-from jaxroute.kernels.values import RULES, Value, rule
+from jaxroute.kernels.rules.elementwise import RULES, rule
 from jaxroute.kernels.writer import Writer
 
 # Modules that register rules at import.
@@ -22,7 +23,7 @@ _JAX = os.path.dirname(jax.__file__)
 
 
 def raise_for_user(error: ir.Unsupported, name: str, called: Any) -> None:
-    """Raises an `Unsupported` error again with the name of the function of JAX that the user called; returns if no such function is found."""
+    """Raises an `Unsupported` error again with the name of the JAX function that the user called. Returns without it if none is found."""
     debug = getattr(getattr(called, "jaxpr", called), "debug_info", None)
     name = name.removeprefix("_")
     module = next((one for one in (jax.random, jnp.linalg, jnp.fft, jnp) if hasattr(one, name)), None)
@@ -35,7 +36,7 @@ def raise_for_user(error: ir.Unsupported, name: str, called: Any) -> None:
 
 
 def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:
-    """Writes the C statements of a jaxpr's operation other than a loop, branch or call, and returns its results."""
+    """Writes the C statements of an operation of a jaxpr that is no loop, branch or call. Returns the arrays of its results."""
     name = eqn.primitive.name
     if name in elementwise.NAMES:
         return elementwise.write(writer, eqn, args)
@@ -46,5 +47,4 @@ def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:
 
 @rule("platform_index")
 def _platform_index(writer: Writer, eqn: Any, *_: Value) -> list[Value]:
-    """Returns the index of the default branch of a `lax.platform_dependent`, the one for no particular platform."""
     return [writer.constant(np.int32(eqn.params["platforms"].index(None)))]

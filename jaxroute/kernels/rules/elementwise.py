@@ -9,9 +9,23 @@ import numpy as np
 
 from jaxroute.core.batching.dependence import is_key
 from jaxroute.kernels import ir
+from jaxroute.kernels.ir import Value, aval_of, flat
 from jaxroute.kernels.printer import FORMATS, check, is_narrow
-from jaxroute.kernels.values import Value, aval_of, flat, rule
 from jaxroute.kernels.writer import Writer
+
+# Functions that write an operation of a jaxpr in C, `(writer, equation, *operands) -> results`, by the name of the operation's primitive.
+Rule = Callable[..., list[Value]]
+RULES: dict[str, Rule] = {}
+
+
+def rule(*names: str) -> Callable[[Rule], Rule]:
+    """Returns a decorator that registers a function as the translation to C (in `RULES`) of JAX's operations with these names."""
+
+    def register(function: Rule) -> Rule:
+        RULES.update(dict.fromkeys(names, function))
+        return function
+
+    return register
 
 
 def combined(name: str, *operands: ir.Expr) -> ir.Expr:
@@ -55,7 +69,6 @@ def _precise(x: ir.Expr, exponent_bits: int, mantissa_bits: int) -> ir.Expr:
 
 
 def _select(which: ir.Expr, *cases: ir.Expr) -> ir.Expr:
-    """Returns the case with the index `which`; all cases are computed before one is chosen, unlike with `c ? a : b`."""
     if which.dtype == np.bool_:
         return ir.choose(which, cases[1], cases[0])
     pairs = reversed(list(enumerate(cases[:-1])))
@@ -84,7 +97,7 @@ _SHORT, _MOST_STEPS = 64, 4
 
 
 def element(value: Value, place: ir.Place) -> ir.Expr:
-    """Returns the C expression of the operand's element for the result's element at the index tuple `place`. Axes of length 1 are broadcast."""
+    """Returns the C expression of the operand's element for the result's element at the indices `place`; axes of length 1 are broadcast."""
     return value.at(tuple(0 if n == 1 else p for p, n in zip(place, value.shape, strict=True)) if value.shape else ())
 
 
@@ -130,13 +143,13 @@ def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:
 
 
 def _is_lone(a: Value, b: Value) -> bool:
-    """Whether `a == b` holds in at most one element: one of them is a constant vector of different numbers, all elements of the other are equal."""
+    """Whether `a == b` is known to hold in at most one element: one is a constant vector of different numbers, the other has equal elements."""
     lines = [one.known for one, other in ((a, b), (b, a)) if other.uniform or other.size == 1]
     return any(x is not None and x.ndim == 1 and len(np.unique(x)) == len(x) > 1 for x in lines)
 
 
 def beats(a: ir.Expr, b: ir.Expr, largest: bool = True) -> ir.Expr:
-    """Returns an expression that tests whether `a` is larger than `b`, or smaller if not `largest`; NaN is larger and smaller than any number."""
+    """Returns an expression that tests whether `a` is larger than `b`, or smaller if not `largest`. A NaN beats every number in both cases."""
     wins = a > b if largest else a < b
     return ir.either(wins, ir.both(a.is_nan(), b.equals(b))) if a.dtype.kind == "f" else wins
 
@@ -147,7 +160,7 @@ WORD = np.dtype(np.uint32)
 
 
 def _encrypted(writer: Writer, shape: tuple[int, ...], words: Callable[[ir.Place], Sequence[ir.Expr]]) -> list[Value]:
-    """Encrypts a block by Threefry for each element of a shape. `words` returns the key's two words and the block's two words at an index tuple."""
+    """Writes C statements that encrypt a block by Threefry for each index tuple of a shape. `words` returns the words of the key and the block."""
 
     def make(place: ir.Place, results: Sequence[ir.Storage]) -> list[ir.Statement]:
         k0, k1, *block = words(place)
@@ -182,7 +195,7 @@ def _random_seed(writer: Writer, eqn: Any, seeds: Value) -> list[Value]:
 def _blocks(
     writer: Writer, keys: Value, shape: tuple[int, ...], address: Callable[[ir.Place], ir.Index] | None = None
 ) -> list[Value]:
-    """Encrypts an address by Threefry for each element of `shape`, which begins with the keys' shape; by default the flat index within a key."""
+    """Writes Threefry encryptions in C of an `address` for each index tuple of `shape`; by default it is the flat index within a key's numbers."""
     lead = len(keys.shape) - 1
 
     def words(place: ir.Place) -> list[ir.Expr]:

@@ -9,8 +9,8 @@ import numpy as np
 from jax import lax
 
 from jaxroute.kernels import ir
-from jaxroute.kernels.rules.elementwise import combined
-from jaxroute.kernels.values import Value, add, aval_of, flat, is_row, mirrored, quotient, remainder, rule, times, unflat
+from jaxroute.kernels.ir import Value, add, aval_of, flat, is_row, mirrored, quotient, remainder, times, unflat
+from jaxroute.kernels.rules.elementwise import combined, rule
 from jaxroute.kernels.writer import Writer
 
 
@@ -81,7 +81,7 @@ def _rev(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 
 def _part(writer: Writer, x: Value, shape: Sequence[int], starts: Sequence[int], strides: Sequence[int]) -> Value:
-    """Returns the part of `x`, of this `shape`, with every `strides[i]`-th index from `starts[i]` on along axis i; later axes are whole."""
+    """Returns a strided part of `x`, with the given shape: along axis `i` every `strides[i]`-th element from `starts[i]` on; later axes are whole."""
 
     def at(place: ir.Place) -> ir.Expr:
         front = (add(times(p, stride), start) for p, start, stride in zip(place, starts, strides, strict=False))
@@ -187,7 +187,7 @@ def _clipped(index: ir.Expr, largest: int) -> ir.Index:
 
 
 def _starts(writer: Writer, starts: Sequence[Value], shape: Sequence[int], sizes: Sequence[int]) -> list[ir.Index]:
-    """Returns the first index, along each axis, of a part with given `sizes`: `starts`, clipped so that the part lies in an array of this shape."""
+    """Returns the first index, along each axis, of a part with lengths `sizes`: `starts`, clipped so that it lies in an array of `shape`."""
     first: list[ir.Index] = [0] * len(shape)
     for axis, start in enumerate(starts):
         if shape[axis] > sizes[axis]:
@@ -197,7 +197,6 @@ def _starts(writer: Writer, starts: Sequence[Value], shape: Sequence[int], sizes
 
 
 def _readable(writer: Writer, x: Value) -> Value:
-    """Returns an array whose elements need no computation when read: `x` itself if it is constant or a view of a stored array, else a copy."""
     return x if x.known is not None or (len(x.storages) == 1 and not x.steps) else writer.stored(x)
 
 
@@ -242,10 +241,10 @@ def _in_window(
     window: Sequence[tuple[int, int]],
     place: ir.Place,
 ) -> tuple[ir.Place, list[ir.Expr]]:
-    """Returns the index tuple in the array that a gather reads or a scatter writes, and the conditions that its window is within bounds.
+    """Returns the index tuple in the array that a gather reads or a scatter writes, and conditions that hold if its window is within bounds.
 
-    `numbers` are JAX's dimension numbers, `place` indexes the result or the updates. A window of the given `sizes` begins at the `indices`,
-    clipped if needed; `window` has pairs of its axes: in the array of the given `shape`, and in the result.
+    A window of lengths `sizes` begins at one of the `indices`, clipped into the array's `shape`. `numbers` are JAX's dimension numbers, `place` is
+    an index tuple of the result or of the updates. `window` has a pair for each of the window's axes: in the array, and in the result.
     """
     starts: list[ir.Index] = [0] * len(shape)
     own = getattr(numbers, "start_indices_batching_dims", getattr(numbers, "scatter_indices_batching_dims", ()))
@@ -269,7 +268,6 @@ def _in_window(
 
 
 def _fill(params: Any, dtype: np.dtype) -> Any:
-    """Returns the number that a gather with the parameters `params` reads where its indices are out of bounds."""
     if params.get("fill_value") is not None:
         return params["fill_value"]
     if dtype.kind in "iu":

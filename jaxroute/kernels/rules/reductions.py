@@ -10,22 +10,20 @@ import numpy as np
 
 from jaxroute.core.xla import place_mask
 from jaxroute.kernels import ir
-from jaxroute.kernels.rules.elementwise import beats, combined
-from jaxroute.kernels.values import Value, add, aval_of, flat, mirrored, rule
+from jaxroute.kernels.ir import Value, add, aval_of, flat, mirrored
+from jaxroute.kernels.rules.elementwise import beats, combined, rule
 from jaxroute.kernels.writer import Writer
 
 # Operation of each reduction, and neutral elements of operations.
-_REDUCTIONS = {
+_REDUCTIONS = {f"reduce_{one}": one for one in ("max", "min", "and", "or", "xor")} | {
     "reduce_sum": "add",
     "reduce_prod": "mul",
-    **{f"reduce_{one}": one for one in ("max", "min", "and", "or", "xor")},
 }
 _CUMULATIVE = {"cumsum": "add", "cumprod": "mul", "cummax": "max", "cummin": "min"}
 _NEUTRAL = {"add": 0, "mul": 1, "and": 1, "or": 0, "xor": 0}
 
 
 def _first(dtype: np.dtype, operation: str) -> ir.Expr:
-    """Returns the initial value of a reduction by an `operation`, such as "sum": its neutral element."""
     if operation in _NEUTRAL:
         return ir.literal(_NEUTRAL[operation], dtype)
     if dtype.kind == "b":
@@ -38,7 +36,7 @@ def _first(dtype: np.dtype, operation: str) -> ir.Expr:
 
 @rule(*_REDUCTIONS)
 def _reduction(writer: Writer, eqn: Any, x: Value) -> list[Value]:
-    """Translates a reduction, such as a sum, in the order of the elements. A maximum or minimum of -0 becomes +0, as the order would decide."""
+    """Writes a reduction, such as a sum, in C, in the order of the elements. A maximum or minimum of -0 becomes +0, whatever the order."""
     (value,) = _reduce(writer, eqn, x)
     if value.dtype.kind != "f" or _REDUCTIONS[eqn.primitive.name] in _NEUTRAL:
         return [value]
@@ -72,7 +70,7 @@ def _reduce(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 
 def has_nan(writer: Writer, x: Value) -> Value:
-    """Tests whether an array has a NaN (`numerics.has_nan`), for several runs at once and in one pass over the elements."""
+    """Writes C statements that test whether an array has a NaN, in one pass over the elements. Returns a boolean scalar."""
     if x.storage is not None and x.storage.apart:
         writer.ready(x)
         found = writer.array(bool, ())
@@ -111,7 +109,6 @@ def _cumulative(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 @rule("argmax", "argmin")
 def _extreme(writer: Writer, eqn: Any, x: Value) -> list[Value]:
-    """Translates `argmax` or `argmin`: returns the first index of the largest or smallest number. NaN counts as the largest and the smallest."""
     (axis,) = eqn.params["axes"]
     shape, dtype = aval_of(eqn)
     varies = writer.varies(x)
@@ -130,7 +127,7 @@ def _extreme(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 @rule("first_best")
 def _first_best(writer: Writer, eqn: Any, *operands: Value) -> list[Value]:
-    """Returns the first index of the maximum among the allowed elements, or the length if none is allowed, as `xla.by_comparison`."""
+    """Writes C statements that find the first index of the maximum among allowed elements along an axis; the axis's length if none is allowed."""
     shape, dtype = aval_of(eqn)
     axis, ordered = eqn.params["axis"], eqn.params["ordered"]
     if not shape:
@@ -149,7 +146,7 @@ def _first_best(writer: Writer, eqn: Any, *operands: Value) -> list[Value]:
 
 
 def _first_of_largest(writer: Writer, ordered: bool, score: Value, *given: Value) -> Value:
-    """Computes the operation `first_best` of a vector `score` in two passes: the maximum, then the first index that attains it.
+    """Writes C statements that find the maximum of a vector `score` among allowed elements, and then the first index where it occurs.
 
     Elements are allowed where all conditions in `given` hold. Ties go to the smallest index or, if `ordered`, to the smallest number in the last
     array of `given`, whose low bits are the index.
@@ -167,10 +164,8 @@ def _first_of_largest(writer: Writer, ordered: bool, score: Value, *given: Value
 
     def largest(place: ir.Place, names: Sequence[ir.Expr]) -> list[ir.Statement]:
         now, (best, odd) = score.at(place), names
-        return [
-            ir.Assign(best, ir.choose(allowed(place, now > best), now, best)),
-            ir.Assign(odd, odd | allowed(place, now.is_nan())),
-        ]
+        larger = ir.choose(allowed(place, now > best), now, best)
+        return [ir.Assign(best, larger), ir.Assign(odd, odd | allowed(place, now.is_nan()))]
 
     best, odd = writer.gathered(score.shape, [_first(score.dtype, "max"), ir.literal(False, bool)], largest)
 
@@ -209,7 +204,7 @@ def _dot_general(writer: Writer, eqn: Any, a: Value, b: Value) -> list[Value]:
 
 
 def _at(x: Value, first: Sequence[int], place: ir.Place, last: Sequence[int]) -> ir.Expr:
-    """Returns the element of an array at `place`, which lists an index for each axis: first the axes in `first`, then all others, then those in `last`."""
+    """Returns the element of `x` at `place`, whose indices are first for the axes `first`, then for all others, then for the axes `last`."""
     axes = (*first, *(i for i in range(len(x.shape)) if i not in (*first, *last)), *last)
     where = dict(zip(axes, place, strict=True))
     return x.at(tuple(where[i] for i in range(len(x.shape))))
@@ -219,7 +214,6 @@ def _at(x: Value, first: Sequence[int], place: ir.Place, last: Sequence[int]) ->
 
 
 def _ahead(own: Sequence[ir.Expr], others: Sequence[ir.Expr]) -> ir.Expr:
-    """Returns an expression that tests whether the numbers `own` come before `others` in lexicographic order; NaN comes last."""
     found = None
     for a, b in reversed(list(zip(own, others, strict=True))):
         less, same = a < b, a.equals(b)
@@ -233,7 +227,6 @@ def _ahead(own: Sequence[ir.Expr], others: Sequence[ir.Expr]) -> ir.Expr:
 
 @rule("sort")
 def _sort(writer: Writer, eqn: Any, *xs: Value) -> list[Value]:
-    """Sorts arrays jointly and stably, by insertion, in the order of the first ones (the keys); NaN comes last."""
     axis, keys = eqn.params["dimension"], eqn.params["num_keys"]
     columns: list[Value] = []
     for x in xs:
@@ -248,7 +241,6 @@ def _sort(writer: Writer, eqn: Any, *xs: Value) -> list[Value]:
 def _insert(
     writer: Writer, columns: Sequence[Value], axis: int, ahead: Callable[[Sequence[ir.Expr], Sequence[ir.Expr]], ir.Expr]
 ) -> None:
-    """Sorts arrays jointly and in place along an axis, by insertion. `ahead` tests whether an entry of all arrays belongs before another entry."""
     shape = columns[0].shape
     if shape[axis] < 2:
         return
@@ -273,7 +265,6 @@ def _insert(
 
 @rule("top_k")
 def _top_k(writer: Writer, eqn: Any, x: Value) -> list[Value]:
-    """Returns the largest numbers in descending order and their indices; ties are in order of index, and NaN is the largest."""
     axis = eqn.params.get("axis", -1) % len(x.shape)
     places = Value(x.shape, ir.INT, lambda place: ir.as_expr(place[axis]))
     columns = [writer.copied(one, varying=True) for one in (x, places)]

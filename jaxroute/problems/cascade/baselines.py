@@ -37,7 +37,7 @@ from jaxroute.problems.cascade.types import CascadeSpec, Feedback, Observation
 
 @struct.dataclass
 class Greedy(COSMOS):
-    """COSMOS without bonuses: it searches by the estimated indices themselves. In some runs an index that starts too low is never corrected."""
+    """COSMOS without bonuses: it searches by the estimated reservation indices themselves. An index that starts too low may never be corrected."""
 
     radius: Radius = struct.field(default_factory=lambda: PracticalRadius(index=0.0, plug_in=0.0, optimism=0.0))
 
@@ -58,7 +58,7 @@ class ExploreThenCommit(Greedy):
 
 @struct.dataclass
 class OnlineGradient(Greedy):
-    """COSMOS without bonuses (`Greedy`) that calls all models in one period (request) of each block of `T^(1/6)` among `T` periods.
+    """COSMOS without bonuses (`Greedy`) that calls all models in one period (request) of each block of `T^(1/6)`, out of `T` periods.
 
     It learns by gradient steps from these periods only. Source: in the spirit of Atsidakou et al. (2024); not their exact algorithm.
     """
@@ -91,7 +91,7 @@ class ThompsonSampling(COSMOS):
 
 @struct.dataclass
 class BootstrapCOSMOS(COSMOS):
-    """COSMOS whose bonus is the standard deviation over copies of the estimate that weigh samples randomly; the first ten periods open all boxes.
+    """COSMOS whose bonus follows the standard deviation over copies of the estimate with random weights of the samples; at first it calls all models.
 
     Estimate and copies use `StreamingNewton`, which never recomputes earlier scores, a disadvantage where scores are estimated.
     """
@@ -103,7 +103,7 @@ class BootstrapCOSMOS(COSMOS):
 
 @struct.dataclass
 class SearchState:
-    """State of a fixed search: an estimated function that scores outputs (None if true scores are seen), and the environment's sizes and links."""
+    """State of a `FixedSearch`: the estimate of the function that scores outputs (None if true scores are seen), and the environment's sizes."""
 
     evaluation: evaluators.EvaluatorState | None
     spec: CascadeSpec = struct.field(pytree_node=False)
@@ -111,7 +111,7 @@ class SearchState:
 
 @struct.dataclass
 class FixedSearch(abc.ABC):
-    """Search by fixed priorities and thresholds. It learns nothing, except how to score outputs where scores are not seen.
+    """Base class of policies that call models by fixed priorities and thresholds. They learn only to score outputs where scores are not seen.
 
     Attributes:
       evaluator, eta0, evaluator_bound: estimator of scores that are not seen, ridge of its design matrix, and largest norm of its coefficients.
@@ -135,7 +135,7 @@ class FixedSearch(abc.ABC):
 
     @abc.abstractmethod
     def _rule(self, key: Array, number: int) -> tuple[Array, Array]:
-        """Returns priorities and thresholds `[number]`: boxes are opened by falling priority until the best score reaches the next threshold."""
+        """Returns priorities and thresholds of `number` models, called by falling priority until the best score reaches the next threshold."""
 
     def act(self, key: Array, state: SearchState, obs: Observation, t: Array) -> Decision:
         del obs, t
@@ -166,9 +166,7 @@ class Frugal(FixedSearch):
     """Cascade that calls models (opens boxes) in a fixed order and stops as soon as the best score reaches a threshold.
 
     `Frugal.of` orders boxes from the cheapest to the most expensive. `Frugal.tuned` also sets the threshold that is best on simulated periods.
-    `Frugal.fit` chooses models, their order and a threshold for each.
-
-    Source: FrugalGPT (Chen, Zaharia and Zou, 2023), with thresholds on scores.
+    `Frugal.fit` chooses models, their order and a threshold for each. Source: FrugalGPT (Chen, Zaharia and Zou, 2023), with thresholds on scores.
 
     Attributes:
       threshold: `[]` score that ends the search; or `[K]`, one for each box, which is opened only if the best score so far is below it.
@@ -200,12 +198,15 @@ class Frugal(FixedSearch):
 
     @classmethod
     def of(cls, env: CascadeEnv, threshold: Leaf = 0.53, **options: Any) -> "Frugal":
-        """Returns the cascade that calls the models of `env`, the cheapest first, until a score reaches `threshold`; `options` are other fields."""
+        """Returns the cascade that calls the models of `env`, the cheapest first, until a score reaches `threshold`.
+
+        `options` are other fields of `Frugal`.
+        """
         return cls(threshold=threshold, order=cost_order(env), **options)
 
     @classmethod
     def tuned(cls, env: CascadeEnv, number: int = 20_000, **options: Any) -> "Frugal":
-        """Returns the cascade from the cheapest to the most expensive model, with the best threshold on `number` simulated periods (`tuned_threshold`).
+        """Returns the cascade from the cheapest to the most expensive model with the best threshold on `number` simulated periods (`tuned_threshold`).
 
         Where scores are not seen, the policy uses the evaluator for which the threshold was set, like FrugalGPT, whose scorer is trained beforehand.
         """

@@ -1,4 +1,4 @@
-"""COSMOS (Belloni, Chen and Wei, 2026): Weitzman's search on optimistic estimates of reservation indices and scores.
+"""COSMOS (Belloni, Chen and Wei, 2026): Weitzman's search by optimistic estimates of reservation indices and scores.
 
 Line numbers are those of Algorithm 2, for scores that must be learned; the initialisation is line 1. Algorithm 1 has the same lines.
 """
@@ -41,7 +41,7 @@ class CosmosState:
       fit: state of the index estimator.
       design: `[m, m, K]` inverses of the design matrices `V_at`, eq. (13).
       evaluation: estimate of the evaluator, eqs. (19) and (20); None if scores are seen.
-      opened: `[d, d, K]` for each box the sum of `phi phi'` over its outputs with features `phi`; None if scores are seen.
+      opened: `[d, d, K]` for each box the sum of `phi phi'` over its outputs so far, with features `phi`; None if scores are seen.
       potential: `[K]` elliptical potential, eq. (16): sum of the squared norms of requests, each in the inverse design matrix before it.
       score_potential: `[]` the same sum for the features of deployed outputs.
       errors: rounding errors of the sums, see `numerics.accumulate`.
@@ -225,7 +225,7 @@ class COSMOS:
         return jnp.asarray(horizon, jnp.float32)
 
     def _radius_inputs(self, state: CosmosState, psi: Array, t: Array) -> RadiusInputs:
-        """Returns the inputs of the bonuses for a request `psi` `[m]`, such as the norms of eq. (14) and the traces of proposition 5.4."""
+        """Returns the quantities from which the bonuses are computed for a request with features `psi` `[m]`, such as the norms of eq. (14)."""
         norm = jnp.sqrt(square_norm(state.design, psi))
         trace = None
         if state.opened is not None:

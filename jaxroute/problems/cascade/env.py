@@ -32,7 +32,7 @@ _ROUNDING = 1e-5
 
 @struct.dataclass
 class Period:
-    """Random draws of one period: a request, and what each of `K` models (boxes) would answer to it.
+    """Random draws of one period: a request, and the output and cost of each of `K` models (boxes) if it were called.
 
     Attributes:
       psi: `[m]` features of the request.
@@ -120,8 +120,7 @@ class CascadeEnv:
         checks.positive("cost_weight", self.cost_weight, ())
         if self.bend is not None:
             checks.numbers("bend", self.bend, ())
-        if not isinstance(self.index_link, Link):
-            raise ValueError(f"index_link must be a Link, got {checks.show(self.index_link)}")
+        checks.instance("index_link", self.index_link, Link)
         listed = isinstance(self.names, Sequence) and not isinstance(self.names, str)
         if not listed or not all(isinstance(name, str) for name in self.names):
             raise ValueError(f"names must be a list of names, got {checks.show(self.names)}")
@@ -153,7 +152,7 @@ class CascadeEnv:
         return self.boxes.index(psi, self.base_index(psi), jnp.asarray(self.cost_weight, jnp.float32))
 
     def single_value(self, psi: Array) -> Array:
-        """Returns, for each model, the expected score less weighted cost of calling it alone for a request `psi` `[m]`."""
+        """Returns for each model, `[K]`, its expected score minus `cost_weight` times its expected cost for a request with context `psi` `[m]`."""
         base = self.base_index(psi)
         weight = jnp.asarray(self.cost_weight, jnp.float32)
         return self.boxes.mean_score(psi, base) - self.boxes.mean_cost(psi, base) * weight
@@ -191,13 +190,6 @@ class CascadeEnv:
         return state, feedback, flows | _optimism(period, action, result, flows["regret"], free)
 
 
-def as_cascade(env: Any) -> CascadeEnv:
-    """Returns `env` unchanged, or raises `ValueError` if it is not a `CascadeEnv`."""
-    if not isinstance(env, CascadeEnv):
-        raise ValueError(f"env must be a CascadeEnv, got {checks.show(env)}")
-    return env
-
-
 def _utility(score: Array, cost: Array, opened: Array, deployed: Array) -> Array:
     return numerics.pick(deployed, score) - jnp.sum(jnp.where(opened, cost, 0.0))
 
@@ -231,7 +223,7 @@ def _flows(period: Period, result: SearchResult, cost_weight: Leaf) -> dict[str,
 
 
 def _optimism(period: Period, action: Any, result: SearchResult, regret: Array, free: Array) -> dict[str, Array]:
-    """Returns flags, 0 or 1: all indices optimistic, all scores optimistic, search invalid, regret out of bounds, outcomes out of range."""
+    """Returns metrics that are 0 or 1: whether all indices, or all scores, were optimistic, the search invalid, regret or outcomes out of bounds."""
     score, index, opened, deployed = period.score, period.index, result.opened, result.deployed
     wrong = regret < -_ROUNDING
     all_indices = all_scores = jnp.zeros((), bool)

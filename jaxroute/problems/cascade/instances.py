@@ -55,7 +55,7 @@ def _uniform_boxes(num_models: int, kind: type[UniformBoxes] = UniformBoxes, til
 
 
 def _index(num_models: int, dim: int, slopes: float = 0.20) -> np.ndarray:
-    """Returns coefficients `[K, m]` of the indices: intercepts around .52, and slopes that differ by box and sum to `slopes` in absolute value."""
+    """Returns coefficients `[K, m]` of the reservation indices: intercepts near .52, and slopes whose absolute values sum to `slopes` in each row."""
     a = np.arange(checks.count("num_models", num_models, minimum=2))[:, None]
     j = np.arange(1, checks.count("dim", dim))[None, :]
     wave = np.cos(1.3 * a + 2.1 * j + 0.7 * a * j)
@@ -70,7 +70,6 @@ def default_theta(dim: int) -> np.ndarray:
 
 
 def _evaluator(evaluator: OutputFeatures | int | None) -> OutputFeatures | None:
-    """Converts a number of output features to `ScoredFeatures`; None and an `OutputFeatures` are returned unchanged."""
     has_methods = all(hasattr(evaluator, name) for name in ("draw", "dim", "link", "theta"))
     if evaluator is None or (has_methods and not isinstance(evaluator, type)):
         return cast(OutputFeatures | None, evaluator)
@@ -90,7 +89,7 @@ def _built(
     reach: float = _REACH,
     **options: Any,
 ) -> CascadeEnv:
-    """Builds and checks a cascade with its bounds on features. `reach` is the squared length that a score may add to an output's features."""
+    """Builds and checks a cascade with its bounds on features. `reach` is the largest squared length that a score adds to an output's features."""
     features = _evaluator(evaluator)
     options["cost_weight"] = np.float32(checks.positive("cost_weight", cost_weight, ()))
     env = CascadeEnv(contexts=contexts, boxes=boxes, index=_float32(index), evaluator=features, **options)
@@ -100,7 +99,7 @@ def _built(
 
 
 def _with_warning(env: CascadeEnv, index: Leaf) -> CascadeEnv:
-    """Returns `env` unchanged; warns if no index is above 0: no call is worth its cost then, and the unit of costs is likely wrong."""
+    """Returns `env` unchanged; warns if no reservation index is above 0: no call is worth its cost then, and costs likely have a wrong unit."""
     largest = float(np.max(index))
     if largest <= 0.0:
         weight = float(np.asarray(env.cost_weight))
@@ -129,8 +128,7 @@ def uniform_cascade(
     Scores of cheap boxes have a low mean and a wide range, and rarely exceed the index; expensive boxes are reliable.
 
     Args:
-      num_models: number of models, `K`, at least 2.
-      dim: number of features of a request, `m`.
+      num_models, dim: number of models, `K`, at least 2, and number of features of a request, `m`.
       tilt: slope of the factor `1 + tilt x_1` on mean costs and ranges of scores, None for 0 (`HET` of our experiments has .25).
       bend: factor of the term `bend cos(3 x_1 + a)` in the index of box `a`, None for 0 (`MISSPEC` of our experiments has .05).
       link: link function of the indices, "identity", "tanh" or "flat".
@@ -179,7 +177,10 @@ def group_cascade(
     evaluator: OutputFeatures | int | None = None,
     cost_weight: float = 1.0,
 ) -> CascadeEnv:
-    """Builds a cascade whose requests belong to groups, drawn with `probabilities`; each model's index depends on the group. See `uniform_cascade`."""
+    """Builds a cascade whose requests belong to groups, drawn with `probabilities`; each model's reservation index depends on the group.
+
+    Other arguments as for `uniform_cascade`.
+    """
     GroupContexts(probabilities).check()
     contexts, boxes = GroupContexts(_float32(probabilities)), _uniform_boxes(num_models)
     a, g = np.arange(num_models)[:, None], np.arange(contexts.dim)[None, :]
@@ -188,7 +189,7 @@ def group_cascade(
 
 
 def safe_and_risky(gap: float, *, evaluator: OutputFeatures | int | None = None) -> CascadeEnv:
-    """Builds two models: narrow scores with reservation index .5, wide scores with index `.5 - gap`. A gap of order `1 / sqrt(T)` is the hardest."""
+    """Builds a cascade of two models: narrow scores with reservation index .5, and wide scores with index `.5 - gap`, hard for a small gap."""
     boxes = UniformBoxes(base_cost=_float32([0.05, 0.05]), quantile=_float32([0.0, 0.5]))
     gap = float(checks.numbers("gap", gap, ()))
     return _built(UniformContexts(1), boxes, [[0.5], [0.5 - gap]], evaluator)
@@ -229,9 +230,8 @@ def custom_cascade(
     """Builds a cascade with uniformly distributed scores (`UniformBoxes`) and given reservation indices, mean costs and quantiles.
 
     Args:
-      index: `[K, m]` coefficients of the indices.
-      mean_cost: `[K]` mean costs.
-      quantile: `[K]` probability of a score below the index.
+      index: `[K, m]` coefficients of the reservation indices.
+      mean_cost, quantile: `[K]` mean costs, and probabilities of a score below the index.
       cost_spread: largest relative deviation of a cost from its mean, at most 1.
       contexts, evaluator, link, cost_weight, shows_all: as in `uniform_cascade`.
       names: names of the models.
@@ -269,7 +269,7 @@ def token_costs(input_tokens: Leaf, output_tokens: Leaf, input_price: Leaf, outp
 
 
 def _recorded_features(features: Leaf, scores: np.ndarray, score_link: str, order: np.ndarray) -> RecordedFeatures:
-    """Returns the recorded features of outputs, rows in the given `order`, and a fit of `scores` to them; `scores` must be in this order already."""
+    """Returns the recorded `features` of outputs, with a fit of the scores to them. `order` sorts their rows like `scores`, which is already sorted."""
     table = checks.numbers("features", features, (*scores.shape, "d"))[order]
     link = SCORE_LINKS[checks.one_of("score_link", score_link, SCORE_LINKS)]
     theta = fit_glm(table.reshape(-1, table.shape[-1]), scores.reshape(-1), link)

@@ -1,6 +1,6 @@
 """Benchmarks of cascades: the largest expected utility `U*` of eq. (3), the best policy on recorded rows that all models share, and best thresholds.
 
-Computed on the host in float64, up to the float32 of the environment's distributions.
+All are computed on the host in float64, up to the float32 of the environment's distributions.
 """
 
 import itertools
@@ -15,7 +15,7 @@ from jax import Array
 from jaxroute.core import checks, draws
 from jaxroute.core.quick import quick_jit
 from jaxroute.core.types import Leaf
-from jaxroute.problems.cascade.env import CascadeEnv, as_cascade
+from jaxroute.problems.cascade.env import CascadeEnv
 from jaxroute.problems.cascade.sources.boxes import RecordedBoxes
 from jaxroute.problems.cascade.sources.contexts import RecordedContexts
 
@@ -31,7 +31,7 @@ _SWEEPS = 20
 
 
 def _average(env: CascadeEnv, function: Callable) -> Array:
-    """Returns the mean of `function(request)` over many random requests, or over all recorded requests; may be traced by JAX."""
+    """Returns the mean of `function(features of a request)` over 20,000 random requests, or all recorded ones; JAX may trace it."""
     key = draws.key(0)
     if isinstance(env.contexts, RecordedContexts):
         return jnp.mean(jax.vmap(function)(jnp.asarray(env.contexts.table, jnp.float32)), axis=0)
@@ -56,13 +56,13 @@ def _cost_order(env: CascadeEnv) -> Array:
 
 
 def single_values(env: CascadeEnv) -> Array:
-    """Returns each model's mean score less weighted cost if called alone, over the requests of the first 20,000 periods, or all recorded ones."""
-    return _single_values(as_cascade(env))
+    """Returns each model's mean utility (score minus weighted cost) if called alone, over the first 20,000 requests or all recorded ones."""
+    return _single_values(checks.instance("env", env, CascadeEnv))
 
 
 def cost_order(env: CascadeEnv) -> Array:
     """Returns the place of each model in the order of mean costs, 0 for the cheapest. Costs that are equal to six decimals go by index."""
-    return _cost_order(as_cascade(env))
+    return _cost_order(checks.instance("env", env, CascadeEnv))
 
 
 def oracle_value(env: CascadeEnv, psi: Leaf, points: int = 4000) -> float:
@@ -70,7 +70,7 @@ def oracle_value(env: CascadeEnv, psi: Leaf, points: int = 4000) -> float:
 
     Box (model) `a` has the random score `M_a` and the reservation index `index_a`. The integral uses `points` points between neighbouring indices.
     """
-    boxes: Any = as_cascade(env).boxes
+    boxes: Any = checks.instance("env", env, CascadeEnv).boxes
     if not hasattr(boxes, "above"):
         raise ValueError("oracle_value needs a distribution of scores, got recorded ones")
     checks.count("points", points)
@@ -93,7 +93,7 @@ def tuned_threshold(env: CascadeEnv, number: int = _DRAWS, seed: int = 0) -> tup
     The threshold applies to the scores that a policy sees. Where true scores are not seen, an evaluator with the true coefficients estimates them,
     as if trained beforehand. Periods 0 to `number - 1` are drawn, with keys from `seed` that differ from those of a run.
     """
-    env, number = as_cascade(env), checks.count("number", number)
+    env, number = checks.instance("env", env, CascadeEnv), checks.count("number", number)
     key = draws.key(checks.count("seed", seed, minimum=0))
     theta = None if env.evaluator is None else jnp.asarray(env.evaluator.theta)
 
@@ -154,8 +154,7 @@ def best_list(scores: Leaf, costs: Leaf, seen: Leaf | None = None) -> BestList:
     theirs are pruned beforehand.
 
     Args:
-      scores: `[N, K]` scores of each model's output on each row.
-      costs: `[N, K]` costs of these outputs, in units of utility.
+      scores, costs: `[N, K]` score of each model's output on each row, and its cost in units of utility.
       seen: `[N, K]` scores by which the cascade decides when to stop, for example estimates; None for `scores`.
     """
     score, cost, seen = _rows(scores, costs, seen)
@@ -199,7 +198,7 @@ def _rows(scores: Leaf, costs: Leaf, seen: Leaf | None) -> tuple[np.ndarray, np.
 
 
 def _stages(models: np.ndarray, score: np.ndarray, cost: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Computes, for each row and each call of the list `models`, the best score seen so far and the utility of stopping then.
+    """Computes, for each of `N` rows and each of the `L` calls of `models`, the best score seen so far and the utility of stopping then.
 
     Returns both as arrays `[N, L]`. Equal scores seen are a tie, which goes to the model with the lower index.
     """
@@ -222,7 +221,7 @@ def _list_value(best: np.ndarray, stop: np.ndarray, thresholds: np.ndarray) -> n
 
 
 def _best_thresholds(best: np.ndarray, stop: np.ndarray) -> np.ndarray:
-    """Returns thresholds `[L]` of a list of calls, each the best given the others, from the best scores and utilities `[N, L]` of `_stages`."""
+    """Returns thresholds `[L]` of `L` calls, each the best given the others. `best` and `stop` `[N, L]` are the scores and utilities of `_stages`."""
     length = best.shape[1]
     thresholds, utility = np.full(length, np.inf), -np.inf
     for _ in range(_SWEEPS):
@@ -242,7 +241,7 @@ def _best_thresholds(best: np.ndarray, stop: np.ndarray) -> np.ndarray:
 
 
 class TooManyHistoriesError(ValueError):
-    """Raised if the best policy on recorded queries needs a table of more histories of calls and outputs than fits into memory."""
+    """Raised by `joint_plan` if recorded queries have more possible histories of calls and outputs than its table can store."""
 
 
 class JointPlan(NamedTuple):
@@ -279,7 +278,7 @@ def joint_plan(env: CascadeEnv) -> JointPlan:
     Raises:
       ValueError: the environment has no rows that all models share, or (`TooManyHistoriesError`) more than two million histories.
     """
-    boxes: Any = as_cascade(env).boxes
+    boxes: Any = checks.instance("env", env, CascadeEnv).boxes
     if not isinstance(boxes, RecordedBoxes) or not boxes.joint:
         raise ValueError("joint_plan needs recorded rows that all models share: replay_cascade(..., joint=True)")
     score = np.asarray(boxes.score, np.float32)
@@ -306,7 +305,7 @@ def joint_plan(env: CascadeEnv) -> JointPlan:
 def _joint_values(
     seen: np.ndarray, score: np.ndarray, cost: np.ndarray, start: np.ndarray, strides: np.ndarray, histories: int
 ) -> tuple[float, np.ndarray]:
-    """Returns the best policy's mean value and its action after each history. `seen` `[N, K]` are indices of outputs, `start` `[N]` codes of groups."""
+    """Returns the best policy's mean value and its action after each history. `seen` `[N, K]` are indices of outputs; see `JointPlan`."""
     number = score.shape[1]
     action = np.full(histories, number, np.int32)
     # By the set of the called models, as bits: the value `[N]` of the history of each row.

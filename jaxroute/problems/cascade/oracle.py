@@ -11,26 +11,16 @@ from flax import struct
 from jax import Array
 
 from jaxroute.core import checks, numerics
-from jaxroute.core.types import Leaf
-from jaxroute.problems.cascade.env import CascadeEnv, as_cascade
+from jaxroute.core.types import FixedPolicy, FixedState, Leaf
+from jaxroute.problems.cascade.env import CascadeEnv
 from jaxroute.problems.cascade.optimum import JointPlan, joint_plan, single_values
 from jaxroute.problems.cascade.parts.search import Decision, IndexSearch, LoopSearch, Scoring
-from jaxroute.problems.cascade.types import CascadeSpec, Feedback, Observation, Outputs
-
-
-class _FixedPolicy:
-    def init(self, key: Array, spec: CascadeSpec) -> tuple[()]:
-        del key, spec
-        return ()
-
-    def update(self, key: Array, state: tuple[()], obs: Observation, action: Any, feedback: Feedback, t: Array) -> tuple[()]:
-        del key, obs, action, feedback, t
-        return state
+from jaxroute.problems.cascade.types import CascadeSpec, Observation, Outputs
 
 
 @struct.dataclass
-class TrueSearch(_FixedPolicy, abc.ABC):
-    """Search by priorities and thresholds computed from the known environment; it learns nothing.
+class TrueSearch(FixedPolicy, abc.ABC):
+    """Base class of policies that call models by priorities and thresholds computed from the known environment, and learn nothing.
 
     Attributes:
       env: known environment. Scores that are not seen are computed with the evaluator's true coefficients (recorded features: a fit to all rows).
@@ -40,11 +30,11 @@ class TrueSearch(_FixedPolicy, abc.ABC):
 
     @classmethod
     def of(cls, env: CascadeEnv) -> Self:
-        """Returns the policy that knows this environment."""
-        return cls(as_cascade(env))
+        """Returns the policy for `env`, all of whose parameters it knows."""
+        return cls(checks.instance("env", env, CascadeEnv))
 
     def check(self) -> None:
-        as_cascade(self.env).check()
+        checks.instance("env", self.env, CascadeEnv).check()
 
     def check_spec(self, spec: CascadeSpec) -> None:
         for name in ("num_models", "context_dim", "feature_dim"):
@@ -56,7 +46,7 @@ class TrueSearch(_FixedPolicy, abc.ABC):
     def _rule(self, psi: Array) -> tuple[Array, Array]:
         """Returns priorities and thresholds `[K]` for a request `psi`: boxes are opened by priority until a score reaches the next threshold."""
 
-    def act(self, key: Array, state: tuple[()], obs: Observation, t: Array) -> Decision:
+    def act(self, key: Array, state: FixedState, obs: Observation, t: Array) -> Decision:
         del key, state, t
         return IndexSearch(*self._rule(obs.context), self._scoring()), {}
 
@@ -81,7 +71,7 @@ class TrueIndexSearch(TrueSearch):
         index = self.env.true_index(psi)
         return index, index
 
-    def act(self, key: Array, state: tuple[()], obs: Observation, t: Array) -> Decision:
+    def act(self, key: Array, state: FixedState, obs: Observation, t: Array) -> Decision:
         search, info = super().act(key, state, obs, t)
         return search.replace(index=search.priority), info
 
@@ -95,7 +85,7 @@ class Oracle(TrueIndexSearch):
 
     @classmethod
     def of(cls, env: CascadeEnv) -> Self:
-        if getattr(as_cascade(env).boxes, "joint", False):
+        if getattr(checks.instance("env", env, CascadeEnv).boxes, "joint", False):
             warnings.warn(
                 "Oracle is not the best policy where all models answer the same query, since outputs depend on each other: use "
                 "JointOracle, or TrueIndexSearch for the same search without this warning",
@@ -105,7 +95,7 @@ class Oracle(TrueIndexSearch):
 
 
 @struct.dataclass
-class JointOracle(_FixedPolicy):
+class JointOracle(FixedPolicy):
     """Best policy on recorded queries (rows) that all models answer. It knows all rows on which it is evaluated, but not which row is drawn.
 
     Calls and stops depend on the query's group and on all outputs seen so far, according to `joint_plan`.
@@ -118,7 +108,7 @@ class JointOracle(_FixedPolicy):
 
     @classmethod
     def of(cls, env: CascadeEnv) -> Self:
-        """Returns the policy for an environment whose parameters are numbers; traced parameters, as inside a grid, are not possible."""
+        """Returns the policy that is best in `env`, whose parameters must be numbers, not traced arrays as inside a grid."""
         return cls(joint_plan(env))
 
     def check(self) -> None:
@@ -130,7 +120,7 @@ class JointOracle(_FixedPolicy):
             needed = f"{spec.num_models} models and {spec.context_dim} groups, as the rows of the run"
             raise ValueError(f"decisions must be for {needed}, got {shape}")
 
-    def act(self, key: Array, state: tuple[()], obs: Observation, t: Array) -> tuple[LoopSearch, dict[str, Array]]:
+    def act(self, key: Array, state: FixedState, obs: Observation, t: Array) -> tuple[LoopSearch, dict[str, Array]]:
         del key, state, t
         plan = jax.tree.map(jnp.asarray, self.decisions)
         start = jnp.sum(jnp.where(obs.context > 0.5, plan.start, 0))
@@ -138,7 +128,7 @@ class JointOracle(_FixedPolicy):
 
 
 def _planned(plan: Any, opened: Array, seen: Outputs) -> Array:
-    """Returns the action of a `JointPlan`, a scalar, after calls of the models marked in `opened`, `[K]` bool, with the outputs `seen`."""
+    """Returns the action (coded as in `JointPlan`) of `plan` after calls of the models marked in `opened`, `[K]` bool, with the outputs `seen`."""
     shown: Any = seen.features if seen.score is None else seen.score[:, None]
     same = jnp.all(shown[:, None, :] == plan.signals, axis=-1)  # [K, V]
     number = 1 + jnp.sum(jnp.where(same, jnp.arange(same.shape[1], dtype=jnp.int32), 0), axis=1)
@@ -157,7 +147,7 @@ def _to_deploy(plan: Any, opened: Array, seen: Outputs) -> Array:
 
 @struct.dataclass
 class StaticIndex(TrueSearch):
-    """Policy by Weitzman's rule with the indices of the mean request (in the main cascade the intercepts) on every request."""
+    """Policy by Weitzman's rule that uses, for every request, the reservation indices of the mean request."""
 
     def _rule(self, psi: Array) -> tuple[Array, Array]:
         del psi
@@ -167,7 +157,7 @@ class StaticIndex(TrueSearch):
 
 @struct.dataclass
 class ContextSingle(TrueSearch):
-    """Calls one model per request, the one with the largest expected score less cost for this request: the best router without cascades."""
+    """Calls one model per request, the one with the largest expected score minus cost for this request: the best router without cascades."""
 
     def _rule(self, psi: Array) -> tuple[Array, Array]:
         value = self.env.single_value(psi)
@@ -187,12 +177,11 @@ class BestSingle(TrueSearch):
     @classmethod
     def of(cls, env: CascadeEnv) -> Self:
         """Returns the policy that calls the model with the largest mean score less cost (`single_values`)."""
-        return cls(as_cascade(env), numerics.argmax(single_values(env)))
+        return cls(checks.instance("env", env, CascadeEnv), numerics.argmax(single_values(env)))
 
     def check(self) -> None:
         super().check()
-        model = checks.numbers("model", self.model, ())
-        checks.count("model", int(model) if model == int(model) else self.model, 0, self.env.spec.num_models - 1)
+        checks.whole("model", float(checks.numbers("model", self.model, ())), 0, self.env.spec.num_models - 1)
 
     def _rule(self, psi: Array) -> tuple[Array, Array]:
         del psi

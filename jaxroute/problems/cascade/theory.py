@@ -46,7 +46,7 @@ def ridge_rule(num_models: int, dim: int, feature_dim: int, *, corrected: bool =
 
 
 def potential_bound(number: Leaf, dim: int, longest: float, ridge: float) -> np.ndarray:
-    """Bounds the sum of `n` squared norms of features, each in the inverse design matrix before it: `(1 + C^2 / eta) m log(1 + n C^2 / (eta m))`.
+    """Bounds the sum of `n` squared norms, each in the inverse design matrix before it, by `(1 + C^2 / eta) m log(1 + n C^2 / (eta m))`.
 
     Source: Belloni, Chen and Wei (2026), section 12.
 
@@ -89,10 +89,8 @@ def regret_bound(
       index_bound, evaluator_bound: largest lengths of `rho` and `theta`.
       growth: the paper's `polylog T`, which its assumption 5.2 leaves open, None for `K^2`, its least value.
     """
-    for name, value, kind in (("spec", spec, CascadeSpec), ("radius", radius, TheoreticalRadius)):
-        if not isinstance(value, kind):
-            raise ValueError(f"{name} must be a {kind.__name__}, got {checks.show(value)}")
-    radius.check()
+    checks.instance("spec", spec, CascadeSpec)
+    checks.instance("radius", radius, TheoreticalRadius).check()
     T, K, m, d = checks.count("horizon", horizon), spec.num_models, spec.context_dim, spec.feature_dim
     growth = float(K * K) if growth is None else growth
     sizes = {"eta1": eta1, "eta0": eta0, "index_bound": index_bound, "evaluator_bound": evaluator_bound, "growth": growth}
@@ -124,7 +122,7 @@ def regret_bound(
 
 
 def _learned(name: str, state: Any) -> EvaluatorState:
-    """Returns the evaluator's estimate in a policy's state, or raises `ValueError` if there is none; `name` is the probe's name for the message."""
+    """Returns the evaluator's estimate in a policy's state, or raises `ValueError` if there is none. `name` is the probe that needs it."""
     evaluation = getattr(state, "evaluation", None)
     if evaluation is None:
         raise ValueError(f"{name} needs a policy that learns an evaluator, got one with the state {type(state).__name__}")
@@ -151,13 +149,13 @@ def evaluator_error(env: CascadeEnv, policy: Any, env_state: Any, state: Any, t:
 
 
 def design_growth(env: CascadeEnv, policy: Any, env_state: Any, state: Any, t: Array) -> Array:
-    """Returns the least eigenvalue, a scalar, of the design matrix of deployed outputs, `eta_0 I + sum phi phi'`."""
+    """Returns the least eigenvalue, a scalar, of the design matrix `eta_0 I + sum phi phi'` of deployed outputs with features `phi`."""
     del env, policy, env_state, t
     return 1.0 / jnp.linalg.eigvalsh(_learned("design_growth", state).inverse)[-1]
 
 
 def residual(env: CascadeEnv, policy: Any, env_state: Any, state: CosmosState, t: Array) -> Array:
-    """Returns, for each model, the largest entry of the loss's gradient at the estimate, per sample: far from 0 if the estimates of a run have frozen.
+    """Returns, for each model, the largest entry of the gradient of the mean loss at the estimate, far from 0 if the estimates no longer change.
 
     The policy's index estimator must store samples (`Window`, `MomentEquations`).
     """

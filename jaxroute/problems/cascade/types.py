@@ -48,10 +48,8 @@ class CascadeSpec(Spec):
     Attributes:
       context_dim: number of features of a request, `m`.
       feature_dim: number of features of an output, `d`; 0 if the scores of opened outputs are seen (known evaluator).
-      index_link: link of the indices.
-      score_link: link of the evaluator.
-      context_bound: largest norm of a request's features `psi`.
-      feature_bound: largest norm of an output's features `phi`.
+      index_link, score_link: link function of the reservation indices, and link function of the evaluator.
+      context_bound, feature_bound: largest norms of a request's features `psi` and of an output's features `phi`.
       shows_all: whether the outputs of unopened boxes are shown after a request.
     """
 
@@ -106,8 +104,7 @@ class Feedback:
     """Feedback after a request, zero wherever `seen` is False; in the free first period all boxes are opened and nothing is deployed.
 
     Attributes:
-      opened: `[K]` bool, opened boxes.
-      seen: `[K]` bool, boxes whose output is shown.
+      opened, seen: `[K]` bool, opened boxes, and boxes whose output is shown.
       deployed: `[K]` bool, box whose output was deployed.
       cost: `[K]` costs, in units of utility.
       score: `[K]` scores, None if scores must be learned.
@@ -131,5 +128,5 @@ class Search(Protocol):
     """
 
     def run(self, outputs: Outputs) -> SearchResult:
-        """Opens boxes and deploys one; an unopened output must not influence it."""
+        """Opens boxes and chooses one to deploy. `outputs` has the outputs of all boxes; those of unopened boxes must not influence the result."""
         ...

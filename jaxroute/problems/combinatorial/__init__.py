@@ -1,4 +1,4 @@
-"""Selection of a set of models under a budget (C2MAB-V): any win, sum up, all in.
+"""Selection of a set of models under a budget (C2MAB-V), rewarded for any success, the sum of successes, or success of all.
 
 `c2mabv` is the paper's Algorithm 1, composed of `parts`; `baselines` and `oracle` are the other policies. `env` is the environment, a cloud of models
 with outcomes and costs from `sources`; `instances` builds it. `optimum` has the best set and the best relaxed selection that define regret, `theory`

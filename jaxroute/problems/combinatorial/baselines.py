@@ -1,4 +1,4 @@
-"""Baselines of C2MAB-V, from the paper and others."""
+"""Baseline policies with which C2MAB-V is compared: those of its paper and others."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -6,7 +6,7 @@ from flax import struct
 from jax import Array
 
 from jaxroute.core import checks, draws
-from jaxroute.core.types import Leaf, Metric
+from jaxroute.core.types import FixedPolicy, Leaf, Metric
 from jaxroute.problems.combinatorial.c2mabv import C2MABV
 from jaxroute.problems.combinatorial.env import CloudEnv
 from jaxroute.problems.combinatorial.parts import beliefs, relaxation
@@ -18,7 +18,7 @@ from jaxroute.solvers.selection import Selection
 
 @struct.dataclass
 class Direct(C2MABV):
-    """C2MAB-V that enumerates all sets instead of rounding a relaxed selection (see `BestSet`). Source: C2MAB-V, appendix E.3, eq. (48)."""
+    """C2MAB-V that finds the best set by enumeration (`BestSet`) instead of rounding fractions of models. Source: C2MAB-V, appendix E.3, eq. (48)."""
 
     solver: relaxation.Solver | None = struct.field(default_factory=relaxation.BestSet, kw_only=True)
     rounding: Rounding | None = struct.field(default_factory=Indicator, kw_only=True)
@@ -26,7 +26,7 @@ class Direct(C2MABV):
 
 @struct.dataclass
 class Learner:
-    """Baseline that learns means of outcomes and costs; subclasses define `act`.
+    """Base class of policies that learn the mean outcome and cost of each model; subclasses define `act`.
 
     Attributes:
       order: rule for the order of a cascade, such as `ByPrice`.
@@ -50,7 +50,7 @@ class Learner:
 
 @struct.dataclass
 class Relaxer(Learner):
-    """Baseline that solves the relaxed problem, for a fraction of each model, and rounds its solution to a set, like C2MAB-V.
+    """Base class of policies that find a fraction of each model (the relaxed problem) and round the fractions to a set, like C2MAB-V.
 
     Attributes:
       solver, rounding, cap, noise: as for `C2MABV`.
@@ -77,7 +77,7 @@ class Relaxer(Learner):
 
 @struct.dataclass
 class CUCB(Learner):
-    """Policy that selects the `N` models with the largest upper bounds and ignores costs.
+    """Policy that selects the `N` models with the largest upper bounds of success probabilities, and ignores costs.
 
     Source: Chen, Wang and Yuan (2013); C2MAB-V, section 6, which does not state the radius.
 
@@ -107,7 +107,7 @@ class CUCB(Learner):
 
 @struct.dataclass
 class Thompson(Learner):
-    """Policy that draws success probabilities from a posterior, selects the `N` models with the largest and ignores costs.
+    """Policy that draws success probabilities from a posterior, selects the `N` models with the largest draws, and ignores costs.
 
     Source: Thompson (1933); C2MAB-V, section 6.
 
@@ -215,8 +215,8 @@ class Everything(Learner):
 
 
 @struct.dataclass
-class OfflineFixed:
-    """Policy that always selects the set that is best in an offline sample. Source: C2MAB-V, Fig. 13.
+class OfflineFixed(FixedPolicy):
+    """Policy that always selects the set of models that is best in an offline sample. Source: C2MAB-V, Fig. 13.
 
     Differs from the paper: it does not describe the sample; ours has Bernoulli outcomes of all models on `sample_size` questions, at known mean
     costs.
@@ -270,7 +270,3 @@ class OfflineFixed:
         del t
         zero = jnp.zeros_like(obs.price)
         return action_of(self.order, key, obs, state, state.astype(jnp.float32), zero, zero), {}
-
-    def update(self, key: Array, state: Array, obs: Observation, action: Action, feedback: Feedback, t: Array) -> Array:
-        del key, obs, action, feedback, t
-        return state

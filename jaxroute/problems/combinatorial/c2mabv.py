@@ -9,12 +9,11 @@ from jax import Array
 
 from jaxroute.core import checks, draws
 from jaxroute.core.types import Leaf, Metric
-from jaxroute.estimators.confidence import hoeffding_radius, union_log_term
-from jaxroute.estimators.running import RunningMean
+from jaxroute.estimators.running import RunningMean, hoeffding_radius, union_log_term
 from jaxroute.problems.combinatorial.parts import relaxation
 from jaxroute.problems.combinatorial.parts.beliefs import Statistics
 from jaxroute.problems.combinatorial.parts.rounding import Rounding, round_by_group
-from jaxroute.problems.combinatorial.parts.rounds import ByPrice, Hold, HoldAction, Optimistic, Order, Start, action_of
+from jaxroute.problems.combinatorial.parts.rounds import ByPrice, Hold, HoldAction, Optimistic, Order, action_of
 from jaxroute.problems.combinatorial.types import Action, CombinatorialSpec, Feedback, Info, Observation
 
 
@@ -25,7 +24,7 @@ class C2MABVState(Statistics):
     Attributes:
       held: `[K]` bool, set of the last decision.
       held_relaxed: `[K]` fraction of each model in the last decision, before rounding.
-      arrived: `[]` int32 number of rounds with feedback since the last decision.
+      arrived: `[]` int32, number of rounds with feedback since the last decision.
     """
 
     held: Array
@@ -50,8 +49,7 @@ class C2MABV:
       batch: `[]` number of rounds with feedback until the next decision (appendix E.3).
       allowed: `[K]` bool, models that may be selected (default: all); two models give the two-tier variant of Fig. 12.
       prior_pulls: `[K]` number of observations of each model before the first round, or one number for all models.
-      prior_outcome: `[K]` mean outcome of these observations, or one number for all models.
-      prior_cost: `[K]` mean cost of these observations, or one number for all models.
+      prior_outcome, prior_cost: `[K]` mean outcome and mean cost of these observations, or one number for all models.
       budget_share: `[]` share of the budget that the relaxed problem may spend (1 in the paper).
       hold: rule for the rounds between two decisions, `HoldAction` or `HoldRelaxed`.
       start: rule for the first rounds, `Optimistic` or `RoundRobin`.
@@ -72,7 +70,7 @@ class C2MABV:
     prior_cost: Leaf = 0.0
     budget_share: Leaf = 1.0
     hold: Hold = struct.field(default_factory=HoldAction, kw_only=True)
-    start: Start = struct.field(default_factory=Optimistic, kw_only=True)
+    start: Optimistic = struct.field(default_factory=Optimistic, kw_only=True)
     order: Order = struct.field(default_factory=ByPrice, kw_only=True)
     solver: relaxation.Solver | None = struct.field(default=None, kw_only=True)
     rounding: Rounding | None = struct.field(default=None, kw_only=True)
@@ -94,14 +92,10 @@ class C2MABV:
         checks.positive("budget_share", self.budget_share, ())
         if self.allowed is not None and not np.any(self.allowed):
             raise ValueError("allowed must leave at least one model, got none")
-        pulls = checks.non_negative("prior_pulls", self.prior_pulls)
-        if (pulls != np.round(pulls)).any():
-            raise ValueError(f"prior_pulls must be whole numbers, got {checks.show(self.prior_pulls)}")
+        checks.bounded("prior_pulls", self.prior_pulls, None, "whole numbers from 0", lambda n: (n >= 0) & (n % 1 == 0))
         checks.probability("prior_outcome", self.prior_outcome)
         checks.non_negative("prior_cost", self.prior_cost)
-        batch = checks.positive("batch", self.batch, ())
-        if batch != np.round(batch):
-            raise ValueError(f"batch must be a whole number of at least 1, got {checks.show(self.batch)}")
+        checks.whole("batch", float(checks.numbers("batch", self.batch, ())))
 
     def check_spec(self, spec: CombinatorialSpec) -> None:
         if self.allowed is None or spec.any_size or not spec.reward.exact_size:
@@ -178,11 +172,10 @@ class C2MABV:
         return state.add(feedback).replace(held=action.held, held_relaxed=held_relaxed, arrived=arrived)
 
     def _allowed(self, obs: Observation) -> Array:
-        """Returns the mask `[K]` of models that are available in this round and allowed by the policy."""
         return obs.available if self.allowed is None else obs.available & jnp.asarray(self.allowed, bool)
 
     def _fresh(self, state: C2MABVState, t: Array) -> Array:
-        """Whether a new decision is due: in the first round, and after enough feedback."""
+        """Whether this round needs a new decision: the first round, and each round after `batch` rounds with feedback."""
         return (t == 0) | (state.arrived >= self.batch)
 
 

@@ -1,4 +1,4 @@
-"""Environment of the combinatorial problem: in each round a set of models is selected from a cloud, under a budget."""
+"""Environment of the combinatorial problem: in each round a policy selects a set of models from a cloud (pool), under a budget."""
 
 from collections.abc import Callable
 from typing import Any
@@ -53,8 +53,7 @@ class CloudEnv:
       availability: `[K]` probability that a model is available in a round; None for always.
       best: `[G, A]` reward of the best set, for `G` segments of rounds (means drift between them) and `A` sets of available models (`2 ** K` or 1).
       best_relaxed: `[G, A]` reward of the best relaxed selection, indexed like `best`.
-      best_selection: `[G, K]` best set of each segment with all models available.
-      best_relaxed_selection: `[G, K]` best relaxed selection of each segment with all models available.
+      best_selection, best_relaxed_selection: `[G, K]` best set and best relaxed selection of each segment with all models available.
     """
 
     outcomes: Source
@@ -108,14 +107,13 @@ class CloudEnv:
         return CloudState(**means, errors=numerics.no_errors(**means), source=self.outcomes.init(key))
 
     def _available(self, key: Array) -> Array:
-        """Draws which models are available in a round, `[K]` bool."""
         shape = jnp.shape(self.price)
         if self.availability is None:
             return jnp.ones(shape, bool)
         return draws.uniform(draws.fold_in(key, 1), shape) < self.availability
 
     def _per_budget(self, cost: Array) -> Array:
-        """Sums costs `[K]` over all models to a scalar, or over each group, `[M]`, if every group has a budget."""
+        """Returns the sum of costs `[K]` over all models, a scalar; with a budget for each group, the sum over each group, `[M]`."""
         return group_sums(self.groups if jnp.ndim(self.budget) else None, cost)
 
     def _above(self, spent: Array) -> Array:
@@ -154,7 +152,7 @@ class CloudEnv:
             illegal |= jnp.any((numbers != room) if self.reward.exact_size else (numbers > room))
 
         def running(state: CloudState, **values: Array) -> CloudState:
-            """Returns the state after updating the running means named in `values` by the values of this round."""
+            """Returns the state with running means updated by `values` of this round, given by field names of `CloudState`."""
             played = (t + 1).astype(jnp.float32)
             return numerics.accumulate(state, **{name: (x - getattr(state, name)) / played for name, x in values.items()})
 

@@ -29,7 +29,7 @@ BUDGETS = {"awc": 0.45, "suc": 0.5, "aic": 0.3}
 def _grouped(
     groups: Sequence[int], size: Any, budget: Any, sizes: tuple[int, int] | None, count: int
 ) -> tuple[tuple[int, ...], np.ndarray, Any]:
-    """Validates arguments of `cloud` for `count` models in `M` groups. Returns the groups, sizes `[M]`, and the budget, a number or `[M]`."""
+    """Checks arguments of `cloud` for `count` models in `M` groups. Returns the groups, sizes `[M]`, and the budget (one number or `[M]`)."""
     labels = np.asarray(groups)
     if labels.shape != (count,) or labels.dtype.kind not in "iu" or set(labels.tolist()) != set(range(labels.max() + 1)):
         wanted = f"{count} whole numbers, the group of each model from 0 on"
@@ -111,7 +111,10 @@ def cloud(
             raise ValueError(f"availability needs at most {_MOST_MODELS_WITH_AVAILABILITY} models, {why}, got {count}")
 
     def optima(find: Callable) -> tuple[np.ndarray, np.ndarray]:
-        """Applies `find`, such as `best_set`, to `G` segments and `A` sets of models. Returns rewards `[G, A]`, selections `[G, K]` of all models."""
+        """Applies `find` (such as `best_set`) to `G` segments and `A` sets of available models.
+
+        Returns the rewards `[G, A]`, and the selections `[G, K]` if all models are available.
+        """
         segments = list(zip(mean, cost, strict=True))
         found = [find(reward, m, c, budget, size, groups=labels) for m, c in segments]
         selections, values = (np.asarray(x, np.float32) for x in zip(*found, strict=True))
@@ -219,7 +222,7 @@ def sciq_cloud(
 def uniform_cloud(
     *, num_models: int = 25, reward: str = "suc", budget: float = 1.4, size: int = 8, instance: int = 0, **options: Any
 ) -> CloudEnv:
-    """Builds a cloud with success probabilities and mean costs drawn uniformly on [0, 1]. Source: C2MAB-V, appendix E.3, Table 4.
+    """Builds an environment with success probabilities and mean costs drawn uniformly on [0, 1]. Source: C2MAB-V, appendix E.3, Table 4.
 
     Args:
       num_models: number of models, `K`.
@@ -245,8 +248,7 @@ def table_cloud(
       budget: budget in the unit of the table's costs.
       threshold: smallest score that counts as a success.
     """
-    if not isinstance(table, RoutingTable):
-        raise ValueError(f"table must be a RoutingTable, got {checks.show(table)}")
+    checks.instance("table", table, RoutingTable)
     outcomes = sources.TableOutcomes(
         outcomes=table.scores.astype(np.float32),
         cost_table=table.costs.astype(np.float32),
@@ -259,7 +261,7 @@ def table_cloud(
 
 
 def copies_of(env: CloudEnv, model: int | str, copies: int | None = None) -> CloudEnv:
-    """Returns the cloud in which every model is an independent copy of one model.
+    """Returns the cloud in which every model is an independent copy of the model `model` of `env`.
 
     With the policy `Everything` this is the paper's "Always ChatGPT-4": `N` copies, asked in sequence for any win. Regret and LP regret are relative
     to the optima of the original cloud, for comparison with its policies; oracles choose among the copies.

@@ -1,4 +1,4 @@
-"""Best set and best relaxed selection (a fraction of each model in [0, 1]) for known means; in float64 on the host."""
+"""Computes the best set and the best relaxed selection (a fraction of each model in [0, 1]) for known means; in float64 on the host."""
 
 import itertools
 import math
@@ -23,13 +23,13 @@ _SCALE = 1e4
 
 
 def _limits(usable: np.ndarray, size: Any, groups: Sequence[int] | None) -> tuple[np.ndarray, np.ndarray]:
-    """Returns a mask `[M, U]` of the members of `M` groups among the `U` models of index `usable`, and the number `[M]` to take from each group."""
+    """Returns which of the `U` models with the indices `usable` belong to each of `M` groups, `[M, U]` bool, and the numbers `[M]` to take from each."""
     kinds = np.ones((1, len(usable)), bool) if groups is None else numerics.members(groups)[:, usable]
     return kinds, np.minimum(np.atleast_1d(np.asarray(size, int)), kinds.sum(1))
 
 
 def _cheapest(weight: np.ndarray, cost: np.ndarray, kinds: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Returns the mask `[U]` of the cheapest models, `sizes[g]` from each group with the members `kinds[g]`; a larger weight breaks ties."""
+    """Returns the mask `[U]` of the cheapest `sizes[g]` models of each group `g`, whose members `kinds[g]` marks; ties go to the larger weight."""
     chosen = np.zeros(len(cost), bool)
     for kind, size in zip(kinds, sizes, strict=True):
         inside = np.flatnonzero(kind)
@@ -49,8 +49,7 @@ def best_set(
 
     Args:
       reward: `AnyWin`, `SumUp` or `AllIn`.
-      mean: `[K]` success probabilities.
-      cost: `[K]` mean costs.
+      mean, cost: `[K]` success probabilities and mean costs.
       budget: budget for all models, or one for each group.
       size: number of models `N`, or one for each group.
       allowed: `[K]` bool, models that may be selected (default: all).
@@ -78,7 +77,10 @@ def best_set(
 def _compared(
     weight: np.ndarray, cost: np.ndarray, budget: float, kinds: np.ndarray, sizes: np.ndarray, exact_size: bool
 ) -> np.ndarray | None:
-    """Returns the mask `[U]` of largest total weight within the budget and group `sizes` (exact if `exact_size`), by enumeration; None if no set fits."""
+    """Finds by enumeration the set of items, a mask `[U]`, with the largest total `weight` `[U]` whose `cost` is within the budget; None if none fits.
+
+    `kinds` `[G, U]` flags the items of each group; a set has at most (with `exact_size` exactly) `sizes[g]` items of group `g`.
+    """
     sets = subsets(len(weight), int(sizes.sum()), int(sizes.sum()) if exact_size else 0)
     if len(kinds) > 1:
         numbers = sets.astype(int) @ kinds.T
@@ -90,7 +92,7 @@ def _compared(
 def _searched(
     weight: np.ndarray, cost: np.ndarray, budget: float, kinds: np.ndarray, sizes: np.ndarray, exact_size: bool
 ) -> np.ndarray | None:
-    """Returns the same set of largest weight as `_compared`, by a mixed-integer program in HiGHS; faster if there are many sets."""
+    """Returns the set of largest total weight that `_compared` finds, by a mixed-integer program; faster than enumeration if there are many sets."""
     from scipy import optimize
 
     ones, limit = np.ones(len(weight)), cast(Any, sizes)
@@ -225,7 +227,10 @@ def _best_of_chords(
 
 
 def _vertex_near(z: np.ndarray, cost: np.ndarray, budget: float, kinds: np.ndarray) -> np.ndarray:
-    """Removes rounding errors from a solver's fractions `z` `[U]`: returns zeros, ones, and one or two fractions that exhaust the budget exactly."""
+    """Removes rounding errors from a solver's fractions `z` `[U]` of `U` items, whose groups are flagged in `kinds` `[G, U]`.
+
+    Fractions within 1e-6 of 0 or 1 become 0 or 1; one or two others (of one group, with the sum 1) are set so that they spend the rest of the budget.
+    """
     z = np.where(z > 1.0 - 1e-6, 1.0, np.where(z < 1e-6, 0.0, z))
     free = np.flatnonzero((z > 0.0) & (z < 1.0))
     left = budget - cost[z == 1.0].sum()

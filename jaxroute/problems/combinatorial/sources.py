@@ -5,7 +5,7 @@ the reward.
 """
 
 import math
-from typing import Any, Protocol, Self
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -17,61 +17,6 @@ from jax.scipy.special import ndtr
 from jaxroute.core import checks, draws
 from jaxroute.core.types import Leaf
 from jaxroute.sources.rows import random_order, row_in_order
-
-
-class Successes(Protocol):
-    """Distribution of outcomes and successes; a pytree whose two-dimensional arrays `[G, K]` have one row per segment of rounds."""
-
-    @property
-    def mean(self) -> Leaf:
-        """Returns the mean outcomes of `K` models in each of `G` segments of rounds, `[G, K]`; means drift between segments."""
-
-    def check(self) -> None: ...
-
-    def draw(self, key: Array, segment: Array) -> tuple[Array, Array]:
-        """Draws outcomes `[K]` in [0, 1] and successes `[K]` bool of a round in the segment with index `segment`."""
-        ...
-
-
-class Costs(Protocol):
-    """Distribution of costs around their means."""
-
-    def draw(self, key: Array, mean: Array) -> Array:
-        """Draws costs `[K]` of a round with means `mean` `[K]`."""
-        ...
-
-
-class Source(Protocol):
-    """Source that draws outcomes, successes and costs of all models in every round."""
-
-    @property
-    def outcome_mean(self) -> Leaf:
-        """Returns the mean outcomes of `K` models in each of `G` segments of rounds, `[G, K]`; means drift between segments."""
-
-    @property
-    def cost_mean(self) -> Leaf:
-        """Returns the mean costs of `K` models in each of `G` segments of rounds, `[G, K]`; means drift between segments."""
-
-    @property
-    def switch(self) -> Leaf:
-        """Returns the first round of each of `G` segments in which the means stay constant, int32 `[G]`, starting with 0."""
-
-    def check(self) -> None: ...
-
-    def init(self, key: Array) -> Any:
-        """Returns the state of the source before the first round of a run."""
-
-    def segment(self, t: Array) -> Array | int:
-        """Returns the index of the segment, a span of rounds with constant means, to which round `t` belongs."""
-        ...
-
-    def draw(self, key: Array, state: Any, t: Array) -> tuple[Array, Array, Array]:
-        """Draws outcomes `[K]`, successes `[K]` and costs `[K]` of round `t`."""
-        ...
-
-    def copies(self, model: int, number: int) -> Self:
-        """Returns a source of `number` independent copies of the model with index `model`."""
-        ...
 
 
 @struct.dataclass
@@ -88,6 +33,7 @@ class BernoulliOutcomes:
         checks.probability("success", self.mean)
 
     def draw(self, key: Array, segment: Array) -> tuple[Array, Array]:
+        """Draws outcomes `[K]` in [0, 1] and successes `[K]` bool of a round in the segment with index `segment`."""
         success = draws.uniform(key, self.mean.shape[-1:]) < jnp.asarray(self.mean)[segment]
         return success.astype(jnp.float32), success
 
@@ -154,11 +100,15 @@ class CopulaOutcomes:
         return success.astype(jnp.float32), success
 
 
+Successes = BernoulliOutcomes | GradedOutcomes | CopulaOutcomes
+
+
 @struct.dataclass
 class FixedCosts:
     """Costs that always equal their means, as in a price list. Source: C2MAB-V, section 6."""
 
     def draw(self, key: Array, mean: Array) -> Array:
+        """Draws costs `[K]` of a round with means `mean` `[K]`."""
         del key
         return mean
 
@@ -191,8 +141,7 @@ class TokenCosts:
       query_tokens: `[Q]` input tokens of each type of query; types are equally likely.
       output_mean: `[]` mean number of output tokens, before clipping.
       output_spread: `[]` coefficient of variation of the output tokens, before clipping.
-      output_least: smallest number of output tokens (static).
-      output_most: largest number of output tokens (static).
+      output_least, output_most: smallest and largest number of output tokens (static).
     """
 
     query_tokens: Leaf = (60.0, 90.0, 120.0, 160.0, 220.0)
@@ -221,6 +170,9 @@ class TokenCosts:
         return mean * (tokens_in + tokens_out) / (jnp.mean(tokens) + mean_out)
 
 
+Costs = FixedCosts | ScaledCosts | TokenCosts
+
+
 @struct.dataclass
 class ParametricOutcomes:
     """Source that draws outcomes and costs from distributions, whose means may drift.
@@ -239,6 +191,7 @@ class ParametricOutcomes:
 
     @property
     def outcome_mean(self) -> Leaf:
+        """Returns the mean outcome of each model in each segment, `[G, K]`."""
         return self.successes.mean
 
     def check(self) -> None:
@@ -257,9 +210,11 @@ class ParametricOutcomes:
         return ()
 
     def segment(self, t: Array) -> Array:
+        """Returns the index of the segment (span of rounds with constant means) to which round `t` belongs, a scalar."""
         return jnp.sum((jnp.asarray(self.switch) <= t).astype(jnp.int32)) - 1
 
     def draw(self, key: Array, state: Any, t: Array) -> tuple[Array, Array, Array]:
+        """Draws outcomes `[K]`, successes `[K]` and costs `[K]` of round `t`."""
         del state
         k_outcome, k_cost = draws.split(key)
         segment = self.segment(t)
@@ -267,6 +222,8 @@ class ParametricOutcomes:
         return outcome, success, self.costs.draw(k_cost, jnp.asarray(self.cost_mean)[segment])
 
     def copies(self, model: int, number: int) -> "ParametricOutcomes":
+        """Returns a source of `number` independent copies of the model with index `model`."""
+
         def repeat(means: Leaf) -> Leaf:
             return np.repeat(np.asarray(means)[:, [model]], number, axis=1) if np.ndim(means) == 2 else means
 
@@ -280,8 +237,7 @@ class TableOutcomes:
     Attributes:
       outcomes: `[Q, K]` outcomes of `K` models on `Q` queries, in [0, 1].
       cost_table: `[Q, K]` costs.
-      outcome_mean: `[1, K]` column means of the outcomes.
-      cost_mean: `[1, K]` column means of the costs.
+      outcome_mean, cost_mean: `[1, K]` column means of the outcomes and of the costs.
       threshold: smallest outcome that counts as a success (static).
     """
 
@@ -314,3 +270,6 @@ class TableOutcomes:
 
     def copies(self, model: int, number: int) -> "TableOutcomes":
         raise ValueError("env must draw its outcomes from distributions: a table has no independent copies of a model")
+
+
+Source = ParametricOutcomes | TableOutcomes

@@ -71,8 +71,7 @@ class CombinatorialSpec(Spec):
 
     Attributes:
       reward: `AnyWin`, `SumUp` or `AllIn`.
-      min_size: smallest `N` (of all groups together) over all settings.
-      max_size: largest `N` (of all groups together) over all settings.
+      min_size, max_size: smallest and largest `N` (of all groups together) over all settings.
       groups: index of each model's group, from 0; None with one group.
       group_budgets: whether each group has a budget.
       always_available: whether all models are available in every round.
@@ -128,10 +127,8 @@ class Feedback:
 
     Attributes:
       arrived: `[]` bool, whether the feedback of the round arrived.
-      observed: `[K]` bool, models with an observed outcome.
-      cost_observed: `[K]` bool, models with an observed cost.
-      outcome: `[K]` outcomes in [0, 1].
-      cost: `[K]` costs.
+      observed, cost_observed: `[K]` bool, models with an observed outcome, and models with an observed cost.
+      outcome, cost: `[K]` outcomes in [0, 1], and costs.
     """
 
     arrived: Array

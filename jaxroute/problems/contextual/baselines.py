@@ -14,7 +14,7 @@ from jaxroute.problems.contextual.types import Choice, ContextualSpec
 
 @struct.dataclass
 class StatelessPolicy:
-    """Policy that learns nothing."""
+    """Base class of policies that learn nothing and have an empty state."""
 
     def init(self, key: Array, spec: ContextualSpec) -> Any:
         del key, spec
@@ -43,14 +43,14 @@ class BestSingle(StatelessPolicy):
     """Always uses the model that is best on average over all contexts: the best policy that ignores contexts.
 
     Attributes:
-      best: `[]` int32, index of that model.
+      best: `[]` int32, index of the model.
     """
 
     best: Leaf
 
     @classmethod
     def of(cls, env: ContextualEnv | TableEnv) -> "BestSingle":
-        """Returns the policy for an environment, whose `average` rewards decide which model is best."""
+        """Returns the policy that always uses the model with the largest mean reward, `env.average`."""
         return cls(best=numerics.argmax(jnp.asarray(env.average)))
 
     def act(self, key: Array, state: tuple[()], obs: Array, t: Array) -> Choice:

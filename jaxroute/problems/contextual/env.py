@@ -9,13 +9,44 @@ from jaxroute.core import checks, draws, numerics
 from jaxroute.core.rewards import Rewards
 from jaxroute.core.types import Leaf, priced
 from jaxroute.estimators.links import IDENTITY, Link
-from jaxroute.problems.contextual.sources import UniformContexts
 from jaxroute.problems.contextual.types import METRICS, TABLE_METRICS, ContextualSpec, Flows
 from jaxroute.sources.distributions import Bernoulli, DrawFunction, Gaussian
 from jaxroute.sources.rows import random_order, row_in_order
 
 # Order `[Q]` of the rows of a table, `()` if rows are drawn with replacement.
 Order = Array | tuple[()]
+
+
+@struct.dataclass
+class UniformContexts:
+    """Contexts with independent entries, uniform on `[-1, 1] / sqrt(d)`; their norm is at most 1.
+
+    Attributes:
+      dim: dimension `d` (static).
+      rows: number of contexts in a round, 1 if all models have the same, otherwise one for each model (static).
+      intercept: whether the first entry is constant, `1 / sqrt(d)` (static).
+    """
+
+    dim: int = struct.field(pytree_node=False)
+    rows: int = struct.field(pytree_node=False, default=1)
+    intercept: bool = struct.field(pytree_node=False, default=False)
+
+    def check(self) -> None:
+        checks.count("dim", self.dim)
+        checks.count("rows", self.rows)
+
+    def draw(self, key: Array) -> Array:
+        """Draws the contexts `[rows, d]` of a round."""
+        scale = np.float32(1.0 / np.sqrt(self.dim))
+        x = scale * (2.0 * draws.uniform(key, (self.rows, self.dim)) - 1.0)
+        return jnp.where(jnp.arange(self.dim) == 0, scale, x) if self.intercept else x
+
+    def sample(self, number: int) -> np.ndarray:
+        """Returns the contexts `[number, rows, d]` of `number` rounds as a NumPy array, the same in every call."""
+        x = np.random.default_rng(0).uniform(-1.0, 1.0, (number, self.rows, self.dim))
+        if self.intercept:
+            x[..., 0] = 1.0
+        return x / np.sqrt(self.dim)
 
 
 @struct.dataclass
@@ -63,9 +94,8 @@ class ContextualEnv:
         """Returns the range and the noise of the rewards over all contexts; None if `distribution` is a function of the user."""
         if self.distribution != Gaussian():
             return Rewards.unit("Bernoulli", 1.0) if isinstance(self.distribution, Bernoulli) else None
-        longest = float(
-            np.linalg.norm(np.asarray(self.theta, np.float64), axis=-1).max()
-        )  # The norm of a context is at most 1.
+        # The norm of a context is at most 1.
+        longest = float(np.linalg.norm(np.asarray(self.theta, np.float64), axis=-1).max())
         low, high = (float(self.link.value(jnp.float32(x))) for x in (-longest, longest))
         return Rewards.normal(low, high, float(self.scale))
 
@@ -105,8 +135,7 @@ class TableEnv:
 
     Attributes:
       features: `[Q, d]` contexts.
-      scores: `[Q, K]` score of every model on every query, in [0, 1].
-      costs: `[Q, K]` cost of every model on every query.
+      scores, costs: `[Q, K]` score, in [0, 1], and cost of every model on every query.
       cost_weight: `[]` score per unit of cost.
       fit: `[d, K]` coefficients of the linear predictor, fitted to the rewards of all rows by least squares.
       average: `[K]` mean reward of each model.

@@ -1,4 +1,4 @@
-"""Builders of ready-made contextual bandits."""
+"""Functions that build ready-made contextual bandits, with random contexts or recorded queries."""
 
 from typing import Any
 
@@ -8,8 +8,7 @@ from jaxroute.core import checks
 from jaxroute.core.types import Leaf
 from jaxroute.data import RoutingTable, main_directions
 from jaxroute.estimators.links import IDENTITY, LOGISTIC, Link
-from jaxroute.problems.contextual.env import ContextualEnv, TableEnv
-from jaxroute.problems.contextual.sources import UniformContexts
+from jaxroute.problems.contextual.env import ContextualEnv, TableEnv, UniformContexts
 from jaxroute.sources.distributions import Bernoulli, Gaussian
 
 # Number of contexts on which the mean reward of a model is measured.

@@ -1,4 +1,4 @@
-"""Metrics and sizes of contextual bandits."""
+"""Metrics of contextual bandits, and the sizes that policies may use."""
 
 from dataclasses import dataclass
 

@@ -9,9 +9,8 @@ from flax import struct
 from jax import Array
 
 from jaxroute.core import checks, draws, numerics
-from jaxroute.core.types import Leaf
+from jaxroute.core.types import FixedPolicy, FixedState, Leaf
 from jaxroute.problems.queueing.acqb import ACQB
-from jaxroute.problems.queueing.oracle import FixedPolicy, OracleState
 from jaxroute.problems.queueing.parts.scheduling import place_of_rank
 from jaxroute.problems.queueing.parts.triggers import PhaseThenCoin
 from jaxroute.problems.queueing.types import Action, Decision, Feedback, Observation, QueueSpec
@@ -22,7 +21,7 @@ from jaxroute.solvers.assortment import best_models
 class Random(FixedPolicy):
     """Serves a random waiting query with a random assortment (set of models), both uniformly distributed. Source: ACQB, appendix B.3."""
 
-    def act(self, key: Array, state: OracleState, obs: Observation, t: Array) -> Decision:
+    def act(self, key: Array, state: FixedState, obs: Observation, t: Array) -> Decision:
         k_query, k_models = draws.split(key)
         length = obs.queue_length.astype(jnp.float32)
         rank = jnp.minimum(jnp.floor(draws.uniform(k_query) * length).astype(jnp.int32), obs.queue_length - 1)
@@ -41,7 +40,7 @@ class QueueBanditState:
 
 @struct.dataclass
 class _QueueBandit(abc.ABC):
-    """Serves the oldest query: with probability `min(1, scale N log(t)^2 / t)` by a random model, otherwise by the model with the largest index.
+    """Base class that serves the oldest query: with probability `min(1, scale N log(t)^2 / t)` by a random model, else by the largest `_index`.
 
     Attributes:
       scale: `[]` factor of the exploration probability, 3 in the paper.
@@ -63,7 +62,7 @@ class _QueueBandit(abc.ABC):
 
     @abc.abstractmethod
     def _index(self, key: Array, state: QueueBanditState, time: Array) -> Array:
-        """Returns an index `[N]` of the models in round `time`, counted from 1; the model with the largest index is used."""
+        """Returns a number `[N]` for each of `N` models in round `time` (from 1); the model with the largest number serves."""
 
     def act(self, key: Array, state: QueueBanditState, obs: Observation, t: Array) -> Decision:
         k_explore, k_model, k_index = draws.split(key, 3)

@@ -115,7 +115,7 @@ class QueueEnv:
             checks.part("arrivals", self.arrivals, "draw", "Bursts.on_off(...)")
 
     def with_double_capacity(self) -> "QueueEnv | None":
-        """Returns the queue with twice the places for waiting queries; None if there is a place for every round already."""
+        """Returns the queue with twice the places for waiting queries; None if it already has a place for every round of a run."""
         backlog = self.backlog.with_double_capacity()
         return None if backlog is None else self.replace(backlog=backlog)
 

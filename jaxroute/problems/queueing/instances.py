@@ -1,4 +1,4 @@
-"""Ready-made queues: random instances, given parameters, recorded arrivals, tables of real queries."""
+"""Functions that build ready-made queues: with random or given parameters, recorded arrivals, or tables of real queries."""
 
 import math
 import warnings
@@ -117,8 +117,7 @@ def fixed_queue(theta: ArrayLike, *, num_offered: int = 1, horizon: int = 1000, 
 
     Args:
       theta: `[N, d]` parameters, one row per model.
-      num_offered: answers shown, `K`.
-      horizon: number of rounds, `T`.
+      num_offered, horizon: number of answers shown in a round, `K`, and number of rounds, `T`.
       settings: other fields of `RandomQueues`, except sizes and `pair_features`; for one parameter vector for all models use
         `RandomQueues(pair_features=True, ...).of(theta)`.
     """
@@ -166,7 +165,7 @@ def describe_contexts(queues: RandomQueues | QueueEnv, *, instances: int = 256, 
 
 
 def _accepted(env: Any, number: int, rng: np.random.Generator) -> tuple[float, float]:
-    """Returns the share of accepted contexts among `number` random ones, and the probability that a run is valid, for the parameters of one queue."""
+    """Returns the share of accepted contexts among `number` random ones, and the probability that every arrival of a run of `env` finds one."""
     source = getattr(env, "contexts", None)
     if not isinstance(source, RandomContexts):
         raise ValueError(f"queues must be RandomQueues or a queue with random contexts, got {checks.show(env)}")
@@ -241,8 +240,7 @@ def pool_queue(
       features: `[P, d]` features of the prompts.
       probability: `[P, N]` probability, in (0, 1), that each model's answer to each prompt is accepted if it is shown alone.
       arrival_rate: probability lambda of an arrival in a round.
-      num_offered: number of answers shown in a round, `K`.
-      horizon: number of rounds, `T`.
+      num_offered, horizon: number of answers shown in a round, `K`, and number of rounds, `T`.
       names: names of the models.
       recorded: arrivals, prompts and uniform numbers of the choices, three arrays `[T]` that replace random draws; `T` is the horizon then.
       arrivals: process of arrivals, `Rates`, `Bursts` or `Slots`; None for independent arrivals with probability `arrival_rate`.
@@ -306,8 +304,7 @@ def table_queue(
       low, high: probabilities that the answers of the worst and of the best model of a query are accepted.
       arrival_rate, settings: arguments of `pool_queue`, except `names`.
     """
-    if not isinstance(table, RoutingTable):
-        raise ValueError(f"table must be a RoutingTable, got {checks.show(table)}")
+    checks.instance("table", table, RoutingTable)
     if table.features is None:
         raise ValueError("table must have features: give it some with table.with_features(...)")
     probability, _ = departure_probability(

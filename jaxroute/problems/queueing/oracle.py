@@ -10,7 +10,7 @@ from jax import Array
 
 from jaxroute.core import checks, numerics
 from jaxroute.core.protocols import check_suits, check_values, cost_hint, gauges_of, is_policy, metrics_of
-from jaxroute.core.types import CostHint, Leaf, Metric
+from jaxroute.core.types import CostHint, FixedPolicy, FixedState, Leaf, Metric
 from jaxroute.problems.queueing.env import QueueEnv
 from jaxroute.problems.queueing.parts.scheduling import QueueQueries, best_prompt
 from jaxroute.problems.queueing.types import Action, Decision, Feedback, Observation, QueueSpec
@@ -18,31 +18,8 @@ from jaxroute.solvers.assortment import best_models, log_weight_of_best
 
 
 @struct.dataclass
-class OracleState:
-    """State of a policy that learns nothing: the sizes of the environment."""
-
-    spec: QueueSpec = struct.field(pytree_node=False)
-
-
-class FixedPolicy:
-    """Policy that learns nothing."""
-
-    def init(self, key: Array, spec: QueueSpec) -> OracleState:
-        del key
-        return OracleState(spec=spec)
-
-    def update(
-        self, key: Array, state: OracleState, obs: Observation, action: Action, feedback: Feedback, t: Array
-    ) -> OracleState:
-        del key, obs, action, feedback, t
-        return state
-
-
-@struct.dataclass
 class Optimal(FixedPolicy):
-    """Serves the query and the assortment (set of models) with the largest true departure rate.
-
-    Source: ACQB, section 2 and appendix B.3.
+    """Serves the query and the assortment (set of models) with the largest true departure rate. Source: ACQB, section 2 and appendix B.3.
 
     Attributes:
       theta: `[N, d]` true parameters, with pair features `[1, d]`; None if queries are prompts of a pool.
@@ -76,7 +53,7 @@ class Optimal(FixedPolicy):
             kind, given = "log_odds" if spec.prompts else "theta", f"{name} of shape {np.shape(table)}"
             raise ValueError(f"{kind} must have shape {shape}, got {given}; use Optimal.of(environment)")
 
-    def act(self, key: Array, state: OracleState, obs: Observation, t: Array) -> Decision:
+    def act(self, key: Array, state: FixedState, obs: Observation, t: Array) -> Decision:
         del key, t
         size = state.spec.num_offered
         if self.theta is None:

@@ -70,7 +70,7 @@ class Theory:
             checks.count(name, getattr(self, name))
 
     def radius(self, count: float) -> float:
-        """Returns the confidence radius `alpha_l` after `l = count` rounds (section 3)."""
+        """Returns the confidence radius `alpha_l` of the estimated parameters after `l = count` rounds (section 3)."""
         checks.non_negative("count", count, ())
         grown = self.dim * math.log1p(count * self.num_offered / (self.dim * self.ridge)) + 4.0 * math.log(max(count, 1.0))
         return 0.5 * self.curvature * math.sqrt(grown) + self.curvature * math.sqrt(self.ridge)
@@ -84,11 +84,11 @@ class Theory:
         return self.radius(count) * min(wide, narrow)
 
     def reach(self, t: float) -> float:
-        """Returns `alpha_{t-1} + 48 beta_{t-1}` (`radius`, `sample_radius`), a factor in the bound of a round's gap to the best rate (appendix D)."""
+        """Returns `radius + 48 sample_radius` after `t - 1` rounds, a factor in the bound of a round's gap to the best departure rate (appendix D)."""
         return self.radius(t - 1.0) + 48.0 * self.sample_radius(t - 1.0, t)
 
     def warm_up(self, t: float, u: float) -> float:
-        """Returns `M(t)`, the number of explorations after which all gaps are small, eq. (7), with the exploration probability of round `u`."""
+        """Returns `M(t)`, the number of explorations after which all rounds are close to the best departure rate, eq. (7), for `eta(u)`."""
         gap = self.slack - 2.0 * explore_probability(u, self.c1)
         if gap <= 0:
             return math.inf
@@ -135,7 +135,7 @@ class Theory:
         return 1.0 / (self.ridge + self.spread * explored / 4.0) + tails / self.ridge
 
     def least_eigenvalue(self, count: float) -> tuple[float, float]:
-        """Returns a lower bound of the design matrix' least eigenvalue after `count` rounds, and the probability that it holds (lemma 25)."""
+        """Returns a lower bound of the design matrix's least eigenvalue after `count` rounds, and the probability that it holds (lemma 25)."""
         explored = self.arrival_rate * min(count, self.c1 * math.sqrt(count))
         probability = 1.0 - math.exp(-explored / 8.0) - self.dim * math.exp(-self.spread * explored / 16.0)
         return self.ridge + self.spread * explored / 4.0, max(0.0, probability)

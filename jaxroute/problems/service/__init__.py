@@ -1,4 +1,4 @@
-"""Service under an agreement on satisfaction (MESS+): explore all models or serve with one.
+"""Service under an agreement on satisfaction (MESS+): a request is served by one model, or explored with all.
 
 `messplus` is the paper's Algorithm 1, composed of `parts`; `baselines` and `oracle` are the other policies. `env` is the environment, with requests
 from `sources`; `instances` builds it, and MESS+ with the settings of the paper, its code and its theory. `optimum` has the cheapest policies for each
@@ -6,8 +6,7 @@ kind of information, `theory` the paper's bounds, and `types` the types that env
 """
 
 from jaxroute.core.exports import public_names as _public_names
-from jaxroute.estimators.heads import Logistic, Mlp
-from jaxroute.estimators.sgd import SGD, TheorySteps
+from jaxroute.estimators.heads import SGD, Logistic, Mlp, TheorySteps
 
 from .baselines import (
     CheapestAbove,

@@ -1,4 +1,4 @@
-"""Baselines of the paper, and variants of MESS+ without its virtual queue."""
+"""Baseline policies: those of the MESS+ paper, and variants of MESS+ without its virtual queue."""
 
 import functools
 from typing import Any, final
@@ -13,28 +13,15 @@ from jax import Array, lax
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.protocols import Info
 from jaxroute.core.quick import quick_jit
-from jaxroute.core.types import Leaf
+from jaxroute.core.types import FixedPolicy, Leaf
 from jaxroute.problems.service.env import ServiceEnv
 from jaxroute.problems.service.messplus import Learner
 from jaxroute.problems.service.parts.contrastive import Clusters, cluster_loss, contrastive_loss, nearest_clusters
 from jaxroute.problems.service.parts.predictors import Predictor, TrueProbabilities
 from jaxroute.problems.service.sources import draw_requests
-from jaxroute.problems.service.types import Action, Feedback, Observation, Params, ServiceSpec
+from jaxroute.problems.service.types import Action, Observation, Params, ServiceSpec
 
 _THRESHOLDS = np.round(np.arange(0.9, 0.05, -0.1), 1)
-
-
-@struct.dataclass
-class StaticPolicy:
-    """Policy that neither learns nor explores; subclasses define `act`."""
-
-    def init(self, key: Array, spec: ServiceSpec) -> Params:
-        del key, spec
-        return ()
-
-    def update(self, key: Array, state: Params, obs: Observation, action: Action, feedback: Feedback, t: Array) -> Params:
-        del key, obs, action, feedback, t
-        return state
 
 
 def serve_with(model: Leaf, energy: Leaf = 0.0) -> Action:
@@ -44,7 +31,7 @@ def serve_with(model: Leaf, energy: Leaf = 0.0) -> Action:
 
 @final
 @struct.dataclass
-class Single(StaticPolicy):
+class Single(FixedPolicy):
     """Policy that always uses the same model. Source: MESS+, section 4.1.
 
     Attributes:
@@ -54,9 +41,7 @@ class Single(StaticPolicy):
     model: Leaf = -1
 
     def check(self) -> None:
-        value = checks.numbers("model", self.model, ())
-        if value != np.round(value) or value < -1:
-            raise ValueError(f"model must be a whole number of at least -1, got {checks.show(self.model)}")
+        checks.whole("model", float(checks.numbers("model", self.model, ())), minimum=-1)
 
     def act(self, key: Array, state: Params, obs: Observation, t: Array) -> tuple[Action, Info]:
         del key, state, t
@@ -66,8 +51,8 @@ class Single(StaticPolicy):
 
 
 @struct.dataclass
-class Mixture(StaticPolicy):
-    """Policy that draws a model with fixed probabilities; subclasses choose the probabilities differently.
+class RandomMix(FixedPolicy):
+    """Policy that draws a model with given probabilities.
 
     Attributes:
       probabilities: `[M]` numbers proportional to the probabilities (default: equal).
@@ -93,18 +78,12 @@ class Mixture(StaticPolicy):
 
 @final
 @struct.dataclass
-class RandomMix(Mixture):
-    """Policy that draws a model with given probabilities."""
-
-
-@final
-@struct.dataclass
-class EducatedGuessing(Mixture):
+class EducatedGuessing(RandomMix):
     """Policy that draws a model with the probabilities of `educated_guess`. Source: MESS+, appendix B, the listing "random with constraint"."""
 
     @classmethod
     def of(cls, env: ServiceEnv) -> "EducatedGuessing":
-        """Returns the policy for the accuracies and the target of an environment."""
+        """Returns the policy with the probabilities that reach the target of `env`, given the accuracies of its models."""
         return cls(probabilities=educated_guess(jnp.asarray(env.accuracy), jnp.asarray(env.alpha)))
 
 
@@ -112,9 +91,7 @@ def educated_guess(accuracy: Array, alpha: Array) -> Array:
     """Returns probabilities `[M]` with which models of accuracies `[M]` reach the target `alpha`, in the precision of the arguments.
 
     All probabilities are equal at first. While the expected satisfaction is below `alpha`, the probabilities of models of higher accuracy increase by
-    1 % and the others decrease by 1 %, at most 5,000 times.
-
-    Source: MESS+, appendix B, the listing "random with constraint".
+    1 % and the others decrease by 1 %, at most 5,000 times. Source: MESS+, appendix B, the listing "random with constraint".
 
     Differs from the paper: for traced arguments, where no error can be raised, the listing's fallback is returned.
 
@@ -156,7 +133,7 @@ def _guess(accuracy: Array, alpha: Array) -> Array:
 
 @final
 @struct.dataclass
-class RouteLLM(StaticPolicy):
+class RouteLLM(FixedPolicy):
     """Policy that uses the largest model if a router's score of the request reaches a threshold, otherwise the smallest model.
 
     The score replaces the paper's router: `sigmoid(offset + spread z + advantage h)` with standard normal `z`. The advantage `h` of the largest model
@@ -171,8 +148,7 @@ class RouteLLM(StaticPolicy):
       spread: `[]` standard deviation of the logit's noise.
       advantage: `[]` increase of the logit per unit of `h`.
       energy: `[]` cost of the router, J per request.
-      usual: `[]` mean difference between the probabilities of the largest and the smallest model.
-      deviation: `[]` standard deviation of this difference.
+      usual, deviation: `[]` mean and standard deviation of the difference between the probabilities of the largest and the smallest model.
       predictor: `TrueProbabilities`, needed for a non-zero `advantage`.
     """
 
@@ -249,7 +225,7 @@ def strong_share(threshold: Leaf, offset: Leaf, spread: Leaf) -> Array:
 
 @final
 @struct.dataclass
-class RouterDC(StaticPolicy):
+class RouterDC(FixedPolicy):
     """Policy that uses the model whose learned vector has the largest cosine similarity to the encoded request.
 
     It is trained before the run on requests for which satisfaction by every model is known (see `fit_routerdc`), independently of costs and target.
@@ -346,7 +322,7 @@ def fit_routerdc(
 
 @functools.partial(quick_jit, static_argnums=4, often=True)
 def _fit(env: ServiceEnv, learning_rate: Leaf, cluster_weight: Leaf, seed: Leaf, sizes: tuple[int, ...]) -> RouterDC:
-    """Trains as `fit_routerdc`, compiled and without checks. `sizes` are its integer arguments except the seed, in the order of the signature."""
+    """Trains like `fit_routerdc`, without checks of arguments. `sizes` are the integer arguments of `fit_routerdc`, except `seed`, in their order."""
     num_requests, steps, batch, width, positives, negatives, num_clusters, outside = sizes
     k_data, k_init, k_cluster, k_steps = draws.split(draws.fold_in(draws.key(0), seed), 4)
     data = draw_requests(env.requests, k_data, num_requests)
@@ -383,7 +359,7 @@ def _fit(env: ServiceEnv, learning_rate: Leaf, cluster_weight: Leaf, seed: Leaf,
 @final
 @struct.dataclass
 class ShadowPrice(Learner):
-    """Serves with the model of least `cost - price * predicted satisfaction`; like MESS+, but with a constant price instead of the virtual queue.
+    """Policy that serves with the model of least `cost - price * predicted satisfaction`: MESS+ with a constant price instead of the virtual queue.
 
     Attributes:
       price: `[]` price of satisfaction, J per unit.
@@ -403,7 +379,7 @@ class ShadowPrice(Learner):
 @final
 @struct.dataclass
 class MostSatisfying(Learner):
-    """Serves with the model that most likely satisfies, at any cost, like MESS+ with V = 0 and a queue that is never empty."""
+    """Policy that serves with the model that most likely satisfies, at any cost, like MESS+ with cost weight 0 and a queue that is never empty."""
 
     def score(self, queue: Array, cost: Array, probability: Array, alpha: Array) -> Array:
         del queue, cost, alpha
@@ -413,7 +389,7 @@ class MostSatisfying(Learner):
 @final
 @struct.dataclass
 class CheapestAbove(Learner):
-    """Serves with the cheapest model whose predicted satisfaction reaches the target, or with the most satisfying if none does."""
+    """Policy that serves with the cheapest model whose predicted satisfaction reaches the target, or with the most satisfying if none does."""
 
     def score(self, queue: Array, cost: Array, probability: Array, alpha: Array) -> Array:
         del queue

@@ -10,7 +10,7 @@ from jax.scipy.special import ndtri
 from jaxroute.core import checks
 from jaxroute.core.types import Leaf
 from jaxroute.data import MESSPLUS_BENCHMARKS, MESSPLUS_MODELS, MESSPLUS_WEIGHT_DECAY, RoutingTable
-from jaxroute.estimators.sgd import SGD, TheorySteps
+from jaxroute.estimators.heads import SGD, TheorySteps
 from jaxroute.problems.service.env import ServiceEnv
 from jaxroute.problems.service.messplus import MessPlus
 from jaxroute.problems.service.optimum import Optimum, best_blind, best_informed, cheapest_choice
@@ -221,8 +221,7 @@ def table_service(table: RoutingTable, *, alpha: float, threshold: float = 0.5, 
       alpha, options: as for `service`; costs are in the table's unit.
       threshold: smallest score that counts as satisfaction.
     """
-    if not isinstance(table, RoutingTable):
-        raise ValueError(f"table must be a RoutingTable, got {checks.show(table)}")
+    checks.instance("table", table, RoutingTable)
     threshold = float(checks.share("threshold", threshold, ()))
     table = table.order_by_cost()
     ones = np.ones((table.num_queries, 1), np.float32)

@@ -17,8 +17,7 @@ from jax import Array
 from jaxroute.core import checks, draws, numerics, xla
 from jaxroute.core.protocols import Info
 from jaxroute.core.types import Leaf, Metric
-from jaxroute.estimators.heads import binary_cross_entropy, squared_norm
-from jaxroute.estimators.sgd import SGD
+from jaxroute.estimators.heads import SGD, binary_cross_entropy, squared_norm
 from jaxroute.problems.service.parts.predictors import CostModel, KnownCost, Learned, Predictor, TrueProbabilities
 from jaxroute.problems.service.types import Action, Feedback, Observation, Params, ServiceSpec, VirtualQueue
 

@@ -1,4 +1,4 @@
-"""Cheapest stationary policies that meet the target of satisfaction; in float64 on the host."""
+"""Computes the cheapest stationary policies that meet a target of satisfaction, in float64 on the host."""
 
 from typing import NamedTuple
 
@@ -15,7 +15,7 @@ _REACH = 1e-6
 
 
 class Optimum(NamedTuple):
-    """Cheapest randomised choice of models that reaches a required mean satisfaction.
+    """Solution: the cheapest randomised choice of models that reaches a required mean satisfaction.
 
     Attributes:
       value: mean cost, J per request; NaN if infeasible.
@@ -42,9 +42,7 @@ def cheapest_choice(contexts: Contexts, alpha: float) -> Optimum:
     It minimises `sum_i w_i y_i . E_i` over `y_i` in the simplex subject to `sum_i w_i y_i . P_i >= alpha`; context `i` has weight `w_i`, costs `E_i`
     and probabilities of satisfaction `P_i`, and `y_i` are the probabilities of its models. The solution is exact: each context starts at its cheapest
     model and climbs the lower convex hull of its points (satisfaction, cost). The steps of all contexts are taken in order of cost per satisfaction
-    until the target is met, the last one partially.
-
-    Source: MESS+, eq. (1) for stationary policies; the dual variable of section 3.2 is the price.
+    until the target is met, the last one partially. Source: MESS+, eq. (1) for stationary policies; the dual variable of section 3.2 is the price.
     """
     weight, success, cost = (np.asarray(x, np.float64) for x in contexts)
     number, models = success.shape

@@ -1,4 +1,4 @@
-"""Oracles, the policies that apply the optima of `optimum` request by request."""
+"""Oracles: policies that serve each request by an optimum of the module `optimum`."""
 
 from typing import final
 
@@ -8,7 +8,8 @@ from jax import Array
 
 from jaxroute.core import draws, numerics
 from jaxroute.core.protocols import Info
-from jaxroute.problems.service.baselines import Mixture, StaticPolicy, serve_with
+from jaxroute.core.types import FixedPolicy
+from jaxroute.problems.service.baselines import RandomMix, serve_with
 from jaxroute.problems.service.env import ServiceEnv
 from jaxroute.problems.service.optimum import PRICE_STEP
 from jaxroute.problems.service.parts.predictors import Labels, Predictor, TrueProbabilities
@@ -17,7 +18,7 @@ from jaxroute.problems.service.types import Action, Observation, Params, Price, 
 
 @final
 @struct.dataclass
-class OracleBlind(Mixture):
+class OracleBlind(RandomMix):
     """Policy that draws models with the probabilities of the cheapest mixture that meets the target without observing requests (`best_blind`)."""
 
     @classmethod
@@ -26,8 +27,8 @@ class OracleBlind(Mixture):
 
 
 @struct.dataclass
-class PricedOracle(StaticPolicy):
-    """Policy that serves with the model of least `cost - price * probability`.
+class PricedOracle(FixedPolicy):
+    """Policy that serves with the model of least `cost - price * probability`, with its probability of satisfaction.
 
     At random it uses a price just above or just below the shadow price, which mixes the two optimal choices at that price.
 
@@ -66,7 +67,7 @@ class OracleInformed(PricedOracle):
 
     @classmethod
     def of(cls, env: ServiceEnv) -> "OracleInformed":
-        """Returns the oracle of an environment; its requests must not come from a table, whose probabilities are unknown."""
+        """Returns the best informed policy of `env`. The requests of `env` must not be rows of a table: their probabilities of satisfaction are unknown."""
         return cls(price=env.best, predictor=TrueProbabilities(env.requests))
 
 

@@ -69,7 +69,7 @@ def fingerprint(requests: Any) -> str:
 
 
 class RequestSource(Protocol):
-    """Source that draws requests and knows their distribution; base class with defaults."""
+    """Base class of sources that draw requests of `d` features for `M` models and know the distribution of the requests."""
 
     @property
     def num_features(self) -> int:
@@ -77,7 +77,7 @@ class RequestSource(Protocol):
         ...
 
     def check(self) -> None:
-        """Raises `ValueError` if a value is out of range."""
+        """Raises `ValueError` if a field is out of range."""
 
     def init(self, key: Array) -> Any:
         """Returns the state of the source before the first round of a run; by default an empty tuple."""
@@ -85,7 +85,7 @@ class RequestSource(Protocol):
         return ()
 
     def draw(self, key: Array, state: Any, t: Array) -> Request:
-        """Returns the request of round `t`."""
+        """Draws the request of round `t`; `state` is the source's state from `init`."""
         ...
 
     def success(self, features: Array) -> Array:
@@ -141,7 +141,7 @@ def sampled(source: RequestSource) -> Request:
 
 
 def labelled(source: RequestSource) -> Contexts:
-    """Returns one context for each request of a fixed sample (`sampled`), with its satisfaction (0 or 1) as probabilities, and its costs."""
+    """Returns one context for each request of a fixed sample (`sampled`), with satisfaction by each model (0 or 1) as probability, and its costs."""
     sample = sampled(source)
     return equally_weighted(sample.satisfied, sample.cost)
 
@@ -242,7 +242,6 @@ class TypeRequests(RequestSource):
 
 
 def _row(mask: Array, table: Leaf) -> Array:
-    """Returns the row of a table `[K, ...]` that a one-hot mask `[K]` marks."""
     table = jnp.asarray(table, jnp.float32)
     return jnp.sum(jnp.where(mask[:, None], table, 0.0), axis=0)
 
@@ -257,8 +256,7 @@ class CellRequests(RequestSource):
 
     Attributes:
       weight: `[2 ** M]` share of each cell, in the order of `all_labels`.
-      cost_mean: `[M]` mean of each model's normally distributed cost, which is at least 5 % of the mean.
-      cost_spread: `[M]` standard deviation of the cost.
+      cost_mean, cost_spread: `[M]` mean and standard deviation of each model's normally distributed cost, which is at least 5 % of the mean.
       signal: `[]` strength with which a feature predicts the satisfaction of its model, 0 for none.
       num_noise: number of uninformative features (static).
     """
@@ -370,7 +368,7 @@ class ProbitRequests(RequestSource):
         return Request(features=x, satisfied=latent > 0, cost=cost, success=self._given(lean))
 
     def _given(self, lean: Array) -> Array:
-        """Returns the probabilities of satisfaction `[M]` given features `x`, whose effect is `lean = threshold + r_f w . x` (see the class)."""
+        """Returns the probability `[M]` that each model satisfies, given `lean` `[M]`, the part `threshold + r_f w . x` that features determine."""
         return ndtr(lean / jnp.sqrt(jnp.maximum(1e-12, 1.0 - jnp.square(self.from_features))))
 
     def success(self, features: Array) -> Array:

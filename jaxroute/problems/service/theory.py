@@ -1,4 +1,4 @@
-"""Bounds of the theory of MESS+ (Theorem 1, Corollary 1, Lemma A.3), and a margin that compensates for them."""
+"""Bounds of the theory of MESS+ (Theorem 1, Corollary 1, Lemma A.3), and a margin that, added to the target, compensates for them."""
 
 import math
 

@@ -44,8 +44,7 @@ class ServiceSpec(Spec):
 
     Attributes:
       num_features: number of features, `d`.
-      knows_cost: whether costs are observed before a decision.
-      reveals_labels: whether satisfaction is observed before a decision (for clairvoyant policies only).
+      knows_cost, reveals_labels: whether costs, and whether satisfaction (for clairvoyant policies only), are observed before a decision.
       fingerprint: digest of the source of requests, by which an oracle recognises its environment; empty if unknown (see `sources.fingerprint`).
     """
 

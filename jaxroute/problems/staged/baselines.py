@@ -1,4 +1,4 @@
-"""Baselines of StageRoute: the paper's Greedy, and others that are not in the paper.
+"""Baseline policies with which StageRoute is compared: the paper's Greedy, and others that are not in the paper.
 
 Each is StageRoute with another selection of the models to deploy; `Uniform` also routes differently.
 """
@@ -16,7 +16,7 @@ from jaxroute.problems.staged.types import Observation, SlotState
 
 @struct.dataclass
 class Greedy(StageRoute):
-    """Deploys the `M` available models with the largest ratio of the reward's upper bound `U` to the cost's lower bound `L`.
+    """Policy that deploys the `M` available models with the largest ratio of the reward's upper bound `U` to the cost's lower bound `L`.
 
     Source: StageRoute, section 6, "Greedy": an upper confidence bound on a utility, with the same bounds.
 
@@ -33,7 +33,7 @@ class Greedy(StageRoute):
 
 @struct.dataclass
 class CheapestModels(StageRoute):
-    """Deploys the `M` models with the smallest lower bounds of mean cost and routes as StageRoute. Not in the paper."""
+    """Policy that deploys the `M` models with the smallest lower bounds of mean cost, and routes like StageRoute. Not in the paper."""
 
     def choose(self, key: Array, state: SlotState, value: Array, cost: Array, obs: Observation, t: Array) -> Deployment:
         del t
@@ -43,7 +43,7 @@ class CheapestModels(StageRoute):
 
 @struct.dataclass
 class RandomDeploy(StageRoute):
-    """Deploys `M` random models in each stage and routes as StageRoute. Not in the paper."""
+    """Policy that deploys `M` random models in each stage, and routes like StageRoute. Not in the paper."""
 
     def choose(self, key: Array, state: SlotState, value: Array, cost: Array, obs: Observation, t: Array) -> Deployment:
         del value, cost, t
@@ -53,14 +53,14 @@ class RandomDeploy(StageRoute):
 
 @struct.dataclass
 class Uniform(RandomDeploy):
-    """Deploys `M` random models in each stage and routes uniformly over them. Not in the paper."""
+    """Policy that deploys `M` random models in each stage, and sends each query to a random one of them. Not in the paper."""
 
     routing: RoutingRule = struct.field(pytree_node=False, default=UniformRouting(), kw_only=True)
 
 
 @struct.dataclass
 class FirstDeployment(StageRoute):
-    """Deploys the models of StageRoute's first stage in all later stages, too, and routes as StageRoute. Not in the paper."""
+    """Policy that deploys StageRoute's models of the first stage in all stages, and routes like StageRoute. Not in the paper."""
 
     def choose(self, key: Array, state: SlotState, value: Array, cost: Array, obs: Observation, t: Array) -> Deployment:
         first = super().choose(key, state, value, cost, obs, t)

@@ -110,12 +110,12 @@ def market(
 
 
 def _scaled(currency: str, scale: float) -> str:
-    """Returns the unit in which costs in `currency` are expressed after multiplication by `scale`: "0.001 USD" for USD and a scale of 1000."""
+    """Returns the unit of costs in `currency` after multiplication by `scale`, for example "0.001 USD" for USD and a scale of 1000."""
     return currency if scale == 1.0 else f"{1 / scale:.3g} {currency}"
 
 
 def _known_costs(outcomes: Outcomes) -> tuple[float, float]:
-    """Returns the smallest and the largest cost of a query that policies know in advance if `known_costs` of `market` is None."""
+    """Returns default bounds of the cost of a query that policies know in advance, used if the argument `known_costs` of `market` is None."""
     costs, margin = (outcomes.costs, 1.0) if isinstance(outcomes, TableOutcomes) else (outcomes.cost_mean, 2.0)
     costs = np.asarray(costs, np.float64)
     positive = costs[costs > 0]
@@ -263,8 +263,7 @@ def table_market(
       one_pass: whether each query is used once, in a random order, before any is repeated; otherwise queries are drawn with replacement.
       cost_scale: factor by which the table's costs and `budget`, which is in the table's unit, are multiplied; `currency` names the scaled unit.
     """
-    if not isinstance(table, RoutingTable):
-        raise ValueError(f"table must be a RoutingTable (see jaxroute.data), got {checks.show(table)}")
+    checks.instance("table", table, RoutingTable)
     scale = float(checks.positive("cost_scale", cost_scale, ()))
     outcomes = TableOutcomes(
         scores=np.asarray(table.scores),
@@ -308,9 +307,7 @@ def lower_bound_market(*, horizon: int, max_deployed: int = 2, constant: float =
     """Returns a sampler `key -> MarketEnv` of the paper's hard instances: `M` models arrive per stage, of which a random one is better by `eps`.
 
     With `eps = (c M / (8 T))^(1/3)` there are `1 / (4 eps)` stages, rounded. The strong model of stage `j` has mean `1/2 + j eps`, the others have
-    `1/2 + (j - 1) eps`. Rewards are Bernoulli, costs are 1, and the budget never binds.
-
-    Source: StageRoute, Theorem 2 and appendix C.
+    `1/2 + (j - 1) eps`. Rewards are Bernoulli, costs are 1, and the budget never binds. Source: StageRoute, Theorem 2 and appendix C.
 
     Differs from the paper: it does not round the number of stages; here `eps` fits the rounded number, so that the means still end at 3/4.
 

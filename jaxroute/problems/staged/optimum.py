@@ -1,4 +1,4 @@
-"""Exact expected reward of the best feasible routing, relative to which regret is measured; in float64 on the host."""
+"""Computes the expected reward of the best feasible routing, relative to which regret is measured; in float64 on the host."""
 
 import functools
 import itertools
@@ -32,8 +32,7 @@ def routing_values(
     `lam` is 0 or a multiplier at which two models change order. Source: StageRoute, eq. (1), for a fixed set.
 
     Args:
-      reward: `[N]` true mean rewards.
-      cost: `[N]` true mean costs.
+      reward, cost: `[N]` true mean rewards and costs.
       capacity: `[N]` largest share of the queries that each model may serve.
       budget: mean cost that a query may have.
       sets: `[S, n]` indices of the `n` models of each set.
@@ -83,7 +82,7 @@ def pool_value(
 
 
 def _best_set(reward: np.ndarray, cost: np.ndarray, capacity: np.ndarray, budget: float, size: int) -> list[int] | None:
-    """Returns indices of the `size` models whose routing has the largest reward, by a mixed-integer program in HiGHS; None if none is feasible."""
+    """Returns the indices of the `size` models whose best routing has the largest reward, by a mixed-integer program; None if no set is feasible."""
     from scipy import optimize
 
     count = len(reward)

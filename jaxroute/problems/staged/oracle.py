@@ -1,20 +1,20 @@
-"""Optimal policy: StageRoute with the true means instead of the bounds."""
+"""Optimal policy: StageRoute with the true mean rewards and costs instead of confidence bounds."""
 
 import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
 from jaxroute.core.protocols import Info
-from jaxroute.core.types import Leaf, UnplannedState, planned_state
+from jaxroute.core.types import FixedPolicy, Leaf, UnplannedState, planned_state
 from jaxroute.problems.staged.env import MarketEnv
 from jaxroute.problems.staged.parts.routing import Routing
 from jaxroute.problems.staged.stageroute import StageRoute
-from jaxroute.problems.staged.types import POLICY_METRICS, Action, Feedback, Observation, SlotState, StagedSpec, Statistics
+from jaxroute.problems.staged.types import POLICY_METRICS, Action, Observation, SlotState, StagedSpec, Statistics
 
 
 @struct.dataclass
 class _StageRouteWithoutRadius(StageRoute):
-    """Variant of StageRoute whose bounds are the true means. The oracle stores these instead of the sums of rewards and costs."""
+    """StageRoute whose confidence bounds are the true means, which the oracle stores instead of the sums of rewards and costs."""
 
     def bounds(self, statistics: Statistics, known_costs: tuple[Leaf, Leaf]) -> tuple[Array, Array]:
         del known_costs
@@ -27,7 +27,7 @@ class OracleState:
 
     Attributes:
       slots: state of StageRoute.
-      routing: probability of each deployed model; it stays the same for a whole stage, as true means and budget do.
+      routing: probability of each deployed model, the same for a whole stage, since true means and budget do not change.
     """
 
     slots: SlotState
@@ -35,14 +35,13 @@ class OracleState:
 
 
 @struct.dataclass
-class Oracle:
+class Oracle(FixedPolicy):
     """Policy that deploys and routes optimally for the true means. Source: StageRoute, section 6, "Oracle".
 
-    It runs StageRoute's code with an expected regret of zero, which tests deployment and routing.
+    It runs StageRoute's code for deployment and routing, and has an expected regret of zero if that code is correct.
 
     Attributes:
-      reward_mean: `[N]` true mean rewards.
-      cost_mean: `[N]` true mean costs.
+      reward_mean, cost_mean: `[N]` true mean rewards and costs.
       policy: variant of StageRoute that uses the true means as bounds (static).
     """
 
@@ -73,9 +72,3 @@ class Oracle:
     def act(self, key: Array, state: OracleState, obs: Observation, t: Array) -> tuple[Action, Info]:
         del t
         return self.policy.serve(key, state.slots, obs, state.routing)
-
-    def update(
-        self, key: Array, state: OracleState, obs: Observation, action: Action, feedback: Feedback, t: Array
-    ) -> OracleState:
-        del key, obs, action, feedback, t
-        return state

@@ -16,15 +16,14 @@ class Outcomes(Protocol):
     """Source of the rewards and costs of all models, round by round.
 
     Attributes:
-      reward_mean: `[N]` expected reward of each model.
-      cost_mean: `[N]` expected cost of each model.
+      reward_mean, cost_mean: `[N]` expected reward and expected cost of each model.
     """
 
     reward_mean: Leaf
     cost_mean: Leaf
 
     def check(self) -> None:
-        """Raises `ValueError` if a value is out of range."""
+        """Raises `ValueError` if a field is out of range."""
 
     def init(self, key: Array) -> Any:
         """Returns the state of the source before the first round; by default an empty tuple."""
@@ -73,10 +72,8 @@ class TableOutcomes(Outcomes):
     """Source that replays rewards and costs of recorded queries, one row of a table per round.
 
     Attributes:
-      scores: `[Q, N]` reward of every model on every query.
-      costs: `[Q, N]` cost of every model on every query.
-      reward_mean: `[N]` mean of each column of `scores`.
-      cost_mean: `[N]` mean of each column of `costs`.
+      scores, costs: `[Q, N]` reward and cost of every model on every query.
+      reward_mean, cost_mean: `[N]` column means of `scores` and of `costs`.
       one_pass: whether each row is used once, in a random order, before any is repeated; otherwise rows are drawn with replacement (static).
     """
 

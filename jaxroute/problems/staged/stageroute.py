@@ -1,5 +1,10 @@
-"""StageRoute: deploys models in stages and routes queries under a budget and capacities."""
+"""StageRoute: deploys models in stages and routes queries under a budget and capacities.
 
+The rounds of a stage update only the statistics of the `M` deployed models, stored in slots. `plan` writes these back to the statistics of all `N`
+models, the `book`, and loads those of the next deployment into the slots.
+"""
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
@@ -8,16 +13,72 @@ from jax import Array, lax
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.protocols import Info
 from jaxroute.core.types import Leaf, UnplannedState, planned_state
-from jaxroute.estimators.confidence import bernstein_radius
+from jaxroute.estimators.running import bernstein_radius
 from jaxroute.problems.staged.parts.budgets import BudgetRule, FixedBudget
 from jaxroute.problems.staged.parts.deployment import Deployment, deploy
 from jaxroute.problems.staged.parts.estimators import EmpiricalMean, Estimator
 from jaxroute.problems.staged.parts.fillers import Filler, ReducedValue
 from jaxroute.problems.staged.parts.routing import RouteOPT, Routing, RoutingRule
 from jaxroute.problems.staged.parts.scopes import RunScope, Scope
-from jaxroute.problems.staged.parts.slots import empty_slots, loaded, written_back
 from jaxroute.problems.staged.parts.ties import RandomOrderTie, Tie
 from jaxroute.problems.staged.types import POLICY_METRICS, Action, Feedback, Observation, SlotState, StagedSpec, Statistics
+
+
+def empty_slots(spec: StagedSpec) -> SlotState:
+    """Returns the state before the first deployment, without observations and deployed models."""
+
+    def nothing(size: int) -> Statistics:
+        zeros = jnp.zeros((size,), jnp.float32)
+        return Statistics.of(pulls=jnp.zeros((size,), jnp.int32), reward_sum=zeros, cost_sum=zeros)
+
+    slots = min(spec.max_deployed, spec.num_models)
+    return SlotState(
+        book=nothing(spec.num_models),
+        slots=nothing(slots),
+        slot_model=jnp.zeros((slots,), jnp.int32),
+        slot_filled=jnp.zeros((slots,), bool),
+        slot_capacity=jnp.zeros((slots,), jnp.float32),
+        unfinished=jnp.zeros((), bool),
+        spec=spec,
+    )
+
+
+def written_back(state: SlotState, scope: Scope) -> Statistics:
+    """Returns the statistics `[N]` of all models at the end of a stage; `scope` combines those in the slots with those from before the stage."""
+    in_slots = state.in_slots()
+
+    def write_back(book: Array, slots: Array) -> Array:
+        before = jnp.sum(jnp.where(in_slots, book[None, :], 0), axis=1).astype(book.dtype)
+        after = scope.write_back(before, slots)
+        spread = jnp.sum(jnp.where(in_slots, after[:, None], 0), axis=0).astype(book.dtype)
+        return jnp.where(jnp.any(in_slots, axis=0), spread, book)
+
+    return jax.tree.map(write_back, state.book, state.slots)
+
+
+def loaded(
+    state: SlotState, book: Statistics, deployed: Array, capacity: Array, scope: Scope, unfinished: Array, priority: Array
+) -> SlotState:
+    """Returns the state at the start of a stage, with the at most `M` models of the mask `deployed` in the slots, lowest `priority` first.
+
+    `book` is the result of `written_back`, and `capacity` the largest share of the queries that each model may serve. `scope` selects the past data.
+    `unfinished` is True if the search for the deployment stopped early.
+    """
+    position = numerics.rank(deployed, -priority)
+    slots = state.slot_model.shape[-1]
+    load = (position[None, :] == lax.iota(jnp.int32, slots)[:, None]) & deployed[None, :]
+
+    def take(values: Array) -> Array:
+        return jnp.sum(jnp.where(load, values[None, :], 0), axis=1).astype(values.dtype)
+
+    return state.replace(
+        book=scope.retain(book),
+        slots=scope.load(jax.tree.map(take, book)),
+        slot_model=take(lax.iota(jnp.int32, state.spec.num_models)),
+        slot_filled=jnp.any(load, axis=1),
+        slot_capacity=take(capacity),
+        unfinished=unfinished,
+    )
 
 
 @struct.dataclass
@@ -106,7 +167,7 @@ class StageRoute:
         return loaded(state, book, deployed, obs.capacity, self.scope, ~jnp.asarray(chosen.converged), priority)
 
     def route_next(self, state: SlotState, obs: Observation) -> Routing:
-        """Returns the probability of each slot for the next query, by default from RouteOPT. Source: Algorithm 1, line 9, eq. (7)."""
+        """Returns the probability that the next query goes to the model in each slot, by default from RouteOPT. Source: Algorithm 1, line 9, eq. (7)."""
         value, cost = self.bounds(state.slots, self.known_costs(obs))
         priority = lax.iota(jnp.int32, value.shape[-1])  # Slots are in the order of ties.
         return self.routing.route(value, cost, state, self.budget_mode.budget(obs), priority)

@@ -1,4 +1,4 @@
-"""Quantities of the paper's theorems and proofs: lower bound of the regret, parts of the regret, violation of the budget."""
+"""Computes quantities of StageRoute's theorems and proofs: a lower bound of the regret, parts of the regret, and the violation of the budget."""
 
 import functools
 

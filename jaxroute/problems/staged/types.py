@@ -88,8 +88,7 @@ class Observation:
       budget: `[]` mean cost that a query may have.
       overspend: `[]` spend so far minus `budget` times queries so far.
       rounds_left: `[]` int32, number of remaining queries, including the current query.
-      cost_floor: `[]` least cost `c_1` of a query, known in advance.
-      cost_ceiling: `[]` largest cost `c_2` of a query, known in advance.
+      cost_floor, cost_ceiling: `[]` least cost `c_1` and largest cost `c_2` of a query, known in advance.
     """
 
     available: Array
@@ -121,8 +120,7 @@ class Feedback:
     """Information that the router gets after its decision.
 
     Attributes:
-      reward: `[]` reward of the chosen model.
-      cost: `[]` cost of the chosen model.
+      reward, cost: `[]` reward and cost of the chosen model.
     """
 
     reward: Array
@@ -135,8 +133,7 @@ class Statistics:
 
     Attributes:
       pulls: `[...]` int32, number of queries that each model served.
-      reward_sum: `[...]` float32, sum of the rewards of each model.
-      cost_sum: `[...]` float32, sum of the costs of each model.
+      reward_sum, cost_sum: `[...]` float32, sums of the rewards and of the costs of each model.
       errors: rounding errors of the sums, see `numerics.accumulate`.
     """
 
@@ -147,7 +144,7 @@ class Statistics:
 
     @classmethod
     def of(cls, pulls: Array, reward_sum: Array, cost_sum: Array) -> "Statistics":
-        """Builds statistics from exact sums: the recorded rounding errors are zero."""
+        """Returns statistics with the given counts and sums, and rounding errors of zero."""
         return cls(pulls, reward_sum, cost_sum, numerics.no_errors(reward_sum=reward_sum, cost_sum=cost_sum))
 
     def add(self, used: Array, reward: Array, cost: Array) -> "Statistics":

@@ -1,4 +1,4 @@
-"""The plain K-armed bandit: for a quick start, and for comparisons with other simulators.
+"""The K-armed stochastic bandit without contexts, for a quick start, and for comparisons with other simulators.
 
 `env` simulates the bandit, `instances` builds ready-made ones, and `sources` has means that change. `policies` holds the methods, `oracle` the policy
 that knows the best model. `theory` has bounds of the regret, such as that of Lai and Robbins, and the characteristic time of best-arm identification.
@@ -25,7 +25,6 @@ from .policies.changing import DiscountedThompson as DiscountedThompson
 from .policies.changing import DiscountedUCB as DiscountedUCB
 from .policies.changing import SlidingWindowThompson as SlidingWindowThompson
 from .policies.changing import SlidingWindowUCB as SlidingWindowUCB
-from .policies.epsilon_greedy import EpsilonGreedy as EpsilonGreedy
 from .policies.exp3 import Exp3 as Exp3
 from .policies.exp3 import Exp3PlusPlus as Exp3PlusPlus
 from .policies.kl_ucb import IMED as IMED
@@ -41,6 +40,7 @@ from .policies.ucb import MOSS as MOSS
 from .policies.ucb import UCB1 as UCB1
 from .policies.ucb import UCBV as UCBV
 from .policies.ucb import AnytimeMOSS as AnytimeMOSS
+from .policies.ucb import EpsilonGreedy as EpsilonGreedy
 from .theory import auer_bound as auer_bound
 from .theory import characteristic_time as characteristic_time
 from .theory import exp3_bound as exp3_bound

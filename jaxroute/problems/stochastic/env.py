@@ -43,7 +43,7 @@ class BanditEnv:
             self.distribution.check_mean("mean", self.mean, scale)
 
     def rewards(self) -> Rewards | None:
-        """Returns the range and the noise of the rewards; None if `distribution` is a function of the user."""
+        """Returns the range and the noise of all models' rewards; None if `distribution` is a function of the user."""
         if not isinstance(self.distribution, Distribution):
             return None
         mean = np.asarray(self.mean, np.float64)

@@ -1,4 +1,4 @@
-"""Builders of ready-made bandits."""
+"""Functions that build ready-made bandits with fixed or changing means."""
 
 from typing import Any
 
@@ -110,7 +110,6 @@ def _fixed(distribution: Distribution, mean: ArrayLike, scale: float = 0.0) -> B
 
 
 def _changing(path: Any) -> ChangingEnv:
-    path.check()
     env = ChangingEnv(path=path, scale=np.float32(0.0))
     env.check()
     return env

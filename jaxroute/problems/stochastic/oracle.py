@@ -1,4 +1,4 @@
-"""Policy that knows the best model."""
+"""Oracle of the K-armed bandit: a policy that knows the best model."""
 
 import jax.numpy as jnp
 from flax import struct
@@ -15,7 +15,7 @@ class Oracle:
     """Always uses the model with the largest true mean; its regret is zero.
 
     Attributes:
-      best: `[]` int32, index of that model.
+      best: `[]` int32, index of the model.
     """
 
     best: Array

@@ -2,6 +2,7 @@
 
 from typing import Any, Protocol
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
@@ -12,35 +13,39 @@ from jaxroute.core.types import Leaf
 
 
 class MeanPath(Protocol):
-    """Rule by which the means of all models change during a run."""
+    """Rule by which the mean rewards of all models change during a run."""
 
     def init(self, key: Array) -> Any:
-        """Returns the state before the first round."""
+        """Returns the path's state before the first round, from which `mean` computes the means."""
         ...
 
     def mean(self, state: Any, t: Array) -> Array:
-        """Returns the means `[K]` of round `t`."""
+        """Returns the mean rewards `[K]` of the models in round `t`."""
         ...
 
     def move(self, key: Array, state: Any, t: Array) -> Any:
-        """Returns the state of the round after `t`."""
+        """Returns the path's state for round `t + 1`, given its `state` in round `t`."""
         ...
 
 
-class _Schedule:
-    """Path whose means are a fixed function of the round, without a state."""
+class _Path:
+    """Base class of paths whose first field has an entry for each model. By default paths have no state: means depend on the round alone."""
 
-    def init(self, key: Array) -> tuple[()]:
+    @property
+    def num_models(self) -> int:
+        return np.shape(jax.tree.leaves(self)[0])[-1]
+
+    def init(self, key: Array) -> Any:
         del key
         return ()
 
-    def move(self, key: Array, state: tuple[()], t: Array) -> tuple[()]:
+    def move(self, key: Array, state: Any, t: Array) -> Any:
         del key, state, t
         return ()
 
 
 @struct.dataclass
-class Pieces(_Schedule):
+class Pieces(_Path):
     """Piecewise constant means. Source: Garivier and Moulines (2011), section 2, abruptly changing environments.
 
     Attributes:
@@ -50,10 +55,6 @@ class Pieces(_Schedule):
 
     means: Leaf
     starts: Leaf
-
-    @property
-    def num_models(self) -> int:
-        return np.shape(self.means)[-1]
 
     def check(self) -> None:
         pieces, _ = checks.numbers("means", self.means, ("P", "K")).shape
@@ -68,7 +69,7 @@ class Pieces(_Schedule):
 
 
 @struct.dataclass
-class Sinusoid(_Schedule):
+class Sinusoid(_Path):
     """Sinusoidal means: `centre + amplitude sin(2 pi (t / period + phase))`.
 
     Source: Garivier and Moulines (2011), their simulations; Besbes, Gur and Zeevi (2014), section 5.
@@ -85,10 +86,6 @@ class Sinusoid(_Schedule):
     phase: Leaf
     period: Leaf
 
-    @property
-    def num_models(self) -> int:
-        return np.shape(self.centre)[-1]
-
     def check(self) -> None:
         shape = checks.numbers("centre", self.centre, ("K",)).shape
         checks.numbers("amplitude", self.amplitude, shape)
@@ -103,7 +100,7 @@ class Sinusoid(_Schedule):
 
 
 @struct.dataclass
-class BrownianMotion:
+class BrownianMotion(_Path):
     """Means that take a normal step in each round, reflected at both ends of an interval. Source: Slivkins and Upfal (2008), Definition 1.1.
 
     Attributes:
@@ -116,10 +113,6 @@ class BrownianMotion:
     step: Leaf
     low: Leaf = 0.0
     high: Leaf = 1.0
-
-    @property
-    def num_models(self) -> int:
-        return np.shape(self.start)[-1]
 
     def check(self) -> None:
         low, high = checks.numbers("low", self.low, ()), checks.numbers("high", self.high, ())
@@ -146,7 +139,7 @@ class BrownianMotion:
 
 
 @struct.dataclass
-class MarkovChains:
+class MarkovChains(_Path):
     """Means that jump between `low` and `high`, for each model by a separate Markov chain, whether the model is used or not: a restless bandit.
 
     Source: Gilbert (1960); Whittle (1988); Liu and Zhao (2010), section II.
@@ -160,10 +153,6 @@ class MarkovChains:
     high: Leaf
     up: Leaf
     down: Leaf
-
-    @property
-    def num_models(self) -> int:
-        return np.shape(self.low)[-1]
 
     def check(self) -> None:
         shape = checks.numbers("low", self.low, ("K",)).shape

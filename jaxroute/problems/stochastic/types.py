@@ -59,7 +59,7 @@ class ArmStatistics:
 
 
 def rounds_of(spec: Spec, horizon: Leaf | None) -> Array:
-    """Returns the number of rounds for which a policy is tuned, a float32 scalar: `horizon`, or that of the run if it is None."""
+    """Returns the number of rounds for which a policy is tuned, a float32 scalar: `horizon`, or the run's horizon if it is None."""
     rounds = spec.horizon if horizon is None else horizon
     if rounds is None:
         raise ValueError("horizon must be given where no run gives it")

@@ -6,6 +6,7 @@ import pytest
 
 import jaxroute as jr
 from jaxroute.core import provenance
+from jaxroute.data import RoutingTable
 from jaxroute.engine import components, grid, layout
 from jaxroute.engine.components import leaf_dependence
 from jaxroute.problems import service, staged, stochastic
@@ -36,11 +37,8 @@ def test_what_a_sweep_changes():
         assert [size for size, _ in found] == [x.size * x.dtype.itemsize for x in jax.tree.leaves(states)]
         return {name for name, (_, flag) in zip(names, found, strict=True) if flag}
 
-    learned = {name for name in names if "params" in name or "optimiser" in name} | {
-        "[1].num_steps",
-        "[1].loss.total",
-        "[1].loss.error",
-    }
+    learned = {name for name in names if "params" in name or "optimiser" in name}
+    learned |= {"[1].num_steps", "[1].loss.total", "[1].loss.error"}
     by_v = changed(still + swept_leaves(policy, "V"))
     by_alpha = changed(swept_leaves(env, "alpha") + [False] * len(policy.leaves))
     by_c = changed(still + swept_leaves(policy, "c"))
@@ -77,24 +75,15 @@ def test_a_function_of_the_environment_is_looked_at_too():
 @pytest.mark.parametrize("head", [service.Logistic(), pytest.param(service.Mlp(width=4), marks=pytest.mark.slow)])
 def test_the_grid_equals_the_plain_runs_bit_for_bit(head):
     env, policy = grids(predictor=service.Learned(head))
-    options = {
-        "horizon": 300,
-        "seeds": 32,
-        "record_every": 100,
-        "record": RECORD,
-        "progress": False,
-        "execution": jr.Execution("scan"),
-    }
+    options = {"horizon": 300, "seeds": 32, "record_every": 100, "record": RECORD, "progress": False}
+    options |= {"execution": jr.Execution("scan")}
     before = jr.trace_count()
     whole = jr.simulate(env, {"MESS+": policy}, **options)
     assert jr.trace_count() == before + 1
     assert bool(whole["valid"].all())
     for alpha, v, c in ((0.65, 1e-4, 0.1), (0.7, 1e-2, 0.5), (0.75, 3e-2, 0.5)):
-        alone = jr.simulate(
-            service.benchmark_service("winogrande", signal=0.3, alpha=alpha),
-            {"MESS+": service.MessPlus(V=v, c=c, predictor=service.Learned(head))},
-            **options,
-        )
+        one = service.MessPlus(V=v, c=c, predictor=service.Learned(head))
+        alone = jr.simulate(service.benchmark_service("winogrande", signal=0.3, alpha=alpha), {"MESS+": one}, **options)
         for name in RECORD:
             np.testing.assert_array_equal(whole[name].sel(alpha=alpha, V=v, c=c).values, alone[name].values, err_msg=name)
 
@@ -155,8 +144,6 @@ def test_tiles_stay_within_memory():
 def test_state_that_no_round_writes_does_not_count():
     """The order of a table's rows is thousands of numbers, but nothing is computed from round to round."""
     rng = np.random.default_rng(0)
-    from jaxroute.data import RoutingTable
-
     env = service.table_service(RoutingTable(rng.random((400, 2)), [[1.0, 5.0]] * 400, ("a", "b")), alpha=0.5)
     policy = service.MessPlus()
     found = leaf_dependence(env, policy, [False] * len(jax.tree.leaves((env, policy))))

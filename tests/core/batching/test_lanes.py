@@ -46,10 +46,7 @@ def test_arguments_that_all_runs_share_are_not_mapped_and_a_function_is_traced_o
     mapped = lanes(fn, R, fixed=2)
     x, table = floats(3), jnp.arange(R, dtype=jnp.float32)  # As long as there are runs.
 
-    def loop(x):
-        return jax.lax.fori_loop(0, 5, lambda t, x: mapped(x, t, table)[1] + 1.0, mapped(x, 4, table)[1])
-
-    loop(x)
+    jax.lax.fori_loop(0, 5, lambda t, x: mapped(x, t, table)[1] + 1.0, mapped(x, 4, table)[1])
     assert len(traced) == 1
     total, chosen = mapped(x, jnp.int32(2), table)
     assert_same((total, chosen), (2 * jnp.sum(x, axis=0) + table[0], jnp.zeros_like(x)))
@@ -86,10 +83,8 @@ def test_inside_an_outer_vmap(name):
     def settings_of(batched):
         return jax.vmap(lambda s: setting(s, batched))(scale)
 
-    ours, theirs = jax.jit(
-        lambda: (settings_of(lambda f: lanes(f, R)), settings_of(lambda f: jax.vmap(f, in_axes=-1, out_axes=-1)))
-    )()
-    assert_same(ours, theirs, rtol=2e-4, atol=1e-5)
+    ways = (lambda f: lanes(f, R)), (lambda f: jax.vmap(f, in_axes=-1, out_axes=-1))
+    assert_same(*jax.jit(lambda: tuple(map(settings_of, ways)))(), rtol=2e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", DIFFERENTIABLE)
@@ -110,10 +105,9 @@ def test_gradient_through_lanes(name):
 )  # fmt: skip
 def test_in_double_precision(name):
     fn, *args = CASES[name]
+    doubled = {np.dtype(np.float32): np.float64, np.dtype(np.int32): np.int64}
     with x64():
-        wide = [
-            a.astype(np.float64) if a.dtype == np.float32 else a.astype(np.int64) if a.dtype == np.int32 else a for a in args
-        ]
+        wide = [a.astype(doubled[a.dtype]) if a.dtype in doubled else a for a in args]
         check(fn, *wide, rtol=1e-12, atol=1e-12) if name != "draws" else check(fn, *wide)
 
 
@@ -147,13 +141,11 @@ def test_a_step_of_a_policy_moves_no_axis():
 
     args = states, floats(3), np.zeros((2, R), np.uint32)
     text, compiled = str(jax.make_jaxpr(lanes(step, R))(*args)), jax.jit(lanes(step, R)).lower(*args).as_text()
-    assert "threefry2x32" not in text and "threefry_2x32" not in compiled  # The draws end up as integer arithmetic,
-    assert (
-        "shift_left" in compiled and "while" not in compiled and "custom_call" not in compiled
-    )  # in no loop or call to a library.
+    # The draws end up as integer arithmetic, in no loop or call to a library.
+    assert "threefry2x32" not in text and "shift_left" in compiled
+    assert not any(word in compiled for word in ("threefry_2x32", "while", "custom_call"))
     for one in (text, compiled):
-        assert "transpose" not in one
-        assert "gather" not in one
+        assert "transpose" not in one and "gather" not in one
     check(step, states, floats(3), np.ones((2, R), np.uint32))
 
 
@@ -288,10 +280,8 @@ def rare(taken, x, words, shared):
 def test_a_branch_that_some_runs_take(size, share):
     rng = np.random.default_rng(size)
     taken = jnp.asarray(rng.random(size) < share)
-    x, words = (
-        jnp.asarray(rng.standard_normal((3, size)), jnp.float32),
-        jnp.asarray(rng.integers(0, 2**32, (2, size)), jnp.uint32),
-    )
+    x = jnp.asarray(rng.standard_normal((3, size)), jnp.float32)
+    words = jnp.asarray(rng.integers(0, 2**32, (2, size)), jnp.uint32)
     shared = jnp.asarray(rng.standard_normal(3), jnp.float32)
 
     def one(taken, x, words):
@@ -317,9 +307,9 @@ def test_a_rare_branch_is_loop_free_elsewhere_and_survives_a_map_over_settings()
     for s in range(settings):
         expected = np.where(np.asarray(u) < np.asarray(probability[s]), np.sin(np.asarray(x)), np.asarray(x))
         np.testing.assert_allclose(found[s], expected, rtol=1e-5)
-    on_gpu = jax.jit(lambda c: many(c)).trace(probability[1]).lower(lowering_platforms=("cuda",)).as_text()
-    on_cpu = jax.jit(lambda c: many(c)).trace(probability[1]).lower(lowering_platforms=("cpu",)).as_text()
-    assert "stablehlo.while" in on_cpu and "stablehlo.while" not in on_gpu
+    traced = jax.jit(many).trace(probability[1])
+    loops = ["stablehlo.while" in traced.lower(lowering_platforms=(one,)).as_text() for one in ("cpu", "cuda")]
+    assert loops == [True, False]
 
 
 def test_barriers_keep_what_runs_share_apart():
@@ -333,16 +323,11 @@ def test_barriers_keep_what_runs_share_apart():
         return lax.scan(body, (x, jnp.float32(1.0)), None, length=3)
 
     def branched(x):
-        return lax.cond(
-            lane_cases.TRUE,
-            lambda x: tuple(lax.optimization_barrier((x, jnp.float32(2.0)))),
-            lambda x: (x, jnp.float32(1.0)),
-            x,
-        )
+        behind = lambda x: tuple(lax.optimization_barrier((x, jnp.float32(2.0))))  # noqa: E731
+        return lax.cond(lane_cases.TRUE, behind, lambda x: (x, jnp.float32(1.0)), x)
 
     for fn in (scanned, branched):
-        ours, theirs = both(fn, floats())
-        assert_same(ours, theirs)
+        check(fn, floats())
 
 
 def test_a_key_inside_a_loop_with_a_branch():
@@ -357,5 +342,4 @@ def test_a_key_inside_a_loop_with_a_branch():
 
         return lax.scan(body, (x, jnp.int32(0)), jnp.arange(3))
 
-    ours, theirs = both(fn, floats())
-    assert_same(ours, theirs)
+    check(fn, floats())

@@ -34,17 +34,6 @@ def test_the_reference_has_the_same_loss(K, double_precision):
             np.testing.assert_allclose(np.ravel(ours[1]), plain[1], atol=1e-11)
 
 
-def test_losses_by_hand(double_precision):
-    """The worked examples (ii) and (iii) of section 4.2 of `spec/acqb.md`."""
-    x, taken = jnp.array([[1, 0], [0, 1], [0.6, -0.8], [0.6, 0.8]]), jnp.array([0, -1, 0, -1])
-    theta = jnp.array([[0.3551224, -0.8433650]])
-    assert float(negative_log_likelihood(theta, x, jnp.ones((4, 1), bool), taken, 1.0)) == pytest.approx(2.1412593, abs=5e-8)
-    x, taken = jnp.array([[1.0], [0.5], [-1.0]]), jnp.array([0, 2, -1])
-    offered = jnp.array([[True, True, False], [False, True, True], [True, False, True]])
-    theta = jnp.array([[0.7009860], [-0.3266978], [0.5661644]])
-    assert float(negative_log_likelihood(theta, x, offered, taken, 1.0)) == pytest.approx(2.6738826, abs=6e-8)
-
-
 SOLVERS = {"Newton": EXACT, "BFGS": BFGS}
 
 

@@ -5,18 +5,7 @@ import math
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cascade_cases import (
-    DISTRIBUTIONS,
-    as_numpy,
-    f32,
-    history,
-    moment_of,
-    play,
-    rows,
-    runs,
-    unknown,
-    with_constants,
-)
+from cascade_cases import DISTRIBUTIONS, as_numpy, f32, history, play, rows, runs, unknown, with_constants
 from helpers import assert_mean_close
 
 import jaxroute as jr
@@ -24,10 +13,10 @@ from jaxroute.core import draws
 from jaxroute.engine.rounds import spec_for
 from jaxroute.problems import cascade as ca
 from jaxroute.problems.cascade.parts.indices import StreamingNewton
-from jaxroute.problems.cascade.parts.radii import PracticalRadius, TheoreticalRadius
+from jaxroute.problems.cascade.parts.radii import PracticalRadius
 from jaxroute.problems.cascade.parts.search import IndexSearch
 from jaxroute.problems.cascade.sources.contexts import TwoTimesContexts, UniformContexts
-from jaxroute.problems.cascade.theory import design_growth, evaluator_error, index_error, potential_bound, ridge_rule
+from jaxroute.problems.cascade.theory import design_growth, evaluator_error, index_error, potential_bound
 from jaxroute.problems.cascade.types import Observation
 
 
@@ -176,22 +165,3 @@ def test_probes_measure_the_estimates():
     error = np.linalg.norm(data["theta"].values - [0.1, 1.0], axis=-1)
     np.testing.assert_allclose(data["evaluator_error"].values, error, atol=1e-5)
     assert data["valid"].all()
-
-
-def test_rule_of_the_ridges():
-    rule = ridge_rule
-    np.testing.assert_allclose(rule(num_models=3, dim=3, feature_dim=5), [1.968, 0.9623], atol=5e-4)
-    np.testing.assert_allclose(rule(num_models=3, dim=5, feature_dim=16), [2.991, 1.785], atol=5e-4)
-    assert rule(3, 3, 5, corrected=True).eta0 == pytest.approx(0.673, abs=5e-4)
-    assert rule(3, 5, 16, corrected=True).eta0 == pytest.approx(1.307, abs=5e-4)
-    assert rule(3, 3, 5, corrected=True).eta1 == rule(3, 3, 5).eta1
-
-
-def test_bound_of_the_regret():
-    """Far above the trivial bound `(2 K + 1) T`."""
-    known = ca.regret_bound(ca.uniform_cascade().spec, 10_000)
-    assert known == pytest.approx(3.2e6, rel=0.02)
-    potential = 4 * 3 * math.log(1 + 10_000)
-    assert float(potential_bound(10_000, 3, math.sqrt(3), 1.0)) == pytest.approx(potential)
-    B = float(TheoreticalRadius().index_radius(moment_of(n=10_000))[0])
-    assert known == pytest.approx(2 * B * 3 * math.sqrt(10_000 * potential), rel=1e-5)

@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cascade_cases import DISTRIBUTIONS, FEW, HISTORIES, NUMBER, as_numpy, f32, play, slow
+from cascade_cases import DISTRIBUTIONS, FEW, HISTORIES, NUMBER, as_numpy, f32, slow
 
 from jaxroute.core import draws
 from jaxroute.core.protocols import build_policy
@@ -20,11 +20,6 @@ from jaxroute.problems.cascade.parts.radii import PracticalRadius, TheoreticalRa
 from jaxroute.problems.cascade.parts.search import IndexSearch, LoopSearch
 from jaxroute.problems.cascade.parts.window import MomentEquations, Window
 from jaxroute.problems.cascade.types import Outputs, SearchResult
-
-
-def test_the_environment_shows_the_request_that_it_plays():
-    env, key, t = ca.uniform_cascade(), draws.key(3), jnp.int32(5)
-    np.testing.assert_array_equal(env.observe(key, (), t).context, env.draw(key, (), t).psi)
 
 
 @pytest.mark.parametrize("name", ["known", slow("unknown")])
@@ -116,24 +111,6 @@ def test_closed_boxes_change_nothing(name, scored):
     assert (closed > 0) == (name not in ("QueryAll", "theory"))
 
 
-def test_the_environment_does_show_what_was_opened():
-    """The test above can fail: rubbish in a box that is opened reaches feedback and state."""
-    env, policy = ca.uniform_cascade(shows_all=True), ca.COSMOS(fit=StreamingNewton())
-    env = jax.tree.map(jnp.asarray, env)
-    state = policy.init(draws.key(1), spec_for(env, 20))
-    obs = env.observe(draws.key(2), (), jnp.int32(3))
-    action = IndexSearch(
-        f32([1.0, 0.0, 0.0]), f32([0.0, -jnp.inf, -jnp.inf]), index=f32([1.0, 0.0, 0.0]), forced=jnp.zeros((), bool)
-    )
-    one, other = both_worlds(env, draws.key(2), (), action, jnp.int32(3), 50.0)
-    assert one.opened.sum() == 1 and other.score.max() == 50.0
-    with pytest.raises(AssertionError):
-        assert_same_bits(one, other)
-    new, wrong = (policy.update(draws.key(3), state, obs, action, f, jnp.int32(3)) for f in (one, other))
-    with pytest.raises(AssertionError):
-        assert_same_bits(new, wrong)
-
-
 def test_theorem_3_3_allows_every_index_its_rounding():
     """Two opened boxes whose indices are too low by less than what counts as rounding do not break the bound; real losses do."""
     env = ca.custom_cascade([[0.7], [0.6]], [0.05, 0.05], [0.5, 0.5])
@@ -214,21 +191,3 @@ def test_a_search_that_deploys_nothing_is_counted_but_in_the_free_period():
     nothing = LoopSearch((), lambda *a: (jnp.int32(2), True), lambda *a: jnp.int32(0))
     step = jax.jit(lambda t: ca.uniform_cascade().step(draws.key(0), (), nothing, t)[2]["empty"])
     assert (step(jnp.int32(1)), step(jnp.int32(0))) == (1, 0)
-
-
-@pytest.mark.slow
-def test_policies_that_open_everything_have_common_random_numbers():
-    """Draws of a policy, for its order, its coins or its estimates, do not shift those of the environment."""
-    policies = {
-        "all": ca.QueryAll(),
-        "random": ca.RandomCascade(threshold=2.0),
-        "coins": ca.EpsilonGreedy(fit=StreamingNewton(), exploration=DecayingExploration(1e6)),
-        "Thompson": ca.ThompsonSampling(exploration=WarmUp(50)),
-    }
-    names = ("regret", "realised_regret", "reward", "cost", "queries", "deployed")
-    data = play(ca.uniform_cascade(), policies, horizon=50, seeds=32, record_every=10, record=names)
-    for name in names:
-        for policy in policies:
-            np.testing.assert_array_equal(
-                data[name].sel(policy=policy), data[name].sel(policy="all"), err_msg=f"{policy}: {name}"
-            )

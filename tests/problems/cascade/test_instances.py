@@ -18,23 +18,6 @@ def test_token_costs():
     np.testing.assert_allclose(cost, [[0.01 + 0.015, 0.02 + 0.004], [0.02, 0.04 + 0.008]])
 
 
-def constants(env):
-    """Mean costs, quantiles, widths `[K]` at `x = 0` and index coefficients `[K, m]`."""
-    psi = f32(np.eye(env.spec.context_dim)[0])
-    return env.boxes.base_cost, env.boxes.quantile, env.boxes.width(psi, env.base_index(psi)), env.index
-
-
-def test_constants_of_ref():
-    cost, quantile, width, index = constants(ca.uniform_cascade())
-    np.testing.assert_allclose(cost, [0.015, 0.033541, 0.075], atol=6e-7)
-    np.testing.assert_allclose(quantile, [0.7, 0.5, 0.3], atol=1e-7)
-    np.testing.assert_allclose(width, [0.333333, 0.268328, 0.306122], atol=6e-7)
-    rows = [[0.57, -0.101466, -0.098534], [0.483130, -0.082676, 0.117324], [0.524375, 0.099928, -0.100072]]
-    np.testing.assert_allclose(index, rows, atol=6e-7)
-    theta = ca.uniform_cascade(evaluator=5).evaluator.theta
-    np.testing.assert_allclose(theta, [0.626224, -0.751469, 0.876714, -1.001959, 1.127204], atol=6e-7)
-
-
 def score_range(env, requests):
     """Least and largest score that a box can have for these requests `[n, m]`, for uniform scores."""
 

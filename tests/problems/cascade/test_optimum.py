@@ -6,27 +6,11 @@ import numpy as np
 import pytest
 
 from jaxroute.problems import cascade as ca
-from jaxroute.solvers.reservation import discrete_index, two_point_index, uniform_index
-
-
-def test_index_cases():
-    assert float(uniform_index(0.3, 0.4, 0.05)) == pytest.approx(0.5)
-    assert float(uniform_index(0.3, 0.4, 0.35)) == pytest.approx(0.15)
-    assert float(two_point_index(0.0, 1.0, 0.1, 0.01)) == pytest.approx(0.9)
-    assert float(two_point_index(0.2, 0.9, 0.5, 0.05)) == pytest.approx(0.8)
-    assert float(two_point_index(0.2, 0.9, 0.5, 0.5)) == pytest.approx(0.05)
-    assert discrete_index([0.2, 0.9], [0.5, 0.5], 0.05) == pytest.approx(0.8, abs=1e-12)
-    assert discrete_index([0, 1], [9, 1], 0.01) == pytest.approx(0.9, abs=1e-12)
-    assert float(uniform_index(0.3, 0.4, 0.2)) == pytest.approx(0.3)  # Where the two branches meet.
 
 
 @pytest.mark.parametrize(("x", "value"), [((0, 0), 0.5356009), ((0.5, -0.5), 0.6113105), ((-0.9, 0.8), 0.6207554)])
 def test_oracle_value_of_a_request(x, value):
     assert ca.oracle_value(ca.uniform_cascade(), (1, *x)) == pytest.approx(value, abs=2e-6)
-
-
-def test_oracle_value_of_the_two_boxes():
-    assert ca.oracle_value(ca.two_boxes(), [1.0]) == pytest.approx(0.54, abs=1e-6)
 
 
 def test_tuned_threshold_of_ref():

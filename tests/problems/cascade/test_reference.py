@@ -38,6 +38,13 @@ from jaxroute.problems.cascade.types import CascadeSpec, Observation
 from jaxroute.solvers import reservation
 
 slow = pytest.mark.slow
+
+
+def some(names, quick):
+    """Names as parameters of a test; those that are not `quick` are slow."""
+    return [name if name in quick else pytest.param(name, marks=slow) for name in names]
+
+
 KEY = draws.key(7)
 HORIZON = 120
 
@@ -282,18 +289,10 @@ WORLDS |= {
     **{f"{distribution}, weight": {"distribution": distribution, "weight": 2.5} for distribution in DISTRIBUTIONS},
     **{f"{distribution}, small weight": {"distribution": distribution, "weight": 0.3} for distribution in DISTRIBUTIONS},
 }
-QUICK_WORLDS = (
-    "HET",
-    "SPIKE, unknown",
-    "PASSFAIL, unknown",
-    "GROUP, unknown",
-    "MISSPEC",
-    "TWOBOX, weight",
-    "FROZEN_X, unknown",
-)
+KNOWN_QUICK, UNKNOWN_QUICK = ("HET", "MISSPEC", "TWOBOX, weight"), ("SPIKE", "PASSFAIL", "GROUP", "FROZEN_X")
 
 
-@pytest.mark.parametrize("name", [n if n in QUICK_WORLDS else pytest.param(n, marks=slow) for n in WORLDS])
+@pytest.mark.parametrize("name", some(WORLDS, (*KNOWN_QUICK, *(f"{name}, unknown" for name in UNKNOWN_QUICK))))
 def test_worlds(name):
     """Requests, indices, scores, costs, mean costs and features of 401 periods."""
     inst = instance(**WORLDS[name])
@@ -543,7 +542,7 @@ def compare(case):
     return inst, seen, ref.run(inst, case.plain, noise_of(inst, case.horizon))
 
 
-@pytest.mark.parametrize("name", [n if c.quick else pytest.param(n, marks=slow) for n, c in CASES.items()])
+@pytest.mark.parametrize("name", some(CASES, [name for name, case in CASES.items() if case.quick]))
 def test_policies_equal_the_reference_round_by_round(name):
     inst, seen, want = compare(CASES[name])
     # Where few samples leave the ridge to decide, rounding is magnified.
@@ -561,7 +560,7 @@ PATHS = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [n if n == "window" else pytest.param(n, marks=slow) for n in PATHS])
+@pytest.mark.parametrize("name", some(PATHS, ["window"]))
 def test_every_decision_in_single_precision_is_that_of_the_exact_index(name):
     """As shipped, 200 rounds."""
     world, window, plain = PATHS[name]
@@ -649,19 +648,17 @@ def moment_steps(box, rho, theta, link, G, damping=0.01, ridge=1e-4, floor=0.1):
     return ref.shorten(rho, 2.0)
 
 
-@pytest.mark.parametrize(
-    ("index", "scores", "moments"),
-    [
-        ("identity", None, False),
-        ("tanh", "logistic", False),
-        pytest.param("tanh", None, False, marks=slow),
-        pytest.param("flat", None, False, marks=slow),
-        pytest.param("identity", "probit", False, marks=slow),
-        ("flat", "identity", False),
-        pytest.param("identity", None, True, marks=slow),
-        pytest.param("tanh", "logistic", True, marks=slow),
-    ],
-)
+KINDS = [("identity", None, False), ("tanh", "logistic", False), ("flat", "identity", False)]
+MORE_KINDS = [
+    ("tanh", None, False),
+    ("flat", None, False),
+    ("identity", "probit", False),
+    ("identity", None, True),
+    ("tanh", "logistic", True),
+]
+
+
+@pytest.mark.parametrize(("index", "scores", "moments"), [*KINDS, *(pytest.param(*kind, marks=slow) for kind in MORE_KINDS)])
 def test_windows_of_many_boxes(index, scores, moments):
     """Two hundred boxes of their own samples, with windows that overflow, and an evaluator that moves."""
     rng, K, m, d, T, W = np.random.default_rng(1), 200, 3, 2, 14, 5
@@ -697,7 +694,7 @@ def test_windows_of_many_boxes(index, scores, moments):
             close(ours[t, :, a], rho, f"box {a}, round {t}", 1e-7)
 
 
-@pytest.mark.parametrize("index", ["identity", pytest.param("tanh", marks=slow), pytest.param("flat", marks=slow)])
+@pytest.mark.parametrize("index", some(INDEX_LINKS, ["identity"]))
 def test_streams_of_many_boxes(index):
     """With weights, on a thousand boxes."""
     rng, K, m, T = np.random.default_rng(2), 1000, 3, 12
@@ -723,34 +720,36 @@ def test_streams_of_many_boxes(index):
             close(ours[t, :, a], rho, f"box {a}, round {t}", 1e-10)
 
 
-@pytest.mark.parametrize("name", ["logistic", pytest.param("probit", marks=slow), pytest.param("identity", marks=slow)])
+@pytest.mark.parametrize("name", some(SCORE_LINKS, ["logistic"]))
 def test_penalised_estimates(name):
-    """The exact estimate of three hundred data sets, and the online one of each."""
+    """The exact and the online estimate of three hundred data sets, in a large and a small ball, some pairs of which are not seen."""
     rng, N, n, d, eta0 = np.random.default_rng(3), 300, 25, 4, 0.7
     link, G = SCORE_LINKS[name], ref.REWARD_LINKS[name]
-    phi, r = rng.normal(size=(N, n, d)), rng.integers(0, 2, (N, n)).astype(float)
+    phi, r, seen = rng.normal(size=(N, n, d)), rng.integers(0, 2, (N, n)).astype(float), rng.random((N, n)) < 0.9
 
     @_quick_jit
-    def fitted(phi, r):
-        def step(_, theta):
-            return theta + glm.newton_step(theta, phi, r, jnp.ones(n, bool), eta0, link)
+    def fitted(*pairs):
+        def final(model, bound):
+            def add(state, pair):
+                return model.add(state, *pair, eta0, link, bound), None
 
-        def add(state, pair):
-            return online.add(state, *pair, jnp.ones((), bool), eta0, link, 0.9), None
+            return jax.lax.scan(add, model.init(d, eta0), pairs)[0].theta
 
-        online = glm.OnlineGLM()
-        exact = jax.lax.fori_loop(0, 15, step, jnp.zeros(d))
-        return exact, jax.lax.scan(add, online.init(d, eta0), (phi, r))[0].theta
+        exact = ExactGLM(n, iterations=15)
+        return final(exact, 2.0), final(exact, 0.5), final(glm.OnlineGLM(), 0.9)
 
     with double():
-        exact, stream = (np.asarray(x) for x in jax.vmap(fitted)(jnp.asarray(phi), jnp.asarray(r)))
+        exact, short, stream = (np.asarray(x) for x in jax.vmap(fitted)(*map(jnp.asarray, (phi, r, seen))))
     for i in range(N):
-        close(exact[i], ref.fit_glm(phi[i], r[i], eta0, G), f"data set {i}", 1e-10)
+        theta = ref.fit_glm(phi[i, seen[i]], r[i, seen[i]], eta0, G)
+        for ours, radius in ((exact, 2.0), (short, 0.5)):
+            close(ours[i], ref.shorten(theta, radius), f"data set {i} in a ball of {radius}", 1e-10)
         H, z, theta = eta0 * np.eye(d), np.zeros(d), np.zeros(d)
-        for row, reward in zip(phi[i], r[i], strict=True):
+        for row, reward in zip(phi[i, seen[i]], r[i, seen[i]], strict=True):
             H, z, theta = ref.irls_update(H, z, theta, row, reward, G, 0.9)
         close(stream[i], theta, f"stream {i}", 1e-9)
-    close(glm.fit_glm(phi[0], r[0], link, eta0), exact[0], "float32", 2e-6)
+    theta = ref.fit_glm(phi[0, seen[0]], r[0, seen[0]], eta0, G)
+    close(glm.fit_glm(phi[0, seen[0]], r[0, seen[0]], link, eta0), theta, "float32", 2e-6)
 
 
 @pytest.mark.parametrize(("K", "n"), [(1, 100), (2, 20_000), (3, 20_000), (4, 40_000), (6, 20_000)])
@@ -837,13 +836,7 @@ def test_bounds_and_ridges():
             close(ridge_rule(int(K), int(m), int(d), corrected=corrected), ref.eta_rule(d, m, K, corrected), "ridges", 1e-12)
 
 
-@pytest.mark.parametrize(
-    "distribution",
-    [
-        distribution if distribution in ("LOC", "TWOBOX") else pytest.param(distribution, marks=slow)
-        for distribution in DISTRIBUTIONS
-    ],
-)
+@pytest.mark.parametrize("distribution", some(DISTRIBUTIONS, ("LOC", "TWOBOX")))
 def test_values_of_a_request(distribution):
     """By the simulator's integration in float32 and by the reference's exact one."""
     inst = instance(distribution, weight=1.5)
@@ -851,13 +844,7 @@ def test_values_of_a_request(distribution):
         close(ca.oracle_value(env_of(inst), psi), ref.oracle_value(inst, psi), "oracle", 2e-5)
 
 
-@pytest.mark.parametrize(
-    "distribution",
-    [
-        distribution if distribution in ("MISSPEC", "FROZEN_X") else pytest.param(distribution, marks=slow)
-        for distribution in DISTRIBUTIONS
-    ],
-)
+@pytest.mark.parametrize("distribution", some(DISTRIBUTIONS, ("MISSPEC", "FROZEN_X")))
 def test_what_policies_know(distribution):
     """The best single model, values of single calls, indices that ignore the request, the order of costs."""
     inst = instance(distribution)

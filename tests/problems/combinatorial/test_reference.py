@@ -158,3 +158,37 @@ def test_equals_the_reference_round_by_round(name):
         np.testing.assert_allclose(per_round(data, metric), expected[other], atol=5e-6, err_msg=f"{name}: {metric}")
     for metric, other in (("ratio", "ratio_inst"), ("ratio_eq1", "ratio_eq1")):
         np.testing.assert_allclose(data[metric].values, expected[other], rtol=1e-4)
+
+
+# The reference itself, by hand.
+
+
+def test_exact_distributions_of_the_roundings():
+    four_models = [0.3, 0.6, 0.5, 0.6]
+    four = {"02": 2 / 15, "03": 1 / 6, "12": 4 / 15, "13": 1 / 3, "23": 1 / 10}
+    eight = {"01": 0.05, "02": 0.35, "03": 0.1, "1": 0.05, "12": 0.2325, "13": 0.0675, "2": 0.1175, "3": 0.0325}
+    for distribution, z, expected in (
+        (plain.pairwise_distribution, four_models, four),
+        (plain.swap_distribution, four_models, four),
+        (plain.pairwise_distribution, [0.7, 0.55], {"0": 0.45, "01": 0.25, "1": 0.3}),
+        (plain.swap_distribution, [0.5, 0.4, 0.7, 0.2], eight),
+    ):
+        found = {"".join(map(str, sorted(members))): mass for members, mass in distribution(z).items() if mass > 1e-12}
+        assert found == pytest.approx(expected, abs=1e-12)
+
+
+def test_two_rounds_by_hand():
+    """SUC, K=3, N=2, rho=.5, fixed costs (.1, .3, .4), delta=.1, a_mu=.1, a_c=.05."""
+    params = plain.Params("SUC", np.full(3, 0.5), np.array([0.1, 0.3, 0.4]), 2, 0.5, np.zeros(3), fixed_costs=True)
+    draws = {"outcome": np.array([[0.9, 0.9, 0.1], [0.1] * 3]), "tie": np.array([[0.9, 0.5, 0.1], [0] * 3])}
+    draws |= {"pair": np.full((2, 3), 0.5), "arrives": None}
+    run = plain.simulate(params, draws, reward_width=0.1, cost_width=0.05, delta=0.1)
+    # t=1: indices 1, costs 0; the two smallest tie uniforms win: {1, 2}. Outcomes 0 and 1, cost .7, excess .2.
+    # t=2: ln(2 pi^2 3/.3) + 3 ln 2 = 5.285243 + 2.079442 = 7.364685; radius sqrt(7.364685/2) = 1.918943 (n=1).
+    # Indices 1, .19, 1 and costs 0, .204, .304: models 0 and 2 have the largest indices and cost .304 <= .5.
+    np.testing.assert_array_equal(run["observed"], [[False, True, True], [True, False, True]])
+    np.testing.assert_allclose(run["realised"], [1, 2])
+    np.testing.assert_allclose(run["spent"], [0.7, 0.5])
+    np.testing.assert_allclose(run["violation_mean"], [0.2, 0.1])
+    # S* = {0, 2} (cost .5) has the reward 1 of every pair; Z* too.
+    np.testing.assert_allclose([run["regret"], run["relaxed_regret"]], 0, atol=1e-12)

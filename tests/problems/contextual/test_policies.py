@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 
 from jaxroute import draws
-from jaxroute.estimators.ridge import Ridge
+from jaxroute.estimators.gaussian import Ridge
 from jaxroute.problems import contextual
 from jaxroute.problems.contextual import DisjointParameters, SharedParameters
-from jaxroute.problems.contextual.policies.squarecb import inverse_gap_weights
 
 KEY = draws.key(0)
 
@@ -20,42 +19,6 @@ def state_after(policy, env, rounds):
     for t, (x, action, reward) in enumerate(rounds):
         state = policy.update(KEY, state, jnp.float32(x), jnp.int32(action), jnp.float32(reward), jnp.int32(t))
     return state
-
-
-@pytest.mark.fast
-def test_linucb_by_hand():
-    """A_0 = I + (1, 1)'(1, 1) = [[2, 1], [1, 2]] after one round of model 0, so A_0^-1 = [[2, -1], [-1, 2]] / 3 and theta_0 = (1, 1) / 3.
-
-    At x = (1, 0): bound of model 0 is 1/3 + alpha sqrt(2/3), of model 1, which was never used, alpha. Equal at alpha = 1.816.
-    """
-    env = contextual.linear([[1.0, 0.0], [0.0, 1.0]])
-    policy = contextual.LinUCB(alpha=1.0)
-    state = state_after(policy, env, [([[1.0, 1.0]], 0, 1.0)])
-    np.testing.assert_allclose(state.theta[:, 0], [1 / 3, 1 / 3], rtol=1e-6)
-    np.testing.assert_allclose(state.inverse[:, :, 0], np.array([[2, -1], [-1, 2]]) / 3, rtol=1e-6)
-    x = jnp.float32([[1.0, 0.0]])
-    action, info = policy.act(KEY, state, x, jnp.int32(1))
-    np.testing.assert_allclose(info["bound"], [1 / 3 + np.sqrt(2 / 3), 1.0], rtol=1e-6)
-    assert action == 0 and policy.replace(alpha=1.9).act(KEY, state, x, jnp.int32(1))[0] == 1
-
-
-@pytest.mark.fast
-def test_radius_of_oful_by_hand():
-    """One row of length sqrt(3): det V = 1 + 3, so beta = R sqrt(log 4 + 2 log 100) + S with delta = .01."""
-    env = contextual.linear([1.0, 0.0, 0.0], num_models=2)
-    policy = contextual.OFUL(noise=0.5, norm=2.0, delta=0.01, parameters=SharedParameters())
-    state = state_after(policy, env, [([[1.0, 1.0, 1.0], [0.0, 0.0, 0.0]], 0, 0.0)])
-    np.testing.assert_allclose(state.log_det, [np.log(4.0)], rtol=1e-6)
-    bound = policy.act(KEY, state, jnp.float32([[0.0, 0.0, 0.0], [0.0, 0.0, 2.0]]), jnp.int32(1))[1]["bound"]
-    beta = 0.5 * np.sqrt(np.log(4.0) + 2 * np.log(100.0)) + 2.0
-    np.testing.assert_allclose(bound, [0.0, beta * 2 * np.sqrt(0.75)], rtol=1e-5)  # V^-1 = I - 11'/4
-
-
-@pytest.mark.fast
-def test_inverse_gap_weights_by_hand():
-    """Three models, gamma = 10, gaps .1 and .7: 1 / (3 + 1) and 1 / (3 + 7), and .65 for the best."""
-    np.testing.assert_allclose(inverse_gap_weights(jnp.float32([0.8, 0.9, 0.2]), 10.0), [0.25, 0.65, 0.1], rtol=1e-5)
-    np.testing.assert_allclose(inverse_gap_weights(jnp.zeros(4), 10.0), np.full(4, 0.25), rtol=1e-6)
 
 
 @pytest.mark.fast
@@ -73,16 +36,6 @@ def test_without_bonus_it_is_greedy():
 
 
 @pytest.mark.fast
-def test_a_context_of_ones_is_the_plain_bandit():
-    """The estimate is `sum / (pulls + ridge)`, the width `1 / sqrt(pulls + ridge)`."""
-    env = contextual.linear([[0.5], [0.2]], intercept=True)
-    state = state_after(contextual.LinUCB(), env, [([[1.0]], 0, 0.5), ([[1.0]], 0, 0.7), ([[1.0]], 1, 0.1)])
-    np.testing.assert_allclose(state.theta[0], [1.2 / 3, 0.1 / 2], rtol=1e-6)
-    np.testing.assert_allclose(state.square_deviation(jnp.ones((1, 1))), [1 / 3, 1 / 2], rtol=1e-6)
-    np.testing.assert_array_equal(env.observe(KEY, (), jnp.int32(0)), [[1.0]])
-
-
-@pytest.mark.fast
 def test_unit_vectors_as_descriptors_are_disjoint_parameters():
     env = contextual.linear([[1.0, 0.2], [0.1, 0.9], [0.5, 0.5]])
     rng, bounds = np.random.default_rng(1), []
@@ -92,18 +45,6 @@ def test_unit_vectors_as_descriptors_are_disjoint_parameters():
         obs = jnp.float32([[0.3, -0.4]])
         bounds.append(policy.act(KEY, state_after(policy, env, rounds), obs, jnp.int32(9))[1]["bound"])
     np.testing.assert_allclose(*bounds, rtol=1e-4)
-
-
-@pytest.mark.fast
-def test_relabelled_models_have_relabelled_bounds():
-    env = contextual.linear([[1.0, 0.2], [0.1, 0.9], [0.5, 0.5]])
-    order, rng = np.array([2, 0, 1]), np.random.default_rng(2)
-    rounds = [(rng.normal(size=(1, 2)), int(rng.integers(3)), rng.normal()) for _ in range(8)]
-    renamed = [(x, int(np.flatnonzero(order == a)[0]), y) for x, a, y in rounds]
-    for policy in (contextual.OFUL(), contextual.LinUCB()):
-        states, obs = (state_after(policy, env, r) for r in (rounds, renamed)), jnp.float32([[0.5, 0.1]])
-        one, two = (policy.act(KEY, state, obs, jnp.int32(8))[1]["bound"] for state in states)
-        np.testing.assert_allclose(np.asarray(one)[order], two, rtol=1e-6)
 
 
 @pytest.mark.fast

@@ -6,7 +6,6 @@ Section numbers are those of `spec/acqb.md`.
 import pytest
 from reference import queueing as ref
 
-from jaxroute.estimators.confidence import mnl_radius
 from jaxroute.problems import queueing as rq
 from jaxroute.problems.queueing.theory import explore_probability
 
@@ -62,12 +61,3 @@ def test_bounds(K, kappa, ridge, c1):
     close(ours.queue_regret(50), ref.queue_regret_bound(50, p))
     far = next(10.0**e for e in range(4, 200) if ref.condition_20(10.0**e, p))
     assert ours.holds(far) and not ours.holds(far / 1e3)
-
-
-def test_paper_numbers():
-    assert [rq.num_samples(k) for k in range(1, 6)] == [1, 9, 14, 17, 19]
-    assert float(mnl_radius(0, 5, 1, 1.0, 1.0)) == pytest.approx(1.0)
-    assert float(mnl_radius(10, 5, 1, 1.0, 1.0)) == pytest.approx(2.91725, abs=1e-5)
-    assert float(mnl_radius(100, 5, 2, 0.5, 1.0)) == pytest.approx(2.02046, abs=1e-5)
-    assert float(mnl_radius(1000, 384, 1, 0.1, 0.5)) == pytest.approx(1.42050, abs=1e-5)
-    assert [round(explore_probability(t, 1.0), 5) for t in (0, 1, 24)] == [1.0, 0.70711, 0.2]

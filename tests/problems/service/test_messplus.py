@@ -27,25 +27,9 @@ import jaxroute as jr
 from jaxroute import simulate
 from jaxroute.core import draws
 from jaxroute.data import MESSPLUS_BENCHMARKS
-from jaxroute.estimators.sgd import SGD
+from jaxroute.estimators.heads import SGD
 from jaxroute.problems import service as sv
 from jaxroute.problems.service.sources import draw_requests
-
-
-def test_decisions_of_section_4_1():
-    obs = observed((10, 40, 200), (0.5, 0.7, 0.8), 0.75)
-    printed = {
-        0: (0, (0.1, 0.4, 2)),
-        1: (0, (0.35, 0.45, 1.95)),
-        2: (1, (0.6, 0.5, 1.9)),
-        8: (1, (2.1, 0.8, 1.6)),
-        32: (2, (8.1, 2, 0.4)),
-    }
-    for queue, (model, score) in printed.items():
-        got = decision(sv.MessPlus(V=0.01), obs, queue)
-        assert got[0] == model
-        np.testing.assert_allclose(got[1], score, rtol=1e-5)
-    assert [decision(sv.MessPlus(V=0.01), obs, q)[0] for q in (1.49, 1.51, 15.9, 16.1)] == [0, 1, 1, 2]
 
 
 def test_ties_go_to_the_cheaper_model():

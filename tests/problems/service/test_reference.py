@@ -8,7 +8,7 @@ from reference import service as ref
 from service_cases import LOGISTIC, cells, learner, played, probit, table, typed
 
 from jaxroute import simulate
-from jaxroute.estimators.sgd import SGD, TheorySteps
+from jaxroute.estimators.heads import SGD, TheorySteps
 from jaxroute.problems import service as sv
 from jaxroute.testing import run_eagerly
 

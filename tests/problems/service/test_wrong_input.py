@@ -6,7 +6,7 @@ import pytest
 from service_cases import SPEC, run, table
 
 from jaxroute.core import draws
-from jaxroute.estimators.sgd import SGD, TheorySteps
+from jaxroute.estimators.heads import SGD, TheorySteps
 from jaxroute.problems import service as sv
 
 WINOGRANDE, TABLE = sv.benchmark_service("winogrande"), table()
@@ -20,8 +20,6 @@ WRONG_PARAMS = {"w": np.zeros((2, 3), np.float32), "b": np.zeros(2, np.float32)}
     [
         # Environments.
         (lambda: sv.typed_service(alpha=0.0), r"alpha must be in \(0, 1\], got 0"),
-        (lambda: sv.typed_service(alpha=1.5), r"alpha must be in \(0, 1\], got 1.5"),
-        (lambda: sv.typed_service(alpha=np.nan), "alpha must be finite, got nan"),
         (lambda: sv.typed_service(alpha="high"), "alpha must be a number"),
         (lambda: sv.typed_service(alpha=[0.5, 0.6]), r"alpha must have shape \(\)"),
         (lambda: sv.typed_service(arrival=0.0), r"arrival must be in \(0, 1\]"),
@@ -33,23 +31,19 @@ WRONG_PARAMS = {"w": np.zeros((2, 3), np.float32), "b": np.zeros(2, np.float32)}
         (lambda: sv.typed_service([[0.5, 0.6]], [[-1.0, 1.0]]), "cost must be at least 0"),
         (lambda: sv.typed_service([[0.5, 0.6]], [[1.0]]), "cost must have shape"),
         (lambda: sv.typed_service(weight=[0.5, 0.4, 0.2]), "weight must sum to 1"),
-        (lambda: sv.typed_service(weight=[0.5, 0.5]), "weight must have shape"),
         (lambda: sv.typed_service(weight=[1.5, -0.3, -0.2]), "weight must be at least 0"),
         (lambda: sv.typed_service(cost_noise=-0.1), "cost_noise must be at least 0"),
         (lambda: sv.typed_service(features=np.ones((3, 2))), "features must be 3 different rows"),
         (lambda: sv.cell_service([1, -1, 1, 1], [1.0, 2.0], [0.1, 0.1], alpha=0.5), "cells must be at least 0, got -1"),
         (lambda: sv.cell_service([0, 0, 0, 0], [1.0, 2.0], [0.1, 0.1], alpha=0.5), "cells must not all be 0"),
         (lambda: sv.cell_service([1, 1, 1], [1.0, 2.0], [0.1, 0.1], alpha=0.5), "cells"),
-        (lambda: sv.cell_service([1, 1, 1, 1], [2.0, 1.0], [0.1, 0.1], alpha=0.5), "cost must not fall"),
         (lambda: sv.cell_service([1, 1, 1, 1], [1.0, 2.0], [0.1], alpha=0.5), "cost_spread must have shape"),
         (lambda: sv.cell_service([1, 1, 1, 1], [1.0, 2.0], [0.1, -0.1], alpha=0.5), "cost_spread must be at least 0"),
         (lambda: sv.cell_service([1, 1, 1, 1], [1.0, 2.0], [0.1, 0.1], alpha=0.5, signal=np.inf), "signal must be finite"),
         (lambda: sv.cell_service([1, 1, 1, 1], [1.0, 2.0], [0.1, 0.1], alpha=0.5, num_noise=-1), "num_noise must be"),
         (lambda: sv.benchmark_service("winogrand"), "benchmark must be one of .*did you mean 'winogrande'"),
-        (lambda: sv.benchmark_service(alpha=0.0), "alpha must be in"),
         (lambda: sv.probit_service([0.5, 1.0], [1.0, 2.0], alpha=0.5), "accuracy must be .* above 0 and below 1"),
         (lambda: sv.probit_service([0.5, 1.1], [1.0, 2.0], alpha=0.5), r"accuracy must be in \[0, 1\]"),
-        (lambda: sv.probit_service([0.5, 0.6], [2.0, 1.0], alpha=0.5), "cost must not fall"),
         (lambda: sv.probit_service([0.5, 0.6], [1.0], alpha=0.5), "cost must have shape"),
         (lambda: sv.probit_service([0.5, 0.6], [1.0, 2.0], alpha=0.5, from_features=0.9, shared=0.9), "from_features.*shared.* at most 1"),
         (lambda: sv.probit_service([0.5, 0.6], [1.0, 2.0], alpha=0.5, num_features=0), "num_features must be at least 1"),
@@ -57,7 +51,6 @@ WRONG_PARAMS = {"w": np.zeros((2, 3), np.float32), "b": np.zeros(2, np.float32)}
         (lambda: sv.probit_service([0.5, 0.6], [1.0, 2.0], alpha=0.5, length_spread=-1.0), "length_spread must be at least 0"),
         (lambda: sv.table_service([[0.1]], alpha=0.5), "table must be a RoutingTable"),
         (lambda: table(threshold=0.0), r"threshold must be in \(0, 1\]"),
-        (lambda: table(alpha=2.0), "alpha must be in"),
         (lambda: sv.service(None, alpha=0.5), "requests must be TypeRequests"),
         *((lambda make=make: run(env=make), rf"for one environment call it: env={make.__name__}\(") for make in sv.ENVIRONMENTS),
         # Bounds.
@@ -66,10 +59,8 @@ WRONG_PARAMS = {"w": np.zeros((2, 3), np.float32), "b": np.zeros(2, np.float32)}
         (lambda: sv.bound_mean_queue(1.0, 1.0, 0.1, 0.0), "excess must be above 0"),
         (lambda: sv.bound_queue(1.0, 1.0, 0.1, 0), "horizon must be at least 1"),
         (lambda: sv.expected_explorations(-1.0, 10), "c must be at least 0"),
-        (lambda: sv.bound_queue(1.0, 1.0, 0.0, 10), "slack must be above 0"),
         # MESS+.
         (lambda: run(sv.MessPlus(V=-1.0)), "V must be at least 0, got -1"),
-        (lambda: run(sv.MessPlus(V=np.nan)), "V must be finite"),
         (lambda: run(sv.MessPlus(c=-0.1)), "c must be at least 0, got -0.1"),
         (lambda: run(sv.MessPlus(explore_power=-1.0)), "explore_power must be at least 0"),
         (lambda: run(sv.MessPlus(l2=-1.0)), "l2 must be at least 0"),
@@ -81,7 +72,6 @@ WRONG_PARAMS = {"w": np.zeros((2, 3), np.float32), "b": np.zeros(2, np.float32)}
         (lambda: run(sv.MessPlus(optimiser=SGD(weight_decay=-1.0))), "weight_decay must be at least 0"),
         (lambda: run(sv.MessPlus(optimiser=SGD(clip=0.0))), "clip must be above 0"),
         (lambda: run(sv.MessPlus(optimiser=SGD(TheorySteps(0.0, 1.0)))), "mu must be above 0"),
-        (lambda: run(sv.MessPlus(optimiser=SGD(TheorySteps(1.0, -1.0)))), "smoothness must be above 0"),
         (lambda: run(sv.MessPlus(optimiser="sgd")), "optimiser must be an object such as SGD"),
         (lambda: run(sv.MessPlus(costs="known")), "costs must be an object such as KnownCost"),
         (lambda: run(sv.MessPlus(predictor=sv.Logistic())), "predictor must be an object such as Learned"),
@@ -89,10 +79,9 @@ WRONG_PARAMS = {"w": np.zeros((2, 3), np.float32), "b": np.zeros(2, np.float32)}
         # Baselines.
         (lambda: run(sv.ShadowPrice(price=-1.0)), "price must be at least 0"),
         (lambda: run(sv.Single(0.5)), "model must be a whole number"),
-        (lambda: run(sv.Single(-2)), "model must be a whole number"),
+        (lambda: run(sv.Single(-2)), "model must be at least -1, got -2"),
         (lambda: run(sv.RandomMix(np.array([0.5, 0.5]))), "probabilities must have one entry per model"),
         (lambda: run(sv.RandomMix(np.zeros(3))), "probabilities must be .* not all 0"),
-        (lambda: run(sv.RandomMix(np.array([1.0, -1.0, 1.0]))), "probabilities must be at least 0"),
         (lambda: run(sv.RouteLLM(threshold=1.5)), r"threshold must be in \[0, 1\]"),
         (lambda: run(sv.RouteLLM(spread=0.0)), "spread must be above 0"),
         (lambda: run(sv.RouteLLM(energy=-1.0)), "energy must be at least 0"),

@@ -6,18 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from reference import staged as plain
-from staged_cases import (
-    arena,
-    by_index,
-    four_models,
-    jitted,
-    per_round,
-    random_numbers,
-    run_all_rounds,
-    staged_feedback,
-    two_models,
-)
+from staged_cases import arena, jitted, staged_feedback, two_models
 
 from jaxroute.core import draws
 from jaxroute.problems import staged
@@ -129,20 +118,3 @@ def test_two_rounds_by_hand():
     later = plan(key, state, obs, jnp.int32(10))
     np.testing.assert_allclose(later.book.reward_sum, [0, 0.6], atol=1e-6)
     np.testing.assert_allclose(later.book.cost_sum, [0, 2.2], atol=1e-6)
-
-
-def test_without_constraints_it_is_plain_optimism():
-    """Capacity 1 and a budget that never binds: every query goes to the largest bound, ties to the cheaper and the first."""
-    horizon, policy = 400, by_index(staged.StageRoute())
-    data = run_all_rounds(four_models(budget=1e4, max_deployed=4), policy, horizon, [3], double=True)
-    chosen = per_round(data, "pulls", 3).argmax(1)
-    reward_normal, cost_normal, _ = random_numbers(3, horizon)
-    pulls, rewards, costs = np.zeros(4, int), np.zeros(4), np.zeros(4)
-    for t in range(horizon):
-        u, c = plain.bounds(pulls, rewards, costs, 0.2, 0.1, 50.0)
-        best = min(range(4), key=lambda m: (-u[m], c[m], m))
-        assert chosen[t] == best, t
-        pulls[best] += 1
-        rewards[best] += [0.2, 0.8, 0.5, 0.4][best] + np.float32(0.1) * reward_normal[t]
-        costs[best] += [0.5, 3.0, 1.0, 0.7][best] * (1 + np.float32(0.1) * cost_normal[t])
-    assert (pulls > 0).all()

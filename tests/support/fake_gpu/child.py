@@ -131,12 +131,8 @@ def simulate(options="{}"):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         result = jr.simulate(UCB1[0], {"UCB1": UCB1[1]}, **settings)
-    shown = [str(one.message) for one in caught if "are invalid" not in str(one.message)]
-    return {
-        "warnings": shown,
-        "backend": decoded(result.attrs)["backend"]["UCB1"],
-        "fell_back": decoded(result.attrs)["fell_back"].get("UCB1"),
-    }
+    shown, about = [str(one.message) for one in caught if "are invalid" not in str(one.message)], decoded(result.attrs)
+    return {"warnings": shown, "backend": about["backend"]["UCB1"], "fell_back": about["fell_back"].get("UCB1")}
 
 
 if __name__ == "__main__":

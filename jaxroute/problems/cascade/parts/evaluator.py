@@ -1,4 +1,6 @@
-"""Estimates an evaluator, the score as a function of an output's features. Source: Belloni, Chen and Wei (2026), section 5.1, eqs. (19) to (21)."""
+"""Estimates the evaluator, the score of an output as a function of its features. Source: Belloni, Chen and Wei (2026), section 5.1, eqs. (19) to (21)."""
+
+from typing import Any
 
 import jax.numpy as jnp
 from flax import struct
@@ -7,16 +9,16 @@ from jax import Array
 from jaxroute.core import numerics, xla
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.gaussian import sherman_morrison
-from jaxroute.estimators.glm import GLM, GLMState
+from jaxroute.estimators.glm import GLM
 from jaxroute.problems.cascade.parts.search import Scoring
 from jaxroute.problems.cascade.types import CascadeSpec, Feedback
 
 
 @struct.dataclass
 class EvaluatorState:
-    """Estimated evaluator (score as a function of `d` output features): coefficients `theta`, eq. (19), and inverse design matrix, eq. (20)."""
+    """State of the estimated score of an output with `d` features: coefficients `theta` `[d]`, eq. (19), and inverse design matrix, eq. (20)."""
 
-    state: GLMState
+    state: Any
     design: numerics.Sum
 
     @property
@@ -25,7 +27,7 @@ class EvaluatorState:
 
 
 def check_spec(estimator: GLM, spec: CascadeSpec) -> None:
-    """Raises `ValueError` if a policy's `estimator` of scores does not fit the output features, or is frozen although scores are seen."""
+    """Raises `ValueError` if the `estimator` of scores has another dimension than the output features, or if scores are observed and it cannot learn."""
     if spec.feature_dim:
         estimator.check_spec(spec.feature_dim, spec.horizon or 0)
     elif not estimator.learns:
@@ -33,7 +35,7 @@ def check_spec(estimator: GLM, spec: CascadeSpec) -> None:
 
 
 def initial(estimator: GLM, spec: CascadeSpec, ridge: Leaf) -> EvaluatorState | None:
-    """Returns the estimated evaluator before the first reward, with the weight `ridge` of the squared norm; None where scores are seen."""
+    """Returns the state of the estimate before the first reward, with the design matrix `ridge` times the identity; None where scores are seen."""
     if not spec.feature_dim:
         return None
     ridge = jnp.asarray(ridge, jnp.float32)
@@ -44,7 +46,7 @@ def initial(estimator: GLM, spec: CascadeSpec, ridge: Leaf) -> EvaluatorState | 
 def updated(
     evaluator: EvaluatorState, estimator: GLM, spec: CascadeSpec, feedback: Feedback, ridge: Leaf, bound: Leaf
 ) -> EvaluatorState:
-    """Returns the estimated evaluator after a period, eqs. (19) and (20), unchanged if nothing was deployed; `bound` limits the norm of `theta`."""
+    """Returns the state of the estimate after a period, eqs. (19) and (20), unchanged if nothing was deployed. `bound` limits the norm of `theta`."""
     seen = jnp.any(feedback.deployed)
     phi = xla.compute_once(_deployed_features(feedback))
     ridge, bound = jnp.asarray(ridge, jnp.float32), jnp.asarray(bound, jnp.float32)

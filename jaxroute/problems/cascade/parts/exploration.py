@@ -11,15 +11,15 @@ from jaxroute.core.types import Leaf, PyTree
 
 
 def rounded_up(horizon: Array, power: float) -> Array:
-    """Returns `ceil(horizon^power)` as a float. If rounding puts the power at most a relative `1e-6` above a whole number, it counts as that number."""
+    """Returns `ceil(horizon^power)` as a float. A power that is at most a relative `1e-6` above an integer is rounded down to it."""
     return jnp.ceil(jnp.asarray(horizon, jnp.float32) ** power * (1.0 - 1e-6))
 
 
 class Exploration(abc.ABC):
-    """Rule that decides in which periods a policy opens all boxes (calls all models), and from which it learns (by default from all)."""
+    """Base class of rules that decide in which periods a policy calls all models, and from which it learns (by default from all)."""
 
     def init(self, key: Array) -> PyTree:
-        """Returns the rule's state, which stays the same during a run."""
+        """Returns the state of this exploration rule, which stays the same during a run; by default it is empty."""
         del key
         return ()
 

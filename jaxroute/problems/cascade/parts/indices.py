@@ -1,4 +1,4 @@
-"""Estimators of the indices of all boxes, with the samples, loss and design matrices that they share; `window` has the estimators that store samples.
+"""Estimators of the reservation indices of boxes (models), their loss and design matrices; the estimators that store samples are in `window`.
 
 An index is `L(u)` with a link `L` and `u = rho . psi`, eq. (5). The loss of a sample with cost `c` and score `M` is `int_0^u (c - (M - L(v))^+) dv`,
 eq. (8), and with a learned evaluator eq. (22). Its derivative is the moment `c - (M - L(u))^+`, eqs. (7) and (9). For the identity link the loss is
@@ -39,7 +39,7 @@ def change_of_inverse(inverse: Array, x: Array) -> Array:
 
 
 def square_norm(inverse: Array, x: Array) -> Array:
-    """Returns the squared norm `x' A_k x` of `x` `[m]` in the inverse design matrix `A_k` of each box, of `[m, m, K]`."""
+    """Returns the squared norms `x' A_k x` `[K]` of `x` `[m]` in the boxes' inverse design matrices `A_k`, `inverse` `[m, m, K]`."""
     return jnp.maximum(numerics.combine(x, numerics.combine(x, inverse)), 0.0)
 
 
@@ -48,7 +48,7 @@ _MOST_TERMS = 64
 
 
 class Sizes(NamedTuple):
-    """Sizes that an estimator needs: `K` boxes, `m` index features, and `d` output features (0 if scores are seen)."""
+    """Sizes that an index estimator needs: `K` boxes, `m` features of a request, and `d` features of an output (0 if scores are seen)."""
 
     num_boxes: int
     dim: int
@@ -76,14 +76,14 @@ class Sample(NamedTuple):
 
 
 class Evaluator(NamedTuple):
-    """Latest estimate of the evaluator, with coefficients `theta` `[d]`, by which stored outputs are scored again."""
+    """Latest estimate of the function that scores an output by its features, with coefficients `theta` `[d]`; stored outputs are scored again."""
 
     theta: Array
     link: Link
 
 
 class IndexEstimator(abc.ABC):
-    """Base class of estimators of all boxes' (models') indices. By default an index is a link of a linear function of the request, eq. (5).
+    """Base class of estimators of reservation indices. By default an index is a link function of a linear function of the request, eq. (5).
 
     Attributes:
       bound: largest length of the estimate, half the diameter of the paper's parameter space.
@@ -91,13 +91,13 @@ class IndexEstimator(abc.ABC):
 
     @abc.abstractmethod
     def init(self, sizes: Sizes) -> PyTree:
-        """Returns the state before the first sample."""
+        """Returns the estimator's state before the first sample."""
 
     @abc.abstractmethod
     def update(
         self, fit: PyTree, rho: Array, sample: Sample, evaluator: Evaluator | None, link: Link
     ) -> tuple[PyTree, Array]:
-        """Returns the state and the estimates `[m, K]` after the outputs `sample`. `evaluator` is None if no scores are learned; `link` is the indices'."""
+        """Returns the state and the estimates `[m, K]` after the outputs `sample`. `evaluator` is None if scores are seen; `link` is that of the indices."""
 
     def predict(self, fit: PyTree, rho: Array, psi: Array, link: Link) -> tuple[Array, Callable[[Array], Array]]:
         """Returns the estimated indices before their link, `u` `[K]`, for a request `psi` `[m]`, and the function that turns `u` into indices."""
@@ -118,12 +118,12 @@ def loss(link: Link, u: Array, score: Array, cost: Array) -> Array:
 
 
 def curvature(link: Link, u: Array, score: Array, floor: Array | float) -> Array:
-    """Returns the generalised second derivative of the loss: the link's slope where the score is above the index, `floor` times the slope elsewhere."""
+    """Returns the second derivative of the loss, elementwise: the link's slope where the score is above the index, elsewhere `floor` times the slope."""
     return jnp.maximum((score > link.value(u)).astype(u.dtype), floor) * link.slope(u)
 
 
 def summed(values: Array) -> Array:
-    """Returns the sum over the first axis, computed only once. Short sums become pairwise additions, which the compiler vectorises over runs."""
+    """Returns the sum over the first axis. Short sums are pairwise additions, which the compiler vectorises over runs, and does not repeat."""
     size = values.shape[0]
     if size > _MOST_TERMS:
         return xla.compute_once(jnp.sum(values, axis=0))
@@ -135,15 +135,18 @@ def summed(values: Array) -> Array:
 
 @struct.dataclass
 class StreamState:
-    """State of a `StreamEstimator`: inverses of the summed curvature matrices `[m, m, K]`, and rounding errors `[m, K]` of the estimates."""
+    """State of `StreamingNewton`: inverses `[m, m, K]` of the summed second derivatives, and rounding errors `[m, K]` of the estimates."""
 
     inverse: numerics.Sum
     error: Array
 
 
 @struct.dataclass
-class StreamEstimator(IndexEstimator):
-    """Estimator that takes one Newton step per sample and stores no samples; derived classes define the curvature.
+class StreamingNewton(IndexEstimator):
+    """Fastest estimator: takes one Newton step per sample on the loss, with constant memory.
+
+    A score is estimated in the period of its sample and never updated. With a learned evaluator `Window` is better, above all with the identity link,
+    whose first estimate scores every output 0. Without the `floor` of the curvature, estimates stop changing.
 
     Attributes:
       floor: `[]` least curvature of a sample.
@@ -164,9 +167,8 @@ class StreamEstimator(IndexEstimator):
         inverse = first_inverse(self.start, sizes.dim, sizes.num_boxes)
         return StreamState(numerics.Sum.of(inverse), jnp.zeros_like(inverse[0]))
 
-    @abc.abstractmethod
     def _curvature(self, link: Link, u: Array, score: Array) -> Array:
-        """Returns the curvature of each box's sample at the estimated index before its link, `u`; all arrays are `[K]`."""
+        return curvature(link, u, score, jnp.asarray(self.floor, jnp.float32))
 
     def update(
         self, fit: StreamState, rho: Array, sample: Sample, evaluator: Evaluator | None, link: Link
@@ -185,29 +187,6 @@ class StreamEstimator(IndexEstimator):
         inverse = fit.inverse.add(-(bend * shrink) * (direction[:, None] * direction[None]), weight > 0)
         rho, error = numerics.add_up(rho, fit.error, -step * direction, weight > 0)
         return StreamState(inverse, error), shortened(rho, jnp.asarray(self.bound, jnp.float32))
-
-
-@struct.dataclass
-class StreamingNewton(StreamEstimator):
-    """Fastest estimator: takes one Newton step per sample on the loss, with constant memory.
-
-    A score is estimated in the period of its sample and never updated. With a learned evaluator `Window` is better, above all with the identity link,
-    whose first estimate scores every output 0. Without the `floor` of the curvature, estimates stop changing.
-    """
-
-    def _curvature(self, link: Link, u: Array, score: Array) -> Array:
-        return curvature(link, u, score, jnp.asarray(self.floor, jnp.float32))
-
-
-@struct.dataclass
-class ConstantCurvature(StreamEstimator):
-    """Textbook's online Newton step, which assumes the curvature `floor` for every sample: slow, for comparison."""
-
-    floor: Leaf = 0.3
-
-    def _curvature(self, link: Link, u: Array, score: Array) -> Array:
-        del link, u
-        return jnp.full_like(score, self.floor)
 
 
 @struct.dataclass
@@ -238,7 +217,7 @@ class LocationState:
     Attributes:
       inverse: `[m, m, K]` inverse design matrices of the regression of mean scores.
       target: `[m, K]` sums of scores times features.
-      residual: `[R, K]` the latest `R` residuals of each box.
+      residual: `[R, K]` the latest `R` residuals (scores minus fitted means) of each box.
       number: `[K]` int32, number of samples of each box.
       cost: `[K]` mean cost of each box.
       errors: rounding errors of the sums, see `numerics.accumulate`.
@@ -254,7 +233,7 @@ class LocationState:
 
 @struct.dataclass
 class LocationFamily(IndexEstimator):
-    """Estimator that learns scores as a linear function of the request plus noise of one distribution; the latest residuals determine the index.
+    """Estimator that learns scores as a linear function of the request plus noise; the latest residuals are the distribution that gives the index.
 
     It is biased if the distribution of the noise depends on the request. Source: in the spirit of Liu et al. (2025), who learn distributions; the
     details are ours.

@@ -12,7 +12,7 @@ from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf, PyTree
 from jaxroute.estimators.gaussian import cholesky
 from jaxroute.estimators.links import Link
-from jaxroute.problems.cascade.parts.indices import Sample, Sizes, StreamEstimator, StreamingNewton, StreamState
+from jaxroute.problems.cascade.parts.indices import Sample, Sizes, StreamingNewton, StreamState
 from jaxroute.problems.cascade.types import CascadeSpec
 
 
@@ -25,7 +25,7 @@ class RadiusInputs(NamedTuple):
       number: `[K]` numbers of samples of the boxes, the paper's `n_at`.
       psi: `[m]` features of the request.
       norm: `[K]` norms of `psi` in the boxes' inverse design matrices, eq. (14).
-      trace: `[K]` `tr(Phi^-1 Psi_a)`, opened outputs of each box against deployed outputs, proposition 5.4; None if scores are seen.
+      trace: `[K]` `tr(Phi^-1 Psi_a)`, proposition 5.4, for design matrices `Psi_a` of opened and `Phi` of deployed outputs; None if scores are seen.
       eta1, eta0: `[]` ridges of the design matrices of requests, and of deployed outputs.
       index_bound: `[]` largest length of `rho`.
       evaluator_bound: `[]` largest length of `theta`.
@@ -55,15 +55,15 @@ class RadiusInputs(NamedTuple):
 
 
 class Radius(abc.ABC):
-    """Rule for the bonuses that are added to estimated indices and scores, by default without a state."""
+    """Base class of rules that compute the bonuses added to estimated indices and scores, by default without a state."""
 
     def init(self, sizes: Sizes) -> PyTree:
-        """Returns the state before the first period."""
+        """Returns the state of this rule before the first period, empty by default."""
         del sizes
         return ()
 
     def update(self, key: Array, state: PyTree, sample: Sample, link: Link) -> PyTree:
-        """Returns the state after a period with the outputs `sample`; `link` is the link of the indices."""
+        """Returns the new state of this rule after a period with the outputs `sample`; `link` is the link of the indices."""
         del key, sample, link
         return state
 
@@ -173,7 +173,7 @@ class TheoreticalRadius(Radius):
         return self.index_radius(inputs) * inputs.norm
 
     def _width(self, inputs: RadiusInputs, union: float) -> Array:
-        """Returns the factor of a score's bonus, a scalar: eq. (61) with the failure probability `delta / union` of each of `union` bounds."""
+        """Returns the factor of a score's bonus, a scalar, eq. (61), with the failure probability divided by `union`, the number of bounds used."""
         inside = _growth(inputs) + 2.0 * (math.log(union) + inputs.log_inverse_delta)
         start = jnp.sqrt(inputs.eta0) * inputs.evaluator_bound
         return 2.0 / jnp.minimum(1.0, self.score_slope) * (self.reward_bound * jnp.sqrt(inside) + start)
@@ -185,9 +185,9 @@ class TheoreticalRadius(Radius):
 
 @struct.dataclass
 class SampledRadius(Radius):
-    """Thompson sampling: draws around the estimates; their covariances are the inverse design matrices multiplied by `spread^2`.
+    """Thompson sampling instead of bonuses: draws around the estimates with the covariances `spread^2` times the inverse design matrices.
 
-    Of an index only its value at the request matters, so that one normal number per box suffices. Not in Belloni, Chen and Wei (2026).
+    Only an index's value at the request matters, so that one normal number per box suffices. Not in Belloni, Chen and Wei (2026).
     """
 
     spread: Leaf = 0.1
@@ -207,7 +207,7 @@ class SampledRadius(Radius):
 
 @struct.dataclass
 class BootstrapState:
-    """State of `BootstrapRadius`: estimates `rho` `[m, K B]` of `B` copies of a streaming estimator for each of `K` boxes, and their state `fit`."""
+    """State of `BootstrapRadius`: estimates `rho` `[m, K B]` of `m` coefficients by `B` copies of an estimator for `K` boxes, and their state."""
 
     rho: Array
     fit: StreamState
@@ -215,32 +215,28 @@ class BootstrapState:
 
 @struct.dataclass
 class BootstrapRadius(Radius):
-    """Bonus by the standard deviation over copies of the estimate, each of which weighs every sample by an exponential draw.
+    """Bonus proportional to the standard deviation over copies of the estimate, each of which weights every sample by an exponential draw.
 
     Without a warm-up of at least ten rounds, or a `floor`, copies hardly differ after one or two samples, and the policy stops learning.
     Belloni, Chen and Wei (2026) mention the idea after eq. (15); the details are ours.
 
     Attributes:
       factor: `[]` number of standard deviations in the bonus.
-      floor: radius that gives a lower bound of an index's bonus, and the bonus of a score.
+      floor: radius whose bonus is the least bonus of an index, and the bonus of a score.
       fit: estimator of the copies.
       copies: number of copies, `B` (static).
     """
 
     factor: Leaf = 2.0
     floor: PracticalRadius = struct.field(default_factory=lambda: PracticalRadius(index=0.0, plug_in=0.0))
-    fit: StreamEstimator = struct.field(default_factory=StreamingNewton)
+    fit: StreamingNewton = struct.field(default_factory=StreamingNewton)
     copies: int = struct.field(pytree_node=False, default=20)
 
     def check(self) -> None:
         checks.non_negative("factor", self.factor, ())
         checks.count("copies", self.copies, minimum=2)
-        if not isinstance(self.floor, PracticalRadius):
-            raise ValueError(f"floor must be a PracticalRadius, got {checks.show(self.floor)}")
-        if not isinstance(self.fit, StreamEstimator):
-            raise ValueError(f"fit must be a StreamingNewton, got {checks.show(self.fit)}")
-        self.floor.check()
-        self.fit.check()
+        checks.instance("floor", self.floor, PracticalRadius).check()
+        checks.instance("fit", self.fit, StreamingNewton).check()
 
     def init(self, sizes: Sizes) -> BootstrapState:
         number = sizes.num_boxes * self.copies

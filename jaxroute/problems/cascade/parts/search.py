@@ -1,7 +1,6 @@
-"""Searches: rules that choose the boxes to open one after another, when to stop, and the opened output to deploy.
+"""Searches: actions of a policy that open boxes (call models) one after another, stop, and choose the opened output to deploy.
 
-A search is the action of a policy; the environment calls its pure method `run(outputs)`. Outputs of unopened boxes cannot influence the result:
-tests fill them with NaN.
+The environment calls the pure method `run(outputs)` of a search. Outputs of unopened boxes cannot influence it: tests fill them with NaN.
 """
 
 import functools
@@ -26,9 +25,8 @@ def opened_in_order(priority: Array, threshold: Array, score: Array, order: Arra
     (2026), Algorithm 1, lines 5 to 12.
 
     Args:
-      priority: `[K]` priorities.
-      threshold: `[K]` thresholds.
-      score: `[K]` scores of all boxes; that of an unopened box does not matter.
+      priority, threshold: `[K]` priority and threshold of each box.
+      score: `[K]` scores of all boxes; the score of an unopened box does not matter.
       order: `[K]` int32, rank by which ties of priority are broken; None for the lower box first; see `numerics.argmax`.
     """
     size = priority.shape[0]
@@ -61,14 +59,14 @@ def best_opened(opened: Array, score: Array, order: Array | None = None) -> Arra
 
 
 def _before(value: Array, b: int, a: int, order: Array | None) -> Array:
-    """Returns whether box `b` precedes box `a` by falling `value`; `b` must be the lower of both, and precedes in a tie unless `order` decides it."""
+    """Returns whether box `b` comes before box `a` (`b < a`) in the order of falling `value`. Ties go by the ranks `order`, or to `b`."""
     first = value[b] >= value[a]
     return first if order is None else (value[b] > value[a]) | (first & (order[b] < order[a]))
 
 
 @struct.dataclass
 class Scoring:
-    """Rule that scores outputs by their features `phi`: `G(theta . phi + width |phi|)`, in the norm of the inverse design matrix.
+    """Rule that scores an output with features `phi` by `G(theta . phi + width |phi|)`, with the norm in the inverse design matrix.
 
     Source: Belloni, Chen and Wei (2026), eq. (21); Algorithm 2, line 9.
 
@@ -87,7 +85,7 @@ class Scoring:
     link: Link = struct.field(pytree_node=False)
 
     def predictors(self, features: Array) -> tuple[Array, Array]:
-        """Returns predictions `[K]` before the link for outputs with `features` `[K, d]`: one to stop by, one to choose the deployed output."""
+        """Returns two predictions `[K]`, before the link, for `features` `[K, d]`: the first decides when to stop, the second which output to deploy."""
         columns = jnp.swapaxes(features, 0, 1)
         middle = numerics.combine(self.theta, columns)
         image = jnp.stack([numerics.combine(self.inverse[i], columns) for i in range(columns.shape[0])])
@@ -101,8 +99,7 @@ class IndexSearch:
     """Search that opens boxes by falling priority while the best score so far is below the next threshold, and deploys the best.
 
     Attributes:
-      priority: `[K]` priorities.
-      threshold: `[K]` thresholds.
+      priority, threshold: `[K]` priority and threshold of each box.
       scoring: scores of outputs, None if their scores are seen.
       index: `[K]` optimistic indices that are compared with the true ones, None if the rule has no indices.
       bounded: `[]` bool, whether search and deployment follow indices and scores alone, so that theorem 3.3 bounds the regret.
@@ -137,7 +134,7 @@ Decision = tuple[IndexSearch, dict[str, Array]]
 
 @struct.dataclass
 class LoopSearch:
-    """Search by functions of the user that decide again after each output; outputs of unopened boxes are zero.
+    """Search by functions of the user, which see the outputs so far (zero for unopened boxes) and choose the next box, or stop.
 
     Attributes:
       memory: any data for the functions.

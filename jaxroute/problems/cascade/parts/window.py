@@ -33,11 +33,9 @@ class WindowState:
     Attributes:
       number: `[K]` int32, number of samples so far.
       psi: `[W, m, K]` features of the requests.
-      cost: `[W, K]` costs.
-      score: `[W, K]` scores; None with a learned evaluator, by which the outputs' `features` are scored again in each period.
+      cost, score: `[W, K]` costs and scores; scores are None with a learned evaluator, which scores the outputs' `features` again in each period.
       features: `[W, d, K]` features of the outputs, None if scores are seen.
-      hessian: `[m, m, K]` second derivatives of the samples that have left the window.
-      gradient: `[m, K]` derivatives of the samples that have left the window.
+      hessian, gradient: second `[m, m, K]` and first `[m, K]` derivatives of the loss of the samples that have left the window.
       cross: `[m, d, K]` derivative of `gradient` in the evaluator's coefficients; None if scores are seen.
       errors: rounding errors of the sums, see `numerics.accumulate`.
     """
@@ -71,7 +69,7 @@ class WindowSamples(NamedTuple):
 
 @struct.dataclass
 class SampleWindow(IndexEstimator):
-    """Estimator of indices that stores the latest samples, and linearises the loss of earlier samples; derived classes define its steps.
+    """Base class of index estimators that store the latest samples and linearise the loss of earlier samples; derived classes define the steps.
 
     Where scores must be learned, the latest evaluator scores all old outputs again; for outputs that have left the window only to first order.
 
@@ -81,7 +79,7 @@ class SampleWindow(IndexEstimator):
       size: samples per box, `W` (static).
       tolerance: remaining distance below which the iteration ends, in units of the index before its link (static).
       iterations: largest number of steps per update (static).
-      every: number of rounds from one update to the next; the first 20 rounds all update the estimate (static).
+      every: number of rounds between updates of the estimate; each of the first 20 rounds updates it (static).
     """
 
     ridge: Leaf = 1e-4
@@ -93,7 +91,7 @@ class SampleWindow(IndexEstimator):
 
     @classmethod
     def exact(cls, horizon: int, **options: Any) -> Self:
-        """Returns the estimator that stores all samples of a run of `horizon` rounds, for references and short runs."""
+        """Returns the estimator that stores all samples of a run of `horizon` rounds, for exact comparisons and short runs."""
         return cls(size=checks.count("horizon", horizon) + 1, **options)
 
     def check(self) -> None:
@@ -142,7 +140,6 @@ class SampleWindow(IndexEstimator):
         full = fit.number >= self.size
 
         def oldest(table: Array) -> Array:
-            """Returns, for each box, the entry of `table` `[W, ..., K]` in the slot that is overwritten; 0 for a box that loses no sample."""
             mask = place & full
             return summed(jnp.where(mask.reshape(self.size, *(1,) * (table.ndim - 2), -1), table, 0.0))
 
@@ -197,7 +194,7 @@ class SampleWindow(IndexEstimator):
         return samples + numerics.combine(rho, fit.hessian) + gradient + jnp.asarray(self.ridge, jnp.float32) * rho
 
     def _fitted(self, fit: WindowState, rho: Array, evaluator: Evaluator | None, link: Link) -> Array:
-        """Takes steps from the estimates `rho` until they are short, as many as each box of each run needs, and returns the new estimates."""
+        """Returns the estimates `[m, K]` after steps from `rho`, repeated until every box is within the tolerance or `iterations` are reached."""
         samples = self._samples(fit, evaluator)
         samples = WindowSamples(samples.columns, *xla.compute_once(samples[1:]))
         ridge = jnp.asarray(self.ridge, jnp.float32)
@@ -218,11 +215,11 @@ class SampleWindow(IndexEstimator):
 
     @abc.abstractmethod
     def _step(self, fit: WindowState, rho: Array, samples: WindowSamples, ridge: Array, link: Link) -> tuple[Array, Array]:
-        """Returns a step `[m, K]` towards the estimate, and a remaining distance `[K]`; a box is finished when it is within the tolerance."""
+        """Returns a step `[m, K]` from `rho` towards the minimum, and the remaining distance `[K]`; a box is finished when it is within the tolerance."""
 
 
 class _Point(NamedTuple):
-    """State of the iteration: estimates `rho` `[m, K]`, whether each box is unfinished (`active` `[K]`), and the number of steps, equal in all runs."""
+    """State of the iteration: estimates `rho` `[m, K]`, whether each box needs more steps (`active` `[K]`), and the number of steps so far."""
 
     rho: Array
     active: Array
@@ -233,9 +230,9 @@ class _Point(NamedTuple):
 class Window(SampleWindow):
     """Estimator of eqs. (10) and (23) by Newton steps with a line search; it is exact until a sample leaves the window.
 
-    Only samples whose score is above the index have a second derivative; with the identity link a full step that keeps these samples ends at the
-    minimum. The iteration ends after a step whose decrement `sqrt(slope' H^-1 slope)` is within the tolerance: at such a sample no index moves further
-    than that. The probe `residual` measures the remaining error of float32. Source: Qi and Sun (1993), "A nonsmooth version of Newton's method".
+    Only samples whose score is above the index have a second derivative. With the identity link a full step ends at the minimum if these samples stay
+    the same. The iteration ends after a step with a decrement `sqrt(slope' H^-1 slope)` (gradient `slope`, second derivatives `H`) within the tolerance.
+    The probe `residual` measures the remaining error of float32. Source: Qi and Sun (1993), "A nonsmooth version of Newton's method".
     """
 
     def _step(self, fit: WindowState, rho: Array, samples: WindowSamples, ridge: Array, link: Link) -> tuple[Array, Array]:
@@ -253,7 +250,6 @@ class Window(SampleWindow):
         square = jnp.sum(direction * (numerics.combine(direction, fit.hessian) + ridge * direction), axis=0)
 
         def slope_at(length: Array) -> Array:
-            """Returns the derivative of the loss along the direction, after a step of the given `length`; it rises with the length. Both are `[K]`."""
             samples = jnp.where(used, moment(link, u + length * along, score, fit.cost) * along, 0.0)
             return xla.compute_once(summed(samples) + linear + length * square)
 
@@ -261,7 +257,7 @@ class Window(SampleWindow):
         short = xla.compute_once(_BEND / jnp.maximum(jnp.max(jnp.where(used, jnp.abs(along), 0.0), axis=0), _BEND))
 
         def narrower(_: Array, ends: tuple[Array, ...]) -> tuple[Array, ...]:
-            """Narrows `ends`, two lengths with derivatives of opposite signs: by a geometric mean if they are far apart, else by a secant."""
+            """Narrows `ends`: two step lengths and their slopes of opposite signs, by a geometric mean if they are far apart, else by a secant."""
             low, high, at_low, at_high = ends
             share = at_low / jnp.where(at_low < at_high, at_low - at_high, -1.0)
             least = jnp.maximum(low, short)
@@ -316,7 +312,7 @@ class MomentEquations(SampleWindow):
 def _derivatives(
     fit: WindowState, rho: Array, samples: WindowSamples, ridge: Array, link: Link, floor: Array | float
 ) -> tuple[Array, Array, Array, Array]:
-    """Returns the index before its link, slope and `curvature` of each sample's loss, `[W, K]`, and the gradient of all other terms."""
+    """Returns three arrays `[W, K]`, each sample's index before its link, slope and curvature of the loss, and the other terms' gradient `[m, K]`."""
     columns, score, used, gradient = samples
     u = _linear(rho, columns)
     slope = jnp.where(used, moment(link, u, score, fit.cost), 0.0)

@@ -27,7 +27,7 @@ class Boxes(Protocol):
 
     Optional, for a score `M`: `excess(psi, base, level)`, `E[(M - level)^+]`, and `above(psi, base, level)`, `P(M > level)`, not for recorded boxes;
     `check_index(psi, base)`, which raises `ValueError` on an index that no such box can have; `check_spec(dim)`, which raises `ValueError` if requests have
-    too few features; `joint`, True if the outputs of a period depend on each other.
+    too few features; `joint`, True if the models' outputs in a period depend on each other.
     """
 
     @property
@@ -40,7 +40,7 @@ class Boxes(Protocol):
     def mean_score(self, psi: Array, base: Array) -> Array: ...
 
     def index(self, psi: Array, base: Array, weight: Array) -> Array:
-        """Returns the reservation index of each box (model) if its costs are multiplied by `weight`."""
+        """Returns the reservation indices `[K]` of the boxes (models) if costs are multiplied by `weight`; `base` `[K]` are those at weight 1."""
         ...
 
     def draw(self, keys: Keys, psi: Array, base: Array, row: Array | None = None) -> Draw:
@@ -56,7 +56,7 @@ def check_feature(name: str, value: Leaf | None, dim: int) -> None:
 
 @struct.dataclass
 class UniformBoxes:
-    """Boxes (models) with scores `M = index + width (U - quantile)`, `width = 2 cost / (1 - quantile)^2` and `U` uniform on [0, 1].
+    """Boxes (models) with uniform scores `base index + width (U - quantile)`, `width = 2 cost / (1 - quantile)^2` and `U` uniform on [0, 1].
 
     Costs are `mean (1 + spread l)` with `l = (2 U - 1) / 2 + L / 2`, `L` uniform on [-1, 1]: they increase with quality, as lengths do. Cheap boxes with a
     large quantile are wide and rarely above their index, expensive ones with a small quantile are reliable.
@@ -240,7 +240,7 @@ class PassFailBoxes:
 
 @struct.dataclass
 class _ScoreTable:
-    """Base class of boxes (models) with recorded outputs; mean scores and costs are linear in the request, indices are solved on the host.
+    """Base class of boxes (models) with recorded outputs. Mean scores and costs are linear in the request; the host solves for the indices.
 
     Attributes:
       score, cost: `[N, K]` recorded scores and costs of `K` boxes on `N` queries.
@@ -276,7 +276,7 @@ class _ScoreTable:
         return base
 
     def _outputs(self, rows: Array) -> Draw:
-        """Returns the recorded score and cost of each box (model) `a` on the query `rows[a]`, and `rows`; all are `[K]`."""
+        """Returns the recorded scores and costs `[K]` of each box (model) `a` on the query `rows[a]`, together with `rows` `[K]`."""
         table = jnp.stack([jnp.asarray(self.score, jnp.float32), jnp.asarray(self.cost, jnp.float32)], axis=-1)
         cells = jnp.stack([numerics.at(table, (rows[a], a)) for a in range(rows.shape[0])])
         return cells[:, 0], cells[:, 1], rows

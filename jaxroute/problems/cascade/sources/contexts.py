@@ -22,7 +22,7 @@ class Contexts(abc.ABC):
     """
 
     def init(self, key: Array) -> PyTree:
-        """Returns the state before the first period."""
+        """Returns the state of the distribution before the first period, empty by default."""
         del key
         return ()
 

@@ -1,4 +1,4 @@
-"""Features of outputs whose score is not seen, `phi` with `G(theta . phi) = score` exactly, and noisy rewards."""
+"""Features `phi` of outputs whose score is not seen, with `score = G(theta . phi)` for a link `G`, and noisy rewards."""
 
 import abc
 from collections.abc import Callable
@@ -21,11 +21,11 @@ _REWARD_SPREAD = 0.2
 
 
 class OutputFeatures(abc.ABC):
-    """Distribution of the `d` features (`dim`) of outputs. The true evaluator, eq. (17), has the link `G` and the coefficients `theta` `[d]`."""
+    """Distribution of the `d` features `phi` (`dim`) of an output. The true score is `G(theta . phi)`, eq. (17), with a link `G` and `theta` `[d]`."""
 
     @abc.abstractmethod
     def bound(self, largest: float) -> float:
-        """Returns the largest norm of a feature vector, if the score contributes at most `largest` to it for a `theta` of length 2."""
+        """Returns the largest norm of an output's features. `largest` bounds the share of the norm that encodes the score if `theta` has length 2."""
 
     @abc.abstractmethod
     def check_spec(self, boxes: Boxes, dim: int) -> None:
@@ -48,7 +48,7 @@ def reward_of(link: Link, score: Array, coin: Array) -> Array:
 
 @struct.dataclass
 class CubeNoise:
-    """Independent uniform noise on `[-1, 1]^d`."""
+    """Independent uniform noise on `[-1, 1]^d` in the `d` features of an output."""
 
     def bound(self, dim: int) -> float:
         return float(np.sqrt(dim))
@@ -75,7 +75,7 @@ class RadialNoise:
 
     @classmethod
     def student(cls, dim: int, freedom: float = 3.0, longest: float = 3.0) -> "RadialNoise":
-        """Returns Student vectors with `freedom` degrees of freedom, conditioned on a length of at most `longest`; length^2 / `dim` is F distributed."""
+        """Returns Student vectors with `freedom` degrees of freedom, conditioned on a length of at most `longest`."""
         from scipy import stats
 
         distribution = stats.f(checks.count("dim", dim), float(checks.positive("freedom", freedom, ())))
@@ -83,7 +83,7 @@ class RadialNoise:
 
     @classmethod
     def _of(cls, distribution: Any, longest: float, to: Callable = np.asarray, back: Callable = np.asarray) -> "RadialNoise":
-        """Returns noise with lengths at most `longest`; transformed by `to`, a length has the given distribution. `back` is the inverse of `to`."""
+        """Returns noise with lengths up to `longest`, such that `to(length)` has the given distribution. `back` is the inverse of `to`."""
         longest = float(checks.positive("longest", longest, ()))
         lengths = back(distribution.ppf(np.linspace(0.0, distribution.cdf(to(longest)), 1025)))
         # A probability that rounds to 1, or nearly, has an infinite quantile.
@@ -144,8 +144,7 @@ class ScoredFeatures(OutputFeatures):
         checks.part("noise", self.noise, "draw", "CubeNoise()")
         if self.shift is not None:
             checks.numbers("shift", self.shift)
-        if not isinstance(self.link, Link):
-            raise ValueError(f"link must be a Link, got {checks.show(self.link)}")
+        checks.instance("link", self.link, Link)
 
     def check_spec(self, boxes: Boxes, dim: int) -> None:
         del dim

@@ -101,7 +101,7 @@ def recorded_rows(
       models: selected models of a table.
       costs: cost per query of each model if the table has none; with `scores` per unit of `sizes`.
       scores: columns of scores in [0, 1], by model.
-      sizes: columns of the quantities that are paid for, by model.
+      sizes: columns of the quantities that are paid for (such as tokens), by model.
       confidence: columns of an output's confidence, by model; if given, scores are not seen but must be learned from such features.
       directions: number of principal components of a table's features that contexts show, None for no contexts.
     """
@@ -165,7 +165,7 @@ def _clusters(features: np.ndarray, number: int) -> np.ndarray:
 
 
 def _table(data: str, costs: Mapping[str, float] | None, categories_first: bool) -> RoutingTable:
-    """Reads a table of queries; `costs` are per model for a file without costs. With `categories_first`, categories replace text features."""
+    """Reads a table of queries. `costs` are per model, for a file without costs. `categories_first` ignores text features of a file with categories."""
     if data == "standin":
         return standin("routerbench", scores="binary", queries=2000)[0].subset(models=_STAND_IN)
     try:
@@ -209,7 +209,7 @@ def _from_columns(
 
 
 def _output_features(groups: np.ndarray, confidence: np.ndarray, sure: list[bool]) -> np.ndarray:
-    """Returns features `[N, K, d]` of outputs: indicators of group and model, and the `confidence` `[N, K]` of models that report it (`sure`)."""
+    """Returns features `[N, K, d]` of outputs: indicators of group and model, and the `confidence` `[N, K]` of the models marked in `sure`."""
     rows, number = confidence.shape
     in_group = np.eye(groups.max() + 1)[groups]
     group = np.broadcast_to(in_group[:, None], (rows, number, in_group.shape[1]))

@@ -1,6 +1,6 @@
 """Beliefs of the learning policies about outcomes and costs: empirical means, confidence radii, posteriors."""
 
-from typing import Protocol, Self
+from typing import Self
 
 import jax.numpy as jnp
 from flax import struct
@@ -8,18 +8,16 @@ from jax import Array
 
 from jaxroute.core import checks, draws
 from jaxroute.core.types import Leaf
-from jaxroute.estimators.confidence import hoeffding_radius, union_log_term
-from jaxroute.estimators.running import RunningMean
+from jaxroute.estimators.running import RunningMean, hoeffding_radius, union_log_term
 from jaxroute.problems.combinatorial.types import CombinatorialSpec, Feedback
 
 
 @struct.dataclass
 class Statistics:
-    """Running means of outcomes and costs. Source: C2MAB-V, Algorithm 1, lines 2 and 9; eq. (6).
+    """Running means of the outcomes and costs of `K` models. Source: C2MAB-V, Algorithm 1, lines 2 and 9; eq. (6).
 
     Attributes:
-      outcome: means of the outcomes of `K` models.
-      cost: means of the costs of `K` models.
+      outcome, cost: mean outcome and mean cost of each model, each with its number of observations.
       spec: information about the environment (static).
     """
 
@@ -38,19 +36,12 @@ class Statistics:
         return self.replace(outcome=outcome, cost=self.cost.add(feedback.cost_observed, feedback.cost))
 
 
-class Radius(Protocol):
-    """Confidence radius of an empirical mean."""
-
-    def radius(self, count: Array, num_models: int, t: Array) -> Array:
-        """Returns the radius of each of `num_models` models after `count` `[K]` observations, in round `t` (from 1)."""
-        ...
-
-
 @struct.dataclass
 class PlainRadius:
     """Radius of CUCB after `n` observations in round `t`, `sqrt(3 log t / (2 n))`. Source: Wang and Chen (2017)."""
 
     def radius(self, count: Array, num_models: int, t: Array) -> Array:
+        """Returns the radius of each of `num_models` models after `count` `[K]` observations, in round `t` (from 1)."""
         del num_models
         return hoeffding_radius(count, 3.0 * jnp.log(t.astype(jnp.float32)))
 
@@ -76,12 +67,7 @@ class UnionRadius:
         return jnp.where(count > 0, self.width * radius, jnp.inf)  # Infinite also for a width of 0.
 
 
-class Posterior(Protocol):
-    """Distribution of the success probability of a model, given observations."""
-
-    def sample(self, key: Array, wins: Array, losses: Array) -> Array:
-        """Draws a success probability of each model `[K]`, given its numbers of successes `wins` and failures `losses`, which may be fractional."""
-        ...
+Radius = PlainRadius | UnionRadius
 
 
 @struct.dataclass
@@ -89,6 +75,7 @@ class BetaPosterior:
     """Distribution Beta(1 + successes, 1 + failures), the posterior of a success probability from a uniform prior."""
 
     def sample(self, key: Array, wins: Array, losses: Array) -> Array:
+        """Draws a success probability of each model `[K]`, given its numbers of successes `wins` and failures `losses`, which may be fractional."""
         return draws.beta(key, 1.0 + wins, 1.0 + losses)
 
 
@@ -107,12 +94,7 @@ class NormalPosterior:
         return mean + jnp.sqrt(mean * (b / total) / (total + 1.0)) * draws.normal(key, jnp.shape(wins))
 
 
-class Grading(Protocol):
-    """Rule that converts outcomes in [0, 1] to counts of successes."""
-
-    def count(self, key: Array, outcome: Array) -> Array:
-        """Returns how many successes each outcome counts for, `[K]`, possibly a fraction."""
-        ...
+Posterior = BetaPosterior | NormalPosterior
 
 
 @struct.dataclass
@@ -120,6 +102,7 @@ class CountInPart:
     """Counts an outcome `x` in [0, 1] as the fraction `x` of a success."""
 
     def count(self, key: Array, outcome: Array) -> Array:
+        """Returns the number of successes, possibly a fraction, as which each outcome of `outcome` `[K]` counts."""
         del key
         return outcome
 
@@ -130,3 +113,6 @@ class CountByCoin:
 
     def count(self, key: Array, outcome: Array) -> Array:
         return (draws.uniform(key, outcome.shape) < outcome).astype(outcome.dtype)
+
+
+Grading = CountInPart | CountByCoin

@@ -20,8 +20,7 @@ from jaxroute.core.types import Leaf, Metric
 from jaxroute.problems.combinatorial.types import CombinatorialSpec, Info, Observation
 from jaxroute.solvers import selection
 from jaxroute.solvers.branching import MOST_NODES
-from jaxroute.solvers.projected_gradient import projected_gradient
-from jaxroute.solvers.projection import smoothed_lp
+from jaxroute.solvers.projection import projected_gradient, smoothed_lp
 from jaxroute.solvers.selection import Selection
 
 # Largest number of vertices for an exact default solver.
@@ -36,7 +35,7 @@ RELAXATION_METRICS = (
 
 
 class Solver(Protocol):
-    """Solver of the relaxed problem."""
+    """Solver of the relaxed problem, which finds the best fraction in [0, 1] of each model under the budget."""
 
     def solve(self, spec: CombinatorialSpec, w: Array, cost: Array, obs: Observation, allowed: Array) -> Selection:
         """Returns the best fractions of the models, with the shadow price of the budget.
@@ -53,12 +52,12 @@ class Solver(Protocol):
 
 @struct.dataclass
 class Linear:
-    """Linear program with the reward's additive weights. Source: C2MAB-V, eqs. (4) and (5).
+    """Solver by a linear program: maximises the sum of the selected models' weights within budget and set size. Source: C2MAB-V, eqs. (4), (5).
 
-    It is exact for `SumUp` and `AllIn`, and has no guarantee for `AnyWin`.
+    A model's weight is its success probability for `SumUp`, and the logarithm of it for `AllIn`. For `AnyWin` there is no guarantee.
 
     Attributes:
-      steps: number of dual steps (static); None chooses it by the number of models.
+      steps: number of iterations for the budget's dual variable (static); None chooses it by the number of models.
     """
 
     steps: int | None = struct.field(pytree_node=False, default=None)
@@ -210,7 +209,7 @@ class ProjectedGradient:
 def _scaled(weight: Array) -> tuple[Array, Array]:
     """Divides weights by the largest absolute weight. Returns the scaled weights and this largest weight.
 
-    The position of the maximum is computed once. The derivative of `jnp.max` would search it again, and fail if this copy were rounded differently.
+    The position of the maximum is computed once: the derivative of `jnp.max` would compute the weights again, and miss the maximum if they differ.
     """
     size = jnp.abs(weight)
     first = numerics.one_hot(jnp.argmax(size), size.shape[-1])
@@ -229,7 +228,7 @@ def _require_one_group(spec: CombinatorialSpec, name: str) -> None:
 
 
 def _size(spec: CombinatorialSpec, obs: Observation, allowed: Array) -> Array:
-    """Returns the size `N` of a set, or the size for each group `[M]`; if sizes are exact, at most the number of allowed models."""
+    """Returns the size `N` of a set, or of each group's part `[M]`; if sizes are exact, at most the number of allowed models."""
     count = selection.group_sums(spec.groups, allowed.astype(jnp.float32))
     return jnp.minimum(obs.size, count) if spec.reward.exact_size else obs.size
 
@@ -242,7 +241,7 @@ def default_solver(spec: CombinatorialSpec) -> Solver:
 
 
 def metrics_of(solver: Solver | None) -> tuple[Metric, ...]:
-    """Returns the metrics of a policy with this solver. `unfinished_share` is recorded by default for `Vertices`, whose search may stop early."""
+    """Returns the metrics that a policy with this solver can record. `Vertices`, whose search may stop early, records `unfinished_share` by default."""
     shown = isinstance(solver, Vertices)
     return tuple(dataclasses.replace(m, default=shown) if m.name == "unfinished_share" else m for m in RELAXATION_METRICS)
 
@@ -280,7 +279,7 @@ def solve_by_group(
 
 
 def conditioned(key: Array, value: Array, cap: Leaf, noise: Leaf) -> Array:
-    """Converts expected rewards `value` `[K]` to success probabilities: limits them to `cap`, less random numbers up to `noise` against ties."""
+    """Converts expected rewards `value` `[K]` to success probabilities: limits them to `cap`, and subtracts random numbers up to `noise` against ties."""
     tie = noise * draws.uniform(key, value.shape)
     return jnp.clip(jnp.minimum(value, cap) - tie, 1e-6, cap)
 
@@ -296,7 +295,7 @@ def check(solver: Solver | None, rounding: Any, cap: Leaf, noise: Leaf) -> None:
 
 
 def info_of(found: Selection) -> Info:
-    """Returns the diagnostics of a relaxed solution that a policy records: shadow price, whether infeasible or unfinished, fractions."""
+    """Returns a relaxed solution's values that a policy can record: the budget's shadow price, infeasible or unfinished (0 or 1), fractions."""
     return {
         "shadow_price": jnp.where(found.feasible, found.multiplier, 0.0),
         "infeasible_share": 1.0 - found.feasible.astype(jnp.float32),

@@ -1,7 +1,6 @@
 """Rules that round a relaxed selection (a fraction of each model) to a set of models, and the selection of the models with the largest scores."""
 
 import dataclasses
-from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -14,19 +13,12 @@ from jaxroute.problems.combinatorial.types import CombinatorialSpec, Observation
 from jaxroute.solvers import rounding
 
 
-class Rounding(Protocol):
-    """Rule that rounds a relaxed selection of one group to a set (see `round_by_group`)."""
-
-    def round(self, key: Array, z: Array, spec: CombinatorialSpec) -> Array:
-        """Draws a random set, `[K]` bool, that contains each model with the probability `z` `[K]`."""
-        ...
-
-
 @struct.dataclass
 class Pairwise:
     """Pairwise rounding: repeatedly shifts weight between two fractions until one of them is 0 or 1. Source: C2MAB-V, Algorithm 3."""
 
     def round(self, key: Array, z: Array, spec: CombinatorialSpec) -> Array:
+        """Draws a random set of one group, `[K]` bool, that contains each model with the probability `z` `[K]`; see `round_by_group`."""
         return rounding.pairwise(z, draws.uniform(key, z.shape), whole_sum=spec.reward.exact_size)
 
 
@@ -56,13 +48,16 @@ class Indicator:
         return z > 0.5
 
 
+Rounding = Pairwise | Swap | Indicator
+
+
 def default_rounding(spec: CombinatorialSpec) -> Rounding:
     """Returns the paper's rounding: `Swap` for any win, `Pairwise` for sets of exact size."""
     return Pairwise() if spec.reward.exact_size else Swap()
 
 
 def round_by_group(rounding: Rounding | None, key: Array, z: Array, spec: CombinatorialSpec) -> Array:
-    """Draws a random set by a rounding, or by `default_rounding` if `rounding` is None; other arguments as for `Rounding.round`.
+    """Draws a random set by a rounding, or by `default_rounding` if `rounding` is None; other arguments as for `Pairwise.round`.
 
     Each group is rounded separately, which preserves its size.
     """

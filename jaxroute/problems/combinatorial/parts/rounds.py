@@ -1,7 +1,5 @@
 """Rules for single rounds: the first rounds of a run, rounds between two batches of feedback, and the order in which a cascade asks models."""
 
-from typing import Protocol
-
 import jax.numpy as jnp
 from flax import struct
 from jax import Array
@@ -12,11 +10,12 @@ from jaxroute.problems.combinatorial.parts.rounding import top_models
 from jaxroute.problems.combinatorial.types import Action, Observation
 
 
-class Start:
-    """Rule for the first rounds; by default there is none. `allowed` `[K]` bool marks the models that may be selected in the round."""
+@struct.dataclass
+class Optimistic:
+    """Uses the policy's confidence bounds from the first round on; models without observations have the best bounds. Source: C2MAB-V, Algorithm 1."""
 
     def active(self, state: Statistics, allowed: Array) -> Array:
-        """Whether this rule, instead of the policy's confidence bounds, selects the set of the current round; a scalar bool."""
+        """Returns whether this rule, not the policy's confidence bounds, selects this round's set from the models `allowed` `[K]`, a scalar bool."""
         del state, allowed
         return jnp.asarray(False)
 
@@ -27,12 +26,7 @@ class Start:
 
 
 @struct.dataclass
-class Optimistic(Start):
-    """Lets the confidence bounds decide from the first round on, as models without observations have the best. Source: C2MAB-V, Algorithm 1."""
-
-
-@struct.dataclass
-class RoundRobin(Start):
+class RoundRobin(Optimistic):
     """Selects the least observed models until all `K` have been observed, in `K / N` rounds if every selected model is asked.
 
     Source: the first rounds of C2MAB-V's proofs, which assume an observation of every model.
@@ -47,7 +41,7 @@ class RoundRobin(Start):
 
 
 class Hold:
-    """Rule for the rounds between two decisions, if a policy decides once per batch; the bool `fresh` is True in rounds with a new decision."""
+    """Base class of rules for the rounds between two decisions of a policy that decides once per batch; `fresh` is True in rounds with a decision."""
 
     def relaxed(self, fresh: Array, z: Array, held_z: Array) -> Array:
         """Returns the relaxed selection `[K]` to round to a set: by default the new one, `z`, instead of `held_z` from the last decision."""
@@ -62,7 +56,7 @@ class Hold:
 
 @struct.dataclass
 class HoldAction(Hold):
-    """Repeats the set of the last decision until a new decision is due. Source: C2MAB-V, appendix E.3."""
+    """Rule that repeats the set of the last decision until a batch of feedback is complete. Source: C2MAB-V, appendix E.3."""
 
     def hold(self, fresh: Array, new: tuple[Array, Array], held: tuple[Array, Array]) -> tuple[Array, Array]:
         return jnp.where(fresh, new[0], held[0]), jnp.where(fresh, new[1], held[1])
@@ -70,32 +64,25 @@ class HoldAction(Hold):
 
 @struct.dataclass
 class HoldRelaxed(Hold):
-    """Repeats the relaxed selection of the last decision, but rounds it again in every round. Not in the paper."""
+    """Rule that repeats the last decision's fractions of models, and rounds them to a new set in every round. Not in the paper."""
 
     def relaxed(self, fresh: Array, z: Array, held_z: Array) -> Array:
         return jnp.where(fresh, z, held_z)
 
 
-class Order(Protocol):
-    """Rule for the order in which a cascade asks the models of a set."""
+@struct.dataclass
+class ByPrice:
+    """Order of a cascade that asks models with a low known price first. The paper gives no order; its Fig. 2 starts with cheap models."""
 
     def order(self, key: Array, obs: Observation, value: Array, cost: Array) -> Array:
         """Returns numbers `[K]` in whose ascending order models are asked, ties by index. `value` and `cost` `[K]` are expected rewards and costs."""
-        ...
-
-
-@struct.dataclass
-class ByPrice:
-    """Asks models with a low known price first. The paper gives no order; its Fig. 2 starts with cheap models."""
-
-    def order(self, key: Array, obs: Observation, value: Array, cost: Array) -> Array:
         del key, value, cost
         return obs.price
 
 
 @struct.dataclass
 class ByReward:
-    """Asks models in descending order of the reward by the policy's estimate or bound."""
+    """Order of a cascade that asks the model of largest reward first, by the policy's estimates or bounds."""
 
     def order(self, key: Array, obs: Observation, value: Array, cost: Array) -> Array:
         del key, obs, cost
@@ -104,7 +91,7 @@ class ByReward:
 
 @struct.dataclass
 class ByCost:
-    """Asks models in ascending order of the cost by the policy's estimate or bound."""
+    """Order of a cascade that asks the model of least cost first, by the policy's estimates or bounds."""
 
     def order(self, key: Array, obs: Observation, value: Array, cost: Array) -> Array:
         del key, obs, value
@@ -113,7 +100,7 @@ class ByCost:
 
 @struct.dataclass
 class ByIndex:
-    """Asks models in the order of their index."""
+    """Order of a cascade that asks models by ascending index."""
 
     def order(self, key: Array, obs: Observation, value: Array, cost: Array) -> Array:
         del key, obs, value
@@ -122,11 +109,14 @@ class ByIndex:
 
 @struct.dataclass
 class ByProbability:
-    """Asks models in a new random order in each round."""
+    """Order of a cascade that is drawn at random in each round."""
 
     def order(self, key: Array, obs: Observation, value: Array, cost: Array) -> Array:
         del obs, value
         return draws.uniform(key, cost.shape)
+
+
+Order = ByPrice | ByReward | ByCost | ByIndex | ByProbability
 
 
 def action_of(

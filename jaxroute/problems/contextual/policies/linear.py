@@ -7,7 +7,7 @@ from jax import Array
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.rewards import Assumptions
 from jaxroute.core.types import Leaf
-from jaxroute.estimators.ridge import Ridge
+from jaxroute.estimators.gaussian import Ridge
 from jaxroute.problems.contextual.policies.parameters import RidgePolicy
 from jaxroute.problems.contextual.types import Choice, ContextualSpec
 

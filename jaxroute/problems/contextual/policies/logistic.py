@@ -34,15 +34,15 @@ class LaplacePosterior:
         return numerics.combine(jnp.square(x), 1.0 / self.precision)
 
     def sample(self, noise: Array) -> Array:
-        """Returns a random deviation `[d]` of the weights from their mean, made of standard normal `noise` `[d]`; there must be one regression."""
+        """Returns a random deviation `[d]` of the weights from their mean, by scaling standard normal `noise` `[d]`; `G` must be 1."""
         return noise * lax.rsqrt(self.precision[:, 0])
 
 
 def newest_slope(level: Array, variance: Array, label: Array) -> Array:
-    """Solves `c = label - sigmoid(level + c variance)` for `c`, which determines the step of the weights for the newest label in [0, 1].
+    """Solves `c = label - sigmoid(level + c variance)` for `c`, by which a new label in [0, 1] moves the weights from `m` to `m + c x / q`.
 
-    Newton's method is used for `s = level + c variance`. From 0, where the sigmoid has its inflection, the steps never pass the root. The scalars are
-    `level`, the prediction `m . x`, and `variance`, which is `sum_i x_i^2 / q_i`.
+    Newton's method finds `s = level + c variance`. From 0, where the sigmoid has its inflection, the steps never pass the root. The scalar `level` is
+    the prediction `m . x`, and `variance` is `sum_i x_i^2 / q_i`.
     """
     target = level + variance * label
     s = jnp.zeros_like(target)
@@ -67,8 +67,7 @@ class LogisticThompson(ParameterPolicy):
     Attributes:
       scale: `[]` factor of the standard deviations, the paper's alpha.
       ridge: `[]` initial precision, the paper's lambda, above 0.
-      low: `[]` least reward.
-      high: `[]` largest reward; rewards are mapped from `[low, high]` to [0, 1].
+      low, high: `[]` least and largest reward; rewards are mapped from `[low, high]` to [0, 1].
       parameters: `DisjointParameters()` for a separate parameter vector of each model, or `SharedParameters()` for one of all models.
     """
 

@@ -8,7 +8,7 @@ from jax import Array
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
-from jaxroute.estimators.ridge import Ridge
+from jaxroute.estimators.gaussian import Ridge
 from jaxroute.problems.contextual.types import ContextualSpec
 
 
@@ -90,7 +90,7 @@ Parameters = DisjointParameters | SharedParameters
 
 @struct.dataclass
 class ParameterPolicy:
-    """Policy that learns parameter vectors: one for each model (`DisjointParameters()`) or one for all (`SharedParameters()`)."""
+    """Base class of policies that learn parameter vectors: one for each model (`DisjointParameters()`) or one for all (`SharedParameters()`)."""
 
     parameters: Parameters = struct.field(default_factory=DisjointParameters, kw_only=True)
 
@@ -103,7 +103,7 @@ class ParameterPolicy:
 
 @struct.dataclass
 class RidgePolicy(ParameterPolicy):
-    """Policy that predicts rewards from features by ridge regression; `ridge` is the weight of the squared norm, the paper's lambda."""
+    """Base class of policies that predict rewards by ridge regression on features; `ridge` is the weight of the squared norm in it."""
 
     ridge: Leaf = struct.field(default=1.0, kw_only=True)
 

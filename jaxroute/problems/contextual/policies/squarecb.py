@@ -6,21 +6,21 @@ from jax import Array
 
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
-from jaxroute.estimators.ridge import Ridge
+from jaxroute.estimators.gaussian import Ridge
 from jaxroute.problems.contextual.policies.parameters import RidgePolicy
 from jaxroute.problems.contextual.types import Choice, ContextualSpec
 
 
 @struct.dataclass
 class SquareCBState:
-    """State of `SquareCB`: the ridge regressions, and `gamma`, the scalar weight of a gap in the probabilities."""
+    """State of `SquareCB`: the ridge regressions, and the scalar `gamma`, the weight of a predicted gap in the models' probabilities."""
 
     estimate: Ridge
     gamma: Array
 
 
 def inverse_gap_weights(predicted: Array, gamma: Leaf, order: Array | None = None) -> Array:
-    """Returns the models' probabilities: `1 / (K + gamma gap)` for a gap to the best predicted reward, and the remainder for the best model.
+    """Returns the probabilities of `K` models: `1 / (K + gamma gap)` for a gap to the best predicted reward, the remainder for the best model.
 
     `predicted` `[K]` are predicted rewards; ties go by the ranks `order` `[K]`, or for None to the lower index. Source: Foster and Rakhlin (2020),
     Algorithm 1, with `mu = K`.
@@ -38,9 +38,7 @@ class SquareCB(RidgePolicy):
 
     Predictions are those of Vovk, Azoury and Warmuth, ridge regressions that include the new context before the prediction:
     `theta_k . x / (1 + x' V_k^-1 x)`. The known bound of their regret in square loss gives
-    `gamma = scale sqrt(K T / (square regret + log(2 / delta)))`; see `square_regret`.
-
-    Source: Foster and Rakhlin (2020), Algorithm 1 and Theorem 1.
+    `gamma = scale sqrt(K T / (square regret + log(2 / delta)))`; see `square_regret`. Source: Foster and Rakhlin (2020), Algorithm 1 and Theorem 1.
 
     Differs from the paper: it predicts rewards; the paper has losses, one minus the rewards.
 

@@ -1,5 +1,5 @@
 """Components of the queueing problem.
 
-`backlog` stores the waiting queries, `scheduling` chooses one of them, `waiting` counts waiting times. For `ACQB`, `memory` stores observations,
-`choice` selects components by sizes, `assortments` converts sets of models, and `triggers` decide when an arrival is explored.
+`backlog` stores the waiting queries, `scheduling` chooses one of them, `waiting` counts waiting times. For `ACQB`, `memory` stores observations, and
+`triggers` decide when an arrival is explored.
 """

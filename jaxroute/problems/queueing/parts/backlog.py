@@ -53,7 +53,7 @@ class Backlog:
 
     @property
     def places(self) -> int:
-        """Returns the number of places `B`: `limit`, rounded up to whole chunks of a compiled loop."""
+        """Returns the number of places `B`: `limit`, rounded up to a multiple of the chunks in which loops read the buffer."""
         return xla.chunked_size(self.limit)
 
     def init(self, row: Any) -> BacklogState:
@@ -66,7 +66,7 @@ class Backlog:
         )
 
     def view(self, state: BacklogState) -> QueueView:
-        """Returns the waiting queries of `state` in the form in which policies see them."""
+        """Returns the part of `state` that policies see: the places, arrivals and number of the waiting queries."""
         view = QueueView(
             waiting=lax.iota(jnp.int32, self.places) < state.length,
             arrival=state.arrival,
@@ -80,7 +80,7 @@ class Backlog:
     def serve(self, state: BacklogState, action: Action) -> tuple[Any, BacklogState, Action]:
         """Returns the data of the served query, and `state` and `action` with unchanged values.
 
-        The barrier around them makes the compiler read the buffer before it is written, so that it can be written in place.
+        An optimisation barrier makes the compiler read the buffer before it is changed, so that it can be changed without a copy.
         """
         row = jax.tree.map(lambda x: numerics.take(x, action.query), state.rows)
         row, rows, action = xla.barrier((row, state.rows, action))

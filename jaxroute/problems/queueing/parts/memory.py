@@ -27,7 +27,7 @@ class RoundData:
       accepted: `[]` position of the accepted model in `items`, `K` if none was accepted.
       parameters: `[K]` int32, index of the parameter vector for each row of `x`; -1 for none.
       refit: `[A]` int32, indices of up to `A` parameter vectors that are estimated again; -1 for none.
-      new: terms of the observation in the derivatives of the likelihood.
+      new: terms that the observation adds to the derivatives of the likelihood.
     """
 
     x: Array
@@ -40,7 +40,7 @@ class RoundData:
 
 @dataclass(frozen=True)
 class Memory(abc.ABC):
-    """Form in which a learner stores parameters and observations, by default one parameter vector per model and a row of data per round.
+    """Base class of forms in which a learner stores parameters and observations, by default one parameter vector per model and a row per round.
 
     Attributes:
       spec: sizes of the environment.
@@ -62,7 +62,7 @@ class Memory(abc.ABC):
 
     @abc.abstractmethod
     def init(self) -> Any:
-        """Returns the data before the first observation."""
+        """Returns the empty data, before the first observation."""
 
     def rounds_learned(self, pulls: Array, t: Array) -> Array:
         """Returns the number of rounds from which each parameter vector was learned, for its confidence radius.

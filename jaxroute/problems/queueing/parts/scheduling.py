@@ -21,7 +21,10 @@ _Chunk = tuple[Any, Array, Array]
 
 
 def _fold(leaves: Any, queue: QueueView, start: Any, step: Callable[[Any, _Chunk, Array], Any]) -> Any:
-    """Applies `step(carry, chunk, index of its first place)` to the places in chunks, from the carry `start`; returns the last carry."""
+    """Applies `step(carry, chunk, index of its first place)` to each chunk of the queue in turn, from the carry `start`; returns the last carry.
+
+    A chunk has a part of `leaves` (arrays `[..., B]`, one element per place), whether a query waits at each place, and its arrival.
+    """
 
     def with_waiting(carry: Any, chunk: Any, first: Array) -> Any:
         leaves, arrival = chunk
@@ -65,13 +68,13 @@ def best_prompt(score: Array, obs: Observation) -> tuple[Array, Array]:
 
 
 def place_of_rank(queue: QueueView, rank: Leaf, t: Array) -> Array:
-    """Returns the place of the waiting query that has the `rank` in the order of arrival (0: the oldest) in round `t`; `B` if there is none."""
+    """Returns the place in the buffer of the waiting query with this `rank` by arrival (0: the oldest); `B`, the number of places, if none."""
     arrived = _round_of_rank(queue, rank, t)
     return best_place(lambda arrival: (arrival == arrived).astype(jnp.float32), queue.arrival, queue)[0]
 
 
 def _round_of_rank(queue: QueueView, rank: Leaf, t: Array) -> Array:
-    """Returns the round, at most `t`, in which the waiting query with the given rank arrived, by bisection; any round if there is none."""
+    """Returns the round, at most `t`, in which the waiting query with this `rank` arrived, by bisection; any round if there is no such query."""
 
     def step(last: Array, count: Array, chunk: _Chunk, first: Array) -> Array:
         del first
@@ -105,7 +108,9 @@ def best_rate_waiting(rate: Array, queue: QueueView) -> Array:
 
 
 def optimistic_utilities(sample: Array, x: Array) -> list[Array]:
-    """Returns the largest utility of `C` queries over the samples, one array `[C]` per model. Source: ACQB, section 3 and appendix B.1.
+    """Returns, for each of `N` models, the largest utility `[C]` of its answer to each of `C` queries over `M` samples of the parameters.
+
+    Source: ACQB, section 3 and appendix B.1.
 
     Args:
       sample: `[N, M, d]` sampled parameters, or `[1, M, d]` with pair features.
@@ -114,7 +119,6 @@ def optimistic_utilities(sample: Array, x: Array) -> list[Array]:
     number, dim = sample.shape[1:]
 
     def largest(parameter: Array, x: Array) -> Array:
-        """Returns the largest utility `[C]` of one model over its samples `[M, d]`, for features `[d, C]`."""
         if number == 1:
             return numerics.combine(parameter[0], x)
         terms = [parameter[:, i, None] * x[i][None, :] for i in range(dim)]
@@ -130,20 +134,20 @@ class QueueQueries:
     """Reads queries that have individual features, stored in the places of a queue: the context map phi of ACQB, Algorithm 2, line 1."""
 
     def features(self, obs: Observation) -> Array:
-        """Returns the features (the paper's phi) of the queries at all places, or of all prompts of a pool."""
+        """Returns the features of the queries at all places, `[d, B]` (pair features `[N, d, B]`), or of all prompts of a pool, `[d, P]`."""
         return obs.features
 
     def utilities(self, sample: Array, obs: Observation, place: Array) -> Array:
-        """Returns each model's largest utility over the samples, for the query at `place`; see `optimistic_utilities`."""
+        """Returns each model's largest utility, `[N]`, over the sampled parameters `sample`, for the query at `place`; see `optimistic_utilities`."""
         return jnp.stack(optimistic_utilities(sample, numerics.take(obs.features, place)[..., None]))[:, 0]
 
     def served(self, obs: Observation, feedback: Feedback) -> Array:
-        """Returns the features (the paper's phi) of the served query, `[d]`, with pair features `[N, d]`."""
+        """Returns the features of the served query, `[d]`, with pair features `[N, d]`."""
         del obs
         return feedback.features
 
     def best(self, sample: Array, weight: Weight, obs: Observation) -> tuple[Array, Array]:
-        """Returns the place of the waiting query whose best assortment has the largest `weight` under the samples `[N, M, d]`, and this weight."""
+        """Returns the place of the waiting query whose utilities under `sample` `[N, M, d]` have the largest `weight`, and this weight."""
         return best_place(lambda x: weight(optimistic_utilities(sample, x)), obs.features, obs)
 
 

@@ -1,4 +1,4 @@
-"""Rules that decide whether a policy explores an arrival, that is serves it at once with an assortment in turn."""
+"""Rules that decide whether a policy explores an arriving query: serves it at once with the next assortment (set of models) in turn."""
 
 import math
 from typing import Protocol
@@ -76,7 +76,7 @@ class PhaseThenCoin:
 
     @classmethod
     def for_data(cls, horizon: int, c1: float) -> "PhaseThenCoin":
-        """Returns the paper's rule for real data: a phase in which ACQB with this `c1` would always explore, then the probability `1 / sqrt(horizon)`."""
+        """Returns ACQB's rule for real data: explores all arrivals while ACQB with this `c1` would, later ones with probability `1 / sqrt(horizon)`."""
         checks.count("horizon", horizon)
         checks.non_negative("c1", c1, ())
         return cls(phase=np.float32(max(0, math.ceil(c1**2 - 1))), coin=np.float32(horizon**-0.5))

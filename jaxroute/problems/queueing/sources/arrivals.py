@@ -4,8 +4,6 @@ A queue takes a process as its field `arrivals`. The queue's source draws the co
 which contexts are accepted (assumption 4 of ACQB), and should be the mean rate.
 """
 
-from typing import Any, Protocol
-
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
@@ -15,23 +13,9 @@ from jaxroute.core import checks, draws, numerics
 from jaxroute.core.types import Leaf
 
 
-class Arrivals(Protocol):
-    """Process that decides in which rounds a query arrives."""
-
-    def check(self) -> None: ...
-
-    def init(self, key: Array) -> Any:
-        """Returns the state before the first round."""
-        ...
-
-    def draw(self, key: Array, state: Any, t: Array) -> tuple[Array, Any]:
-        """Returns whether a query arrives in round `t`, a boolean scalar, and the state of the process after the round."""
-        ...
-
-
 @struct.dataclass
 class Rates:
-    """Process with a rate for each round: round `t` brings a query with probability `rates[t]`, rounds after the `T` rates with the last rate."""
+    """Process of arrivals: round `t` brings a query with probability `rates[t]`; rounds after the `T` rates do so with the last rate."""
 
     rates: Leaf
 
@@ -42,6 +26,7 @@ class Rates:
         del key
 
     def draw(self, key: Array, state: None, t: Array) -> tuple[Array, None]:
+        """Returns whether a query arrives in round `t`, a boolean scalar, and the state of the process after the round."""
         rates = jnp.asarray(self.rates, jnp.float32)
         rate = lax.dynamic_index_in_dim(rates, t, keepdims=False)  # The index is clipped to the last.
         return draws.bernoulli(key, rate), state
@@ -119,6 +104,9 @@ class Slots:
 
     def draw(self, key: Array, state: None, t: Array) -> tuple[Array, None]:
         return (t % self.servers == 0) & draws.bernoulli(key, self.rate), state
+
+
+Arrivals = Rates | Bursts | Slots
 
 
 def _stationary(moves: Array) -> Array:

@@ -4,7 +4,7 @@ The environment stores each query as a `Query`, which has its features, or only 
 then stores the features of all prompts.
 """
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,7 +22,7 @@ _CANDIDATES = 8
 
 
 class _Search(NamedTuple):
-    """Result of a search for a context: features and best rate of the first good candidate (else the last), numbers of rejected and tried ones."""
+    """State of a search for a context: features and best rate of the first good candidate (else the last), numbers of rejected and tried ones."""
 
     features: Array
     rate: Array
@@ -32,7 +32,7 @@ class _Search(NamedTuple):
 
 @struct.dataclass
 class Query:
-    """Stored data of a query; for the optimal policy's queue only the rate.
+    """Stored data of a query; the optimal policy's queue stores only `best_rate`.
 
     Attributes:
       best_rate: `[]` departure rate of its best assortment.
@@ -45,7 +45,7 @@ class Query:
     prompt: Any = None
 
     def for_optimum(self) -> "Query":
-        """Returns the query with the data that the optimal policy's queue stores: the rate alone."""
+        """Returns the query with its best departure rate alone, the only data that the optimal policy's queue needs."""
         return self.replace(features=None, prompt=None)
 
 
@@ -68,29 +68,6 @@ class Round:
     rejected: Array | int = 0
 
 
-class Source(Protocol):
-    """Source of queries: draws arrivals, contexts, and the numbers that decide choices."""
-
-    @property
-    def pool_size(self) -> int:
-        """Returns the number of prompts `P` in the pool; 0 without a pool."""
-        ...
-
-    def check(self) -> None: ...
-
-    def draw(self, key: Array, t: Array, spec: QueueSpec) -> Round:
-        """Draws the query, its arrival and the random numbers of round `t`."""
-        ...
-
-    def features_of(self, rows: Query) -> Array:
-        """Returns the features `[d, B]` (pair features `[N, d, B]`) of the queries `rows` at all places; with a pool those of all prompts, `[d, P]`."""
-        ...
-
-    def serve(self, row: Query, spec: QueueSpec) -> tuple[Array, Array]:
-        """Returns the features `[d]` (pair features `[N, d]`) of a served query, and its true utilities `[N]`."""
-        ...
-
-
 @struct.dataclass
 class _LinearUtility:
     """Base class of sources whose utilities are linear: `x' theta_j` with `theta` `[N, d]`, or with pair features `x_j' theta` with `theta` `[d]`."""
@@ -99,15 +76,18 @@ class _LinearUtility:
 
     @property
     def pool_size(self) -> int:
+        """Returns the number of prompts `P` in the pool; 0 without a pool."""
         return 0
 
     def utility(self, features: Array, pair_features: bool) -> Array:
         return utilities_of(self.theta, features, pair_features)
 
     def features_of(self, rows: Query) -> Array:
+        """Returns the features `[d, B]` (pair features `[N, d, B]`) of the queries `rows` at all places; with a pool those of all prompts, `[d, P]`."""
         return rows.features
 
     def serve(self, row: Query, spec: QueueSpec) -> tuple[Array, Array]:
+        """Returns the features `[d]` (pair features `[N, d]`) of a served query, and its true utilities `[N]`."""
         return row.features, self.utility(row.features, spec.pair_features)
 
 
@@ -143,6 +123,7 @@ class RandomContexts(_LinearUtility):
         checks.count("candidates", self.candidates)
 
     def draw(self, key: Array, t: Array, spec: QueueSpec) -> Round:
+        """Draws the query, its arrival and the random numbers of round `t`."""
         del t
         k_arrival, k_context, k_choice = draws.split(key, 3)
         lead = (spec.num_models, spec.dim) if spec.pair_features else (spec.dim,)
@@ -288,3 +269,6 @@ class RecordedPrompts(PoolContexts):
         del key, spec
         arrived, prompt, uniform = (jnp.asarray(x)[t] for x in (self.arrivals, self.prompts, self.uniforms))
         return Round(arrived=arrived, row=self._query(prompt), infeasible=jnp.zeros((), bool), uniform=uniform)
+
+
+Source = RandomContexts | RecordedContexts | PoolContexts

@@ -42,8 +42,7 @@ def departure_probability(
       scores: `[P, N]` scores in [0, 1].
       costs: `[P, N]` costs in [0, 1], see `divide_costs`.
       cost_weight: rho, at least 0.
-      low: smallest probability, above 0.
-      high: largest probability, above `low` and below 1.
+      low, high: smallest and largest probability, `0 < low < high < 1`.
     """
     performance = checks.probability("scores", scores, ("P", "N"))
     try:

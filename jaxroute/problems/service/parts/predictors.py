@@ -1,6 +1,6 @@
 """Predictors of a request's satisfaction and cost with each model, and the fit of their parameters before a run."""
 
-from typing import Any, Protocol
+from typing import Protocol
 
 import jax
 import jax.numpy as jnp
@@ -9,9 +9,8 @@ from flax import struct
 from jax import Array, lax
 
 from jaxroute.core import checks, draws, numerics
-from jaxroute.estimators.heads import Head, Logistic, binary_cross_entropy
+from jaxroute.estimators.heads import SGD, Head, Logistic, binary_cross_entropy
 from jaxroute.estimators.running import RunningMean
-from jaxroute.estimators.sgd import SGD
 from jaxroute.problems.service.env import ServiceEnv
 from jaxroute.problems.service.sources import NO_PROBABILITIES, RequestSource, TableRequests, draw_requests, fingerprint
 from jaxroute.problems.service.types import Action, Feedback, Observation, Params, Request, ServiceSpec
@@ -27,7 +26,7 @@ class Predictor(Protocol):
     trains: bool
 
     def check(self) -> None:
-        """Raises `ValueError` if a value is out of range."""
+        """Raises `ValueError` if a field is out of range."""
 
     def init(self, key: Array, spec: ServiceSpec) -> Params:
         """Returns the parameters before the first request."""
@@ -151,23 +150,9 @@ def pretrain(env: ServiceEnv, head: Head, *, steps: int, optimiser: SGD = SGD(),
     return params
 
 
-class CostModel(Protocol):
-    """Estimator of the cost of a request with each model; its state is any pytree."""
-
-    def init(self, spec: ServiceSpec) -> Any:
-        """Returns the state before the first request."""
-
-    def estimate(self, state: Any, obs: Observation) -> Array:
-        """Returns the expected cost `[M]` of the request, J."""
-        ...
-
-    def update(self, state: Any, action: Action, feedback: Feedback) -> Any:
-        """Returns the state after the request."""
-
-
 @struct.dataclass
 class KnownCost:
-    """Uses the costs that are observed before the decision. Source: MESS+, section 2.2."""
+    """Estimates the costs of a request by its true costs, which are observed before the decision. Source: MESS+, section 2.2."""
 
     def init(self, spec: ServiceSpec) -> tuple[()]:
         if not spec.knows_cost:
@@ -175,6 +160,7 @@ class KnownCost:
         return ()
 
     def estimate(self, state: tuple[()], obs: Observation) -> Array:
+        """Returns the expected cost `[M]` of the request, J."""
         del state
         return obs.cost
 
@@ -185,7 +171,7 @@ class KnownCost:
 
 @struct.dataclass
 class LastCost:
-    """Estimates costs by the costs of the last explored request; 1 J before the first. Source: the MESS+ authors' later public code."""
+    """Estimates the cost of each model by its cost in the last explored request, 1 J before the first. Source: the MESS+ authors' later code."""
 
     def init(self, spec: ServiceSpec) -> Array:
         return jnp.ones((spec.num_models,), jnp.float32)
@@ -212,3 +198,6 @@ class RunningMeanCost:
     def update(self, state: RunningMean, action: Action, feedback: Feedback) -> RunningMean:
         seen = action.explore | numerics.one_hot(action.serve, state.mean.shape[-1])
         return state.add(seen, jnp.where(action.explore, feedback.costs, feedback.cost))
+
+
+CostModel = KnownCost | LastCost | RunningMeanCost

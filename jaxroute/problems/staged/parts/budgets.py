@@ -27,7 +27,7 @@ class FixedBudget(BudgetRule):
 
 @dataclass(frozen=True)
 class Pace(BudgetRule):
-    """Divides the remaining budget by the remaining queries, clipped to between 0 and 5 times the market's budget per query. Not in the paper."""
+    """Sets a query's budget to the remaining budget per remaining query, clipped to 0 to 5 times the market's budget per query. Not in the paper."""
 
     def budget(self, obs: Observation) -> Array:
         left = obs.budget - obs.overspend / obs.rounds_left.astype(jnp.float32)

@@ -108,7 +108,7 @@ def deploy(
 
 
 def _first_of_equals(amount: Array, value: Array, cost: Array, obs: Observation, priority: Array) -> Array:
-    """Permutes shares of the queries, `amount` `[N]`, among models of equal value, cost and capacity: lowest `priority` gets most.
+    """Returns the shares of the queries, `amount` `[N]`, permuted among models of equal value, cost and capacity: the lowest `priority` gets most.
 
     Two sets that differ only by equal models have the same value, but rounding errors, which depend on the order of summation, may favour either.
     """
@@ -136,7 +136,10 @@ def _first_of_equals(amount: Array, value: Array, cost: Array, obs: Observation,
 def _searched_set(
     value: Array, cost: Array, obs: Observation, priority: Array, slots: int, needed: Array, most_nodes: Array | int
 ) -> tuple[Array, ...]:
-    """Finds the result of `_best_set` for a share of 0 by branch and bound, if `needed`; adds `residual`, `converged`, `nodes` (see `Deployment`)."""
+    """Returns the results of `_best_set` without a least share, by branch and bound, and the diagnostics `residual`, `converged` and `nodes`.
+
+    If `needed` is False, nothing is searched.
+    """
     limits = obs.capacity, obs.budget, slots
     found = sparse_fill(value, cost, *limits, valid=obs.available, priority=priority, most_nodes=most_nodes, needed=needed)
     # The search's own amounts are less precise.

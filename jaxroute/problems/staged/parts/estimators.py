@@ -1,4 +1,4 @@
-"""Estimators of the means in the confidence bounds, also for an unused model, for which the paper gives no value."""
+"""Estimators of the mean rewards and costs in the confidence bounds, also of unused models, for which the paper gives no value."""
 
 import abc
 from dataclasses import dataclass
@@ -26,13 +26,12 @@ class Estimator(abc.ABC):
 
 
 def _per_pull(statistics: Statistics, reward_prior: Leaf, cost_prior: Leaf, weight: Leaf) -> Pair:
-    """Returns mean rewards and costs as if `weight` more queries had been observed, with the sums `reward_prior` and `cost_prior`."""
+    """Returns mean rewards and costs as if each model had served `weight` more queries, with the sums `reward_prior` and `cost_prior`."""
     total = statistics.pulls.astype(jnp.float32) + weight
     return (reward_prior + statistics.reward_sum) / total, (cost_prior + statistics.cost_sum) / total
 
 
 def _empirical(statistics: Statistics) -> Pair:
-    """Returns empirical mean rewards and mean costs, 0 for unused models."""
     return _per_pull(statistics, 0.0, 0.0, jnp.where(statistics.pulls > 0, 0.0, 1.0))
 
 
@@ -79,8 +78,7 @@ class Prior(Estimator):
     With reward 1 and a cost of at most `cost_floor` the bounds equal those of `EmpiricalMean`, so no experiment uses it.
 
     Attributes:
-      reward: mean reward before the first use.
-      cost: mean cost before the first use, in the currency of the budget.
+      reward, cost: mean reward, and mean cost in the currency of the budget, before the first use.
     """
 
     reward: float = 1.0

@@ -1,4 +1,4 @@
-"""Rules that fill the slots that the best routing does not need.
+"""Rules that select models for the deployment slots that the best routing does not need.
 
 DeployOPT (eq. (3)) demands exactly `M` models, but an optimal routing uses only as many as the capacities require: its support. The other deployed
 models, here called fillers, get no traffic in that routing; they serve exploration.
@@ -32,7 +32,7 @@ class Filler(abc.ABC):
         """
 
     def deployed(self, ranked: Array, support: Array) -> Array:
-        """Returns the mask `[N]` of models to deploy: by default `ranked`, which marks the models of `support` (the best routing's) and fillers."""
+        """Returns the mask `[N]` of models to deploy: by default `ranked`, the models of `support` (used by the best routing) and the fillers."""
         del support
         return ranked
 
@@ -54,7 +54,7 @@ class ReducedValue(Filler):
 
 @dataclass(frozen=True)
 class NoFiller(Filler):
-    """Leaves the free slots empty: "at most M" models instead of "exactly M". Not the paper's rule; see the study `staged/open-choices`."""
+    """Leaves empty the slots that the best routing does not need: fewer than `M` models. Not the paper's rule; see the study `staged/open-choices`."""
 
     def keys(self, key: Array, value: Array, cost: Array, multiplier: Array) -> Keys:
         del key, multiplier
@@ -66,7 +66,7 @@ class NoFiller(Filler):
 
 @dataclass(frozen=True)
 class RandomFiller(Filler):
-    """Fills the free slots with random models, since a mixed-integer solver may return any. Not the paper's rule; see the study `staged/open-choices`."""
+    """Fills with random models the slots that the best routing does not need. Not the paper's rule; see the study `staged/open-choices`."""
 
     def keys(self, key: Array, value: Array, cost: Array, multiplier: Array) -> Keys:
         del cost, multiplier
@@ -76,7 +76,7 @@ class RandomFiller(Filler):
 
 @dataclass(frozen=True)
 class IndexFiller(Filler):
-    """Fills the free slots with the models of lowest index. Not the paper's rule; see the study `staged/open-choices`."""
+    """Fills with the models of lowest index the slots that the best routing does not need. Not the paper's rule; see the study `staged/open-choices`."""
 
     def keys(self, key: Array, value: Array, cost: Array, multiplier: Array) -> Keys:
         del key, cost, multiplier

@@ -57,7 +57,7 @@ class RouteOPT(RoutingRule):
 
 @dataclass(frozen=True)
 class RatioRouting(RoutingRule):
-    """Fills models to their capacity, largest ratio of reward bound to cost bound first; ignores the budget. See the study `staged/open-choices`."""
+    """Fills models to their capacities in the order of falling reward bound per cost bound; ignores the budget. See the study `staged/open-choices`."""
 
     def route(self, value: Array, cost: Array, state: SlotState, budget: Array, priority: Array) -> Routing:
         del budget

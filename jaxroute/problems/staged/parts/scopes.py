@@ -13,7 +13,7 @@ class Scope:
     """Rule that selects the observations of earlier stages on which a stage bases deployment and routing; by default all."""
 
     def write_back(self, book: Array, slots: Array) -> Array:
-        """Returns a count or sum `[M]` of the deployed models after a stage, from `book` (before the stage) and `slots`, by default `slots`."""
+        """Returns a count or sum `[M]` of the deployed models to store after a stage: by default the new value `slots`, not the former one, `book`."""
         del book
         return slots
 

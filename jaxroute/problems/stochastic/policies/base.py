@@ -1,4 +1,4 @@
-"""Base classes of the policies, with the state and the parameters that several of them share."""
+"""Base classes with the state and the parameters that several policies share."""
 
 import jax.numpy as jnp
 from flax import struct
@@ -12,7 +12,7 @@ from jaxroute.problems.stochastic.types import ArmStatistics
 
 @struct.dataclass
 class SumPolicy:
-    """Policy whose state is the number of uses and the total reward of each model."""
+    """Base class of policies whose state is the number of uses and the total reward of each model."""
 
     def check(self) -> None:
         """Checks nothing; subclasses check their parameters."""
@@ -51,7 +51,7 @@ class BetaPrior:
 
 @struct.dataclass
 class BetaPosteriorPolicy(BetaPrior, SumPolicy):
-    """Policy with a beta posterior of each model's success probability."""
+    """Base class of policies that have a beta posterior of each model's success probability."""
 
     def posterior(self, state: ArmStatistics) -> tuple[Array, Array]:
         """Returns both parameters of each model's beta posterior, two arrays `[K]`."""

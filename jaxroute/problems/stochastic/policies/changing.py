@@ -15,7 +15,7 @@ from jaxroute.problems.stochastic.types import ArmStatistics, Choice
 
 
 class WindowPolicy:
-    """Policy whose state is the number of uses and the total reward of each model in the latest `window` rounds."""
+    """Base class of policies whose state is the number of uses and the total reward of each model in the latest `window` rounds."""
 
     window: int  # The last field of each policy.
 
@@ -90,7 +90,7 @@ class SlidingWindowThompson(BetaPrior, WindowPolicy):
 
 @struct.dataclass
 class DiscountedSums(ArmStatistics):
-    """Sums over all rounds, each weighted by `discount^age`, with its age in rounds; `pulls` are sums of these weights, float32."""
+    """Number of uses and total reward of each model, where a round that lies `n` rounds back counts `discount^n`; all are float32."""
 
     @classmethod
     def empty(cls, key: Array, num_models: int) -> Self:
@@ -112,7 +112,7 @@ class DiscountedSums(ArmStatistics):
 
 @struct.dataclass
 class DiscountedPolicy:
-    """Policy whose state is discounted sums; `discount` is the weight of the previous round relative to the latest, in (0, 1]."""
+    """Base class of policies whose state is `DiscountedSums`; `discount`, in (0, 1], is the weight of the previous round relative to the latest."""
 
     discount: Leaf = 0.9975
 
@@ -133,9 +133,7 @@ class DiscountedPolicy:
 class DiscountedUCB(RangeBound, DiscountedPolicy):
     """UCB of discounted sums. Its bound is `mean + 2 b sqrt(xi log(n) / pulls)`, where `n` is the discounted number of all rounds.
 
-    For means that change. A model that was never used comes first.
-
-    Source: Garivier and Moulines (2011), D-UCB.
+    For means that change. A model that was never used comes first. Source: Garivier and Moulines (2011), D-UCB.
 
     Attributes:
       discount: `[]` weight of the previous round, in (0, 1]; the default is that of `tuned(10_000)`.

@@ -35,7 +35,7 @@ class Exp3State:
 
 @struct.dataclass
 class Exp3:
-    """Draws a model in proportion to the exponential of its estimated total reward, and with probability `gamma` any model.
+    """Draws a model in proportion to the exponential of its estimated total reward, or with probability `gamma` a uniformly random model.
 
     `p = (1 - gamma) w / sum(w) + gamma / K`; the used model's weight `w` is multiplied by `exp(gamma reward / (K p))`. The regret against the best
     single model is at most `2 sqrt((e - 1) T K log K)` for all rewards, also adversarial ones.

@@ -6,7 +6,7 @@ from jax import Array
 
 from jaxroute.core import checks, numerics, xla
 from jaxroute.core.types import Leaf
-from jaxroute.estimators.families import Bernoulli, Family, check_family
+from jaxroute.estimators.families import Bernoulli, Family
 from jaxroute.problems.stochastic.policies.base import SumPolicy
 from jaxroute.problems.stochastic.types import ArmStatistics, Choice
 
@@ -32,7 +32,7 @@ class KLUCB(SumPolicy):
 
     def check(self) -> None:
         checks.non_negative("loglog", self.loglog, ())
-        check_family("family", self.family)
+        checks.part("family", self.family, "variance", "families.Bernoulli()")
 
     def act(self, key: Array, state: ArmStatistics, obs: tuple[()], t: Array) -> Choice:
         del key, obs
@@ -60,7 +60,7 @@ class IMED(SumPolicy):
     family: Family = Bernoulli()
 
     def check(self) -> None:
-        check_family("family", self.family)
+        checks.part("family", self.family, "variance", "families.Bernoulli()")
 
     def act(self, key: Array, state: ArmStatistics, obs: tuple[()], t: Array) -> Choice:
         del key, obs, t

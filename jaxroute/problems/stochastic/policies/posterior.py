@@ -9,7 +9,7 @@ from jax.scipy.special import ndtri
 from jaxroute.core import checks, draws, numerics
 from jaxroute.core.rewards import Assumptions
 from jaxroute.core.types import Leaf
-from jaxroute.estimators.beta import upper_quantile
+from jaxroute.estimators.families import upper_quantile
 from jaxroute.problems.stochastic.policies.base import BetaPosteriorPolicy, SumPolicy
 from jaxroute.problems.stochastic.types import ArmStatistics, Choice
 
@@ -80,7 +80,7 @@ MOST_PRIOR = 20  # See `upper_quantile`.
 class BayesUCB(BetaPosteriorPolicy):
     """Uses the model whose beta posterior has the largest quantile of level `1 - 1 / t`.
 
-    Its regret attains the Lai-Robbins lower bound. The quantile takes a fixed number of operations (`estimators.beta`).
+    Its regret attains the Lai-Robbins lower bound. The quantile takes a fixed number of operations.
 
     Source: Kaufmann, Cappe and Garivier (2012), Algorithm 1, with `c = 0` in the level `1 - 1 / (t (log T)^c)`, as in their experiments; their proof
     has `c = 5`.

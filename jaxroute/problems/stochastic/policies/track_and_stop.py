@@ -9,7 +9,7 @@ from jax import Array
 
 from jaxroute.core import checks, numerics, xla
 from jaxroute.core.types import Leaf, Metric, Spec
-from jaxroute.estimators.families import Bernoulli, Family, check_family
+from jaxroute.estimators.families import Bernoulli, Family
 from jaxroute.problems.stochastic.types import ArmStatistics, Choice
 
 # Newton steps from the solution for normal distributions, and Newton steps to that solution.
@@ -112,7 +112,7 @@ def practical_threshold(rounds: Array, num_models: int, delta: Leaf) -> Array:
 
 @struct.dataclass
 class IdentificationState:
-    """Statistics of every model, which stay constant after the decision, and whether the policy has decided."""
+    """State of `TrackAndStop`: statistics of every model, constant once the policy has declared a model the best, and whether it has done so."""
 
     arms: ArmStatistics
     decided: Array
@@ -142,7 +142,7 @@ class TrackAndStop:
 
     def check(self) -> None:
         checks.share("delta", self.delta, ())
-        check_family("family", self.family)
+        checks.part("family", self.family, "variance", "families.Bernoulli()")
         checks.takes("threshold", self.threshold, "rounds", "num_models", "delta")
 
     metrics = _METRICS
@@ -151,7 +151,7 @@ class TrackAndStop:
         return IdentificationState(ArmStatistics.empty(key, spec.num_models), jnp.zeros((), bool))
 
     def _next(self, pulls: Array, mean: Array, t: Array, order: Array | None) -> Array:
-        """Returns the index of the model to sample in round `t`, as long as no model has been declared the best; `pulls` and `mean` are `[K]`, `order` breaks ties."""
+        """Returns the index of the model to sample in round `t`, before a model is declared the best; `pulls` and `mean` are `[K]`, `order` breaks ties."""
         if isinstance(self.family, Bernoulli):
             mean = jnp.clip(mean, _MARGIN, 1.0 - _MARGIN)
         rounds = jnp.asarray(t, mean.dtype)
@@ -169,13 +169,7 @@ class TrackAndStop:
         return jnp.where(state.decided, best, self._next(pulls, mean, t, order)), {"mean": mean}
 
     def update(
-        self,
-        key: Array,
-        state: IdentificationState,
-        obs: tuple[()],
-        action: Array,
-        feedback: Array,
-        t: Array,
+        self, key: Array, state: IdentificationState, obs: tuple[()], action: Array, feedback: Array, t: Array
     ) -> IdentificationState:
         del key, obs
         more = state.arms.add(action, feedback)
@@ -190,7 +184,7 @@ class TrackAndStop:
         return {"decided": state.decided.astype(jnp.float32), "samples": jnp.sum(state.arms.pulls, axis=-1)}
 
     def recommendation(self, state: IdentificationState) -> Array:
-        """Returns the index of the model with the largest empirical mean, an int32 scalar."""
+        """Returns the index of the model with the largest empirical mean, which the policy recommends, an int32 scalar."""
         mean = state.arms.reward_sum / jnp.maximum(state.arms.pulls, 1).astype(jnp.float32)
         return numerics.argmax(mean, order=state.arms.order)
 

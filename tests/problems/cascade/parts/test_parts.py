@@ -7,14 +7,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cascade_cases import f32, fed, moment_of, random_samples, runs, slow
+from cascade_cases import f32, fed, moment_of, random_samples, slow
 
 from jaxroute.core import draws
 from jaxroute.estimators import links
 from jaxroute.problems.cascade.parts.exploration import BlockExploration, DecayingExploration, ExplorationPhase, WarmUp
-from jaxroute.problems.cascade.parts.indices import ConstantCurvature, GradientDescent, StreamingNewton
-from jaxroute.problems.cascade.parts.radii import PracticalRadius, TheoreticalRadius
-from jaxroute.problems.cascade.parts.window import Window
+from jaxroute.problems.cascade.parts.indices import GradientDescent, StreamingNewton
+from jaxroute.problems.cascade.parts.radii import PracticalRadius
 
 
 @pytest.mark.parametrize("link", [links.IDENTITY, links.TANH, links.FLAT, links.LOGISTIC, slow(links.PROBIT)], ids=str)
@@ -35,25 +34,6 @@ def test_flat_link_is_smooth_and_below_one():
     np.testing.assert_allclose(value[:4], u[:4], atol=1e-6)
     assert 0.99 < value[4] < 1.0 and value[5] == 1.0
     np.testing.assert_allclose(links.FLAT.value(-u), -value)
-
-
-def test_the_radii_of_the_proofs_open_everything():
-    data = runs()
-    for name in ("regret", "realised_regret", "queries", "opened", "deployed"):
-        np.testing.assert_array_equal(data[name].sel(policy="theory"), data[name].sel(policy="all"))
-    assert (data["queries"].sel(policy="all") == 3).all()
-
-
-def test_radii_of_the_proofs():
-    theory = TheoreticalRadius(mass=0.3, slope=1.0, reach=0.8, score_slope=0.05, reward_bound=1.0, lipschitz=1.0)
-    now = moment_of(n=5000, T=10_000)
-    np.testing.assert_allclose(theory.index_radius(now), 509.15, atol=0.006)
-    np.testing.assert_allclose(theory.bonus(None, (), now), 0.5 * 509.15, atol=0.003)
-    now = moment_of(n=500, t=1000, T=10_000, d=5, trace=3.0)  # delta = 1 / sqrt(T) = .01.
-    theta, width = theory.scoring(draws.key(0), now, jnp.ones(5), jnp.eye(5))
-    assert float(width) == pytest.approx(378.08, abs=0.006)
-    np.testing.assert_array_equal(theta, 1.0)
-    np.testing.assert_allclose(theory.index_radius(now), 6807.3, atol=0.06)
 
 
 def test_practical_radii():
@@ -121,13 +101,6 @@ def test_once_per_block(horizon, length):
     ).all()
 
 
-def test_streaming_estimate():
-    _, rho = fed(StreamingNewton())
-    np.testing.assert_allclose(rho[-1], [0.57280608, 0.23136920], atol=1e-8)
-    _, rho = fed(StreamingNewton(floor=0.0))
-    np.testing.assert_allclose(rho[-1], [0.57481026, 0.23064624], atol=1e-8)
-
-
 def test_inverse_is_symmetric_to_the_last_bit():
     """What differs from that would stay while the rest shrinks."""
     psi, score, cost = random_samples(2000)
@@ -135,14 +108,6 @@ def test_inverse_is_symmetric_to_the_last_bit():
     inverse = np.asarray(state.inverse.total[:, :, 0])
     assert inverse.max() < 0.1
     np.testing.assert_array_equal(inverse, inverse.T)
-
-
-def test_constant_curvature_overshoots():
-    """The first step is too long, as with any curvature that is far below the sample's own."""
-    psi, score, cost = random_samples(80)
-    _, exact = fed(Window.exact(80), psi, score, cost)
-    errors = [np.abs(fed(fit, psi, score, cost)[1] - exact)[5:60].max() for fit in (StreamingNewton(), ConstantCurvature())]
-    assert errors[1] > 2 * errors[0]
 
 
 def test_projected_gradient_steps():

@@ -37,24 +37,6 @@ def test_a_search_of_ones_own_sees_opened_boxes_only():
     assert not found.deployed.any()  # and only an opened one can be deployed: the environment counts such a period as empty.
 
 
-def searched(priority, threshold, score, cost=None):
-    outputs = Outputs(score=f32(score), features=None, cost=f32(np.zeros(len(score)) if cost is None else cost))
-    found = IndexSearch(f32(priority), f32(threshold)).run(outputs)
-    return np.flatnonzero(found.opened).tolist(), np.flatnonzero(found.deployed).tolist()
-
-
-def test_search_traces():
-    u = [0.62, 0.71, 0.71, 0.40]
-    assert searched(u, u, [0.55, 0.65, 0.30, 0.90]) == ([1, 2], [1])
-    assert searched([0.5] * 3, [0.5] * 3, [0.2, 0.5, 0.9]) == ([0, 1], [1])
-    assert searched(u, [math.inf] * 4, [0.9, 0.9, 0.3, 0.9]) == ([0, 1, 2, 3], [0])
-    assert searched(u, [-math.inf] * 4, [0.1, 0.0, 0.3, 0.9]) == ([1], [1])
-    # Thresholds that rise: after the first miss of a threshold nothing more is opened.
-    assert searched([3, 2, 1], [0.0, 0.4, 0.9], [0.5, 0.1, 0.2]) == ([0], [0])
-    assert searched([3, 2, 1], [0.0, 0.6, 0.4], [0.5, 0.1, 0.2]) == ([0, 1], [0])
-    assert searched([3, 2, 1], [0.0, 0.6, 0.9], [0.5, 0.1, 0.2]) == ([0, 1, 2], [0])
-
-
 def tie_rich(K, n, seed=0):
     """Priorities, thresholds and scores `[n, K]` of a few levels, infinite ones among them."""
     rng = np.random.default_rng(seed + K)
@@ -101,10 +83,6 @@ def test_loop_search_equals_index_search(K, n):
     np.testing.assert_array_equal(one.deployed, other.deployed)
 
 
-BOXES = [(0.05, [0.2, 0.9], [0.5, 0.5]), (0.10, [0.5, 0.7, 1.0], [0.4, 0.3, 0.3]), (0.02, [0.1, 0.6, 0.8], [0.7, 0.2, 0.1])]
-TWO = [(0.5, [1.0], [1.0]), (0.01, [0.0, 1.0], [0.9, 0.1])]
-
-
 def best_value(boxes, closed=None, best=None):
     """Value of the best plan that opens boxes one by one, by backward induction over all of them."""
     closed = tuple(range(len(boxes))) if closed is None else closed
@@ -130,17 +108,6 @@ def search_value(boxes, index):
     opened, deployed = (np.asarray(x) for x in by_pairs(many, np.minimum(many, 1), score.astype(np.float32)))
     earned = np.where(deployed, score, 0).sum(axis=1) - opened @ np.array([cost for cost, _, _ in boxes])
     return probability @ earned, probability @ np.minimum(score, index).max(axis=1)
-
-
-def test_weitzmans_search_is_optimal_in_the_examples():
-    index = [discrete_index(v, p, c) for c, v, p in BOXES]
-    np.testing.assert_allclose(index, [0.8, 0.68333, 0.6], atol=5e-6)
-    np.testing.assert_allclose([best_value(BOXES), *search_value(BOXES, index)], 0.711, atol=1e-12)
-    index = [discrete_index(v, p, c) for c, v, p in TWO]
-    np.testing.assert_allclose(index, [0.5, 0.9], atol=1e-12)
-    np.testing.assert_allclose([best_value(TWO), *search_value(TWO, index)], 0.54, atol=1e-12)
-    np.testing.assert_allclose(ca.two_boxes().true_index(f32([1.0])), [0.5, 0.9], atol=1e-6)
-    assert max(np.dot(v, p) - c for c, v, p in TWO) == pytest.approx(0.5)  # What one call earns.
 
 
 def test_weitzmans_search_is_optimal_on_random_boxes():

@@ -11,7 +11,6 @@ from jaxroute.estimators import links
 from jaxroute.problems import cascade as ca
 from jaxroute.problems.cascade.parts import indices as index_loss
 from jaxroute.problems.cascade.parts.exploration import WarmUp
-from jaxroute.problems.cascade.parts.indices import StreamingNewton
 from jaxroute.problems.cascade.parts.window import MomentEquations, Window
 from jaxroute.problems.cascade.theory import residual
 
@@ -61,22 +60,19 @@ def test_estimates_are_the_minimum_from_the_first_sample_on(kind):
     assert worst < 1e-4, worst
 
 
-def test_exact_estimate_with_the_identity_link():
-    _, rho = fed(Window.exact(8, ridge=0.0))
-    np.testing.assert_allclose(rho[-1], [0.59481464, 0.22440169], atol=1e-6)
-    u = PSI @ rho[-1]
-    assert (np.flatnonzero(u < SCORE) + 1).tolist() == [2, 4, 6, 8]
-    loss = np.asarray(index_loss.loss(links.IDENTITY, f32(u), f32(SCORE), f32(COST)), float)
-    assert (loss + SCORE**2 / 2).sum() == pytest.approx(0.31110347, abs=1e-6)
-    other = index_loss.loss(links.IDENTITY, f32(PSI @ [0.4, 0.3]), f32(SCORE), f32(COST))
-    assert float(other.sum()) == pytest.approx(-1.1132375, abs=1e-6)
+IDENTITY_RHO, TANH_RHO = [0.59481464, 0.22440169], [0.71225578, 0.38600143]
 
 
-def test_exact_estimate_with_tanh():
-    _, rho = fed(Window.exact(8, ridge=0.0), link=links.TANH)
-    np.testing.assert_allclose(rho[-1], [0.71225578, 0.38600143], atol=1e-6)
-    loss = index_loss.loss(links.TANH, f32(PSI @ rho[-1]), f32(SCORE), f32(COST))
-    assert float(loss.sum()) == pytest.approx(-1.31645936, abs=2e-6)
+@pytest.mark.parametrize(
+    ("fit", "link", "expected", "atol"),
+    [
+        (Window.exact(8, ridge=0.0), links.IDENTITY, IDENTITY_RHO, 1e-6),
+        (Window.exact(8, ridge=0.0), links.TANH, TANH_RHO, 1e-6),
+        (MomentEquations(size=8, ridge=0.0), links.IDENTITY, IDENTITY_RHO, 1e-3),
+    ],
+)
+def test_exact_estimates_of_the_example(fit, link, expected, atol):
+    np.testing.assert_allclose(fed(fit, link=link)[1][-1], expected, atol=atol)
 
 
 @pytest.mark.parametrize("link", [links.IDENTITY, slow(links.TANH), slow(links.FLAT)])
@@ -96,30 +92,3 @@ def test_window_is_exact_until_it_is_full(link):
     np.testing.assert_allclose(window[:32], exact[:32], atol=1e-7)
     late = np.abs(window[32:] - exact[32:]).max()
     assert 1e-6 < late < 0.02  # Afterwards it differs, and little.
-
-
-def test_moment_equations_find_the_exact_estimate_of_the_example():
-    _, rho = fed(MomentEquations(size=8, ridge=0.0))
-    np.testing.assert_allclose(rho[-1], [0.59481464, 0.22440169], atol=1e-3)
-
-
-RHO = {links.IDENTITY: [0.59481464, 0.22440169], links.TANH: [0.71225578, 0.38600143]}
-
-
-def test_one_example_in_single_precision():
-    """What runs really use."""
-
-    def one(carry, sample):
-        t, x, m, c = sample
-        new = index_loss.Sample(t, x, jnp.ones(1, bool), c[None], m[None], None)
-        return fit.update(*carry, new, None, links.IDENTITY), None
-
-    for fit, expected, atol in (
-        (StreamingNewton(), [0.57280608, 0.23136920], 1e-6),
-        (Window.exact(8, ridge=0.0), RHO[links.IDENTITY], 1e-5),
-    ):
-        start = fit.init(index_loss.Sizes(1, 2, 0)), jnp.zeros((2, 1))
-        (_, rho), _ = jax.jit(lambda *rows, start=start: jax.lax.scan(one, start, rows))(
-            jnp.arange(8), f32(PSI), f32(SCORE), f32(COST)
-        )
-        np.testing.assert_allclose(rho[:, 0], expected, atol=atol)

@@ -11,12 +11,10 @@ from reference import queueing as ref
 import jaxroute as jr
 from jaxroute.core import draws
 from jaxroute.estimators import mnl
-from jaxroute.estimators.factors import ByFactors
-from jaxroute.estimators.gaussian import ByCholesky, ByRoot
+from jaxroute.estimators.gaussian import ByCholesky, ByFactors, ByRoot
 from jaxroute.estimators.mnl import BFGS, Newton, Tracked
 from jaxroute.problems import queueing as qu
-from jaxroute.problems.queueing.parts.assortments import next_combination
-from jaxroute.problems.queueing.parts.choice import choose_parts
+from jaxroute.problems.queueing.acqb import choose_parts, next_combination
 from jaxroute.problems.queueing.parts.scheduling import best_place, place_of_rank
 from jaxroute.problems.queueing.types import QueueView
 

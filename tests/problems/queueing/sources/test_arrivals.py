@@ -80,9 +80,3 @@ def test_a_process_of_one_rate_is_the_coin_of_the_source():
         a, b = (d[name].isel(time=-1, policy=0) for d in data)
         error = np.hypot(float(a.std("seed")), float(b.std("seed"))) / np.sqrt(seeds)
         assert abs(float(a.mean()) - float(b.mean())) < 4 * error, name
-
-
-def test_bursts_make_queues_longer():
-    steady = play(small(arrivals=qu.Rates(np.full(120, 0.3))), qu.Random(), seeds=256)
-    bursts = play(small(arrivals=qu.Bursts.on_off(0.9, 10.0, 20.0)), qu.Random(), seeds=256)
-    assert float(bursts["queue_length"].mean()) > 1.5 * float(steady["queue_length"].mean())

@@ -1,7 +1,6 @@
 """Contexts of random instances; the user's choice by hand, against the reference, and its frequencies; recorded departure probabilities."""
 
 import itertools
-import math
 
 import jax
 import jax.numpy as jnp
@@ -45,24 +44,6 @@ def test_rounds_without_a_context_are_counted_and_flagged():
     assert (data["infeasible"].isel(policy=0) > 0).any()
 
 
-def test_coupled_choice_by_hand(double_precision):
-    utility, both = jnp.array([0.2, -0.5]), jnp.array([True, True])
-    for u, expected in (
-        (0.0, [1, 0]),
-        (0.30, [1, 0]),
-        (0.431906, [1, 0]),
-        (0.431907, [0, 1]),
-        (0.50, [0, 1]),
-        (0.70, [0, 0]),
-    ):
-        chosen, rate = jax.jit(choose)(utility, both, u)
-        assert chosen.tolist() == [bool(x) for x in expected]
-        assert float(rate) == pytest.approx(0.6463849, abs=5e-8)
-    # Only what is offered can be chosen, in the order of the models.
-    chosen, rate = jax.jit(choose)(jnp.array([9.0, 0.2, 9.0, -0.5]), jnp.array([False, True, False, True]), 0.5)
-    assert chosen.tolist() == [False, False, False, True] and float(rate) == pytest.approx(0.6463849, abs=5e-8)
-
-
 def test_choices_equal_the_reference_and_are_coupled(double_precision):
     """A larger rate departs whenever a smaller one does; with utilities beyond the range of exp as well."""
     rng, N, n = np.random.default_rng(0), 5, 4000
@@ -83,16 +64,6 @@ def test_choices_equal_the_reference_and_are_coupled(double_precision):
     first, second = np.argsort(rate, axis=1).T
     rows = np.arange(n)
     assert (left[rows, first] <= left[rows, second]).all() and (left[:, 0] != left[:, 1]).any()
-
-
-def test_choice_frequencies():
-    utility, offered, n = jnp.array([0.2, 1.0, -0.5, 0.7]), jnp.array([True, False, True, True]), 200_000
-    uniforms = draws.uniform(draws.key(3), (n,))
-    chosen = np.asarray(jax.jit(jax.vmap(lambda u: choose(utility, offered, u)[0]))(uniforms))
-    p = np.zeros(4)
-    p[[0, 2, 3]] = ref.choice_probabilities(np.asarray(utility), (0, 2, 3))
-    assert (np.abs(chosen.mean(0) - p) <= 4 * np.sqrt(p * (1 - p) / n)).all() and (chosen.sum(1) <= 1).all()
-    assert 1 - p.sum() == pytest.approx((~chosen.any(1)).mean(), abs=4 * math.sqrt(0.25 / n))
 
 
 @pytest.mark.fast

@@ -16,7 +16,6 @@ from jaxroute.data import STAGEROUTE_TABLE_1, min_max
 from jaxroute.problems.staged import fillers, optimum, ties
 from jaxroute.problems.staged.parts import deployment as module
 from jaxroute.problems.staged.types import Observation, StagedSpec
-from jaxroute.solvers.budgeted_fill import budgeted_fill
 
 TABLE = STAGEROUTE_TABLE_1
 SHARES = np.where(np.array(TABLE.names) == "Yi-Lightning", 1.0, 0.4)
@@ -101,22 +100,12 @@ def test_table_1_at_its_true_values(slots, pool, value, expected, dtype):
     assert optimum.pool_value(u, c, SHARES, 2.0, range(pool), slots) == pytest.approx(value, abs=5e-7)
 
 
-def test_routing_over_the_best_three():
-    # {1, 3, 5}: p = (.2, .4, .4) costs 5 * .2 + .6 * .4 + .55 * .4 = 1.46, and all caps but one bind.
-    u, c = min_max(TABLE.scores), np.asarray(TABLE.costs)
-    answer = budgeted_fill(jnp.asarray(u[[1, 3, 5]]), jnp.asarray(c[[1, 3, 5]]), jnp.full(3, 0.4), 2.0)
-    np.testing.assert_allclose(answer.amount, [0.2, 0.4, 0.4], atol=1e-6)
-
-
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_start_up_tie(dtype):
-    """Six unseen models (U = 1, L = .1) and three slots: the first three, routed (.4, .4, .2)."""
+    """Six unseen models (U = 1, L = .1) and three slots: the first three, or the newest."""
     u, c = np.ones((1, 6)), np.full(6, 0.1)
     deployed, _ = deploy(u, c, SHARES[:6], True, 2.0, 3, support=4, dtype=dtype)
     assert members(deployed[0]) == {0, 1, 2}
-    capacity = jnp.asarray([0.4, 0.4, 1.0])  # Yi-Lightning is model 2.
-    answer = budgeted_fill(jnp.ones(3), jnp.full(3, 0.1), capacity, 2.0)
-    np.testing.assert_allclose(answer.amount, [0.4, 0.4, 0.2], atol=1e-6)
     newest, _ = deploy(u, c, 0.4, True, 2.0, 3, support=4, tie=ties.NewestTie(), dtype=dtype)
     assert members(newest[0]) == {3, 4, 5}
 
@@ -241,18 +230,6 @@ def test_random_fillers():
     others = np.delete(deployed, [6, 9, 10, 14], axis=1)
     assert deployed[:, [6, 9, 10, 14]].all() and (others.sum(1) == 2).all()
     assert np.abs(others.sum(0) - 400 * 2 / 11).max() < 5 * np.sqrt(400 * 2 / 11 * 9 / 11)
-
-
-def test_reduced_values_rank_the_fillers():
-    # u - lambda c at lambda = .041083, beside the support {6, 9, 10, 14}: 5 has .5118, 11 .2481, 3 .2240, 8 .1948, 12 .1562,
-    # 2 .1530, 1 .0327, ...
-    reduced = min_max(TABLE.scores) - 0.041083 * np.asarray(TABLE.costs)
-    order = [int(m) for m in np.argsort(-reduced) if m not in (6, 9, 10, 14)]
-    assert order[:7] == [5, 11, 3, 8, 12, 2, 1]
-    np.testing.assert_allclose(reduced[order[:4]], [0.5118, 0.2481, 0.2240, 0.1948], atol=1e-4)
-    for slots in (6, 10):
-        deployed, _ = deploy(min_max(TABLE.scores)[None], TABLE.costs, SHARES, True, 2.0, slots, support=4)
-        assert members(deployed[0]) == {6, 9, 10, 14, *order[: slots - 4]}
 
 
 def test_ties_of_fillers_go_to_the_cheaper_then_to_the_index():

@@ -23,22 +23,6 @@ def statistics(pulls, reward_sum, cost_sum, dtype=jnp.float32):
     return Statistics.of(jnp.asarray(pulls, jnp.int32), jnp.asarray(reward_sum, dtype), jnp.asarray(cost_sum, dtype))
 
 
-@pytest.mark.parametrize(
-    ("reward", "cost", "pulls", "upper", "lower"),
-    [
-        # sqrt(.2 * .5 / 10) + .2 / 10 = .12, twice; sqrt(.2 * .82 / 10) + .02 = .148062, twice.
-        (0.5, 0.82, 9, 0.74, 0.523875),
-        (0.846561, 0.82, 99, 0.932856, 0.735006),
-        (0.1, 10.0, 24, 0.172569, 9.418315),
-    ],
-)
-def test_bounds_by_hand(reward, cost, pulls, upper, lower):
-    policy = staged.StageRoute(gamma=0.2)
-    u, c = policy.bounds(statistics([pulls], [reward * pulls], [cost * pulls]), KNOWN_COSTS)
-    assert float(u[0]) == pytest.approx(upper, abs=1e-6)
-    assert float(c[0]) == pytest.approx(lower, abs=2e-6)
-
-
 def test_start_values():
     policy = staged.StageRoute(gamma=0.2)
     nothing = statistics([0], [0.0], [0.0])

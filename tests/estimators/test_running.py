@@ -1,11 +1,12 @@
-"""Sums over the latest rounds against sums that are made anew."""
+"""Sums over the latest rounds against sums that are made anew, and the confidence radius of multinomial-logit estimates."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from reference import queueing as ref
 
-from jaxroute.estimators.running import WindowSums
+from jaxroute.estimators.running import WindowSums, mnl_radius
 
 
 @pytest.mark.parametrize("window", [1, 7, 50])
@@ -28,3 +29,15 @@ def test_sums_of_the_latest_rounds(window):
             assert pulls[t, m] == own.size
             assert total[t, m] == pytest.approx(own.sum(), abs=1e-5)
             assert own.size or total[t, m] == 0.0
+
+
+def test_radius(double_precision):
+    counts = np.array([0, 1, 2, 10, 100, 1000])
+    for d, K, kappa, lam0 in ((5, 1, 1.0, 1.0), (5, 2, 0.5, 1.0), (384, 1, 0.1, 0.5), (3, 3, 0.0, 5.0)):
+        ours = mnl_radius(counts, d, K, np.float64(kappa), np.float64(lam0))
+        np.testing.assert_allclose(ours, ref.alpha_disjoint(counts, d, K, kappa, lam0), rtol=2e-7)
+    worked = [
+        mnl_radius(l, d, K, k, r)
+        for l, d, K, k, r in ((0, 5, 1, 1, 1), (10, 5, 1, 1, 1), (100, 5, 2, 0.5, 1), (1000, 384, 1, 0.1, 0.5))
+    ]
+    np.testing.assert_allclose(worked, [1, 2.91725, 2.02046, 1.42050], atol=6e-6)
