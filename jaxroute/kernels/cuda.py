@@ -102,16 +102,16 @@ def _version(library: Any) -> tuple[int, int]:
     return major.value, minor.value
 
 
-def compiled(text: str, architecture: str) -> bytes:
-    """Compiles CUDA C to machine code for an architecture such as `sm_90a`; cached on disk where possible.
+def compiled(text: str, architecture: str, options: Sequence[str] = OPTIONS) -> bytes:
+    """Compiles CUDA C to machine code for an architecture such as `sm_90a`, with NVRTC's `options`; cached on disk where possible.
 
     Raises `Unsupported` if there is no compiler, or if the compiler refuses the text.
     """
-    key = "\0".join([text, architecture, version(), *OPTIONS])
+    key = "\0".join([text, architecture, version(), *options])
     file = cache_folder() / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.cubin"
     with suppress(OSError):
         return file.read_bytes()
-    code = compile_text(text, architecture)
+    code = compile_text(text, architecture, options)
     with suppress(OSError):  # Without a writable folder the next process compiles again.
         file.parent.mkdir(parents=True, exist_ok=True)
         partial = file.with_name(f"{file.name}.{os.getpid()}-{threading.get_ident()}")
