@@ -5,6 +5,7 @@ The paper has no experiment, figure or table; its only example is `cascade/two-b
 
 import functools
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,7 +21,7 @@ from jaxroute.estimators.glm import FrozenGLM, fit_glm
 from jaxroute.estimators.links import LOGISTIC
 from jaxroute.experiments import claims as cl
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
-from jaxroute.experiments.measure import Measured, highest, late_runs, mean_of
+from jaxroute.experiments.measure import Measured, along, end, highest, late_runs, mean_of
 from jaxroute.experiments.pictures import Panel, Picture, side_by_side
 from jaxroute.problems import cascade as ca
 from jaxroute.problems.cascade.optimum import TooManyHistoriesError
@@ -29,7 +30,7 @@ from jaxroute.problems.cascade.parts.indices import StreamingNewton
 from jaxroute.problems.cascade.parts.radii import PracticalRadius, TheoreticalRadius
 from jaxroute.problems.cascade.parts.window import Window
 from jaxroute.problems.cascade.sources.rows import RecordedRows
-from jaxroute.problems.cascade.theory import design_growth
+from jaxroute.problems.cascade.theory import design_growth, ridge_rule
 
 COSMOS = "COSMOS (Belloni, Chen and Wei)"
 OURS = "our study; the paper has no experiment"
@@ -101,7 +102,51 @@ _TWO_BOXES = Experiment("cascade/two-boxes",
         "for the other cascades is a calibration",
     smoke_horizon=200)  # fmt: skip
 
-# The radius of the proofs, and the design matrix of deployed outputs.
+# The square root of the horizon.
+
+_STEPS, _HORIZONS = (0.5, 1.0, 2.0), (1000, 3000, 10_000, 30_000, 100_000)
+
+
+def _hard(steps: Sequence[float] = _STEPS, horizon: int = 1000) -> Grid:
+    """Makes a grid of environments with a safe and a risky model. Their indices in the optimal policy differ by `s / sqrt(horizon)`, `s` in `steps`."""
+    return grid(lambda s: ca.safe_and_risky(s / math.sqrt(horizon)), s=list(steps))
+
+
+def _root_case(horizon: int) -> Case:
+    policies, where = {"COSMOS": learner(), "greedy": learner(0.0)}, {"horizon": horizon}
+    return case_of(policies, horizon, f"T{horizon}", {"steps": _STEPS}, environment=_hard, coordinates=where, every=horizon)
+
+
+def _root_panels(results: Results):
+    figure, axes = plot.panels(2)
+    regret = along(results, "regret", "horizon")
+    runs = {f"{p}, s = {s:g}": regret.sel(policy=p, s=s, drop=True) for p in ("COSMOS", "greedy") for s in _STEPS}
+    roots = {
+        name: [(int(r["horizon"]), mean_of(r).times(int(r["horizon"]) ** -0.5)) for r in one] for name, one in runs.items()
+    }
+    seeds = next(iter(results.values())).sizes["seed"]
+    plot.points(roots, x=f"horizon T\nmean ± 2 s.e. of {seeds} seeds", y="regret / sqrt(T)", ax=axes[0])
+    plot.log_axis(axes[0], "x")
+    plot.log_axis(axes[0], "y")
+    plot.power_laws({name: r for name, r in runs.items() if name.startswith("COSMOS")}, ax=axes[1])
+    return figure
+
+
+_ROOT_CLAIMS = claims(
+    ("flat", "R(T) / sqrt(T) is constant: the slope of R is within .05 of .5",
+     cl.near(*[(cl.growth("COSMOS", "horizon", s=s), 0.5) for s in _STEPS], margin=0.05), f"{COSMOS}, proposition 4.5"),
+    ("greedy", "at the longest horizon the greedy policy has less than a tenth of COSMOS' regret: the narrow box, which is better, starts ahead",
+     cl.rising(*[(cl.mean("greedy", "T100000", s=s), 0.1 * cl.mean("COSMOS", "T100000", s=s)) for s in _STEPS])),
+)  # fmt: skip
+_ROOT = Experiment("cascade/square-root", "Regret of order sqrt(T): two boxes whose indices differ by s / sqrt(T)",
+    tuple(_root_case(horizon) for horizon in _HORIZONS), 512, _ROOT_CLAIMS, {"square-root": _root_panels},
+    notes="with s = 2 the difference of the indices is visible at short horizons, and R(T) / sqrt(T) still rises. Two boxes that are both opened "
+        "half of the time anyway do not show sqrt(T): exploration is free there",
+    source=OURS, smoke_horizon=4000)  # fmt: skip
+
+# The radius of the proofs, the ridges, and the design matrix of deployed outputs.
+
+_ETA1, _ETA0, _RULE = (0.01, 0.1, 1.0, 2.0, 10.0), (0.1, 1.0, 10.0), ridge_rule(3, 3, 5)
 
 
 def _bound(horizon: int) -> float:
@@ -134,15 +179,23 @@ def _theory_panels(results: Results):
     times = data["time"].values
     bound = np.array([_bound(int(t)) for t in times])
     lines = {"bound of proposition 4.5": (times, bound), "trivial bound (2 K + 1) t": (times, 7.0 * times)}
-    figure, axes = plot.panels(4, columns=2)
+    figure, axes = plot.panels(6)
     plot.curves(data, "regret", log=True, ax=axes[0], reference=lines, title="regret and its bounds")
     plot.curves(data, "optimistic", ax=axes[1], policies=["theory", "COSMOS", "COSMOS, b = .03"], title="optimism")
-    plot.curves(results["design"], "design.least", band="quantile", ax=axes[2], title="design matrix, random contexts")
+    for ax, (case, axis, scores) in zip(axes[2:], (("ridge", "eta1", "seen"), ("ridge-unseen", "eta0", "learned"))):
+        plot.quantiles(results[case].sel(policy=["COSMOS"]), "regret", ax=ax, x=axis, title=f"ridge {axis}, scores {scores}")
+        plot.level(ax, "mean with the paper's rule", end(results[case], "regret", "rule").mean)
+    plot.curves(results["design"], "design.least", band="quantile", ax=axes[4], title="design matrix, random contexts")
     for one in (one for one in _by_context(results["design-frozen"]).values() if one.sizes["seed"]):
-        plot.curves(one, "design.least", band="quantile", log="y", ax=axes[3], title="design matrix, one context for ever")
-    for ax in axes[2:]:
+        plot.curves(one, "design.least", band="quantile", log="y", ax=axes[5], title="design matrix, one context for ever")
+    for ax in axes[4:]:
         ax.set_ylabel("least eigenvalue")
     return figure
+
+
+def _ridges(eta1: float = 1.0, eta0: float = 1.0, unseen: bool = False) -> ca.COSMOS:
+    policy = learns_scores(fit=STREAMING) if unseen else learner()
+    return policy.replace(eta1=eta1, eta0=eta0)
 
 
 _RADII = {
@@ -152,6 +205,8 @@ _RADII = {
     "COSMOS, b = .03": learner(0.03),
 }
 _ONLINE = {"COSMOS": learns_scores(fit=STREAMING), "greedy": learns_scores(0.0, 0.0, 0.0, STREAMING)}
+_RIDGE = {"COSMOS": grid(_ridges, eta1=list(_ETA1)), "rule": _ridges(_RULE.eta1)}
+_RIDGES = {"COSMOS": grid(_ridges, eta0=list(_ETA0), unseen=True), "rule": _ridges(*_RULE, unseen=True)}
 _THEORY_CLAIMS = claims(
     ("same", "COSMOS with the radius of the proofs equals query-all, up to rounding of sums",
      cl.near(*[(cl.gap("theory", "query all", "radius", metric), 0.0) for metric in RECORD], margin=0.01)),
@@ -161,22 +216,33 @@ _THEORY_CLAIMS = claims(
      cl.near((cl.mean("theory", "radius", "optimistic"), 1.0)), f"{COSMOS}, proposition 4.4"),
     ("practical", "the practical radius has less than a tenth of that regret, and covers the true indices in fewer rounds",
      cl.rising((cl.mean("COSMOS", "radius"), 0.1 * cl.mean("theory", "radius")), (cl.mean("COSMOS, b = .03", "radius", "optimistic"), cl.mean("COSMOS", "radius", "optimistic"), 1.0))),
+    ("small", "ridges eta_1 up to 2 change regret by at most 5 %",
+     cl.near(*[(cl.mean("COSMOS", "ridge", eta1=eta), cl.mean("COSMOS", "ridge", eta1=1.0)) for eta in (0.01, 0.1, 2.0)], share=0.05)),
+    ("small-unseen", "a ridge eta_0 of .1 changes regret by at most 15 %",
+     cl.near((cl.mean("COSMOS", "ridge-unseen", eta0=0.1), cl.mean("COSMOS", "ridge-unseen", eta0=1.0)), share=0.15)),
+    ("large", "a ridge eta_1 of 10 makes the first bonuses too small: it has more regret than 1",
+     cl.rising((cl.mean("COSMOS", "ridge", eta1=1.0), cl.mean("COSMOS", "ridge", eta1=10.0)))),
+    ("large-unseen", "a ridge eta_0 of 10 has more regret than 1", cl.rising((cl.mean("COSMOS", "ridge-unseen", eta0=1.0), cl.mean("COSMOS", "ridge-unseen", eta0=10.0)))),
+    ("rule", f"the paper's rule, eta_1 = {_RULE.eta1:.2f} and eta_0 = {_RULE.eta0:.2f}, has the regret of 1 and 1 within 10 %",
+     cl.near((cl.mean("rule", "ridge"), cl.mean("COSMOS", "ridge", eta1=1.0)), (cl.mean("rule", "ridge-unseen"), cl.mean("COSMOS", "ridge-unseen", eta0=1.0)), share=0.1), f"{COSMOS}, theorem 5.5"),
     ("linear", "the least eigenvalue of the design matrix grows linearly: slope within .1 of 1",
      cl.near(*[(cl.slope(p, "design", metric="design.least"), 1.0) for p in ("COSMOS", "greedy")], margin=0.1), f"{COSMOS}, proposition 10.10"),
     ("frozen", "with a fixed context of 0 the least eigenvalue stays at eta_0 = 1", _never_grows, f"{COSMOS}, remark 5.2"),
 )  # fmt: skip
-_THEORY = Experiment("cascade/theory", "The radius of the proofs, and the growth of the design matrix",
+_THEORY = Experiment("cascade/theory", "The radius of the proofs, the rule for the ridges, and the growth of the design matrix",
     (
         case_of(_RADII, 10_000, "radius", record=(*RECORD, "optimistic"), every=250),
+        case_of(_RIDGE, 10_000, "ridge", every=1000),
+        case_of(_RIDGES, 10_000, "ridge-unseen", UNSEEN, every=1000),
         case_of(_ONLINE, 4000, "design", UNSEEN, probes={"design": _growth}, every=100),
         case_of(_ONLINE, 4000, "design-frozen", {}, environment=lambda: ca.frozen_cascade(), probes={"design": _growth},
             every=100)),
     256, _THEORY_CLAIMS, {"theory": _theory_panels},
-    source=f"{COSMOS}, propositions 4.4, 4.5 and 10.10, remark 5.2",
+    source=f"{COSMOS}, propositions 4.4, 4.5 and 10.10, theorem 5.5, remark 5.2",
     notes="the bonus of the proofs falls below .1 only after about 26 million calls of a model",
     smoke_horizon=400)  # fmt: skip
 
-_PAPER = (_TWO_BOXES, _THEORY)
+_PAPER = (_TWO_BOXES, _ROOT, _THEORY)
 
 
 # Recorded queries.

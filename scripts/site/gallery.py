@@ -51,7 +51,6 @@ SEEDS = {
     "queueing/table": 16,
     "cascade/two-boxes": 1024,
     "cascade/theory": 1024,
-    "cascade/ridges": 1024,
     "cascade/sizes": 16,
     "cascade/bonus": 1024,
     "cascade/rare-requests": 2048,

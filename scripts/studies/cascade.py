@@ -5,8 +5,7 @@
 The true indices are known exactly in every environment.
 """
 
-import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -35,14 +34,13 @@ from jaxroute.experiments.claims import (
     rising,
     slope,
 )
-from jaxroute.experiments.measure import Measured, along, end, ends_along, late_runs, mean_of, runs_of
+from jaxroute.experiments.measure import Measured, along, ends_along, late_runs, mean_of, runs_of
 from jaxroute.experiments.pictures import Panel, side_by_side
 from jaxroute.problems import cascade as ca
 from jaxroute.problems.cascade.parts.exploration import WarmUp
 from jaxroute.problems.cascade.parts.indices import StreamingNewton
 from jaxroute.problems.cascade.parts.window import Window
 from jaxroute.problems.cascade.sources.features import reward_of
-from jaxroute.problems.cascade.theory import ridge_rule
 
 
 def study(
@@ -440,83 +438,4 @@ _COST = study("cascade/cost-quality", "Cost and quality: mean score against mean
         case_of({"frugal": grid(ca.Frugal, threshold=list(_LEVELS))}, 10_000, "thresholds", record=_PLANE, every=500)),
     256, _COST_CLAIMS, {"cost-quality": _frontier}, smoke_horizon=1000)  # fmt: skip
 
-# The square root of the horizon.
-
-_STEPS, _HORIZONS = (0.5, 1.0, 2.0), (1000, 3000, 10_000, 30_000, 100_000)
-
-
-def _hard(steps: Sequence[float] = _STEPS, horizon: int = 1000) -> Any:
-    """Makes a grid of environments with a safe and a risky model. Their indices in the optimal policy differ by `s / sqrt(horizon)`, `s` in `steps`."""
-    return grid(lambda s: ca.safe_and_risky(s / math.sqrt(horizon)), s=list(steps))
-
-
-def _root_case(horizon: int) -> Case:
-    policies, where = {"COSMOS": learner(), "greedy": learner(0.0)}, {"horizon": horizon}
-    return case_of(policies, horizon, f"T{horizon}", {"steps": _STEPS}, environment=_hard, coordinates=where, every=horizon)
-
-
-def _root_panels(results: Results):
-    figure, axes = plot.panels(2)
-    regret = along(results, "regret", "horizon")
-    runs = {f"{p}, s = {s:g}": regret.sel(policy=p, s=s, drop=True) for p in ("COSMOS", "greedy") for s in _STEPS}
-    roots = {
-        name: [(int(r["horizon"]), mean_of(r).times(int(r["horizon"]) ** -0.5)) for r in one] for name, one in runs.items()
-    }
-    seeds = next(iter(results.values())).sizes["seed"]
-    plot.points(roots, x=f"horizon T\nmean ± 2 s.e. of {seeds} seeds", y="regret / sqrt(T)", ax=axes[0])
-    plot.log_axis(axes[0], "x")
-    plot.log_axis(axes[0], "y")
-    plot.power_laws({name: r for name, r in runs.items() if name.startswith("COSMOS")}, ax=axes[1])
-    return figure
-
-
-_ROOT_CLAIMS = claims(
-    ("flat", "R(T) / sqrt(T) is constant: the slope of R is within .05 of .5",
-     near(*[(growth("COSMOS", "horizon", s=s), 0.5) for s in _STEPS], margin=0.05), f"{COSMOS}, proposition 4.5"),
-    ("greedy", "at the longest horizon the greedy policy has less than a tenth of COSMOS' regret: the narrow box, which is better, starts ahead",
-     rising(*[(mean("greedy", "T100000", s=s), 0.1 * mean("COSMOS", "T100000", s=s)) for s in _STEPS])),
-)  # fmt: skip
-_ROOT = study("cascade/square-root", "Regret of order sqrt(T): two boxes whose indices differ by s / sqrt(T)",
-    tuple(_root_case(horizon) for horizon in _HORIZONS), 512, _ROOT_CLAIMS, {"square-root": _root_panels},
-    notes="with s = 2 the difference of the indices is visible at short horizons, and R(T) / sqrt(T) still rises. Two boxes that are both opened "
-        "half of the time anyway do not show sqrt(T): exploration is free there",
-    smoke_horizon=4000)  # fmt: skip
-
-# Ridges (regularisation).
-
-_ETA1, _ETA0 = (0.01, 0.1, 1.0, 2.0, 10.0), (0.1, 1.0, 10.0)
-_RULE = ridge_rule(3, 3, 5)
-
-
-def _ridges(eta1: float = 1.0, eta0: float = 1.0, unseen: bool = False) -> ca.COSMOS:
-    policy = c.learns_scores(fit=STREAMING) if unseen else learner()
-    return policy.replace(eta1=eta1, eta0=eta0)
-
-
-def _ridge_panels(results: Results):
-    figure, axes = plot.panels(2)
-    for ax, (case, axis, scores) in zip(axes, (("ridge", "eta1", "seen"), ("ridge-unseen", "eta0", "learned"))):
-        plot.quantiles(results[case].sel(policy=["COSMOS"]), "regret", ax=ax, x=axis, title=f"ridge {axis}, scores {scores}")
-        plot.level(ax, "mean with the paper's rule", end(results[case], "regret", "rule").mean)
-    return figure
-
-
-_RIDGE = {"COSMOS": grid(_ridges, eta1=list(_ETA1)), "rule": _ridges(_RULE.eta1)}
-_RIDGES = {"COSMOS": grid(_ridges, eta0=list(_ETA0), unseen=True), "rule": _ridges(*_RULE, unseen=True)}
-_RIDGE_CLAIMS = claims(
-    ("small", "ridges eta_1 up to 2 change regret by at most 5 %",
-     near(*[(mean("COSMOS", "ridge", eta1=eta), mean("COSMOS", "ridge", eta1=1.0)) for eta in (0.01, 0.1, 2.0)], share=0.05)),
-    ("small-unseen", "a ridge eta_0 of .1 changes regret by at most 15 %",
-     near((mean("COSMOS", "ridge-unseen", eta0=0.1), mean("COSMOS", "ridge-unseen", eta0=1.0)), share=0.15)),
-    ("large", "a ridge eta_1 of 10 makes the first bonuses too small: it has more regret than 1",
-     rising((mean("COSMOS", "ridge", eta1=1.0), mean("COSMOS", "ridge", eta1=10.0)))),
-    ("large-unseen", "a ridge eta_0 of 10 has more regret than 1", rising((mean("COSMOS", "ridge-unseen", eta0=1.0), mean("COSMOS", "ridge-unseen", eta0=10.0)))),
-    ("rule", f"the paper's rule, eta_1 = {_RULE.eta1:.2f} and eta_0 = {_RULE.eta0:.2f}, has the regret of 1 and 1 within 10 %",
-     near((mean("rule", "ridge"), mean("COSMOS", "ridge", eta1=1.0)), (mean("rule", "ridge-unseen"), mean("COSMOS", "ridge-unseen", eta0=1.0)), share=0.1), f"{COSMOS}, theorem 5.5"),
-)  # fmt: skip
-_RIDGE_STUDY = study("cascade/ridges", "Ridges of COSMOS' regressions, and the paper's rule for them",
-    (case_of(_RIDGE, 10_000, "ridge", every=1000), case_of(_RIDGES, 10_000, "ridge-unseen", UNSEEN, every=1000)),
-    256, _RIDGE_CLAIMS, {"ridges": _ridge_panels}, smoke_horizon=400,
-    notes="eta_1 is the ridge of the regression of indices, with observed scores; eta_0 is that of learned scores")  # fmt: skip
-
-EXPERIMENTS = (_REGRET, _GROWTH, _BONUS, _RARE, _SCORES, _OTHER_DISTRIBUTIONS, _COST, _ROOT, _RIDGE_STUDY)
+EXPERIMENTS = (_REGRET, _GROWTH, _BONUS, _RARE, _SCORES, _OTHER_DISTRIBUTIONS, _COST)

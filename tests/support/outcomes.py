@@ -295,15 +295,6 @@ _CASCADE = {
         "stuck": _more("regret", 60, "COSMOS", where={"index": 0.1}),
         "warm": _more("regret", 30, "COSMOS", where={"index": 0.1})},
     "cascade/square-root": {"flat": ((put("regret", horizon=0.5),), EVEN), "greedy": _more("regret", 0.05, "greedy")},
-    "cascade/ridges": {
-        "small": (EVEN, (put("regret", 2, case="ridge", where={"eta1": 2.0}),)),
-        "small-unseen": (EVEN, (put("regret", 2, case="ridge-unseen", where={"eta0": 0.1}),)),
-        "large": (
-            (
-                put("regret", 2, case="ridge", where={"eta1": 10.0}),
-                put("regret", 2, case="ridge-unseen", where={"eta0": 10.0})),
-            EVEN),
-        "rule": _against(_more("regret", 2, "rule"))},
     "cascade/theory": {
         "same": (EVEN, (put("regret", 2, policy="theory"),)),
         "vacuous": (EVEN, (put("regret", 1e5, policy="theory"),)),
@@ -311,6 +302,14 @@ _CASCADE = {
         "practical": (
             (put("regret", 20, policy="theory"), put("optimistic", 0.5), put("optimistic", 0.2, policy="COSMOS, b = .03")),
             EVEN),
+        "small": (EVEN, (put("regret", 2, case="ridge", where={"eta1": 2.0}),)),
+        "small-unseen": (EVEN, (put("regret", 2, case="ridge-unseen", where={"eta0": 0.1}),)),
+        "large": (
+            (
+                put("regret", 2, case="ridge", where={"eta1": 10.0}),
+                put("regret", 2, case="ridge-unseen", where={"eta0": 10.0})),
+            EVEN),
+        "rule": _against(_more("regret", 2, "rule")),
         "linear": _growth("design.least", 1.0),
         # Half of the runs have a context of zero.
         "frozen": (
