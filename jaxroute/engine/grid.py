@@ -6,18 +6,27 @@ and arrays among the fields "leaves", as JAX does.
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import struct
 
 from jaxroute.core import checks, draws, protocols
 from jaxroute.core.checks import show
 from jaxroute.core.description import describe, digest_of_setting
-from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, PolicyOf, Sampler, is_environment, is_policy
+from jaxroute.core.protocols import (
+    AnyEnvironment,
+    AnyPolicy,
+    PolicyOf,
+    Sampler,
+    is_environment,
+    is_policy,
+    with_double_capacity,
+)
 from jaxroute.core.types import classes_of
 from jaxroute.engine.rounds import made_for
 
@@ -94,6 +103,11 @@ class Grid:
                 leaf = np.take(leaf, positions[names[axis]], axis=place)
             tiles.append(leaf)
         return tiles
+
+    def leaves_at(self, setting: Mapping[str, int]) -> list[np.ndarray]:
+        """Returns the leaves (arrays) of one setting, given by its index along each axis."""
+        tiles = self.tile({name: np.asarray([setting[name]]) for name in self.axes})
+        return [leaf.reshape(leaf.shape[len(varies) :]) for leaf, varies in zip(tiles, self.leaf_axes, strict=True)]
 
     def build(self, leaves: Sequence[Any]) -> Any:
         """Returns the environment or policy of one setting from the leaves of its pytree."""
@@ -236,6 +250,33 @@ def instances(environments: Sequence[Any]) -> Grid:
         raise ValueError("instances needs at least one environment, got an empty list")
     _need_components("instances", environments)
     return Grid({"instance": range(len(environments))}, environments, type(environments[0]).__name__)
+
+
+def larger_settings(env: Grid, example: AnyEnvironment) -> Iterator[Grid]:
+    """Yields the settings of an environment with 2, 4, 8, ... times the capacity, up to the largest capacity that a run can need.
+
+    Args:
+      env: settings with the present capacity.
+      example: one of the environments.
+    """
+    larger = with_double_capacity if is_environment(env.example) else _LargerSampler
+    while (more := with_double_capacity(example)) is not None:
+        example = more
+        if isinstance(env, FunctionGrid):
+            env = FunctionGrid(_LargerSampler(env.function), len(env.axes["instance"]) if env.axes else None)
+        else:
+            env = Grid(dict[str, Any](env.axes), [larger(one) for one in env.objects], env.name)
+        yield env
+
+
+@struct.dataclass
+class _LargerSampler:
+    """Sampler that draws environments from `sampler` and doubles their capacity. Equal samplers give equal objects, which share a program."""
+
+    sampler: Any
+
+    def __call__(self, key: jax.Array) -> Any:
+        return with_double_capacity(self.sampler(key))
 
 
 def _is_swept(value: Any) -> bool:

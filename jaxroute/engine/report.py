@@ -19,13 +19,12 @@ from jaxroute.core.protocols import stage_length_of
 from jaxroute.engine import reference
 from jaxroute.engine.components import Components
 from jaxroute.engine.execution import Target
-from jaxroute.engine.grid import Grid
+from jaxroute.engine.grid import Grid, larger_settings
 from jaxroute.engine.precision import widened
 from jaxroute.engine.programs import Block
 from jaxroute.engine.recording import Recording
 from jaxroute.engine.request import Sampling
 from jaxroute.engine.rounds import Record, any_nan, run_streams
-from jaxroute.engine.running import larger_settings
 from jaxroute.engine.schedule import Ending
 
 
@@ -143,7 +142,9 @@ def first_bad_rounds(
         # The run may have been simulated with more capacity.
         for larger in itertools.chain([env], larger_settings(env, variant.example[0])):
             with jax.default_device(device):
-                bad = _replay((larger, policy), own, seed, record, rounds or sampling.horizon, sampling)
+                grids = (larger, policy)
+                leaves = [grid.leaves_at(own) for grid in grids]
+                bad = _replay(grids, leaves, seed, record, rounds or sampling.horizon, sampling)
             firsts = {name: int(first) for name, first in bad.items() if first >= 0}
             if firsts:
                 start = min(firsts.values())
@@ -186,13 +187,12 @@ def _first_of_statistics(data: xr.Dataset, policy: str) -> _Bad | None:
 
 
 def _replay(
-    grids: tuple[Grid, Grid], setting: Mapping[str, int], seed: int, record: Record, rounds: int, sampling: Sampling
+    grids: tuple[Grid, Grid], leaves: Any, seed: int, record: Record, rounds: int, sampling: Sampling
 ) -> dict[str, np.ndarray]:
-    """Simulates the first `rounds` counted rounds of a run again. Returns for each quantity the first round (from 0) in which it is bad, or -1."""
+    """Simulates the first `rounds` counted rounds of one run again. The run is that of the setting with these leaves, and of a seed.
 
-    def leaves_of(grid: Grid) -> list[Any]:
-        tiles = grid.tile({name: np.asarray([setting[name]]) for name in grid.axes})
-        return [leaf.reshape(leaf.shape[len(varies) :]) for leaf, varies in zip(tiles, grid.leaf_axes, strict=True)]
+    Returns for each recorded quantity the first round, counted from 0, in which its value is bad (see `_bad`), or -1 if there is none.
+    """
 
     def run(leaves: Any, words: Any) -> dict[str, Any]:
         env, policy = (grid.build(own) for grid, own in zip(grids, leaves, strict=True))
@@ -218,7 +218,7 @@ def _replay(
 
     streams = run_streams(jax.random.key_data(draws.key(sampling.root_seed)), np.asarray([seed], np.uint32))
     words = {name: pair[:, 0] for name, pair in streams.items()}
-    return jax.device_get(jax.jit(protected)([leaves_of(grid) for grid in grids], words))
+    return jax.device_get(jax.jit(protected)(leaves, words))
 
 
 def _bad(record: Record, states: tuple[Any, Any], values: Mapping[str, Any]) -> dict[str, jax.Array]:

@@ -8,7 +8,7 @@ import contextlib
 import functools
 import itertools
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,10 +17,8 @@ from typing import Any, TypeAlias
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import struct
 
-from jaxroute.core.protocols import AnyEnvironment, is_environment, with_double_capacity
-from jaxroute.engine.grid import FunctionGrid, Grid
+from jaxroute.engine.grid import larger_settings
 from jaxroute.engine.layout import Layout
 from jaxroute.engine.precision import in_64_bits
 from jaxroute.engine.programs import Block
@@ -302,30 +300,3 @@ def curves_of(
 @functools.partial(jax.jit, static_argnums=(2, 3))
 def _curves_on_device(increments: Curves, times: Any, record: Record, runs: tuple[int, ...]) -> Curves:
     return curves_of(increments, record, times, runs, xp=jnp)[0]
-
-
-def larger_settings(env: Grid, example: AnyEnvironment) -> Iterator[Grid]:
-    """Yields the settings of an environment with 2, 4, 8, ... times the capacity, up to the largest capacity that a run can need.
-
-    Args:
-      env: settings with the present capacity.
-      example: one of the environments.
-    """
-    larger = with_double_capacity if is_environment(env.example) else _LargerSampler
-    while (more := with_double_capacity(example)) is not None:
-        example = more
-        if isinstance(env, FunctionGrid):
-            env = FunctionGrid(_LargerSampler(env.function), len(env.axes["instance"]) if env.axes else None)
-        else:
-            env = Grid(dict[str, Any](env.axes), [larger(one) for one in env.objects], env.name)
-        yield env
-
-
-@struct.dataclass
-class _LargerSampler:
-    """Sampler that draws environments from `sampler` and doubles their capacity. Equal samplers give equal objects, which share a program."""
-
-    sampler: Any
-
-    def __call__(self, key: jax.Array) -> Any:
-        return with_double_capacity(self.sampler(key))

@@ -151,6 +151,8 @@ def _simulate(
     keep_states = options is not None and options.keep_states
     inexact = inexact_by_policy(variants, records)
     request = request_of(components, recording, sampling, target, inexact, keep_states, store is not None)
+    stored = [] if notes is None else [one.horizon for one in notes.requests.values()]
+    horizons = components.resumable(stored, sampling.horizon, recording.every)
     new = store is None or options is None or not results.prepare(store, request, options.accept_changed_code)
     if store is not None and new:
         store.check()
@@ -168,8 +170,6 @@ def _simulate(
             shapes = trace_blocks(variants, blocks, pool if new else None)  # Else missing runs alone are compiled below.
         request = recording.completed(request, shapes)
         result = results.RESULTS[request.keep](request, store)
-        stored = [] if notes is None else [one.horizon for one in notes.requests.values()]
-        horizons = components.resumable(stored, sampling.horizon, recording.every)
         schedule = Schedule(result, layout, components.static_axes, share, store, horizons)
         calls = [call for batch in schedule.remaining(recording.goals) for call in batch.calls]
         if store is not None and calls and not new:

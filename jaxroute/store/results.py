@@ -102,14 +102,16 @@ def _call_note(store: PackStore, request: Request, call: str, ended: bool) -> di
 def begin(store: PackStore, request: Request) -> str:
     """Adds a request and the beginning of a call of `simulate` to the notes of all packs to be written. Returns an identifier of the call."""
     call = uuid.uuid4().hex
-    for note in (request.plain(), _call_note(store, request, call, False)):
+    begun = _call_note(store, request, call, False)
+    for note in (request.plain(), begun):
         store.add_note(note, always=True)
     return call
 
 
 def end(store: PackStore, request: Request, call: str, report: Mapping[str, Any], whole: bool = True) -> None:
     """Writes a note of the end of a call of `simulate`, with its report (measurements) and whether the result is complete (`whole`)."""
-    store.add_note({**_call_note(store, request, call, True), "whole": whole, "report": dict(report)})
+    note = _call_note(store, request, call, True) | {"whole": whole, "report": dict(report)}
+    store.add_note(note)
     store.flush()
 
 

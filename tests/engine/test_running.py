@@ -16,9 +16,9 @@ from jaxroute import metrics
 from jaxroute.core import draws
 from jaxroute.core.protocols import with_double_capacity
 from jaxroute.core.types import Metric, Spec
-from jaxroute.engine.grid import env_settings
+from jaxroute.engine.grid import env_settings, larger_settings
 from jaxroute.engine.layout import Layout
-from jaxroute.engine.running import larger_settings, simulate_ahead
+from jaxroute.engine.running import simulate_ahead
 from jaxroute.engine.schedule import Batch, Call
 from jaxroute.problems import queueing as qu
 
