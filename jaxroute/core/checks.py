@@ -128,7 +128,7 @@ def count(name: str, value: Any, minimum: int = 1, maximum: int | None = None) -
 
 
 def whole(name: str, value: Any, minimum: int = 1, maximum: int | None = None) -> int:
-    """Returns `value` as an integer under the conditions of `count`, and also accepts a float without fraction (`1e3`)."""
+    """Returns a whole number from `minimum` to `maximum` (None: no maximum) as an int; `value` may be a float such as `1e3`. Else `ValueError`."""
     integral = isinstance(value, (float, np.floating)) and float(value).is_integer()
     return count(name, int(value) if integral else value, minimum, maximum)
 
@@ -153,7 +153,10 @@ def takes(name: str, function: Callable[..., Any], *arguments: str) -> None:
 
 
 def keywords(called: str, function: Callable[..., Any], given: Iterable[str]) -> None:
-    """Raises `TypeError` if a name in `given` is no argument of `function`. The error suggests the closest name and calls the function `called`."""
+    """Raises `TypeError` if a name in `given` is no argument of `function`, with the closest name that is.
+
+    `called` is the function's name in the error message.
+    """
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):  # Written in C.
@@ -187,7 +190,7 @@ def warn(message: str, category: type[Warning] = UserWarning) -> None:
 
 
 def attributed(owner: str, check: Callable[..., Any], *args: Any) -> Any:
-    """Returns `check(*args)`. If it raises `ValueError`, the message gets the prefix `owner`, the name of the object that has the arguments."""
+    """Returns `check(*args)`. If it raises `ValueError`, the message begins with `owner`, for example "policy 'ucb': scale must be above 0"."""
     try:
         return check(*args)
     except ValueError as error:
@@ -215,9 +218,9 @@ def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
 
 
 def part(name: str, value: Any, method: str, example: str) -> None:
-    """Raises `ValueError` unless `value` is a component (such as a policy) with this `method`, and calls the component's own `check`, if any.
+    """Raises `ValueError` unless `value` is an object with this `method`, and calls `value.check()`, if there is one, to check its fields.
 
-    The error names the field, `name`, and shows `example`, an expression that creates such a component.
+    The error message has the `name` of the argument and an `example`, an expression that creates a right value ("CMAES()").
     """
     if isinstance(value, type) or not hasattr(value, method):
         raise ValueError(f"{name} must be an object such as {example}, got {show(value)}")

@@ -56,7 +56,10 @@ class _Search:
     """
 
     def __init__(self, homes: set[str]) -> None:
-        """Prepares a search that enters no installed library except the top-level packages `homes`, to which the described objects belong."""
+        """Prepares a search in the user's modules and in the top-level packages `homes`, even if these packages are installed libraries.
+
+        `homes` has the packages of jaxroute and of the objects from which the search starts.
+        """
         self.digests: dict[str, str] = {}
         self._homes = homes
         self._seen: set[int] = set()
@@ -134,9 +137,10 @@ class _Search:
         return None
 
     def _used(self, place: str, value: Any, names: set[str], through: tuple[str, ...] = ()) -> None:
-        """Adds a global object, called `place`, that a function's code uses; for a module, those of its attributes whose names are in `names`.
+        """Adds the digests of a global object that a function uses. `place` is its dotted name, such as "module.name".
 
-        `names` has all names in the function's code. The modules `through` which the search reached the object are not entered again.
+        If the object is a module, its attributes are added whose names occur in the function's code (`names`). `through` lists the modules that led
+        to this object; they are not entered again.
         """
         if isinstance(value, types.ModuleType):
             if not _is_foreign(value.__name__, self._homes) and value.__name__ not in through:
@@ -178,7 +182,7 @@ def _lies_in_a_library(top: str) -> bool:
 
 
 def _functions_in(entry: Any) -> Iterator[Any]:
-    """Yields the functions in an attribute of a class, if any: of a method, property, class method, cached or compiled function."""
+    """Yields the plain function behind an attribute of a class, if any. The attribute may be a method, property, class method, or cached function."""
     for name in ("__func__", "fget", "fset", "func", "__wrapped__"):
         inner = getattr(entry, name, None) if not isinstance(entry, type) else None
         if callable(inner):
@@ -205,7 +209,10 @@ def _is_constant(value: Any) -> bool:
 
 
 def _constants_in(value: Any) -> dict[str, Any]:
-    """Returns the constants, by name, in a function's closure or a user's object's fields; none for jaxroute's objects, which may hold caches."""
+    """Returns the constants on which the behaviour of an object depends, by name: those in the closure of a function or in the fields of an object.
+
+    The dict is empty for a class, and for objects of jaxroute's own classes, whose fields may hold caches.
+    """
     if inspect.isfunction(value):
         found = dict(enumerate(_contents_of(value.__closure__ or ())))
     elif isinstance(value, type) or (type(value).__module__ or "").partition(".")[0] == "jaxroute":

@@ -133,9 +133,10 @@ def uniform_at(key: Array, places: Leaf) -> Array:
 
 
 def order(key: Array, number: int) -> Array:
-    """Draws a random order of `number` models, by which `numerics.argmax` breaks ties: an int32 priority for each model, the smallest first.
+    """Draws a random order of `number` models, by which `numerics.argmax` breaks ties. Returns each model's priority, int32 `[number]`, at least 0.
 
-    The last bits of each priority are the index of its model; the other bits are random, and the sign is positive.
+    Among tied models the one with the smallest priority wins. The last bits of a priority are the index of its model (`xla.place_mask`), so that all
+    differ; the other bits are random.
     """
     low = xla.place_mask(number)
     return ((bits(key, (number,)) >> np.uint32(1)).astype(jnp.int32) & ~low) | lax.iota(jnp.int32, number)
@@ -165,7 +166,7 @@ def exponential(key: Array, shape: tuple[int, ...] = ()) -> Array:
 def randint(key: Array, maxval: int, shape: tuple[int, ...] = ()) -> Array:
     """Draws int32 numbers in `[0, maxval)` by scaling uniform numbers. Each probability has a relative error below `maxval / 2**23`.
 
-    The bits differ from those of `jax.random.randint`, which uses two random words per integer.
+    Unlike the other functions here, it returns other numbers than its namesake `jax.random.randint`, which uses two random words per integer.
     """
     return jnp.minimum((uniform(key, shape) * maxval).astype(jnp.int32), maxval - 1)
 
@@ -177,10 +178,10 @@ def categorical(key: Array, logits: Leaf) -> Array:
 
 
 def gamma(key: Array, shape_parameter: Leaf, tries: int = 6) -> Array:
-    """Draws gamma variables of unit scale, float32, for shape parameters of at least 1, in a fixed number of operations.
+    """Draws float32 gamma variables of unit scale, one for each of the shape parameters (all at least 1), in a fixed number of operations.
 
-    Marsaglia and Tsang's rejection method returns the first accepted of `tries` candidates. It accepts at least 95 % of the candidates. All six
-    fail with a probability below 2e-8; the result is then the shape parameter, which is about the mean.
+    Marsaglia and Tsang's rejection method returns the first accepted of `tries` candidates. It accepts a candidate with a probability of at least 95
+    %. All six fail (the default) with a probability below 2e-8; the result is then the shape parameter, which is about the mean.
 
     Source: Marsaglia and Tsang (2000), "A simple method for generating gamma variables".
     """
@@ -200,7 +201,11 @@ def _gammas(keys: Sequence[Array], shape_parameters: Sequence[Leaf], tries: int 
     d = xla.compute_once(alpha - np.float32(1 / 3))  # [streams, number]
 
     def attempt(words: Sequence[Any], places: Leaf, d: Array) -> Array:
-        """Draws a candidate for each flat index in `places` from the keys in `words`; 0 if rejected. `d` is the shape parameter minus 1/3."""
+        """Draws candidates of `gamma / d`, one for each of `places`; a rejected candidate is 0. `d` is the shape parameter minus 1/3.
+
+        `words` has the words of the keys of the normal and of the uniform numbers. Candidate c of element i has the place `c * number + i`. The
+        arrays broadcast to the shape of the result.
+        """
         x = _normal((words[0][0], words[0][1]), places)
         u = xla.compute_once(_open_unit((words[1][0], words[1][1]), places))
         v = (1 + np.float32(1) / jnp.sqrt(9 * d) * x) ** 3
@@ -214,7 +219,10 @@ def _gammas(keys: Sequence[Array], shape_parameters: Sequence[Leaf], tries: int 
         return xla.compute_once(functools.reduce(lambda later, one: jnp.where(one > 0, one, later), found[::-1]))
 
     def repaired(drawn: Array) -> Array:
-        """Returns `drawn` after a few steps that each replace the first rejected element (0) by a new candidate; usually one step suffices."""
+        """Returns `drawn`, the first candidates `[streams, number]`, after up to two steps, each of which draws a rejected element (0) again.
+
+        A step takes the first element that is still 0 in all streams together, and draws its next candidate. One step usually suffices.
+        """
         index = lax.iota(jnp.int32, size)
         drawn, before, tried = drawn.reshape(size), jnp.int32(size), jnp.uint32(0)
         for _ in range(min(_REPAIRS, tries - 1)):
@@ -249,7 +257,11 @@ def beta(key: Array, a: Leaf, b: Leaf) -> Array:
 
 
 def _spread(words: Any, dims: Any) -> list[Any]:
-    """Moves the batch axis of each operand, at its index in `dims`, to the front. Operands with fewer axes get axes of length 1 behind it."""
+    """Returns the operands of a Threefry operation with the axis over which `vmap` maps at the front, so that they broadcast.
+
+    `dims` has the index of this axis in each operand, None if it has none. An operand with fewer axes than others gets axes of length 1 after the
+    first.
+    """
     size = next(w.shape[d] for w, d in zip(words, dims, strict=True) if d is not None)
     moved = [w if d is None else batching.bdim_at_front(w, d, size) for w, d in zip(words, dims, strict=True)]
     rank = max(jnp.ndim(w) - (d is not None) for w, d in zip(words, dims, strict=True))
@@ -275,7 +287,10 @@ batching.primitive_batchers[threefry_2x32_p] = lambda words, dims: (threefry_2x3
 
 @jax.jit
 def _apart(k0: Any, k1: Any, address: Any) -> Array:
-    """Returns the two words `[2, ...]` of a child key, computed in separate loops on a CPU; one loop makes the policy MESS+ a fifth slower."""
+    """Computes the words `[2, ...]` of the children of the keys `(k0, k1)` at the integers `address`, each word in a separate loop.
+
+    On a CPU this is faster: one loop for both words makes the policy MESS+ a fifth slower.
+    """
     return jnp.stack(lax.optimization_barrier(tuple(encrypted(k0, k1, np.uint32(0), address))))
 
 

@@ -52,7 +52,7 @@ def _exchange(x: Array, first: Array, second: Array) -> Array:
 
 
 def _pivot(size: Array, k: Array) -> Array:
-    """Returns the index of the largest element of the magnitudes `size` from index `k` on; `k` itself if one of these is NaN."""
+    """Returns the index of the largest element of `size[k:]`, counted from the start of `size` `[m]` (magnitudes); `k` if one of these is NaN."""
     best = numerics.argmax(size, _places(size.shape[0]) >= k)
     return jnp.where(best < size.shape[0], best, k)
 
@@ -64,7 +64,7 @@ def _diagonal(x: Array) -> Array:
 
 
 def _power(x: Array) -> Array:
-    """Returns a power of two that scales `x` such that the squares of its largest entries neither overflow nor vanish."""
+    """Returns a power of two, a scalar, with which `x` is multiplied so that the squares of its largest entries neither overflow nor vanish."""
     third, size = 2.0 ** (jnp.finfo(x.dtype).maxexp // 3), jnp.abs(x)
     largest = jnp.max(jnp.where(size < jnp.inf, size, 0.0))
     return jnp.where(largest > third, third**-2, jnp.where(largest < 1 / third, third**2, 1.0)).astype(x.dtype)
@@ -130,7 +130,11 @@ def lu_pivots_to_permutation(pivots: Array, *, permutation_size: int) -> Array:
 
 
 def geqrf(x: Array) -> tuple[Array, Array]:
-    """Factors `x` `[m, n]` into `Q R`. Returns a matrix with `R` above and Householder vectors below the diagonal, and the vectors' factors."""
+    """Factors a matrix `x` `[m, n]` into `Q R`, where `Q` is the product of reflections `I - tau_k v_k v_k^T`, k = 0, 1, ...
+
+    Returns a matrix `[m, n]` and all `tau_k` `[min(m, n)]`. The matrix has `R` on and above the diagonal. Its column k has `v_k` below the diagonal;
+    the entry of `v_k` on the diagonal is 1, those above are 0.
+    """
     return _reflections(x, False)[:2]
 
 
@@ -184,11 +188,15 @@ def qr(x: Array, *, pivoting: bool, full_matrices: bool, **_: Any) -> tuple[Arra
 
 
 def _rotation(norms: Array, products: Array, limit: float) -> tuple[Callable[[Array], Array], Array, Array]:
-    """Computes Jacobi rotations that make each column in a matrix's first half orthogonal to its partner in the second half.
+    """Computes the Jacobi rotations of one step, which make each column in a matrix's first half orthogonal to its partner in the second half.
 
-    Returns a function that rotates the columns of a matrix, a mask of the rotated pairs, and the new norms. The function also moves the columns
-    around the first one, so that all pairs meet once in `N - 1` steps. `norms` `[N]` are squared norms of the columns, or the diagonal of a symmetric
-    matrix; `products` `[N / 2]`, twice the scalar products of partners or off-diagonal entries, count as 0 if their relative size is below `limit`.
+    Returns a function that applies the rotations to the columns of a matrix `[..., N]`, a mask `[N / 2]` of the rotated pairs, and the new `norms`.
+    The function also exchanges partners: after `N - 1` steps every pair of columns has been rotated once.
+
+    Args:
+      norms: `[N]` squared norms of the columns, or the diagonal of a symmetric matrix.
+      products: `[N / 2]` twice the scalar products of partners, or twice the off-diagonal entries.
+      limit: a pair is not rotated if its scalar product divided by both norms is at most this.
     """
     half = products.shape[0]
     first, second = norms[:half], norms[half:]
@@ -213,9 +221,10 @@ def _rotation(norms: Array, products: Array, limit: float) -> tuple[Callable[[Ar
 
 
 def _sweeps(size: int, step: Callable[[Any], tuple[Any, Array]], start: Any) -> Any:
-    """Repeats sweeps, each of `size - 1` calls of `step`, until a sweep rotates no pair of columns in any run. Returns the last value.
+    """Repeats sweeps of Jacobi rotations until one rotates no pair of columns, at most 16 times, and returns the last value.
 
-    `step` maps a value, at first `start`, to a new value and a mask of the rotated pairs. More sweeps would not change the value.
+    A sweep is `size - 1` calls of `step`, for `size` columns. `step` maps a value, at first `start`, to a new value and a mask of the rotated pairs.
+    All runs do as many sweeps as the slowest; further sweeps do not change the value of a run that has finished.
     """
 
     def one(_: Any, carry: tuple[Any, Array]) -> tuple[Any, Array]:
@@ -268,9 +277,10 @@ def eigh(x: Array, *, lower: bool, **_: Any) -> tuple[Array, Array]:
 
 
 def svd(x: Array, *, full_matrices: bool, compute_uv: bool, **_: Any) -> tuple[Array, ...]:
-    """Returns the descending singular values of `x` `[m, n]`; with `compute_uv` also the left and the transposed right vectors. NaN if not finite.
+    """Computes the singular value decomposition `x = U diag(s) V^T` of a matrix `[m, n]`, with `k = min(m, n)` values. NaN if `x` is not finite.
 
-    Rotations make the columns orthogonal; QR then completes the left vectors (all `m` with `full_matrices`), also for zero columns.
+    Returns `(s,)`, or `(s, U, V^T)` with `compute_uv`. `s` `[k]` is descending; `U` is `[m, k]` and `V^T` is `[k, n]`, or `[m, m]` and `[n, n]` with
+    `full_matrices`. Rotations make the columns orthogonal; QR then completes the left vectors, also for zero columns.
     """
     m, n = x.shape
     if m < n:

@@ -33,7 +33,10 @@ SHIFT = f32(1.5 * 2**23)  # The last bits of x + SHIFT are x, rounded to an inte
 
 
 def rarely(condition: Array, costly: Callable[[], Any], cheap: Any) -> Any:
-    """Returns `costly()` (a number or a tuple) where a rare condition holds, else `cheap`. If the condition is a scalar, only one is computed."""
+    """Returns `costly()` where a rare condition holds, else `cheap`; both are arrays or tuples of arrays.
+
+    If the condition is a scalar, only one of the two is computed. If it is an array, both are computed for all elements and one is selected.
+    """
     if not condition.ndim:
         return lax.cond(condition, costly, lambda: cheap)
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), costly(), cheap)
@@ -88,7 +91,7 @@ LOG = (-0.12882076, 0.13988008, -0.12186583, 0.14005138, -0.1668031, 0.20010452,
 
 
 def exponent(x: Array) -> Array:
-    """Returns the multiple k of 2^23 for which `x * 2^(k / 2^23)` is in [2/3, 4/3)."""
+    """Returns `k = -n * 2^23` for the exponent n of a positive normal number: `x * 2^-n` is in [2/3, 4/3). `scaled(x, k)` computes this number."""
     return (0x3FAAAAAA - bits(x)) & -0x800000
 
 
@@ -320,7 +323,10 @@ ATAN = (-0.058256384, 0.104941085, -0.14230172, 0.19997782, -0.33333305)
 
 
 def quadrant(x: Array) -> tuple[Array, Array, Array]:
-    """Reduces an angle x to `x - n * pi / 2` for the nearest integer n. Returns the result as a sum of two numbers, and the last bits of n.
+    """Reduces an angle x to `x - n * pi / 2` for the nearest integer n. Returns the reduced angle and n as three arrays: high, low, quarter turns.
+
+    The reduced angle is `high + low`. The int32 `quarter turns` agrees with n in its last two bits, which decide between sine, cosine and their
+    signs.
 
     Cody and Waite (1980): pi / 2 is a sum of numbers of 11 bits, whose products with n are exact for `|x| <= 12,800`; `far_quadrant` for larger x.
     """
@@ -335,9 +341,10 @@ def quadrant(x: Array) -> tuple[Array, Array, Array]:
 
 
 def far_quadrant(x: Array) -> tuple[Array, Array, Array]:
-    """Computes `quadrant` of a large number m * 2^e from the 96 bits of 2 / pi that determine it. Source: Payne and Hanek (1983).
+    """Returns the arrays of `quadrant` for an x of large magnitude, from the 96 bits of 2 / pi that matter. Source: Payne and Hanek (1983).
 
-    Earlier bits of 2 / pi add whole turns. The product of m and the 96 bits, modulo 2^96, has the quadrant in its first two bits.
+    A float32 is `m * 2^e` with integers m and e. In `x * 2 / pi`, the bits of 2 / pi before these 96 give multiples of 4, which are full turns. The
+    product of m and the 96 bits, modulo 2^96, is the remaining angle: the quadrant in its first two bits, the fraction of a quadrant in the others.
     """
     word = np.uint32
     mantissa = lax.bitcast_convert_type(x, jnp.uint32) & word(0x7FFFFF) | word(0x800000)
@@ -384,7 +391,7 @@ def upper_word(a: Array, b: Array) -> Array:
 
 
 def sine_or_cosine(x: Array, turns: int) -> Array:
-    """Returns `sin(x + turns * pi / 2)`: the sine for `turns = 0`, the cosine for `turns = 1`."""
+    """Returns `sin(x + turns * pi / 2)`: the sine for `turns = 0` quarter turns, the cosine for `turns = 1`."""
     r, low, n = quadrant(x)
     n, square = n + turns, r * r
     sine = r + (low + (polynomial(square, SIN) * square) * r)
@@ -415,7 +422,10 @@ def tan(x: Array) -> Array:
 
 
 def arcsine(x: Array) -> tuple[Array, Array, Array]:
-    """Returns whether `|x| > 1/2`, and two summands of asin(x) if not, else of `asin(sqrt((1 - |x|) / 2))` (Cephes' `asinf`)."""
+    """Returns `large`, `s` and `rest`, from which `asin` and `acos` are computed. `large` is whether `|x| > 1/2` (Cephes' `asinf`).
+
+    `s + rest` is `asin(sqrt((1 - |x|) / 2))` where `large`, and `asin(x)` elsewhere; `rest` is the smaller summand.
+    """
     a = jnp.abs(x)
     large = a > f32(0.5)
     square = jnp.where(large, (f32(1) - a) * f32(0.5), x * x)
@@ -439,7 +449,11 @@ def acos(x: Array) -> Array:
 
 
 def atan(x: Array) -> Array:
-    """Arc tangent, with an error of at most 0.86 ulp: the stored arc tangent of the nearest of five c, plus that of `(|x| - c) / (1 + c|x|)`."""
+    """Arc tangent, with an error of at most 0.86 ulp, from the known arc tangent of a number c near `|x|`.
+
+    It is `arctan(c) + arctan((|x| - c) / (1 + c|x|))` with the sign of x. The values of c are 0, 1/2, 1, 3/2 and infinity; the second term is a
+    polynomial.
+    """
     a = jnp.abs(x)
     centre, high, low = f32(0), f32(0), f32(0)
     for bound, c in ((14 / 32, 0.5), (23 / 32, 1.0), (39 / 32, 1.5)):
@@ -519,7 +533,7 @@ I1_FAR = (-0.88245845, -0.2474430, 0.0033610198, -0.04762657, -0.046459083, -0.1
 
 
 def sin_pi(x: Array) -> Array:
-    """Returns `sin(pi x) / pi` for `|x| <= 1/2`."""
+    """Returns `sin(pi x) / pi` for `|x| <= 1/2`: `x` plus a small polynomial. The error bounds of `lgamma` and `digamma` include its error."""
     square = x * x
     return (polynomial(square, SIN_PI) * square) * x + x
 
@@ -568,7 +582,10 @@ def digamma(x: Array) -> Array:
 
 
 def bessel(a: Array, near: Sequence[float], far: Sequence[float]) -> tuple[Array, Array]:
-    """Returns `exp(-a) near(a^2)` for small `a`, and `far(1 / a) / sqrt(a)` for large `a`, with polynomials given by their coefficients."""
+    """Returns two approximations of a scaled Bessel function at a >= 0: `exp(-a) near(a^2)` and `far(1 / a) / sqrt(a)`.
+
+    `near` and `far` are the coefficients of polynomials, from the highest power down. The caller selects the first result for a < 6, else the second.
+    """
     r, k = exponential(-a)
     return polynomial(a * a, near) * ((r + f32(1)) * power_of_two(k)), polynomial(f32(1) / a, far) / jnp.sqrt(a)
 

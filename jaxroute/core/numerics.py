@@ -115,7 +115,11 @@ def no_errors(**sums: jax.Array) -> dict[str, jax.Array]:
 
 
 def accumulate(state: Any, seen: Array | None = None, /, **values: Array) -> Any:
-    """Adds `values` to the compensated sums in a state's fields of these names, and updates its field `errors`. No change where not `seen`."""
+    """Returns `state` with each of `values` added to the compensated sum in its field of this name. `state.errors` has the sums' rounding errors.
+
+    `state` is a flax dataclass. Elements of the sums where the mask `seen` is False stay as they are (None: all are added); `add_up` explains the
+    sums.
+    """
     sums, errors = {}, dict(state.errors)
     for name, value in values.items():
         sums[name], errors[name] = add_up(getattr(state, name), errors[name], value, seen)
@@ -143,11 +147,11 @@ class Sum:
         return Sum(*add_up(self.total, self.error, value, seen))
 
     def at(self, place: Index) -> "Sum":
-        """Returns the sum at index `place` of the first axis of an array of sums; a negative index counts as 0."""
+        """Returns the sum at index `place` of the first axis, if this is an array of sums. The index is clipped: negative ones count as 0."""
         return jax.tree.map(lambda x: at(x, (jnp.maximum(place, 0),)), self)
 
     def put(self, place: Index, one: "Sum") -> "Sum":
-        """Returns the array of sums with the sum `one` at index `place` of the first axis; a negative index counts as 0. See `numerics.put`."""
+        """Returns this array of sums with the sum `one` at index `place` of the first axis. The index is clipped as in `at`; see `numerics.put`."""
         return jax.tree.map(lambda table, x: put(table, (jnp.maximum(place, 0),), x), self, one)
 
 
@@ -162,10 +166,10 @@ def of_group(groups: Sequence[int] | np.ndarray, values: Array) -> jax.Array:
 
 
 def combine(x: Array, rows: Array) -> jax.Array:
-    """Returns `sum_i x[i] * rows[i]` for a vector `x` `[d]` and `rows` `[d, ...]`. Both may have other values in each run.
+    """Returns the linear combination `sum_i x[i] * rows[i]`, `[...]`, of a vector `x` `[d]` and `rows` `[d, ...]`. Runs may differ in both.
 
-    An `x` `[d, K]` holds one vector for each index of the last axis of `rows`. Up to 64 terms are unrolled: XLA does not vectorise
-    a reduction over an axis other than the last over runs (2 to 10 times slower).
+    For `rows` `[d, ..., K]`, an `x` `[d, K]` has other weights for each index of the last axis. Up to 64 terms are unrolled, because XLA does not
+    vectorise a sum over the first axis over runs: it would be 2 to 10 times slower.
     """
     size = x.shape[0]
     if size > _MOST_TERMS and x.ndim == 1 and rows.ndim == 2:
@@ -198,9 +202,10 @@ def project(x: Array, table: Array) -> jax.Array:
 
 
 def inverse_cdf(probabilities: Array, u: Any) -> jax.Array:
-    """Draws an index with the given `probabilities` `[K]` from a uniform number `u` in [0, 1). It never returns an index of probability zero.
+    """Draws an index, int32, with the given `probabilities` `[K]` from a uniform number `u` in [0, 1), by inverting the cumulative distribution.
 
-    The probabilities need not sum exactly to one; if all are zero, the result is 0.
+    The probabilities need not sum exactly to one. An index of probability zero is never drawn, unless all probabilities are zero: the result is then
+    0.
     """
     cumulative = xla.partial_sums(probabilities)
     threshold = u * cumulative[-1]

@@ -97,7 +97,7 @@ _SIMILAR = 0.8
 
 
 class Environment(Protocol[State, GivenObs, TakenAction, GivenFeedback]):
-    """Simulated environment of a policy. It draws queries, outcomes and costs, and knows the true means by which policies are measured."""
+    """Simulated world of a policy: it draws each round's queries and all models' answers and costs, and knows the true mean reward of each model."""
 
     @property
     def spec(self) -> Spec:
@@ -115,7 +115,10 @@ class Environment(Protocol[State, GivenObs, TakenAction, GivenFeedback]):
     def step(
         self, key: chex.PRNGKey, state: State, action: TakenAction, t: chex.ArrayDevice
     ) -> Transition[State, GivenFeedback]:
-        """Returns the next state, the feedback that a real router would see, and the flows of round `t`."""
+        """Returns the next state, the feedback that a real router would see, and the flows of round `t`.
+
+        The flows are a dict of numbers, such as the reward, which the engine sums over the rounds. `key` is the same as in `observe` for this round.
+        """
         ...
 
 
@@ -192,14 +195,20 @@ def has_plan(policy: Any) -> bool:
 
 
 def stage_length_of(env: AnyEnvironment, policy: AnyPolicy) -> int | None:
-    """Returns the number of rounds of a stage, set by the environment or else by the policy. None if the policy has no `plan`."""
+    """Returns the number of rounds of a stage, at whose start a policy's `plan` is called. None if the policy has no `plan`.
+
+    It is `env.spec.stage_length`, or else the policy's attribute `stage_length`.
+    """
     if not has_plan(policy):
         return None
     return env.spec.stage_length or getattr(policy, "stage_length", None)
 
 
 def first_state(env: AnyEnvironment, policy: AnyPolicy, key: chex.PRNGKey, spec: Spec) -> Any:
-    """Returns a policy's state before the first round; in a run with stages it is the state from which the first `plan` starts."""
+    """Returns a policy's state before the first round, from its method `init`. If the policy has stages, this is the state that `plan` gets.
+
+    Its `init` may have returned this state inside an `UnplannedState`.
+    """
     state = policy.init(key, spec)
     return planned_state(state) if stage_length_of(env, policy) else state
 
@@ -231,7 +240,7 @@ def check_suits(policy: Any, spec: Spec) -> None:
 
 
 def cost_hint(policy: Any, spec: Spec) -> CostHint:
-    """Returns the sizes of the matrices that make a round of this policy expensive; zeros if the policy has no method `cost_hint`."""
+    """Returns the sizes in bytes of the matrices that make a round of this policy slow to compute; zeros if the policy has no method `cost_hint`."""
     return policy.cost_hint(spec) if hasattr(policy, "cost_hint") else CostHint()
 
 

@@ -27,7 +27,10 @@ def versions() -> dict[str, str]:
 
 
 def fingerprint(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings and all else, except the code, that can change the bits of a result, such as the version of JAX."""
+    """Returns the `settings` with further entries that can change the bits of a result: the version of JAX, its options, and the store's format.
+
+    The code is not included. Two results with equal fingerprints and equal code are equal.
+    """
     precision = getattr(jax.config, "jax_default_matmul_precision", None)
     return {
         **settings,
@@ -45,7 +48,10 @@ def now() -> str:
 
 
 def provenance(devices: Sequence[Any], **measured: Any) -> dict[str, Any]:
-    """Returns the versions, device, host, commit and time of a result. The entries of `measured` are added."""
+    """Returns a dict of the versions, device, host, commit and time of a result, to which the entries `measured`, such as seconds, are added.
+
+    `devices` are the JAX devices on which the result was computed.
+    """
     machine = {"device": device_name(devices), "host": platform.node()}
     return {"versions": dict(versions()), **machine, "commit": commit(), "created": now(), **measured}
 

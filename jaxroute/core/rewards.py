@@ -15,14 +15,15 @@ class AssumptionWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Rewards:
-    """Properties of the rewards that an environment gives.
+    """Properties of the rewards that an environment gives, in the units of the reward.
 
     Attributes:
       distribution: name of the distribution, for example "normal".
       low: smallest reward; for normal rewards three standard deviations below the smallest mean.
       high: largest reward; for normal rewards three standard deviations above the largest mean.
-      noise: sub-Gaussian constant of a reward, infinite if there is none; the standard deviation if rewards are recorded data.
-      width: length of the interval of one model's rewards.
+      noise: sub-Gaussian constant of one model's reward, infinite if the rewards are not sub-Gaussian; the standard deviation if they are recorded
+        data.
+      width: largest minus smallest reward of a single model; the largest such number of all models.
       largest_mean: mean reward of the best model.
     """
 
@@ -46,14 +47,14 @@ class Rewards:
 
 @dataclass(frozen=True)
 class Assumptions:
-    """Assumptions of a policy about its rewards: limits for the properties in `Rewards`.
+    """Rewards for which a policy is made, as limits for the properties in `Rewards`. A reward equal to a limit is allowed.
 
     Attributes:
-      low: smallest reward.
-      high: largest reward.
-      noise: largest sub-Gaussian constant.
-      width: largest length of the interval of one model's rewards.
-      largest_mean: largest mean reward of the best model.
+      low: number below which no reward may lie.
+      high: number above which no reward may lie.
+      noise: largest allowed sub-Gaussian constant.
+      width: largest allowed difference between two rewards of one model.
+      largest_mean: largest allowed mean reward of the best model.
       distributions: names of the allowed distributions, empty for any.
       remedy: advice in the warning for other rewards.
     """

@@ -28,13 +28,13 @@ _own: ContextVar[bool] = ContextVar("own", default=False)
 
 
 class Trait(enum.IntFlag):
-    """Property of a value that lets the compiler rewrite an operation on the value.
+    """Property of a value that lets XLA's compiler rewrite an operation on the value, so that its result is rounded differently.
 
     Attributes:
-      CONSTANT: it is known at compile time.
-      SHIFTED: it is a sum with a constant; the compiler would merge another added constant with this constant.
-      RATIO: it is a quotient or root; the compiler would replace a division by it with a multiplication.
-      EVEN: its elements may be equal along an axis; the compiler would replace a division by it with a multiplication by the reciprocal.
+      CONSTANT: the value is known at compile time.
+      SHIFTED: the value is a sum with a constant; the compiler would merge another added constant with this constant.
+      RATIO: the value is a quotient or a root; the compiler would replace a division by the value with a multiplication.
+      EVEN: all elements along some axis may be the same, as after a broadcast; the compiler would then divide by multiplying with the reciprocal.
     """
 
     NONE = 0
@@ -46,9 +46,10 @@ class Trait(enum.IntFlag):
 
 @contextmanager
 def protected(words: Array) -> Generator[None, None, None]:
-    """Context manager that protects the operations traced inside: they use a -0.0 whose value XLA's compiler cannot know.
+    """Context manager that protects the operations traced inside from XLA's rewriting, by a number -0.0 whose value the compiler cannot know.
 
-    The -0.0 is computed from `words`, a uint32 argument `[R]` of the program (one word for each of `R` runs), whatever their values.
+    The number is computed from `words`, a uint32 argument `[R]` of the program with a word for each of `R` runs (so that vectors of runs need no
+    broadcast). It is -0.0 for any words, which do not influence results.
     """
     if not is_exact():
         yield
@@ -72,7 +73,10 @@ def within(variable: ContextVar[Any], value: Any) -> Generator[None, None, None]
 
 
 def given_zeros(zero: Array, vector: Array) -> AbstractContextManager[None]:
-    """Context manager that protects the operations traced inside by `zero` and `vector`, which are -0.0 without the compiler's knowledge."""
+    """Context manager like `protected`, with a scalar `zero` and a `vector` of -0.0 from the caller, whose values the compiler must not know.
+
+    The vector serves operations on axes up to its length (see `unknown_zeros`).
+    """
     return within(_zeros, (zero, vector))
 
 
@@ -93,7 +97,7 @@ def unknown_zero() -> Array:
 
 
 def unknown_zeros(size: int) -> Array:
-    """Returns a vector of -0.0 of this length whose value the compiler does not know."""
+    """Returns a vector `[size]` of -0.0 whose values the compiler does not know. An optimisation barrier hides them outside `protected`."""
     known = _zeros.get()
     if known is None or known[1].shape[0] < size:
         return _behind_a_barrier(size)
@@ -113,7 +117,10 @@ def product(a: Any, b: Any) -> Array:
 
 
 def quotient(a: Any, b: Any) -> Array:
-    """Returns `a / b`, rounded as IEEE requires, for scalars or arrays of one shape. If `b` is equal along an axis, apply `uneven` to it first."""
+    """Returns `a / b`, rounded as IEEE requires, for scalars or arrays of one shape.
+
+    If all elements of `b` along an axis may be the same, for example after a broadcast, the caller must pass `uneven(b)`.
+    """
     known = _zeros.get()
     return quotient_p.bind(a, b, unknown_zeros(1) if known is None else known[1])
 
@@ -159,7 +166,8 @@ def trait_of(eqn: JaxprEqn, traits: Sequence[Trait], same_shape: bool) -> Trait:
 def elementwise_primitive(name: str, zeros: int, function: Callable[..., Any], divides: bool = False) -> Primitive:
     """Creates a JAX primitive that applies `function` to scalars or to arrays of one shape.
 
-    Its last `zeros` operands are unknown zeros, which `jax.vmap` does not batch. `divides`: whether the second operand is a divisor.
+    The caller passes unknown zeros (see `unknown_zero`) as the last `zeros` operands; `jax.vmap` does not batch them. With `divides` the second
+    operand is a divisor: if `jax.vmap` repeats it along a new axis, zeros are added so that the compiler does not notice.
     """
     primitive = Primitive(name)
 

@@ -36,12 +36,12 @@ _HALF = 1 << (_KEY_BITS - 1)
 
 @dataclasses.dataclass(frozen=True)
 class Moments:
-    """Moments of many samples (sets of runs). Each attribute is an array with one element per sample.
+    """Moments of many samples, where a sample is the values of a set of runs. Each attribute is an array with one element per sample.
 
     Attributes:
       count: number of runs, float64, exact up to 2**53.
-      mean: leading part of the mean; 0 where the count is 0.
-      rest: trailing part of the mean. Without it the difference of two large means would be rounding error.
+      mean: mean, rounded to float64; 0 where the count is 0.
+      rest: exact mean minus `mean`, so that `(mean_a - mean_b) + (rest_a - rest_b)` is accurate for two nearly equal means.
       squares: sum of squared deviations from the mean; 0 where the count is 0.
       low: minimum; inf where the count is 0.
       high: maximum; -inf where the count is 0.
@@ -134,7 +134,11 @@ def merge(xp: Any, one: Any, other: Any) -> tuple[Any, ...]:
 
 
 def bins_of(values: Any, xp: Any = np) -> Any:
-    """Returns the int32 index of the histogram bin of each float64. Larger values have larger indices; zero has 0, NaN the largest int32."""
+    """Returns the int32 index of the histogram bin of each float64 value: larger values have larger indices, negative values negative ones.
+
+    Two numbers share a bin if they agree in sign, exponent and the first 6 bits of the mantissa. Zero and magnitudes below 2**-64 have the index 0,
+    NaN has the largest int32.
+    """
     bits = xp.asarray(values, xp.float64).view(xp.int64)
     size = xp.maximum(((bits & MAGNITUDE) >> SHIFT).astype(xp.int32) - np.int32(LEAST - 1), 0)
     return xp.where(xp.isnan(values), NOTHING, xp.where(bits < 0, -size, size))
@@ -183,9 +187,13 @@ class Histogram:
 
     @staticmethod
     def of_starts(starts: np.ndarray, found: np.ndarray, runs: int, size: int) -> "Histogram":
-        """Returns histograms of rows of `runs` sorted bin indices each, `size` in all, from the start of each sequence of equal indices.
+        """Returns the histograms of rows of `runs` sorted bin indices each, from the flat indices at which a new bin or a new row begins.
 
-        `starts` has the flat index of the start of each sequence, `found` its bin index.
+        Args:
+          starts: flat index of the first element of each sequence of equal bin indices; a sequence lies in one row.
+          found: bin index of each sequence.
+          runs: length of a row.
+          size: number of elements of all rows.
         """
         counts = np.diff(starts, append=size)
         kept = found != NOTHING
@@ -261,15 +269,17 @@ GRANULE = 256
 def reduced(
     curves: Sequence[Curves], names: Sequence[str], place: int, spans: Sequence[tuple[int, int]]
 ) -> list[tuple[np.ndarray, Histogram]]:
-    """Computes moments and a histogram of the curves of each span of runs on the device, for one policy or the difference of two policies.
+    """Computes moments and a histogram of the curves of each span of runs on the device, for one policy or for the difference of two policies.
 
     Args:
-      curves: for each of one or two policies, the curves by name, and `valid`: the curves of invalid runs count as NaN.
+      curves: for each of one or two policies, arrays by name, with axes for the settings, the runs, and the values of a curve. The array `valid`,
+        without values, marks valid runs; the curves of other runs count as NaN. Of two policies the second is subtracted from the first.
       names: names of the curves, in the order of the statistics.
       place: index of the axis of runs.
       spans: first run and end (exclusive) of each span of runs; its length is 256 times a power of two, or less than 256.
 
-    Returns for each span the moments `[6, settings, C]`, for the `C` values of all curves of a run, and their histogram (empty for a difference).
+    Returns for each span the moments `[6, settings, C]` and the histogram, with a row for each setting and value, where `C` is the number of values
+    of all curves of one run. No histogram of differences is needed: it is empty for two policies.
     """
     with jax.enable_x64(True):
         moments, bins = _on_device(curves, tuple(names), place, tuple(spans))
@@ -313,7 +323,10 @@ def _histogram(bins: Array) -> Histogram:
 
 
 def _moments_and_bins(xp: Any, curves: Any, names: Sequence[str], place: int, spans: Sequence[tuple[int, int]]) -> Any:
-    """Computes each span's moments and, for one policy, sorted bin indices. `xp` is numpy or jax.numpy; other arguments are those of `reduced`."""
+    """Returns two lists with an array for each span of runs: moments `[6, settings, C]`, and sorted bin indices `[settings * C, runs of the span]`.
+
+    The second list is empty for the difference of two policies. `xp` is numpy or jax.numpy; the other arguments and `C` are those of `reduced`.
+    """
     values = _values(xp, curves, names, place)
     moments, bins = [], []
     for start, stop in spans:

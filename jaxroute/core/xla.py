@@ -62,10 +62,11 @@ def place_mask(size: int) -> int:
 
 
 def first_places(shape: Sequence[int], axis: int, given: Sequence[Any], ordered: bool) -> tuple[Any, Any, int, int]:
-    """Prepares how `first_best` breaks ties along an axis. `given` has a mask of allowed elements, if any, then the order, if `ordered`.
+    """Prepares how `first_best` breaks ties along an axis of an array of this `shape`. Each element gets a number, and the smallest wins.
 
-    Returns the mask of allowed elements or None, an array of tie-breaking numbers (the smallest wins), a number larger than all of them, and a
-    mask of the bits that hold an element's index in them.
+    `given` has the mask of allowed elements, if any, and then, if `ordered`, an array of numbers from `draws.order`. Without the latter the numbers
+    are the elements' indices. Returns the mask or None, the numbers, a number larger than all of them, and the bits of a number that are its
+    element's index.
     """
     size = shape[axis]
     if not ordered:
@@ -99,7 +100,10 @@ def sums(values: Sequence[jax.Array]) -> jax.Array:
 
 
 def by_comparison(score: Array, *given: Array, axis: int, ordered: bool = False) -> jax.Array:
-    """Returns the first index of the maximum along an axis, by comparison with the maximum. `given` is explained in `first_places`."""
+    """Computes `first_best` along an axis by comparing each score with the maximum. `given` and `ordered` are explained in `first_places`.
+
+    Returns the int32 index of the largest allowed score, without this axis; the length of the axis if nothing is allowed or an allowed score is NaN.
+    """
     allowed, place, last, mask = first_places(score.shape, axis, given, ordered)
     if allowed is not None:
         score = jnp.where(allowed, score, -jnp.inf)
@@ -116,7 +120,7 @@ def by_comparison(score: Array, *given: Array, axis: int, ordered: bool = False)
 
 
 def _by_pairs(score: Array, *given: Array, axis: int, ordered: bool = False) -> jax.Array:
-    """Returns the first index of the maximum along an axis, by one reduction of pairs (score, index). `given` is explained in `first_places`."""
+    """Computes `first_best` along an axis by one reduction of pairs of a score and a tie-breaking number. See `by_comparison`."""
     allowed, place, last, mask = first_places(score.shape, axis, given, ordered)
     lowest = -np.inf if jnp.issubdtype(score.dtype, jnp.floating) else jnp.iinfo(score.dtype).min
     counts = score == score
@@ -183,10 +187,11 @@ def chunked_fold(leaves: Any, in_use: Index, start: Any, step: Callable[[Any, An
 
 
 def chunked_map_inplace(leaves: Any, in_use: Index, step: Callable[[Any, jax.Array], Any]) -> Any:
-    """Returns arrays whose last axis is replaced, in chunks of 32 elements up to index `in_use`, by `step(chunk, index of its first element)`.
+    """Replaces arrays by `step(chunk, first)` in chunks of 32 elements along the last axis, where `first` is the index of the chunk's first element.
 
-    It works in place if the `leaves`, arrays with a last axis of length `chunked_size`, are not used afterwards. To write elements whose index
-    differs between runs, comparison with all used indices is faster than a scatter.
+    Chunks that begin at or after element `in_use` stay as they are. It works in place if the `leaves`, arrays with a last axis of length
+    `chunked_size`, are not used afterwards. If runs differ in the index of an element to be written, a `step` that compares all indices is faster
+    than a scatter.
     """
     size = jax.tree.leaves(leaves)[0].shape[-1]
     if size <= CHUNK:
@@ -211,8 +216,8 @@ def sum_over_better(
 ) -> jax.Array:
     """Returns for each of `K` elements the sum of `values` over the elements that are better than it.
 
-    The sum is unrolled (eight terms at a time for more than 16): XLA does not vectorise a reduction over one axis of a `[K, K]` comparison over
-    runs, which takes two to three times as long.
+    The sum is unrolled (eight terms at a time for more than 16). A reduction over one axis of a `[K, K]` comparison would take two to three times as
+    long, because XLA does not vectorise it over runs.
 
     Args:
       values: `[K]` terms.

@@ -30,11 +30,17 @@ class Flow(Generic[Fact]):
         raise NotImplementedError
 
     def joined(self, facts: Sequence[Fact], deciding: Fact) -> Fact:
-        """Returns the fact about a value that a condition selects, from the `facts` of the alternatives and the condition's fact `deciding`."""
+        """Returns the fact about a result of a branch or a loop, given the `facts` about its possible values.
+
+        `deciding` is the fact about the condition that selects one of these values: a result depends on everything on which its condition depends.
+        """
         raise NotImplementedError
 
     def row(self, fact: Fact) -> Fact:
-        """Returns the fact about a row that a scan reads, from the fact about its array, or the fact about an array from that about its rows."""
+        """Returns the fact about one row `x[i]` of a scanned array from the fact about the whole array.
+
+        The same function also maps the fact about the rows that a scan returns to the fact about their stack. By default both facts are equal.
+        """
         return fact
 
     def is_opaque(self, eqn: JaxprEqn) -> bool:
@@ -82,7 +88,10 @@ class Flow(Generic[Fact]):
         return self.operation(eqn, args)
 
     def carried(self, start: Sequence[Fact], step: Callable[[list[Fact]], Sequence[Fact]]) -> list[Fact]:
-        """Returns the facts about a loop's values after any number of iterations, from those at its `start`; `step` maps them over an iteration."""
+        """Returns the facts about a loop's carried values that hold after any number of iterations: the fixed point of `step` from `start`.
+
+        `start` has the facts before the first iteration; `step` maps the facts before an iteration to those after it.
+        """
         now = list(start)
         while True:
             grown = [self.joined(pair, self._nothing) for pair in zip(now, step(now), strict=True)]
@@ -112,7 +121,10 @@ def which_depend(closed: ClosedJaxpr, given: Sequence[bool]) -> list[bool]:
 
 
 def carry_dependence(given: Sequence[bool], step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
-    """Returns for each carried value of a loop whether it depends on selected arguments, from flags at the start; `step` maps flags on."""
+    """Returns for each carried value of a loop whether it can depend, after any number of iterations, on the inputs that the caller marked.
+
+    `given` has this flag for each carried value before the loop; `step` maps the flags before an iteration to those after it.
+    """
     return _DEPENDENCE.carried(given, step)
 
 

@@ -70,7 +70,8 @@ _GATHERED = 32
 def lanes(fn: Callable[..., Any], size: int, fixed: int = 0) -> "Lanes":
     """Maps `fn` over `size` runs, which are the last axis of each array in its arguments and results. `fn` is traced once.
 
-    The last `fixed` arguments and closed-over values are not mapped: all runs share them. Typed key arrays are mapped over their last (only) axis.
+    All runs share the last `fixed` arguments, which have no run axis, and everything that `fn` closes over. An argument that is an array of typed
+    keys `[size]` has one key for each run.
     """
     return Lanes(fn, size, fixed)
 
@@ -121,7 +122,11 @@ class Lanes:
 
 
 def _replay(jaxpr: Jaxpr, consts: Sequence[Any], args: list[Value], size: int, tables: Tables | None = None) -> list[Value]:
-    """Evaluates a jaxpr of one run for `size` runs. `tables` has the reads of long arrays in a calling jaxpr; None if there is no caller."""
+    """Evaluates a jaxpr, which was traced for one run, for `size` runs. All runs share `consts`; they may differ in `args`.
+
+    `tables` records which values were read from long arrays, so that these arrays can be updated in place (see `Tables`). The jaxpr of a called
+    function continues the record of its caller; None begins a new one.
+    """
     tables = Tables() if tables is None else tables
     env: dict[Any, Value] = {}
     fixed = Trait.CONSTANT | Trait.EVEN
@@ -249,7 +254,10 @@ def _rule(name: str, eqn: JaxprEqn, values: list[Value], size: int) -> list[Any]
 
 
 def _wide(values: list[Value], shape: tuple[int, ...], size: int) -> list[Any]:
-    """Broadcasts an elementwise operation's operands to arrays with a run axis of length `size`; `shape` is that of the result in one run."""
+    """Returns an elementwise operation's operands as arrays `[*shape, size]`. Operands that all runs share and scalars are broadcast.
+
+    `shape` is the shape of the operation's result in one run, `size` the number of runs.
+    """
     full, rank = (*shape, size), len(shape)
     return [
         v.array if v.mapped and jnp.ndim(v.array) == rank + 1
@@ -277,7 +285,10 @@ def _own_derivative(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value
 
 
 def _in_place_of(eqn: JaxprEqn, inner: ClosedJaxpr, places: Sequence[int], values: list[Value], size: int) -> list[Value]:
-    """Computes an operation for all runs by an equivalent jaxpr, `inner`, of operands with indices `places`. Derivatives are the operation's."""
+    """Computes the operation `eqn` for all runs by evaluating the equivalent jaxpr `inner` instead, but differentiates the operation itself.
+
+    `values` are the operands of `eqn`; `places` lists the indices of those that are the arguments of `inner`, in their order.
+    """
     apart = any(v.mapped for v in values)
 
     def again(arrays: Sequence[Any]) -> list[Value]:
@@ -301,7 +312,11 @@ def _values(arrays: Sequence[Any], mapped: Sequence[bool], variables: Sequence[A
 
 
 def _unchanged(now: list[Value], start: Sequence[Value], variables: Sequence[Any], body: ClosedJaxpr) -> list[Value]:
-    """Returns the values `now` after a loop; those that the loop's `body` returns unchanged get back their trait (see `Value`) at the `start`."""
+    """Returns a loop's values `now`, with the `trait` restored for those that no iteration changes. Values lose their trait in a loop.
+
+    `variables` are the arguments of the loop's `body` for these values: a value is unchanged if the body returns its argument. `start` has the values
+    before the loop, with traits; `now` may have more values than `start`, which are returned as they are.
+    """
     same = [v is out for v, out in zip(variables, body.jaxpr.outvars, strict=False)][: len(start)]
     kept = [v._replace(trait=old.trait) if stays else v for v, old, stays in zip(now, start, same, strict=False)]
     return [*kept, *now[len(start) :]]
