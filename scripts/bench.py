@@ -5,11 +5,16 @@
     python scripts/bench.py --only staged --seeds 4096 --repeats 7
     python scripts/bench.py --full --backend scan kernel --runs 1e3 1e4 1e5 1e6 --no-comparators
     python scripts/bench.py --compare A.json B.json       # two stored results, row by row
+    python scripts/bench.py --page                        # rewrites the table of the page on performance from the stored results
 
 Prints a table and writes JSON to scripts/bench_results/. A speed is the median of several repeats after a warm-up. "first call" is the time
 of tracing and compiling, with empty caches in memory and on disk. "per CPU s" divides by the CPU time of all threads. The last line reports
 whether the machine was quiet: how far repeats differ, and which share of the cores other processes used. Comparators (`comparators.py`)
 always run on the CPU, the slow ones with fewer decisions.
+
+A row of the page is the latest result for a device, problem, policy, horizon and number of runs, with ratios to comparators of the same job.
+A result from a noisy machine contributes no speeds, only the CPU time of first calls, which noise hardly changes. The page shows the policies
+that have a comparator, and the first policy of each problem.
 """
 
 import argparse
@@ -22,7 +27,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -30,6 +35,7 @@ from unittest.mock import patch
 
 import jax
 import numpy as np
+from comparators import COMPARATORS, Comparator
 
 import jaxroute
 from jaxroute import metrics
@@ -41,11 +47,12 @@ from jaxroute.estimators.mnl import Online
 from jaxroute.problems import cascade, combinatorial, contextual, default_policies, queueing, service, staged, stochastic
 from jaxroute.problems.cascade.parts.indices import StreamingNewton
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-from comparators import COMPARATORS, Comparator
-
 T = TypeVar("T")
 RESULTS = Path(__file__).resolve().parent / "bench_results"
+PAGE = RESULTS.parents[1] / "notebooks" / "site" / "performance.md"
+START, END = "<!-- performance -->", "<!-- /performance -->"
+# Tool, problem and policy of today's comparisons; older results have more. The first is of a grid.
+COMPARED = {("one setting at a time", "service, grid", "MessPlus"), *COMPARATORS}
 THETA = np.random.default_rng(0).normal(size=(10, 10))
 THETA /= np.linalg.norm(THETA, axis=1, keepdims=True)
 MEANS = tuple(np.round(np.linspace(0.9, 0.0, 10), 6).tolist())
@@ -346,6 +353,71 @@ def _stored(file: Path) -> dict[str, Any]:
     raise ValueError(f"--compare must be given two JSON files of this benchmark, got {str(file)!r}")
 
 
+def latest(reports: Iterable[dict[str, Any]]) -> dict[tuple, dict[str, Any]]:
+    """Returns the latest row of jaxroute for each device, problem, policy, horizon and number of runs.
+
+    A row has `ratios` to comparators and `first`, whether its policy is the problem's first; `first_call_cpu_s` is from the latest result or None.
+    """
+    found: dict[tuple, dict[str, Any]] = {}
+    calls: dict[tuple, float] = {}
+    for report in sorted(reports, key=lambda r: r["created"]):
+        for problem, parts in report["problems"].items():
+            for place, row in enumerate(parts["rows"]):
+                if row["tool"] != "jaxroute":
+                    continue
+                key = (report["device"], problem, row["policy"], row["horizon"], row["runs"])
+                is_grid = row["policy"].endswith(" settings")
+                name = row["policy"].partition(",")[0] if is_grid else row["policy"]
+                ratios = {t: x for t, x in parts["ratios"].get(name, {}).items() if (t, problem, name) in COMPARED}
+                if "first_call_cpu_s" in row:
+                    calls[key] = row["first_call_cpu_s"]
+                if report.get("noise", {}).get("verdict") != "noisy":
+                    found[key] = {**row, "first": place == 0, "ratios": ratios}
+    return {key: {**row, "first_call_cpu_s": calls.get(key)} for key, row in found.items()}
+
+
+def section(folder: Path = RESULTS) -> str:
+    """Formats a Markdown table per device from the results in `folder`."""
+    stored = (json.loads(file.read_text()) for file in sorted(folder.glob("*.json")))
+    rows = latest(report for report in stored if "problems" in report)
+    if not rows:
+        raise ValueError(f"folder must hold the JSON files of scripts/bench.py, got {str(folder)!r}")
+    parts = []
+    for device in sorted({key[0] for key in rows}):
+        lines = [f"{device}:", "", "| problem | policy | rounds x runs | decisions/s | first call | compile | in the same job |", "| --- | --- | --- | ---: | ---: | ---: | --- |"]  # fmt: skip
+        for key, row in sorted(rows.items(), key=lambda item: item[0]):
+            if key[0] != device or not (row["first"] or row["ratios"]):
+                continue
+            _, problem, policy, horizon, runs = key
+            ratios = ", ".join(f"{_short(ratio)} x {tool}" for tool, ratio in row["ratios"].items())
+            call = "" if row["first_call_cpu_s"] is None else f"{row['first_call_cpu_s']:.1f} CPU s"
+            compiling = f"{row['first_call_s'] if 'first_call_s' in row else row['compile_s']:.1f} s"
+            cells = (problem, policy, f"{horizon:,} x {runs:,}", _speed(row["decisions_per_s"]), call, compiling, ratios)
+            lines.append(f"| {' | '.join(cells)} |")
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts) + "\n"
+
+
+def _short(ratio: float) -> str:
+    return f"{ratio:,.0f}" if ratio >= 100 else f"{ratio:.2g}"
+
+
+def _speed(number: float) -> str:
+    return f"{number / 1e6:.3g} M" if number >= 1e6 else f"{number / 1e3:.3g} k"
+
+
+def written(page: str, text: str) -> str:
+    """Returns the text of the page with `text` between the marks of its section.
+
+    Raises:
+      ValueError: the page does not have each mark exactly once.
+    """
+    if page.count(START) != 1 or page.count(END) != 1:
+        raise ValueError(f"{PAGE.name} must have one {START} and one {END}")
+    before, rest = page.split(START)
+    return f"{before}{START}\n\n{text}\n{END}{rest.split(END)[1]}"
+
+
 def quietness(spreads: Sequence[float | None], others: float | None, load: float, cores: int) -> dict[str, Any]:
     """Judges whether other processes disturbed the measurement too much to quote a speed. Returns the verdict in words and as numbers.
 
@@ -392,8 +464,11 @@ def main(arguments: list[str] | None = None) -> int:
     add("--no-comparators", action="store_true", help="jaxroute alone")
     add("--out", type=Path, default=RESULTS, help="folder of the JSON file")
     add("--compare", nargs=2, type=Path, metavar=("A", "B"), help="compare two stored results instead")
+    add("--page", action="store_true", help="rewrite the table of the page on performance instead")
     options = parser.parse_args(arguments)
-    if options.compare:
+    if options.page:
+        PAGE.write_text(written(PAGE.read_text(encoding="utf-8"), section()), encoding="utf-8")
+    elif options.compare:
         try:
             print(compare(*options.compare))
         except ValueError as error:

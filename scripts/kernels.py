@@ -310,7 +310,7 @@ def show(row: dict[str, Any]) -> str:
     return f"{row['problem']:<14}{row['policy']:<20}{cells}{row['state_bytes']:>9,}  {'yes' if row['graph'] else 'no'}"
 
 
-def parser_of(doc: str | None, results: Path) -> argparse.ArgumentParser:
+def parser_of(doc: str | None, results: Path | None) -> argparse.ArgumentParser:
     """Makes the parser of a script that measures each default policy and stores its rows in a JSON file."""
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="+", choices=ENVIRONMENTS, metavar="PROBLEM", help="these problems only")

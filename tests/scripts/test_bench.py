@@ -8,7 +8,7 @@ import jax
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-bench, performance = (importlib.import_module(name) for name in ("bench", "performance"))
+bench = importlib.import_module("bench")
 
 
 def report(speed, created="2026-01-01", device="1 x cpu", tool="jaxroute", noise=None, first=None, **ratios):
@@ -62,19 +62,19 @@ def test_what_cannot_be_compared_is_refused(tmp_path, capsys, second, message):
 
 def test_the_latest_of_each_row_is_shown(tmp_path):
     stored(tmp_path, report(3e6, "2026-02-01", loop=250.0), report(2e6, "2026-01-01"), report(5e7, device="1 x H200"))
-    text = performance.section(tmp_path)
+    text = bench.section(tmp_path)
     assert "| stochastic | UCB1 | 1,000 x 64 | 3 M |  | 0.5 s | 250 x loop |" in text
     assert text.index("1 x H200:") < text.index("1 x cpu:") and "50 M" in text
     with pytest.raises(ValueError, match="folder must hold the JSON files"):
-        performance.section(tmp_path / "nothing")
+        bench.section(tmp_path / "nothing")
 
 
 def test_a_noisy_machine_gives_first_calls_and_no_speeds(tmp_path):
     noisy = report(1e6, "2026-03-01", noise="noisy", first=1.25, loop=9.0)
     stored(tmp_path, report(3e6, "2026-02-01", loop=250.0), noisy)
-    assert "| 1,000 x 64 | 3 M | 1.2 CPU s | 0.5 s | 250 x loop |" in performance.section(tmp_path)
+    assert "| 1,000 x 64 | 3 M | 1.2 CPU s | 0.5 s | 250 x loop |" in bench.section(tmp_path)
     stored(tmp_path, report(4e6, "2026-04-01", noise="quiet", first=1.5), noisy)
-    assert "| 1,000 x 64 | 4 M | 1.5 CPU s | 0.5 s |  |" in performance.section(tmp_path)
+    assert "| 1,000 x 64 | 4 M | 1.5 CPU s | 0.5 s |  |" in bench.section(tmp_path)
 
 
 def test_spread_other_processes_and_load_decide_whether_a_machine_is_quiet():
@@ -103,7 +103,7 @@ def test_the_plan_is_the_readmes_rows_and_takes_five_minutes():
 
     # As stored: the latest row of each tool from a machine that is not said to have been noisy.
     known = {}
-    for file in sorted(performance.RESULTS.glob("cpu-*.json")):
+    for file in sorted(bench.RESULTS.glob("cpu-*.json")):
         stored = json.loads(file.read_text())
         for problem, parts in stored["problems"].items() if stored.get("noise", {}).get("verdict") != "noisy" else ():
             for row in parts["rows"]:
@@ -112,7 +112,7 @@ def test_the_plan_is_the_readmes_rows_and_takes_five_minutes():
     assert {(problem, policy) for problem, names in short.items() for policy in names} <= jaxroutes
     total = 0.0
     for (problem, policy, tool), row in known.items():
-        ours = tool == "jaxroute" or (tool, problem, policy) in performance.COMPARED
+        ours = tool == "jaxroute" or (tool, problem, policy) in bench.COMPARED
         if policy in short.get(problem, ()) and "seconds" in row and ours:
             seconds = row.get("wall_seconds", row["seconds"])
             repeats = 1 if tool in bench.SLOW else max(2, min(5, 1 + int(bench.PATIENCE / seconds)))
@@ -146,7 +146,7 @@ def test_a_bench_keeps_the_first_call_and_says_whether_the_machine_was_quiet(tmp
 
 
 def test_the_page_is_made_from_what_is_stored():
-    page = performance.PAGE.read_text(encoding="utf-8")
-    assert performance.written(page, performance.section()) == page, "run scripts/performance.py"
+    page = bench.PAGE.read_text(encoding="utf-8")
+    assert bench.written(page, bench.section()) == page, "run scripts/bench.py --page"
     with pytest.raises(ValueError, match=r"performance.md must have one"):
-        performance.written("no section", "text")
+        bench.written("no section", "text")
