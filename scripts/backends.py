@@ -151,7 +151,12 @@ def main(arguments: list[str] | None = None) -> int:
     """Compares all policies, prints and stores the table; returns the number of rows whose bits differ without a reason."""
     parser = parser_of(__doc__, None)
     parser.add_argument("--speed", action="store_true", help="speeds instead of bits")
-    parser.add_argument("--ways", nargs="+", choices=WAYS, help="default: all, for speeds scan, gcc-16 and clang-16; the first is the reference")
+    parser.add_argument(
+        "--ways",
+        nargs="+",
+        choices=WAYS,
+        help="default: all, for speeds scan, gcc-16 and clang-16; the first is the reference",
+    )
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--rounds", type=int, help=f"default: {ROUNDS}, for speeds by problem")
     parser.add_argument("--repeats", type=int, default=5, help="of calls whose speed is measured")
@@ -173,7 +178,9 @@ def main(arguments: list[str] | None = None) -> int:
         if options.speed:
             row = speed_of(env, policy, options.runs, options.rounds or TIMED[problem], ways, options.repeats)
             speed, first = row["per_s"], row["first_call_s"]
-            cells = [f"{speed[way] / speed['scan']:>8.2f}{first[way]:>6.1f} s" if way in speed else f"{'-':>16}" for way in ways]
+            cells = [
+                f"{speed[way] / speed['scan']:>8.2f}{first[way]:>6.1f} s" if way in speed else f"{'-':>16}" for way in ways
+            ]
             about = {"jax": jax.__version__}
         else:
             row = bits_of(env, policy, options.runs, options.rounds or ROUNDS, ways)

@@ -17,14 +17,8 @@ from typing import Any, NamedTuple
 
 # Names under which users import modules that are elsewhere.
 ALIASES = {"jaxroute.core.draws": "jaxroute.draws", "jaxroute.core.numerics": "jaxroute.numerics"}
-# Orders in which readers look for things: problems, files of a problem (others between the two), names of `jaxroute`.
+# Problems in the order in which readers look for them.
 _PROBLEMS = ["stochastic", "contextual", "staged", "combinatorial", "service", "queueing", "cascade"]
-_FIRST = [
-    "policies", "stageroute", "c2mabv", "messplus", "acqb", "cosmos", "baselines", "oracle", "instances", "env", "sources",
-    "parts",
-]  # fmt: skip
-_LAST = ["optimum", "theory", "types"]
-_NAMES = ["simulate", "grid", "instances", "load", "compare", "Policy", "Environment", "Spec", "Metric", "Wrapper", "Grid"]
 
 
 @dataclass(frozen=True)
@@ -32,51 +26,50 @@ class Page:
     """One page.
 
     Attributes:
-      name: file name.
-      title: heading.
+      name: heading, and file name with slashes for dots.
       packages: packages of which it shows all that they export.
       modules: modules of which it shows all that they define; a name that ends with `.*` is a package with all its modules.
     """
 
     name: str
-    title: str
     packages: tuple[str, ...] = ()
     modules: tuple[str, ...] = ()
 
     @property
+    def file(self) -> str:
+        """File name without its ending."""
+        return self.name.replace(".", "/")
+
+    @property
     def top(self) -> str:
         """The package or module whose docstring begins the page."""
-        return (self.packages or (self.modules[0].removesuffix(".*"),))[0]
+        return (*self.packages, *self.modules)[0].removesuffix(".*")
 
 
 def _page(name: str, packages: str = "", modules: str = "") -> Page:
     """Makes a page with lists of names below `jaxroute`."""
-    below = (tuple(f"jaxroute.{one}" for one in names.split()) for names in (packages, modules))
-    return Page(name.replace(".", "/"), name, *below)
-
-
-def _below(package: str, modules: str) -> str:
-    return " ".join(f"{package}.{name}" for name in modules.split())
+    return Page(name, *(tuple(f"jaxroute.{one}" for one in names.split()) for names in (packages, modules)))
 
 
 def pages() -> tuple[Page, ...]:
     """Returns all pages in the order of the index; a new problem gets its page automatically."""
     problems = [m.name for m in pkgutil.iter_modules(importlib.import_module("jaxroute.problems").__path__) if m.ispkg]
-    problems.sort(key=lambda name: (_place(name, _PROBLEMS), name))
+    problems.sort(key=lambda name: (name not in _PROBLEMS, _PROBLEMS.index(name) if name in _PROBLEMS else name))
+    modules = "experiments.base experiments.claims experiments.measure experiments.pictures experiments.verdicts"
     return (
-        Page("jaxroute", "jaxroute", ("jaxroute",)),
+        Page("jaxroute", ("jaxroute",)),
         _page("metrics", "metrics"),
         _page("plot", "plot", "plot.style"),
         _page("tune", "tune"),
         *(_page(f"problems.{name}", f"problems.{name}", f"problems.{name}.*") for name in problems),
-        Page("problems/registry", "problems", (), ("jaxroute.problems",)),
+        _page("problems", "", "problems"),
         _page("testing", "testing", "testing.figures"),
-        _page("experiments", "experiments", _below("experiments", "base claims measure pictures verdicts")),
+        _page("experiments", "experiments", modules),
         *(_page(name, name) for name in ("comparison", "data", "solvers")),
         _page("estimators", "estimators.mnl", "estimators.*"),
         _page("sources", "", "sources.*"),
         _page("core", "", "core.*"),
-        _page("engine", "", _below("engine", "execution grid rounds reference")),
+        _page("engine", "", "engine.execution engine.grid engine.rounds engine.reference"),
         _page("store", "", "store.*"),
     )
 
@@ -88,16 +81,13 @@ class Entry(NamedTuple):
       name: full name under which it is shown.
       thing: the object.
       module: name of the module that defines it.
+      about: the comment on a constant.
     """
 
     name: str
     thing: Any
     module: str
-
-    @property
-    def member(self) -> str:
-        """The last part of the name."""
-        return self.name.rpartition(".")[2]
+    about: str = ""
 
 
 def exports(package: ModuleType) -> list[str]:
@@ -124,10 +114,6 @@ def _kind(thing: Any) -> str:
     return "function" if called else "data"
 
 
-def _key(thing: Any, name: str) -> Any:
-    return name if _kind(thing) == "data" else id(thing)
-
-
 def _full(module: str, member: str) -> str:
     return f"{ALIASES.get(module, module)}.{member}"
 
@@ -140,11 +126,12 @@ def entries(page: Page) -> list[Entry]:
         package = importlib.import_module(name)
         for member in exports(package):
             thing = getattr(package, member)
-            home = str(getattr(thing, "__module__", None)) if _kind(thing) != "data" else _home(package, member)
+            constant = _kind(thing) == "data"
+            home, about = _assigned(package, member) if constant else (str(getattr(thing, "__module__", None)), "")
             # The page of another wing shows what that wing defines; `jaxroute` itself shows everything.
             elsewhere = name != "jaxroute" and not home.startswith(name)
-            if not (inspect.ismodule(thing) or elsewhere or _key(thing, member) in seen):
-                found.setdefault(_key(thing, member), Entry(_full(name, member), thing, home))
+            if not (inspect.ismodule(thing) or elsewhere or id(thing) in seen):
+                found.setdefault(member if constant else id(thing), Entry(_full(name, member), thing, home, about))
     for module in _modules(page.modules):
         for member, thing in vars(module).items():
             own = getattr(thing, "__module__", None) == module.__name__ and not member.startswith("_")
@@ -160,12 +147,14 @@ def _exported() -> frozenset[int]:
     return frozenset(id(getattr(package, member)) for member in exports(package))
 
 
-def _home(package: ModuleType, member: str) -> str:
-    """Returns the module of a package that assigns a constant."""
-    for module in _modules((f"{package.__name__}.*",)):
-        if re.search(rf"(?m)^{member}\b.*=", Path(module.__file__ or "").read_text(encoding="utf-8")):
-            return module.__name__
-    return package.__name__
+def _assigned(package: ModuleType, member: str) -> tuple[str, str]:
+    """Returns the module of a package that assigns a constant, and the comment above it or behind it."""
+    assignment = re.compile(rf"(?m)((?:^# .*\n)*)^{member}\b.*=.*?(?:  # (?!fmt|type|pyright|noqa)(.*))?$")
+    for module in (*_modules((f"{package.__name__}.*",)), package):
+        if found := assignment.search(Path(module.__file__ or "").read_text(encoding="utf-8")):
+            above = " ".join(line.removeprefix("# ") for line in found[1].splitlines())
+            return module.__name__, above or found[2] or ""
+    return package.__name__, ""
 
 
 @functools.cache
@@ -177,19 +166,6 @@ def names() -> dict[int, str]:
     return found
 
 
-def _comment(module: str, member: str) -> str:
-    """Returns the comment above a constant, or behind it."""
-    source = Path(importlib.import_module(module).__file__ or "").read_text(encoding="utf-8")
-    found = re.search(rf"(?m)((?:^# .*\n)*)^{member}\b.*=.*?(?:  # (?!fmt|type|pyright|noqa)(.*))?$", source)
-    if found is None:
-        return ""
-    return " ".join(line.removeprefix("# ") for line in found[1].splitlines()) or found[2] or ""
-
-
-def first_sentence(text: str) -> str:
-    return re.split(r"(?<=\.)\s", " ".join(text.strip().split("\n\n")[0].split()))[0]
-
-
 def _heading(module: str, page: Page) -> str:
     """Returns the title of a section: the module below the packages of the page."""
     bases = (*page.packages, *(name.removesuffix(".*") for name in page.modules))
@@ -199,7 +175,7 @@ def _heading(module: str, page: Page) -> str:
 
 def text(page: Page) -> str:
     """Formats the page in reStructuredText."""
-    out = [page.title, "=" * len(page.title), ""]
+    out = [page.name, "=" * len(page.name), ""]
     out += [f".. py:module:: {ALIASES.get(page.top, page.top)}", "", f".. automodule:: {page.top}", "   :no-index:", ""]
     for name in page.packages:
         package = importlib.import_module(name)
@@ -207,30 +183,22 @@ def text(page: Page) -> str:
         other = [f":py:obj:`{m} <{full}>`" for m, full in shown.items() if full and full != _full(name, m)]
         out += [f"Also here: {', '.join(other)}.", ""] if other else []
     found = entries(page)
-    if page.name == "jaxroute":
-        found.sort(key=lambda e: (e.member.endswith("Error"), _place(e.member, _NAMES), e.member))
+    if page.name == "jaxroute":  # Functions, then classes, then errors.
+        found.sort(key=lambda e: (e.name.endswith("Error"), _kind(e.thing) == "class", e.name))
         return "\n".join([*out, *(line for entry in found for line in _directive(entry))])
     sections: dict[str, list[Entry]] = {}
+    if page.name.startswith("problems."):  # In the order of its policies and environments, then by name.
+        problem = importlib.import_module(page.top)
+        sections = {made.__module__: [] for made in (*problem.POLICIES, *problem.ENVIRONMENTS)}
+        found.sort(key=lambda entry: entry.module)
     for entry in found:
         sections.setdefault(entry.module, []).append(entry)
-    for module in sorted(sections, key=lambda module: _rank(page, module)):
+    for module, inside in sections.items():
         heading = _heading(module, page)
         if module != page.top and len(sections) > 1:
             out += [heading, "-" * len(heading), "", f".. automodule:: {module}", "   :no-index:", ""]
-        out += [line for entry in sections[module] for line in _directive(entry)]
+        out += [line for entry in inside for line in _directive(entry)]
     return "\n".join(out)
-
-
-def _place(name: str, order: Sequence[str]) -> int:
-    return order.index(name) if name in order else len(order)
-
-
-def _rank(page: Page, module: str) -> tuple:
-    """Returns a sort key: the sections of a problem are the paper's policy, other policies, environments, parts; other pages keep their order."""
-    if not page.name.startswith("problems/"):
-        return ()
-    name = [*module.removeprefix(page.top).split("."), ""][1]
-    return _place(name, [*_FIRST, "", *_LAST]) if name in (*_FIRST, *_LAST) else len(_FIRST), module
 
 
 def _directive(entry: Entry) -> list[str]:
@@ -238,14 +206,14 @@ def _directive(entry: Entry) -> list[str]:
         return [f".. autoclass:: {entry.name}", "   :members:", ""]
     if _kind(entry.thing) == "function":
         return [f".. autofunction:: {entry.name}", ""]
-    about = _comment(entry.module, entry.member) or getattr(entry.thing, "source", "")
+    about = entry.about or getattr(entry.thing, "source", "")
     if not about and isinstance(entry.thing, GenericAlias):
         short = re.sub(r"\b[a-z_.]+\.(?=[A-Z])", "", str(entry.thing))
         about = f"The type `{short}`."
     about = re.sub(r"(?<!`)`([^`]+)`(?!`)", r"``\1``", about or "A constant.").replace("*", r"\*")
     # The section's automodule has made its module the current one.
-    module = entry.name.rpartition(".")[0]
-    return [f".. py:currentmodule:: {module}", "", f".. py:data:: {entry.member}", "", f"   {about}", ""]
+    module, _, member = entry.name.rpartition(".")
+    return [f".. py:currentmodule:: {module}", "", f".. py:data:: {member}", "", f"   {about}", ""]
 
 
 def index(found: tuple[Page, ...]) -> str:
@@ -253,15 +221,16 @@ def index(found: tuple[Page, ...]) -> str:
     about = "Everything public, from the docstrings. ``import jaxroute as jr``; problems are in ``jaxroute.problems``."
     lines = ["API reference", "=============", "", about, "", ".. list-table::", "   :widths: 30 70", ""]
     for page in found:
-        about = first_sentence(importlib.import_module(page.top).__doc__ or "").replace("`", "``")
-        lines += [f"   * - :doc:`{page.title} <{page.name}>`", f"     - {about}"]
-    return "\n".join([*lines, "", ".. toctree::", "   :hidden:", "", *(f"   {page.name}" for page in found), ""])
+        first = " ".join((importlib.import_module(page.top).__doc__ or "").partition("\n\n")[0].split())
+        sentence = re.split(r"(?<=\.)\s", first)[0].replace("`", "``")
+        lines += [f"   * - :doc:`{page.name} <{page.file}>`", f"     - {sentence}"]
+    return "\n".join([*lines, "", ".. toctree::", "   :hidden:", "", *(f"   {page.file}" for page in found), ""])
 
 
 def write(folder: Path) -> None:
     """Writes the pages that have changed, so that Sphinx does not read the others again."""
     found = pages()
-    for name, content in {"index": index(found), **{page.name: text(page) for page in found}}.items():
+    for name, content in {"index": index(found), **{page.file: text(page) for page in found}}.items():
         file = folder / f"{name}.rst"
         file.parent.mkdir(parents=True, exist_ok=True)
         if not file.exists() or file.read_text(encoding="utf-8") != content:

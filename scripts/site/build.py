@@ -38,7 +38,7 @@ def assemble(source: Path) -> None:
     for target, origin in wanted.items():
         _copied(origin, target)
     api.write(source / "api")
-    made = {source / "api" / f"{name}.rst" for name in ("index", *(page.name for page in api.pages()))}
+    made = {source / "api" / f"{name}.rst" for name in ("index", *(page.file for page in api.pages()))}
     for stale in before - wanted.keys() - made:
         stale.unlink()
 

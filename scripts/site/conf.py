@@ -1,6 +1,6 @@
 """Sphinx's settings. The source folder is put together by build.py: pages, notebooks, and what is made from the package."""
 
-import importlib
+import pydoc
 import re
 import sys
 from pathlib import Path
@@ -64,27 +64,11 @@ copybutton_prompt_text = r">>> |\.\.\. |\$ "
 copybutton_prompt_is_regexp = True
 
 
-def _documented(target: str) -> str | None:
-    """Returns the name under which an object is shown, from the module that defines it."""
-    module, _, name = target.rpartition(".")
-    while module:
-        try:
-            thing: Any = importlib.import_module(module)
-        except ImportError:
-            module, _, first = module.rpartition(".")
-            name = f"{first}.{name}"
-            continue
-        for part in name.split("."):
-            thing = getattr(thing, part, None)
-        return api.names().get(id(thing)) if thing is not None else None
-    return None
-
-
 def _missing(app: Any, env: Any, node: Any, contnode: Any) -> Any:
     """Resolves a link in a type hint; types of other packages become plain text. Links that an author wrote must exist."""
     if node.get("refdomain") != "py":
         return None
-    shown = _documented(node["reftarget"])
+    shown = api.names().get(id(pydoc.locate(node["reftarget"])))  # An object may be shown elsewhere than where it is defined.
     if shown and shown != node["reftarget"]:
         found = env.get_domain("py").resolve_xref(env, node["refdoc"], app.builder, "obj", shown, node, contnode)
         if found is not None:

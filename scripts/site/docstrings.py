@@ -3,7 +3,6 @@
 `name` of a documented object       a link to it
 `any other` text in backticks       code
 Attributes: of a class              its parameters, as in the call that makes it
-name: text                          the same for fields of a dataclass without a heading
 Source: ...                         in bold, like "Differs from the paper:"
 """
 
@@ -27,25 +26,6 @@ def _fields(thing: Any) -> set[str]:
         return set()
     parameters = set(inspect.signature(thing).parameters) if vars(thing).get("__init__") else set()
     return parameters | set(getattr(thing, "_fields", ())) | set(inspect.get_annotations(thing))
-
-
-def _headed(lines: list[str], fields: set[str]) -> list[str]:
-    """Adds a heading to fields without one; attributes of a class become its parameters."""
-    out: list[str] = []
-    listing = False
-    for line in lines:
-        begins = re.match(r"(\w+): ", line)
-        if begins and (begins.group(1) in fields or listing):
-            if not listing:
-                out += ["Args:"] if not out or not out[-1].strip() else ["", "Args:"]
-            listing = True
-            out.append(f"  {line}")
-        elif listing and line.startswith("  "):
-            out.append(f"  {line}")
-        else:
-            listing = listing and not line.strip()
-            out.append("Args:" if line == "Attributes:" and fields else line)
-    return out
 
 
 def _resolved(text: str, thing: Any) -> str | None:
@@ -81,7 +61,8 @@ def process(app: Any, what: str, name: str, thing: Any, options: Any, lines: lis
         lines[:] = []  # Written by `dataclass` for a class without docstring.
     pieces: list[tuple[bool, list[str]]] = [(False, [])]  # Whether it is code; a formula in text may span several lines.
     section, before = False, "text"
-    for line in _headed([*lines], fields):
+    for line in lines:
+        line = "Args:" if line == "Attributes:" and fields else line
         section = bool(_SECTION.match(line)) or (section and (not line.strip() or line.startswith(" ")))
         literal = pieces[-1][0]
         if not literal and line.startswith("    ") and not before.strip() and not section:
