@@ -8,7 +8,7 @@
 - numba_lanes: compiled by numba, with blocks of runs in the innermost loops, which become vector instructions;
 - river, smpybandits: the policies of these packages, one run at a time.
 
-Nothing here imports jax or jaxroute, except for the reference of ACQB from the tests. Ties go to the lowest index unless stated otherwise.
+Nothing here imports jax or jaxroute; some loops use parts of the tests' references. Ties go to the lowest index unless stated otherwise.
 """
 
 import contextlib
@@ -77,37 +77,22 @@ def loop_ucb1(seed: int) -> tuple[Callable, Callable]:
     return choose, learn
 
 
-def _route(reward_ucb, cost_lcb, capacity, budget) -> tuple[np.ndarray, float, bool]:
-    """Solves RouteOPT (eq. 7): `max reward_ucb . p` with `cost_lcb . p <= budget`, `sum p = 1`, `0 <= p <= capacity`.
+@functools.cache
+def _reference(name: str) -> Any:
+    """Imports a module of `tests/reference`: plain NumPy, written from a paper."""
+    root = str(Path(__file__).resolve().parents[1])
+    if root not in sys.path:
+        sys.path.insert(0, root)
+    return importlib.import_module(f"tests.reference.{name}")
 
-    Returns:
-      Probabilities `[n]`, the multiplier of the budget and whether the program is feasible; if not, the cheapest distribution.
-    """
+
+def _program(value, cost, budget, total, most) -> np.ndarray | None:
+    """Maximises `value . x` with `cost . x <= budget`, `sum x = total` and `0 <= x <= most` by HiGHS; None if infeasible."""
     from scipy.optimize import linprog
 
-    ones, bounds = np.ones((1, reward_ucb.size)), np.column_stack([np.zeros_like(capacity), capacity])
-    solution = linprog(-reward_ucb, cost_lcb[None], [budget], ones, [1.0], bounds, method="highs")
-    if solution.status == 0:
-        return np.clip(solution.x, 0.0, capacity), -solution.ineqlin.marginals[0], True
-    probability, left = np.zeros_like(capacity), 1.0
-    for model in np.lexsort((-reward_ucb, cost_lcb)):
-        probability[model] = min(capacity[model], left)
-        left -= probability[model]
-    return probability / probability.sum(), 0.0, False
-
-
-def _deployed(reward_ucb, cost_lcb, capacity, budget, slots) -> np.ndarray:
-    """Solves DeployOPT (eq. 3) for `slots` models; returns the indices of the deployed models in ascending order.
-
-    With four or more slots and capacities of at least 0.4 the relaxed solution fits into the slots; the models of largest reduced cost take the other
-    slots, in the limit of eq. (3)'s equality.
-    """
-    if reward_ucb.size <= slots:
-        return np.arange(reward_ucb.size)
-    probability, multiplier, feasible = _route(reward_ucb, cost_lcb, capacity, budget)
-    reduced = reward_ucb - multiplier * cost_lcb
-    order = np.lexsort((cost_lcb, -reduced, probability <= 1e-9)) if feasible else np.argsort(cost_lcb, kind="stable")
-    return np.sort(order[:slots])
+    bounds = np.column_stack([np.zeros_like(most), most])
+    solution = linprog(-value, cost[None], [budget], np.ones((1, value.size)), [total], bounds, method="highs")
+    return solution.x if solution.status == 0 else None
 
 
 def loop_stageroute(rounds: int, runs: int, seed: int) -> Regrets:
@@ -115,39 +100,34 @@ def loop_stageroute(rounds: int, runs: int, seed: int) -> Regrets:
 
     The rewards are Chatbot-Arena scores of the models in release order, scaled to [0, 1]; the costs are output prices in $ per 1M tokens.
     """
-    score = np.array([1336.0, 1302, 1287, 1304, 1257, 1358, 1380, 1300, 1296, 1373, 1417, 1366, 1403, 1413, 1446])
-    reward_mean, number = (score - score.min()) / (score.max() - score.min()), score.size
-    cost_mean = np.array([10.0, 5, 0.14, 0.6, 0.4, 0.55, 1.5, 15, 0.28, 0.28, 0.82, 8, 15, 40, 10])
-    capacity = np.where(np.arange(number) == 2, 1.0, 0.4)  # Yi-Lightning (2) can serve all queries.
-    slots, stage_length, budget, gamma, cost_floor, cost_ceiling = 6, 250, 2.0, 0.2, 0.1, 50.0
+    staged = _reference("staged")
+    setting, slots, stage_length = staged.table1_params(6, 250), 6, 250
+    reward_mean, cost_mean, capacity, budget = setting.mu, setting.cost, setting.capacity, setting.budget
+    constants = (setting.gamma, setting.cost_floor, setting.cost_ceiling)
+
+    def route(reward_ucb, cost_lcb, capacity):  # RouteOPT (eq. 7), or the cheapest distribution.
+        found = _program(reward_ucb, cost_lcb, budget, 1.0, capacity)
+        return staged.fill(-cost_lcb, -reward_ucb, capacity) if found is None else np.clip(found, 0.0, capacity)
 
     @functools.cache
     def best(size):  # Eq. 1, with the true values.
-        return _route(reward_mean[:size], cost_mean[:size], capacity[:size], budget)[0] @ reward_mean[:size]
-
-    def radius(mean, n):
-        ratio = gamma / (n + 1)
-        return np.sqrt(ratio * max(mean, 0.0)) + ratio
+        return route(reward_mean[:size], cost_mean[:size], capacity[:size]) @ reward_mean[:size]
 
     regret = np.zeros(runs)
     for run in range(runs):
         rng = np.random.default_rng([seed, run])
-        pulls, reward_sum, cost_sum = np.zeros((3, number))
-        ucb, lcb, deployed = np.ones(number), np.full(number, cost_floor), np.arange(0)
+        book = np.zeros((3, reward_mean.size))  # Pulls, sums of rewards and of costs.
+        ucb, lcb = staged.bounds(*book, *constants)  # Eqs. (4) and (5).
         for t in range(rounds):
-            pool = min(6 + (t - t % stage_length) // 1000, number)  # Six models, and one more every 1,000 rounds.
             if t % stage_length == 0:
-                deployed = _deployed(ucb[:pool], lcb[:pool], capacity[:pool], budget, slots)
-            probability, *_ = _route(ucb[deployed], lcb[deployed], capacity[deployed], budget)
+                pool = setting.arrival <= t + 1
+                deployed = np.flatnonzero(staged.deploy(ucb, lcb, capacity, pool, budget, slots)[0])
+            probability = route(ucb[deployed], lcb[deployed], capacity[deployed])
             model = rng.choice(deployed, p=probability / probability.sum())
             reward_noise, cost_noise = rng.standard_normal(2)
-            pulls[model] += 1
-            reward_sum[model] += reward_mean[model] + 0.1 * reward_noise
-            cost_sum[model] += cost_mean[model] * (1 + 0.1 * cost_noise)
-            n, mean, cost = pulls[model], reward_sum[model] / pulls[model], cost_sum[model] / pulls[model]
-            ucb[model] = np.clip(mean + 2 * radius(mean, n), 0.0, 1.0)  # Eq. (4).
-            lcb[model] = np.clip(cost - 2 * radius(cost, n), cost_floor, cost_ceiling)  # Eq. (5).
-            regret[run] += best(pool) - reward_mean[model]
+            book[:, model] += 1, reward_mean[model] + 0.1 * reward_noise, cost_mean[model] * (1 + 0.1 * cost_noise)
+            ucb[model], lcb[model] = staged.bounds(*book[:, model], *constants)
+            regret[run] += best(pool.sum()) - reward_mean[model]
     return regret
 
 
@@ -156,42 +136,23 @@ def loop_c2mabv(rounds: int, runs: int, seed: int) -> Regrets:
 
     Success rates are those of `sciq_cloud`. Each round solves a linear program and rounds its solution pairwise.
     """
-    from scipy.optimize import linprog
-
-    budget, size, delta, reward_width, cost_width = 0.5, 4, 1e-4, 0.3, 0.01
-    mean = np.array([0.024, 0.326, 0.366, 0.294, 0.170, 0.210, 0.282, 0.336, 0.398])
-    cost = np.array([0.005, 0.02, 0.08, 0.015, 0.005, 0.008, 0.05, 0.05, 0.12]) / 0.12
+    reference, budget, size, delta = _reference("combinatorial"), 0.5, 4, 1e-4
+    mean, cost = np.array(reference.SCIQ9_MU), np.array(reference.SCIQ9_PRICE) / 0.12
     count = len(mean)
 
-    def relaxed(weight, price):
-        solution = linprog(-weight, price[None], [budget], np.ones((1, count)), [size], (0, 1), method="highs")
-        if solution.status == 0:
-            return solution.x
-        z = np.zeros(count)
-        z[np.argsort(price, kind="stable")[:size]] = 1.0
-        return z
+    def relaxed(weight, price):  # Or the cheapest models.
+        found = _program(weight, price, budget, size, np.ones(count))
+        return reference.first((price,), size, np.ones(count, bool)) if found is None else found
 
     best, regret = mean @ relaxed(mean, cost), np.zeros(runs)
     for run in range(runs):
-        rng = np.random.default_rng((seed, run))
-        pulls, outcome_mean, cost_mean = np.zeros((3, count))
+        rng, statistics = np.random.default_rng((seed, run)), reference.Statistics(count)
         for t in range(1, rounds + 1):
-            log_term = math.log(2 * math.pi**2 * count / (3 * delta)) + 3 * math.log(t)
-            radius = np.sqrt(log_term / (2 * np.maximum(pulls, 1)))
-            upper = np.where(pulls > 0, np.minimum(outcome_mean + reward_width * radius, 1), 1)
-            lower = np.where(pulls > 0, np.maximum(cost_mean - cost_width * radius, 0), 0)
-            z = relaxed(np.minimum(upper, 0.999) - 1e-4 * rng.random(count), lower)
-            while len(fractional := np.flatnonzero((z > 1e-9) & (z < 1 - 1e-9))) > 1:
-                i, j = fractional[:2]
-                up, down = min(1 - z[i], z[j]), min(z[i], 1 - z[j])
-                shift = up if rng.random() < down / (up + down) else -down
-                z[i], z[j] = z[i] + shift, z[j] - shift
-            chosen = z > 0.5
+            upper, lower = statistics.bounds(t, count, delta, 0.3, 0.01)
+            z = relaxed(reference.conditioned(upper, rng.random(count)), lower)
+            chosen = reference.round_pairwise(z, rng.random(count))
             outcome, paid = rng.random(count) < mean, cost * rng.uniform(0.5, 1.5, count)
-            pulls += chosen
-            step = chosen / np.maximum(pulls, 1)
-            outcome_mean += step * (outcome - outcome_mean)
-            cost_mean += step * (paid - cost_mean)
+            statistics.learn(chosen, chosen, outcome, paid)
             regret[run] += best - mean[chosen].sum()
     return regret
 
@@ -227,12 +188,13 @@ def loop_messplus(rounds: int, runs: int, seed: int) -> np.ndarray:
 
 def loop_acqb(num_offered: int, rounds: int, runs: int, seed: int) -> Regrets:
     """Simulates ACQB of `tests/reference` on the instances of its figure 2, with new estimates after every round; returns the regret of routing."""
-    root = str(Path(__file__).resolve().parents[1])
-    if root not in sys.path:
-        sys.path.insert(0, root)
-    acqb = importlib.import_module("tests.reference.queueing").acqb_loop
     sizes = (rounds, 5, 5, num_offered, 0.7, 0.03, 0.3, 1.0, 1.0)
-    return np.asarray([acqb(np.random.default_rng((seed, run)), *sizes)["routing_gap"].sum() for run in range(runs)])
+    return np.asarray(
+        [
+            _reference("queueing").acqb_loop(np.random.default_rng((seed, run)), *sizes)["routing_gap"].sum()
+            for run in range(runs)
+        ]
+    )
 
 
 def loop_cosmos(rounds: int, runs: int, seed: int) -> Regrets:

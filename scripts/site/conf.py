@@ -3,6 +3,7 @@
 import pydoc
 import re
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,6 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
 import api  # noqa: E402
 import docstrings  # noqa: E402
 import formulas  # noqa: E402
-from links import links  # noqa: E402
 
 import jaxroute  # noqa: E402
 
@@ -28,7 +28,7 @@ suppress_warnings = ["config.cache"]
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline", "substitution"]
 # Address of jaxroute, if pyproject.toml has it.
-_HOME = links().get("Repository")
+_HOME = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"].get("urls", {}).get("Repository")
 myst_substitutions = {"home": f"The sources are at [{_HOME}]({_HOME})." if _HOME else "It has no public address yet."}
 myst_heading_anchors = 4
 myst_links_external_new_tab = False
@@ -68,7 +68,8 @@ def _missing(app: Any, env: Any, node: Any, contnode: Any) -> Any:
     """Resolves a link in a type hint; types of other packages become plain text. Links that an author wrote must exist."""
     if node.get("refdomain") != "py":
         return None
-    shown = api.names().get(id(pydoc.locate(node["reftarget"])))  # An object may be shown elsewhere than where it is defined.
+    # The name under which the object is shown may be another than that of its module.
+    shown = api.names().get(id(pydoc.locate(node["reftarget"])))
     if shown and shown != node["reftarget"]:
         found = env.get_domain("py").resolve_xref(env, node["refdoc"], app.builder, "obj", shown, node, contnode)
         if found is not None:
