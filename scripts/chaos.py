@@ -1,19 +1,34 @@
-"""Damages stores, disturbs calls and kills processes at random, and counts failures.
+"""Damages stores, disturbs calls, kills processes and cuts the power at random, and counts failures.
 
     python scripts/chaos.py --faults 2000 --kills 200 --seed 0
+    python scripts/chaos.py --faults 0 --kills 0 --points 0 --seed 0
 
 Faults are damage to a finished store, in a folder or in memory, and events before one of the disk changes of a call. Kills end processes that
 use a store alone or together with others. Afterwards `load` must return the right numbers or report the missing ones, and the same call must end with the bits
 of an undisturbed one. Exit status 1 if a number is wrong without a warning (silent), a sound store is refused, or a message does not explain
-the problem and the remedy (riddle). Power cuts are in `power.py`.
+the problem and the remedy (riddle).
+
+`--points` ends calls between every two disk changes, like `kill -9` and like a power cut. Each disk change of a call is a moment at which the
+call could have ended: the files of that moment are put into a new folder, `load` reads it, and the same call of `simulate` continues. The kind of
+end decides which files remain:
+
+    killed: all changes up to that moment. in the middle: also half of the bytes of the next write.
+    flushed: only flushed (fsync) content. names: all files, but empty if not flushed. zeros: the same, but full of zeros.
+    some: a random subset of the unflushed changes of names; an unflushed file has no bytes, half of them, zeros or all.
+
+The call is a new one, or it continues another, joins many packs, or replaces a pack with a damaged cell. It is also a failure if a cell is lost that
+was durable. Stores that differ only in leftovers (`.partial`) are checked once.
 """
 
 import argparse
 import collections
 import contextlib
+import copy
+import dataclasses
 import faulthandler
 import functools
 import io
+import itertools
 import multiprocessing
 import operator
 import os
@@ -469,11 +484,127 @@ def kill(number: int, seed: int, keep: str, folder: Path, table: Table) -> None:
                 shutil.rmtree(out, ignore_errors=True)
 
 
+@dataclasses.dataclass
+class File:
+    """File with its content and the content already flushed to the disk; both are None for a folder."""
+
+    content: bytes | None = b""
+    flushed: bytes | None = b""
+
+
+Names = dict[str, File | None]  # Files by path; None for one that is gone.
+
+
+class Disk:
+    """Model of a disk: files in memory, and what may remain of them after a power cut, when POSIX guarantees only flushed content."""
+
+    def __init__(self, files: Files):
+        self.names: Names = {path: File(content, content) for path, content in files.items()}
+        self.kept = dict(self.names)
+        self.since: dict[str, list[Names]] = {}  # Changes of names that were not flushed, by folder.
+
+    def do(self, change: Change) -> None:
+        """Applies a change to the files."""
+        path, file = change.path, self.names.get(change.path)
+        if change.kind == "write" and file:
+            file.content += change.content
+        elif change.kind == "fsync":
+            for names in self.since.pop(path, []):
+                self.kept |= names
+            if file:
+                file.flushed = file.content
+        elif change.kind != "kept":
+            new = {"make": {path: File()}, "mkdir": {path: File(None, None)}, "replace": {path: None, change.to: file}}
+            names = new.get(change.kind, {path: None})
+            self.names |= names
+            self.since.setdefault(os.path.dirname(path) or ".", []).append(names)
+
+    def files(self, unflushed: Callable[[File], bytes] = lambda file: file.content, names: Names | None = None) -> Files:
+        """Returns the files that the given names reach (default: all); `unflushed` maps a file that is not flushed to its content."""
+        found: Files = {}
+        for path, file in sorted((self.names if names is None else names).items()):
+            if file and os.path.dirname(path) in ("", *found):
+                found[path] = file.content if file.flushed == file.content else unflushed(file)
+        return found
+
+    def left(self, following: Change | None, rng: Random) -> Iterator[tuple[str, Files]]:
+        """Yields pairs of a kind of end, as listed in the module, and the files that remain if the call ends before the change `following`."""
+
+        def part(file: File) -> bytes:
+            half, zeros = file.content[: len(file.content) // 2], bytes(len(file.content))
+            return [file.flushed, zeros, half, half.ljust(len(zeros), b"\0"), file.content][rng.integers(5)]
+
+        names = dict(self.kept)
+        for new in itertools.chain(*self.since.values()):
+            names |= new if rng.integers(2) else {}
+        yield "killed", self.files()
+        yield "flushed", self.files(lambda file: file.flushed, self.kept)
+        yield "names", self.files(lambda file: b"")
+        yield "zeros", self.files(lambda file: bytes(len(file.content)))
+        yield "some", self.files(part, names)
+        if following and following.content:
+            disk = copy.deepcopy(self)
+            disk.do(following._replace(content=following.content[: len(following.content) // 2]))
+            yield "in the middle", disk.files()
+
+
+def cells_of(folder: Path) -> set[bytes]:
+    """Returns the addresses of all undamaged cells, the stored units of results, in a store."""
+    with contextlib.closing(packs.PackStore(places.place_of(folder))) as store:
+        return set(store.get(list(store.where)))
+
+
+def beginnings(folder: Path, keep: str) -> dict[str, tuple[Files, int]]:
+    """Returns the files with which each kind of call starts, by its name, and the number of small packs above which it joins packs."""
+    with packs_of(1):
+        run(folder / "smaller" / "out", keep, seeds=SEEDS[keep] // 2 + 1)
+        run(folder / "whole" / "out", keep)
+    smaller, whole = (read_files(folder / name) for name in ("smaller", "whole"))
+    half = {path: content for i, (path, content) in enumerate(sorted(whole.items())) if content is None or i % 2}
+    name = max(whole, key=lambda path: len(whole[path] or b""))  # It has a cell, other than packs of notes alone.
+    damaged = whole | {name: flipped(whole[name][:20], np.random.default_rng(0)) + whole[name][20:]}
+    return {"new": ({}, 1000), "continued": (half, 1000), "joined": (smaller, 1), "mended": (damaged, 1000)}
+
+
+def power(keep: str, folder: Path, table: Table, *, points: int, seed: int) -> dict[str, int]:
+    """Ends each call in every way, at `points` random moments or at all (0), and checks the store; returns the number of moments by call."""
+    rng, numbers, work = np.random.default_rng(seed), dict[str, int](), folder / f"work-{keep}"
+    right, smaller = run(None, keep), run(None, keep, seeds=SEEDS[keep] // 2 + 1)
+    for start, (beginning, tidy) in beginnings(folder / f"before-{keep}", keep).items():
+        recorded = write_files(folder / f"recorded-{keep}", beginning)
+        with warnings.catch_warnings(), packs_of(1, tidy), watch(recorded) as changes:
+            warnings.simplefilter("ignore")
+            run(recorded / "out", keep)
+        disk, seen, length = Disk(beginning), set(), len(changes)
+        cells = cells_of(write_files(work, beginning) / "out")  # Written for good.
+        moments = {*(rng.choice(length, min(points, length), replace=False) if points else range(length)), length}
+        numbers[start] = len(moments)
+        for number, change in enumerate([*changes, None]):
+            for kind, files in disk.left(change, rng) if number in moments else ():
+                whole = frozenset((path, content) for path, content in files.items() if not path.endswith(".partial"))
+                if (form := (whole, frozenset(cells), number == length)) not in seen:
+                    seen.add(form)
+                    lost = len(cells - cells_of(write_files(work, files) / "out"))
+                    outcome, bad = look(work / "out", keep, right, [smaller], lost=True, sound=number == length)
+                    bad += [(LOST, f"{lost} cells that had been written")] if lost else []
+                    table.add(kind, f"{keep}, {start}: after {number} of {length} changes", outcome, bad)
+            if change and change.kind == "kept" and (file := disk.names.get(change.path)):
+                cells |= cells_of(write_files(work, {"store": None, f"store/{Path(change.path).name}": file.content}))
+            elif change:
+                disk.do(change)
+        seen_all = disk.files() == read_files(recorded)
+        table.wrong += [] if seen_all else [f"{keep}, {start}: something changed files that was not seen"]
+    return numbers
+
+
 def main() -> int:
     """Runs all tests and prints tables of faults and failures; returns the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--faults", type=int, default=2000, help="number, a half of damage, a half of events (default 2000)")
     parser.add_argument("--kills", type=int, default=200, help="number of processes (default 200)")
+    parser.add_argument(
+        "--points", type=int, help="also ends calls at so many moments besides their ends, at all moments if 0"
+    )
     parser.add_argument("--seed", type=int, default=0, help="of all that is random (default 0)")
     options, bad = parser.parse_args(), False
     faults, kills = options.faults // 4, options.kills // 2
@@ -483,6 +614,10 @@ def main() -> int:
             for keep in SEEDS if number else ():
                 how(number, options.seed, keep, Path(folder), table)
             bad |= table.print(what)
+        for keep in SEEDS if options.points is not None else ():
+            table = Table()
+            moments_of = power(keep, Path(folder), table, points=options.points, seed=options.seed)
+            bad |= table.print(f'keep="{keep}", moments by call: {moments_of}')
     return int(bad)
 
 

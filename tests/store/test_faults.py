@@ -26,7 +26,7 @@ from jaxroute.engine import layout, programs, simulate
 from jaxroute.problems import stochastic
 from jaxroute.store import packs, places
 
-chaos, power = (importlib.import_module(name) for name in ("chaos", "power"))  # Of the scripts.
+chaos = importlib.import_module("chaos")  # Of the scripts.
 
 # Five blocks of two policies: "regret", "pulls" and "valid" of 70 seeds.
 run = functools.partial(store_cases.run, record=["regret", "pulls"])
@@ -79,7 +79,7 @@ def test_processes_that_are_killed_at_random_moments_leave_what_can_be_continued
 @pytest.mark.parametrize("points", [2, pytest.param(0, marks=pytest.mark.slow)])
 def test_a_call_that_ends_between_any_two_changes_is_whole_or_continued(tmp_path, keep, points):
     table = chaos.Table()
-    numbers = power.power(keep, tmp_path, table, points=points, seed=4)
+    numbers = chaos.power(keep, tmp_path, table, points=points, seed=4)
     assert table.wrong == [] and set(numbers) == {"new", "continued", "joined", "mended"}
     assert sum(row["number"] for row in table.counts.values()) > 12 and {"killed", "flushed"} <= set(table.counts)
 
@@ -87,7 +87,7 @@ def test_a_call_that_ends_between_any_two_changes_is_whole_or_continued(tmp_path
 def test_a_store_that_flushes_nothing_would_be_noticed(tmp_path, monkeypatch):
     table = chaos.Table()
     monkeypatch.setattr(places, "_flush", lambda folder: None)
-    power.power("runs", tmp_path, table, points=2, seed=4)
+    chaos.power("runs", tmp_path, table, points=2, seed=4)
     assert sum(row["lost"] for row in table.counts.values()) > 0
 
 
