@@ -40,7 +40,6 @@ from .roles import Roles, differing_columns, likely_column
 from .sheets import Sheet
 
 _LONGEST_LATENCY = 300.0  # Seconds; a longer median is doubted if no unit is known.
-_SHARED = ("tokens_in", "tokens_cached", "price_in", "price_out", "price_cached")  # One column may apply to all models.
 _CHARACTERS_PER_TOKEN = 4.0
 _ANSWER_TOKENS = 256.0  # Assumed for an answer of which neither tokens, characters nor text are known.
 _PRICES = ("price_in", "price_out", "price_cached")
@@ -85,7 +84,10 @@ def collect_answers(roles: Roles, units: Mapping[str, str], instead: str = "") -
             roles.candidates.pop(role, None)
             roles.families.pop(role, None)
     units = {**_units_in_columns(roles, units), **units}
-    answers = _collect_wide(roles, units) if roles.models else _collect_long(roles, units)
+    answers = _wide_answers(roles) if roles.models else _long_answers(roles)
+    for role in sorted(PER_MODEL, key=lambda role: role not in roles.families):
+        if _is_needed(roles, role):
+            _add_role(answers, role, units)
     first: dict[str, str] = {}
     for model in answers.models:
         other = first.setdefault(" ".join(model.lower().split()), model)
@@ -137,8 +139,8 @@ def _contradict(kind: str, unit: str, other: str) -> bool:
     return first != second and is_currency(first, unit) == is_currency(second, other)
 
 
-def _collect_long(roles: Roles, units: Mapping[str, str]) -> Answers:
-    """Reads the answers of a long table, which has a row for each query and model. `units` are the caller's, by role."""
+def _long_answers(roles: Roles) -> Answers:
+    """Returns the answers of a long table, which has a row for each query and model, without their numbers."""
     sheet = roles.sheet
     sheet.notes.append("layout: a row per query and model")
     model_column, query_column = str(roles.column("model")), str(roles.column("query"))
@@ -155,13 +157,11 @@ def _collect_long(roles: Roles, units: Mapping[str, str]) -> Answers:
     answers.place = lambda answer: (
         f"{sheet.place(answer)}, query {str(sheet.cells(query_column)[answer])!r} and model {models[codes[answer]]!r}"
     )
-    for role in PER_MODEL:
-        _add_column(answers, role, units)
     return answers
 
 
-def _collect_wide(roles: Roles, units: Mapping[str, str]) -> Answers:
-    """Reads the answers of a wide table, which has a row for each query and a column for each model. `units` are the caller's, by role."""
+def _wide_answers(roles: Roles) -> Answers:
+    """Returns the answers of a wide table, which has a row for each query and a column for each model, without their numbers."""
     sheet, models = roles.sheet, roles.models
     scores, number, size = roles.families["score"], len(models), sheet.num_rows
     which = "columns called like the models" if scores.pattern == "{}" else f"columns {scores.shown()}"
@@ -169,52 +169,57 @@ def _collect_wide(roles: Roles, units: Mapping[str, str]) -> Answers:
     if roles.candidates.get("query") and roles.candidates["query"] != roles.candidates.get("text"):
         roles.note("query", str(roles.column("query")))
     answers = Answers(roles, list(models), np.repeat(np.arange(size), number), np.tile(np.arange(number), size))
-    columns = [scores.columns[model] for model in models]
-    answers.place = lambda answer: sheet.place(answer // number, columns[answer % number])
-    for role in PER_MODEL:
-        if role in roles.families and _is_needed(roles, role):
-            _add_family(answers, role, units)
-    for role in _SHARED:
-        if role not in roles.families:
-            _add_column(answers, role, units, "the same for all models")
+    answers.place = lambda answer: sheet.place(answer // number, scores.columns[models[answer % number]])
     return answers
 
 
-def _add_family(answers: Answers, role: str, units: Mapping[str, str]) -> None:
-    """Adds the numbers of a role, such as "score", that has a separate column for each model."""
-    roles, sheet, family = answers.roles, answers.sheet, answers.roles.families[role]
-    name, size, parts = family.shown(""), sheet.num_rows, []
-    for model in answers.models:
-        column = family.columns.get(model)
-        parts.append(Numbers(np.full(size, np.nan)) if column is None else _read_role(sheet, column, role, units, name))
-    roles.used |= set(family.columns.values())
+def _add_role(answers: Answers, role: str, units: Mapping[str, str]) -> None:
+    """Adds the numbers of a role, such as "score", from a column for each model or from a single column, with anything else that names and cells reveal."""
+    roles, sheet, family = answers.roles, answers.sheet, answers.roles.families.get(role)
+    column = roles.column(role) if family is None else family.shown("")
+    if column is None:
+        return
+    columns = [column] if family is None else [family.columns.get(model) for model in answers.models]
+    absent = Numbers(np.full(sheet.num_rows, np.nan))
+    parts = [absent if name is None else _read_role(sheet, name, role, units, column) for name in columns]
+    notes = dict.fromkeys(note for part in parts for note in part.notes)
     currencies = sorted({part.currency for part in parts if part.currency})
     if len(currencies) > 1:
         raise ValueError(f"{sheet.name}: costs are in {' and in '.join(currencies)}: convert all to one currency")
-    joined = Numbers(np.stack([part.values for part in parts], axis=1).ravel(), currency=next(iter(currencies), None))
-    joined.unit_known = any(part.unit_known for part in parts)
-    joined.named_percent = any(part.named_percent for part in parts)
-    if any(part.percent is not None for part in parts):
-        signs = [np.zeros(size, bool) if part.percent is None else part.percent for part in parts]
-        joined.percent = np.stack(signs, axis=1).ravel()
-    notes = "; ".join(dict.fromkeys(note for part in parts for note in part.notes))
-    sheet.notes.append(f"{title(role)}: columns {family.shown()}" + (f" ({notes})" if notes else ""))
-    _add_numbers(answers, role, joined, name, units)
-
-
-def _add_column(answers: Answers, role: str, units: Mapping[str, str], *more: str) -> None:
-    """Adds the numbers of a role that has a single column for all models, unless they are not needed; `more` are remarks for the report."""
-    roles = answers.roles
-    column = roles.column(role) if _is_needed(roles, role) else None
-    if column is not None:
-        numbers = _read_role(roles.sheet, column, role, units)
-        doubt = ""
+    if family is not None:
+        roles.used |= set(family.columns.values())
+        sheet.notes.append(f"{title(role)}: columns {family.shown()}" + (f" ({'; '.join(notes)})" if notes else ""))
+    else:
+        doubt = "the same for all models" if roles.models else ""
         if role in ("score", "cost") and role not in roles.given and (others := differing_columns(roles, role, column)):
             hint = option("--column", f"{role}={others[0]}")
             doubt = f"{join_names(map(repr, others), 3)} could be it, too, with other values: {hint}"
-        roles.note(role, column, *more, *numbers.notes, doubt)
-        numbers.values = numbers.values[answers.row]
-        _add_numbers(answers, role, numbers, column, units)
+        roles.note(role, column, *notes, doubt)
+    place = answers.row, 0 if family is None else answers.model
+    values = np.stack([part.values for part in parts], axis=1)[place]
+    name_words = words(column)
+    # Anthropic's usage counts cached tokens beside the input, and Google's counts thoughts beside the output.
+    cache = role in ("tokens_cached", "tokens_written") and name_words[-2:] == ("input", "tokens") and "cache" in name_words
+    if cache or (role == "tokens_reasoning" and "thoughts" in name_words):
+        answers.beside.add(role)
+    if role == "score":
+        answers.named_percent = any(part.named_percent for part in parts)
+        if any(part.percent is not None for part in parts):
+            signs = [np.zeros(sheet.num_rows, bool) if part.percent is None else part.percent for part in parts]
+            answers.percent = np.stack(signs, axis=1)[place]
+    if role == "cost" and currencies:
+        answers.unit = "J per request" if currencies[0] == "J" else f"{currencies[0]} per query"
+    if role == "latency" and not np.isnan(values).all():
+        unit_known, median = role in units or any(part.unit_known for part in parts), float(np.nanmedian(values))
+        # Whole numbers are more likely to be milliseconds, so a lower limit applies.
+        longest = _LONGEST_LATENCY if unit_known or np.nansum(values % 1) else _LONGEST_LATENCY / 5
+        if median > longest:
+            if not unit_known:
+                about = f"its median is {median:,.0f} and no unit is known: give it (--unit latency=ms; s for seconds)"
+                answers.notes.append(f"latency: not used, as {about}")
+                return
+            answers.notes.append(f"latency: implausible, a median of {median:,.0f} seconds")
+    answers.values["response_chars" if role == "response" else role] = values
 
 
 def _is_needed(roles: Roles, role: str) -> bool:
@@ -225,8 +230,8 @@ def _is_needed(roles: Roles, role: str) -> bool:
     return not (role in ("response", "response_chars") and ("tokens_out" in present or "cost" in present))
 
 
-def _read_role(sheet: Sheet, column: str, role: str, units: Mapping[str, str], name: str | None = None) -> Numbers:
-    """Reads the numbers of a column for a role; for texts of answers, their lengths. `name` replaces the column's name when units are read from it."""
+def _read_role(sheet: Sheet, column: str, role: str, units: Mapping[str, str], name: str) -> Numbers:
+    """Reads the numbers of a column for a role, with the unit in `name`; for texts of answers, their lengths."""
     if role == "response":
         lengths = [len(text) or np.nan for text in read_texts(sheet.cells(column))]
         return Numbers(np.array(lengths), notes=["its length counts"])
@@ -236,30 +241,6 @@ def _read_role(sheet: Sheet, column: str, role: str, units: Mapping[str, str], n
     if role.endswith("_chars"):
         numbers.values = np.where(numbers.values < 0, np.nan, numbers.values)  # -1 for an unknown length.
     return numbers
-
-
-def _add_numbers(answers: Answers, role: str, numbers: Numbers, column: str, units: Mapping[str, str]) -> None:
-    """Adds the `numbers` of a column to the answers under their role, with anything else that its name or cells reveal, such as a currency."""
-    parts, values = words(column), np.asarray(numbers.values, np.float64)
-    # Anthropic's usage counts cached tokens beside the input, and Google's counts thoughts beside the output.
-    cache = role in ("tokens_cached", "tokens_written") and parts[-2:] == ("input", "tokens") and "cache" in parts
-    if cache or (role == "tokens_reasoning" and "thoughts" in parts):
-        answers.beside.add(role)
-    if role == "score":
-        answers.percent, answers.named_percent = numbers.percent, numbers.named_percent
-    if role == "cost" and numbers.currency:
-        answers.unit = "J per request" if numbers.currency == "J" else f"{numbers.currency} per query"
-    if role == "latency" and not np.isnan(values).all():
-        unit_known, median = numbers.unit_known or role in units, float(np.nanmedian(values))
-        # Whole numbers are more likely to be milliseconds, so a lower limit applies.
-        longest = _LONGEST_LATENCY if unit_known or np.nansum(values % 1) else _LONGEST_LATENCY / 5
-        if median > longest:
-            if not unit_known:
-                about = f"its median is {median:,.0f} and no unit is known: give it (--unit latency=ms; s for seconds)"
-                answers.notes.append(f"latency: not used, as {about}")
-                return
-            answers.notes.append(f"latency: implausible, a median of {median:,.0f} seconds")
-    answers.values["response_chars" if role == "response" else role] = values
 
 
 def choose_models(
@@ -406,7 +387,7 @@ def _count_tokens(answers: Answers) -> tuple[np.ndarray | None, np.ndarray | Non
         roles, sheet, counted_in, characters = answers.roles, answers.sheet, "no input tokens", None
         if (column := roles.column("prompt_chars")) is not None:
             roles.note("prompt_chars", column)
-            characters = _read_role(sheet, column, "prompt_chars", {}).values
+            characters = _read_role(sheet, column, "prompt_chars", {}, column).values
         elif (column := roles.column("text")) is not None:
             characters = np.array([len(text) for text in read_texts(sheet.cells(column))], np.float64)
         if characters is not None:

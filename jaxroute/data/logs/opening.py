@@ -211,67 +211,40 @@ def _open_text(path: Path, text: str, separator: str | None, encoding: str, pack
         first_line = text.strip().partition("\n")[0].strip()
         how = "if another character separates columns, give it (--separator)"
         raise ValueError(f"{path} has one column, {checks.show(first_line)}: {how}")
-    first = list(islice(_rows(text, mark), 20))
-    header = next((place for place, (_, fields) in enumerate(first) if len(fields) == width), 0)
-    # If the first full line has numbers, the header has another number of fields than the rows, and is refused below.
-    names = first[header][1] if first else []
-    is_data = 3 * sum(is_digits(name.strip()) for name in names) >= len(names)
-    num_skipped = first[header - 1][0] if header and not is_data else 0
-    *skipped, body = text.split("\n", num_skipped)
-    before = num_skipped + len(notes)  # The setting is a line as well.
-    for line in filter(str.strip, skipped):
-        notes.append(f"file: skipped the line {checks.show(line.strip())} before the names of the columns")
-    fields_of_rows = (fields for _, fields in _rows(body, mark))
-    num_names = len(next(fields_of_rows, []))
-    if num_names == width - 1 and not any(fields[-1].strip() for fields in fields_of_rows if len(fields) == width):
-        body = body.replace("\n", f"{mark}\n", 1)  # A mark at the end of every row but the first.
-    frame = _read_fields(path, body, mark, before)
-    names = [str(name).strip() for name in frame.iloc[0]]
-    rows = np.flatnonzero((frame.iloc[1:] != "").to_numpy().any(axis=1)) + 1
-    if not len(rows):
+    rows, before = list(_rows(text, mark)), len(notes)  # The setting is a line as well.
+    header = next((place for place, (_, fields) in enumerate(rows[:20]) if len(fields) == width), 0)
+    if 3 * sum(map(is_digits, rows[header][1])) >= len(rows[header][1]):
+        header = 0  # The names are another number than the fields of the rows, and are refused below.
+    lines, skip = text.split("\n"), rows[header - 1][0] if header else 0
+    skipped = [checks.show(line.strip()) for line in lines[:skip] if line.strip()]
+    notes += [f"file: skipped the line {line} before the names of the columns" for line in skipped]
+    names, rows = [name.strip() for name in rows[header][1]], rows[header + 1 :]
+    if len(names) == width - 1 and not any(fields[-1].strip() for _, fields in rows if len(fields) == width):
+        names.append("")  # A mark at the end of every row but the first.
+    for line, fields in rows:
+        if len(fields) != len(names):
+            problem = f"{len(fields)} fields, but the first line names {len(names)} columns"
+            why = f"is a quotation mark not closed, text with {mark!r} not in quotation marks, or the file cut off?"
+            raise ValueError(f"{path}, line {line + before}: {problem}; {why}")
+    if any("\n" in field for _, fields in rows for field in fields):
+        try:  # Quotation marks inside of texts that are not closed.
+            list(csv.reader(io.StringIO("\n".join(lines[skip:])), delimiter=mark, skipinitialspace=True, strict=True))
+        except csv.Error as error:
+            raise ValueError(f"{path}: a quotation mark is not closed ({error}); write quotes around all texts") from None
+    rows = [(line, fields) for line, fields in rows if any(fields)]
+    if not rows:
         raise ValueError(f"{path} has a line of names, but no rows")
 
     def read(name: str) -> np.ndarray:
-        return frame.iloc[:, names.index(name)].to_numpy(dtype=object)[rows]
-
-    def place(row: int) -> str:
-        numbers = (line for line, _ in _rows(body, mark))
-        return f"line {next(islice(numbers, rows[row], None), 0) + before}"
+        place = names.index(name)
+        return np.array([fields[place] for _, fields in rows], object)
 
     about = f"text in {encoding}, {_SEPARATORS.get(mark, repr(mark))} between columns{packed}"
     numeric = [n for n in names if names.count(n) == 1 and any(match_level(role, n) for role in UNIT_KINDS)]
-    comma = mark != "," and any(_DECIMAL_COMMA.match(str(cell)) for name in numeric for cell in read(name)[:200])
-    return Sheet(str(path), list(names), read, about, place, mark, notes, decimal_comma=comma)
-
-
-def _read_fields(path: Path, body: str, mark: str, before: int) -> pd.DataFrame:
-    """Reads text with the separator `mark` into a frame of texts; row 0 has the names. Refuses unequal rows; `before` is the number of skipped lines above."""
-    reading = {"dtype": str, "keep_default_na": False, "skipinitialspace": True, "header": None, "engine": "c"}
-    try:
-        frame = pd.read_csv(io.StringIO(body), sep=mark, **reading)
-    except (pd.errors.ParserError, pd.errors.EmptyDataError) as error:
-        _check_widths(path, body, mark, before)
-        raise ValueError(f"{path}: {error}") from None
-    if (frame.iloc[:, -1].isna() | (frame.iloc[:, -1] == "")).any():  # The last cell is empty or absent.
-        _check_widths(path, body, mark, before)
-    if any(frame[column].str.contains("\n", regex=False).any() for column in frame):
-        try:  # Quotation marks inside of texts that are not closed.
-            for _ in csv.reader(io.StringIO(body), delimiter=mark, skipinitialspace=True, strict=True):
-                pass
-        except csv.Error as error:
-            raise ValueError(f"{path}: a quotation mark is not closed ({error}); write quotes around all texts") from None
-    return frame
-
-
-def _check_widths(path: Path, text: str, mark: str, before: int) -> None:
-    """Raises an error for the first row of `text` with fewer or more fields than the header. `mark` separates fields; `before` lines above were skipped."""
-    width = 0
-    for line, fields in _rows(text, mark):
-        width, number = width or len(fields), len(fields)
-        if number == width:
-            continue
-        why = f"is a quotation mark not closed, text with {mark!r} not in quotation marks, or the file cut off?"
-        raise ValueError(f"{path}, line {line + before}: {number} fields, but the first line names {width} columns; {why}")
+    comma = mark != "," and any(_DECIMAL_COMMA.match(cell) for name in numeric for cell in read(name)[:200])
+    sheet = Sheet(str(path), list(names), read, about, lambda row: f"line {rows[row][0] + before}", mark, notes)
+    sheet.decimal_comma = comma
+    return sheet
 
 
 def _rows(text: str, mark: str) -> Iterator[tuple[int, list[str]]]:
@@ -295,7 +268,7 @@ def _find_separator(text: str, marks: Collection[str]) -> tuple[str, int]:
 
 def is_digits(field: str) -> bool:
     """Whether a text is a number in digits, and therefore not the name of a column."""
-    return field.replace(".", "", 1).replace("-", "", 1).replace(",", "", 1).isdigit()
+    return re.fullmatch(r"-?(\d+[.,]?\d*|[.,]\d+)", field.strip()) is not None
 
 
 def _open_json(path: Path, text: str, about: str) -> Sheet:

@@ -24,6 +24,7 @@ from .cells import (
     which_empty,
 )
 from .names import (
+    PER_MODEL,
     SEARCH_ORDER,
     UNIT_KINDS,
     WORDS,
@@ -44,6 +45,8 @@ from .sheets import Sheet
 
 _PAIRS = ({"modela", "modelb"}, {"generator1", "generator2"}, {"model1", "model2"})  # Columns of pairwise preferences.
 _SUMMARY = re.compile(rf"[\W_]*({'|'.join(sorted(WORDS['summaries']))}|all|grand)", re.IGNORECASE)
+# In a table with a row per query, a single column with one of these roles says nothing about the models.
+_OF_ONE_MODEL = {"model", *PER_MODEL} - {"tokens_in", "tokens_cached", "price_in", "price_out", "price_cached"}
 _BESIDE_SUMMARY = {"all", "grand", "of", "queries", "questions", "models", "rows"}  # Possible beside "total".
 
 
@@ -177,11 +180,9 @@ def _assign_families(roles: Roles, families: list[Family], scores: Family) -> Ro
         if best:
             roles.families[role] = best[0]
     of_models = {column for family in families for column in family.columns.values()}
-    # A column of the query with one of these roles tells nothing about the models.
-    dropped = ("model", "score", "response", "latency", "tokens_out", "tokens_reasoning", "confidence", "cost")
     for role, names in [*roles.candidates.items()]:
         roles.candidates[role] = [name for name in names if name not in of_models or roles.given.get(role) == name]
-        if role in dropped or not (roles.candidates[role] or role in roles.given):
+        if role in _OF_ONE_MODEL or not (roles.candidates[role] or role in roles.given):
             del roles.candidates[role]
     return roles
 
