@@ -1,4 +1,7 @@
-"""ACQB: a policy that explores some arrivals, and otherwise serves the query and the models that look best in posterior samples."""
+"""ACQB, a policy for queues. In some rounds it explores: it serves the newest query, by the next set of models in a fixed order.
+
+In all other rounds it serves the waiting query, by the set of models, with the largest probability of acceptance under sampled parameters.
+"""
 
 import math
 from typing import Any, NamedTuple
@@ -31,7 +34,7 @@ FEW_ANSWERS = 2
 
 @struct.dataclass
 class LearnerState:
-    """State of a policy that learns the choice model. With pair features there is a single parameter vector: `theta` and `spread` have `N = 1`.
+    """State of a policy that learns which answers users accept. With pair features there is a single parameter vector: `theta` and `spread` have `N = 1`.
 
     Attributes:
       theta: `[N, d]` estimated parameters.
@@ -39,7 +42,7 @@ class LearnerState:
       fit: state of the solver that computes the estimate.
       data: observations so far, as the policy's `Memory` stores them.
       pulls: `[N]` int32, number of rounds in which each model was shown.
-      next_offer: `[K]` int32, models of the next assortment to explore.
+      next_offer: `[K]` int32, indices of the models that the next explored round shows.
       spec: sizes of the environment (static).
     """
 
@@ -56,10 +59,10 @@ class Parts(NamedTuple):
     """Components of `ACQB` in an environment.
 
     Attributes:
-      solver: rule that updates the estimate, eqs. (1) and (4).
+      solver: rule that updates the estimate of the parameters, ACQB eqs. (1) and (4).
       sampler: rule that draws parameters around the estimate.
       num_samples: number of samples in a round, `M`.
-      memory: form in which parameters and observations are stored.
+      memory: `Memory` object, which stores the parameters and the observations.
       queries: functions that read the queries' features and find the best query.
     """
 
@@ -97,9 +100,10 @@ class ACQB:
 
     Some arrivals are explored with the next assortment in turn. In the other rounds `M` parameters are sampled from `N(theta_j, radius_j^2 V_j^-1)`
     for each model; a utility is the largest over the samples, and the query and assortment with the largest departure rate are served. The estimate
-    maximises the regularised likelihood, to 1e-3 in a logit (relative to logits above 1): up to 8 features by Newton steps (`Tracked` if rounds
-    show one answer, otherwise `Newton`), with more, and for the prompts of a pool, by quasi-Newton steps (`BFGS`). The metric `residual` bounds
-    the remaining error. `Online` is an approximation without a pass over the data, many times as fast in long runs.
+    maximises the regularised likelihood; its logits are within 1e-3 of the optimum's (relative to logits above 1), and the metric `residual` bounds
+    the remaining error. The default solver takes Newton steps for up to 8 features (`Tracked` if rounds show one answer, otherwise `Newton`). With more
+    than 8, and for a pool of prompts, it takes quasi-Newton steps (`BFGS`). `Online` approximates the estimate without a pass over the data, which
+    is many times as fast in long runs.
 
     The environment decides whether features describe queries (one parameter vector per model) or pairs of query and model (one for all models).
 
@@ -229,7 +233,10 @@ class ACQB:
         return full if self.second_answer is None else jnp.where(draws.uniform(key) < self.second_answer, full, 1)
 
     def _weight(self, utilities: list[Array], size: Array, spec: QueueSpec) -> Array:
-        """Returns, for each query, the log of the sum of `exp(utility)` over its best `size` models, which increases with the departure rate."""
+        """Returns for each query the log of the sum of `exp(utility)` over its `size` best models, `[C]`, for `utilities` that have an array `[C]` per model.
+
+        The query with the largest result has the largest departure rate (probability that an answer is accepted).
+        """
         full = log_weight_of_best(utilities, spec.num_offered)
         return full if self.second_answer is None else jnp.where(size == 1, log_weight_of_best(utilities, 1), full)
 
@@ -280,7 +287,7 @@ class ACQB:
             raise ValueError(f"solver must be Newton(...) or BFGS(...) with {what}, got Tracked(...)")
 
     def cost_hint(self, spec: QueueSpec) -> CostHint:
-        """Returns the bytes of a run's matrices, and of those multiplied in a round, by which the engine chooses how to simulate."""
+        """Returns the bytes of a run's design matrices, and of those that each round multiplies: the engine's choice of a batch size depends on them."""
         memory = choose_parts(self, spec).memory
         size = 4 * memory.num_parameters * memory.dim**2
         return CostHint(matrix_bytes=size, product_bytes=0 if isinstance(memory, PromptCounts) else size)

@@ -1,4 +1,4 @@
-"""Baseline policies: random service, two bandits that ignore contexts and serve the oldest query, and CQB-eps, from which ACQB was developed."""
+"""Baseline policies: a random one, Q-UCB and Q-ThS, which ignore contexts and serve the oldest query, and CQB-eps, from which ACQB was developed."""
 
 import abc
 from typing import Any
@@ -32,7 +32,12 @@ class Random(FixedPolicy):
 
 @struct.dataclass
 class QueueBanditState:
-    """State of Q-UCB and Q-ThS: for each model the number of rounds that it served (`pulls`), and of its accepted answers (`wins`), `[N]` int32."""
+    """State of Q-UCB and Q-ThS.
+
+    Attributes:
+      pulls: `[N]` int32, number of rounds in which each model served a query.
+      wins: `[N]` int32, number of accepted answers of each model.
+    """
 
     pulls: Array
     wins: Array
@@ -40,7 +45,9 @@ class QueueBanditState:
 
 @struct.dataclass
 class _QueueBandit(abc.ABC):
-    """Base class that serves the oldest query: with probability `min(1, scale N log(t)^2 / t)` by a random model, else by the largest `_index`.
+    """Base class of policies that serve the oldest query by one model.
+
+    In round `t` (from 1) a random model serves with probability `min(1, scale N log(t)^2 / t)`, otherwise the model with the largest `_index`.
 
     Attributes:
       scale: `[]` factor of the exploration probability, 3 in the paper.
@@ -89,9 +96,10 @@ class _QueueBandit(abc.ABC):
 
 @struct.dataclass
 class QUCB(_QueueBandit):
-    """Q-UCB: the index of a model is `mean + sqrt(log(t)^2 / (2 pulls))`, infinite for an unused model; ties go to the lower model.
+    """Q-UCB: the index of a model is `mean + sqrt(log(t)^2 / (2 pulls))`, for the share `mean` of its answers that were accepted.
 
-    In the horizons of ACQB's experiments the probability of exploration is near 1: it is almost a random policy.
+    The index of an unused model is infinite, and ties go to the lower model. In the horizons of ACQB's experiments the probability of exploration is
+    near 1, so that Q-UCB chooses its models almost at random.
 
     Source: Krishnasamy et al. (2021), Algorithm 1; ACQB, appendix B.3. Exploration is uniform here; neither paper specifies it.
     """
@@ -120,7 +128,8 @@ class QThS(_QueueBandit):
 class CQBEpsilon(ACQB):
     """CQB-eps: the estimator and Thompson sampling of `ACQB`, with exploration in a first phase and then with constant probability.
 
-    `CQBEpsilon.of(env)` builds the policy for the horizon of an environment. `trigger` replaces `c1`; the other fields are those of `ACQB`.
+    `CQBEpsilon.of(env)` builds the policy for the horizon of an environment. The field `trigger` decides which arrivals are explored, and `c1` has no
+    effect; the other fields are those of `ACQB`.
 
     Source: CQB-eps (Bae et al., 2026), Algorithm 1, as adapted in ACQB, appendix B.3.
     """

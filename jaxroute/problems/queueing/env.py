@@ -49,7 +49,7 @@ class QueueEnv:
     difference of the lengths of both queues. Source: ACQB, section 2 and appendix D.1.
 
     A round's key has three children, in this order: whether a query arrives, its context (or its prompt), and the user's choice. `recorded_queue` and
-    `pool_queue(recorded=...)` take them from arrays instead.
+    `pool_queue(recorded=...)` read arrivals, contexts and uniform numbers from arrays instead.
 
     Differs from the paper: on an empty queue the paper serves a dummy query. Its recursion `Q(t + 1) = [Q(t) + A(t) - D(t)]^+` would then lose a
     query that arrives in the round in which the dummy leaves. Here nothing is served on an empty queue, `Q(t + 1) = Q(t) + A(t) - D(t)`, and no
@@ -62,7 +62,7 @@ class QueueEnv:
       num_offered: number of answers shown in a round, `K` (static).
       dim: number of features, `d` (static).
       pair_features: whether features describe pairs of query and model, not queries alone (static).
-      mixed: whether assortments may be smaller than `K` (static).
+      mixed: whether fewer than `K` answers may be shown in a round (static).
       names: names of the models (static).
       arrivals: process of arrivals, `Rates`, `Bursts` or `Slots`; None for independent arrivals with the source's `arrival_rate`.
     """
@@ -197,8 +197,8 @@ class QueueEnv:
 def _optimal_round(backlog: Backlog, state: BacklogState, drawn: Round, t: Array) -> tuple[BacklogState, Array]:
     """Simulates a round of the optimal policy's queue; returns its new state, and whether an arrival was lost because the buffer was full.
 
-    Queries are stored as `Query.for_optimum()`: only the best assortment's departure rate is needed, since it decides with the round's uniform
-    number whether a query leaves. Source: ACQB, section 2 and appendix D.1.
+    A query is stored as `Query.for_optimum()`, which has only the departure rate of its best assortment: the query leaves if this rate is at least the
+    round's uniform number. Source: ACQB, section 2 and appendix D.1.
     """
     place, rate = best_place(lambda rate: rate, state.rows.best_rate, backlog.view(state))
     place, rate, state = xla.barrier((place, rate, state))

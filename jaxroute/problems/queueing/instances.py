@@ -37,7 +37,7 @@ def backlog_for(horizon: int, limit: int | None = None) -> Backlog:
 
 @struct.dataclass
 class RandomQueues:
-    """Sampler of random queues: each run draws parameters, and later contexts, uniformly on `[-spread, spread]^d`.
+    """Sampler of random queues: each run draws its parameters, and then a context in each round, uniformly on `[-spread, spread]^d`.
 
     It is a function `key -> QueueEnv`; its fields that are numbers can be swept. The defaults are from the paper's figure 2.
 
@@ -55,7 +55,7 @@ class RandomQueues:
       limit: initial number of places for waiting queries, None to choose by the horizon, see `backlog_for` (static).
       pair_features: whether features describe pairs of query and model, with one parameter vector for all models (static).
       mixed: whether assortments may be smaller than `K` (static).
-      candidates: number of contexts that are tried per round until one is good enough (static).
+      candidates: largest number of contexts that a round tries, until some assortment's departure rate is at least `arrival_rate + slack` (static).
       arrivals: process of arrivals, `Rates`, `Bursts` or `Slots`; None for independent arrivals with probability `arrival_rate`.
     """
 
@@ -113,7 +113,9 @@ class RandomQueues:
 
 
 def fixed_queue(theta: ArrayLike, *, num_offered: int = 1, horizon: int = 1000, **settings: Any) -> QueueEnv:
-    """Builds a queue with given parameters, the same in all runs, and random contexts; warns if many runs are expected to be invalid.
+    """Builds a queue with given parameters, the same in all runs, and random contexts.
+
+    Warns if in many runs some round will find no context that an assortment serves well enough, which makes a run invalid.
 
     Args:
       theta: `[N, d]` parameters, one row per model.

@@ -72,10 +72,10 @@ class Optimal(FixedPolicy):
 
 @struct.dataclass
 class PolicySwitch:
-    """Uses one policy before round `at` (from 0) and another from then on; the first stops learning at the switch.
+    """Uses one policy before round `at` (from 0) and another from then on; the first stops learning at the switch, the second learns from the start.
 
-    With a learner first and `Optimal` second, `at = i` gives the paper's policy-switching queue `Q(i, t)`; a sweep of `at` simulates all of
-    them in one compiled call. Source: ACQB, section 4.1 and appendix D.1.
+    With a learner first and `Optimal` second, `at = i` gives the paper's policy-switching queue `Q(i, t)`; a sweep of `at` simulates these
+    queues for all `i` in one compiled call. Source: ACQB, section 4.1 and appendix D.1.
 
     Attributes:
       first, second: policy before round `at`, and policy from then on.

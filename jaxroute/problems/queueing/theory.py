@@ -1,4 +1,4 @@
-"""Computes quantities of the theory of ACQB on the host: numbers of samples, radii, and the regret bounds of theorems 5 and 6."""
+"""Computes quantities of the theory of ACQB as Python floats: numbers of samples, confidence radii, and the regret bounds of theorems 5 and 6."""
 
 import math
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ def expected_explorations(horizon: int, arrival_rate: float, c1: float) -> float
 class Theory:
     """Bounds of ACQB for pair features, with one parameter vector for all models. Source: ACQB, theorems 5 and 6, appendices D, E and G.
 
-    Differs from the paper: some displays print `eps - 2 eta` without the square of eq. (7); the square is used. The warm-up `M(u)` decreases in `u`
+    Differs from the paper: some of its equations have `eps - 2 eta` without the square of eq. (7); the square is used. The warm-up `M(u)` decreases in `u`
     only beyond its pole at `eps = 2 eta(u)`, so `tau` is searched beyond the pole.
 
     Attributes:
@@ -44,7 +44,7 @@ class Theory:
       curvature: factor kappa of the radius.
       ridge: lambda_0 of the design matrix.
       spread: `sigma_0^2`, least eigenvalue of the features' second moment.
-      c0, c2: constants of the paper's bounds.
+      c0, c2: constants of the bounds, of which the paper gives no values.
       c1: constant of the exploration probability.
     """
 
@@ -70,13 +70,16 @@ class Theory:
             checks.count(name, getattr(self, name))
 
     def radius(self, count: float) -> float:
-        """Returns the confidence radius `alpha_l` of the estimated parameters after `l = count` rounds (section 3)."""
+        """Returns the confidence radius `alpha_l` of the estimate after `l = count` rounds, in the norm of the design matrix (section 3)."""
         checks.non_negative("count", count, ())
         grown = self.dim * math.log1p(count * self.num_offered / (self.dim * self.ridge)) + 4.0 * math.log(max(count, 1.0))
         return 0.5 * self.curvature * math.sqrt(grown) + self.curvature * math.sqrt(self.ridge)
 
     def sample_radius(self, count: float, t: float) -> float:
-        """Returns `beta_l`, the largest deviation of samples from the estimate after `l = count` rounds, at time `t` (appendix D.3)."""
+        """Returns `beta_l`, a bound on the deviation of samples from the estimate after `l = count` rounds, in the norm of the design matrix (appendix D.3).
+
+        It holds in all rounds up to `t` with high probability.
+        """
         number = num_samples(self.num_offered)
         wide = math.sqrt(6.0 * self.dim * math.log(max(number * t, 1.0)))
         shown = max(self.num_offered * max(count, 1.0) * t, 1.0)
@@ -84,11 +87,14 @@ class Theory:
         return self.radius(count) * min(wide, narrow)
 
     def reach(self, t: float) -> float:
-        """Returns `radius + 48 sample_radius` after `t - 1` rounds, a factor in the bound of a round's gap to the best departure rate (appendix D)."""
+        """Returns `radius + 48 sample_radius` after `t - 1` rounds, the factor of `1 / sqrt(least eigenvalue)` in the bound `gap` (appendix D)."""
         return self.radius(t - 1.0) + 48.0 * self.sample_radius(t - 1.0, t)
 
     def warm_up(self, t: float, u: float) -> float:
-        """Returns `M(t)`, the number of explorations after which all rounds are close to the best departure rate, eq. (7), for `eta(u)`."""
+        """Returns `M(t)`, the number of explored rounds after which all rounds up to `t` are close to the best departure rate, eq. (7).
+
+        Its exploration probability is that of round `u`: `bad_rounds` searches the `u` at which enough rounds were explored.
+        """
         gap = self.slack - 2.0 * explore_probability(u, self.c1)
         if gap <= 0:
             return math.inf
@@ -96,7 +102,7 @@ class Theory:
         return self.c2 * ((self.dim + math.log(t)) / self.spread**2 + ratio)
 
     def bad_rounds(self, t: float) -> float:
-        """Returns `tau(t)`, the number of rounds after which the queue shrinks on average (condition 20), found by bisection."""
+        """Returns `tau(t)`, the number of rounds at the start in which the queue may grow; it shrinks on average afterwards (condition 20)."""
         checks.positive("t", t, ())
         rate, logarithm = self.arrival_rate, math.log(t)
 
@@ -119,7 +125,7 @@ class Theory:
         return math.exp(high)
 
     def burn_in(self, t: float) -> float:
-        """Returns `omega = 4 tau(t) / eps`, the number of rounds during which a difference is assumed to persist, see `survival` (condition 20)."""
+        """Returns `omega = 4 tau(t) / eps`: in so many rounds `survival` assumes that a difference between two queues' lengths remains (condition 20)."""
         return 4.0 * self.bad_rounds(t) / self.slack
 
     def holds(self, t: float) -> bool:
@@ -128,7 +134,7 @@ class Theory:
         return t >= tau and t >= 4.0 * tau / self.slack and self.slack > 2.0 * explore_probability(tau, self.c1)
 
     def inverse_eigenvalue(self, count: float) -> float:
-        """Returns `nu(l)`, a bound on the expectation of 1 / least eigenvalue of the design matrix, in round `l = count` (lemma 11)."""
+        """Returns `nu(l)`, a bound on the expectation of 1 / least eigenvalue of the design matrix before round `l = count` (lemma 11)."""
         before = max(count - 1.0, 0.0)
         explored = self.arrival_rate * min(before, self.c1 * math.sqrt(before))
         tails = math.exp(-explored / 8.0) + self.dim * math.exp(-self.spread * explored / 16.0)
@@ -141,7 +147,10 @@ class Theory:
         return self.ridge + self.spread * explored / 4.0, max(0.0, probability)
 
     def elliptic_bound(self, t: float) -> float:
-        """Returns the largest sum over `t` rounds of features' norms in the inverse design matrix, for norms and `1 / ridge` at most 1 (lemma 34)."""
+        """Returns the largest possible sum, over `t` rounds, of the norms `sqrt(x' V^-1 x)` of the features shown (lemma 34).
+
+        `V` is the design matrix before the round. Features have norms of at most 1, and `ridge` is at least 1.
+        """
         grown = math.log1p(t * self.num_offered / (self.dim * self.ridge))
         return math.sqrt(2.0 * self.dim * t * grown)
 
@@ -155,7 +164,7 @@ class Theory:
         return explored + 16.0 * math.sqrt(math.e * math.pi) * beta * optimistic + (alpha + beta) * total
 
     def gap(self, i: float, t: float) -> float:
-        """Returns `E_i`, a bound on the root mean square gap of round `i` to the best departure rate (lemma 11, appendix D.7)."""
+        """Returns `E_i`, a bound on the root mean square gap of round `i` to the best departure rate, for a horizon `t` (lemma 11, appendix D.7)."""
         square = (
             self.c0 / t**2
             + 2.0 * self.arrival_rate * explore_probability(i - 1.0, self.c1)
@@ -164,7 +173,10 @@ class Theory:
         return min(1.0, math.sqrt(square))
 
     def survival(self, i: float, t: float, burn_in: float | None = None) -> float:
-        """Returns `P_i`, a bound on the probability that a difference of queue lengths made in round `i` persists at `t` (lemma 19)."""
+        """Returns `P_i`, a bound on the probability that queues which differ from round `i` on still have different lengths at `t` (lemma 19).
+
+        A `burn_in` of None is computed by the method `burn_in`.
+        """
         omega = self.burn_in(t) if burn_in is None else burn_in
         if i > t - omega - 1.0:
             return 1.0
@@ -172,7 +184,10 @@ class Theory:
         return min(1.0, math.sqrt(square))
 
     def queue_regret(self, t: int, burn_in: float | None = None) -> float:
-        """Returns the bound behind theorem 5, `(sum_i E_i)(sum_i P_i) / (t - 1)`, from `gap`, `survival` and `burn_in` (None to compute it)."""
+        """Returns the bound on queue length regret at `t` from which theorem 5 follows: `(sum_i E_i)(sum_i P_i) / (t - 1)`, with sums over `i < t`.
+
+        `E_i` is `gap(i, t)`, `P_i` is `survival(i, t, burn_in)`; a `burn_in` of None is computed by the method `burn_in`.
+        """
         checks.count("t", t, minimum=2)
         omega = self.burn_in(t) if burn_in is None else burn_in
         gaps = sum(self.gap(i, t) for i in range(1, t))

@@ -71,8 +71,8 @@ class QueueView:
 
     Attributes:
       waiting: `[B]` bool, whether a query waits at each place.
-      arrival: `[B]` int32, round in which the query at each place arrived; ties go to the earlier one.
-      in_use: `[]` int32, places from this index on are empty in all runs: only a bound of loops, since it depends on other runs.
+      arrival: `[B]` int32, round in which the query at each place arrived.
+      in_use: `[]` int32, number of places that loops must read: the longest queue of all runs in the batch. No result may depend on it.
       queue_length: `[]` int32, number of waiting queries.
       arrived: `[]` bool, whether the previous round brought a query.
       newest, oldest: `[]` int32, places of the query that arrived last, and of the query that has waited longest.

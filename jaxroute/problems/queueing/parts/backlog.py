@@ -37,7 +37,7 @@ class Backlog:
     misses no query. Queries fill the first places; the last one moves into the place of a query that leaves.
 
     Attributes:
-      rounds: number of rounds of a run (static).
+      rounds: number of rounds of a run, beyond which the doubled `limit` does not grow (static).
       limit: largest number of waiting queries (static).
     """
 
@@ -66,7 +66,7 @@ class Backlog:
         )
 
     def view(self, state: BacklogState) -> QueueView:
-        """Returns the part of `state` that policies see: the places, arrivals and number of the waiting queries."""
+        """Returns the part of `state` that policies see: which places are occupied, in which round each query arrived, and how many wait."""
         view = QueueView(
             waiting=lax.iota(jnp.int32, self.places) < state.length,
             arrival=state.arrival,
@@ -78,9 +78,10 @@ class Backlog:
         return view.replace(oldest=oldest_place(view))
 
     def serve(self, state: BacklogState, action: Action) -> tuple[Any, BacklogState, Action]:
-        """Returns the data of the served query, and `state` and `action` with unchanged values.
+        """Returns the data of the served query, and `state` and `action` as they were passed.
 
-        An optimisation barrier makes the compiler read the buffer before it is changed, so that it can be changed without a copy.
+        The returned ones come after an optimisation barrier: what uses them is computed after the read, so that `move` can overwrite the buffer
+        without a copy.
         """
         row = jax.tree.map(lambda x: numerics.take(x, action.query), state.rows)
         row, rows, action = xla.barrier((row, state.rows, action))

@@ -26,8 +26,8 @@ class RoundData:
       items: `[K]` int32, indices of the models shown, rising; -1 for none.
       accepted: `[]` position of the accepted model in `items`, `K` if none was accepted.
       parameters: `[K]` int32, index of the parameter vector for each row of `x`; -1 for none.
-      refit: `[A]` int32, indices of up to `A` parameter vectors that are estimated again; -1 for none.
-      new: terms that the observation adds to the derivatives of the likelihood.
+      refit: `[A]` int32, indices of up to `A` parameter vectors that are estimated again after the round; -1 for none.
+      new: terms that the observation adds to the gradient and Hessian of the negative log-likelihood, see `mnl.NewestObservation`.
     """
 
     x: Array
@@ -40,7 +40,7 @@ class RoundData:
 
 @dataclass(frozen=True)
 class Memory(abc.ABC):
-    """Base class of forms in which a learner stores parameters and observations, by default one parameter vector per model and a row per round.
+    """Base class of the ways to store parameters and observations. By default there is one parameter vector per model and one row of data per round.
 
     Attributes:
       spec: sizes of the environment.
@@ -65,7 +65,7 @@ class Memory(abc.ABC):
         """Returns the empty data, before the first observation."""
 
     def rounds_learned(self, pulls: Array, t: Array) -> Array:
-        """Returns the number of rounds from which each parameter vector was learned, for its confidence radius.
+        """Returns `[number of parameter vectors]`, the number of rounds from which each vector was learned, for its confidence radius.
 
         `pulls` `[N]` int32 counts the rounds in which each model was shown, `t` the rounds so far.
         """
@@ -92,9 +92,10 @@ class Memory(abc.ABC):
         """Returns the data with the observation of round `t`. `prompt` is None without a pool of prompts; `valid` is False if no query was served."""
 
     def derivatives(self, data: Any, refit: Array, features: Array, t: Array) -> mnl.Derivatives:
-        """Returns a function that computes the derivatives of the data's negative log-likelihood in the parameter vectors with the indices `refit`.
+        """Returns a function of `theta` that computes the gradient and the Hessian of the data's negative log-likelihood.
 
-        `t` is the last round; `features` are the features of the queries at all places of the queue, or of all prompts of a pool.
+        The derivatives are those in the parameter vectors with the indices `refit` `[A]`. `t` is the last round. `features` are those of the queries at
+        all places of the queue, `[d, B]`, or of all prompts of a pool, `[d, P]`.
         """
         del features
 
@@ -148,7 +149,10 @@ class ModelRows(Memory):
 
 
 class PromptCounts(Memory):
-    """Memory with one parameter vector per model and counts for each prompt of a pool, for one or two answers: Algorithm 2."""
+    """Memory for a pool of prompts and one or two answers per round, with one parameter vector per model: Algorithm 2.
+
+    For each prompt and each model (or pair of models shown together) it counts the rounds and the accepted answers.
+    """
 
     has_hessian: ClassVar[bool] = False
 

@@ -21,9 +21,10 @@ _Chunk = tuple[Any, Array, Array]
 
 
 def _fold(leaves: Any, queue: QueueView, start: Any, step: Callable[[Any, _Chunk, Array], Any]) -> Any:
-    """Applies `step(carry, chunk, index of its first place)` to each chunk of the queue in turn, from the carry `start`; returns the last carry.
+    """Applies `step(carry, chunk, first)` to each chunk (some neighbouring places) of the queue in turn, and returns the last carry.
 
-    A chunk has a part of `leaves` (arrays `[..., B]`, one element per place), whether a query waits at each place, and its arrival.
+    The first carry is `start`; `first` is the index of a chunk's first place. A chunk has a part of `leaves` (arrays `[..., B]`, one element per place),
+    whether a query waits at each place, and its round of arrival.
     """
 
     def with_waiting(carry: Any, chunk: Any, first: Array) -> Any:
@@ -74,7 +75,7 @@ def place_of_rank(queue: QueueView, rank: Leaf, t: Array) -> Array:
 
 
 def _round_of_rank(queue: QueueView, rank: Leaf, t: Array) -> Array:
-    """Returns the round, at most `t`, in which the waiting query with this `rank` arrived, by bisection; any round if there is no such query."""
+    """Returns the round, at most `t`, in which the waiting query with this `rank` arrived; an arbitrary round if no query has this rank."""
 
     def step(last: Array, count: Array, chunk: _Chunk, first: Array) -> Array:
         del first
@@ -131,10 +132,10 @@ def optimistic_utilities(sample: Array, x: Array) -> list[Array]:
 
 @struct.dataclass
 class QueueQueries:
-    """Reads queries that have individual features, stored in the places of a queue: the context map phi of ACQB, Algorithm 2, line 1."""
+    """Reads the features of queries, where each place of the queue stores those of its query: the context map phi of ACQB, Algorithm 2, line 1."""
 
     def features(self, obs: Observation) -> Array:
-        """Returns the features of the queries at all places, `[d, B]` (pair features `[N, d, B]`), or of all prompts of a pool, `[d, P]`."""
+        """Returns the features of the queries at all places, `[d, B]` (pair features `[N, d, B]`); `PromptQueries` returns those of all prompts, `[d, P]`."""
         return obs.features
 
     def utilities(self, sample: Array, obs: Observation, place: Array) -> Array:
@@ -147,13 +148,17 @@ class QueueQueries:
         return feedback.features
 
     def best(self, sample: Array, weight: Weight, obs: Observation) -> tuple[Array, Array]:
-        """Returns the place of the waiting query whose utilities under `sample` `[N, M, d]` have the largest `weight`, and this weight."""
+        """Returns the place of the waiting query with the largest `weight` of its utilities under the parameters `sample` `[N, M, d]`, and this weight."""
         return best_place(lambda x: weight(optimistic_utilities(sample, x)), obs.features, obs)
 
 
 @struct.dataclass
 class PromptQueries:
-    """Reads queries that are prompts of a pool, whose features all runs share; a `table` `[d', P]` replaces the environment's features (ACQB-CL)."""
+    """Reads queries that are prompts of a pool, whose features are stored once for all runs.
+
+    Attributes:
+      table: `[d', P]` features that replace those of the environment (ACQB-CL); None for the environment's features.
+    """
 
     table: Leaf | None = None
 

@@ -15,7 +15,7 @@ WAITS = np.concatenate([np.arange(1, 64), np.floor(64.0 * 2.0 ** (np.arange(145)
 
 
 def class_of(waited: Array) -> Array:
-    """Returns the class of a waiting time (a scalar, in rounds) as a one-hot mask over the `W` classes of the histogram."""
+    """Returns a one-hot mask over the `W` bins of the histogram, True for the bin of a waiting time (a scalar, in rounds)."""
     reached = waited >= jnp.asarray(WAITS, waited.dtype)
     return reached & ~jnp.concatenate([reached[1:], jnp.zeros((1,), bool)])
 
@@ -24,7 +24,8 @@ def waiting_percentiles(data: xr.Dataset, percents: Sequence[float] = (50.0, 95.
     """Returns percentiles of the waiting time of the queries that left, for each run and record time; in rounds, NaN where no query has left.
 
     Below 64 rounds they are exact; above, a percentile is the longest time of its class, at most 9 % more than the true one. Queries that still wait
-    are not included; the metric `oldest_wait` covers them. The result has a dimension `percent` instead of `wait`.
+    are not included; the metric `oldest_wait` covers them. The result has a dimension `percent` instead of the dimension `wait` of the
+    histogram (a record time is a round at which metrics are recorded).
 
     Args:
       data: result of `simulate(..., record=["waiting_times", ...])`.

@@ -1,7 +1,7 @@
 """Processes of arrivals other than independent arrivals at one rate: rates that change, bursts, several servers. ACQB does not contain them.
 
-A queue takes a process as its field `arrivals`. The queue's source draws the context of each arrival as usual; its `arrival_rate` then only decides
-which contexts are accepted (assumption 4 of ACQB), and should be the mean rate.
+A queue takes a process as its field `arrivals`. The queue's source draws the context of each arrival as usual. The source accepts contexts whose best
+departure rate is at least its `arrival_rate + slack` (assumption 4 of ACQB); this `arrival_rate` should be the mean rate of the process.
 """
 
 import jax.numpy as jnp
@@ -83,8 +83,8 @@ class Bursts:
 class Slots:
     """Process for several servers: a time slot has one round for each server, and a query may arrive only in the first round of a slot.
 
-    In a slot several queries are served, or one of them again if its user was not satisfied. A policy knows the result of each service before the
-    next, slightly more than with simultaneous service. A slot brings at most one query, so that the rate per round is at most 1 / servers. Metrics count
+    In a slot several queries are served; one of them may be served again in the same slot if its user was not satisfied. A policy knows the result of
+    each service before the next one, which it would not with simultaneous service. A slot brings at most one query, so that the rate per round is at most 1 / servers. Metrics count
     rounds; division by `servers` gives slots.
 
     Attributes:

@@ -23,7 +23,7 @@ def utilities_of(theta: Leaf, features: Array, pair_features: bool) -> Array:
 
 
 def departure_rate(log_weight: Array) -> Array:
-    """Returns the probability that one of the answers shown is accepted, given the logarithm of the sum of their `exp(utility)` (ACQB, section 2)."""
+    """Returns `Z / (1 + Z)`, the probability that one of the answers shown is accepted, given `log Z`: `Z` sums `exp(utility)` over them (ACQB, section 2)."""
     return 1.0 / (1.0 + jnp.exp(-log_weight))
 
 

@@ -22,7 +22,14 @@ _CANDIDATES = 8
 
 
 class _Search(NamedTuple):
-    """State of a search for a context: features and best rate of the first good candidate (else the last), numbers of rejected and tried ones."""
+    """State of a search for a context, which draws candidates until one has a departure rate of at least `arrival_rate + slack`.
+
+    Attributes:
+      features: features of the candidate that was found, or of the last one.
+      rate: `[]` departure rate of its best assortment.
+      rejected: `[]` int32, number of candidates rejected so far.
+      seen: `[]` int32, number of candidates drawn so far.
+    """
 
     features: Array
     rate: Array
@@ -58,7 +65,7 @@ class Round:
       row: query that arrives (or would arrive).
       infeasible: `[]` bool, whether no context was found that some assortment serves well enough.
       uniform: `[]` number on [0, 1) that decides the user's choice.
-      rejected: `[]` int32, number of contexts that were drawn before and rejected, since no assortment serves them well enough.
+      rejected: `[]` int32, number of contexts drawn in this round and rejected before `row`, since no assortment serves them well enough.
     """
 
     arrived: Array
@@ -83,7 +90,7 @@ class _LinearUtility:
         return utilities_of(self.theta, features, pair_features)
 
     def features_of(self, rows: Query) -> Array:
-        """Returns the features `[d, B]` (pair features `[N, d, B]`) of the queries `rows` at all places; with a pool those of all prompts, `[d, P]`."""
+        """Returns the features `[d, B]` (pair features `[N, d, B]`) of the queries `rows` at all places. A source with a pool returns all prompts', `[d, P]`."""
         return rows.features
 
     def serve(self, row: Query, spec: QueueSpec) -> tuple[Array, Array]:
@@ -93,12 +100,12 @@ class _LinearUtility:
 
 @struct.dataclass
 class RandomContexts(_LinearUtility):
-    """Source of contexts uniform on `[-scale, scale]^d`, given that some assortment's departure rate is at least `arrival_rate + slack`.
+    """Source of contexts uniform on the part of `[-scale, scale]^d` where some assortment's departure rate is at least `arrival_rate + slack`.
 
     Source: ACQB, section 6.1 and assumption 4.
 
     Differs from the paper: a context is the first of `candidates` random ones that fulfils the condition. If none does in a round with an arrival, it is
-    the last one and `infeasible` is counted, which makes the run invalid: parameters that serve hardly any context well are excluded.
+    the last one, and the metric `infeasible` counts it, which makes the run invalid: parameters that serve hardly any context well are excluded.
     `describe_contexts` computes the share of contexts that fulfil the condition.
 
     Attributes:

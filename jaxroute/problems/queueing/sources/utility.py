@@ -65,8 +65,8 @@ def departure_probability(
 def describe_probabilities(probability: ArrayLike, *, size: int = 1) -> dict[str, Any]:
     """Computes the mean probability that simple routers satisfy a query of a pool, to assess an arrival rate before a run.
 
-    An assortment `S` satisfies with probability `Z / (1 + Z)`, `Z = sum_{j in S} u_j / (1 - u_j)`. With an arrival rate above "random" the random
-    router's queue grows without end; above "best_fixed" the queue of every router that ignores the prompts. Source: ACQB, appendix B.4 and section 2.
+    An assortment `S` satisfies with probability `Z / (1 + Z)`, `Z = sum_{j in S} u_j / (1 - u_j)`. With an arrival rate above "random" the queue
+    of the random router grows without end; with one above "best_fixed" the queue of every router that ignores the prompts does. Source: ACQB, appendix B.4 and section 2.
 
     Args:
       probability: `[P, N]` probabilities `u` that an answer shown alone is accepted, at least 0 and below 1.
