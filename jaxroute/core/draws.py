@@ -180,8 +180,8 @@ def categorical(key: Array, logits: Leaf) -> Array:
 def gamma(key: Array, shape_parameter: Leaf, tries: int = 6) -> Array:
     """Draws float32 gamma variables of unit scale, one for each of the shape parameters (all at least 1), in a fixed number of operations.
 
-    Marsaglia and Tsang's rejection method returns the first accepted of `tries` candidates. It accepts a candidate with a probability of at least 95
-    %. All six fail (the default) with a probability below 2e-8; the result is then the shape parameter, which is about the mean.
+    Marsaglia and Tsang's rejection method returns the first accepted of `tries` candidates. It accepts at least 95 % of the candidates. With the
+    default of six, all fail with a probability below 2e-8; the result is then the shape parameter, which is about the mean.
 
     Source: Marsaglia and Tsang (2000), "A simple method for generating gamma variables".
     """

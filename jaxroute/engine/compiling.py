@@ -99,12 +99,14 @@ def one_at_a_time(executable: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(eq=False)
 class Program:
-    """Traced program that simulates a block of seeds, and its compilation; or the reason why no kernel can simulate the block.
+    """Traced program that simulates a block of seeds, with its compilation. It may call kernels: C or CUDA functions that simulate all rounds.
+
+    If no kernel can simulate the block, `reason` says why, and the other attributes have their default values until the scan is traced instead.
 
     Attributes:
       lowered: traced program, ready to compile.
-      kernels: running compilations of the kernels that the program calls.
-      compiled: running or finished compilation of the program.
+      kernels: compilations of the kernels that the program calls, as pairs of a future and a kernel.
+      compiled: future of the compiled program, None before its compilation begins.
       reason: why no kernel can simulate the block; empty if there is no obstacle.
       refused: whether the reason is a failure of a compiler, a loader or a driver, not a property of the policy.
       slower: whether the reason is that the scan is faster than the kernel.
@@ -123,13 +125,14 @@ class Program:
 
 
 class ProgramCache(dict[Any, Program]):
-    """Cache of this process's programs, by a key that determines the program; the last used one is at the end.
+    """Cache of this process's programs, by a key that determines the program. `use` moves a program to the end of the dict.
 
-    Each program takes some hundred memory mappings, and a Linux process may have 65,530. Therefore `trim` deletes all but the last `most` programs.
+    Each program takes some hundred memory mappings, and a Linux process may have 65,530. Therefore `trim` deletes all but the `most` last used
+    programs.
 
     Attributes:
       most: largest number of programs after `trim`.
-      traces: number of rollouts traced so far.
+      traces: how often this process has traced a function that simulates a block of runs.
     """
 
     def __init__(self, most: int = 64):
@@ -165,5 +168,5 @@ PROGRAMS = ProgramCache()
 
 
 def trace_count() -> int:
-    """Returns how many rollouts this process has traced; the count grows only when a simulation needs a new program."""
+    """Returns how often this process has traced the simulation of a policy; the count grows only when a simulation needs a new program."""
     return PROGRAMS.traces

@@ -59,13 +59,13 @@ class Layout:
           axes: coordinates of the settings, by axis.
           shared: axes whose settings share most of a run's state.
           num_seeds: number of seeds.
-          block: number of seeds of a call; None to choose it.
-          most: number of runs that fit into memory.
+          block: number of seeds of a call if the user has specified it, else None.
+          most: number of runs that fit into the memory of all devices together.
           devices: devices of one kind.
           state_bytes: bytes of the state of a run.
-          one_by_one: whether some runs are simulated one by one; a call then has one setting.
+          one_by_one: whether a CPU core simulates the runs of some policy one after the other (`Target.one_by_one`); a call then has one setting.
           static: axes whose settings need separate programs; a call has one setting along such an axis.
-          waves: number of runs that the GPUs simulate at the same time, for each policy; empty if it is unknown.
+          waves: for each policy the number of runs that all GPUs together simulate at the same time; empty if it is unknown.
         """
         on_cpu = devices[0].platform == "cpu"
         multiple = LANE_MULTIPLE * len(devices)
@@ -122,8 +122,8 @@ def choose_layout(
       num_seeds: number of seeds.
       target: devices and back end.
       state_bytes: bytes of the states of one run, by label of the variant.
-      one_by_one: labels of the variants whose runs are simulated one by one, as many at a time as there are cores.
-      needs: scratch memory and number of parallel runs by label, from `programs.device_needs`.
+      one_by_one: labels of the variants of which each CPU core simulates one run after the other.
+      needs: by label, bytes of scratch memory of one run and the number of runs that the GPUs simulate at the same time (`programs.device_needs`).
 
     Raises:
       ValueError: not even the smallest group of runs fits into memory.
@@ -159,9 +159,10 @@ def choose_layout(
 
 
 def _whole_waves(num_seeds: int, most: int, settings: int, waves: Sequence[int]) -> int:
-    """Returns the number of seeds of a block on a GPU, at most `most`, for which all runs take the fewest waves.
+    """Returns the number of seeds of a block on a GPU, at most `most`, for which all runs take the least time, summed over the policies.
 
-    A wave is a group of runs that the GPUs simulate at the same time. `waves` has its size for each policy; a call has `settings` settings.
+    A wave is the group of runs that the GPUs simulate at the same time; a wave that is not full takes as long as a full one. `waves` has the number
+    of runs of a wave for each policy. A call simulates its seeds at `settings` settings.
     """
     step = 1 << max(0, most.bit_length() - 4)
     most = max(1, most // step * step)  # A block that does not fit into memory can be halved.

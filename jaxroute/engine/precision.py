@@ -68,7 +68,7 @@ def _wide(dtype: Any) -> Any:
 
 
 def _widen(leaf: Any) -> Any:
-    """Converts a float32 array to float64, and integers of 64 bits to 32; random keys are returned unchanged."""
+    """Converts an array to the types with which rounds are computed: floats to float64, integers to 32 bits; random keys are returned unchanged."""
     if is_key(leaf):
         return leaf
     return lax.convert_element_type(leaf, _wide(_narrow(leaf.dtype)))

@@ -35,7 +35,10 @@ from jaxroute.kernels import DeviceKernel, SlowerThanScan, Unsupported, compilat
 
 
 def _packing(rollout: Callable[..., dict[str, Any]]) -> Callable[..., tuple[PackedRecords, dict[str, Any]]]:
-    """Wraps a function that simulates runs and returns one dict of records and states, so that it returns the two as `packed_rollout` does."""
+    """Wraps a function that simulates runs and returns arrays by name, so that it returns a pair as `packed_rollout` does.
+
+    The pair has the recorded quantities, as `PackedRecords`, and a dict of the states after the last round.
+    """
 
     def packed(*args: Any, **options: Any) -> tuple[PackedRecords, dict[str, Any]]:
         values = rollout(*args, **options)
@@ -59,13 +62,13 @@ WIDE = True
 
 @dataclass
 class Backend:
-    """State of the back end that simulates a policy: its name, its progress and requests to stop. A block and its copies share this object.
+    """Name, progress and stop request of the back end that runs a `Block`. Copies of the block, such as those by `after`, share this object.
 
     Attributes:
       name: "scan", "kernel" or "reference".
       reason: why the scan runs instead of the kernel; empty if it does not.
-      blocks: number of blocks that the kernel has finished.
-      kernels: GPU kernels that the running block calls.
+      blocks: number of blocks of seeds that the kernel has finished.
+      kernels: GPU kernels of the running call, which report their progress.
       stopped: whether calls of kernels must end.
     """
 
@@ -87,7 +90,7 @@ class Backend:
             kernel.interrupt(stopped)
 
     def begin(self, kernels: list[DeviceKernel]) -> None:
-        """Sets the GPU kernels that the next block calls, and resets their progress."""
+        """Sets the GPU kernels that the next call runs, with no progress yet. If `stopped` is True, these kernels are stopped too."""
         for kernel in kernels:
             kernel.done = 0.0
             kernel.interrupt(False)
@@ -97,14 +100,14 @@ class Backend:
 
 
 class Block:
-    """Compiled program of one variant. Each call simulates a block of seeds on a tile of settings (a rectangle, with indices along each axis).
+    """Compiled program of one variant. Each call of `run` simulates `layout.block` seeds at a tile of settings, a rectangle in the grid of settings.
 
     Args:
       variant: settings of the environment and the policy.
       record: quantities to record.
       sampling: horizon and root seed.
       target: devices, back end and rounding.
-      layout: number of seeds and settings of a call.
+      layout: number of seeds of a call, and number of settings of its tile along each axis; the program has these fixed sizes.
       keep_states: whether a call also returns the states after the last round.
       on_device: whether returned arrays stay on the device.
       quiet: whether to omit the warning that a policy has no kernel.
@@ -158,7 +161,10 @@ class Block:
         return leaves, index, self.root, spans, np.asarray(seeds, np.uint32), dict(begun)
 
     def _function(self) -> Callable[..., Any]:
-        """Returns the Python function that simulates a block, to be traced and compiled. Its arguments are the result of `_arguments`."""
+        """Returns the function that simulates a block, to be traced and compiled, with the results of `_arguments` as arguments.
+
+        It returns packed records and states, with the settings and then the seeds on the first axes of all arrays.
+        """
         env, policy = self.grids
         record, horizon, _, _, keep_states = self.static
         rollout, since = ROLLOUTS[self.backend], self.since
@@ -237,7 +243,16 @@ class Block:
             return Program(lowered, kernels, shapes=shapes, calls_lapack=calls_lapack(lowered))
 
     def _fall_back(self, reason: str, refused: bool, slower: bool = False) -> None:
-        """Replaces the kernel by the scan, from now on; see `Program` for `reason`, `refused` and `slower`."""
+        """Replaces the kernel by the scan from now on, and warns about it unless this is expected.
+
+        Args:
+          reason: why the kernel cannot run.
+          refused: whether a compiler, a loader or a driver has failed; the warning then appears even if the block is quiet.
+          slower: whether the reason is only that the scan is faster; there is no warning then.
+
+        Raises:
+          RuntimeError: the block needs exact arithmetic on a GPU, which the scan does not have.
+        """
         if self.arithmetic == "exact" and self.device.platform != "cpu":
             raise RuntimeError(
                 f"{self.name}: on a GPU arithmetic='exact' is that of kernels, and no kernel runs it: {reason}; give devices=jax.devices('cpu') or "
@@ -261,7 +276,10 @@ class Block:
         return self.lower(self._any_seeds()).shapes
 
     def needs(self) -> tuple[int, int] | None:
-        """Returns the bytes of scratch memory of a run, and how many runs the GPUs simulate at the same time; None if no GPU kernel is used."""
+        """Returns the bytes of scratch memory of one run, and how many runs all GPUs together simulate at the same time (a wave).
+
+        Returns None if no GPU kernel is used.
+        """
         program = self.lower(self._any_seeds())
         try:
             finish(program.kernels)
@@ -315,7 +333,9 @@ class Block:
           begun: states `[settings..., R, ...]` of a checkpoint, by name, if the block was made by `after`; empty otherwise.
 
         Returns:
-          Increments of the recorded quantities between record times, `[settings..., R, records, ...]` by name, and the seconds of compilation.
+          A dict of arrays by name, and the seconds of compilation. Recorded quantities have the shape `[settings..., R, records, ...]`. Flows and
+          Info are sums over each record interval, gauges and probes are values at its end. With `keep_states` the dict has the states `[settings...,
+          R, ...]` too.
 
         Raises:
           MemoryError: not even the smallest block fits into memory.
@@ -389,7 +409,10 @@ class Block:
 
 
 def _of_one_setting(function: Callable[..., Any], in_axes: Any) -> Callable[..., Any]:
-    """Maps a function over axes of length one as `jax.vmap` does: removes the axes in `in_axes` from its arguments, and adds one to its results."""
+    """Does the same as `jax.vmap(function, in_axes)` for axes of length one, without mapping: the compiled program has no such axes inside.
+
+    Each element of `in_axes` is 0, where arrays lose their first axis, or None. All results get a new first axis of length one.
+    """
 
     def one(*args: Any) -> Any:
         def at_first(axis: int | None, part: Any) -> Any:
@@ -437,7 +460,11 @@ def make_blocks(
     summed: bool = False,
     quiet: bool = False,
 ) -> dict[str, Block]:
-    """Builds a `Block` for each variant, by label. With `summed` only statistics over runs are stored; other arguments are those of `Block`."""
+    """Builds a `Block` for each variant, by label; most arguments are those of `Block`.
+
+    `records` has the recorded quantities by policy. With `summed` the store has only statistics over runs; GPUs then compute these, and the blocks
+    leave their results on the GPU.
+    """
     on_device = summed and not target.on_cpu  # Statistics are computed on the device.
     return {
         one.label: Block(one, records[one.policy], sampling, target, layout, keep_states, on_device, quiet)

@@ -37,12 +37,12 @@ class Recording:
     """Quantities that a simulation records, and when it records them.
 
     Attributes:
-      records: recorded quantities by policy.
-      times: `[records]` numbers of counted rounds after which quantities are recorded.
+      records: recorded quantities, a `Record` for each policy, by name.
+      times: `[records]` rounds after which quantities are recorded, without the environment's `free_rounds` at the start.
       every: rounds between two records.
       keep: "runs" to store the curves of every run, "moments" to store statistics over runs.
       goals: for each metric, the standard error at which the simulation stops; empty to simulate all seeds.
-      numbers: how many numbers one run of each policy writes at a record time.
+      numbers: for each policy, how many numbers one run writes at a record time.
     """
 
     records: dict[str, Record]
@@ -53,7 +53,10 @@ class Recording:
     numbers: dict[str, int]
 
     def completed(self, request: Request, shapes: Mapping[str, Mapping[str, tuple[int, ...]]]) -> Request:
-        """Returns a copy of a request with the recorded quantities added. `shapes` has their shapes in one run at one time, by policy and name."""
+        """Returns a copy of a `Request` with the fields `variables` and `recorded`: the recorded quantities, and their names by policy.
+
+        A request describes a simulation for the store. `shapes` has the shape of each quantity in one run at one time, by policy and name.
+        """
         recorded: dict[str, list[str]] = {}
         found: dict[str, tuple[Metric, tuple[int, ...]]] = {}
         for policy, record in self.records.items():
@@ -83,12 +86,13 @@ def read_recording(
       components: environment and policies.
       names: argument `record` of `simulate`; None for the default metrics of environment and policies.
       every: argument `record_every`.
-      probes, keep, until_stderr, horizon: arguments of `simulate` with these names.
+      probes, keep, horizon: arguments of `simulate` with these names.
+      until_stderr: argument of this name, the standard errors at which the simulation stops; it becomes the attribute `goals`.
       num_seeds: number of seeds, whose runs must fit into memory.
 
     Raises:
-      ValueError: an argument is out of range, a name is unknown or taken, a declared metric is not measured, or a policy does not suit the
-        environment.
+      ValueError: an argument is out of range, a name is unknown or taken, an environment or policy declares a metric that its methods do not return,
+        or a policy does not suit the environment.
     """
     checks.one_of("keep", keep, ("runs", "moments"))
     every = min(checks.whole("record_every", max(1, horizon // 100) if every is None else every), horizon)
@@ -132,7 +136,14 @@ def make_records(
     every: int,
     probes: Mapping[str, Probe],
 ) -> dict[str, Record]:
-    """Chooses what each pair (environment, policy) in `examples` records every `every` rounds: metrics `names` (None: defaults) and `probes`."""
+    """Chooses what each variant records. Returns a `Record` for each key of `examples`, the labels of the variants.
+
+    Args:
+      examples: one environment and one policy of each variant, by label.
+      names: names of the recorded metrics; None for those whose `Metric.default` is True.
+      every: rounds between two records.
+      probes: functions of the user that are recorded too, by name.
+    """
     spec = next(iter(examples.values()))[0].spec
     declared = {name: metrics_of(policy) for name, (_, policy) in examples.items()}
     everything = {m.name: m for m in (*spec.metrics, *(m for metrics in declared.values() for m in metrics))}
@@ -186,7 +197,10 @@ def _check_probes(probes: Any, taken: set[str]) -> None:
 
 
 def shapes_of_round(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Shapes:
-    """Traces one round. Returns shapes of flows (summed values), gauges (values of a state) and the policy's Info. Errors call the policy `name`."""
+    """Traces one round without computing it. Returns the shapes of its flows, gauges and Info, by kind and by name of the quantity.
+
+    `name` is the policy's name in error messages.
+    """
 
     def first_round(env: AnyEnvironment, policy: AnyPolicy, key: jax.Array) -> dict[str, Mapping[str, Any]]:
         t, env_state = jnp.int32(0), once("init", env, key)
@@ -210,7 +224,14 @@ def shapes_of_round(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Shapes
 
 
 def _check_metrics(spec: Spec, declared: Mapping[str, tuple[Metric, ...]], measured: Mapping[str, Shapes]) -> None:
-    """Checks that each metric of the environment's `spec` and of each policy (`declared`) is `measured`, has its dimensions and a unique name."""
+    """Checks that the methods of environments and policies return the metrics that these declare, with the declared number of dimensions.
+
+    `spec` has the metrics of the environment, `declared` those of each policy, `measured` the shapes of the values that the methods return, by
+    policy.
+
+    Raises:
+      ValueError: a metric is not returned or has another shape, or the metric of a policy has the name of another metric.
+    """
     of_env = {m.name for m in spec.metrics}
     meanings = {m.name: m for m in spec.metrics}
     of_env_kinds = {False: ("flows", "flows of step"), True: ("env_gauges", "gauges")}
@@ -236,7 +257,14 @@ def _check_metrics(spec: Spec, declared: Mapping[str, tuple[Metric, ...]], measu
 
 
 def check_names(names: Iterable[str], zero_flows: Sequence[str], axes: Iterable[str], statistics: bool) -> None:
-    """Checks that files can hold the names of quantities, of flows that must be zero and of axes; `statistics` also demand that all differ."""
+    """Raises `ValueError` if a name cannot be a variable or dimension in a netCDF file.
+
+    Args:
+      names: names of recorded quantities.
+      zero_flows: names of flows that must be zero.
+      axes: names of the axes of settings.
+      statistics: whether statistics are stored instead of runs; no two names of the statistics of all quantities may then be equal either.
+    """
     names, axes = list(names), list(axes)
     for name in (*names, *zero_flows, *axes):
         if not _LEGAL.fullmatch(name):

@@ -99,7 +99,7 @@ def request_of(
     keep_states: bool,
     with_code: bool,
 ) -> Request:
-    """Describes a simulation by a request, in which the recorded quantities and their shapes are still missing.
+    """Describes a simulation by a `Request`, by which a store finds its result. The caller adds the recorded quantities (`Recording.completed`).
 
     Args:
       components: environment and policies.
@@ -156,7 +156,11 @@ def _problem_of(components: Components) -> str:
 
 
 def _identities(components: Components, policy: str, settings: Mapping[str, Any], codes: Mapping[str, str]) -> list[str]:
-    """Returns a digest for each setting of a policy, of all that decides its numbers except horizon and seeds; "" without `codes` (of the code)."""
+    """Returns for each setting of a policy a digest of everything that decides its numbers, except horizon and seeds.
+
+    `settings` are those of the whole request. `codes` has a digest of the code for each label of a variant; without them the digests are "", because
+    no store needs them.
+    """
     own, axes = components.policies[policy], components.policy_axes[policy]
     if not codes:
         return [""] * math.prod(len(components.axes[axis]) for axis in axes)
@@ -175,7 +179,10 @@ def _identities(components: Components, policy: str, settings: Mapping[str, Any]
 
 
 def inexact_by_policy(variants: Sequence[Variant], records: Mapping[str, Record]) -> dict[str, list[str]]:
-    """Returns for each policy the operations that CPUs and back ends may round differently. Policies without any (nearly all) are left out."""
+    """Returns for each policy a list of texts, the operations that are not rounded exactly, so that another CPU or back end may give other bits.
+
+    An example is "products of matrices with sums of 128 terms". Policies without such operations (nearly all) are left out.
+    """
     found: dict[str, list[str]] = {}
     for one in variants:
         if operations := _inexact_operations(*one.example, one.spec.horizon or 0, records[one.policy]):

@@ -31,7 +31,7 @@ class Slot(NamedTuple):
 
     @property
     def numbers(self) -> slice:
-        """Indices of the quantity's numbers in its array."""
+        """Positions of the quantity's numbers along the axis of length `n` of the packed array."""
         return slice(self.first, self.first + math.prod(self.shape))
 
 
@@ -42,7 +42,8 @@ class PackedRecords:
     XLA writes and copies each array of a program's result by a separate loop, and each loop takes time to compile.
 
     Attributes:
-      arrays: arrays by name, with `n` numbers per record and run: `[n, R]` (one record, `R` runs), `[N, n, R]` (`N` records), or `[..., R, N, n]`.
+      arrays: arrays by name, with `n` numbers per record and run. They are `[n, R]` from `of` (one record of `R` runs), `[N, n, R]` in a rollout of
+        `N` records, and `[settings..., R, N, n]` in the result of a compiled program.
       slots: places of the quantities (static).
       structure: structure of the pytree of the quantities, a dict by name (static).
     """
@@ -66,7 +67,10 @@ class PackedRecords:
 
     @classmethod
     def unpacked(cls, values: Mapping[str, Any]) -> "PackedRecords":
-        """Returns an object of this class for recorded quantities that stay separate arrays: `values` has arrays `[N, ..., R]` of `N` records by name."""
+        """Wraps quantities that a back end returns as separate arrays, `[N, ..., R]` by name, without joining them.
+
+        The result has one array per quantity, and the same type as that of a back end that packs.
+        """
         leaves, structure = jax.tree.flatten(dict(values))
         slots = tuple(Slot(str(i), 0, leaf.shape[1:-1]) for i, leaf in enumerate(leaves))
         arrays = {str(i): jnp.reshape(leaf, (leaf.shape[0], -1, leaf.shape[-1])) for i, leaf in enumerate(leaves)}
@@ -77,7 +81,10 @@ class PackedRecords:
         return self._with(lambda whole, slot: whole[:, slot.numbers].reshape(len(whole), *slot.shape, whole.shape[-1]))
 
     def returned(self) -> dict[str, Any]:
-        """Returns the quantities of `N` records of `R` runs from a program's result, as arrays `[..., R, N, ...]` by name; NumPy arrays are views."""
+        """Returns the quantities as arrays `[settings..., R, N, ...]` by name, if this object is the result of a compiled program.
+
+        There the axes of settings and runs come first, whereas `by_name` is for use inside a rollout. NumPy arrays are views.
+        """
         return self._with(lambda whole, slot: whole[..., slot.numbers].reshape(*whole.shape[:-1], *slot.shape))
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -135,8 +142,10 @@ def packed_rollout(
       since: counted rounds before the checkpoint, a multiple of the record interval (static).
       begun: states of the checkpoint, as `leaves_of` returns them; None to start in the first round.
       keep_states: whether the states after the last round are returned, too (static).
-      reversible: whether all loops have fixed lengths, for derivatives in reverse; the program may then contain the rounds several times (static).
-      spans: result of `spans_of`, as a traced argument of the program. The program then serves other horizons with the same number of records.
+      reversible: whether all loops have fixed lengths, for derivatives in reverse (static). The program then contains the code of a round separately
+        for each length of a record interval, such as that of a shorter last one.
+      spans: first round and length of each record interval, from `spans_of`, as a traced argument; None to compute them from `horizon`. One program
+        can then simulate several horizons with the same number of records; `horizon` is one of them.
     """
     run = one_run(env, policy, streams, horizon, record)
     stage_length, chunk, of_runs = run.stage_length, run.chunk, (run.instance, run.words)
@@ -157,7 +166,10 @@ def packed_rollout(
         return jax.tree.map(jnp.add, a, b)
 
     def rounds(states: States, first: Any, count: Any, begun: Values = zeros) -> tuple[States, Values]:
-        """Simulates `count` rounds (at most `chunk`) from round `first` on; a stage begins with planning. Adds the values to the sums `begun`."""
+        """Simulates `count` rounds from round `first` on, at most `chunk` of them. If a stage begins in round `first`, the policy plans first.
+
+        Returns the states after the rounds, and the sums of the rounds' recorded values, to which the sums `begun` of earlier rounds are added.
+        """
 
         def one(i: Any, carry: tuple[States, Values]) -> tuple[States, Values]:
             states, sums = carry
@@ -173,7 +185,14 @@ def packed_rollout(
         return lax.fori_loop(0, count, one, (states, begun))
 
     def interval(states: States, first: Any, count: Any, most: int) -> tuple[States, Values]:
-        """Simulates a record interval of `count` rounds (at most `most`) from round `first` on, in chunks. Returns states and sums of the values."""
+        """Simulates a record interval from round `first` on, in chunks. Returns the states after it and the sums of the rounds' recorded values.
+
+        Args:
+          states: states before the interval.
+          first: index of the first round.
+          count: number of rounds, a traced integer or an int.
+          most: largest possible number of rounds, an int.
+        """
         if most <= chunk:
             return rounds(states, first, count)
         shorter = not isinstance(count, int) or count % chunk
@@ -225,13 +244,13 @@ def _with_axis(tree: Any) -> Any:
 
 
 def spans_of(rounds: int, every: int, warm_up: int, first: int) -> np.ndarray:
-    """Returns the first round and the number of rounds of each of the `N` record intervals, int32 `[N, 2]`; the last interval may be shorter.
+    """Returns the first round and the number of rounds of each record interval, int32 `[N, 2]`; the last interval may be shorter.
 
     Args:
       rounds: number of recorded rounds.
       every: rounds of an interval.
-      warm_up: number of earlier rounds that are not recorded; they make a separate interval.
-      first: first recorded round.
+      warm_up: number of rounds before `first` that are not recorded. If there are any, they are one more interval, in the first row.
+      first: index of the first recorded round, counted from the start of the run.
     """
     full, short = divmod(rounds, every)
     counts = [number for number in (warm_up, *[every] * full, short) if number]

@@ -68,13 +68,17 @@ def simulate_ahead(
     waiting: Callable[[Call], None] = lambda call: None,
     interrupt: Callable[[bool], None] = lambda stopped: None,
 ) -> Generator[tuple[Batch, Call, Curves, Checkpoint | None], None, None]:
-    """Simulates calls in a second thread and yields each with its curves and checkpoint, so that the caller stores one call while the next one runs.
+    """Simulates calls in a second thread, so that the caller stores the results of one call while the next call runs.
+
+    Yields for each call, in order, its batch (the calls that are stored together), the call, its curves and its checkpoint.
 
     Args:
-      steps: batches and calls in order; None where no call is available at the moment.
+      steps: batches and calls in order; None where no call is available at the moment. The running call is then yielded before the next step is asked
+        for.
       simulate: function that simulates a call from a checkpoint, as `simulate_call` does.
-      waiting: function that is called twice a second with the running call.
-      interrupt: function that ends the running call (argument True), or allows calls again (False).
+      waiting: function that is called about twice a second with the running call, to show its progress.
+      interrupt: function that makes the running call end early (argument True), if the caller stops or an error occurs; with False calls can run
+        again.
     """
     precision = in_64_bits()  # The second thread does not have this setting.
 
@@ -113,6 +117,9 @@ def run_schedule(
 ) -> Ending:
     """Simulates the missing calls until the standard errors reach their goals, the callback ends the simulation, or no call is left.
 
+    A call is the simulation of a block of seeds at a tile of settings by one compiled program. The curves are passed to the schedule's result, which
+    stores them. Returns the number of seeds, and the standard errors that were reached.
+
     Args:
       schedule: missing calls.
       goals: for each metric, the standard error at which the simulation stops; empty to simulate all calls.
@@ -136,7 +143,7 @@ def run_schedule(
     with _interruptible(result, schedule.store is not None), bar(monitor.total, progress) as shown:
 
         def waiting(call: Call) -> None:
-            """Shows on the bar how much of the running block a GPU has simulated."""
+            """Shows on the bar how much of the running call a GPU has simulated. On a CPU, where this is unknown, the bar does not move."""
             shown.update(round(finished + 0.99 * block_of(call).ran.done, 2) - shown.n)
 
         for number in seed_numbers(goals, request.cut):
@@ -158,7 +165,10 @@ def run_schedule(
 
 @contextlib.contextmanager
 def _interruptible(result: Runs | Statistics, stored: bool) -> Generator[None, None, None]:
-    """Context that writes finished statistics at its end; a keyboard interrupt gets a note that states whether finished blocks are stored."""
+    """Context manager that writes statistics that are not in the store yet at its end, even after an error. Single runs are written by their batches.
+
+    A keyboard interrupt gets a note for the user: finished blocks are stored if there is a store (`stored`), and lost otherwise.
+    """
     try:
         yield
     except KeyboardInterrupt as error:
@@ -173,7 +183,19 @@ def _interruptible(result: Runs | Statistics, stored: bool) -> Generator[None, N
 def simulate_call(
     block: Block, call: Call, layout: Layout, times: np.ndarray, effort: Effort, checkpoint: Checkpoint | None = None
 ) -> Simulated:
-    """Simulates a call, or its rounds after the checkpoint. Returns curves without padding, and the checkpoint at the end (None if not wanted)."""
+    """Simulates a call, or its rounds after the checkpoint. Runs that overflow are simulated again with more capacity.
+
+    Args:
+      block: compiled program of the call.
+      call: policy, settings and seeds.
+      layout: number of seeds and settings that the program simulates; the results of additional ones (padding) are dropped.
+      times: `[records]` rounds after which quantities are recorded.
+      effort: collects the measurements of the work.
+      checkpoint: state after some rounds of these runs; None to start in the first round.
+
+    Returns:
+      The curves by name (see `curves_of`), and the checkpoint at the end (None if states are not wanted).
+    """
     tile, chosen, variant = call.tile, call.seeds, block.variant
     record, horizon, *_ = block.static
     runs = (*map(len, tile.values()), len(chosen))
@@ -240,7 +262,9 @@ def curves_of(
     before: Checkpoint | None = None,
     xp: Any = np,
 ) -> tuple[Curves, Curves]:
-    """Adds up the increments of the record intervals to curves in float64, and finds out which runs are valid.
+    """Converts the increments of the record intervals to curves in float64, and finds out which runs are valid.
+
+    A "total" becomes a cumulative sum, an "average" this sum divided by the number of rounds, and gauges stay as they are.
 
     A run is valid if its flows are finite, the flows that must be zero are zero, and no state, feedback or Info was ever NaN. Quantities that are
     only recorded, Info and gauges, may be infinite.
@@ -250,7 +274,7 @@ def curves_of(
       record: recorded quantities.
       times: `[records]` numbers of counted rounds.
       runs: shape `(settings..., R)` of the runs.
-      before: sums and curves of earlier rounds of these runs; None if there are none.
+      before: checkpoint with the sums (`totals`) and the curves of earlier rounds of these runs; None if there are none.
       xp: numpy; or jax.numpy with numbers of 64 bits, for arrays on a device.
 
     Returns:

@@ -41,7 +41,7 @@ class Ending:
     Attributes:
       seeds: number of seeds of the result.
       met: whether the goals of `until_stderr` were reached.
-      errors: largest standard error over policies and settings, by metric; None if it is unknown.
+      errors: for each metric with a goal, the largest standard error over policies and settings at the horizon; None for one that is unknown.
     """
 
     seeds: int = 0
@@ -50,9 +50,9 @@ class Ending:
 
 
 def seed_numbers(goals: Mapping[str, float], seeds: Seeds) -> list[int]:
-    """Returns the numbers of seeds after which standard errors are compared with goals: 256, 512, 1024, ..., all seeds; without goals only all.
+    """Returns the numbers of seeds after which standard errors are compared with goals: about 256, 512, 1024, ..., and all. Without goals only all.
 
-    Each number is rounded up, so that stored groups of 256 seeds (granules) are complete.
+    If the seeds are not 0, 1, 2, ..., a number is increased until it includes all seeds of each stored group (granule) of which it includes one.
     """
     last = np.zeros(len(seeds.values), np.int64)
     if not goals:
@@ -83,9 +83,9 @@ class Call:
 
     Attributes:
       policy: name of the policy.
-      tile: indices of the settings, along each axis on which the policy depends.
+      tile: array of indices of the settings, for each axis on which the policy depends.
       seeds: `[R]` seeds, one for each run.
-      since: number of rounds that were simulated before, from which the runs continue.
+      since: number of counted rounds that are stored already, from which the runs continue.
       summed: whether only statistics of the runs are stored.
     """
 
@@ -100,13 +100,16 @@ class Call:
 class Batch:
     """Calls whose results are stored together. A batch of single runs has one call; for statistics it has the calls of all policies on the same runs.
 
+    Statistics of the difference of two policies need the curves of both. A policy with the same runs as in the batch before is not simulated again:
+    its curves are taken from there.
+
     Attributes:
       result: result that the batch belongs to.
       tile: indices of the settings along each axis of the policy; for statistics along each axis of the result.
       seeds: indices into the seeds of the result.
       calls: calls in order.
-      policies: policies whose curves the statistics need; a policy without a call has been simulated in an earlier batch.
-      curves: curves of the finished calls by policy, for statistics; batches share this dict.
+      policies: for statistics, names of the policies whose curves are needed.
+      curves: for statistics, curves of the finished calls by policy; a dict that several batches share.
     """
 
     result: Runs | Statistics
@@ -137,7 +140,10 @@ class Batch:
             self.curves |= {policy: [one] for policy, one in whole.items()}
 
     def addresses(self) -> Iterator[tuple[bytes, int, int]]:
-        """Yields the address of each cell of the batch: family (a digest), first granule (256 seeds), and mask of seeds or number of granules."""
+        """Yields the three parts of the store's address of each cell of the batch: family (a digest), first granule (256 seeds), and extent.
+
+        The extent is a mask of the seeds of the granule for single runs, and the number of granules for statistics.
+        """
         request = self.result.request
         if isinstance(self.result, Statistics):
             granules = (request.cut.values[self.seeds][::GRANULE] // GRANULE).tolist()
@@ -166,7 +172,11 @@ def _joined(parts: Sequence[Mapping[str, Any]], axis: int) -> Mapping[str, Any]:
 
 
 def parts_of(share: Share, setting: int, settings: int, parts: int) -> range:
-    """Divides `parts` groups of seeds at each of `settings` settings among processes. Returns this process's groups at one `setting` (an index)."""
+    """Divides work among processes: `parts` groups of seeds, such as granules, at each of `settings` settings, in nearly equal shares.
+
+    Returns the indices, in `range(parts)`, of the groups that process `share` (index, number of processes) simulates at the setting with the index
+    `setting`. Each process gets consecutive pairs (group, setting), sorted by group, so that its groups may differ by one between settings.
+    """
     first, last = (-(-number * parts * settings // share[1]) for number in (share[0], share[0] + 1))
     begin, end = (-(-(number - setting) // settings) for number in (first, last))
     return range(max(0, begin), min(parts, end))
@@ -208,7 +218,10 @@ class Schedule:
         return [*batches, *self._batches_of_statistics(result, limit)]
 
     def remaining(self, goals: Mapping[str, float]) -> list[Batch]:
-        """Returns all batches that may have to be simulated; an empty list if the stored runs already reach the goals."""
+        """Returns the batches with all missing runs, for all seeds. Some may not be simulated, if the standard errors reach their `goals` earlier.
+
+        The list is empty if the stored runs already reach the goals.
+        """
         for seeds in seed_numbers(goals, self.result.request.cut):
             if self.batches(seeds):
                 return self.batches(len(self.result.request.seeds))
@@ -311,7 +324,10 @@ class Schedule:
         return [found[span] for span in spans]
 
     def _tiles(self, left: np.ndarray, axes: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:
-        """Yields rectangles of settings, as indices by axis, that cover all settings marked in the bool array `left`; indices with most marks first."""
+        """Yields rectangles of settings, as arrays of indices by axis, that together cover all settings which are True in the array `left`.
+
+        Along each axis, the indices with most such settings come first, so that few rectangles suffice.
+        """
         spans = []
         for place, axis in enumerate(axes):
             counts = left.sum(axis=tuple(i for i in range(left.ndim) if i != place))
@@ -326,7 +342,10 @@ class Schedule:
     def _continued(
         self, runs: Runs, policy: str, settings: Sequence[int], masks: dict[int, int]
     ) -> Iterator[tuple[int, dict[int, int]]]:
-        """Groups seeds (bit masks by granule) by the number of rounds stored for them at all `settings`. Yields this number and the group's masks."""
+        """Groups seeds by the number of rounds after which their runs continue, the largest for which states and curves are stored at all `settings`.
+
+        `masks` has the seeds as bit masks by granule (256 seeds). Yields pairs of this number, 0 at the end, and the masks of the seeds in the group.
+        """
         store, request = runs.store, runs.request
         for rounds in self.horizons(policy):
             if store is None or not masks:
@@ -378,7 +397,14 @@ class Schedule:
     def _left(
         self, found: Statistics, chunk: np.ndarray, shape: tuple[int, ...], granules: np.ndarray
     ) -> Iterator[tuple[np.ndarray, list[int]]]:
-        """Groups granules of `chunk` by the settings at which this process must simulate them. Yields settings (bool array) and granules."""
+        """Groups granules (256 consecutive seeds) by the settings at which this process must simulate them. Yields pairs of settings and granules.
+
+        Args:
+          found: statistics that are available.
+          chunk: numbers of the granules to be grouped, some of `granules`.
+          shape: number of settings along each axis; the settings of a pair are a bool array of this shape.
+          granules: ascending numbers of all granules, which processes divide among each other.
+        """
         settings, alike = math.prod(shape), dict[bytes, list[int]]()
         spans = [parts_of(self._share, setting, settings, len(granules)) for setting in range(settings)]
         begin, end = (np.asarray([getattr(span, name) for span in spans]) for name in ("start", "stop"))

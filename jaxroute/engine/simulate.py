@@ -71,9 +71,9 @@ def simulate(
       until_stderr: a standard error for each metric, for example `{"regret": 0.5}`: the simulation stops when the standard errors of all policies
         and settings at the horizon are smaller; `seeds` is then the largest number of runs. They are compared after 256, 512, 1024, ... runs.
       out: folder or URL of the stored result, or a `Store`, which has more options. Finished blocks are written every few seconds. The same call
-        resumes; one with more seeds, policies, values along an axis or a smaller `until_stderr` simulates only what is missing. Other
-        settings are stored beside the earlier ones, and several processes may write at the same time. The same simulation by changed code of
-        a policy, the environment or a probe is refused.
+        resumes; one with more seeds, policies, values along an axis or a smaller `until_stderr` simulates only what is missing. A folder can hold the
+        results of several simulations, and several processes may write at the same time. If the code of a policy, the environment or a probe has
+        changed since the result was stored, the call raises `StoreMismatchError` (see `Store.accept_changed_code`).
       execution: back end, devices, block and share of this process (default: `Execution()`, which chooses).
       progress: whether to show a progress bar, or a line now and then if standard error is a file.
       callback: function that is called with a `Progress` after each block. If it returns True the simulation ends, and the finished part is
@@ -146,7 +146,11 @@ def _simulate(
     progress: bool,
     monitor: Monitor,
 ) -> xr.Dataset:
-    """Simulates the missing runs of a result and returns it. The arguments are made from those of `simulate`, which have been checked."""
+    """Simulates the missing runs of a result and returns the result. The arguments are made from those of `simulate`, which have been checked.
+
+    `share` is `Execution.share`. `options` are those of the store that the user chose, `store` is the opened store, and `notes` is its log of earlier
+    calls; all three are None if nothing is stored.
+    """
     variants, records, effort = components.variants, recording.records, Effort()
     keep_states = options is not None and options.keep_states
     inexact = inexact_by_policy(variants, records)
