@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def frontier(found: "Comparison", *, ax: Any = None):
-    """Draws the Pareto frontier of quality against cost for each strategy, and the target, on `ax` (default: a new figure).
+    """Draws quality against cost on `ax` (default: a new figure): a line over the Pareto-optimal settings of each strategy, and the target quality.
 
-    Strategies that cannot be deployed come last, marked "(not deployable)". Returns the axes.
+    The values are the means of `Point.judged`. Strategies that cannot be deployed come last, marked "(not deployable)". Returns the axes.
     """
     series: dict[str, list[tuple[float, float]]] = {}
     for point in sorted(found.points, key=lambda p: (not p.available, p.judged.cost.value)):
@@ -35,7 +35,10 @@ def frontier(found: "Comparison", *, ax: Any = None):
 
 
 def learning(found: "Comparison", axes: Sequence[Any] | None = None):
-    """Draws mean score and cost of each online policy, at its chosen setting, over the stream, on two axes (default: a new figure). Returns both."""
+    """Draws the mean score (left axes) and the cost (right axes) of each online policy against the number of queries served, averaged over orders.
+
+    Each policy has its chosen setting. `axes` are the two axes (default: a new figure). Returns the two axes.
+    """
     answers = found.dataset["answer"].values
     chosen = [point for point, answer in zip(found.points, answers, strict=True) if answer and point.learning is not None]
     chosen.sort(key=lambda point: not point.available)

@@ -1,4 +1,7 @@
-"""Simulates online policies on recorded queries: five routing systems and a contextual bandit, with common metrics."""
+"""Simulates online policies on recorded queries: StageRoute, MESS+, C2MAB-V, COSMOS, ACQB and the contextual bandit LinUCB.
+
+All of them have the same metrics: quality, cost, number of calls and latency of the served queries.
+"""
 
 from .simulate import num_grids, simulate
 from .strategies import STRATEGIES, Metered, OnlineStrategy, setting_of, strategies_for

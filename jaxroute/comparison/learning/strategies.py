@@ -47,14 +47,14 @@ METRICS = (
 
 @dataclass(frozen=True)
 class Reading:
-    """Names of the metrics of a round ("flows") by which an environment shows the models that were called and the answer that was served.
+    """Names of an environment's metrics of a round ("flows", arrays by name) that tell which models were called and which answer was served.
 
     Attributes:
       called: name of the flow that marks the called models, `[N]`.
       served: name of the flow that marks the served model, `[N]`; None if the best answer of the called models is served.
       in_turn: whether models are called one after the other rather than at the same time.
-      row: function `(env, state, feedback, t)` that returns the index (a scalar) of the served row of the table, from the state before the
-        round; None if the rows follow the random order in `state.source`.
+      row: function `(env, state, feedback, t)` that returns the index, `[]`, of the recorded query of round `t`, where `state` is the state before
+        the round; None if the queries follow the random order in `state.source`.
       accepted: name of the flow that is 1 if the served answer is accepted and 0 if it does not count; None if every answer counts.
     """
 
@@ -65,7 +65,10 @@ class Reading:
     accepted: str | None = None
 
     def quality(self, flows: dict[str, jax.Array], called: jax.Array, scores: jax.Array) -> jax.Array:
-        """Returns the score of the served answer in a round, given the metrics `flows`, the mask of `called` models and all models' scores, `[N]` each."""
+        """Returns the score of the served answer in a round, `[]`.
+
+        `flows` are the metrics of the round, `called` marks the called models, `[N]`, and `scores` are those of all models, `[N]`.
+        """
         if self.served is not None:
             return jnp.sum(jnp.where(flows[self.served] > 0.5, scores, 0.0))
         if self.accepted is None:
@@ -80,7 +83,7 @@ class Metered(Wrapper):
     Attributes:
       env: the environment.
       scores: `[Q, N]` scores, models in the order of `env`.
-      costs: `[Q, N]` costs.
+      costs: `[Q, N]` costs in the unit of the log, such as USD per query, which may differ from that of `env`.
       latency: `[Q, N]` latencies in seconds; None counts as 0.
       reading: names of the metrics of `env` that show called models and the served answer (static).
       names: names of the models, in the order of `env` (static).
@@ -141,10 +144,10 @@ class OnlineStrategy:
       policy: function that makes the policy from the parameters in `options`.
       options: values of each parameter of the policy.
       words: function of all parameters, by name, that describes the setting.
-      needs: requirements in production.
+      needs: requirements in production as texts, for example "the cost of each call".
       rounds: number of rounds of a run; usually the number of queries.
-      rising: whether quality increases with the environment's parameter.
-      given: Python code of further arguments that `setting_of` needs for this strategy.
+      rising: whether quality increases with the environment's parameter, so a finer grid near a target extends to smaller values.
+      given: Python code of further arguments that `setting_of` needs for this strategy, such as ", signals=log.signals".
     """
 
     name: str
@@ -162,7 +165,10 @@ class OnlineStrategy:
 
 @dataclass(frozen=True)
 class _ParallelWin(AnyWin):
-    """Reward of the best answer in a set of models that are all called at the same time."""
+    """Reward of a set of models that are all called at the same time, and whose best answer is served.
+
+    The reward is that of `AnyWin`. Unlike there, no model is spared after a success, so every model is paid and observed.
+    """
 
     cascade = False
 
@@ -177,7 +183,10 @@ def _metered(traffic: Traffic, env: Any, reading: Reading, order: Sequence[str] 
 
 
 def _budgets(traffic: Traffic, targets: Sequence[float]) -> tuple[float, ...]:
-    """Returns a grid of budgets: for each target quality, the least mean cost of reaching it by a random choice of models that ignores the query."""
+    """Returns a grid of budgets per query, in mean calls of the most expensive model.
+
+    For each target quality, the budget is the least mean cost of reaching it by a random choice of models that ignores the query.
+    """
     least = float(traffic.unit.mean_costs().min())
     return tuple(sorted({max(traffic.blind_cost(target), least * 1.001) for target in targets}))
 
@@ -197,7 +206,17 @@ def _stageroute(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
 def _with_budget(
     traffic: Traffic, name: str, environment: Any, budgets: Sequence[float], policy: Any, words: str, score: str
 ) -> OnlineStrategy:
-    """Makes a strategy with the settings `budgets`. Its `policy` has no parameters, `words` describe it, and `score` is the feedback that it needs."""
+    """Makes a strategy whose only parameter is the environment's budget.
+
+    Args:
+      traffic: the queries.
+      name: name of the strategy.
+      environment: function of a budget that returns the environment.
+      budgets: first grid of budgets per query, in mean calls of the most expensive model.
+      policy: the policy.
+      words: further description of the settings; may be empty.
+      score: requirement on scores in production, in words, for example "the score of the answer that is served".
+    """
     most_expensive = float(traffic.table.mean_costs().max())  # The unit of budgets.
 
     def described(budget: float) -> str:
@@ -234,7 +253,12 @@ def _messplus(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
 def _c2mabv(
     traffic: Traffic, name: str, reward: Any, size: int, budgets: Sequence[float], reading: Reading
 ) -> OnlineStrategy:
-    """Makes a strategy in which C2MAB-V calls at most `size` models per query; `reward` is the reward of a set of models."""
+    """Makes a strategy in which C2MAB-V calls at most `size` models per query.
+
+    `reward` is the reward of a set of models: an `AnyWin`, or the name of another reward of `combinatorial.table_cloud`. The `budgets` per query are
+    in mean
+    calls of the most expensive model. `reading` tells which metrics of the environment show the called models and the served answer.
+    """
 
     def environment(budget: float) -> Metered:
         return _metered(traffic, combinatorial.table_cloud(traffic.unit, reward=reward, budget=budget, size=size), reading)
@@ -249,7 +273,10 @@ def _one_answer(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
 
 
 def _several(traffic: Traffic, name: str, reward: AnyWin, reading: Reading) -> OnlineStrategy:
-    """Makes a strategy in which C2MAB-V calls several models per query. Budgets reach from the cheapest model's cost to that of the most expensive set."""
+    """Makes a strategy in which C2MAB-V (see `_c2mabv`) calls up to three models per query.
+
+    The seven budgets reach from the mean cost of the cheapest model to that of the three most expensive models together.
+    """
     costs = np.sort(traffic.unit.mean_costs())
     size = min(_ASKED, len(costs))
     budgets = np.geomspace(1.001 * costs[0], costs[-size:].sum(), 7).tolist()
@@ -265,7 +292,12 @@ def _asked_in_turn(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy | Non
 def _cascade(
     traffic: Traffic, name: str, policy: Any, options: Mapping[str, tuple[float, ...]], words: Any, needs: Any, **more: Any
 ) -> OnlineStrategy:
-    """Makes a strategy for cascades whose settings are weights of cost. `more` has further fields of the strategy, or `features` of answers."""
+    """Makes a strategy for cascades whose settings are weights of cost: score per mean call of the most expensive model.
+
+    `options` are values of the parameters of the policy, and `words` is a function that describes these parameters. `needs` are requirements in
+    production
+    as texts. `more` has further fields of `OnlineStrategy`, or `features` of each answer, `[Q, N, d]`, for the environment.
+    """
     unit, features = traffic.unit, more.pop("features", None)
     about: dict[str, Any] = {"names": unit.models} | ({} if features is None else {"features": features})
 
@@ -374,8 +406,8 @@ def setting_of(
       table: a `RoutingTable`, as in `jaxroute.data.read_log(file).table`.
       name: name of the strategy, one of `STRATEGIES`.
       latency: `[Q, N]` seconds, or None.
-      signals: `[Q, N]` self-reported quality of answers, or None.
-      setting: parameters of environment and policy by name, as the report prints them.
+      signals: `[Q, N]` self-reported quality of answers as in the log, such as confidence, or None.
+      setting: each parameter of the environment and the policy by name, as in the code that a report prints in the field `further` of a point.
 
     Raises:
       ValueError: the name is unknown, the strategy does not suit the table, or the parameters are not those of the strategy.

@@ -17,8 +17,8 @@ class Traffic:
     """Recorded queries, prepared for online policies.
 
     Attributes:
-      table: scores and costs of the available models. Features, if the log has some, have mean 0 and mean squared length 1.
-      unit: the same table with costs divided by the mean cost of a call of the most expensive model.
+      table: scores and costs of the available models. Features, if the log has some, have mean 0, and a query's vector has mean squared length 1.
+      unit: table like `table`, but with costs in mean calls of the most expensive model, the unit in which policies see costs.
       contexts: `[Q, m]` context of each query: 1, and the principal directions of its features or indicators of its group.
       latency: `[Q, N]` seconds, or None.
       signals: `[Q, N]` self-reported quality of each answer, such as confidence, or None.
@@ -43,8 +43,9 @@ class Traffic:
     def of(cls, table: RoutingTable, latency: np.ndarray | None = None, signals: np.ndarray | None = None) -> "Traffic":
         """Prepares the queries of a table, with optional latencies and signals `[Q, N]`. Raises ValueError if no model has a positive cost.
 
-        At most 16 models are used: first those on the Pareto frontier of mean score and cost, then the best of the others. If the frontier alone
-        has more than 16, they are spread evenly over it, from the cheapest to the best.
+        At most 16 models are used: those on the Pareto frontier of mean score and cost, then those of the highest mean scores among the others. If
+        the
+        frontier alone has more than 16 models, 16 of them are used, at equal distances in their order by cost, including the first and the last one.
         """
         available = _available(table)
         if len(available) < table.num_models:
