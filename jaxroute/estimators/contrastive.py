@@ -36,9 +36,11 @@ _ADAM = optax.adam(1e-3)  # One object, so that fits share their compiled code.
 class Pairs(NamedTuple):
     """Training pairs: for each of `n` prompts (anchors) the most similar prompt (positive) and up to `m` dissimilar ones (negatives).
 
+    Similarity is the cosine between the prompts' utilities; `cosine_pairs` makes the pairs with the thresholds `positive_above` and `negative_below`.
+
     Attributes:
-      positive: `[n]` int32 row of the most similar prompt above the upper threshold; meaningless if not `valid`.
-      negatives: `[n, m]` int32 rows of prompts below the lower threshold, the least similar first.
+      positive: `[n]` int32 row of the prompt with the largest cosine, above `positive_above`; meaningless if not `valid`.
+      negatives: `[n, m]` int32 rows of prompts with cosines below `negative_below`, the least similar first.
       is_negative: `[n, m]` bool, whether an entry of `negatives` is used; the others are padding.
       valid: `[n]` bool, whether the anchor has a positive and a negative.
     """
@@ -50,9 +52,10 @@ class Pairs(NamedTuple):
 
 
 def balanced_rows(utility: ArrayLike, per_model: int, seed: int = 0) -> np.ndarray:
-    """Draws at most `per_model` of the prompts on which each model is the best. Returns the rows of all drawn prompts in ascending order.
+    """Draws a balanced set of prompts: at most `per_model` of the prompts on which each model is best. Returns their row numbers in ascending order.
 
-    `utility` `[n, N]` has a row for each of `n` prompts and a column for each of `N` models. On ties the first model is best; `seed` fixes the draw.
+    `utility` `[n, N]` has a row for each of `n` prompts and a column for each of `N` models. On ties the first model is best, so that each prompt
+    counts for one model; `seed` fixes the draw.
 
     Source: ACQB (Bae et al.), appendix B.2, "model-balanced sampling".
     """
@@ -65,10 +68,10 @@ def balanced_rows(utility: ArrayLike, per_model: int, seed: int = 0) -> np.ndarr
 
 
 def utility_cosine(utility: ArrayLike) -> np.ndarray:
-    """Returns the cosines `[n, n]` between the rows of `utility` `[n, N]` (`n` prompts, `N` models), each minus its mean; 0 for a constant row.
+    """Returns the cosines `[n, n]` between the rows of `utility` `[n, N]` (`n` prompts, `N` models), after the mean of each row is subtracted.
 
-    An increasing affine map of a row changes nothing, so utilities and departure probabilities have the same cosines. They are computed in
-    float64, rounded to 9 decimals and returned in float32, so that rounding errors do not break ties.
+    The cosines with a constant row are 0. An increasing linear function of a row, such as ACQB's departure probability of the utility, has the same
+    cosines. They are computed in float64, rounded to 9 decimals and returned in float32, so that rounding errors do not break ties.
 
     Source: ACQB (Bae et al.), Algorithm 3, lines 2 and 3.
     """
@@ -84,10 +87,11 @@ def utility_cosine(utility: ArrayLike) -> np.ndarray:
 def cosine_pairs(
     cosine: Array | np.ndarray, positive_above: Leaf = 0.6, negative_below: Leaf = 0.3, num_negatives: int = 64
 ) -> Pairs:
-    """Selects for each prompt the prompt with the most similar utilities and the prompts with the least similar utilities.
+    """Selects for each prompt (anchor) one other prompt with the most similar utilities (positive) and several with the least similar ones
+    (negatives).
 
     The positive has the largest cosine above `positive_above`, the negatives have the smallest cosines below `negative_below`; ties go to the lowest
-    row. The function can be compiled and mapped.
+    row. The function can be compiled, and mapped over the cosines and both thresholds.
 
     Source: ACQB (Bae et al.), Algorithm 3, lines 2 to 7.
 
@@ -115,13 +119,14 @@ _pairs_at_once = quick_jit(cosine_pairs, static_argnums=3)  # One program instea
 
 
 def info_nce(z: Array, pairs: Pairs, temperature: Leaf = 0.07) -> Array:
-    """Returns the InfoNCE loss, a scalar sum over valid anchors (prompts): small if they are near their positives and far from their negatives.
+    """Returns the InfoNCE loss, a scalar: small if prompts (anchors) are near their positives and far from their negatives.
 
-    Anchor `i` adds `log(e^{s_p} + sum_n e^{s_n}) - s_p` with its positive `p`, its negatives `n` and `s_j = z_i . z_j / temperature`.
+    Anchor `i` adds `log(e^{s_p} + sum_n e^{s_n}) - s_p` with its positive `p`, its negatives `n` and `s_j = z_i . z_j / temperature`. The loss sums
+    over the anchors that are `valid`, and the terms over the negatives that are `is_negative`.
 
     Source: ACQB (Bae et al.), eq. (5) and Algorithm 3, line 10; van den Oord et al. (2018).
 
-    The representations `z` `[n, e]` and the `pairs` belong to the same `n` prompts; the temperature is above 0.
+    The representations `z` `[n, e]`, of any norm, and the `pairs` belong to the same `n` prompts; the temperature is above 0.
     """
     similarity = jnp.matmul(z, z.T, precision=lax.Precision.HIGHEST) / temperature
     positive = jnp.take_along_axis(similarity, pairs.positive[:, None], axis=1)
@@ -131,12 +136,12 @@ def info_nce(z: Array, pairs: Pairs, temperature: Leaf = 0.07) -> Array:
 
 
 class ProjectionHead(nn.Module):
-    """Network that maps features to representations by a linear layer, ReLU, a linear layer and scaling to norm 1.
+    """Network that maps features `[..., d]` to representations `[..., e]`: a linear layer, ReLU, a linear layer and, by default, scaling to norm 1.
 
     Source: ACQB (Bae et al.), appendix B.2: "two-layer MLP" with 384 outputs.
 
-    Differs from the paper: it specifies neither hidden width nor activation nor normalisation. Normalised rows are in the unit ball, as its theory
-    requires, and make `z_i . z_j` a cosine, without which a temperature of 0.07 is unstable.
+    Differs from the paper: it specifies neither hidden width nor activation nor normalisation. Representations of norm 1 are in the unit ball, as the
+    regret bound of ACQB requires of its features. They also make `z_i . z_j` a cosine; without that, training at a temperature of 0.07 is unstable.
 
     Attributes:
       width: number of hidden units.
@@ -162,7 +167,7 @@ class Projection:
 
     Attributes:
       params: parameters of the network.
-      losses: `[epochs]` loss on the prompts of each epoch, before its gradient step.
+      losses: `[epochs]` loss `info_nce` of each gradient step before the step, summed over the prompts of its batch.
       module: network, a `ProjectionHead` (static).
     """
 
@@ -192,7 +197,9 @@ def train_projection(
     temperature: Leaf = 0.07,
     num_negatives: int = 64,
 ) -> Projection:
-    """Trains a network as in `fit_projection` on all given prompts, without checks; it can be mapped over `key`, thresholds and temperature.
+    """Trains a network as in `fit_projection`, but on all given prompts and without checks of the arguments.
+
+    It can be mapped over `key`, thresholds and temperature. If no prompt has both a positive and a negative, the loss is zero and nothing is learned.
 
     Args:
       key: typed key `[]` of the initial parameters and the batches.
@@ -201,7 +208,7 @@ def train_projection(
       module: network to train.
       optimiser: optax optimiser of the parameters.
       epochs: number of gradient steps.
-      batch: number of prompts of a step, drawn without replacement; None means all.
+      batch: number of prompts of a step, drawn without replacement, with pairs within the batch; None means all prompts.
       positive_above, negative_below, num_negatives: see `cosine_pairs`.
       temperature: see `info_nce`.
     """
@@ -250,23 +257,24 @@ def fit_projection(
 ) -> Projection:
     """Trains a network that maps prompts with similar utilities to similar representations, on offline prompts.
 
-    Each epoch takes one gradient step of `info_nce` on a balanced set of prompts.
+    A balanced set of prompts is drawn once. Each epoch then takes one gradient step of `info_nce` on this set, or on a random batch of it.
 
-    Source: ACQB (Bae et al.), Algorithm 3 and appendix B.2; its settings are in `CONTRASTIVE_PRESETS`, the defaults are
-    those for the data set SPROUT.
+    Source: ACQB (Bae et al.), Algorithm 3 and appendix B.2; its settings are in `CONTRASTIVE_PRESETS`, the defaults are those for the data set
+    SPROUT.
 
     Differs from the paper: it specifies neither learning rate nor optimiser. The default is `optax.adam(1e-3)`; `optax.sgd(rate)` is the algorithm as
     written. See also `ProjectionHead`.
 
     Args:
       features: `[n, d]` features of the `n` offline prompts.
-      utility: `[n, N]` utility of each prompt and each of `N` models, or departure probabilities, with equal results.
+      utility: `[n, N]` utility of each prompt and each of `N` models. An increasing linear function of the utility, such as ACQB's departure
+        probability, gives equal results.
       per_model: number of prompts for each model, see `balanced_rows`; None trains on all prompts.
       epochs: number of gradient steps.
       positive_above, negative_below, num_negatives: see `cosine_pairs`.
       temperature: see `info_nce`.
       batch: number of prompts of a step, with pairs within the batch; None means all prompts of the set.
-      optimiser: optax optimiser; None means `optax.adam(1e-3)`. Each new object is compiled again.
+      optimiser: optax optimiser; None means `optax.adam(1e-3)`. Reuse one object in several fits: training is compiled again for every new object.
       width, out, normalize: see `ProjectionHead`.
       seed: seed of the set of prompts, the initial parameters and the batches.
 

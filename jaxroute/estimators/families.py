@@ -42,7 +42,10 @@ class Family(Protocol):
 
 
 def _part(mean: Array, change: Array) -> Array:
-    """Returns the term `mean log(mean / other)` of a divergence, where `other = mean + change`; accurate for small changes, 0 for a mean of 0."""
+    """Returns the term `mean log(mean / other)` of a Kullback-Leibler divergence, elementwise, from `mean` and `change = other - mean`.
+
+    The term is accurate for small changes, and 0 for a mean of 0.
+    """
     ratio = jnp.maximum(change / jnp.maximum(mean, _TINY), -1.0)
     return jnp.where(mean > 0, -mean * jnp.log1p(ratio), 0.0)
 
@@ -51,8 +54,8 @@ def _part(mean: Array, change: Array) -> Array:
 class Bernoulli:
     """Family of rewards that are 0 or 1. The bounds also hold for rewards in [0, 1]: `kl(x, y) = x log(x / y) + (1 - x) log((1 - x) / (1 - y))`.
 
-    The upper bound comes from Newton's method in `-log(1 - q)`, in which the divergence is convex and nearly linear. A mean outside [0, 1], by
-    rounding (a GPU's approximate divisions), counts as 0 or 1.
+    The upper bound `q` comes from Newton's method in the variable `-log(1 - q)`, of which the divergence is a convex, nearly linear function. A mean
+    that rounding errors put outside [0, 1] counts as 0 or 1.
     """
 
     assumes = Assumptions(low=0.0, high=1.0, remedy=_OTHER_FAMILY)
@@ -93,10 +96,12 @@ class Bernoulli:
 
 @struct.dataclass
 class Gaussian:
-    """Family of normal rewards of known standard deviation: `kl(x, y) = (x - y)^2 / (2 scale^2)`. The bounds also hold for sub-Gaussian rewards.
+    """Family of normal rewards of known standard deviation: `kl(x, y) = (x - y)^2 / (2 scale^2)`.
+
+    The bounds also hold for sub-Gaussian rewards whose constant is at most `scale`; for every distribution on [0, 1] that constant is at most 1/2.
 
     Attributes:
-      scale: `[]` standard deviation of one reward; 1/2 is valid for every distribution on [0, 1].
+      scale: `[]` standard deviation, or sub-Gaussian constant, of one reward.
     """
 
     scale: Leaf = 1.0
@@ -179,9 +184,12 @@ _TERMS = 2, 4
 def upper_quantile(a: Array, b: Array, log_tail: Array, deviate: Array) -> Array:
     """Returns the `x` that a Beta(a, b) variable exceeds with a given small probability: `P(X > x) = exp(log_tail)`.
 
-    Newton's method on the logarithm of the tail, with a fixed number of steps. The continued fraction of the tail converges in a few terms above
-    the mean, and also gives the slope. If the probability is at most `1 / (a + b - 2)` and 1/2, as for index policies, the error is that of float32
-    (a test measures it). Otherwise, in the first rounds of a prior, it is at most 2.5e-4 standard deviations for `a + b = 20` and .08 for 200.
+    Newton's method on the logarithm of the tail, with a fixed number of steps. The continued fraction of the tail converges in a few terms above the
+    mean, and also gives the slope.
+
+    The error is that of float32 (a test measures it) for probabilities of at most 1/2 and at most `1 / (a + b - 2)`. The probabilities of index
+    policies are that small once a prior counts for no more observations than there were rounds. Before, the error is at most 2.5e-4 standard
+    deviations if `a + b = 20`, and .08 if `a + b = 200`.
 
     Source: DiDonato and Morris (1992), eq. (9), the continued fraction; Wilson and Hilferty (1931), the starting point.
 
@@ -217,7 +225,10 @@ def upper_quantile(a: Array, b: Array, log_tail: Array, deviate: Array) -> Array
 
 
 def _moved(high: Array, excess: Array, step: Array) -> Array:
-    """Returns `high = -log(1 - x)` after a Newton step. `excess` is the error of a tail's logarithm at `x`, `-1 / step` its slope in `high`."""
+    """Returns `high = -log(1 - x)` after a Newton step on the equation `log P(X > x) = log_tail` of `upper_quantile`, clipped to a finite range.
+
+    `excess` is the left side minus the right side of the equation, and `step` is -1 divided by the derivative of the left side in `high`.
+    """
     return jnp.clip(high + excess * step, 1e-7, 80.0)
 
 

@@ -1,10 +1,11 @@
 """Linear models with design matrix `V = ridge I + sum x x'`: samples of normal posteriors, updates of `V` by an observation `x`, ridge regressions.
 
-Small matrices are factorised in every round by unrolled code. For large ones a square root of `V^-1` is updated, at the cost of a matrix-vector
-product per update and per sample (`ByRoot`), or stored in factored form (`ByFactors`), for many large models with few observations each.
+`ByCholesky` samples from small matrices, factorised in every round by unrolled code. For larger ones `ByRoot` stores and updates a square root of
+`V^-1`, at the cost of a matrix-vector product per update and per sample. `ByFactors` stores that root as a product of factors, one for up to 16
+observations, for many large models with few observations each.
 
-`Ridge` stores symmetric matrices as their lower triangle, and their quadratic forms are sums over it: half the reads and half the products. With ten
-models and ten features a round of LinUCB is about 1.4 times as fast on a CPU.
+`Ridge` computes the estimates. It stores symmetric matrices as their lower triangle, and their quadratic forms are sums over it: half the reads and
+half the products. With ten models and ten features that makes a round of LinUCB about 1.4 times as fast on a CPU.
 """
 
 from typing import Any, Protocol
@@ -61,9 +62,10 @@ def solve(matrix: Array, b: Array) -> Array:
 
 
 def sherman_morrison(inverse: numerics.Sum, x: Array, weight: Leaf = 1.0) -> numerics.Sum:
-    """Returns the inverse of `A + weight x x'` from the `inverse` of `A` `[d, d]`, for `x` `[d]` and a `weight` `[]` of at least 0.
+    """Returns the inverse of `A + weight x x'` from the inverse of `A`, for `x` `[d]` and a `weight` `[]` of at least 0.
 
-    The result is symmetric to the last bit, because an asymmetry would not decay.
+    `inverse` and the result are sums with their rounding errors (`numerics.Sum`), whose `total` is the matrix `[d, d]`. The result is symmetric to
+    the last bit, because an asymmetry would remain and grow over the updates.
     """
     direction = xla.barrier(
         numerics.combine(x, inverse.total)
@@ -73,9 +75,10 @@ def sherman_morrison(inverse: numerics.Sum, x: Array, weight: Leaf = 1.0) -> num
 
 
 def grown_root(root: numerics.Sum, x: Array) -> numerics.Sum:
-    """Returns a square root of `(V + x x')^-1` from a square root `W` `[d, d]` of `V^-1 = W W'`, for `x` `[d]`.
+    """Returns a square root of `(V + x x')^-1` from `root`, a square root `W` `[d, d]` of `V^-1 = W W'`, for `x` `[d]`.
 
-    It is `W (I - c a a')` with `a = W' x` and `c = (1 - (1 + |a|^2)^(-1/2)) / |a|^2`.
+    It is `W (I - c a a')` with `a = W' x` and `c = (1 - (1 + |a|^2)^(-1/2)) / |a|^2`. Both roots are sums with their rounding errors
+    (`numerics.Sum`), whose `total` is the matrix.
     """
     a = xla.compute_once(numerics.combine(x, root.total))
     norm = jnp.sum(a * a)
@@ -90,7 +93,10 @@ class Sampler(Protocol):
     """Interface of samplers of `N(0, V^-1)` for each of `N` design matrices `V`, which `spread` represents in the sampler's own format."""
 
     def init(self, num: int, dim: int, ridge: Leaf, observations: int) -> Any:
-        """Returns the representation of `num` (`N`) matrices `V = ridge I` of size `dim` (`d`), to which at most `observations` vectors are added."""
+        """Returns the representation of `num` (`N`) matrices `V = ridge I` of size `dim` (`d`).
+
+        `observations` is the largest number of vectors that are added later, to all matrices together.
+        """
         ...
 
     def add(self, spread: Any, chosen: Array, x: Array) -> Any:
@@ -167,7 +173,7 @@ def _places(dim: int) -> np.ndarray:
 
 
 def _slim(x: Array) -> Array:
-    """Converts features `[d, 1]` that all models share to a vector `[d]`; returns features `[d, K]` of each model unchanged."""
+    """Returns features `x` in the shape that `numerics.combine` takes: `[d]` from `[d, 1]` (the same features for all models), `[d, K]` unchanged."""
     return x[:, 0] if x.shape[-1] == 1 else x
 
 
@@ -189,12 +195,14 @@ def _form(x: Array, triangle: Array) -> Array:
 
 @struct.dataclass
 class Ridge:
-    """Estimates `theta = V^-1 sum y x` of `G` parameters, with `V = ridge I + sum x x'`, from features `x` and responses `y`.
+    """Ridge estimates of `G` parameter vectors: `theta = V^-1 sum y x` with `V = ridge I + sum x x'`, from features `x` and responses `y`.
+
+    `G` is 1 if all `K` models share the parameter vector, else `K`, one for each model.
 
     Attributes:
-      theta: `[d, G]` estimates: one for each model, or a common one (`G` = 1).
+      theta: `[d, G]` estimates.
       triangle: `[d (d + 1) / 2, G]` lower triangles of `V^-1`, row by row.
-      errors: rounding errors of the sums, see `numerics.accumulate`.
+      errors: rounding errors of the arrays `theta` and `triangle` by name, see `numerics.accumulate`.
     """
 
     theta: Array
@@ -215,12 +223,12 @@ class Ridge:
         return self.triangle[_places(self.theta.shape[0])]
 
     def add(self, x: Array, y: Array, seen: Array) -> "Ridge":
-        """Returns the estimates with one more observation of one parameter.
+        """Returns the estimates with one more observation, assigned to one parameter vector.
 
         Args:
-          x: `[d, 1]` features of the observation, or `[d, G]` with a column for each parameter.
+          x: `[d, 1]` features of the observation, or `[d, G]` with a column for each parameter vector.
           y: `[]` response.
-          seen: `[G]` bool, True for the parameter that gets the observation.
+          seen: `[G]` bool, True for the parameter vector that gets the observation; if no entry is True, nothing changes.
         """
         dim = self.theta.shape[0]
         row, column = np.tril_indices(dim)
@@ -234,15 +242,21 @@ class Ridge:
         return numerics.accumulate(self, seen, theta=step[:, None], triangle=-change[:, None])
 
     def predict(self, x: Array) -> Array:
-        """Returns the predictions `theta . x` of `K` models, `[K]`; `x` is `[d, K]`, or `[d, 1]` if all models have the same features."""
+        """Returns the predictions `theta . x` of `K` models, `[K]`.
+
+        `x` is `[d, K]`, or `[d, 1]` if all models have the same features and separate parameter vectors. With `G` = `K` parameter vectors each model
+        has one; a single vector (`G` = 1) predicts for all `K` columns of `x`.
+        """
         return numerics.combine(_slim(x), self.theta)
 
     def square_deviation(self, x: Array) -> Array:
-        """Returns the squared uncertainty `x' V^-1 x` of the prediction of each model, `[K]`; `x` is `[d, K]`, or `[d, 1]` for equal features."""
+        """Returns the squared uncertainty `x' V^-1 x` of the prediction of each model, `[K]`; `x` is as in `predict`."""
         return jnp.maximum(_form(x, self.triangle), 0.0)
 
     def sample(self, noise: Array) -> Array:
-        """Turns standard normals `noise` `[d]` into a sample `[d]` of `N(0, V^-1)`. With several parameter vectors, `V` is the matrix of the first."""
+        """Turns standard normals `noise` `[d]` into a sample `[d]` of `N(0, V^-1)`, a random deviation from `theta`; for `G` = 1, one shared
+        parameter vector.
+        """
         return numerics.combine(noise, jnp.swapaxes(cholesky(self.inverse[:, :, 0]), 0, 1))
 
 
@@ -254,18 +268,18 @@ _PAGE = 16
 class Factors:
     """Square roots `W` of inverse design matrices, `V^-1 = W W'`, one for each of `N` parameters, stored in pages of up to 16 observations.
 
-    `W = ridge^-1/2 Q_1 Q_2 ...` has a factor `Q = I - A' T A` for each page of the parameter. The `G` pages of all parameters are stored in the
-    order of their creation, so that memory is proportional to the number of observations. The last page is always empty and means "no page".
+    `W = ridge^-1/2 Q_1 Q_2 ...` has a factor `Q = I - A' T A` for each page of the parameter. The `G` pages of all parameters are stored in the order
+    of their creation, so that memory is proportional to the number of observations. Page `G - 1` stays empty; its index means "no page".
 
     Attributes:
-      rows: `[G, 16, d]` matrices `A`, with a row `a = W' x` for each observation `x`, where `W` is the root before it; zero if unused.
+      rows: `[G, 16, d]` matrices `A`, with a row `a = W' x` for each observation `x`, where `W` is the root before that observation; zero if unused.
       mix: `[G, 16, 16]` upper triangular matrices `T`, which make `Q` the product of `I - c a a'` over the rows `a` (see `grown_root`).
       owner: `[G]` int32 index of the parameter of each page.
-      after: `[G]` int32 index of the next page of the same parameter.
-      first: `[N]` int32 index of the first page of each parameter.
-      last: `[N]` int32 index of the last page of each parameter.
+      after: `[G]` int32 index of the next page of the same parameter; `G - 1` if there is none.
+      first: `[N]` int32 index of the first page of each parameter; `G - 1` if there is none.
+      last: `[N]` int32 index of the newest page of each parameter; `G - 1` if there is none.
       pages: `[N]` int32 number of pages of each parameter.
-      filled: `[N]` int32 number of observations in the last page.
+      filled: `[N]` int32 number of observations in the newest page of each parameter.
       in_use: `[]` int32 number of used pages.
       scale: `[]` `ridge^-1/2`.
     """
@@ -294,7 +308,7 @@ def _page(spread: Factors, page: Array) -> tuple[Array, Array]:
 class ByFactors:
     """Sampler of `N(0, V^-1)` that stores square roots of `V^-1` in product form (`Factors`). Time and memory grow with the observations.
 
-    A sample multiplies the noise of each parameter by its pages, which takes about `2 d` multiplications per observation; `ByRoot` takes `N d^2`.
+    A sample for all `N` parameters takes about `2 d` multiplications for each observation so far; with `ByRoot` it takes `N d^2` multiplications.
     Both have the same square root, and so the same samples up to rounding.
 
     Source: the rank-one update of `grown_root`; Schreiber and Van Loan (1989) for products of factors by blocks.
@@ -332,7 +346,10 @@ class ByFactors:
         pages = jnp.where(counts, pages, 0)
 
         def through(_: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            """Multiplies a vector by `Q'` of a page and moves to the next page; the empty page, where `Q = I`, follows the last one."""
+            """Takes the pair of a page's index and a vector `[d]`; returns the index of the parameter's next page and the vector multiplied by `Q'`.
+
+            After the parameter's newest page comes the empty page, where `Q = I`.
+            """
             page, a = carry
             rows, mix = _page(spread, page)
             return numerics.at(spread.after, (page,)), a - _times(_times(_times(rows, a), mix), rows)
@@ -373,7 +390,7 @@ class ByFactors:
         number = xla.largest_over_runs(spread.in_use)
 
         def through(step: Array, samples: Array) -> Array:
-            """Multiplies the samples of one parameter by `Q` of one of its pages; the pages come from the last to the first."""
+            """Multiplies the samples of one parameter, in `samples` `[N, M, d]`, by `Q` of one of its pages; step 0 takes the newest page of all."""
             page = number - 1 - step
             rows, mix = _page(spread, page)
             owner = (numerics.at(spread.owner, (page,)),)

@@ -69,10 +69,11 @@ class GLM(Protocol):
 
 @struct.dataclass
 class OnlineState:
-    """State of `OnlineGLM`, with the linear predictor `s = theta . phi` at the estimate before each pair.
+    """State of `OnlineGLM`. In the sums over pairs, `s = theta . phi` is the linear predictor at the estimate `theta` just before each pair was
+    added.
 
     Attributes:
-      theta: `[d]` estimate: the product of `inverse` and `target`, scaled down to the bound.
+      theta: `[d]` newest estimate: the product of `inverse` and `target`, scaled down to the bound.
       inverse: `[d, d]` inverse of `ridge I + sum G'(s) phi phi'`.
       target: `[d]` sum of `(G'(s) s + r - G(s)) phi`.
     """
@@ -84,7 +85,10 @@ class OnlineState:
 
 @struct.dataclass
 class OnlineGLM(GLM):
-    """Estimator that takes one Newton step per pair (features, reward) and linearises the link at the estimate before it. Exact for the identity."""
+    """Estimator that takes one Newton step per pair (features, reward), with the link linearised at the estimate before that pair.
+
+    With the identity as link the result is the exact penalised estimate, as in a ridge regression.
+    """
 
     def init(self, dim: int, ridge: Leaf) -> OnlineState:
         zero = jnp.zeros((dim,), jnp.float32)
@@ -123,10 +127,12 @@ class ExactState:
 
 @struct.dataclass
 class ExactGLM(GLM):
-    """Estimator that takes Newton steps on all pairs (features, reward) so far, from the last estimate. It is slow, for tests and short runs.
+    """Estimator that stores all pairs (features, reward) and takes Newton steps on all of them in each round. It is slow, for tests and short runs.
+
+    The steps of a round start at the estimate of the previous round.
 
     Attributes:
-      capacity: largest number of stored pairs, at least the number of rounds (static).
+      capacity: largest number of stored pairs; `check_spec` refuses runs with more rounds (static).
       iterations: number of Newton steps per round (static).
     """
 
@@ -167,7 +173,8 @@ class ExactGLM(GLM):
 
 @struct.dataclass
 class FrozenGLM(GLM):
-    """Estimator whose estimate never changes; the object is also its state.
+    """Estimator with a fixed, known estimate, for example one from `fit_glm` on offline data. Its state is a copy of itself, and `add` changes
+    nothing.
 
     Attributes:
       theta: `[d]` estimate.
@@ -196,7 +203,10 @@ class FrozenGLM(GLM):
 
 
 def newton_step(theta: Array, features: Array, rewards: Array, seen: Array, ridge: Leaf, link: Link) -> Array:
-    """Returns the Newton step `[d]` from `theta` towards the penalised estimate; only the `seen` rows of `features` `[n, d]` and `rewards` count."""
+    """Returns the change `[d]` of `theta` by one Newton step towards the penalised estimate.
+
+    Only the rows of `features` `[n, d]` and `rewards` `[n]` count for which the mask `seen` `[n]` is True.
+    """
     s = jnp.dot(features, theta, precision="highest")
     score = jnp.dot(jnp.where(seen, rewards - link.value(s), 0.0), features, precision="highest") - ridge * theta
     weight = jnp.where(seen, link.slope(s), 0.0)

@@ -35,7 +35,8 @@ class Head(Protocol):
         ...
 
     def training_logits(self, key: Array, params: Any, x: Array) -> Array:
-        """Returns the logits `[M]` for training; `key` draws which units are dropped, by default none."""
+        """Returns the logits `[M]` for training. `key` draws which units dropout removes; heads without dropout, such as `Logistic`, do not use it.
+        """
         del key
         return self.logits(params, x)
 
@@ -94,7 +95,7 @@ def _vector_matrix(
 
 
 class _Mlp(nn.Module):
-    """Network of `Mlp`. A call gets factors, each 0 or 1 / (1 - dropout), by which inputs and hidden units are multiplied.
+    """Network of `Mlp`. A call takes dropout factors of the inputs and of the hidden units: from `Mlp.keep` in training, 1 in predictions.
 
     Attributes:
       width: number of hidden units.
@@ -183,7 +184,11 @@ class TheorySteps:
 
 
 def _compensated(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-    """Returns `updates` plus the rounding error of the last parameter update (`state`), without which rounding would remove small steps."""
+    """Optax update that adds to `updates` the rounding errors of the last parameter update, because float32 would lose many small steps otherwise.
+
+    `state` holds these errors, a pytree like `params`. Returns the corrected updates, and the rounding errors of adding them to `params` as the new
+    state.
+    """
     given = jax.tree.map(jnp.add, updates, state)
     return given, jax.tree.map(lambda value, step: step - ((value + step) - value), params, given)
 

@@ -105,7 +105,8 @@ class WindowSums:
 def bernstein_radius(mean: Array, count: Array, gamma: Leaf) -> Array:
     """Returns the radius `sqrt(gamma * mean / count) + gamma / count`: small means get small radii.
 
-    A mean below zero (noise is not clipped) counts as zero under the root.
+    A mean below zero (noise is not clipped) counts as zero under the root. The radius is not proportional to the scale of the values: divide values
+    that are much smaller than 1, such as costs in dollars, by their largest value first.
 
     Source: Kleinberg, Slivkins and Upfal (2008); Babaioff et al. (2015); StageRoute (arXiv 2506.17254), section 4, `f_rad`.
 
@@ -115,7 +116,7 @@ def bernstein_radius(mean: Array, count: Array, gamma: Leaf) -> Array:
       gamma: `[]` confidence parameter, of the order of the logarithm of an inverse failure probability.
 
     Returns:
-      `[...]` radii. They suit means of order one, because scaling the values does not scale the radius.
+      `[...]` radii.
     """
     return jnp.sqrt(gamma * jnp.maximum(mean, 0.0) / count) + gamma / count
 
@@ -157,10 +158,10 @@ def mnl_radius(count: ArrayLike, dim: int, num_shown: int, curvature: Leaf, ridg
     Source: ACQB, section 3 and eq. (3); Oh and Iyengar (2019). The paper's `log 0` before the first round is taken as 0.
 
     Args:
-      count: `[...]` number of observed rounds.
+      count: `[...]` number of rounds whose outcome the estimate has used.
       dim: dimension `d` of the features.
       num_shown: number of items that a round shows, `K`.
-      curvature: `[]` factor of the radius, the paper's kappa.
+      curvature: `[]` factor of the radius, the paper's kappa, at least 0: smaller values explore less.
       ridge: `[]` weight of the squared norm in the loss, the paper's lambda_0.
 
     Returns:

@@ -24,8 +24,9 @@ OnlineState: TypeAlias = tuple[numerics.Sum, Array]
 class Online(Solver):
     """Solver that takes one step, on the new observation (features `x`) alone: `theta_j <- theta_j - B_j^-1 (p_j - y_j) x`.
 
-    `p_j` is the predicted probability of acceptance, `y_j` the outcome (1 or 0), and `B_j` the ridge plus the second derivatives of each observation
-    at its time. It approximates the maximum-likelihood estimate, for horizons at which passes over all data are too expensive.
+    `p_j` is the predicted probability of acceptance and `y_j` the outcome (1 or 0). `B_j` is the ridge plus the second derivatives of all
+    observations, the new one included, each at the estimate just before it. The steps approximate the maximum-likelihood estimate, for horizons at
+    which passes over all data are too expensive.
 
     Source: the online Newton step; Zhang and Sugiyama (2023) for the multinomial-logit model. Not in ACQB.
     """
@@ -63,17 +64,17 @@ class BFGSState:
 
 
 class _Point(NamedTuple):
-    """State between two steps of `BFGS`, which change the parameters of `A` of `N` items.
+    """State between two steps of `BFGS`, which change the parameters of `A` of `N` items. A batch of runs (`vmap`) steps together.
 
     Attributes:
       theta: `[N, d]` parameters.
-      inverse: `[N, d, d]` estimates `B_j^-1` of inverse second derivatives.
-      gradient: `[A, d]` gradient with the ridge in the chosen parameters.
+      inverse: `[N, d, d]` estimates `B_j^-1` of the inverse second derivatives.
+      gradient: `[A, d]` gradient of the loss, including the ridge, in the chosen parameters.
       moves: `[A, d]` products of `B_j^-1` and the gradient: the next steps with the opposite sign.
-      least: `[]` smallest estimate of the error of a logit so far.
-      since: `[]` int32 number of steps since `least` decreased.
-      wanted: `[]` bool, whether another step is needed.
-      steps: `[]` int32 number of steps, the same in all runs.
+      least: `[]` smallest estimate so far of the largest error of a logit.
+      since: `[]` int32 number of steps since `least` decreased; after four per item the run stops, because only rounding errors remain.
+      wanted: `[]` bool, whether this run needs another step.
+      steps: `[]` int32 number of steps so far, the same in all runs of a batch.
     """
 
     theta: Array
@@ -90,17 +91,20 @@ class _Point(NamedTuple):
 class BFGS(Solver):
     """Solver with quasi-Newton steps until all logits are within a tolerance of the maximum-likelihood ones; for large dimensions.
 
-    An estimate `B^-1` of each parameter's inverse second derivatives is carried from round to round. A new observation adds its second derivatives to
-    `B` and takes a first step without a pass over the data, as in `Online`. Steps `theta_j <- theta_j - B_j^-1 gradient` follow, one parameter after
-    the other, each with an update of `B_j^-1` by the change of the gradient (Broyden, Fletcher, Goldfarb and Shanno). They end when
-    `sqrt(gradient' B^-1 gradient / ridge)` times the norm of the longest features is within the tolerance, or when rounding prevents a decrease.
-    One more step follows, without a new gradient. Steps are shortened as in `Newton`; the decrement is an estimate here.
+    An estimate `B^-1` of each parameter vector's inverse second derivatives is carried from round to round. A new observation adds its second
+    derivatives to `B` and takes a first step without a pass over the data, as in `Online`. Steps `theta_j <- theta_j - B_j^-1 gradient` follow, one
+    parameter vector after the other. Each computes a new gradient by a pass over the data, and updates `B_j^-1` by its change (Broyden, Fletcher,
+    Goldfarb and Shanno).
+
+    The passes end when `sqrt(gradient' B^-1 gradient / ridge)` times the norm of the longest features, which estimates the error of a logit, is
+    within the tolerance, or when rounding prevents a decrease. The last gradient then still serves for one step of each parameter vector. Steps are
+    shortened as in `Newton`.
 
     Source: Nocedal and Wright (2006), "Numerical Optimization", eq. (6.17).
 
     Attributes:
       tolerance: largest error of a logit (static).
-      passes: largest number of steps after an observation, each a pass over the data (static).
+      passes: largest number of steps with a pass over the data after an observation (static).
     """
 
     tolerance: float = struct.field(pytree_node=False, default=1e-3)
@@ -193,10 +197,11 @@ def _inverse_ridge(num: int, dim: int, ridge: Leaf) -> Array:
 def _online(
     theta: numerics.Sum, inverses: numerics.Sum, chosen: Array, new: NewestObservation, spread: Array | None
 ) -> tuple[numerics.Sum, numerics.Sum]:
-    """Moves the parameters `[N, d]` of the items `chosen` `[A]` by a step on the new observation alone, and updates their inverses `[N, d, d]`.
+    """Returns the parameters `[N, d]` and inverse second derivatives `[N, d, d]` after a step on the new observation alone, for the items `chosen`
+    `[A]`.
 
-    `inverses` are those of the second derivatives. A `spread` shortens steps to a `safe` length: a step of norm `s` moves a logit by at most
-    `spread s`. None means no shortening.
+    `theta` and `inverses` are sums with their rounding errors (`numerics.Sum`). If `spread` is given, steps are shortened to a `safe` length: a step
+    of norm `s` moves the difference of two logits by at most `spread * s`. None means no shortening.
     """
     for a in range(chosen.shape[0]):
         # Item -1 has zero features: writing it changes nothing.

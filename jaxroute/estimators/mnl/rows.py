@@ -30,7 +30,8 @@ def _written(table: Array, new: Array, t: Array) -> Array:
 
 @struct.dataclass
 class Rows:
-    """Table of observations, for a model with a parameter per item; the last axis has a place for each of `H` rounds.
+    """Table of observations, for a model with a parameter vector per item. A row, along the last axis, is one round; there is capacity for `H`
+    rounds.
 
     Attributes:
       features: `[d, H]` features of the query.
@@ -44,7 +45,7 @@ class Rows:
 
     @classmethod
     def empty(cls, rounds: int, num_items: int, num_shown: int, dim: int) -> "Rows":
-        """Returns an empty table with a row for each of `rounds` rounds (rounded up to `H` by `xla.chunked_size`).
+        """Returns an empty table with `H` rows: `rounds`, rounded up to a multiple of 32 if above 32, because sums take 32 rows at a time.
 
         A round shows at most `num_shown` (`K`) of `num_items` (`N`) items, with features of dimension `dim` (`d`).
         """
@@ -85,7 +86,11 @@ class Rows:
         entries = [(a, b, i, j) for a, b in pairs for i in range(dim) for j in range(i if a == b else 0, dim)]
 
         def step(carry: Array, part: tuple[Array, Array, Array], first: Array) -> Array:
-            """Adds the derivatives of `C` rows to `carry`. `part`: their features `[d, C]`, items `[K, C]` and accepted indices `[C]`."""
+            """Returns `carry` plus the derivatives of `C` rows: the gradient entries (all coordinates of the first item, then of the next), then
+            `entries`.
+
+            `part` holds the features `[d, C]`, items `[K, C]` and accepted indices `[C]` of the rows, `first` the index of the first row (not used).
+            """
             del first
             x, items, accepted = part
             # Whether item `chosen[a]` is at place k of a row.
@@ -120,10 +125,10 @@ _Choice = tuple[Array, Array]
 
 
 def _of_one_shown(parameters: list[Array], x: Array, accepted: Array, mine: list[Array]) -> _Choice:
-    """Returns the probability `[1, C]` that the item of each of `C` rows with one shown item is accepted, and whether it was, `[1, C]`.
+    """Returns the probability `[1, C]` that the item of each of `C` rows with one shown item is accepted, and whether it was, `[1, C]` bool.
 
-    `parameters` has the parameter vectors of the chosen items, and `mine` for each of them a mask `[C]` of the rows that show it. Rows that show
-    other items have wrong results; the caller masks them.
+    `parameters` has the parameter vectors `[d]` of the chosen items, and `mine` for each of them a mask `[C]` of the rows that show it. `accepted`
+    `[C]` is 0 if the item was accepted, else 1. The probabilities of rows that show none of the chosen items are meaningless; the caller masks them.
     """
     each = [numerics.combine(parameter, x) for parameter in parameters]
     logit = sum((jnp.where(m, v, 0.0) for m, v in zip(mine[1:], each[1:], strict=True)), each[0])
@@ -145,10 +150,11 @@ def _of_several_shown(theta: Array, x: Array, items: Array, accepted: Array) -> 
 
 
 def _second_derivatives(entries: list[_Entry], share: list[Array], x: Array) -> list[Array]:
-    """Returns for each entry `(a, b, i, j)` its terms `[C]` in `C` rows: `p_a (1 - p_a) x_i x_j` if `a = b`, else `-p_a p_b x_i x_j`.
+    """Returns the terms `[C]` that `C` rows add to given entries of the matrix of second derivatives.
 
-    They are second derivatives in coordinate `i` of chosen item `a`'s parameter and `j` of item `b`'s. `share` has each chosen item's probability
-    `p_a` `[C]` (0 if it was not shown), `x` the features `[d, C]`.
+    An entry `(a, b, i, j)` is the derivative in coordinate `i` of the parameter vector of the chosen item number `a`, and coordinate `j` of that of
+    number `b`. Its terms are `p_a (1 - p_a) x_i x_j` if `a = b`, else `-p_a p_b x_i x_j`. `share` has the probability `p_a` `[C]` of each chosen item
+    (0 if it was not shown), `x` the features `[d, C]`.
     """
     scaled: dict[tuple[int, int, int], Array] = {}
     terms = []
@@ -161,7 +167,10 @@ def _second_derivatives(entries: list[_Entry], share: list[Array], x: Array) -> 
 
 
 def _assemble(blocks: dict[_Entry, Array], number: int, dim: int) -> Array:
-    """Returns the symmetric matrix `[A d, A d]` of second derivatives for `A = number` items. `blocks` has one entry of each symmetric pair."""
+    """Returns the symmetric matrix `[A d, A d]` of second derivatives of `A = number` items.
+
+    `blocks` maps keys `(a, b, i, j)` (see `_second_derivatives`) to scalars, for one entry of each symmetric pair.
+    """
 
     def entry(a: int, i: int, b: int, j: int) -> Array:
         if (a, b, i, j) in blocks:
@@ -220,7 +229,11 @@ class PairRows:
         pairs = [(i, j) for i in range(dim) for j in range(i, dim)]
 
         def step(carry: dict[str, Any], part: tuple[Array, Array, Array], first: Array) -> dict[str, Any]:
-            """Adds the derivatives of `C` rows to `carry`. `part`: features `[K, d, C]`, masks of items `[K, C]`, accepted places `[C]`."""
+            """Returns `carry` plus the derivatives of `C` rows.
+
+            `carry` has under "gradient" a list of `d` scalars, and under "hessian" a dictionary with an entry for each key `(0, 0, i, j)`, `i <= j`.
+            `part` holds features `[K, d, C]`, masks of items `[K, C]` and accepted places `[C]`, `first` the index of the first row (not used).
+            """
             del first
             x, present, accepted = part
             logits = xla.compute_once(jnp.stack([numerics.combine(theta[0], x[k]) for k in range(shown)]))
@@ -257,7 +270,8 @@ def whole_type(most: int) -> DTypeLike:
 class Counts:
     """Counts of each item's trials and acceptances by query, for rounds that show one of `N` items on one of `P` fixed queries.
 
-    They are sufficient statistics. Each item also has a list of its up to `C` queries, so that sums over them do not visit the whole table.
+    They are sufficient statistics. Each item also has a list of the queries on which it was tried, so that a sum over them need not visit all `P`
+    columns. A list has capacity for `C` queries: the smaller of `P` and the number of rounds, rounded up to a multiple of 32 if above 32.
 
     Attributes:
       tried: `[N, P]` int16 or int32 number of trials.
@@ -288,7 +302,7 @@ class Counts:
         Args:
           query: `[]` index of the query among all fixed queries.
           items: `[1]` shown item, -1 for none.
-          accepted: `[]` 0 if it was accepted, else 1.
+          accepted: `[]` index in `items` of the accepted item, as in `Rows`: 0 if the shown item was accepted, 1 if not.
           valid: `[]` bool, whether there is an observation.
         """
         item, counts = jnp.maximum(items[0], 0), valid & (items[0] >= 0)
@@ -307,8 +321,8 @@ class Counts:
     def sums(self, table: Array, chosen: Array) -> Derivatives:
         """Returns a function of `theta` `[N, d]` that computes the gradient in the parameter of the item `chosen` `[1]`, without second derivatives.
 
-        It is the gradient without the ridge term: `sum_q (tried_q p(x_q) - accepted_q) x_q` over the queries `q`, with the probability `p` of
-        acceptance. The `table` `[d, P]` holds the features of all queries; all runs share it.
+        It is the gradient without the ridge term: `sum_q (tried_q p(x_q) - accepted_q) x_q` over the queries `q`, with the item's counts and its
+        probability `p` of acceptance. The `table` `[d, P]` holds the features of all queries; all runs of a batch (`vmap`) share it.
         """
         place, by_query = (jnp.maximum(chosen[0], 0),), table.T
         item = chosen[0]
@@ -336,12 +350,14 @@ class Counts:
 
 @struct.dataclass
 class PairCounts:
-    """Counts of trials and acceptances by query and other item, as `Counts`, for rounds that show one or two of `N` items.
+    """Counts of trials and acceptances for rounds that show one or two of `N` items on one of `P` fixed queries.
 
-    Each item has a list of up to `C` combinations of a query (of `P`) and the other shown item, which is the item itself if it was shown alone.
+    A trial of an item is counted by the query and the other item shown with it (the item itself if it was shown alone). Each item has a list of up to
+    `C` such combinations, its entries.
 
     Attributes:
-      places: `[N, N, P]` int16 or int32 position, from 1, in the first item's list of the entry for the other item and a query; 0 if missing.
+      places: `[N, N, P]` int16 or int32: `places[item, other, query]` is the position, from 1, of that combination in the list of `item`; 0 if
+        missing.
       queries: `[N, C]` int16 or int32 query of each entry, in the order of the first trial.
       others: `[N, C]` int16 or int32 other item of each entry.
       tried: `[N, C]` int16 or int32 number of trials of each entry.
@@ -382,7 +398,9 @@ class PairCounts:
         return once._with(query, second, first, jnp.asarray(accepted == 1), valid & (first != second))
 
     def _with(self, query: Array, item: Array, other: Array, won: Array, counts: Array) -> "PairCounts":
-        """Returns the counts with one more trial in the list of `item`, shown with `other`, if `counts`, and one more acceptance if also `won`."""
+        """Returns the counts with one more trial of `item`, shown with `other`, if the bool `counts` is True; the trial is an acceptance if the bool
+        `won` is.
+        """
         item, other = jnp.maximum(item, 0), jnp.maximum(other, 0)
         cell, row = (item, other, query), (item,)
         # Computed once, the tables too: two writes in one loop would visit all entries.

@@ -42,7 +42,13 @@ class LinUCB(RidgePolicy):
 
 @struct.dataclass
 class OFULState:
-    """State of `OFUL`: `G` ridge regressions, `log(det V / det(lambda I))` `[G]` of their design matrices `V`, and its rounding errors."""
+    """State of `OFUL`: ridge regressions of `G` parameter vectors and the growth of their design matrices `V`.
+
+    Attributes:
+      estimate: ridge estimates.
+      log_det: `[G]` `log(det V / det(lambda I))`, where `lambda` is the ridge.
+      errors: rounding errors of `log_det`, see `numerics.accumulate`.
+    """
 
     estimate: Ridge
     log_det: Array
@@ -109,13 +115,14 @@ class LinearThompson(RidgePolicy):
 
     The distribution is `N(theta, scale^2 B^-1)` with the ridge estimate `theta` and its design matrix `B`.
 
-    Source: Agrawal and Goyal (2013b), Algorithm 1 with `SharedParameters()`, `ridge = 1` and, for its proof, a `scale` of the order of
-    `noise sqrt(d log(t / delta))`.
+    Source: Agrawal and Goyal (2013b), Algorithm 1 with `SharedParameters()`, `ridge = 1` and, for its proof, a `scale` of the order of `noise sqrt(d
+    log(t / delta))`.
 
     Differs from the paper: with `DisjointParameters()` each model has a separate posterior.
 
     Attributes:
-      scale: `[]` the paper's v, in units of reward; with the standard deviation of one reward, draws are from the posterior of a normal prior.
+      scale: `[]` the paper's v, in units of reward. The standard deviation of one reward makes the draws exact posterior draws under a normal prior
+        and normal noise; larger values explore more.
       ridge: `[]` weight of the squared norm, above 0.
       parameters: `DisjointParameters()` for a separate parameter vector of each model, or `SharedParameters()` for one of all models.
     """

@@ -35,9 +35,10 @@ class DisjointParameters:
         return x, numerics.one_hot(action, number)
 
     def errors(self, key: Array, x: Array, distribution: Any) -> Array:
-        """Draws random errors `[K]` of the models' predicted rewards, with the variances that posterior draws of the parameters would cause.
+        """Draws random errors `[K]` of the models' predicted rewards, as if the parameter vectors were drawn from their posterior.
 
-        `x` are the features from `columns`, `distribution` is the state that has the variances, a `Ridge` or a `LaplacePosterior`.
+        Errors of different models are independent with separate parameter vectors, and have a common cause with a shared one. `x` are the features
+        from `columns`, and `distribution` is the posterior, a `Ridge` or a `LaplacePosterior`.
         """
         # Parameters are independent: a normal number per model has the same distribution as a vector per model.
         deviation = jnp.sqrt(distribution.square_deviation(x))
@@ -48,9 +49,10 @@ class DisjointParameters:
 class SharedParameters:
     """Single parameter vector for all models, learned from all rewards.
 
-    If the environment has one context for all models, `descriptors` distinguish them: the features of a model are all products of an entry of the
-    context and an entry of its descriptor. With unit vectors as descriptors that equals `DisjointParameters`. Source: Chu, Li, Reyzin and Schapire
-    (2011); Li et al. (2010), for products as features.
+    If the environment has one context `[d]` for all models, their `descriptors` must be given: the `d m` features of a model are all products of an
+    entry of the context and an entry of the model's descriptor. With unit vectors as descriptors that equals `DisjointParameters`.
+
+    Source: Chu, Li, Reyzin and Schapire (2011); Li et al. (2010), for products as features.
 
     Attributes:
       descriptors: `[K, m]` properties of each model, for example price or size; None if each model has a separate context.
