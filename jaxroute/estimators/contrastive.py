@@ -87,11 +87,10 @@ def utility_cosine(utility: ArrayLike) -> np.ndarray:
 def cosine_pairs(
     cosine: Array | np.ndarray, positive_above: Leaf = 0.6, negative_below: Leaf = 0.3, num_negatives: int = 64
 ) -> Pairs:
-    """Selects for each prompt (anchor) one other prompt with the most similar utilities (positive) and several with the least similar ones
-    (negatives).
+    """Selects for each prompt (anchor) one prompt with the most similar utilities (positive) and several with the least similar ones (negatives).
 
     The positive has the largest cosine above `positive_above`, the negatives have the smallest cosines below `negative_below`; ties go to the lowest
-    row. The function can be compiled, and mapped over the cosines and both thresholds.
+    row. A prompt is no pair of itself. The function can be compiled, and mapped over the cosines and both thresholds.
 
     Source: ACQB (Bae et al.), Algorithm 3, lines 2 to 7.
 

@@ -254,8 +254,9 @@ class Ridge:
         return jnp.maximum(_form(x, self.triangle), 0.0)
 
     def sample(self, noise: Array) -> Array:
-        """Turns standard normals `noise` `[d]` into a sample `[d]` of `N(0, V^-1)`, a random deviation from `theta`; for `G` = 1, one shared
-        parameter vector.
+        """Turns standard normals `noise` `[d]` into a sample `[d]` of `N(0, V^-1)`, a random deviation from `theta`.
+
+        It is for one shared parameter vector (`G` = 1).
         """
         return numerics.combine(noise, jnp.swapaxes(cholesky(self.inverse[:, :, 0]), 0, 1))
 

@@ -69,8 +69,7 @@ class GLM(Protocol):
 
 @struct.dataclass
 class OnlineState:
-    """State of `OnlineGLM`. In the sums over pairs, `s = theta . phi` is the linear predictor at the estimate `theta` just before each pair was
-    added.
+    """State of `OnlineGLM`. In its sums over pairs, `s = theta . phi` is the linear predictor at the estimate just before each pair was added.
 
     Attributes:
       theta: `[d]` newest estimate: the product of `inverse` and `target`, scaled down to the bound.
@@ -173,8 +172,9 @@ class ExactGLM(GLM):
 
 @struct.dataclass
 class FrozenGLM(GLM):
-    """Estimator with a fixed, known estimate, for example one from `fit_glm` on offline data. Its state is a copy of itself, and `add` changes
-    nothing.
+    """Estimator with a fixed, known estimate, for example one from `fit_glm` on offline data.
+
+    Its state is a copy of itself, and `add` changes nothing.
 
     Attributes:
       theta: `[d]` estimate.

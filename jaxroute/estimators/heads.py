@@ -35,8 +35,7 @@ class Head(Protocol):
         ...
 
     def training_logits(self, key: Array, params: Any, x: Array) -> Array:
-        """Returns the logits `[M]` for training. `key` draws which units dropout removes; heads without dropout, such as `Logistic`, do not use it.
-        """
+        """Returns the logits `[M]` for training. `key` draws which units dropout removes; heads without dropout (`Logistic`) do not use it."""
         del key
         return self.logits(params, x)
 

@@ -197,11 +197,11 @@ def _inverse_ridge(num: int, dim: int, ridge: Leaf) -> Array:
 def _online(
     theta: numerics.Sum, inverses: numerics.Sum, chosen: Array, new: NewestObservation, spread: Array | None
 ) -> tuple[numerics.Sum, numerics.Sum]:
-    """Returns the parameters `[N, d]` and inverse second derivatives `[N, d, d]` after a step on the new observation alone, for the items `chosen`
-    `[A]`.
+    """Returns the parameters `[N, d]` and inverse second derivatives `[N, d, d]` after a step on the new observation alone.
 
-    `theta` and `inverses` are sums with their rounding errors (`numerics.Sum`). If `spread` is given, steps are shortened to a `safe` length: a step
-    of norm `s` moves the difference of two logits by at most `spread * s`. None means no shortening.
+    The step moves the parameters of the items `chosen` `[A]`. `theta` and `inverses` are sums with their rounding errors (`numerics.Sum`). If
+    `spread` is given, steps are shortened to a `safe` length: a step of norm `s` moves the difference of two logits by at most `spread * s`. None
+    means no shortening.
     """
     for a in range(chosen.shape[0]):
         # Item -1 has zero features: writing it changes nothing.

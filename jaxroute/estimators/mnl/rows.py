@@ -30,8 +30,7 @@ def _written(table: Array, new: Array, t: Array) -> Array:
 
 @struct.dataclass
 class Rows:
-    """Table of observations, for a model with a parameter vector per item. A row, along the last axis, is one round; there is capacity for `H`
-    rounds.
+    """Table of observations, for a model with a parameter vector per item. A row, along the last axis, is one of up to `H` rounds.
 
     Attributes:
       features: `[d, H]` features of the query.
@@ -86,8 +85,7 @@ class Rows:
         entries = [(a, b, i, j) for a, b in pairs for i in range(dim) for j in range(i if a == b else 0, dim)]
 
         def step(carry: Array, part: tuple[Array, Array, Array], first: Array) -> Array:
-            """Returns `carry` plus the derivatives of `C` rows: the gradient entries (all coordinates of the first item, then of the next), then
-            `entries`.
+            """Returns `carry` plus the derivatives of `C` rows: first the gradient, item by item, then the entries of `entries`.
 
             `part` holds the features `[d, C]`, items `[K, C]` and accepted indices `[C]` of the rows, `first` the index of the first row (not used).
             """
@@ -398,9 +396,7 @@ class PairCounts:
         return once._with(query, second, first, jnp.asarray(accepted == 1), valid & (first != second))
 
     def _with(self, query: Array, item: Array, other: Array, won: Array, counts: Array) -> "PairCounts":
-        """Returns the counts with one more trial of `item`, shown with `other`, if the bool `counts` is True; the trial is an acceptance if the bool
-        `won` is.
-        """
+        """Returns the counts with one more trial of `item`, shown with `other`, if `counts` is True; the item was accepted if `won` is True."""
         item, other = jnp.maximum(item, 0), jnp.maximum(other, 0)
         cell, row = (item, other, query), (item,)
         # Computed once, the tables too: two writes in one loop would visit all entries.
