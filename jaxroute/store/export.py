@@ -120,7 +120,10 @@ def _parquet(data: xr.Dataset, to: Path) -> _Writers:
 
 
 def _beside(dims: Sequence[Any]) -> tuple[str, ...]:
-    """Returns the dimensions of a variable that put it into a separate table: the baseline, and all after the time (models or bins)."""
+    """Returns those dimensions of a variable that the main table lacks; the variable is in a separate table for them, or in the main one if empty.
+
+    They are "baseline" and all dimensions after "time", such as those of models or of bins.
+    """
     vector = dims[dims.index("time") + 1 :] if "time" in dims else ()
     return tuple(str(one) for one in dims if one == "baseline" or one in vector)
 

@@ -42,8 +42,8 @@ class Summary:
     Attributes:
       moments: moments over the seeds of each of the `C` recorded numbers, `[C]`, one quantity after the other.
       histogram: histogram over the seeds with a row for each recorded number; empty for a difference.
-      flags: int64 `[3 + Z]` smallest seed of an invalid run, number of runs, number of invalid runs, and for each of `Z` flows that must be zero the
-        number of runs in which it is not zero.
+      flags: int64 `[3 + Z]`. The first is the smallest seed of an invalid run, or the largest int64 if there is none. The next two are the numbers of
+        all runs and of invalid runs. The others are, for each of `Z` flows that must be zero, the number of runs in which it is not zero.
     """
 
     moments: Moments
@@ -73,7 +73,7 @@ def summarise(
     seeds: np.ndarray,
     spans: Sequence[tuple[int, int]],
 ) -> list[list[Summary]]:
-    """Computes the statistics of one policy, or of the difference of two, in a list for each span of seeds with an entry for each setting.
+    """Computes the statistics of one policy, or of the difference of two. Returns a list for each span of seeds, with a `Summary` for each setting.
 
     Args:
       curves: arrays `[settings..., R, ...]` by name, including "valid", for each of one or two policies; axes of settings along which the runs of
@@ -81,7 +81,11 @@ def summarise(
       names: names of the recorded quantities, in the order of their numbers in a summary.
       zero_flows: names of flows that must be zero.
       seeds: `[R]` seeds, in the order of the arrays.
-      spans: first position and end of spans of seeds; each has a power of two of whole granules, or seeds of one granule.
+      spans: first position and end (exclusive) of spans of seeds. A span has 1, 2, 4, 8, ... complete granules (256 seeds), or some seeds of one
+        granule.
+
+    Returns:
+      Lists with the settings in row-major order.
     """
     place, found = curves[0]["valid"].ndim - 1, []
     on_device = all(isinstance(one["valid"], jax.Array) for one in curves)
@@ -109,7 +113,7 @@ class SummaryTree:
     Attributes:
       policies: index in the request of the policy, or of the two policies.
       axes: numbers of settings along the axes on which the runs depend, by the name of the axis.
-      numbers: slice among all numbers of a summary, and shape, of each quantity that the policies have in common, by its name.
+      numbers: for each quantity that all `policies` record, by name, the slice of its numbers among the `C` numbers of a `Summary`, and its shape.
       families: family of the cells of each setting.
       nodes: for each setting the statistics of ranges of granules, by range.
       new: pairs of setting and range whose statistics are not written to the store yet.
@@ -127,12 +131,19 @@ class SummaryTree:
         return cells.numbers(tuple(self.axes.values()), [tile[axis] for axis in self.axes])
 
     def region(self, setting: int, axes: Iterable[str]) -> tuple[Any, ...]:
-        """Returns the index that selects a setting in arrays with the given axes of settings, and everything along axes that the tree lacks."""
+        """Returns the index of a setting of the tree in an array whose first dimensions are the `axes`, all axes of settings of the result.
+
+        Along an axis that the tree lacks, because its runs do not differ there, the index is a full slice.
+        """
         place = dict(zip(self.axes, np.unravel_index(setting, tuple(self.axes.values())), strict=True)) if self.axes else {}
         return tuple(place.get(axis, slice(None)) for axis in axes)
 
     def lacks(self, setting: int, ranges: Iterable[Range], wanted: Container[Range]) -> bool:
-        """Whether any of `ranges` (of granules) has no statistics, neither alone nor as a part of a larger range inside one of `wanted`."""
+        """Whether statistics of any of `ranges` (of granules) are missing.
+
+        They are available if the range, or all its parts, have statistics. They also are if a larger range was merged from it and lies inside one of
+        `wanted`, the ranges whose statistics are part of the result; then they are no longer needed alone.
+        """
         return any(not self._holds(setting, *one, wanted) for one in ranges)
 
     def _holds(self, setting: int, first: int, size: int, wanted: Container[Range]) -> bool:
@@ -163,7 +174,10 @@ class SummaryTree:
             summary, first, size = a.merged(b), left, 2 * size
 
     def node(self, setting: int, node: Range) -> Summary | None:
-        """Returns the available statistics of a range of granules (`node`), merged from the largest ranges inside; None if there are none."""
+        """Returns the statistics of the available granules in the range `node`, merged from those of its parts. None if there are none.
+
+        Missing granules are left out without notice; `Statistics.missing` reports them.
+        """
         found, (first, size) = self.nodes[setting].get(node), node
         if found is not None or size == 1:
             return found
@@ -184,8 +198,8 @@ class Statistics:
       check: whether to raise a `ValueError` if the statistics may not fit into half of the memory.
 
     Attributes:
-      full: granules (256 consecutive seeds) whose seeds all belong to the result, and whose runs are replaced by statistics.
-      rest: positions of the seeds of all other granules.
+      full: numbers of the granules (256 consecutive seeds) of which the result has all seeds, and for which only statistics are stored.
+      rest: positions, among the seeds of the request, of the seeds of all other granules.
       runs: single runs of the seeds at `rest`; None if there are none.
     """
 
@@ -262,7 +276,10 @@ class Statistics:
                 return
 
     def _stored(self, family: bytes, nodes: Mapping[Range, Summary], wanted: Sequence[Range]) -> list[Range]:
-        """Returns the stored ranges of granules of a family, not in `nodes` yet, from which the ranges `wanted` can be merged."""
+        """Returns the ranges of granules whose stored statistics must be read, so that those of the ranges `wanted` can be merged.
+
+        They are the largest stored ranges of the `family` inside `wanted`, without those that are in `nodes` already.
+        """
         if self.store is None or family[:16] not in self.store.families:
             return []
         stored = cells.stored(self.store, family)
@@ -277,7 +294,10 @@ class Statistics:
         return self.request.cut if seeds == len(self.request.seeds) else cells.Seeds(self.request.seeds[:seeds])
 
     def _stored_as_runs(self) -> set[int]:
-        """Returns the granules in `full` of which the store has single runs but no statistics; an empty set if there are too many to be read."""
+        """Returns the granules in `full` of which the store has single runs but no statistics, so that the runs need not be simulated again.
+
+        If there are more than 64 of them, the set is empty: reading so many runs takes too much memory, and they are simulated again.
+        """
         found: set[int] = set()
         for policy, tree in zip(self.request.policies, self._trees, strict=False):
             for setting, family in enumerate(self.request.families(cells.CURVES, policy)):
@@ -287,7 +307,10 @@ class Statistics:
         return found if len(found) <= _MOST_FROM_RUNS else set()
 
     def left(self, granule: int) -> np.ndarray:
-        """Returns for each setting whether any statistics of a granule (256 seeds) are missing, as a bool array `[settings...]`."""
+        """Returns for each setting whether statistics of a granule (256 seeds) are missing, of any policy or difference of two, as a bool array.
+
+        The array has the axes of settings of the result.
+        """
         found = np.zeros([len(values) for values in self.request.axes.values()], bool)
         for tree in self._trees:
             own = [tree.lacks(setting, [(granule, 1)], self._wanted) for setting in range(len(tree.families))]
@@ -349,7 +372,10 @@ class Statistics:
     # The result.
 
     def totals(self, seeds: int, parts: Sequence[SummaryTree] | None = None) -> Iterator[tuple[SummaryTree, int, Summary]]:
-        """Yields tree, setting (index) and statistics over the available runs of the first `seeds` seeds, for the settings of `parts` (None: all)."""
+        """Yields the statistics over all available runs of the first `seeds` seeds, for one tree and one setting after the other.
+
+        `parts` are the trees (policies, or differences of two) that are wanted; None means all. A setting is a flat index along the axes of its tree.
+        """
         cut, of_runs = self._cut(seeds), {}
         for granule in self.runs.request.cut.granules if self.runs else ():
             if granule in cut.granules and granule not in self.full:
@@ -389,7 +415,10 @@ class Statistics:
         return found, len(seeds) == len(every)
 
     def _take_full(self, granule: int, summaries: Mapping[tuple[int, int], Summary]) -> None:
-        """Adds the `summaries` of a granule whose single runs are complete, by indices of tree and setting, and adds the granule to `full`."""
+        """Replaces the single runs of a granule, which are complete, by their statistics, and adds the granule to `full`.
+
+        `summaries` has the statistics by (index of the tree, index of the setting), as `_of_runs` returns them.
+        """
         for (number, setting), one in summaries.items():
             tree, node = self._trees[number], (granule, 1)
             if tree.lacks(setting, [node], self._wanted):
@@ -461,7 +490,11 @@ class Statistics:
         return self.dataset(len(self.request.seeds))
 
     def _moments(self, name: str, totals: _Totals, shape: tuple[int, ...]) -> tuple[Moments, Moments]:
-        """Returns the moments of a metric in arrays of this `shape`, `[policy, ...]`, and of its differences, `[policy, baseline, ...]`."""
+        """Returns the moments of a metric for each policy, and those of the differences between policies.
+
+        `shape` is that of the first, `[policy, settings..., time, ...]`; the differences are `[policy, baseline, settings..., time, ...]`. `totals`
+        are triples from the method `totals`.
+        """
         alone = np.tile([0.0, 0.0, 0.0, 0.0, np.inf, -np.inf], (*shape, 1))
         apart = np.stack([alone] * shape[0])
         for tree, setting, total in totals:

@@ -56,19 +56,24 @@ class StoreMismatchError(ValueError):
 
 
 class Damage(NamedTuple):
-    """Reason why a file cannot be read, with the file's size and time."""
+    """Reason why a pack cannot be read. It holds as long as the file's size and time are the same.
+
+    Attributes:
+      file: size and time of the file.
+      why: reason, in words.
+    """
 
     file: FileState
     why: str
 
 
 class Index(NamedTuple):
-    """Verified index of a pack.
+    """Verified index of a pack, a file with the numbers of many cells.
 
     Attributes:
       file: size and time of the file.
-      rows: address, digest, form and session of each cell (`_ROW`), frame by frame.
-      frames: position and size of each frame, and its cells (`_FRAMES`).
+      rows: structured array (`_ROW`) with a row for each cell: its address, digest, and indices into `forms` and `sessions`.
+      frames: structured array (`_FRAMES`) with a row for each frame, a group of cells that are compressed together: its position, size and cells.
       forms: names, types and shapes of a cell's arrays, as JSON, for each form.
       sessions: versions and devices by which cells were computed, as plain JSON.
       notes: other plain JSON, by its digest.
@@ -220,9 +225,10 @@ class PackStore:
       bad: name of the pack and index of the row of each cell that was found to be damaged.
       where: name of the pack and index of the row of each cell, by address.
       groups: addresses of cells, by their first `GROUP` bytes.
-      families: digests of the code of cells, by the first 16 bytes of their address (see `cells`).
+      families: by the first 16 bytes of an address, which identify a setting without its code, the set of the 8-byte digests of the code (see
+        `cells`).
       notes: notes of all packs, by digest.
-      conflicts: number of further copies of cells with different numbers; all readers take the same copy.
+      conflicts: number of copies of cells whose numbers differ from those of another copy; all readers take the same copy.
     """
 
     def __init__(
@@ -260,7 +266,11 @@ class PackStore:
     # Reading.
 
     def refresh(self, again: int = 5) -> None:
-        """Lists the packs (files of cells) again. Raises `OSError` if a listed pack is still not found after `again` more attempts."""
+        """Updates the attributes to the packs that the location has now: reads the index of each new pack, and forgets packs that were removed.
+
+        Raises:
+          OSError: a listed pack is still not found after `again` more attempts.
+        """
         found = self._listed()
         gone = {name for name, index in self.packs.items() if found.get(name) != index.file}
         self.packs = {name: index for name, index in self.packs.items() if name not in gone}
@@ -287,7 +297,8 @@ class PackStore:
     def _listed(self) -> dict[str, FileState]:
         """Lists the packs by name. If a known pack is missing or none is known yet, lists them again until two lists agree.
 
-        Listing takes time: the list may lack a pack that was removed meanwhile, and also the new pack with its cells.
+        Another process may join packs during a listing: it writes a new pack and removes the old ones. The list may then lack both, and so their
+        cells.
         """
         found = self.place.names(ENDING)
         if not self.packs or self.packs.keys() - found.keys():
@@ -533,7 +544,10 @@ class PackStore:
             self.clean()
 
     def clean(self, age: float = 3600.0) -> None:
-        """Removes files that killed processes left, and packs that cannot be read, if they have not changed for `age` seconds."""
+        """Removes temporary files (`LEFT`) that killed processes left, and packs that cannot be read.
+
+        A file is removed only if it was last changed more than `age` seconds ago. The disk or server decides what time it is.
+        """
         self.refresh()
         left = {name: file for name, file in self.place.names("").items() if name.endswith(LEFT)}
         left |= {name: file for name, (file, why) in self.damaged.items() if why != OTHER_VERSION}

@@ -29,10 +29,11 @@ class Checkpoint:
     """State from which runs can continue, in arrays `[settings..., seeds, ...]` by name.
 
     Attributes:
-      rounds: number of simulated rounds.
+      rounds: number of counted rounds before the checkpoint.
       states: states of environment and policy after these rounds.
       totals: float64 sums of the recorded quantities over these rounds.
-      curves: recorded curves of these rounds; empty for a checkpoint that is to be written.
+      curves: recorded curves of these rounds, if the checkpoint was read from a store. The store has them as the curves of shorter runs, so that a
+        checkpoint that is to be written has none.
     """
 
     rounds: int
@@ -327,7 +328,9 @@ def write(
 def read(
     store: PackStore, cut: Seeds, wanted: Iterable[tuple[Any, bytes, Mapping[int, int]]]
 ) -> Iterator[tuple[Any, np.ndarray, dict[str, np.ndarray]]]:
-    """Reads the cells of single runs. Yields label, positions of the seeds and arrays `[seeds, ...]` of each; missing and damaged cells are left out.
+    """Reads cells of single runs. Yields a label, positions of seeds, and arrays `[seeds, ...]` by name, for each cell that was read.
+
+    A triple in `wanted` may be served by several cells, so that its label is yielded several times. Missing and damaged cells are left out.
 
     Args:
       store: store of the cells.
