@@ -1,8 +1,8 @@
-"""Service under an agreement on satisfaction (MESS+): a request is served by one model, or explored with all.
+"""Service that must satisfy an agreed share alpha of its requests (MESS+). A request is served by one model, or explored with all models.
 
 `messplus` is the paper's Algorithm 1, composed of `parts`; `baselines` and `oracle` are the other policies. `env` is the environment, with requests
-from `sources`; `instances` builds it, and MESS+ with the settings of the paper, its code and its theory. `optimum` has the cheapest policies for each
-kind of information, `theory` the paper's bounds, and `types` the types that environment and policies exchange.
+from `sources`; `instances` builds it, and MESS+ with the settings of the paper, its code and its theory. `optimum` computes the cheapest policies
+that meet the target, by what they know about a request, `theory` the paper's bounds, and `types` the types that environment and policies exchange.
 """
 
 from jaxroute.core.exports import public_names as _public_names

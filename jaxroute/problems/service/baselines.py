@@ -35,7 +35,7 @@ class Single(FixedPolicy):
     """Policy that always uses the same model. Source: MESS+, section 4.1.
 
     Attributes:
-      model: `[]` index of the model, -1 for the largest.
+      model: `[]` index of the model; -1 for the last one, which is the most expensive.
     """
 
     model: Leaf = -1
@@ -93,7 +93,8 @@ def educated_guess(accuracy: Array, alpha: Array) -> Array:
     All probabilities are equal at first. While the expected satisfaction is below `alpha`, the probabilities of models of higher accuracy increase by
     1 % and the others decrease by 1 %, at most 5,000 times. Source: MESS+, appendix B, the listing "random with constraint".
 
-    Differs from the paper: for traced arguments, where no error can be raised, the listing's fallback is returned.
+    Differs from the paper: if the target is not reached and no error can be raised, because an argument is
+    traced or after 5,000 steps, the result is the fallback of the listing (`_guess`).
 
     Raises:
       ValueError: no accuracy reaches `alpha`, as in the listing.
@@ -136,9 +137,9 @@ def _guess(accuracy: Array, alpha: Array) -> Array:
 class RouteLLM(FixedPolicy):
     """Policy that uses the largest model if a router's score of the request reaches a threshold, otherwise the smallest model.
 
-    The score replaces the paper's router: `sigmoid(offset + spread z + advantage h)` with standard normal `z`. The advantage `h` of the largest model
-    is the standardised difference between its probability of satisfaction and the smallest model's. By default the score does not depend on the
-    request, as in Table 2, where the router is no better than random; `knowing` returns an informed router.
+    The score replaces the paper's router: `sigmoid(offset + spread z + advantage h)` with standard normal `z`. The advantage `h` is the
+    difference between the probabilities that the largest and that the smallest model satisfies the request, standardised by `usual` and `deviation`.
+    By default the score does not depend on the request, as in Table 2, where the router is no better than random; `knowing` returns an informed router.
 
     Source: MESS+, section 4.1 and appendix B, RouteLLM with thresholds .1 to .9.
 
@@ -191,7 +192,10 @@ class RouteLLM(FixedPolicy):
 
     @classmethod
     def knowing(cls, env: ServiceEnv, advantage: float, **options: Any) -> "RouteLLM":
-        """Returns a router whose logit increases by `advantage` per unit of `h`, which tables of requests do not have; `options` are other fields."""
+        """Returns a router whose logit increases by `advantage` per unit of `h`; `options` are other fields.
+
+        Raises `ValueError` for requests of a table, whose probabilities of satisfaction, and hence `h`, are unknown.
+        """
         predictor = TrueProbabilities(env.requests)
         predictor.check()
         contexts = env.requests.contexts()
@@ -206,7 +210,9 @@ class RouteLLM(FixedPolicy):
 
     @classmethod
     def of(cls, env: ServiceEnv, **options: Any) -> "RouteLLM":
-        """Returns a router with the largest threshold of .9, .8, ..., .1 that meets the target if `advantage` is 0; `options` are other fields.
+        """Returns a router with the largest threshold of .9, .8, ..., .1 with which it meets the target of `env`; `options` are other fields.
+
+        The threshold is computed as if `advantage` were 0.
 
         The paper's thresholds are often lower (Table 5), with more calls of the large model than necessary.
         """
@@ -299,7 +305,7 @@ def fit_routerdc(
       batch: number of requests per step.
       learning_rate: step size of AdamW.
       width: dimension of the encoding, `e`.
-      positives, negatives: largest numbers of satisfying and of other models in the sample-LLM loss (`contrastive_loss`).
+      positives, negatives: largest numbers of models that satisfy a request, and of models that do not, in the sample-LLM loss (`contrastive_loss`).
       cluster_weight: weight of the sample-sample loss (`cluster_loss`).
       num_clusters: number of clusters of the training requests, by k-means.
       outside: number of requests of other clusters in the sample-sample loss.
@@ -362,7 +368,7 @@ class ShadowPrice(Learner):
     """Policy that serves with the model of least `cost - price * predicted satisfaction`: MESS+ with a constant price instead of the virtual queue.
 
     Attributes:
-      price: `[]` price of satisfaction, J per unit.
+      price: `[]` cost, J, that the policy accepts for an increase of the probability of satisfaction from 0 to 1.
     """
 
     price: Leaf = struct.field(default=1000.0, kw_only=True)

@@ -27,15 +27,16 @@ class ServiceEnv:
     Source: MESS+, section 2, eqs. (1) and (2), Algorithm 1.
 
     Differs from the paper: an explored request gets the answer of the largest model (section 2.3). Algorithm 1 returns the answer of a satisfying
-    model, which a provider cannot know (`serve_best`). Eq. (2) taken literally would credit all models of an explored request; here only the returned
-    answer counts, as in Algorithm 1.
+    model, which a provider cannot know; `serve_best=True` does this. Taken literally, eq. (2) adds the satisfaction of all models for an explored
+    request; here only the returned answer counts, as in Algorithm 1.
 
     Attributes:
       requests, alpha, arrival, knows_cost, reveals_labels, serve_best, names, currency: as for `service`.
       accuracy: `[M]` share of requests that each model satisfies.
       mean_cost: `[M]` mean cost of each model.
-      best: cost and price of the cheapest stationary policy that knows each model's probability of satisfaction given the features (`best_informed`).
-      clairvoyant: cost and price of the cheapest policy that knows which models satisfy a request.
+      best: mean cost and shadow price of the cheapest stationary policy that knows each model's probability of satisfaction given the
+        features (`best_informed`).
+      clairvoyant: mean cost and shadow price of the cheapest policy that knows which models satisfy a request.
       blind_cost: `[]` cost per request of the cheapest mixture of models for a policy that observes nothing about requests (`best_blind`).
       blind_choice: `[M]` probability of each model in that mixture.
     """

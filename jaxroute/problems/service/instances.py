@@ -39,7 +39,7 @@ def service(
     Args:
       requests: `TypeRequests`, `CellRequests`, `ProbitRequests` or `TableRequests` of `M` models in ascending order of mean cost.
       alpha: share of satisfied requests that the agreement requires. An unreachable target causes a warning: the virtual queue then grows forever.
-      arrival: probability that a user gives feedback (default: 1); it also applies to explored requests.
+      arrival: probability that a user gives feedback (default: 1). Without feedback a policy learns nothing, even from an explored request.
       knows_cost: whether the costs of a request are observed before the decision.
       reveals_labels: whether satisfaction is observed before the decision, for clairvoyant policies only.
       serve_best: whether an explored request is answered by the largest satisfying model instead of the largest one.
@@ -92,7 +92,7 @@ def typed_service(
     comonotone: bool = False,
     **options: Any,
 ) -> ServiceEnv:
-    """Builds a service with a few types of requests and exact optima; by default three types and three models.
+    """Builds a service with a few types of requests, whose optimal costs are exact; by default three types and three models.
 
     With more than 12 independent models the clairvoyant optimum is estimated from 65,536 requests.
 
@@ -103,7 +103,7 @@ def typed_service(
       alpha, options: as for `service`.
       features: `[K, d]` features of each type (default: one-hot).
       cost_noise: standard deviation of the logarithm of a cost.
-      comonotone: whether a better model satisfies whenever a worse one does; otherwise models satisfy independently.
+      comonotone: whether a model satisfies a request whenever one with a smaller probability for its type does; otherwise models are independent.
     """
     if (success is None) != (cost is None):
         raise ValueError("success and cost must be given together, or neither")
@@ -132,12 +132,13 @@ def cell_service(
     """Builds a service with a given joint distribution of satisfaction.
 
     Args:
-      cells: `[2 ** M]` shares or counts of requests with each set of at most 20 satisfying models; the first model is the highest bit of a set's index.
+      cells: `[2 ** M]` shares or counts of requests with each set of at most 20 satisfying models; the first model is the highest bit of a set's index
+        (for two models: none, the second, the first, both).
       cost: `[M]` mean cost of each model, J.
       cost_spread: `[M]` standard deviation of the cost.
       alpha, options: as for `service`.
-      signal: strength with which a model's feature predicts its satisfaction: 0 not at all, .15 weakly (area under the ROC curve .58), .6 strongly
-        (.80).
+      signal: strength with which a request's features, one per model, predict which models satisfy: 0 not at all, .15 weakly (area under the ROC
+        curve .58), .6 strongly (.80).
       num_noise: number of uninformative features.
     """
     weight = checks.non_negative("cells", cells)
@@ -188,8 +189,8 @@ def probit_service(
       accuracy: `[M]` accuracies in (0, 1).
       cost: `[M]` mean cost, J.
       alpha, options: as for `service`.
-      from_features: weight of the features in the latent number whose sign decides satisfaction.
-      shared: weight of a difficulty of the request that all models share in this number; `from_features^2 + shared^2` is at most 1.
+      from_features: weight of the features in the latent number whose sign decides satisfaction, see `ProbitRequests`.
+      shared: weight, in this number, of a difficulty of the request that all models share; `from_features^2 + shared^2` is at most 1.
       length_spread: standard deviation of the logarithm of a request's length, which is a factor of all costs.
       num_features: number of features, `d`.
       directions: seed of the random direction in feature space that predicts each model's satisfaction.
@@ -234,7 +235,7 @@ def table_service(table: RoutingTable, *, alpha: float, threshold: float = 0.5, 
 
 
 def paper_policy(benchmark: str = "winogrande", **changes: Any) -> MessPlus:
-    """Returns MESS+ with a logistic head, V = 1e-3, c = .1 and the SGD of Table 4 for a benchmark; `changes` override fields of `MessPlus`."""
+    """Returns MESS+ with a logistic classifier, V = 1e-3, c = .1, and the SGD of Table 4 for a benchmark; `changes` override fields of `MessPlus`."""
     data = MESSPLUS_BENCHMARKS[checks.one_of("benchmark", benchmark, MESSPLUS_BENCHMARKS)]
     optimiser = SGD(data.learning_rate, data.momentum, MESSPLUS_WEIGHT_DECAY)
     return MessPlus(**{"optimiser": optimiser, **changes})
@@ -243,8 +244,8 @@ def paper_policy(benchmark: str = "winogrande", **changes: Any) -> MessPlus:
 def code_policy(benchmark: str = "winogrande", **changes: Any) -> MessPlus:
     """Returns MESS+ with the settings of the authors' later public code for a benchmark; `changes` override fields of `MessPlus`.
 
-    Gradients are clipped to norm 1, some benchmarks take several steps per explored request, costs are the last measured ones, and the first request
-    is not always explored.
+    Gradients are clipped to norm 1, some benchmarks take several SGD steps per explored request, costs are estimated by those of the last explored
+    request (`LastCost`), and the first request is not always explored.
     """
     data = MESSPLUS_BENCHMARKS[checks.one_of("benchmark", benchmark, MESSPLUS_BENCHMARKS)]
     optimiser = SGD(data.learning_rate, data.momentum, MESSPLUS_WEIGHT_DECAY, clip=1.0)

@@ -30,12 +30,12 @@ class LearnerState:
     """State of a policy that predicts satisfaction.
 
     Attributes:
-      queue: virtual queue `Q_t` on which decisions depend; unlike the environment's, it counts only requests with feedback.
+      queue: virtual queue `Q_t` on which decisions depend. It counts only requests with feedback; the one in `ServiceState` counts all requests.
       params: parameters `z_t` of the predictor.
       optimiser: state of the optimiser; empty if the predictor is not trained.
       cost: state of the cost model.
       num_steps: `[]` int32 number of training requests, which are explored requests with feedback.
-      loss: `[]` mean loss of the training requests.
+      loss: mean loss of the training requests, each before its own training step.
     """
 
     queue: VirtualQueue
@@ -50,14 +50,14 @@ class LearnerState:
 class Learner(abc.ABC):
     """Policy that learns to predict satisfaction, and serves unexplored requests with the model of lowest `score`, which subclasses define.
 
-    Exploration depends only on `c`, `explore_power` and the seed, and only explored requests train. The predictor is therefore the same for all
+    Exploration depends only on `c`, `explore_power` and the seed, and only explored requests train the predictor. It is therefore the same for all
     values of `V` and `alpha`, and a grid over these trains it once. Source: MESS+, Algorithm 1, eqs. (2) and (4).
 
     Attributes:
       c: `[]` exploration coefficient: request `t = 1, 2, ...` is explored with probability `min(1, c t^-explore_power)`; 0 explores only the first.
       explore_power: `[]` exponent, 1/4 in the paper.
       l2: `[]` weight of half the squared norm of the parameters in the loss.
-      margin: `[]` number added to the share of satisfied requests that the agreement requires.
+      margin: `[]` number that the policy adds to the required share of satisfied requests in its decisions and its virtual queue.
       energy: `[]` cost of the predictor itself, J per request.
       predictor: predictor of satisfaction: `Learned`, `TrueProbabilities` or `Labels`.
       optimiser: `SGD`, which trains the predictor.
@@ -166,7 +166,10 @@ class Learner(abc.ABC):
         return state.replace(params=params, optimiser=optimiser, loss=loss, num_steps=steps)
 
     def loss(self, key: Array, params: Params, features: Array, labels: Array) -> Array:
-        """Returns the loss of the predictor with parameters `params` for a request with features `[d]` and labels `[M]`. Source: MESS+, eq. (4)."""
+        """Returns the loss for one request: the mean binary cross-entropy of the predictor over the models, plus the regularisation by `l2`.
+
+        `params` are the predictor's parameters, `features` `[d]` and `labels` `[M]` those of the request; `key` is for dropout. Source: MESS+, eq. (4).
+        """
         logits = self.predictor.training_logits(key, params, features)
         return binary_cross_entropy(logits, labels) + 0.5 * self.l2 * squared_norm(params)
 
@@ -203,7 +206,8 @@ class MessPlus(Learner):
     cheaper model, and among equally cheap models follow `numerics.argmax`. The features represent the output of the fixed text encoder.
 
     Attributes:
-      V: `[]` weight of cost, requests per J. The paper uses 1e-2 to 1e-5; if it grows as `sqrt(horizon)`, the gaps to optimal cost and target vanish.
+      V: `[]` weight of cost, requests per J. The paper uses 1e-2 to 1e-5. If V grows as `sqrt(horizon)`, the mean cost
+        approaches the optimal cost, and the mean satisfaction the target.
     """
 
     V: Leaf = struct.field(default=1e-3, kw_only=True)

@@ -20,8 +20,8 @@ class Optimum(NamedTuple):
     Attributes:
       value: mean cost, J per request; NaN if infeasible.
       price: shadow price of the constraint, J per unit of satisfaction; infinite if infeasible.
-      part: share of the satisfaction available at about this price (within `PRICE_STEP`) that the choice needs to reach the target.
-      cost: mean cost of `choice`.
+      part: share, in [0, 1], of the steps at about this price (within `PRICE_STEP`) that the choice takes to reach the target.
+      cost: mean cost of `choice`, J per request; equal to `value` if feasible.
       choice: `[W, M]` probability of each of `M` models for each of `W` contexts (groups of like requests); the most satisfying choice if infeasible.
       satisfaction: mean satisfaction that `choice` reaches.
       feasible: whether some choice reaches the target.
@@ -109,9 +109,9 @@ def best_informed(requests: RequestSource, alpha: float, knows_cost: bool = True
 
 
 def best_clairvoyant(requests: RequestSource, alpha: float) -> Optimum:
-    """Returns the cheapest policy that satisfies a share `alpha` and knows which models satisfy a request, but only mean costs.
+    """Returns the cheapest policy that satisfies a share `alpha` of requests and knows which models satisfy a request, but not the request's costs.
 
-    `ServiceEnv.clairvoyant` is the optimum of a policy that also observes the costs of a request, if the environment reveals them.
+    In `ServiceEnv.clairvoyant` the policy also observes the costs of a request, if the environment has `knows_cost=True`.
     """
     return cheapest_choice(requests.label_contexts(), alpha)
 

@@ -1,4 +1,4 @@
-"""Oracles: policies that serve each request by an optimum of the module `optimum`."""
+"""Oracles: policies that serve each request by an optimal choice of models, computed in the module `optimum`."""
 
 from typing import final
 
@@ -28,12 +28,13 @@ class OracleBlind(RandomMix):
 
 @struct.dataclass
 class PricedOracle(FixedPolicy):
-    """Policy that serves with the model of least `cost - price * probability`, with its probability of satisfaction.
+    """Policy that serves with the model of least `cost - price * probability`, for the model's probability of satisfying the request.
 
-    At random it uses a price just above or just below the shadow price, which mixes the two optimal choices at that price.
+    The price of a request is drawn: just above or just below the shadow price (by a factor of `1 +- PRICE_STEP`). This mixes the two choices that are
+    optimal at the shadow price, so that the target is met exactly.
 
     Attributes:
-      price: shadow price of satisfaction, and the share of requests that use the higher price.
+      price: shadow price of satisfaction (`price`), and the share of requests that use the higher price (`part`).
       predictor: source of the probabilities, `TrueProbabilities` or `Labels`.
     """
 
@@ -74,7 +75,7 @@ class OracleInformed(PricedOracle):
 @final
 @struct.dataclass
 class OracleClairvoyant(PricedOracle):
-    """Best policy that knows each model's satisfaction of a request; the environment needs `reveals_labels=True`."""
+    """Cheapest policy that meets the target and knows which models satisfy a request, and its costs; it needs an environment with `reveals_labels=True`."""
 
     @classmethod
     def of(cls, env: ServiceEnv) -> "OracleClairvoyant":

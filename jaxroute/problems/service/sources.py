@@ -1,7 +1,7 @@
 """Sources of requests: finite types, cells of a joint distribution, a probit model, or a table of recorded requests.
 
-A source draws requests, returns the probability that each model satisfies one, and lists the contexts that a policy with some information can
-distinguish, from which `optimum` computes the cheapest policy. Costs are in J, models in ascending order of cost.
+A source draws requests, returns the probability that each model satisfies one, and groups requests that a policy cannot tell apart by its information.
+From these groups, called contexts, `optimum` computes the cheapest policy. Costs are in J, models in ascending order of cost.
 """
 
 import functools
@@ -54,7 +54,10 @@ class Contexts(NamedTuple):
 
 
 def fingerprint(requests: Any) -> str:
-    """Returns a digest that identifies a source by its class and numbers; an empty string if they are traced or larger than 1 MiB."""
+    """Returns a digest of a source's class and numbers, by which an oracle checks that it belongs to an environment.
+
+    It is an empty string if the numbers are traced (under `jit`) or larger than 1 MiB.
+    """
     leaves, kind = jax.tree.flatten(requests)
     known = all(isinstance(leaf, (Array, np.ndarray, np.generic, float, int)) for leaf in leaves)
     if not known or any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
@@ -69,7 +72,7 @@ def fingerprint(requests: Any) -> str:
 
 
 class RequestSource(Protocol):
-    """Base class of sources that draw requests of `d` features for `M` models and know the distribution of the requests."""
+    """Methods of a source of requests with `d` features for `M` models. Subclasses inherit `init`, `average` and `label_contexts`."""
 
     @property
     def num_features(self) -> int:
@@ -93,7 +96,7 @@ class RequestSource(Protocol):
         ...
 
     def average(self) -> Contexts:
-        """Returns a single context, the group of all requests, with their mean probabilities and costs."""
+        """Returns a single context, the group of all requests, with their mean probabilities and costs `[1, M]`."""
         return self.label_contexts().mean()
 
     def contexts(self, knows_cost: bool = True) -> Contexts:
@@ -101,11 +104,11 @@ class RequestSource(Protocol):
         ...
 
     def label_contexts(self) -> Contexts:
-        """Returns the contexts (groups of requests) that a policy can distinguish if it observes which models satisfy; by default from a sample."""
+        """Returns the contexts (groups of requests) of a policy that observes which models satisfy, but no costs; by default from a sample."""
         return labelled(self)
 
     def clairvoyant_contexts(self, knows_cost: bool = True) -> Contexts:
-        """Returns the contexts (groups of requests) of a policy that observes which models satisfy, and costs if `knows_cost` is True."""
+        """Returns the contexts (groups of requests) of a policy that observes which models satisfy and, if `knows_cost` is True, also the costs."""
         ...
 
 
@@ -219,7 +222,7 @@ class TypeRequests(RequestSource):
         return equally_weighted(sample.success, sample.cost)
 
     def label_contexts(self) -> Contexts:
-        """Returns a context for each type and each set of satisfying models; a sample of requests for more than 12 independent models."""
+        """Returns a context for each type and each set of satisfying models; for more than 12 independent models one for each request of a sample."""
         weight, probability, cost = (np.asarray(x, np.float64) for x in (self.weight, self.probability, self.cost_mean))
         if (
             self.comonotone

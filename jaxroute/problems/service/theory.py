@@ -1,4 +1,4 @@
-"""Bounds of the theory of MESS+ (Theorem 1, Corollary 1, Lemma A.3), and a margin that, added to the target, compensates for them."""
+"""Bounds of the theory of MESS+ (Theorem 1, Corollary 1, Lemma A.3), and a margin: a policy for target plus margin meets the target itself."""
 
 import math
 
@@ -9,7 +9,9 @@ from jaxroute.problems.service.sources import Contexts
 
 
 def admissible_probability(contexts: Contexts, slack: float) -> float:
-    """Returns `q` of Theorem 1: the least probability of satisfaction of models within `slack` of the best, averaged over contexts.
+    """Returns `q` of Theorem 1, a mean over contexts of the least probability of satisfaction among the admissible models.
+
+    A model is admissible in a context if its probability is at most `slack` below that of the best model.
 
     Source: MESS+, assumption 1. Differs from the paper: `q` is the mean over requests, as the proof requires. For single requests the assumption
     fails if some are hard for all models.
@@ -42,7 +44,7 @@ def bound_queue(V: float, cost_range: float, slack: float, horizon: int, warm_up
     Args:
       V, cost_range, slack: as for `safety_margin`.
       horizon: number of requests `T`.
-      warm_up: number of requests `psi` after which assumption 1 holds.
+      warm_up: number of requests `psi` until the predictor is good enough that assumption 1 holds: the models served are within `slack` of the best.
       alpha: required share of satisfied requests.
     """
     return _gamma(V, cost_range, slack, warm_up, alpha) + math.sqrt(checks.count("horizon", horizon))
@@ -69,7 +71,7 @@ def _gamma(V: float, cost_range: float, slack: float, warm_up: float, alpha: flo
 
 
 def bound_violation(V: float, cost_range: float, slack: float, horizon: int, warm_up: float = 0, alpha: float = 1) -> float:
-    """Returns Corollary 1's bound of the expected violation after `horizon` requests; arguments as for `bound_queue`."""
+    """Returns Corollary 1's bound of alpha minus the expected share of satisfied requests after `horizon` requests; arguments as for `bound_queue`."""
     return bound_queue(V, cost_range, slack, horizon, warm_up, alpha) / horizon
 
 

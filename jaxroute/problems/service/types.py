@@ -88,7 +88,7 @@ class Price:
 
 @struct.dataclass
 class VirtualQueue:
-    """Virtual queue `Q` of missing satisfaction. It starts at 0; a request with satisfaction `s` adds `alpha - s`. Source: MESS+, eq. (2).
+    """Virtual queue `Q` of missing satisfaction. It starts at 0; satisfaction `s` changes it to `max(0, Q + alpha - s)`. Source: MESS+, eq. (2).
 
     Attributes:
       length: `[]` float32 length `Q` in requests, at least 0.
@@ -119,8 +119,8 @@ class ServiceState:
       rounds: `[]` int32 number of requests so far.
       satisfied: `[]` int32 number of satisfied requests.
       queue: virtual queue of eq. (2) with the true satisfaction.
-      first_compliance: `[]` int32 first request, from the 50th on, at which the share of satisfied requests is at least alpha; 0 for none.
-      last_violation: `[]` int32 last request at which the share of satisfied requests is below alpha; 0 for none.
+      first_compliance: `[]` int32 number, from 1, of the first request from the 50th on after which the share satisfied is at least alpha; 0 for none.
+      last_violation: `[]` int32 number, from 1, of the last request after which the share satisfied is below alpha; 0 for none.
       source: state of the source of requests.
     """
 
@@ -175,8 +175,8 @@ class Feedback:
 
     Attributes:
       arrived: `[]` bool, whether the user gave feedback.
-      satisfied: `[]` float32, 1 if the user is satisfied, otherwise 0.
-      cost: `[]` cost of the models, J.
+      satisfied: `[]` float32, 1 if the user is satisfied, otherwise 0, also without feedback.
+      cost: `[]` cost of the models that worked on the request, J; without the energy of the decision.
       labels: `[M]` float32, 1 for models that satisfy, otherwise 0; only for an explored request.
       costs: `[M]` cost of each model, J; only for an explored request.
     """

@@ -1,1 +1,1 @@
-"""Replaceable parts of the policies: `predictors` of satisfaction and costs, and `contrastive`, the training of RouterDC."""
+"""Replaceable parts of MESS+ and its baselines: `predictors` of satisfaction and costs, and `contrastive`, the loss functions of RouterDC."""

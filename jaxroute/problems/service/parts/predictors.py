@@ -17,7 +17,10 @@ from jaxroute.problems.service.types import Action, Feedback, Observation, Param
 
 
 class Predictor(Protocol):
-    """Predictor of each model's probability of satisfying a request. If `trains` is True, it also has the method `training_logits(key, params, x)`.
+    """Predictor of each model's probability of satisfying a request.
+
+    If `trains` is True, it also has the method `training_logits(key, params, x)`, which returns the logits `[M]` for features `x` `[d]` in a training
+    step, where `key` is for dropout.
 
     Attributes:
       trains: whether explored requests train its parameters (static).
@@ -29,7 +32,7 @@ class Predictor(Protocol):
         """Raises `ValueError` if a field is out of range."""
 
     def init(self, key: Array, spec: ServiceSpec) -> Params:
-        """Returns the parameters before the first request."""
+        """Returns the parameters before the first request; an empty tuple for a predictor without parameters."""
 
     def probabilities(self, params: Params, obs: Observation) -> Array:
         """Returns the predicted probability `[M]` that each model satisfies."""
@@ -74,7 +77,7 @@ class TrueProbabilities(Predictor):
     """Predictor that knows the true probability of satisfaction by each model, given the features.
 
     Attributes:
-      requests: source of requests of the environment; to simulate several environments, build the policy by a function `env -> policy`.
+      requests: source of requests of the environment. Each environment needs its own: for several ones, build the policy by a function `env -> policy`.
     """
 
     requests: RequestSource
@@ -186,7 +189,7 @@ class LastCost:
 
 @struct.dataclass
 class RunningMeanCost:
-    """Estimates the cost of each model by the mean of its costs that were paid so far; 1e-6 J before the first."""
+    """Estimates the cost of each model by its mean cost on served and explored requests so far; 1e-6 J before the model's first request."""
 
     def init(self, spec: ServiceSpec) -> RunningMean:
         return RunningMean.empty(spec.num_models)
