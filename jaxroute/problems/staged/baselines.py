@@ -18,10 +18,10 @@ from jaxroute.problems.staged.types import Observation, SlotState
 class Greedy(StageRoute):
     """Policy that deploys the `M` available models with the largest ratio of the reward's upper bound `U` to the cost's lower bound `L`.
 
-    Source: StageRoute, section 6, "Greedy": an upper confidence bound on a utility, with the same bounds.
+    Source: StageRoute, section 6, "Greedy": an upper confidence bound on a utility; `U` and `L` are those of StageRoute.
 
-    Differs from the paper: it does not describe Greedy's routing inside a stage. The default is StageRoute's linear program, since "the cost
-    constraint is enforced" for all policies.
+    Differs from the paper: it does not describe how Greedy routes queries inside a stage. By default (field `routing`) it solves StageRoute's linear
+    program, since "the cost constraint is enforced" for all policies.
     """
 
     def choose(self, key: Array, state: SlotState, value: Array, cost: Array, obs: Observation, t: Array) -> Deployment:

@@ -18,7 +18,8 @@ class MarketEnv:
     """Market of `N` models with staged deployment; build it with `market` or another function of `instances`.
 
     In every round rewards and costs of all models are drawn, and the chosen model's are revealed. Regret is relative to `V(budget, pool)`, the best
-    expected reward per query that the available models allow within budget, capacities and slots. Source: StageRoute (arXiv 2506.17254), section 3.
+    expected reward per query of a routing over at most `max_deployed` of the available models (`pool`), within budget and capacities.
+    Source: StageRoute (arXiv 2506.17254), section 3.
 
     Attributes:
       outcomes, budget, max_deployed, stage_length, stop_at_budget, names, currency: as for `market`.

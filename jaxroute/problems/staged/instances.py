@@ -46,11 +46,11 @@ def market(
       arrival: `[N]` first round of each model, 1-based (default: all at the start).
       budget: mean cost per query.
       max_deployed: number of slots `M`: models deployed at once.
-      stage_length: queries `I` between two maintenance windows.
+      stage_length: queries `I` of a stage, between two maintenance windows (rounds in which models are exchanged).
       horizon: number of queries that the total budget must cover.
       known_costs: bounds `c_1` and `c_2` of the cost of a query, known to policies. By default the least positive and the largest cost of a table;
         with distributions, half the least positive mean and twice the largest.
-      deploy_fee: fee that is paid when a model enters the deployment; one number or `[N]`.
+      deploy_fee: fee, paid from the budget, when a model enters the deployment; one number or `[N]`.
       optimum: "stage" lets the optimum use a model from the maintenance window at which it can first be deployed (the paper's definition),
         "continuous" from its arrival.
       stop_at_budget: whether nothing is served once `budget * horizon` is spent.
@@ -110,7 +110,7 @@ def market(
 
 
 def _scaled(currency: str, scale: float) -> str:
-    """Returns the unit of costs in `currency` after multiplication by `scale`, for example "0.001 USD" for USD and a scale of 1000."""
+    """Returns the unit of costs that are numbers in `currency` times `scale`: for USD and a scale of 1000 "0.001 USD", of which a cost of 1 is one."""
     return currency if scale == 1.0 else f"{1 / scale:.3g} {currency}"
 
 
@@ -170,7 +170,7 @@ def arena_market(
       reward_noise: standard deviation of a reward.
       cost_noise: standard deviation of a cost relative to its mean.
       arrival_interval: queries between two arrivals.
-      arrival_lag: number of rounds by which every later arrival is delayed, so that the model may miss a maintenance window.
+      arrival_lag: number of rounds by which the arrival of every model after the first six is delayed, so that the model may miss a maintenance window.
       normalisation: "min-max" maps the scores to [0, 1], "max" divides them by the largest.
       reward_distribution, cost_distribution: distributions of a reward and of a cost.
     """
@@ -211,7 +211,7 @@ def routerbench_market(
     cost_scale: float = 1.0,
     **options: Any,
 ) -> MarketEnv:
-    """Builds a substitute for the paper's RouterBench experiment, with the published means of Table 2.
+    """Builds a synthetic substitute for the paper's RouterBench experiment, whose queries are not public, with the published means of Table 2.
 
     Scores are Bernoulli and costs log-normal with coefficient of variation 1, independently. The correlation between models does not matter, because
     queries are independent and only one model is observed per query. Five models are available from the start, and one more arrives after each 5,000
@@ -223,7 +223,7 @@ def routerbench_market(
     Args:
       max_deployed, stage_length, horizon, budget, options: as for `market`.
       capacity: largest share of the traffic of a model; one number for all except WizardLM-13B, or `[N]`.
-      cost_scale: factor of costs, their known bounds, and the budget in USD. It changes the policies, because the confidence radius is not scale-free.
+      cost_scale: factor of costs, of their known bounds and of the budget. It changes the policies, because the confidence radius is not scale-free.
     """
     table = STAGEROUTE_TABLE_2
     scale = float(checks.positive("cost_scale", cost_scale, ()))
@@ -304,12 +304,13 @@ def discovery_market(
 
 
 def lower_bound_market(*, horizon: int, max_deployed: int = 2, constant: float = 1.0) -> Callable[[Array], MarketEnv]:
-    """Returns a sampler `key -> MarketEnv` of the paper's hard instances: `M` models arrive per stage, of which a random one is better by `eps`.
+    """Returns a sampler `key -> MarketEnv` of the instances behind the lower bound: `M` models arrive per stage, and a random one is better by `eps`.
 
     With `eps = (c M / (8 T))^(1/3)` there are `1 / (4 eps)` stages, rounded. The strong model of stage `j` has mean `1/2 + j eps`, the others have
     `1/2 + (j - 1) eps`. Rewards are Bernoulli, costs are 1, and the budget never binds. Source: StageRoute, Theorem 2 and appendix C.
 
-    Differs from the paper: it does not round the number of stages; here `eps` fits the rounded number, so that the means still end at 3/4.
+    Differs from the paper: it does not round the number of stages; here `eps` fits the rounded number, so that the last strong
+    model still has mean 3/4.
 
     Args:
       horizon: number of queries `T`.

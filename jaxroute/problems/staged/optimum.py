@@ -18,7 +18,8 @@ _SCALE = 1e4
 def max_support(capacity: ArrayLike) -> int:
     """Returns the largest number of models that an optimal routing can need: `ceil(1 / smallest capacity) + 1`.
 
-    A vertex of the routing polytope has at most two coordinates strictly between their bounds, and those at their capacity sum to at most 1.
+    A vertex of the routing polytope has at most two shares strictly between 0 and the capacity. The shares at their capacity sum to at most 1, so that
+    there are at most `1 / smallest capacity` of them.
     """
     return math.ceil(1.0 / float(np.min(capacity)) - 1e-6) + 1
 
@@ -28,8 +29,9 @@ def routing_values(
 ) -> np.ndarray:
     """Returns the best expected reward per query of a routing over each of `S` sets of models, `[S]` float64; 0 for an infeasible set.
 
-    By duality the value is the least of `lam * budget + max over p of (reward - lam * cost) . p`, where `p` are the models' shares of the queries and
-    `lam` is 0 or a multiplier at which two models change order. Source: StageRoute, eq. (1), for a fixed set.
+    By duality the value is the least of `lam * budget + max over p of (reward - lam * cost) . p`, where `p` are shares of
+    the queries, with sum 1 and at most the capacities. `lam` is 0 or a multiplier at which two models have equal `reward - lam * cost`. Source:
+    StageRoute, eq. (1), for a fixed set.
 
     Args:
       reward, cost: `[N]` true mean rewards and costs.

@@ -14,7 +14,7 @@ from jaxroute.problems.staged.types import POLICY_METRICS, Action, Observation, 
 
 @struct.dataclass
 class _StageRouteWithoutRadius(StageRoute):
-    """StageRoute whose confidence bounds are the true means, which the oracle stores instead of the sums of rewards and costs."""
+    """StageRoute whose confidence bounds are the true means; the oracle stores these in the fields `reward_sum` and `cost_sum` of its statistics."""
 
     def bounds(self, statistics: Statistics, known_costs: tuple[Leaf, Leaf]) -> tuple[Array, Array]:
         del known_costs

@@ -97,7 +97,7 @@ class StageRoute:
     the budget by the bounds (the cheapest one).
 
     Attributes:
-      gamma: `[]` confidence parameter of the radius.
+      gamma: `[]` confidence parameter; the radius is `radius_multiplier * (sqrt(gamma mean / n) + gamma / n)` for `n - 1` uses, larger for larger gamma.
       radius_multiplier: `[]` factor in front of the radius.
       cost_floor: `[]` least cost per query, known in advance, in the currency of the budget; also the assumed cost of an unused model. None: the
         market's.
@@ -148,7 +148,7 @@ class StageRoute:
         return self.estimator.start(statistics, upper, lower, floor)
 
     def choose(self, key: Array, state: SlotState, value: Array, cost: Array, obs: Observation, t: Array) -> Deployment:
-        """Returns the models to deploy, given upper bounds `value` of rewards and lower bounds `cost` of costs: DeployOPT, eq. (3)."""
+        """Returns the models to deploy, fillers included, given upper bounds `value` of rewards and lower bounds `cost` of costs: DeployOPT, eq. (3)."""
         del t
         return deploy(key, value, cost, obs, state.spec, self.filler, self.tie)
 

@@ -32,7 +32,7 @@ def decompose(data: xr.Dataset, env: MarketEnv) -> xr.Dataset:
     except the version over feasible stages.
 
     Args:
-      data: a result with `deployed` and `mean_reward` recorded at the end of every stage.
+      data: result of `simulate(..., record=["regret", "deployed", "mean_reward"])` with a record at the end of every stage.
       env: market of the simulation (one setting).
 
     Raises:
@@ -82,7 +82,7 @@ def decompose(data: xr.Dataset, env: MarketEnv) -> xr.Dataset:
 
 
 def violation(data: xr.Dataset) -> xr.DataArray:
-    """Returns the spend above the budget up to each time, per query, from the recorded metric `overspend`; 0 within the budget."""
+    """Returns the spend above the budget so far divided by the number of queries so far, from the recorded metric `overspend`; 0 within the budget."""
     if "overspend" not in data:
         raise ValueError("data must have the variable 'overspend': record it, for example record=['regret', 'overspend']")
     above = np.maximum(data["overspend"], 0.0) / data["time"]

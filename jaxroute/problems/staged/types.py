@@ -49,8 +49,8 @@ class StagedSpec(Spec):
 
     Attributes:
       max_deployed: number of slots `M`.
-      max_support: largest number of models that an optimal routing can need (`optimum.max_support`); DeployOPT compares sets only if there are fewer
-        slots.
+      max_support: largest number of models that an optimal routing can need (`optimum.max_support`); with fewer
+        slots DeployOPT must compare sets of models, otherwise one linear program suffices.
     """
 
     max_deployed: int = 1
@@ -62,9 +62,9 @@ class MarketState:
     """State of the market between two queries.
 
     Attributes:
-      overspend: `[]` spend so far minus the budget of the queries so far.
+      overspend: `[]` spend so far minus `budget` times the number of queries so far.
       worst_overspend: `[]` largest overspend so far.
-      alive: `[]` bool, whether part of the total budget is left.
+      alive: `[]` bool, whether part of the total budget is left; if not, a market with `stop_at_budget` serves nothing.
       deployed: `[N]` bool, True for deployed models.
       errors: rounding errors of the sums, see `numerics.accumulate`.
       source: state of the source of rewards and costs.

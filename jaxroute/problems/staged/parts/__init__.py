@@ -1,6 +1,6 @@
 """Replaceable parts of StageRoute and its baselines.
 
 `deployment` (DeployOPT) selects the models of a stage, and `routing` (RouteOPT) the model of a query. The others settle what the paper leaves open:
-`fillers` fill slots that the best routing does not need, `ties` break ties, `estimators` give the means in the confidence bounds, `scopes` select the
-past data, and `budgets` limit the cost of a query.
+`fillers` choose the deployed models that the best routing does not need, `ties` break ties, `estimators` compute the means in the confidence bounds,
+`scopes` select the past data that these use, and `budgets` limit the cost of a query.
 """

@@ -31,7 +31,7 @@ class Deployment(NamedTuple):
     Attributes:
       deployed: `[N]` bool, True for the models to deploy: `M`, or all available models if there are fewer; `NoFiller` may deploy fewer.
       feasible: `[]` bool, whether some set meets budget and capacities; otherwise the `M` cheapest models are deployed.
-      residual: `[]` largest possible gain in reward per query by another set; 0 unless the search stopped early.
+      residual: `[]` upper bound of the reward per query that another set could gain; 0 unless the search stopped early.
       converged: `[]` bool, False if the search stopped early.
       nodes: `[]` int32, number of nodes that the search visited.
     """
@@ -55,9 +55,9 @@ def deploy(
 ) -> Deployment:
     """Returns the models of the best routing with at most `M` models, and fillers for the free slots.
 
-    The linear program without the limit of `M` models has a solution with at most `max_support` models, which solves the problem if `M` is that
-    large. For fewer slots all sets of `M` models are enumerated, or searched by branch and bound if there are more than 500. Among equally good sets
-    an enumeration returns the first in lexicographic order, branch and bound any. Among equal models the first by `tie` serves most queries.
+    The linear program without the limit of `M` models has a solution with at most `max_support` models. If `M` is at least that, this is the routing
+    returned. For fewer slots all sets of `M` models are enumerated, or searched by branch and bound if there are more than 500. Among equally good sets
+    an enumeration returns the first in lexicographic order, branch and bound any. Among equal models, the first in the order of `tie` serves most queries.
 
     Source: StageRoute, DeployOPT, eqs. (3) and (6).
 
@@ -136,9 +136,9 @@ def _first_of_equals(amount: Array, value: Array, cost: Array, obs: Observation,
 def _searched_set(
     value: Array, cost: Array, obs: Observation, priority: Array, slots: int, needed: Array, most_nodes: Array | int
 ) -> tuple[Array, ...]:
-    """Returns the results of `_best_set` without a least share, by branch and bound, and the diagnostics `residual`, `converged` and `nodes`.
+    """Returns the results of `_best_set` for `share` 0, by branch and bound, and the diagnostics `residual`, `converged` and `nodes`.
 
-    If `needed` is False, nothing is searched.
+    If `needed` is False, nothing is searched, and the caller must not use the results.
     """
     limits = obs.capacity, obs.budget, slots
     found = sparse_fill(value, cost, *limits, valid=obs.available, priority=priority, most_nodes=most_nodes, needed=needed)

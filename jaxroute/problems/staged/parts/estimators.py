@@ -20,7 +20,7 @@ class Estimator(abc.ABC):
         """Returns mean rewards and costs, shaped like the statistics, finite also for unused models; `cost_floor` is the least cost of a query."""
 
     def start(self, statistics: Statistics, upper: Array, lower: Array, cost_floor: Leaf) -> Pair:
-        """Returns the bounds `upper` of rewards and `lower` of costs, replaced by start values for unused models; by default unchanged."""
+        """Returns the bounds `upper` of rewards and `lower` of costs, for models without pulls in `statistics` start values; by default all unchanged."""
         del statistics, cost_floor
         return upper, lower
 
@@ -53,9 +53,9 @@ class EmpiricalMean(Estimator):
 
 @dataclass(frozen=True)
 class Lemma3(Estimator):
-    """Estimates a mean as the sum divided by the number of uses plus one, so that a new model starts with mean 0 and little optimism.
+    """Estimates a mean as the sum divided by the number of uses plus one, so that a new model has mean 0 and bounds near 0.
 
-    Source: StageRoute, Lemma 3. The study `staged/open-choices` measures the effect.
+    Source: StageRoute, Lemma 3. The study `staged/open-choices` in `scripts/studies` measures the effect.
     """
 
     def means(self, statistics: Statistics, cost_floor: Leaf) -> Pair:
@@ -65,7 +65,7 @@ class Lemma3(Estimator):
 
 @dataclass(frozen=True)
 class PseudoObservation(Estimator):
-    """Adds a virtual observation of reward 1 and cost `cost_floor` to the means, since the radius counts one use more. Not in the paper."""
+    """Adds to each mean a virtual observation of reward 1 and cost `cost_floor`, since the radius divides by the uses plus 1. Not in the paper."""
 
     def means(self, statistics: Statistics, cost_floor: Leaf) -> Pair:
         return _per_pull(statistics, 1.0, cost_floor, 1.0)

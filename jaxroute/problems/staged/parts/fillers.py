@@ -19,20 +19,20 @@ class Filler(abc.ABC):
     """Rule that selects models for the free slots, which remain when the models that the best routing uses are deployed.
 
     Attributes:
-      share: least share of the queries of every deployed model; if it is above 0, all sets of models are enumerated.
+      share: least share of the queries that the routing behind the choice of a set must give every model of the set; 0 for none (see `deploy`).
     """
 
     share: float = 0.0
 
     @abc.abstractmethod
     def keys(self, key: Array, value: Array, cost: Array, multiplier: Array) -> Keys:
-        """Returns two scores `[N]` by which models are ranked, the larger first; the second score breaks ties.
+        """Returns two sort keys `[N]` by which models are ranked as fillers, the larger first; the second breaks ties.
 
-        Scores may use a random `key`, bounds `[N]` of rewards (`value`) and costs (`cost`), and the shadow price `multiplier` of the budget.
+        They may use a random `key`, bounds `[N]` of rewards (`value`) and costs (`cost`), and the shadow price `multiplier` of the budget.
         """
 
     def deployed(self, ranked: Array, support: Array) -> Array:
-        """Returns the mask `[N]` of models to deploy: by default `ranked`, the models of `support` (used by the best routing) and the fillers."""
+        """Returns the mask `[N]` of models to deploy; by default `ranked`, the mask of the best routing's models (`support`) and of the fillers."""
         del support
         return ranked
 
@@ -85,6 +85,6 @@ class IndexFiller(Filler):
 
 @dataclass(frozen=True)
 class MinimumShare(ReducedValue):
-    """Gives each deployed model at least the fraction `share` of the queries, by enumerating all sets; exact and slow, for cross-checks."""
+    """Chooses the set whose best routing gives each of its models at least the fraction `share` of the queries; compares all sets, for cross-checks."""
 
     share: float = 1e-4

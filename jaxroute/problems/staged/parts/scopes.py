@@ -13,12 +13,12 @@ class Scope:
     """Rule that selects the observations of earlier stages on which a stage bases deployment and routing; by default all."""
 
     def write_back(self, book: Array, slots: Array) -> Array:
-        """Returns a count or sum `[M]` of the deployed models to store after a stage: by default the new value `slots`, not the former one, `book`."""
+        """Returns the `[M]` counts or sums of the deployed models to store after a stage, from those before it (`book`) and at its end (`slots`)."""
         del book
         return slots
 
     def retain(self, book: Statistics) -> Statistics:
-        """Returns the statistics `[N]` to store for later deployments when a stage starts: by default `book`, all past statistics."""
+        """Returns the statistics `[N]` to store for later deployments, right after that of a stage is chosen; by default `book`, all past statistics."""
         return book
 
     def load(self, loaded: Statistics) -> Statistics:
@@ -35,7 +35,7 @@ class RunScope(Scope):
 class RoutingScope(Scope):
     """Bases deployment on all data and routing only on the rounds of the current stage.
 
-    Source: the closest joint reading of StageRoute, section 4 and Lemma 3. The study `staged/open-choices` measures the effect.
+    Source: StageRoute, section 4 (deployment by all data) with Lemma 3 (data of a stage). The study `staged/open-choices` compares regret by scope.
     """
 
     def write_back(self, book: Array, slots: Array) -> Array:
@@ -47,7 +47,7 @@ class RoutingScope(Scope):
 
 @dataclass(frozen=True)
 class StageScope(RoutingScope):
-    """Resets all statistics right after each deployment, so that a deployment depends on the previous stage alone.
+    """Resets all statistics right after each deployment, so that a deployment depends on the previous stage alone, and routing on the current one.
 
     Source: StageRoute, Lemma 3, read literally. The study `staged/open-choices` measures the effect.
     """
