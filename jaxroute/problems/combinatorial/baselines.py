@@ -18,7 +18,7 @@ from jaxroute.solvers.selection import Selection
 
 @struct.dataclass
 class Direct(C2MABV):
-    """C2MAB-V that finds the best set by enumeration (`BestSet`) instead of rounding fractions of models. Source: C2MAB-V, appendix E.3, eq. (48)."""
+    """C2MAB-V that compares all sets by its confidence bounds (`BestSet`), instead of solving the relaxed problem. Source: C2MAB-V, appendix E.3, eq. (48)."""
 
     solver: relaxation.Solver | None = struct.field(default_factory=relaxation.BestSet, kw_only=True)
     rounding: Rounding | None = struct.field(default_factory=Indicator, kw_only=True)
@@ -29,7 +29,7 @@ class Learner:
     """Base class of policies that learn the mean outcome and cost of each model; subclasses define `act`.
 
     Attributes:
-      order: rule for the order of a cascade, such as `ByPrice`.
+      order: rule for the order in which the models of a set are asked for any win, such as `ByPrice`.
     """
 
     order: Order = struct.field(default_factory=ByPrice, kw_only=True)
@@ -50,7 +50,7 @@ class Learner:
 
 @struct.dataclass
 class Relaxer(Learner):
-    """Base class of policies that find a fraction of each model (the relaxed problem) and round the fractions to a set, like C2MAB-V.
+    """Base class of policies that, like C2MAB-V, find the best fraction in [0, 1] of each model (the relaxed problem) and round these to a random set.
 
     Attributes:
       solver, rounding, cap, noise: as for `C2MABV`.
@@ -77,7 +77,7 @@ class Relaxer(Learner):
 
 @struct.dataclass
 class CUCB(Learner):
-    """Policy that selects the `N` models with the largest upper bounds of success probabilities, and ignores costs.
+    """Policy that selects the `N` models (size of a set) with the largest upper bounds of success probabilities, and ignores costs.
 
     Source: Chen, Wang and Yuan (2013); C2MAB-V, section 6, which does not state the radius.
 
@@ -164,7 +164,7 @@ class ConstrainedThompson(Relaxer):
 
 @struct.dataclass
 class EpsilonGreedy(Relaxer):
-    """Policy that selects a random set with probability `min(1, 2 sqrt(K / t))`, otherwise solves the relaxed problem for the empirical means.
+    """Policy that selects `N` random models with probability `min(1, scale sqrt(K / t))`, otherwise solves the relaxed problem for the empirical means.
 
     Source: C2MAB-V, section 6, which does not specify the exploitation; only a budget-aware choice agrees with its figures.
 
@@ -206,7 +206,7 @@ class RandomSet(Learner):
 
 @struct.dataclass
 class Everything(Learner):
-    """Policy that selects all available models in every round. On `copies_of` one model it is the paper's "Always" policy of that model."""
+    """Policy that selects all available models in every round. On `copies_of(env, model)` it is the paper's policy "Always" with this model."""
 
     def act(self, key: Array, state: beliefs.Statistics, obs: Observation, t: Array) -> tuple[Action, Info]:
         del t, state
@@ -224,7 +224,7 @@ class OfflineFixed(FixedPolicy):
     Attributes:
       offline_mean: `[K]` success probabilities in the sample, which may differ from the environment's.
       cost_mean: `[K]` mean costs.
-      budget: `[]` mean cost that a round of the offline problem may have, or `[M]` the same for each group.
+      budget: `[]` largest mean cost of the set, or `[M]` of its models in each group.
       size: `[]` number of models `N` in the set, or `[M]` number from each group.
       sample_size: number of questions (static).
       order: rule for the order of a cascade, such as `ByPrice`.

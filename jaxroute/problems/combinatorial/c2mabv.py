@@ -38,9 +38,10 @@ class C2MABV:
 
     Source: C2MAB-V, Algorithm 1 with Algorithms 2 and 3, eqs. (3) to (6).
 
-    Differs from the paper: only where the paper is silent. Models without observations have reward bound 1 and cost bound 0. Bounds of 1, which tie
-    for hundreds of rounds, are separated by `noise`. A cascade asks cheap models first. If no set is within the budget by the cost bounds, the
-    cheapest set is selected. `delta` of the experiments is 1/T. Between two batches, unavailable models are dropped from a set, even of exact size.
+    Differs from the paper: only where the paper is silent. Models without observations have reward bound 1 and cost bound 0. Bounds stay at 1, and
+    equal, for hundreds of rounds; random numbers (`noise`) break these ties. With any win, the models of a set are asked in ascending order of price. If no set is within the budget by the cost bounds, the
+    cheapest set is selected. `delta` of the experiments is 1/T. Rounds between two decisions repeat the last set without its
+    unavailable models.
 
     Attributes:
       reward_width: `[]` multiplier of the rewards' radius, the paper's alpha_mu.
@@ -53,7 +54,7 @@ class C2MABV:
       budget_share: `[]` share of the budget that the relaxed problem may spend (1 in the paper).
       hold: rule for the rounds between two decisions, `HoldAction` or `HoldRelaxed`.
       start: rule for the first rounds, `Optimistic` or `RoundRobin`.
-      order: rule for the order of a cascade, such as `ByPrice`.
+      order: rule for the order in which a set is asked for any win, such as `ByPrice`.
       solver: solver of the relaxed problem, such as `Vertices` (default: `default_solver`).
       rounding: `Pairwise` or `Swap` (default: the paper's for the reward).
       cap: `[]` largest success probability that the solver receives.

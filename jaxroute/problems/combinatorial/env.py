@@ -21,10 +21,10 @@ class CloudState:
     """State of the cloud: running means over the rounds so far (float32), and the state of the source.
 
     Attributes:
-      spent: `[]` mean cost of the asked models; `[M]` with a budget for each group.
+      spent: `[]` mean cost per round of the models that were asked; `[M]` with a budget for each group.
       reward: `[]` mean expected reward.
-      violation: `[]` mean over rounds of the cost above the budget.
-      violation_eq1: `[]` mean over rounds of `max(spent - budget, 0)`, the violation of eq. (1).
+      violation: `[]` mean over rounds of a round's cost above the budget.
+      violation_eq1: `[]` mean over rounds of `max(spent - budget, 0)`, with `spent` after each round: the violation of eq. (1).
       errors: rounding errors of the means, see `numerics.accumulate`.
       source: state of the source of outcomes.
     """
@@ -41,8 +41,8 @@ class CloudState:
 class CloudEnv:
     """Cloud of `K` models, from which a set of `N` is selected per round; build one with `cloud` or another function of `instances`.
 
-    In every round outcomes and costs of all models are drawn. With `AnyWin` the selected models are asked in the order of the action until the first
-    success; otherwise all selected models are asked. Only asked models are observed and paid.
+    In every round outcomes and costs of all models are drawn. With the reward `AnyWin` the selected models are asked in the order of the action
+    until the first success; otherwise all selected models are asked. Only asked models are observed and paid.
 
     Source: C2MAB-V, section 3, with the rewards of eqs. (3) to (5) and the violation of eq. (1).
 
@@ -51,7 +51,8 @@ class CloudEnv:
       budget: `[]` mean cost that a round may have, or `[M]` the same for each group.
       size: `[]` float32 number of models `N` in a set, or `[M]` number from each group.
       availability: `[K]` probability that a model is available in a round; None for always.
-      best: `[G, A]` reward of the best set, for `G` segments of rounds (means drift between them) and `A` sets of available models (`2 ** K` or 1).
+      best: `[G, A]` reward of the best set, for `G` segments of rounds (means drift between them) and `A` sets of available models: `2 ** K`,
+        or 1 without `availability`.
       best_relaxed: `[G, A]` reward of the best relaxed selection, indexed like `best`.
       best_selection, best_relaxed_selection: `[G, K]` best set and best relaxed selection of each segment with all models available.
     """
@@ -117,7 +118,7 @@ class CloudEnv:
         return group_sums(self.groups if jnp.ndim(self.budget) else None, cost)
 
     def _above(self, spent: Array) -> Array:
-        """Returns by how much `spent` exceeds the budget, at least 0; with a budget for each group, the sum over the groups."""
+        """Returns by how much `spent` (from `_per_budget`) exceeds the budget, at least 0, a scalar; with a budget for each group, the sum over the groups."""
         return jnp.sum(jnp.maximum(spent - self.budget, 0.0))
 
     def observe(self, key: Array, state: CloudState, t: Array) -> Observation:
@@ -152,7 +153,7 @@ class CloudEnv:
             illegal |= jnp.any((numbers != room) if self.reward.exact_size else (numbers > room))
 
         def running(state: CloudState, **values: Array) -> CloudState:
-            """Returns the state with running means updated by `values` of this round, given by field names of `CloudState`."""
+            """Returns the state with means over rounds 0 to `t` updated by `values` of this round, given by field names of `CloudState`."""
             played = (t + 1).astype(jnp.float32)
             return numerics.accumulate(state, **{name: (x - getattr(state, name)) / played for name, x in values.items()})
 
@@ -201,7 +202,8 @@ class CloudEnv:
 def relaxed_objective(price: float) -> Callable[[CloudEnv, CloudState, Action, Array], Array]:
     """Returns an objective for tuning by gradients: the expected reward of a round minus `price` times the expected cost above the budget.
 
-    `price` is in reward per cost. Reward and cost are computed for the relaxed selection, before it is rounded to a set.
+    `price` is in reward per cost. Reward and cost are those of the relaxed selection of the action, before it is rounded to a set, with the means of
+    round `t`.
     """
 
     def objective(env: CloudEnv, state: CloudState, action: Action, t: Array) -> Array:

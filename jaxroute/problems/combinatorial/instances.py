@@ -62,11 +62,11 @@ def cloud(
     names: Sequence[str] = (),
     currency: str = "cost",
 ) -> CloudEnv:
-    """Builds a cloud of models and computes its optima.
+    """Builds a cloud of models, and computes the best set and the best relaxed selection, to which regret is relative.
 
     Args:
       outcomes: `ParametricOutcomes` or `TableOutcomes` of `K` models.
-      reward: `AnyWin()`, `SumUp()` or `AllIn()`, or "awc", "suc" or "aic".
+      reward: `AnyWin()`, `SumUp()` or `AllIn()`, or "awc", "suc" or "aic", in this order.
       budget: mean cost per round; with groups optionally one number for each group.
       size: number `N` of models in a set: at most (any win) or exactly; with groups one number for each group.
       price: `[K]` known prices, for the order of a cascade (default: the mean costs of the first segment).
@@ -74,7 +74,7 @@ def cloud(
         subject (appendix C.1, a partition matroid).
       availability: probability that a model is available in a round; one number or `[K]` (default: 1).
       arrival: probability that the feedback of a round arrives (default: 1).
-      sizes: smallest and largest `size` if the caller sweeps over sizes (default: `size`).
+      sizes: smallest and largest `size` over the settings of a sweep over sizes, which share a program (default: `size`).
       sees_all_costs: whether the costs of all selected models are observed, also of models that were not asked.
       any_size: whether sets of any size are allowed, not only of `size`.
       names: names of the models.
@@ -111,7 +111,7 @@ def cloud(
             raise ValueError(f"availability needs at most {_MOST_MODELS_WITH_AVAILABILITY} models, {why}, got {count}")
 
     def optima(find: Callable) -> tuple[np.ndarray, np.ndarray]:
-        """Applies `find` (such as `best_set`) to `G` segments and `A` sets of available models.
+        """Applies `find`, which is `best_set` or `best_relaxed`, to `G` segments and `A` sets of available models, in the order of their bit masks.
 
         Returns the rewards `[G, A]`, and the selections `[G, K]` if all models are available.
         """
@@ -165,8 +165,8 @@ def parametric_cloud(
     Args:
       success: success probabilities `[K]`, or `[G, K]` for `G` segments of rounds if means drift.
       cost: mean costs, `[K]` or `[G, K]`.
-      switch: `[G]` first round (from 0) of each segment.
-      correlation: weight of a shared difficulty in [0, 1) (`CopulaOutcomes`); by default successes are independent.
+      switch: `[G]` first round (from 0) of each segment; required if means drift.
+      correlation: correlation of models' successes by the difficulty of a round, in [0, 1) (`CopulaOutcomes`); by default successes are independent.
       costs: `FixedCosts()`, `ScaledCosts()` or `TokenCosts()`.
       reward, budget, size, options: as for `cloud`.
     """
@@ -263,8 +263,9 @@ def table_cloud(
 def copies_of(env: CloudEnv, model: int | str, copies: int | None = None) -> CloudEnv:
     """Returns the cloud in which every model is an independent copy of the model `model` of `env`.
 
-    With the policy `Everything` this is the paper's "Always ChatGPT-4": `N` copies, asked in sequence for any win. Regret and LP regret are relative
-    to the optima of the original cloud, for comparison with its policies; oracles choose among the copies.
+    With the policy `Everything` this is the paper's "Always ChatGPT-4": `N` copies, asked in sequence for any win. Regret (metrics
+    `regret` and `lp_regret`) is relative to the optima of the original cloud, for comparison with its policies; oracles choose among the copies. The
+    budget stays the same.
 
     Differs from the paper: it does not specify the number of calls of the model; only `N` independent calls agree with its figures.
 

@@ -29,7 +29,7 @@ def _limits(usable: np.ndarray, size: Any, groups: Sequence[int] | None) -> tupl
 
 
 def _cheapest(weight: np.ndarray, cost: np.ndarray, kinds: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Returns the mask `[U]` of the cheapest `sizes[g]` models of each group `g`, whose members `kinds[g]` marks; ties go to the larger weight."""
+    """Returns the mask `[U]` of the cheapest `sizes[g]` models of each group `g`, the models marked in `kinds[g]`; ties go to the larger reward `weight`."""
     chosen = np.zeros(len(cost), bool)
     for kind, size in zip(kinds, sizes, strict=True):
         inside = np.flatnonzero(kind)
@@ -43,9 +43,10 @@ def best_set(
     """Returns the best set within the budget as a mask `[K]`, and its reward.
 
     The set has exactly `size` models, or at most that many if the reward allows it. If no set is within the budget, the cheapest set is returned. If
-    fewer than `size` models are allowed, all of them are the only set of exact size.
+    fewer than `size` models are allowed, a set of exact size has all of them.
 
-    Source: C2MAB-V, section 3, the optimal action; the budget constraint is our interpretation (otherwise regret is linear).
+    Source: C2MAB-V, section 3, the optimal action; the budget constraint is our interpretation: without it every policy
+    that meets the budget has regret linear in the horizon.
 
     Args:
       reward: `AnyWin`, `SumUp` or `AllIn`.
@@ -172,8 +173,8 @@ def _any_win_vertex(w: np.ndarray, cost: np.ndarray, budget: float, sizes: np.nd
 def _any_win_by_chords(w: np.ndarray, cost: np.ndarray, budget: float, sizes: np.ndarray, kinds: np.ndarray) -> np.ndarray:
     """Finds the same selection as `_any_win_vertex` by mixed-integer programs with converging upper bounds of the objective, for many models.
 
-    The objective `-log(1 - w z)`, for a success probability `w`, is convex in the fraction `z` and thus below its chords between chosen points. Each
-    program maximises the chords instead; its solution is added to the points, until chords and objective agree there.
+    The objective `-log(1 - w z)`, for a success probability `w`, is convex in the fraction `z` and thus below its chords between chosen points, at
+    first 0 and 1. Each program maximises the sum of the models' chords instead; its solution joins the points, until chords and objective agree there.
     """
     count = len(w)
     w = np.minimum(w, 1 - 1e-15)
@@ -197,9 +198,10 @@ def _any_win_by_chords(w: np.ndarray, cost: np.ndarray, budget: float, sizes: np
 def _best_of_chords(
     w: np.ndarray, cost: np.ndarray, budget: float, sizes: np.ndarray, kinds: np.ndarray, points: list[np.ndarray]
 ) -> tuple[np.ndarray, float]:
-    """Returns the fractions `z` `[U]` that maximise the sum over models of the chords of `-log(1 - w z)` between `points`, and this sum.
+    """Returns the fractions `z` `[U]` that maximise the sum over models of the chords of `-log(1 - w z)`, and this sum.
 
-    A variable is the used fraction of an interval between two points; binary variables forbid an interval before the previous one is used up.
+    `points` has for each model the ascending fractions between which its chords run. A variable of the program is the used part of an interval between
+    two points; binary variables forbid an interval before the previous one is used up.
     """
     from scipy import optimize
 
@@ -229,7 +231,8 @@ def _best_of_chords(
 def _vertex_near(z: np.ndarray, cost: np.ndarray, budget: float, kinds: np.ndarray) -> np.ndarray:
     """Removes rounding errors from a solver's fractions `z` `[U]` of `U` items, whose groups are flagged in `kinds` `[G, U]`.
 
-    Fractions within 1e-6 of 0 or 1 become 0 or 1; one or two others (of one group, with the sum 1) are set so that they spend the rest of the budget.
+    Fractions within 1e-6 of 0 or 1 become 0 or 1. If one fraction remains, or two of one group with the sum 1, they are set so that they spend the rest
+    of the budget.
     """
     z = np.where(z > 1.0 - 1e-6, 1.0, np.where(z < 1e-6, 0.0, z))
     free = np.flatnonzero((z > 0.0) & (z < 1.0))

@@ -16,14 +16,14 @@ from jaxroute.problems.combinatorial.types import Action, Info, Observation
 
 @struct.dataclass
 class _Oracle(FixedPolicy):
-    """Base class of policies that know the best fractions of models, and round these to a set in every round.
+    """Base class of policies that know the best selection: a fraction in [0, 1] of each model, which they round to a set in every round.
 
     Attributes:
-      relaxed: `[G, K]` fraction of each model in each of `G` segments of rounds (means drift between them); 0 and 1 for a set.
+      relaxed: `[G, K]` best fraction of each model in each of `G` segments of rounds (means drift between them); all are 0 or 1 for the best set.
       switch: `[G]` first round of each segment.
       order: rule for the order of a cascade, such as `ByPrice`.
       rounding: `Pairwise` or `Swap` (default: the paper's for the reward).
-      table: name of the environment's field with `relaxed`.
+      table: name of the field of `CloudEnv` that `of` reads as `relaxed` (class variable).
     """
 
     table: ClassVar[str]

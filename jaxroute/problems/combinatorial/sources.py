@@ -42,7 +42,7 @@ class BernoulliOutcomes:
 class GradedOutcomes:
     """Outcomes on four levels: 0.5 correct and well formatted (a success), 0.3 well formatted, 0.1 empty, 0 wrong.
 
-    With `AnyWin` the mean realised reward of a set differs from its expected reward, which is computed from mean outcomes.
+    The expected reward of `AnyWin` is computed from mean outcomes as if they were success probabilities; the mean realised reward differs from it.
 
     Source: C2MAB-V, appendix E.1.
 
@@ -135,7 +135,7 @@ class TokenCosts:
     """Costs proportional to tokens: the input tokens of a random type of query, the same for all models, plus the output tokens of each model.
 
     Output lengths are log-normal with mean `output_mean` and coefficient of variation `output_spread`, clipped to `[output_least, output_most]`.
-    Costs are scaled to the given means. Source: the cost model of C2MAB-V, section 3; the length distributions are ours.
+    Input and output tokens cost the same, and each model's costs are scaled to its given mean. Source: the cost model of C2MAB-V, section 3; the length distributions are ours.
 
     Attributes:
       query_tokens: `[Q]` input tokens of each type of query; types are equally likely.

@@ -41,7 +41,10 @@ def bound_regret(num_models: int, size: int, horizon: int, least_observed: float
 
 
 def bound_violation(num_models: int, size: int, horizon: int, power: int = 1) -> float:
-    """Returns Theorem 2's bound of the mean cost above the budget, eq. (1), if all selected models are paid; arguments as for `bound_regret`."""
+    """Returns Theorem 2's bound of eq. (1), by how much the mean cost over `T` rounds exceeds the budget, if all selected models are paid.
+
+    Arguments are as for `bound_regret`.
+    """
     share = math.sqrt(size * num_models / horizon)
     log_term = math.log(2.0 * math.pi**2 * num_models * horizon**power / 3.0)
     return share * (2.0 * math.sqrt(2.0 * log_term) + share)

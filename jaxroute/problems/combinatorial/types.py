@@ -42,13 +42,13 @@ METRICS = (
 class Reward(Protocol):
     """Reward of a set of models, one of `parts.rewards`.
 
-    Arguments and weights have one entry per model, `[..., K]`, rewards one per set, `[...]`. With `xp=numpy` methods use NumPy, for optima in
-    float64.
+    Arguments and weights have one entry per model, `[..., K]`, rewards one per set, `[...]`. With `xp=numpy` instead of `jax.numpy` the methods compute
+    optima on the host, in float64.
 
     Attributes:
       exact_size: whether a set must have exactly `N` models.
       cascade: whether asking stops at the first success.
-      approximation: approximation ratio of a polynomial algorithm, alpha of the alpha-regret.
+      approximation: share of the best reward that a polynomial algorithm guarantees, the alpha of the metric `alpha_regret`.
     """
 
     exact_size: ClassVar[bool] = True
@@ -71,7 +71,7 @@ class CombinatorialSpec(Spec):
 
     Attributes:
       reward: `AnyWin`, `SumUp` or `AllIn`.
-      min_size, max_size: smallest and largest `N` (of all groups together) over all settings.
+      min_size, max_size: smallest and largest `N` (summed over groups) over the settings of a sweep.
       groups: index of each model's group, from 0; None with one group.
       group_budgets: whether each group has a budget.
       always_available: whether all models are available in every round.
@@ -112,7 +112,7 @@ class Action:
       selected: `[K]` bool, True for selected models.
       order: `[K]` numbers; models are asked in ascending order, ties by index (any win only).
       relaxed: `[K]` fraction of each model before rounding to a set; the environment ignores it.
-      held: `[K]` bool, selected set including unavailable models, which the policy may repeat later; the environment ignores it.
+      held: `[K]` bool, the chosen set with its unavailable models, which the policy may select again later; the environment ignores it.
     """
 
     selected: Array

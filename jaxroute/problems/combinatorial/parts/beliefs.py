@@ -17,7 +17,7 @@ class Statistics:
     """Running means of the outcomes and costs of `K` models. Source: C2MAB-V, Algorithm 1, lines 2 and 9; eq. (6).
 
     Attributes:
-      outcome, cost: mean outcome and mean cost of each model, each with its number of observations.
+      outcome, cost: `RunningMean` of the outcomes and of the costs: `mean` `[K]` and number of observations `count` `[K]` of each model.
       spec: information about the environment (static).
     """
 
@@ -83,8 +83,8 @@ class BetaPosterior:
 class NormalPosterior:
     """Normal distribution with the mean and variance of the Beta posterior, which can be drawn three times as fast.
 
-    It lacks the skewness of the Beta posterior near 0 and 1. Means over runs agree, but some runs repeat one set for long: on `sciq_cloud` results
-    vary more than twice as much between runs.
+    It lacks the skewness of the Beta posterior near 0 and 1. Results have the same mean over runs as with `BetaPosterior`, but on `sciq_cloud` they vary
+    more than twice as much between runs, since some runs select one set for many rounds.
     """
 
     def sample(self, key: Array, wins: Array, losses: Array) -> Array:

@@ -38,7 +38,7 @@ class Solver(Protocol):
     """Solver of the relaxed problem, which finds the best fraction in [0, 1] of each model under the budget."""
 
     def solve(self, spec: CombinatorialSpec, w: Array, cost: Array, obs: Observation, allowed: Array) -> Selection:
-        """Returns the best fractions of the models, with the shadow price of the budget.
+        """Returns the best fractions of the models `[K]` (`z`), with the shadow price of the budget (`multiplier`, see the module).
 
         Args:
           spec: sizes, groups and the reward.
@@ -54,7 +54,8 @@ class Solver(Protocol):
 class Linear:
     """Solver by a linear program: maximises the sum of the selected models' weights within budget and set size. Source: C2MAB-V, eqs. (4), (5).
 
-    A model's weight is its success probability for `SumUp`, and the logarithm of it for `AllIn`. For `AnyWin` there is no guarantee.
+    A model's weight is its success probability for `SumUp`, and the logarithm of it for `AllIn`. For `AnyWin` it is
+    `-log(1 - w)`, and the result need not be the best one.
 
     Attributes:
       steps: number of iterations for the budget's dual variable (static); None chooses it by the number of models.
@@ -70,10 +71,12 @@ class Linear:
 
 @struct.dataclass
 class Vertices:
-    """Exact solver for `AnyWin` that enumerates vertices of the feasible set, or searches by branch and bound. Source: C2MAB-V, eq. (3).
+    """Exact solver for `AnyWin`: enumerates the vertices of the feasible set if they are few, otherwise searches by branch and bound.
+
+    Source: C2MAB-V, eq. (3).
 
     Attributes:
-      most_nodes: number of nodes after which a search returns its best selection so far, counted by the metric `unfinished_share` (static).
+      most_nodes: number of nodes after which a search stops with its best selection so far; `unfinished_share` counts such rounds (static).
     """
 
     most_nodes: int = struct.field(pytree_node=False, default=MOST_NODES)
@@ -115,7 +118,7 @@ class ContinuousGreedy:
 
 @struct.dataclass
 class BestOf(ContinuousGreedy):
-    """Solver that improves the solutions of a linear program and of `ContinuousGreedy` and returns the better one, for `AnyWin` with many models."""
+    """Solver for `AnyWin` with many models: polishes the solutions of a linear program and of `ContinuousGreedy`, and returns the better one."""
 
     polish: int = struct.field(pytree_node=False, default=2)
 
@@ -153,7 +156,7 @@ class BestSet:
 
 @struct.dataclass
 class Smoothed:
-    """Differentiable approximation of `Linear`: projects the scaled weights, divided by the temperature, onto the feasible selections.
+    """Differentiable approximation of `Linear`: the Euclidean projection of the weights (scaled to at most 1) over `temperature` onto feasible selections.
 
     Attributes:
       temperature: `[]` degree of smoothing. At the default the selection nearly equals the linear program's, and most derivatives are zero; use
@@ -279,7 +282,7 @@ def solve_by_group(
 
 
 def conditioned(key: Array, value: Array, cap: Leaf, noise: Leaf) -> Array:
-    """Converts expected rewards `value` `[K]` to success probabilities: limits them to `cap`, and subtracts random numbers up to `noise` against ties."""
+    """Converts expected rewards `value` `[K]` to success probabilities for a solver, in [1e-6, cap], less random numbers up to `noise` to break ties."""
     tie = noise * draws.uniform(key, value.shape)
     return jnp.clip(jnp.minimum(value, cap) - tie, 1e-6, cap)
 
@@ -295,7 +298,7 @@ def check(solver: Solver | None, rounding: Any, cap: Leaf, noise: Leaf) -> None:
 
 
 def info_of(found: Selection) -> Info:
-    """Returns a relaxed solution's values that a policy can record: the budget's shadow price, infeasible or unfinished (0 or 1), fractions."""
+    """Returns the values of a relaxed solution that a policy can record, by name: three of `RELAXATION_METRICS`, and the fractions `[K]` (`relaxed`)."""
     return {
         "shadow_price": jnp.where(found.feasible, found.multiplier, 0.0),
         "infeasible_share": 1.0 - found.feasible.astype(jnp.float32),

@@ -18,13 +18,13 @@ class Pairwise:
     """Pairwise rounding: repeatedly shifts weight between two fractions until one of them is 0 or 1. Source: C2MAB-V, Algorithm 3."""
 
     def round(self, key: Array, z: Array, spec: CombinatorialSpec) -> Array:
-        """Draws a random set of one group, `[K]` bool, that contains each model with the probability `z` `[K]`; see `round_by_group`."""
+        """Draws a random set, `[K]` bool, that contains each model with the probability `z` `[K]`, all of one group (`round_by_group` handles several)."""
         return rounding.pairwise(z, draws.uniform(key, z.shape), whole_sum=spec.reward.exact_size)
 
 
 @struct.dataclass
 class Swap:
-    """Swap rounding: writes the selection as a mixture of sets and merges these at random. Source: C2MAB-V, Algorithm 2."""
+    """Swap rounding: writes the fractions as a mixture of sets, and merges these at random to one. Source: C2MAB-V, Algorithm 2."""
 
     def round(self, key: Array, z: Array, spec: CombinatorialSpec) -> Array:
         # Keys as words: a branch over keys would be taken by all runs.

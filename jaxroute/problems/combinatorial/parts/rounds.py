@@ -15,12 +15,12 @@ class Optimistic:
     """Uses the policy's confidence bounds from the first round on; models without observations have the best bounds. Source: C2MAB-V, Algorithm 1."""
 
     def active(self, state: Statistics, allowed: Array) -> Array:
-        """Returns whether this rule, not the policy's confidence bounds, selects this round's set from the models `allowed` `[K]`, a scalar bool."""
+        """Returns whether this rule selects the set from the models `allowed` `[K]`, a scalar bool; here always False: the confidence bounds select it."""
         del state, allowed
         return jnp.asarray(False)
 
     def choose(self, state: Statistics, obs: Observation, allowed: Array, selected: Array) -> Array:
-        """Returns the mask `[K]` of the set for this round; `selected` is the set that the policy's confidence bounds suggest."""
+        """Returns the mask `[K]` of the set for this round; here `selected`, the set that the policy's confidence bounds suggest."""
         del state, obs, allowed
         return selected
 
@@ -41,15 +41,18 @@ class RoundRobin(Optimistic):
 
 
 class Hold:
-    """Base class of rules for the rounds between two decisions of a policy that decides once per batch; `fresh` is True in rounds with a decision."""
+    """Base class of rules for the rounds between two decisions of a policy that decides once per batch of feedback.
+
+    The argument `fresh` of the methods is True in rounds with a decision. This class repeats nothing; `C2MABV` calls `relaxed`, rounds, then calls `hold`.
+    """
 
     def relaxed(self, fresh: Array, z: Array, held_z: Array) -> Array:
-        """Returns the relaxed selection `[K]` to round to a set: by default the new one, `z`, instead of `held_z` from the last decision."""
+        """Returns the relaxed selection `[K]` to round to a set, from that of this round (`z`, the default) and of the last decision (`held_z`)."""
         del fresh, held_z
         return z
 
     def hold(self, fresh: Array, new: tuple[Array, Array], held: tuple[Array, Array]) -> tuple[Array, Array]:
-        """Returns the set and the relaxed selection of this round: by default the pair `new`, instead of `held` from the last decision."""
+        """Returns the set and the relaxed selection to use, from those of this round (`new`, the default) and of the last decision (`held`)."""
         del fresh, held
         return new
 
@@ -122,6 +125,6 @@ Order = ByPrice | ByReward | ByCost | ByIndex | ByProbability
 def action_of(
     order: Order, key: Array, obs: Observation, selected: Array, relaxed: Array, value: Array, cost: Array
 ) -> Action:
-    """Returns the action for the available models of the set `selected`, ordered by `order`; `relaxed` `[K]` are the fractions before rounding."""
+    """Returns the action for the available models of the set `selected` `[K]`. `order` gets `value` and `cost`; `relaxed` `[K]` are fractions to record."""
     available = selected & obs.available
     return Action(selected=available, order=order.order(key, obs, value, cost), relaxed=relaxed, held=selected)
