@@ -191,34 +191,39 @@ def spread(seconds: Sequence[float]) -> float | None:
     return (max(seconds) - min(seconds)) / statistics.median(seconds) if len(seconds) > 1 else None
 
 
-def measured(work: Callable[[], int], repeats: int, patience: float = float("inf")) -> dict[str, Any]:
-    """Measures the median speed of a function that returns its number of decisions.
+def measured(
+    work: Callable[[], Any], repeats: int, patience: float = float("inf"), compiled: bool = False
+) -> dict[str, Any]:
+    """Measures the median speed of a function that returns a mapping with its number of `decisions`.
 
     Args:
       work: the function.
       repeats: largest number of calls.
       patience: seconds after which the function is not called again; it is called at least twice.
+      compiled: whether only compiled calls are timed, `run_s` of the mapping.
     """
-    wall, cpu, decisions = [], [], 0
-    while len(wall) < repeats and (len(wall) < 2 or sum(wall) < patience):
-        decisions, seconds, used = timed(work)
-        wall.append(seconds)
+    seconds, whole, cpu, found = [], [], [], {}
+    while len(seconds) < repeats and (len(seconds) < 2 or sum(seconds) < patience):
+        found, wall, used = timed(work)
+        seconds.append(found["run_s"] if compiled else wall)
+        whole.append(wall)
         cpu.append(used)
-    middle, cpu_seconds = statistics.median(wall), statistics.median(cpu)
+    middle, cpu_seconds = statistics.median(seconds), statistics.median(cpu)
     return {
-        "decisions": decisions,
-        "repeats": len(wall),
+        "decisions": found["decisions"],
+        "repeats": len(seconds),
         "seconds": middle,
         "cpu_seconds": cpu_seconds,
-        "seconds_all": [round(w, 4) for w in wall],
-        "spread": spread(wall),
-        "decisions_per_s": decisions / middle,
-        "decisions_per_cpu_s": decisions / cpu_seconds,
+        "seconds_all": [round(w, 4) for w in seconds],
+        **({"wall_seconds": statistics.median(whole)} if compiled else {}),
+        "spread": spread(seconds),
+        "decisions_per_s": found["decisions"] / middle,
+        "decisions_per_cpu_s": found["decisions"] / cpu_seconds,
     }
 
 
 def bench_policy(
-    problem: str, name: str, env: Any, policy: Any, options: Any, seeds: int, repeats: int, backend: str = "auto"
+    problem: str, name: str, env: Any, policy: Any, options: Any, seeds: int, backend: str = "auto", compiled: bool = False
 ) -> dict[str, Any]:
     """Measures the speed of one policy in whole runs with a hundred records of one metric, and the time of its first call."""
     horizon, metric = options.horizon or PROBLEMS[problem].horizon, PROBLEMS[problem].metric
@@ -229,7 +234,7 @@ def bench_policy(
 
     first = first_call(simulate)
     warm = simulate()
-    entry = measured(lambda: simulate().attrs["decisions"], repeats, options.patience)
+    entry = measured(lambda: simulate().attrs, options.repeats, options.patience, compiled)
     regret = warm[metric].isel(time=-1, policy=0).isel(dict.fromkeys(metrics.setting_axes(warm), 0))
     return {
         **entry,
@@ -251,22 +256,12 @@ def bench_grid(problem: str, name: str, env: Any, grid: Any, options: argparse.N
     Only compiled calls are timed: in a loop over settings, each setting would add the rest of `simulate`, a third of a second.
     """
     settings = len(env.objects) * len(grid.objects)
-    rows = []
-    for tool, one_env, policy, number in (
-        ("jaxroute", env, grid, settings),
-        ("one setting at a time", env.objects[0], grid.objects[0], 1),
-    ):
-        row = bench_policy(problem, name, one_env, policy, options, options.seeds, 1)
-        arguments = {"horizon": row["horizon"], "seeds": options.seeds, "record": [PROBLEMS[problem].metric]}
-        seconds = []
-        while len(seconds) < options.repeats and (len(seconds) < 2 or sum(seconds) < options.patience):
-            result = jaxroute.simulate(one_env, {name: policy}, progress=False, **arguments)
-            seconds.append(result.attrs["run_s"])
-        middle = statistics.median(seconds)
-        row |= {"tool": tool, "policy": f"{name}, {number} settings" if number > 1 else name, "runs": options.seeds * number}
-        row |= {"decisions_per_s": row["decisions"] / middle, "us_per_round": 1e6 * middle / row["horizon"]}
-        row |= {"wall_seconds": row["seconds"], "seconds": middle, "seconds_all": seconds}
-        rows.append({**row, "repeats": len(seconds), "spread": spread(seconds)})
+    rows = [
+        bench_policy(problem, name, *pair, options, options.seeds, compiled=True)
+        for pair in ((env, grid), (env.objects[0], grid.objects[0]))
+    ]
+    rows[0] |= {"policy": f"{name}, {settings} settings", "runs": options.seeds * settings}
+    rows[1]["tool"] = "one setting at a time"
     return rows
 
 
@@ -279,14 +274,14 @@ def bench_comparator(one: Comparator, options: argparse.Namespace) -> dict[str, 
     if one.tool == "loop" and one.problem != "stochastic":
         rounds, runs = 1000, LOOP_RUNS.get(one.problem, 2)
     first = {"first_call_s": seconds, "first_call_cpu_s": cpu_seconds} if one.tool == "numba_lanes" else {}
-    last: dict[str, Any] = {}
+    made: list[dict[str, float]] = []
 
-    def work() -> int:
-        last.update(one.run(rounds, runs, 1))
-        return last["decisions"]
+    def work() -> dict[str, float]:
+        made.append(one.run(rounds, runs, 1))
+        return made[-1]
 
     entry = measured(work, 1 if one.tool in SLOW else options.repeats, options.patience)
-    regret = {"mean_regret": last["mean_regret"], "stderr": last["standard_error"]}
+    regret = {"mean_regret": made[-1]["mean_regret"], "stderr": made[-1]["standard_error"]}
     return {**entry, **first, **regret, "tool": one.tool, "policy": one.policy, "horizon": rounds, "runs": runs}
 
 
@@ -490,7 +485,7 @@ def _rows(problem: str, names: Sequence[str], options: argparse.Namespace) -> tu
             ratios[name] = {rows[-1]["tool"]: rows[-2]["decisions_per_s"] / rows[-1]["decisions_per_s"]}
             continue
         own = [
-            bench_policy(problem, name, env, policy, options, int(runs), options.repeats, backend)
+            bench_policy(problem, name, env, policy, options, int(runs), backend)
             for runs in options.runs or [options.seeds]
             for backend in options.backend
         ]

@@ -159,18 +159,10 @@ class Module:
 
 
 def opcode(line: str) -> str:
-    """Returns the operation of an instruction of a module's text, such as "fusion"."""
-    rest = line.split(" = ", 1)[1]
-    if rest.startswith("("):  # The type is a tuple.
-        depth = 0
-        for place, letter in enumerate(rest):
-            depth += (letter == "(") - (letter == ")")
-            if depth == 0:
-                rest = rest[place + 1 :].lstrip()
-                break
-    else:
-        rest = rest.split(" ", 1)[1]
-    return rest.split("(", 1)[0]
+    """Returns the operation of an instruction of a module's text, such as "fusion"; it follows the type, which may be a tuple."""
+    found = re.search(r" ([a-z][\w\-]*)\(", line.split(" = ", 1)[1])
+    assert found, line
+    return found[1]
 
 
 def body_of(line: str) -> str:
@@ -241,23 +233,22 @@ def programs(env, policy, runs: int = RUNS) -> tuple[int, dict[str, tuple[Callab
     record = Record(every=every, flows=flows, zero_flows=spec.zero_flows)
     root = np.asarray(jax.random.key_data(draws.key(0)))
 
-    def run_of(leaves, streams):
+    def pair(leaves):
         env, made = jax.tree.unflatten(treedef, leaves)
-        return one_run(env, policy if builds else made, streams, every, record)
+        return env, policy if builds else made
 
     def rounds(leaves, seeds):
-        env, made = jax.tree.unflatten(treedef, leaves)
         with rounding.compilers_own():  # The default of a GPU.
-            return rollout(env, policy if builds else made, run_streams(root, seeds), every, record)
+            return rollout(*pair(leaves), run_streams(root, seeds), every, record)
 
     def begin(leaves, seeds):
         streams = run_streams(root, seeds)
-        run = run_of(leaves, streams)
+        run = one_run(*pair(leaves), streams, every, record)
         return streams, run.instance, run.words, lanes(run.start, run.size)(run.instance, run.words)
 
     def plan(leaves, streams, instance, words, states, t):
         with rounding.compilers_own():
-            run = run_of(leaves, streams)
+            run = one_run(*pair(leaves), streams, every, record)
             mapped = lanes(lambda instance, words, states: run.plan(instance, words, states, t), run.size)
             return mapped(instance, words, states)
 

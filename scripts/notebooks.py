@@ -12,18 +12,13 @@ import base64
 import datetime
 import io
 import os
-import sys
 import time
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
 import nbformat
-import numpy as np
 from PIL import Image
-
-sys.path.insert(0, str(Path(__file__).resolve().parent / "site"))
-import gallery
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "notebooks"
@@ -116,27 +111,11 @@ def tidy(notebook: nbformat.NotebookNode) -> None:
         return
     for colours in (128, 64, 48, 40, 32, 24):
         for data, picture in zip(drawn, pictures, strict=True):
-            data["image/png"] = base64.b64encode(in_few(picture, colours)).decode()
+            few, file = picture.convert("RGB").quantize(colours, dither=Image.Dither.NONE), io.BytesIO()
+            few.save(file, "PNG", optimize=True)
+            data["image/png"] = base64.b64encode(file.getvalue()).decode()
         if len(nbformat.writes(notebook).encode()) < MAX_BYTES:
             return
-
-
-def in_few(picture: Image.Image, colours: int) -> bytes:
-    """Encodes a picture as PNG in few colours. Greys become five levels and the greys of large areas, so that confidence bands keep theirs."""
-    pixels = np.asarray(picture.convert("RGB"))
-    grey = np.ptp(pixels, axis=-1) < 4
-    found, count = np.unique(pixels[grey, 0], return_counts=True)
-    steps = np.union1d(np.array([0, 80, 150, 212, 255], np.uint8), found[count > 0.003 * grey.size][:12])
-    few = np.empty_like(pixels)
-    few[grey] = steps[np.abs(pixels[grey, 0].astype(int)[:, None] - steps.astype(int)).argmin(axis=1)][:, None]
-    if not grey.all():
-        few[~grey] = gallery.in_few(pixels[~grey][None], colours - len(steps))[0]
-    palette, place = np.unique(few.reshape(-1, 3), axis=0, return_inverse=True)
-    made = Image.fromarray(place.reshape(few.shape[:2]).astype(np.uint8)).convert("P")
-    made.putpalette(palette.tobytes())
-    with io.BytesIO() as file:
-        made.save(file, "PNG", optimize=True)
-        return file.getvalue()
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

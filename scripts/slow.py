@@ -36,15 +36,13 @@ def leftovers() -> list[str]:
 
 
 def main() -> int:
+    parts = {**PARTS, "rest": leftovers()}
     parser = argparse.ArgumentParser(description="The slow tests, part by part.")
     parser.add_argument("--list", action="store_true", help="the parts, and what belongs to them")
-    parser.add_argument("--part", type=int, action="append", help="number of a part, from 1; may be given several times")
+    numbers = range(1, len(parts) + 1)
+    parser.add_argument("--part", type=int, choices=numbers, action="append", help="of a part; may be given several times")
     parser.add_argument("more", nargs="*", help="more arguments for pytest, after --")
     options = parser.parse_args()
-    parts = {**PARTS, "rest": leftovers()}
-    for number in options.part or ():
-        if not 1 <= number <= len(parts):
-            parser.error(f"--part must be from 1 to {len(parts)}, got {number}")
     status = 0
     for number, (name, places) in enumerate(parts.items(), 1):
         if options.list:

@@ -19,13 +19,6 @@ ROOT = HERE.parents[1]
 sys.path[:0] = [str(ROOT), str(HERE)]
 
 
-def _copied(source: Path, target: Path) -> None:
-    """Copies a file that has changed: Sphinx reads only what is newer."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if not target.exists() or target.read_bytes() != source.read_bytes():
-        shutil.copyfile(source, target)
-
-
 def assemble(source: Path) -> None:
     """Assembles Sphinx's source folder; removes old files."""
     import api
@@ -36,7 +29,8 @@ def assemble(source: Path) -> None:
     wanted |= {source / "notebooks" / p.name: p for p in (ROOT / "notebooks").iterdir() if p.suffix in (".ipynb", ".png")}
     wanted |= {source / f"{name.lower()}.md": ROOT / f"{name}.md" for name in ("CHANGELOG", "CONTRIBUTING")}
     for target, origin in wanted.items():
-        _copied(origin, target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(origin, target)  # With its time: Sphinx reads only what is newer.
     api.write(source / "api")
     made = {source / "api" / f"{name}.rst" for name in ("index", *(page.file for page in api.pages()))}
     for stale in before - wanted.keys() - made:

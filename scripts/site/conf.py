@@ -4,6 +4,7 @@ import pydoc
 import re
 import sys
 import tomllib
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,17 @@ sys.path[:0] = [str(ROOT), str(Path(__file__).resolve().parent)]
 
 import api  # noqa: E402
 import docstrings  # noqa: E402
-import formulas  # noqa: E402
+from docutils.nodes import SkipNode  # noqa: E402
+from latex2mathml.converter import convert  # noqa: E402
+from sphinx.util import logging  # noqa: E402
 
 import jaxroute  # noqa: E402
+
+_log = logging.getLogger(__name__)
+_ziamath = find_spec("ziamath")
+assert _ziamath is not None and _ziamath.origin is not None, "the extra `docs` has it"
+# STIX Two Math, a part of ziamath, for formulas as MathML, which browsers draw themselves.
+FONTS = Path(_ziamath.origin).parent / "fonts"
 
 project = "jaxroute"
 author = "The jaxroute developers"
@@ -51,7 +60,7 @@ add_module_names = False
 
 html_theme = "furo"
 html_title = f"jaxroute {version}"
-html_static_path = ["static", str(formulas.FONTS)]
+html_static_path = ["static", str(FONTS)]
 html_css_files = ["site.css"]
 html_show_sourcelink = False
 html_copy_source = False
@@ -94,10 +103,27 @@ def _signature(_: Any, what: str, name: str, thing: Any, options: Any, signature
     return ("", returned) if what == "class" and getattr(thing, "_is_protocol", False) else None
 
 
+def _converted(node: Any, display: str) -> str:
+    made = convert(node.astext(), display=display)
+    if "\\" in made:  # An unknown command stays as it is.
+        _log.warning("a formula has an unknown command: %s", node.astext(), location=node)
+    return made
+
+
+def _inline_formula(writer: Any, node: Any) -> None:
+    writer.body.append(_converted(node, "inline"))
+    raise SkipNode
+
+
+def _block_formula(writer: Any, node: Any) -> None:
+    writer.body.append(f'<div class="formula">{_converted(node, "block")}</div>\n')
+    raise SkipNode
+
+
 def setup(app: Any) -> None:
     app.connect("object-description-transform", _short_hints, priority=400)  # Before autodoc writes the types.
     app.connect("autodoc-process-docstring", docstrings.process, priority=400)  # Before napoleon, which has 500.
     app.connect("autodoc-skip-member", docstrings.skip)
     app.connect("autodoc-process-signature", _signature)
     app.connect("missing-reference", _missing)
-    formulas.setup(app)
+    app.add_html_math_renderer("mathml", (_inline_formula, None), (_block_formula, None))

@@ -167,16 +167,15 @@ class NotRun(SphinxDirective):
         return [listed]
 
 
-class _OfProblem(SphinxDirective):
-    """A table of a problem's classes or functions, from their docstrings."""
+class OfProblem(SphinxDirective):
+    """A table of the policies or environments of a problem, from their docstrings; the name of the directive says which."""
 
     required_arguments = 1
-    names, kind = "POLICIES", "class"
 
     def run(self) -> list[nodes.Node]:
         problem = importlib.import_module(f"jaxroute.problems.{self.arguments[0]}")
         rows, named = [], False
-        for one in getattr(problem, self.names):
+        for one in getattr(problem, self.name.upper()):
             self.env.note_dependency(inspect.getsourcefile(one) or "")
             paragraphs = inspect.cleandoc(one.__doc__ or "").split("\n\n")
             sources = [text.removeprefix("Source:") for text in paragraphs if text.startswith("Source:")]
@@ -186,7 +185,7 @@ class _OfProblem(SphinxDirective):
             sourced = [nodes.Text(" "), nodes.emphasis("", "", *inline(f"{source}."))] if source else []
             rows.append([[self.link(one)], [*inline(paragraphs[0]), *sourced]])
         head = "what it does, and its source" if named else "what it does"
-        return [table((self.kind, head), rows, classes=["of-problem"])]
+        return [table(("class" if self.name == "policies" else "constructor", head), rows, classes=["of-problem"])]
 
     def link(self, thing: Any) -> nodes.Node:
         name = f"jaxroute.problems.{self.arguments[0]}.{thing.__name__}"
@@ -195,22 +194,12 @@ class _OfProblem(SphinxDirective):
         )
 
 
-class Policies(_OfProblem):
-    """The policies of a problem."""
-
-
-class Environments(_OfProblem):
-    """The environments of a problem."""
-
-    names, kind = "ENVIRONMENTS", "constructor"
-
-
 def setup(app: Any) -> dict[str, Any]:
     """Registers the directives."""
     app.add_css_file("problem_pages.css")
     app.add_directive("gallery", Gallery)
     app.add_directive("gallery-verdicts", Verdicts)
     app.add_directive("gallery-not-run", NotRun)
-    app.add_directive("policies", Policies)
-    app.add_directive("environments", Environments)
+    app.add_directive("policies", OfProblem)
+    app.add_directive("environments", OfProblem)
     return {"version": "1", "parallel_read_safe": True, "parallel_write_safe": True}

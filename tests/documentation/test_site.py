@@ -104,24 +104,21 @@ def test_the_reference_has_everything_public(site, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("names", "problem", "head"),
+    ("name", "kind", "problem", "head"),
     [
-        ("POLICIES", "stochastic", "what it does, and its source"),
-        ("ENVIRONMENTS", "stochastic", "what it does"),
-        ("ENVIRONMENTS", "contextual", "what it does"),
+        ("policies", "class", "stochastic", "what it does, and its source"),
+        ("environments", "constructor", "contextual", "what it does"),
     ],
 )
-def test_a_table_speaks_of_sources_where_there_are_some(names, problem, head, monkeypatch):
+def test_a_table_speaks_of_sources_where_there_are_some(name, kind, problem, head, monkeypatch):
     pytest.importorskip("sphinx", reason='the site needs Sphinx: pip install "jaxroute[docs]"')
     from docutils import nodes
 
     monkeypatch.syspath_prepend(TOOLS)
     directives = importlib.import_module("problem_pages")
     page = types.SimpleNamespace(note_dependency=lambda file: None)
-    directive = types.SimpleNamespace(
-        arguments=[problem], env=page, names=names, kind="class", link=lambda one: nodes.Text(one.__name__)
-    )
-    (made,) = directives.Policies.run(directive)
+    directive = types.SimpleNamespace(arguments=[problem], env=page, name=name, link=lambda one: nodes.Text(one.__name__))
+    (made,) = directives.OfProblem.run(directive)
     cells = [row.astext().split("\n\n") for row in made.findall(nodes.row)]
-    assert cells[0] == ["class", head]
+    assert cells[0] == [kind, head]
     assert all(len(row) == 2 and all(row) for row in cells)

@@ -122,9 +122,10 @@ def test_the_plan_is_the_readmes_rows_and_takes_five_minutes():
 
 def test_repeats_end_when_patience_does():
     calls = []
-    counted = bench.measured(lambda: calls.append(1) or 7, 5, patience=0.0)
+    counted = bench.measured(lambda: calls.append(1) or {"decisions": 7}, 5, patience=0.0)
     assert counted["repeats"] == len(calls) == len(counted["seconds_all"]) == 2
-    assert bench.measured(lambda: 7, 5)["repeats"] == 5 and bench.measured(lambda: 7, 1)["spread"] is None
+    assert bench.measured(lambda: {"decisions": 7}, 5)["repeats"] == 5
+    assert bench.measured(lambda: {"decisions": 7}, 1)["spread"] is None
 
 
 def test_a_bench_keeps_the_first_call_and_says_whether_the_machine_was_quiet(tmp_path, capsys, monkeypatch):
