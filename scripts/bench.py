@@ -339,12 +339,10 @@ def compare(first: Path, second: Path) -> str:
 
 
 def _stored(file: Path) -> dict[str, Any]:
-    try:
+    with contextlib.suppress(OSError, ValueError):
         report = json.loads(file.read_text())
         if "problems" in report and "device" in report:
             return report
-    except (OSError, ValueError):
-        pass
     raise ValueError(f"--compare must be given two JSON files of this benchmark, got {str(file)!r}")
 
 

@@ -6,7 +6,6 @@ Attributes: of a class              its parameters, as in the call that makes it
 Source: ...                         in bold, like "Differs from the paper:"
 """
 
-import dataclasses
 import inspect
 import re
 import sys
@@ -16,7 +15,7 @@ import api
 
 _CODE = re.compile(r"(?<![`:\w])`([^`]+?)`(?!`)", re.DOTALL)
 _IDENTIFIER = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*(\(\))?")
-_LABELS = re.compile(r"^(Source|Sources|Differs from the paper|Not in the paper): ")
+_LABELS = re.compile(r"(?m)^(Source|Sources|Differs from the paper|Not in the paper): ")
 _SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields):$")
 
 
@@ -51,14 +50,12 @@ def _inline(text: str, thing: Any, fields: set[str]) -> str:
         full = _resolved(name, thing) if _IDENTIFIER.fullmatch(inside) and name not in fields else None
         return f":py:obj:`{inside} <{full}>`" if full and full != api.names().get(id(thing)) else f"``{inside}``"
 
-    return "\n".join(_LABELS.sub(r"**\1:** ", line) for line in _CODE.sub(replaced, text).split("\n"))
+    return _LABELS.sub(r"**\1:** ", _CODE.sub(replaced, text))
 
 
 def process(app: Any, what: str, name: str, thing: Any, options: Any, lines: list[str]) -> None:
     """Converts a docstring, in place, for napoleon and Sphinx. Indented code after a blank line becomes a literal block."""
     fields = _fields(thing)
-    if inspect.isclass(thing) and dataclasses.is_dataclass(thing) and lines and lines[0].startswith(f"{thing.__name__}("):
-        lines[:] = []  # Written by `dataclass` for a class without docstring.
     pieces: list[tuple[bool, list[str]]] = [(False, [])]  # Whether it is code; a formula in text may span several lines.
     section, before = False, "text"
     for line in lines:
@@ -77,6 +74,5 @@ def process(app: Any, what: str, name: str, thing: Any, options: Any, lines: lis
 
 def skip(app: Any, what: str, name: str, thing: Any, skipped: bool, options: Any) -> bool | None:
     """Skips members that `NamedTuple` and `dataclass` generate."""
-    if inspect.isdatadescriptor(thing) and (inspect.getdoc(thing) or "").startswith("Alias for field number"):
-        return True
-    return True if name in ("replace", "tree_flatten", "tree_unflatten") else None
+    field = inspect.isdatadescriptor(thing) and (inspect.getdoc(thing) or "").startswith("Alias for field number")
+    return field or name in ("replace", "tree_flatten", "tree_unflatten") or None

@@ -16,7 +16,6 @@ import io
 import json
 import multiprocessing
 import re
-import resource
 import sys
 import time
 from collections.abc import Iterator
@@ -112,25 +111,16 @@ def simulate(experiment: Any, seeds: int, out: Path) -> float:
     """Runs an experiment by its command; returns the CPU seconds of all calls."""
     from jaxroute import cli
 
-    before = resource.getrusage(resource.RUSAGE_SELF)
+    before = time.process_time()
     with open(out.parent / f"{out.name}.txt", "w", encoding="utf-8") as output, contextlib.redirect_stdout(output):
         status = cli.main([*command(experiment, seeds), "--no-figures", "--out", str(out)])
-    after = resource.getrusage(resource.RUSAGE_SELF)
+    spent = time.process_time() - before
     if status:
         raise RuntimeError(f"{experiment.name}: the command ended with status {status}")
     file = out.parent / f"{out.name}.seconds"
-    spent = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     spent += float(file.read_text()) if file.is_file() else 0.0
     file.write_text(f"{spent:.2f}\n")
     return spent
-
-
-def results_of(experiment: Any, out: Path) -> dict[str, Any]:
-    """Loads the results of a finished run by case."""
-    from jaxroute.store import results
-
-    one = len(experiment.cases) == 1
-    return {case.name: results.load(out if one else out / case.name) for case in experiment.cases}
 
 
 # Numbers of colours by dots per inch, from the best to the worst readable.
@@ -208,10 +198,12 @@ def keep(experiment: Any, out: Path, spent: float | None) -> dict[str, Any]:
     """
     import jaxroute
     from jaxroute.experiments.base import summarise
+    from jaxroute.store import results
 
     GALLERY.mkdir(parents=True, exist_ok=True)
     finished = json.loads((out / "summary.json").read_text())
-    data = results_of(experiment, out)
+    one = len(experiment.cases) == 1
+    data = {case.name: results.load(out if one else out / case.name) for case in experiment.cases}
     summary = summarise(experiment, data)
     target = GALLERY / f"{stem(experiment.name)}.json"
     before = json.loads(target.read_text(encoding="utf-8")) if target.is_file() else {}
