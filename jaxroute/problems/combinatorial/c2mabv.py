@@ -39,9 +39,9 @@ class C2MABV:
     Source: C2MAB-V, Algorithm 1 with Algorithms 2 and 3, eqs. (3) to (6).
 
     Differs from the paper: only where the paper is silent. Models without observations have reward bound 1 and cost bound 0. Bounds stay at 1, and
-    equal, for hundreds of rounds; random numbers (`noise`) break these ties. With any win, the models of a set are asked in ascending order of price. If no set is within the budget by the cost bounds, the
-    cheapest set is selected. `delta` of the experiments is 1/T. Rounds between two decisions repeat the last set without its
-    unavailable models.
+    equal, for hundreds of rounds; random numbers (`noise`) break these ties. With any win, the models of a set are asked in ascending order of price.
+    If no set is within the budget by the cost bounds, the cheapest set is selected. `delta` of the experiments is 1/T. Rounds between two decisions
+    repeat the last set without its unavailable models.
 
     Attributes:
       reward_width: `[]` multiplier of the rewards' radius, the paper's alpha_mu.

@@ -166,7 +166,7 @@ def parametric_cloud(
       success: success probabilities `[K]`, or `[G, K]` for `G` segments of rounds if means drift.
       cost: mean costs, `[K]` or `[G, K]`.
       switch: `[G]` first round (from 0) of each segment; required if means drift.
-      correlation: correlation of models' successes by the difficulty of a round, in [0, 1) (`CopulaOutcomes`); by default successes are independent.
+      correlation: weight in [0, 1) of the difficulty of a round, which all models share (`CopulaOutcomes`); by default successes are independent.
       costs: `FixedCosts()`, `ScaledCosts()` or `TokenCosts()`.
       reward, budget, size, options: as for `cloud`.
     """
