@@ -15,7 +15,12 @@ _DATA_SETS = _FILE.parent / "data" / "datasets.json"
 
 
 def catalogue() -> dict[str, Any]:
-    """Returns plain JSON with the keys `problems`, `experiments` and `data_sets`; each holds a dict from name to title and other facts."""
+    """Returns a description of all problems, experiments and data sets as plain JSON, without importing them unless plugins are installed.
+
+    Each of the keys `problems`, `experiments` and `data_sets` has a dict from name to a dict of facts. These are `title`, `environments` and
+    `policies` of a
+    problem, `title`, `seeds`, `horizon` and `source` of an experiment, and `kind`, `description` and `source` of a data set.
+    """
     entries, data_sets = (json.loads(file.read_text(encoding="utf-8")) for file in (_FILE, _DATA_SETS))
     if any(map(plugins.plugins, ("policies", "problems", "experiments"))):
         entries = described()
@@ -23,7 +28,7 @@ def catalogue() -> dict[str, Any]:
 
 
 def described() -> dict[str, Any]:
-    """Imports all problems and experiments and describes them as `catalogue` does, without the data sets."""
+    """Returns the result of `catalogue` without its key `data_sets`, by importing all problems and experiments: the content of `catalogue.json`."""
     from jaxroute.experiments import EXPERIMENTS
     from jaxroute.experiments.base import on_table
     from jaxroute.problems import policies_of, problems

@@ -29,13 +29,13 @@ class GPU(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A fault of an installation, with its repair.
+    """Fault of an installation with its repair, or a note.
 
     Attributes:
       problem: a sentence that describes the fault.
-      command: the command that repairs it.
-      level: "broken" if jaxroute cannot work, "slow" if a GPU stays unused, "note" if nothing is wrong.
-      needs: arguments of `pip install` that repair it; empty if pip cannot.
+      command: the command that repairs the fault; for a note, a command that the user may run.
+      level: "broken" if jaxroute cannot work, "slow" if a GPU stays unused, "note" if everything works.
+      needs: arguments of `pip install` that repair the fault; empty if pip cannot.
     """
 
     problem: str
@@ -144,7 +144,13 @@ def _install(needs: Sequence[str]) -> str:
 
 
 def _check_jax(have: Mapping[str, str], bounds: Sequence[tuple[str, str]], cards: Sequence[GPU]) -> list[Finding]:
-    """Returns faults of jaxlib and CUDA plugins, given installed versions by package, jax's bounds on jaxlib, like `(">=", "0.7.0")`, and GPUs."""
+    """Returns faults of jaxlib and the CUDA plugins: packages that are missing, superfluous, or of versions that do not fit jax and the GPUs.
+
+    Args:
+      have: installed versions by package.
+      bounds: versions of jaxlib that jax allows, as pairs like `(">=", "0.7.0")`.
+      cards: the GPUs.
+    """
     jax, jaxlib, plugins = have["jax"], have.get("jaxlib"), _plugins(have)
     need = _jax(f"=={jax}", have, cards)
     if jaxlib is None:

@@ -99,7 +99,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _environment(options: argparse.Namespace) -> Iterator[None]:
-    """Context for a command: prints a warning on one line, ends on SIGTERM and SIGHUP as on Ctrl-C, and sends other text than JSON to stderr."""
+    """Context manager in which a command runs.
+
+    Warnings are printed on one line. SIGTERM and SIGHUP end the command as Ctrl-C does. With `--json`, printed text that is not JSON goes to stderr.
+    """
 
     def end(number: int, frame: Any) -> None:
         raise KeyboardInterrupt(number)

@@ -27,7 +27,7 @@ def main(options: argparse.Namespace, output: Output) -> int:
 
 
 def answer_shell(parser: argparse.ArgumentParser) -> None:
-    """Prints the completions and ends the process if a shell has started it to complete a line; does nothing otherwise."""
+    """Prints completions and ends the process if a shell has started this process to complete a command line; does nothing otherwise."""
     if "_ARGCOMPLETE" in os.environ:
         _argcomplete().autocomplete(parser, always_complete_options=False)
 
@@ -39,14 +39,20 @@ def problems(**_: Any) -> list[str]:
 
 
 def experiments(prefix: str = "", **_: Any) -> list[str]:
-    """Returns the names of all experiments, and of the Python files that begin with `prefix`."""
+    """Returns the names that a shell may complete to an experiment: those of all experiments, and of Python files that begin with `prefix`.
+
+    Other keywords that argcomplete passes to every completer are ignored.
+    """
     from jaxroute.catalogue import catalogue
 
     return [*catalogue()["experiments"], *_argcomplete().FilesCompleter(("py",))(prefix)]
 
 
 def completed(action: argparse.Action, completer: Any) -> None:
-    """Sets the function or list of texts by which a shell completes an argument of the command. Without this call, a shell completes files."""
+    """Sets how a shell completes an argument of the command: by a list of texts, or by a function (`completer`) that returns such a list.
+
+    Without this call, a shell completes names of files.
+    """
     action.completer = completer if callable(completer) else lambda **_: completer  # type: ignore[attr-defined]
 
 

@@ -32,7 +32,9 @@ def main(options: argparse.Namespace, output: Output) -> int:
 
 
 def check() -> Iterator[Line]:
-    """Yields a label and a text for each check: of packages, devices, kernels and a short simulation."""
+    """Checks packages, devices, kernels and a short simulation, and yields a label and a text for each check; the label of a failed check is
+    "FAILED".
+    """
     found = installation.findings()
     for one in found:
         yield "note" if one.level == "note" else "FAILED", f"{one.problem}: {one.command}"

@@ -1,6 +1,7 @@
 """Draws the figures of stored results and writes their summary.json.
 
-This is needed after `jaxroute run --no-figures`, a change of a figure, a merge of stores, or shares of several machines.
+This is needed after `jaxroute run --no-figures`, a change of a figure, or `jaxroute store --merge`, and after several machines have simulated
+different seeds of a run.
 
 Examples:
   jaxroute plot results/staged-figure-2

@@ -32,7 +32,10 @@ def add_out(group: Any, what: str, default: str) -> None:
 
 
 def folder_of(options: argparse.Namespace, experiment: Any, before: str = "", after: str = "") -> Path:
-    """Returns the folder for results: the one that the user specified, or else `results/`, `before`, the experiment's name and `after`."""
+    """Returns the folder for results: the one that the user specified, or else a folder in `results/`.
+
+    The folder in `results/` is called after the experiment, with the prefix `before`, such as "tune-", and the suffix `after`, such as "-smoke".
+    """
     name = Path(experiment.name).stem if ".py" in options.experiment else experiment.name
     return options.out or Path("results") / f"{before}{name.replace('/', '-')}{after}"
 

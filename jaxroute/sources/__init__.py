@@ -1,1 +1,1 @@
-"""Random rewards and costs, and rows of recorded tables, for the environments of all problems."""
+"""Random draws for the environments of all problems: rewards and costs of models, and the order in which the rows of a recorded table are used."""

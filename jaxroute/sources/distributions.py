@@ -1,7 +1,8 @@
 """Distributions of the rewards or costs of all models in one round, given their means.
 
-One random number per round drives all models (two for `TokenCost`). Only one model is observed per round, so a run has the same distribution
-as with independent models, draws are few, and two policies that differ in a few rounds have common random numbers.
+One random number per round determines the values of all models (two numbers for `TokenCost`). Only one model is observed per round, so a run has the
+same distribution as with independent models. Few numbers are drawn, and two policies see the same values in every round in which they choose the same
+model (common random numbers).
 """
 
 import abc
@@ -45,7 +46,10 @@ class Distribution(abc.ABC):
         del name, mean, scale
 
     def rewards(self, least_mean: float, largest_mean: float, scale: float) -> Rewards | None:
-        """Returns properties of rewards with means from `least_mean` to `largest_mean`; None if they are unknown."""
+        """Returns the bounds, noise and largest mean of rewards whose means lie between `least_mean` and `largest_mean`, for constants of policies.
+
+        Returns None if they are unknown for this distribution.
+        """
         del least_mean, largest_mean, scale
         return None
 
@@ -142,10 +146,14 @@ class Constant(NormalTransform):
 
 @dataclass(frozen=True)
 class TokenCost(NormalTransform):
-    """Cost proportional to the tokens of a query. The lengths of input and output are log-normal with coefficient of variation `scale`.
+    """Cost proportional to the number of tokens of a query and its answer, which are log-normal with coefficient of variation `scale`.
 
-    The output is capped, and the cost is scaled so that its mean is the given one. All models share the lengths. No experiment uses it. Source: the
-    cost model of StageRoute (arXiv 2506.17254), section 3. The length distributions are ours: Table 1 gives one price per model.
+    The answer's number is capped, and the cost is then scaled so that its mean is the given one. All models share both numbers. No experiment uses
+    it.
+
+    Source: the cost model of StageRoute (arXiv 2506.17254), section 3. The paper does not specify the distribution of the numbers of tokens: its
+    Table 1
+    has only a price per model. The log-normal distribution is our choice.
 
     Attributes:
       mean_input: mean number of tokens of a query.
@@ -171,9 +179,11 @@ class TokenCost(NormalTransform):
 
 @dataclass(frozen=True)
 class Beta(Distribution):
-    """Beta values in [0, 1], drawn separately for each model, because the inverse of the distribution function is expensive.
+    """Beta values in [0, 1] with parameters `a = mean * scale` and `b = (1 - mean) * scale`, so a larger `scale` means less noise.
 
-    `scale` is the sum of the two parameters `a` and `b`, both of which must be at least 1 for every model.
+    Both parameters must be at least 1 for every model. Values are drawn separately for each model, because the inverse of the distribution function
+    is
+    expensive.
     """
 
     def __call__(self, key: Array, mean: Leaf, scale: Leaf) -> Array:
@@ -213,9 +223,9 @@ class Exponential(Distribution):
 
 @dataclass(frozen=True)
 class Poisson(Distribution):
-    """Poisson counts, drawn by the inverse of the distribution function. `scale` is not used.
+    """Poisson counts from 0 to `terms`, drawn by the inverse of the distribution function. `scale` is not used.
 
-    The largest count is `terms`. Larger counts must be less probable than the smallest uniform draw, `2^-23`.
+    `Poisson.of` chooses `terms` so large that larger counts are less probable than the smallest uniform draw, `2^-23`. Then the limit has no effect.
     """
 
     terms: int

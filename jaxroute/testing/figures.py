@@ -110,7 +110,10 @@ def _text_faults(canvas: Any, texts: list[_Text]) -> Iterator[str]:
 
 
 def _common(one: Any, other: Any) -> tuple[float, float]:
-    """Returns width and height, in pixels, of the overlap of two bounding boxes; a negative number is their distance in that direction."""
+    """Returns the width and the height, in pixels, of the overlap of two bounding boxes.
+
+    A number is negative if the boxes do not overlap in that direction: minus their distance.
+    """
     return min(one.x1, other.x1) - max(one.x0, other.x0), min(one.y1, other.y1) - max(one.y0, other.y0)
 
 
@@ -196,7 +199,7 @@ def _covered(ax: Any) -> Iterator[str]:
 
 
 def _drawn_points(ax: Any, line: Any) -> np.ndarray:
-    """Returns points along a line, in pixels, without those outside the view; only the data points if no line joins them."""
+    """Returns at least 200 points along a drawn line, in pixels; if only markers are drawn, the data points. Points outside the view are left out."""
     points = line.get_transform().transform(np.asarray(line.get_xydata(), float))
     points = points[np.isfinite(points).all(axis=1)]
     if len(points) > 1 and line.get_linestyle() not in ("None", "none", " ", ""):
@@ -207,7 +210,12 @@ def _drawn_points(ax: Any, line: Any) -> np.ndarray:
 
 
 def _named(figure: Any, axes: list[Any]) -> Iterator[str]:
-    """Checks that the names in legends match the names and the looks (colour, dashes, marker) of the data; yields a sentence for each fault."""
+    """Yields a sentence for each fault of the legends of a figure.
+
+    Each legend entry must be the label of data. All data with one label must have the same colour, and data with different labels in one axes must
+    have
+    different looks (colour, dashes, marker). Each label must be in a legend, except the only one in its axes.
+    """
     looks: dict[str, set[Any]] = {}
     by_axes = {}
     for ax in axes:

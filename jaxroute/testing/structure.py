@@ -70,9 +70,13 @@ class _Trace(NamedTuple):
 
 
 class _Component:
-    """Environment or policy with abstract values instead of arrays, whose methods are traced.
+    """Environment or policy with abstract values (shape and type) instead of arrays, whose methods can be traced without computation.
 
-    `made` is the object if it has the method `method`, otherwise a function that returns it for the abstract `argument`. Errors use `role`.
+    Args:
+      role: word for the object in errors, "env" or "policy".
+      made: the object, or a function that makes it, such as a sampler `key -> Environment`; an object is recognised by its method `method`.
+      method: name of a method that the object must have, "step" or "act".
+      argument: abstract argument of the function: a key, or the environment.
     """
 
     def __init__(self, role: str, made: Any, method: str, argument: Any):
@@ -135,7 +139,12 @@ def _check_policy(policy: _Component, env: _Component) -> None:
 
 
 def _check_round(policy: _Component, env: _Component) -> None:
-    """Traces the methods of a round in their order, each with the abstract results of the methods before it, and checks what they return."""
+    """Traces the methods of a round, each with the abstract results of earlier ones, and checks that what they return follows the protocol.
+
+    The order is `init` of the environment and of the policy, `observe`, `plan` (if the policy has it), `act`, `step`, `update`. States must be of the
+    same
+    structure before and after each method. `act` must return a pair and `step` a triple that ends with a dict, and declared metrics must exist.
+    """
     key, t, spec = jax.eval_shape(draws.key, 0), jax.ShapeDtypeStruct((), jnp.int32), env.value.spec
     env_state = _strong(env.trace("init", key), f"{env.name}.init")
     state = _strong(policy.trace("init", key, static=(spec_for(env.value, 1),)), f"{policy.name}.init")
@@ -197,7 +206,12 @@ def _check_declared(where: str, metrics: Any) -> None:
 
 
 def _check_measured(metrics, sums: tuple[str, dict], gauges: tuple[str, dict], declared: str, spec: Spec) -> None:
-    """Checks that each metric, declared in `declared`, has values of its dimensions in `sums` or `gauges`, pairs (source, values by name)."""
+    """Checks that the values of each metric exist and have the metric's dimensions, of which "model" has `spec.num_models` entries.
+
+    `sums` has the values of all metrics except gauges, and `gauges` those of gauges (states at a time, such as a queue's length); each is a pair of
+    words
+    for errors, such as "the flows of Env.step()", and the values by name. `declared` says in errors which attribute declares the metrics.
+    """
     for metric in metrics:
         place, values = gauges if metric.kind == "gauge" else sums
         if metric.name not in values:
@@ -226,7 +240,10 @@ def _leaves(tree: Any) -> list[str]:
 
 
 def _strong(made: _Trace, what: str) -> Any:
-    """Returns the state that a traced `init` (errors call it `what`) has made. Raises a fault if an array in the state has a weak type."""
+    """Returns the state that a traced `init` has made. Raises a fault if an array in the state has a weak type, which later rounds would change.
+
+    `what` names the method in the fault, as in "UCB.init".
+    """
     for name, leaf in zip(_leaves(made.result), made.types, strict=True):
         if getattr(leaf, "weak_type", False):
             problem = f"{what} makes the state's array {name} weakly typed, so its type depends on the other operands"
@@ -278,7 +295,11 @@ def _trace(function: Callable, *arguments: Any) -> _Trace:
 
 
 def _program(value: Any) -> Any:
-    """Converts a traced program, or a parameter of one of its operations, to nested tuples without names and addresses, which can be compared."""
+    """Converts a traced program (jaxpr), or a parameter of one of its operations, to nested tuples, which are equal for equal programs.
+
+    Variables are numbered in order of appearance, and functions are represented by their types, because names and memory addresses differ between
+    traces.
+    """
     if isinstance(value, ClosedJaxpr) and value.jaxpr is not value:
         return (_program(value.jaxpr), *map(_program, value.consts))
     if isinstance(value, Jaxpr):  # Since jax 0.12 a Jaxpr may hold its constants.
@@ -307,7 +328,7 @@ def _program(value: Any) -> Any:
 
 
 def _contents(value: Any) -> dict[str, Any]:
-    """Returns the attributes of an object and of its classes, by name."""
+    """Returns the attributes of an object, including those of its classes, by name, to find out whether a call changes any of them."""
     return {name: held for cls in reversed(type(value).__mro__[:-1]) for name, held in vars(cls).items()} | vars(value)
 
 

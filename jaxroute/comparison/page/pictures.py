@@ -42,7 +42,11 @@ MARKERS = {"o": 1.0, "s": 0.9, "^": 1.15, "D": 0.87, "v": 1.15, "P": 1.15, "X": 
 
 
 def _palette(base: dict[str, str], series: tuple[str, ...], tint: float) -> dict[str, str]:
-    """Returns colours by name: all of `base`; strategies' colours `series` as `c0`, `c1`, ...; and for each, mixed with the background, `c0-tint`, ..."""
+    """Returns colours by name, as "#RRGGBB" texts: all of `base`, and strategies' colours.
+
+    Strategies' colours `series` are called `c0`, `c1`, ... `c0-tint`, `c1-tint`, ... and `muted-tint` are paler: a share `tint` of the colour,
+    mixed with a share `1 - tint` of the background `base["paper"]`.
+    """
 
     def mixed(colour: str) -> str:
         channels = [(int(colour[i : i + 2], 16), int(base["paper"][i : i + 2], 16)) for i in (1, 3, 5)]
@@ -72,9 +76,9 @@ class Look:
     """Mark of a strategy.
 
     Attributes:
-      colour: name in the palette.
+      colour: name of a colour in the palette, such as "c0".
       marker: shape, as in matplotlib.
-      fill: full for online policies, a tint for fitted rules, hollow for strategies that cannot be deployed.
+      fill: "full" for online policies, "tint" (a paler colour) for fitted rules, "hollow" for strategies that cannot be deployed.
     """
 
     colour: str = "dot"
@@ -93,7 +97,10 @@ class Look:
 
 
 def looks_of(summary: Summary) -> dict[str, Look]:
-    """Assigns coloured marks to the strategies that route queries, and grey marks to upper bounds."""
+    """Returns the mark of each strategy by its name: a coloured mark for each strategy that can be run, and a hollow grey one for each upper bound.
+
+    Single models are not included.
+    """
     looks, markers = {}, list(MARKERS)
     groups = strategies.series(summary["points"])
     routing = [name for name, points in groups.items() if points[0]["kind"] != "bound"]
@@ -116,7 +123,7 @@ class Form(NamedTuple):
       letters: largest number of letters of a label.
       singles: largest number of single models with a label.
       ticks: largest number of ticks of costs.
-      limits: largest prices for the place of a strategy's label (see `Placer.place`), tried one after the other.
+      limits: values of `limit` in `Placer.place` for the label of a strategy, from small to large; the next is tried if there is no place.
     """
 
     width: float
@@ -148,7 +155,12 @@ class Picture:
         self._renderer = FigureCanvasAgg(self.figure).get_renderer()
 
     def axes(self, left: float, bottom: float, right: float, top: float, font: float, titles: tuple[str, str]) -> Any:
-        """Adds axes between four borders, in points. `titles` are the titles of the horizontal axis, below it, and of the vertical axis, above it."""
+        """Adds axes with titles, and returns them.
+
+        The axes' sides lie at `left` and `right` points from the left edge of the picture, and at `bottom` and `top` points from its lower edge.
+        `font` is the
+        size of letters in points. `titles` are the titles of the horizontal axis, written below it, and of the vertical axis, written above it.
+        """
         width, height = self.figure.bbox.size
         ax = self.figure.add_axes((left / width, bottom / height, (right - left) / width, (top - bottom) / height))
         ax.tick_params(labelsize=font - 1)
@@ -258,7 +270,10 @@ def _xy(point: PointSummary) -> tuple[float, float]:
 
 
 def _error_bar(ax: Any, point: PointSummary, colour: str, least: float) -> None:
-    """Draws error bars of one standard error of quality and cost around a point, within the axes; those of cost end at `least` or above."""
+    """Draws error bars of one standard error of quality and cost around a point, within the axes.
+
+    The bar of cost ends at `least` at the left, because a logarithmic axis has no 0.
+    """
     (x, y), (across, up) = _xy(point), (e if known(e) else 0.0 for e in (point["cost"][1], point["quality"][1]))
     up = [[min(100 * up, y + 2)], [max(min(100 * up, 102 - y), 0)]]
     across = [[max(min(across, x - least), 0)], [across]] if x > 0 else None
@@ -275,7 +290,12 @@ def _linear_axis(ax: Any, letter: str, most: int) -> None:
 
 
 def _cost_axis(ax: Any, letter: str, costs: Sequence[float], most: int) -> None:
-    """Scales the axis `letter` ("x" or "y") for costs, with at most `most` ticks: logarithmic if they span a large factor, with a separate place for zero."""
+    """Scales the axis `letter` ("x" or "y") for costs, with at most `most` ticks.
+
+    The axis is logarithmic if the largest cost is more than 20 times the smallest positive one, otherwise linear. On a logarithmic axis, costs of 0
+    lie
+    at a separate tick, which a dashed line separates from positive costs.
+    """
     low, high = getattr(ax, f"get_{letter}lim")()
     if not _needs_log(costs):
         getattr(ax, f"set_{letter}lim")(max(low, -0.02 * high) if max(costs, default=0.0) > 0 else low)
@@ -324,7 +344,12 @@ def _label(
         placer.avoid(ends, form.radius + 2, 24.0)
 
     def put(ends, words, colour, size, limits=(1e9,), weight="normal", gap=form.radius + 4) -> bool:
-        """Places the text `words` near one of the points `ends`, at a price of at most `limits`. Returns False if there is no free place."""
+        """Writes the text `words` near one of several points. Returns False if there is no free place.
+
+        `ends` are points where the label may be, the preferred one first. All are tried with the first value of `limits` as the `limit` of
+        `Placer.place`,
+        then all with the next value.
+        """
         look = {"fontsize": size, "weight": weight, "color": LIGHT[colour], "va": "bottom", "zorder": 9}
         made = ax.annotate(stand_in(words), (0, 0), xycoords="figure points", **look)
         extent = picture.size(made)
@@ -366,7 +391,12 @@ def _label(
 def _handles(
     points: list[PointSummary], looks: dict[str, Look], best: PointSummary | None, single: PointSummary | None, form: Form
 ) -> list[tuple[list[Line2D], str]]:
-    """Lists the entries of two legends, each with the colour of its texts: first the strategies, then the meanings of the marks."""
+    """Lists the entries of two legends, each list with the name of the colour of its texts.
+
+    The first legend names the strategies; the second explains filled, pale, hollow and small marks, rings, the frontier and error bars. The points
+    `best`
+    (the recommendation) and `single` (the cheapest single model that meets the target) have rings, if they exist.
+    """
 
     def entry(label: str, look: Look, size: float = 1.0) -> Line2D:
         return Line2D([], [], label=label, **_marker(look, size * form.radius))
@@ -397,7 +427,10 @@ def _dashed(ax: Any, draw: Any, place: float, words: str) -> None:
 
 @style()
 def while_learning(summary: Summary, points: Sequence[Any], looks: dict[str, Look]) -> list[Picture]:
-    """Draws quality and cost of online policies against the number of queries served, as two pictures without a legend, which the page has."""
+    """Draws quality and cost of online policies against the number of queries served, as two pictures.
+
+    `points` are the chosen points of these policies. The pictures have no legend, because the page shows each policy's mark below them.
+    """
     unit = shortened(summary["data"]["unit"], 30)
     made, names = [], ", ".join(p["strategy"] for p in points)
     for kind, title, scale in (("quality", "quality, %", 100.0), ("cost", f"cost, {unit}", 1.0)):
@@ -446,9 +479,11 @@ def other_targets(summary: Summary, looks: dict[str, Look]) -> Picture:
 
 @style()
 def svg(picture: Picture, name: str) -> Markup:
-    """Converts a picture to an SVG element of the page, of the class `name`, in the colours of the page's style sheet.
+    """Converts a picture to an SVG element of the page, of the CSS class `name`, in the colours of the page's style sheet.
 
-    The page forbids inline styles, so they become attributes. Identifiers and clip paths of matplotlib are removed, since they would repeat.
+    Inline styles, which the page forbids, become attributes. Identifiers and clip paths of matplotlib are dropped, because several pictures on a page
+    would
+    have the same ones.
     """
     matplotlib.rcParams["svg.hashsalt"] = name
     stream = io.StringIO()
