@@ -15,12 +15,7 @@ _DATA_SETS = _FILE.parent / "data" / "datasets.json"
 
 
 def catalogue() -> dict[str, Any]:
-    """Returns a description of all problems, experiments and data sets as plain JSON, without importing them unless plugins are installed.
-
-    Each of the keys `problems`, `experiments` and `data_sets` has a dict from name to a dict of facts. These are `title`, `environments` and
-    `policies` of a
-    problem, `title`, `seeds`, `horizon` and `source` of an experiment, and `kind`, `description` and `source` of a data set.
-    """
+    """Returns plain JSON with the keys `problems`, `experiments` and `data_sets`: dicts from name to facts, such as `title` and `source`."""
     entries, data_sets = (json.loads(file.read_text(encoding="utf-8")) for file in (_FILE, _DATA_SETS))
     if any(map(plugins.plugins, ("policies", "problems", "experiments"))):
         entries = described()

@@ -33,9 +33,9 @@ class Finding(NamedTuple):
 
     Attributes:
       problem: a sentence that describes the fault.
-      command: the command that repairs the fault; for a note, a command that the user may run.
-      level: "broken" if jaxroute cannot work, "slow" if a GPU stays unused, "note" if everything works.
-      needs: arguments of `pip install` that repair the fault; empty if pip cannot.
+      command: the command that repairs it; for a note, one that may help.
+      level: "broken" if jaxroute cannot work, "slow" if a GPU stays unused, "note" if nothing is wrong.
+      needs: arguments of `pip install` that repair it; empty if pip cannot.
     """
 
     problem: str
@@ -144,13 +144,7 @@ def _install(needs: Sequence[str]) -> str:
 
 
 def _check_jax(have: Mapping[str, str], bounds: Sequence[tuple[str, str]], cards: Sequence[GPU]) -> list[Finding]:
-    """Returns faults of jaxlib and the CUDA plugins: packages that are missing, superfluous, or of versions that do not fit jax and the GPUs.
-
-    Args:
-      have: installed versions by package.
-      bounds: versions of jaxlib that jax allows, as pairs like `(">=", "0.7.0")`.
-      cards: the GPUs.
-    """
+    """Returns faults of jaxlib and CUDA plugins: `have` are versions by package, `bounds` those that jax demands of jaxlib, as `(">=", "0.7.0")`."""
     jax, jaxlib, plugins = have["jax"], have.get("jaxlib"), _plugins(have)
     need = _jax(f"=={jax}", have, cards)
     if jaxlib is None:

@@ -99,10 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _environment(options: argparse.Namespace) -> Iterator[None]:
-    """Context manager in which a command runs.
-
-    Warnings are printed on one line. SIGTERM and SIGHUP end the command as Ctrl-C does. With `--json`, printed text that is not JSON goes to stderr.
-    """
+    """Context manager for a command: prints warnings on one line, ends on SIGTERM and SIGHUP as on Ctrl-C; with --json only JSON goes to stdout."""
 
     def end(number: int, frame: Any) -> None:
         raise KeyboardInterrupt(number)

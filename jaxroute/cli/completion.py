@@ -39,20 +39,14 @@ def problems(**_: Any) -> list[str]:
 
 
 def experiments(prefix: str = "", **_: Any) -> list[str]:
-    """Returns the names that a shell may complete to an experiment: those of all experiments, and of Python files that begin with `prefix`.
-
-    Other keywords that argcomplete passes to every completer are ignored.
-    """
+    """Returns texts that complete an experiment: all names of experiments, and Python files that begin with `prefix`. Other keywords are ignored."""
     from jaxroute.catalogue import catalogue
 
     return [*catalogue()["experiments"], *_argcomplete().FilesCompleter(("py",))(prefix)]
 
 
 def completed(action: argparse.Action, completer: Any) -> None:
-    """Sets how a shell completes an argument of the command: by a list of texts, or by a function (`completer`) that returns such a list.
-
-    Without this call, a shell completes names of files.
-    """
+    """Sets the list of texts, or the function that returns such a list, by which a shell completes an argument of the command (default: files)."""
     action.completer = completer if callable(completer) else lambda **_: completer  # type: ignore[attr-defined]
 
 

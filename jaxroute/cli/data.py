@@ -59,10 +59,10 @@ def main(options: argparse.Namespace, output: Output) -> int:
 
 
 def reading(options: argparse.Namespace) -> dict[str, Any]:
-    """Converts the command-line options to keyword arguments of `read_log`. The files to read, its first argument, are not included.
+    """Converts the command-line options to keyword arguments of `read_log`, except the files to read.
 
     Raises:
-      ValueError: an option is wrong. The error comes before any import that takes seconds.
+      ValueError: an option is wrong; the error comes before imports that take seconds.
     """
     if options.cost and options.price:
         got = f"--cost {options.cost[0]} and --price {options.price[0]}"

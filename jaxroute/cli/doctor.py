@@ -32,9 +32,7 @@ def main(options: argparse.Namespace, output: Output) -> int:
 
 
 def check() -> Iterator[Line]:
-    """Checks packages, devices, kernels and a short simulation, and yields a label and a text for each check; the label of a failed check is
-    "FAILED".
-    """
+    """Checks packages, devices, kernels and a short simulation, and yields a label and a text for each check; "FAILED" is the label of a failure."""
     found = installation.findings()
     for one in found:
         yield "note" if one.level == "note" else "FAILED", f"{one.problem}: {one.command}"

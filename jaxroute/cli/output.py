@@ -51,10 +51,7 @@ class Output:
         self.table((), rows, indent=indent, label_width=label_width)
 
     def table(self, heads: Sequence[str], rows: Iterable[Any], *, indent: int = 0, label_width: int | None = None) -> None:
-        """Prints a table with the headings `heads`, breaking its last column into lines if it is too wide. A row has one text for each heading.
-
-        Without headings, a row is (label, text) or (label, text, colour of the label), as in `rows`.
-        """
+        """Prints a table with the headings `heads`, folding its last column if it is too wide. Without headings, rows are as in the method `rows`."""
         if self.json or self.quiet:
             return
         from rich.console import Console

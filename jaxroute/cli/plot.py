@@ -1,7 +1,6 @@
 """Draws the figures of stored results and writes their summary.json.
 
-This is needed after `jaxroute run --no-figures`, a change of a figure, or `jaxroute store --merge`, and after several machines have simulated
-different seeds of a run.
+This is needed after `jaxroute run --no-figures`, a change of a figure, `jaxroute store --merge`, or a run that several machines shared.
 
 Examples:
   jaxroute plot results/staged-figure-2

@@ -153,10 +153,7 @@ def devices_of(text: str | None) -> list[Any] | None:
 
 
 def print_stand_in(name: str, output: Output) -> None:
-    """Prints a notice for an experiment that needs a log when the user gave none: generated queries are simulated instead.
-
-    The notice includes the command that runs the experiment `name` on a log.
-    """
+    """Prints that no log was given, so generated queries are simulated, and the command that runs the experiment `name` on the user's log."""
     text = (
         "no --data was given, so generated queries are simulated: the numbers say nothing about your models. "
         f"`jaxroute run {name} --data FILE` uses your table; `jaxroute data FILE` shows how a file is read."
@@ -167,16 +164,7 @@ def print_stand_in(name: str, output: Output) -> None:
 def print_report(
     experiment: Any, summary: dict[str, Any], changes: dict[str, Any], out: Path, elapsed: float, output: Output
 ) -> None:
-    """Prints metrics, claims, times and files of a finished run.
-
-    Args:
-      experiment: the experiment.
-      summary: content of `summary.json`.
-      changes: settings that the user changed, by name; claims get no verdict if the run differs from the experiment that they are about.
-      out: folder of the results.
-      elapsed: seconds since the command began.
-      output: printer.
-    """
+    """Prints metrics, claims, times and files of a run that took `elapsed` seconds; claims get no verdict if settings were changed (`changes`)."""
     from jaxroute import metrics
     from jaxroute.experiments.base import folder_of
     from jaxroute.store import results
@@ -210,10 +198,7 @@ def print_report(
 
 
 def print_claims(claims: Sequence[dict[str, Any]], number: int, output: Output) -> None:
-    """Prints each of the paper's claims with its verdict, its measurement and the number of runs (seeds) in which it was measured.
-
-    A claim has the keys `verdict`, `text`, `source` and `measured`, and may have `runs`; `number` is the number of runs of claims without this key.
-    """
+    """Prints each claim's verdict, text, source and measurement; `number` is the number of runs (seeds) measured, if the claim has no key `runs`."""
     rows = []
     for claim in claims:
         verdict = claim["verdict"]

@@ -156,10 +156,10 @@ def stores_in(folder: str | os.PathLike[str]) -> list[Path]:
 
 
 def merge_folders(folders: Sequence[Path], out: Path) -> list[Path]:
-    """Merges stores that lie at the same path below each of several folders, and writes them to the same path below `out`. Returns the new stores.
+    """Merges stores that lie at the same path below each of several folders, and writes them to that path below `out`. Returns the new stores.
 
     Raises:
-      ValueError: the folders do not hold stores at the same paths, or some stores cannot be merged.
+      ValueError: the folders hold stores at different paths, or some stores cannot be merged.
     """
     from jaxroute.store import results
 

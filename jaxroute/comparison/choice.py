@@ -1,8 +1,7 @@
 """Recommends a routing strategy for a target quality, and describes the recommendation in sentences.
 
-A setting is a choice of a strategy's parameters. Two independent measurements of each setting are used: `Point.chosen_by` chooses the setting of each
-strategy, and `Point.judged`, measured on other random orders or partitions of the queries, is reported. The recommendation is the cheapest strategy
-whose chosen setting also meets the target by `judged`.
+A setting is a choice of a strategy's parameters. Settings are chosen by the measures `Point.chosen_by`. Reports show `Point.judged`, measured on
+other random orders or partitions of the queries. The recommendation is the cheapest strategy whose chosen setting also meets the target by `judged`.
 """
 
 import math
@@ -19,16 +18,12 @@ MIXTURE = "Best mixture"  # The query-blind strategy, which is reported for comp
 
 @dataclass(frozen=True)
 class Answer:
-    """Recommendation for one target quality.
-
-    A point is a strategy at one setting. It is deployable if it needs nothing that is rarely available. A perfect judge, which knows the true score
-    of
-    each answer before the answer is served, exists only for recorded answers.
+    """Recommendation for one target quality. A point is a strategy at one setting, deployable if it needs nothing that is rarely available.
 
     Attributes:
       target: requested quality.
       best: cheapest deployable point that meets the target, or None.
-      with_judge: cheapest point that needs a perfect judge and meets the target; None if there is none, or none cheaper than `best`.
+      with_judge: cheapest point with a perfect judge (knows an answer's true score at once) that meets the target; None if not cheaper than `best`.
       single: cheapest single model that meets the target, or None.
     """
 
@@ -47,11 +42,7 @@ class Answer:
 
 
 def saving(point: Point, single: Point) -> Estimate:
-    """Returns the fraction of cost that a point saves compared with a single model, `1 - cost / single's cost`; negative if the point costs more.
-
-    The costs are those of `judged`. The standard error is that of the ratio of two independent means. The value is NaN if the single model costs
-    nothing.
-    """
+    """Returns the saved fraction of a single model's cost, `1 - cost / single cost` (of `judged`), with the standard error for independent means."""
     cost, base = point.judged.cost, single.judged.cost
     if base.value <= 0:
         return Estimate(math.nan)
@@ -61,11 +52,7 @@ def saving(point: Point, single: Point) -> Estimate:
 
 
 def answers(points: Iterable[Point], target: float) -> list[Point]:
-    """Chooses one point of each fitted or online strategy, and the cheapest single model that meets the target, if any model does.
-
-    The point of a strategy is its cheapest point that meets the target, or the point of highest quality if none does; the measures `chosen_by`
-    decide.
-    """
+    """Returns each strategy's cheapest point that meets the target by `chosen_by`, or else its best, and the cheapest single model that meets it."""
     points = list(points)
     by_strategy: dict[str, list[Point]] = {}
     for point in points:
@@ -80,11 +67,7 @@ def answers(points: Iterable[Point], target: float) -> list[Point]:
 
 
 def answer(points: Iterable[Point], target: float) -> Answer:
-    """Returns the cheapest deployable point, the cheapest point with a perfect judge, and the cheapest single model that meet a target quality.
-
-    Only the chosen points of `answers` are considered. A point must meet the target both by `chosen_by` and by `judged`; the costs of `judged`
-    decide.
-    """
+    """Returns the cheapest deployable point, point with a perfect judge, and single model among `answers` that meet a target by `judged`, too."""
     chosen = [p for p in answers(points, target) if p.meets(target)]
     best = _cheapest([p for p in chosen if p.available])
     judged = _cheapest([p for p in chosen if JUDGE in p.needs])
@@ -94,13 +77,10 @@ def answer(points: Iterable[Point], target: float) -> Answer:
 
 
 def saved(points: Iterable[Point], target: float, fits: Callable[[Point], bool]) -> Point | None:
-    """Returns the point whose rule is saved for new queries, or None.
+    """Returns the point whose rule is saved for new queries, or None; `fits` tells whether the rule of a point can be saved.
 
-    This is the first of the following that exists. `fits` says whether the rule of a point can be saved.
-
-    - The cheapest single model that meets the target, if no deployable strategy is clearly cheaper (`fits` is not asked).
-    - The recommended point, if it satisfies `fits`.
-    - The cheapest deployable point that satisfies `fits` and meets the target.
+    It is the cheapest single model that meets the target if no deployable strategy is clearly cheaper. Otherwise it is the recommended point if it
+    satisfies `fits`, or else the cheapest deployable point that satisfies `fits` and meets the target.
     """
     points = list(points)
     found = answer(points, target)

@@ -46,8 +46,8 @@ class Comparison:
       orders: number of random orders in which online policies serve the queries.
       targets: all target qualities for which strategies are compared, including the requested one.
       warm: share of the queries at the beginning of each order that online policies serve uncounted, to learn.
-      seconds: wall-clock time of each step: "reading", "fitted rules", "report", and the simulations of each online policy by its name.
-      command: shell command that reproduces the report; empty if the log was not read from a file, or with options.
+      seconds: wall-clock time of each step: "reading", "fitted rules", "report", and the name of each online policy.
+      command: shell command that reproduces the report; empty for data that are no file, or were read with options.
       opened: line of Python code that reads the log, for the report.
     """
 
@@ -64,7 +64,7 @@ class Comparison:
 
     @property
     def answer(self) -> choice.Answer:
-        """Recommendation for the target: the cheapest deployable strategy, strategy with a perfect judge, and single model that meet the target."""
+        """Recommendation: the cheapest deployable strategy, strategy with a perfect judge, and single model that meet the target."""
         return choice.answer(self.points, self.target)
 
     @property
@@ -89,10 +89,9 @@ class Comparison:
         - `data`: `file`, `queries` (their number), `unit` and `currency` of costs, `latency` (whether it is recorded), `features` (their source in
         words),
           `read` (remarks from reading the log), and `models` from the cheapest to the most expensive (`name`, `quality`, `cost`).
-        - `points`: fields of `points.Point` with the measures of `judged`, in no particular order; `answer` marks the chosen setting of a strategy,
-        and
-          `saving` is relative to the cheapest single model that meets the target. `without` names a requirement that is rarely available and so
-          prevents deployment, such as "a perfect judge", and is null without such a requirement.
+        - `points`: fields of `points.Point` with the measures of `judged`, in no particular order; `without` names a requirement that prevents
+        deployment, or
+          is null, `answer` marks the chosen setting of a strategy, and `saving` is relative to the cheapest single model that meets the target.
         - `sensitivity`: the cheapest deployable `strategy` and the cheapest `single` model that meet each examined target.
         - `seconds`: wall-clock time of each step; `orders`: number of random orders of the queries for online policies.
         - `to_route`: explanation and Python code for routing a new query; the code may be empty.
@@ -133,10 +132,7 @@ class Comparison:
         return plain.text(self.summary, width)
 
     def shares(self, width: int | None = None) -> str:
-        """Lists the shares of the queries for which each strategy, at its chosen setting, calls each model.
-
-        The order is that of `table`; lines have at most `width` letters.
-        """
+        """Lists the shares of the queries for which each strategy of `table` calls each model, in lines of at most `width` letters."""
         return plain.shares(self.summary, width)
 
     @property
@@ -176,14 +172,7 @@ class Comparison:
 
     @property
     def dataset(self) -> xr.Dataset:
-        """Measurements of all points (each strategy at each setting) as a Dataset with the dimension `point`.
-
-        Its variables are the means of `Point.judged` (`quality`, `cost`, `calls`, `latency`) and their standard errors (`<name>_error`), whether the
-        point
-        meets the target (`meets`), and whether it is the chosen setting of its strategy (`answer`). Coordinates are `strategy`, `kind`, `setting`,
-        `without`
-        and `further`.
-        """
+        """All strategies at all settings as a Dataset over `point`: means of `Point.judged`, such as `quality`, and errors as `<name>_error`."""
         columns = {
             f"{name}{suffix}": ("point", [float(getattr(getattr(p.judged, name), part, math.nan)) for p in self.points])
             for name in ("quality", "cost", "calls", "latency")
@@ -349,8 +338,8 @@ class _Plan(NamedTuple):
     Attributes:
       traffic: recorded queries in the form that online policies need.
       orders: number of random orders of the queries.
-      grids: number of simulations of each online policy if none is left out, in the order of the policies; each covers a grid of its settings.
-      steps: number of steps if none is left out: a fit for each fold and for the whole table, the simulations, and the report.
+      grids: largest number of simulations of each online policy, in their order; each simulation covers a grid of its settings.
+      steps: largest number of steps: a fit for each fold and for the whole table, the simulations, and the report.
       lines: description of the steps.
     """
 
@@ -389,10 +378,7 @@ def _plan(
 def _learned(
     planned: _Plan, target: float, targets: Sequence[float], seconds: dict[str, float], progress: "_Progress", **options: Any
 ) -> list[Point]:
-    """Simulates all online policies and returns their points. The wall-clock time of each policy is added to `seconds`, by name.
-
-    `planned` has the queries, and the number of simulations by which each policy advances `progress`. `options` are arguments of `learning.simulate`.
-    """
+    """Simulates the online policies of a plan with `options` of `learning.simulate`; returns their points, and adds their seconds to `seconds`."""
     points: list[Point] = []
     mark, done = time.perf_counter(), progress.done
     simulated = learning.simulate(planned.traffic, target, targets, progress=progress, **options)
@@ -407,10 +393,7 @@ def _learned(
 
 
 def _fits(start: float, seconds: dict[str, float], minutes: float) -> bool:
-    """Whether simulations of additional orders, as many as so far, end within `minutes` since `start` (a value of `time.perf_counter`).
-
-    The simulations are expected to take as long as all simulations so far. `seconds` has the wall-clock time of each step of the comparison, by name.
-    """
+    """Whether another simulation as long as all so far (`seconds` by step) ends within `minutes` since `start`, a value of `time.perf_counter`."""
     simulated = sum(value for name, value in seconds.items() if name not in ("reading", "fitted rules", "report"))
     return time.perf_counter() - start + simulated < 60.0 * minutes
 
@@ -437,11 +420,7 @@ def _claim(folder: Path, log: Log, name: str, settings: dict[str, float]) -> Non
 
 
 def _targets(table: RoutingTable, target: float) -> tuple[float, ...]:
-    """Returns the target qualities to compare at: the requested one, and up to six others at most 0.1 away.
-
-    The others lie between the mean score of the worst model and the mean of each query's highest score, outside of which a target is trivial or
-    impossible.
-    """
+    """Returns the requested target and up to six others nearby, between the worst model's mean score and the mean of each query's highest score."""
     low, high = float(table.mean_scores().min()), float(table.scores.max(axis=1).mean())
     around = [round(target + step, 6) for step in _AROUND]
     return tuple(t for t in around if t == round(target, 6) or (low < t < high and 0.0 < t < 1.0))
@@ -487,9 +466,7 @@ def assumptions(found: Comparison) -> list[str]:
 
 
 class _Progress:
-    """Shows a line with the current step and the elapsed time on standard error. A thread updates the line every second, even while JAX compiles.
-
-    `callback`, if given, is called with each step in words.
+    """Shows the current step and the elapsed time on stderr, updated even while JAX compiles; calls `callback` with each step in words.
 
     Attributes:
       done: number of steps that have begun.

@@ -35,10 +35,7 @@ def frontier(found: "Comparison", *, ax: Any = None):
 
 
 def learning(found: "Comparison", axes: Sequence[Any] | None = None):
-    """Draws the mean score (left axes) and the cost (right axes) of each online policy against the number of queries served, averaged over orders.
-
-    Each policy has its chosen setting. `axes` are the two axes (default: a new figure). Returns the two axes.
-    """
+    """Draws each online policy's mean score and cost, at its chosen setting, against the queries served. Returns the two axes (default: new ones)."""
     answers = found.dataset["answer"].values
     chosen = [point for point, answer in zip(found.points, answers, strict=True) if answer and point.learning is not None]
     chosen.sort(key=lambda point: not point.available)

@@ -78,9 +78,7 @@ class Point:
 
     Attributes:
       strategy: name of the strategy, for example "MESS+"; several points may share it.
-      kind: "single" (one model for all queries), "offline" (rule fitted to recorded queries), "online" (policy that learns while it serves queries),
-        or
-        "bound" (upper bound that cannot be deployed).
+      kind: "single" (one model for all queries), "offline" (fitted rule), "online" (policy that learns) or "bound" (upper bound, never deployable).
       setting: setting in words, for example "V = 0.01"; empty if there is nothing to set.
       chosen_by: measures for choosing a setting.
       judged: measures to report.
@@ -116,7 +114,7 @@ class Point:
         return self.kind != "bound" and self.without is None
 
     def meets(self, target: float) -> bool:
-        """Whether both `chosen_by.quality` and `judged.quality` reach a target. A quality reaches it from half of its standard error below."""
+        """Whether the quality meets a target both in `chosen_by` and in `judged`. Each may lie below the target by half of its standard error."""
         return meets(self.chosen_by.quality, target) and meets(self.judged.quality, target)
 
 

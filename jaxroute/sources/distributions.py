@@ -1,8 +1,7 @@
 """Distributions of the rewards or costs of all models in one round, given their means.
 
-One random number per round determines the values of all models (two numbers for `TokenCost`). Only one model is observed per round, so a run has the
-same distribution as with independent models. Few numbers are drawn, and two policies see the same values in every round in which they choose the same
-model (common random numbers).
+One random number per round determines the values of all models (two for `TokenCost`). Only one model is observed per round, so a run has the same
+distribution as with independent models. Few numbers are drawn, and policies that choose the same model in a round see the same value.
 """
 
 import abc
@@ -46,10 +45,7 @@ class Distribution(abc.ABC):
         del name, mean, scale
 
     def rewards(self, least_mean: float, largest_mean: float, scale: float) -> Rewards | None:
-        """Returns the bounds, noise and largest mean of rewards whose means lie between `least_mean` and `largest_mean`, for constants of policies.
-
-        Returns None if they are unknown for this distribution.
-        """
+        """Returns bounds, noise and largest mean of rewards with means in the given interval, for constants of policies; None if unknown."""
         del least_mean, largest_mean, scale
         return None
 
@@ -146,14 +142,10 @@ class Constant(NormalTransform):
 
 @dataclass(frozen=True)
 class TokenCost(NormalTransform):
-    """Cost proportional to the number of tokens of a query and its answer, which are log-normal with coefficient of variation `scale`.
+    """Cost proportional to the tokens of a query and its answer: log-normal numbers of coefficient of variation `scale`; the answer's is capped.
 
-    The answer's number is capped, and the cost is then scaled so that its mean is the given one. All models share both numbers. No experiment uses
-    it.
-
-    Source: the cost model of StageRoute (arXiv 2506.17254), section 3. The paper does not specify the distribution of the numbers of tokens: its
-    Table 1
-    has only a price per model. The log-normal distribution is our choice.
+    The cost is scaled so that its mean is the given one. All models share the numbers of tokens. No experiment uses this cost. Source: the cost model
+    of StageRoute (arXiv 2506.17254), section 3; as Table 1 gives only one price per model, the log-normal distribution is our choice.
 
     Attributes:
       mean_input: mean number of tokens of a query.
@@ -179,11 +171,10 @@ class TokenCost(NormalTransform):
 
 @dataclass(frozen=True)
 class Beta(Distribution):
-    """Beta values in [0, 1] with parameters `a = mean * scale` and `b = (1 - mean) * scale`, so a larger `scale` means less noise.
+    """Beta values in [0, 1] of parameters `mean * scale` and `(1 - mean) * scale`, so a larger `scale` is less noise.
 
-    Both parameters must be at least 1 for every model. Values are drawn separately for each model, because the inverse of the distribution function
-    is
-    expensive.
+    Each model's value is drawn separately, because inverting the distribution function is expensive. Both parameters must be at least 1 for every
+    model.
     """
 
     def __call__(self, key: Array, mean: Leaf, scale: Leaf) -> Array:
@@ -223,9 +214,9 @@ class Exponential(Distribution):
 
 @dataclass(frozen=True)
 class Poisson(Distribution):
-    """Poisson counts from 0 to `terms`, drawn by the inverse of the distribution function. `scale` is not used.
+    """Poisson counts, drawn by the inverse of the distribution function. `scale` is not used.
 
-    `Poisson.of` chooses `terms` so large that larger counts are less probable than the smallest uniform draw, `2^-23`. Then the limit has no effect.
+    The largest count is `terms`, which `of` makes so large that larger counts are less probable than the smallest uniform draw, `2^-23`.
     """
 
     terms: int

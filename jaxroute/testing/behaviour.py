@@ -22,14 +22,10 @@ from jaxroute.engine.simulate import simulate
 def check_behaviour(policy: Any, env: Any, *, horizon: int = 40, seeds: int = 24) -> None:
     """Checks, by simulation, that a policy behaves on an environment as the engine expects, after `check_structure`.
 
-    - The compiled run equals a plain Python loop over rounds, whose states contain no NaN.
-    - No run is invalid.
-    - A seed gives the same run alone, in a batch of all seeds, in a batch computed in blocks of 16 runs, and on one device or several.
-    - A longer horizon does not change earlier rounds (fix the horizon of a policy whose constants depend on it).
-    - Other random draws of the environment from the middle of a run on do not change earlier decisions.
-    - Changed values of the policy's fields need no new trace, and a grid of four settings needs at most one.
-
-    Arguments are those of `check_policy`.
+    The compiled run must equal a plain Python loop over rounds, whose states contain no NaN. No run may be invalid. A seed must give the same run
+    alone, in a batch, in a batch computed 16 seeds at a time, and on one device or several. A longer horizon must not change earlier rounds (fix the
+    horizon of a policy whose constants depend on it). Other draws of the environment in later rounds must not change earlier decisions. Changed
+    values of the policy's fields must need no new trace, and a grid of four settings only one. Arguments are those of `check_policy`.
 
     Raises:
       AssertionError: a check fails.
@@ -121,11 +117,7 @@ def _check_traces(name: str, policy, env, horizon: int, seeds: int) -> None:
         return True
 
     def shifted(amount):
-        """Returns the policy with each floating-point leaf multiplied by `1 - amount`.
-
-        If the policy's `check` rejects this value of a leaf, the leaf is multiplied by `1 + amount`; if `check` rejects that, too, the leaf is
-        unchanged.
-        """
+        """Returns the policy with each floating-point leaf times `1 - amount`; if its `check` rejects that, times `1 + amount`, or else unchanged."""
         changed = list(leaves)
         for i, x in enumerate(leaves):
             if np.issubdtype(x.dtype, np.floating):
@@ -157,12 +149,10 @@ def run_eagerly(
 ) -> list[dict[str, Any]]:
     """Simulates one run in a plain Python loop over the methods of environment and policy, which a debugger can step through.
 
-    Counted rounds are all rounds except the first `env.spec.free_rounds`, which are simulated, too.
-
     Args:
       env: an environment, or a sampler `key -> Environment`.
       policy: the policy, or a function `env -> policy`.
-      horizon: number of counted rounds of the run.
+      horizon: number of counted rounds of the run; `env.spec.free_rounds` further rounds come first and are not counted.
       rounds: number of counted rounds to simulate, None for all.
       seed: seed of the run.
       root_seed: seed from which all random draws derive.
@@ -170,9 +160,7 @@ def run_eagerly(
       jit: whether to compile the round; its numbers are then those of `simulate`, bit by bit.
 
     Returns:
-      One dict per counted round: the observation `obs`, the `action` and the dict `info` that `act` returned, the `feedback` and the dict `flows`
-        (metrics
-      of the round) that `step` returned, and the states after the round, `env_state` and `policy_state`.
+      One dict per counted round: `obs`, `action`, the dict `info` of `act`, `feedback`, the dict `flows` of `step`, `env_state`, `policy_state`.
     """
     roots, seeds = (root_seed, root_seed + 1), np.asarray([seed], np.uint32)
     usual, others = (run_streams(jax.random.key_data(draws.key(root)), seeds) for root in roots)

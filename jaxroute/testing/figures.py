@@ -110,10 +110,7 @@ def _text_faults(canvas: Any, texts: list[_Text]) -> Iterator[str]:
 
 
 def _common(one: Any, other: Any) -> tuple[float, float]:
-    """Returns the width and the height, in pixels, of the overlap of two bounding boxes.
-
-    A number is negative if the boxes do not overlap in that direction: minus their distance.
-    """
+    """Returns width and height, in pixels, of the overlap of two bounding boxes; minus their distance in a direction in which they do not overlap."""
     return min(one.x1, other.x1) - max(one.x0, other.x0), min(one.y1, other.y1) - max(one.y0, other.y0)
 
 
@@ -210,12 +207,7 @@ def _drawn_points(ax: Any, line: Any) -> np.ndarray:
 
 
 def _named(figure: Any, axes: list[Any]) -> Iterator[str]:
-    """Yields a sentence for each fault of the legends of a figure.
-
-    Each legend entry must be the label of data. All data with one label must have the same colour, and data with different labels in one axes must
-    have
-    different looks (colour, dashes, marker). Each label must be in a legend, except the only one in its axes.
-    """
+    """Yields a sentence for each fault of legends: a name without data, data without a name, a name with several colours, a look with two names."""
     looks: dict[str, set[Any]] = {}
     by_axes = {}
     for ax in axes:

@@ -70,13 +70,10 @@ class _Trace(NamedTuple):
 
 
 class _Component:
-    """Environment or policy with abstract values (shape and type) instead of arrays, whose methods can be traced without computation.
+    """Environment or policy with abstract values instead of arrays, whose methods are traced.
 
-    Args:
-      role: word for the object in errors, "env" or "policy".
-      made: the object, or a function that makes it, such as a sampler `key -> Environment`; an object is recognised by its method `method`.
-      method: name of a method that the object must have, "step" or "act".
-      argument: abstract argument of the function: a key, or the environment.
+    `made` is the object, with the method `method`, or else a function, such as a sampler, that makes it from the abstract `argument`. Errors use
+    `role`.
     """
 
     def __init__(self, role: str, made: Any, method: str, argument: Any):
@@ -139,12 +136,7 @@ def _check_policy(policy: _Component, env: _Component) -> None:
 
 
 def _check_round(policy: _Component, env: _Component) -> None:
-    """Traces the methods of a round, each with the abstract results of earlier ones, and checks that what they return follows the protocol.
-
-    The order is `init` of the environment and of the policy, `observe`, `plan` (if the policy has it), `act`, `step`, `update`. States must be of the
-    same
-    structure before and after each method. `act` must return a pair and `step` a triple that ends with a dict, and declared metrics must exist.
-    """
+    """Traces `init`, `observe`, `plan`, `act`, `step` and `update`, each with the abstract results of those before, and checks what they return."""
     key, t, spec = jax.eval_shape(draws.key, 0), jax.ShapeDtypeStruct((), jnp.int32), env.value.spec
     env_state = _strong(env.trace("init", key), f"{env.name}.init")
     state = _strong(policy.trace("init", key, static=(spec_for(env.value, 1),)), f"{policy.name}.init")
@@ -206,12 +198,7 @@ def _check_declared(where: str, metrics: Any) -> None:
 
 
 def _check_measured(metrics, sums: tuple[str, dict], gauges: tuple[str, dict], declared: str, spec: Spec) -> None:
-    """Checks that the values of each metric exist and have the metric's dimensions, of which "model" has `spec.num_models` entries.
-
-    `sums` has the values of all metrics except gauges, and `gauges` those of gauges (states at a time, such as a queue's length); each is a pair of
-    words
-    for errors, such as "the flows of Env.step()", and the values by name. `declared` says in errors which attribute declares the metrics.
-    """
+    """Checks that each metric has values of its dimensions in `sums`, or in `gauges` if it is one: (place, values by name). Errors use `declared`."""
     for metric in metrics:
         place, values = gauges if metric.kind == "gauge" else sums
         if metric.name not in values:
@@ -240,10 +227,7 @@ def _leaves(tree: Any) -> list[str]:
 
 
 def _strong(made: _Trace, what: str) -> Any:
-    """Returns the state that a traced `init` has made. Raises a fault if an array in the state has a weak type, which later rounds would change.
-
-    `what` names the method in the fault, as in "UCB.init".
-    """
+    """Returns the state of a traced `init`, called `what` in errors. Raises a fault if an array has a weak type, which a later round could change."""
     for name, leaf in zip(_leaves(made.result), made.types, strict=True):
         if getattr(leaf, "weak_type", False):
             problem = f"{what} makes the state's array {name} weakly typed, so its type depends on the other operands"
@@ -265,7 +249,7 @@ def _check_fixed(before: Any, made: _Trace, what: str) -> None:
 
 
 def _traced(what: str, function: Callable, *arguments: Any) -> _Trace:
-    """Traces a function, which errors call `what`, with abstract arguments. Raises a `Fault` if it is impure, stores traced values, or is untraceable."""
+    """Traces a function, which errors call `what`, with abstract arguments. Raises a `Fault` if it is impure, untraceable or stores traced values."""
     try:
         with jax.checking_leaks():
             first = _trace(function, *arguments)
@@ -295,11 +279,7 @@ def _trace(function: Callable, *arguments: Any) -> _Trace:
 
 
 def _program(value: Any) -> Any:
-    """Converts a traced program (jaxpr), or a parameter of one of its operations, to nested tuples, which are equal for equal programs.
-
-    Variables are numbered in order of appearance, and functions are represented by their types, because names and memory addresses differ between
-    traces.
-    """
+    """Converts a traced program (jaxpr) or its parameter to nested tuples, equal for equal programs: without variables' names and addresses."""
     if isinstance(value, ClosedJaxpr) and value.jaxpr is not value:
         return (_program(value.jaxpr), *map(_program, value.consts))
     if isinstance(value, Jaxpr):  # Since jax 0.12 a Jaxpr may hold its constants.
@@ -328,7 +308,7 @@ def _program(value: Any) -> Any:
 
 
 def _contents(value: Any) -> dict[str, Any]:
-    """Returns the attributes of an object, including those of its classes, by name, to find out whether a call changes any of them."""
+    """Returns the attributes of an object and of its classes, by name, to find out whether a call changes any of them."""
     return {name: held for cls in reversed(type(value).__mro__[:-1]) for name, held in vars(cls).items()} | vars(value)
 
 

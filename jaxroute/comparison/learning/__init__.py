@@ -1,7 +1,4 @@
-"""Simulates online policies on recorded queries: StageRoute, MESS+, C2MAB-V, COSMOS, ACQB and the contextual bandit LinUCB.
-
-All of them have the same metrics: quality, cost, number of calls and latency of the served queries.
-"""
+"""Simulates online policies (StageRoute, MESS+, C2MAB-V, COSMOS, ACQB, LinUCB) on recorded queries, with common metrics such as quality and cost."""
 
 from .simulate import num_grids, simulate
 from .strategies import STRATEGIES, Metered, OnlineStrategy, setting_of, strategies_for

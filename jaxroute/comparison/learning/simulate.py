@@ -27,10 +27,7 @@ _MEASURED = ("quality", "spent", "calls", "latency")
 
 
 def num_grids(strategy: OnlineStrategy) -> int:
-    """Returns how often a strategy is simulated at most: over its grid of settings, then over a finer grid near the target quality.
-
-    The result is 2, or 1 for a strategy without a finer grid, ACQB.
-    """
+    """Returns how often a strategy is simulated at most: 2, for a grid and a finer one near the target quality; 1 for ACQB, without the latter."""
     return 1 if strategy.name == _ONE_GRID else 2
 
 
@@ -46,12 +43,12 @@ def simulate(
 ) -> Iterator[list[Point]]:
     """Simulates each strategy on random orders of the queries: first over its grid of settings, then over a finer grid near the target.
 
-    Runs with an even index, one for each second order, give `Point.chosen_by`; the others give `Point.judged`.
+    Runs of even index (every other order) give `Point.chosen_by`, the others `Point.judged`.
 
     Args:
       traffic: the queries.
-      target: requested quality, around which the finer grid lies.
-      targets: qualities for which the first grid has settings, if settings are qualities or budgets.
+      target: requested quality, near which the finer grid lies.
+      targets: qualities for which the first grid has budgets or other settings.
       orders: number of random orders, at least 4; all strategies share them.
       warm: share of each order that is served first and not counted: a warm start.
       folder: folder that stores the runs, from which an interrupted call resumes; None to store nothing.
@@ -90,14 +87,7 @@ def _runs(strategy: OnlineStrategy, values: Sequence[float], orders: int, out: s
 
 
 def _points(strategy: OnlineStrategy, traffic: Traffic, data: xr.Dataset, warm: float) -> dict[tuple[float, ...], Point]:
-    """Summarises the runs of each setting of a strategy as a point.
-
-    The keys of the result are settings: the value of the environment's parameter `strategy.axis`, then those of the policy's parameters in the order
-    of
-    `strategy.options`. `data` are the runs of one policy, with these parameters, "seed" and "time" as dimensions of each metric, and "model" for
-    `sent`.
-    The fraction `warm` of each run, at its beginning, is not counted.
-    """
+    """Summarises the runs `data` of a grid as points, by setting: the value of `strategy.axis`, then those of the policy's `strategy.options`."""
     names = [strategy.axis, *strategy.options]
 
     def values_of(array: xr.DataArray, *dims: str) -> np.ndarray:
@@ -131,10 +121,7 @@ def _point(
     times: list[int],
     warm: float,
 ) -> Point:
-    """Summarises the runs of one setting. The first fraction `warm` of each run does not count.
-
-    `curves` are metrics summed up to each of `times`, `[seed, time]`.
-    """
+    """Summarises the runs of one setting: `curves` are metrics `[seed, time]` summed until each of `times`, of which a part `warm` does not count."""
     if len(times) > 2 and times[-1] - times[-2] < times[0] / 2:  # A last part of a few queries is too noisy.
         times, curves = [*times[:-2], times[-1]], {name: np.delete(curve, -2, axis=1) for name, curve in curves.items()}
     begin, half = (int(np.searchsorted(times, share * times[-1])) for share in (warm, (1.0 + warm) / 2))
@@ -165,12 +152,9 @@ def _point(
 def _measures(curves: Mapping[str, np.ndarray], traffic: Traffic, pool: int | None = None) -> Measures:
     """Returns means per query at the end of cumulative curves `[seed, time]`, with standard errors that include both orders and queries.
 
-    If `pool` is None, each run serves every query once. Then runs differ only by the order of the queries, so their variance is that between orders,
-    and the variance between queries is estimated within runs.
-
-    Otherwise each run draws queries with replacement from a pool of `pool` queries, so runs differ by both order and queries. Another pool would
-    change
-    the mean by about as much as another run of `pool` draws, so the variance between pools is that between runs times `answered queries / pool`.
+    If `pool` is None, each run serves every query once, so runs differ only by their orders, and the variance between queries is estimated within
+    runs. Otherwise a run draws queries with replacement from a pool of this size. As pools differ like runs of `pool` draws, the variance between
+    pools is then that between runs times `answered queries / pool`.
     """
     sums = {name: curve[:, -1] for name, curve in curves.items()}
     answered = np.maximum(sums["answered"], 1.0)
@@ -189,14 +173,10 @@ def _measures(curves: Mapping[str, np.ndarray], traffic: Traffic, pool: int | No
 
 
 def values_between(strategy: OnlineStrategy, points: Mapping[tuple[float, ...], Point], target: float) -> tuple[float, ...]:
-    """Chooses three further values of the environment's parameter, such as a budget, for a finer grid near a target quality.
+    """Chooses three values of the environment's parameter, such as a budget, between the cheapest setting that meets a target and the next worse.
 
-    They lie between the cheapest setting that meets the target and the next value of the first grid towards lower quality. There are none if no
-    setting
-    meets the target, if the next value does not exist, or if it meets the target, too.
-
-    `points` are those of the first grid, by their setting (the value of the environment's parameter, then the policy's options); their measures
-    `chosen_by` decide.
+    `points` are those of the first grid, by their setting (this parameter's value, then the options); their measures `chosen_by` decide. Returns no
+    values if no setting meets the target, or if the next value does not exist or meets the target, too.
     """
     reached = {s: p.chosen_by for s, p in points.items() if meets(p.chosen_by.quality, target)}
     if not reached:

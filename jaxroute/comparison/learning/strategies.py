@@ -65,10 +65,7 @@ class Reading:
     accepted: str | None = None
 
     def quality(self, flows: dict[str, jax.Array], called: jax.Array, scores: jax.Array) -> jax.Array:
-        """Returns the score of the served answer in a round, `[]`.
-
-        `flows` are the metrics of the round, `called` marks the called models, `[N]`, and `scores` are those of all models, `[N]`.
-        """
+        """Returns the score `[]` of the served answer, given a round's metrics `flows`, the mask of `called` models and all scores, `[N]` each."""
         if self.served is not None:
             return jnp.sum(jnp.where(flows[self.served] > 0.5, scores, 0.0))
         if self.accepted is None:
@@ -83,7 +80,7 @@ class Metered(Wrapper):
     Attributes:
       env: the environment.
       scores: `[Q, N]` scores, models in the order of `env`.
-      costs: `[Q, N]` costs in the unit of the log, such as USD per query, which may differ from that of `env`.
+      costs: `[Q, N]` costs in the unit of the log, such as USD per query.
       latency: `[Q, N]` latencies in seconds; None counts as 0.
       reading: names of the metrics of `env` that show called models and the served answer (static).
       names: names of the models, in the order of `env` (static).
@@ -165,10 +162,7 @@ class OnlineStrategy:
 
 @dataclass(frozen=True)
 class _ParallelWin(AnyWin):
-    """Reward of a set of models that are all called at the same time, and whose best answer is served.
-
-    The reward is that of `AnyWin`. Unlike there, no model is spared after a success, so every model is paid and observed.
-    """
+    """Reward `AnyWin` of a set of models for calls at the same time: the best answer is served, and a success saves no call."""
 
     cascade = False
 
@@ -183,10 +177,7 @@ def _metered(traffic: Traffic, env: Any, reading: Reading, order: Sequence[str] 
 
 
 def _budgets(traffic: Traffic, targets: Sequence[float]) -> tuple[float, ...]:
-    """Returns a grid of budgets per query, in mean calls of the most expensive model.
-
-    For each target quality, the budget is the least mean cost of reaching it by a random choice of models that ignores the query.
-    """
+    """Returns budgets in mean calls of the most expensive model: for each target, the least cost of a query-blind mixture that reaches it."""
     least = float(traffic.unit.mean_costs().min())
     return tuple(sorted({max(traffic.blind_cost(target), least * 1.001) for target in targets}))
 
@@ -206,17 +197,7 @@ def _stageroute(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
 def _with_budget(
     traffic: Traffic, name: str, environment: Any, budgets: Sequence[float], policy: Any, words: str, score: str
 ) -> OnlineStrategy:
-    """Makes a strategy whose only parameter is the environment's budget.
-
-    Args:
-      traffic: the queries.
-      name: name of the strategy.
-      environment: function of a budget that returns the environment.
-      budgets: first grid of budgets per query, in mean calls of the most expensive model.
-      policy: the policy.
-      words: further description of the settings; may be empty.
-      score: requirement on scores in production, in words, for example "the score of the answer that is served".
-    """
+    """Makes a strategy with a grid of budgets (see `_budgets`); `words` describe the settings, `score` is the feedback on scores that it needs."""
     most_expensive = float(traffic.table.mean_costs().max())  # The unit of budgets.
 
     def described(budget: float) -> str:
@@ -253,12 +234,7 @@ def _messplus(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
 def _c2mabv(
     traffic: Traffic, name: str, reward: Any, size: int, budgets: Sequence[float], reading: Reading
 ) -> OnlineStrategy:
-    """Makes a strategy in which C2MAB-V calls at most `size` models per query.
-
-    `reward` is the reward of a set of models: an `AnyWin`, or the name of another reward of `combinatorial.table_cloud`. The `budgets` per query are
-    in mean
-    calls of the most expensive model. `reading` tells which metrics of the environment show the called models and the served answer.
-    """
+    """Makes a strategy in which C2MAB-V calls up to `size` models per query; `reward` is an object or its name; `budgets` are as in `_budgets`."""
 
     def environment(budget: float) -> Metered:
         return _metered(traffic, combinatorial.table_cloud(traffic.unit, reward=reward, budget=budget, size=size), reading)
@@ -273,10 +249,7 @@ def _one_answer(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
 
 
 def _several(traffic: Traffic, name: str, reward: AnyWin, reading: Reading) -> OnlineStrategy:
-    """Makes a strategy in which C2MAB-V (see `_c2mabv`) calls up to three models per query.
-
-    The seven budgets reach from the mean cost of the cheapest model to that of the three most expensive models together.
-    """
+    """Makes a strategy in which C2MAB-V calls up to three models, at budgets from the cheapest model's cost to that of the three most expensive."""
     costs = np.sort(traffic.unit.mean_costs())
     size = min(_ASKED, len(costs))
     budgets = np.geomspace(1.001 * costs[0], costs[-size:].sum(), 7).tolist()
@@ -292,12 +265,7 @@ def _asked_in_turn(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy | Non
 def _cascade(
     traffic: Traffic, name: str, policy: Any, options: Mapping[str, tuple[float, ...]], words: Any, needs: Any, **more: Any
 ) -> OnlineStrategy:
-    """Makes a strategy for cascades whose settings are weights of cost: score per mean call of the most expensive model.
-
-    `options` are values of the parameters of the policy, and `words` is a function that describes these parameters. `needs` are requirements in
-    production
-    as texts. `more` has further fields of `OnlineStrategy`, or `features` of each answer, `[Q, N, d]`, for the environment.
-    """
+    """Makes a strategy for cascades whose settings are weights of cost; `more` has further of its fields, or `features` of answers, `[Q, N, d]`."""
     unit, features = traffic.unit, more.pop("features", None)
     about: dict[str, Any] = {"names": unit.models} | ({} if features is None else {"features": features})
 

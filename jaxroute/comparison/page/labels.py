@@ -39,10 +39,7 @@ class Placer:
         self._prices = np.empty(0)
 
     def avoid(self, points: ArrayLike, radius: float, price: float) -> None:
-        """Discourages labels over `points`: the cost of a label (see `place`) increases by `price` for each square that it covers.
-
-        The squares have half-width `radius` around each point. Covering a part of a square costs the same part of `price`.
-        """
+        """Discourages labels over `points`: covering the square of half-width `radius` around one adds `price` to a label's cost (see `place`)."""
         centres = np.reshape(np.asarray(points, float), (-1, 2))
         self._obstacles = np.vstack([self._obstacles, np.hstack([centres - radius, centres + radius])])
         self._prices = np.append(self._prices, np.full(len(centres), price / (2 * radius) ** 2))
@@ -56,13 +53,10 @@ class Placer:
     def place(
         self, size: Sequence[float], point: Sequence[float], gap: float, limit: float
     ) -> tuple[Box, Sequence[float] | None] | None:
-        """Reserves the best free rectangle ("box") for a label of the given size (width, height) near a point, at least `gap` away from the point.
+        """Reserves the best free rectangle ("box") for a label of the given size (width, height) near a point, at least `gap` away from it.
 
-        The cost of a box is about its distance from the point, plus the prices of what the label covers; only boxes of cost at most `limit` are
-        considered.
-        Returns None if there is none. Otherwise returns the box and the point of the box to which a line from `point` is to be drawn, which is None
-        if the
-        box is at most `gap + 7` away and needs no line.
+        A box costs about its distance from the point, plus the prices of what the label covers. Returns None if no box costs at most `limit`, else
+        the box and where a line from the point to the box ends (None for no line, if the box is at most `gap + 7` away).
         """
         tries = [(d, i, a) for n, d in enumerate(_DISTANCES) for i, a in enumerate(_ANGLES) if n or i < 10]
         boxes = np.array([_beside(point, size, gap + distance, angle) for distance, _, angle in tries])
@@ -90,10 +84,7 @@ def _overlap(boxes: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def _beside(point: Sequence[float], size: Sequence[float], distance: float, angle: float) -> tuple[float, ...]:
-    """Returns a rectangle (left, bottom, right, top) of the given size (width, height) beside a point, for a label.
-
-    Its nearest side or corner lies at `distance` from the point, in the direction `angle` (radians, counter-clockwise from the right).
-    """
+    """Returns a rectangle (left, bottom, right, top) of the given size, whose nearest side or corner is at a distance and angle from a point."""
     (x, y), (width, height), dx, dy = point, size, math.cos(angle), math.sin(angle)
     left = x + distance * dx - width * (0.0 if dx > 0.2 else 1.0 if dx < -0.2 else 0.5)
     low = y + distance * dy - height * (0.0 if dy > 0.9 else 1.0 if dy < -0.9 else 0.5)

@@ -56,10 +56,7 @@ def portions(shares: dict[str, float]) -> str:
 
 
 def ticks(values: list[float], log: bool = False) -> list[str]:
-    """Formats the tick labels of an axis, as in "0.5" or "3 × 10⁻⁷"; very small and very large numbers have a power of ten.
-
-    On a linear axis all labels have the power of the largest value; on a logarithmic axis (`log`) each label has the power of its value.
-    """
+    """Formats tick labels, very small or large ones with a power of ten, which all labels share unless the axis is logarithmic (`log`)."""
     top = _exponent(max(map(abs, values), default=0.0))
     return [_tick(v, _exponent(v) if log else top) for v in values]
 
@@ -93,10 +90,7 @@ def _power(tens: int) -> str:
 
 
 def _rounded(value: float, places: int, tens: int = 0, significant: int | None = None) -> str:
-    """Formats `value / 10**tens` with `places` decimals; negative `places` round before the decimal point, -1 to tens. Halves round away from zero.
-
-    With `significant`, a number without decimals has at most this number of significant digits: further ones are rounded to 0.
-    """
+    """Formats `value / 10**tens` with `places` decimals (-1: to tens), halves away from zero; a whole number has `significant` digits, then zeros."""
     number = Decimal(repr(float(value))).scaleb(-tens)
     if significant is not None and number:
         places = min(places, significant - 1 - number.adjusted()) if places <= 0 else places
@@ -106,11 +100,7 @@ def _rounded(value: float, places: int, tens: int = 0, significant: int | None =
 
 
 def _error(error: float, tens: int, decimals: int | None) -> str:
-    """Formats the standard error `error / 10**tens` of a mean that is formatted with the same power of ten, `tens`.
-
-    If `decimals` is None, it has one significant digit, or two if the first is 1. Otherwise it has `decimals` decimals, or one significant digit if
-    `decimals` decimals would show 0.
-    """
+    """Formats an error `error / 10**tens` with one digit (two if the first is 1), or with `decimals` decimals (with one digit if these show 0)."""
     number = Decimal(repr(float(error))).scaleb(-tens)
     if not number:
         return "0"

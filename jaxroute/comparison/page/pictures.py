@@ -42,11 +42,7 @@ MARKERS = {"o": 1.0, "s": 0.9, "^": 1.15, "D": 0.87, "v": 1.15, "P": 1.15, "X": 
 
 
 def _palette(base: dict[str, str], series: tuple[str, ...], tint: float) -> dict[str, str]:
-    """Returns colours by name, as "#RRGGBB" texts: all of `base`, and strategies' colours.
-
-    Strategies' colours `series` are called `c0`, `c1`, ... `c0-tint`, `c1-tint`, ... and `muted-tint` are paler: a share `tint` of the colour,
-    mixed with a share `1 - tint` of the background `base["paper"]`.
-    """
+    """Returns colours by name: those of `base`, those of strategies (`series`) as `c0`, ..., and a part `tint` of these on paper as `c0-tint`, ..."""
 
     def mixed(colour: str) -> str:
         channels = [(int(colour[i : i + 2], 16), int(base["paper"][i : i + 2], 16)) for i in (1, 3, 5)]
@@ -97,10 +93,7 @@ class Look:
 
 
 def looks_of(summary: Summary) -> dict[str, Look]:
-    """Returns the mark of each strategy by its name: a coloured mark for each strategy that can be run, and a hollow grey one for each upper bound.
-
-    Single models are not included.
-    """
+    """Returns marks by strategy: coloured ones for online policies and fitted rules, hollow grey ones for upper bounds, none for single models."""
     looks, markers = {}, list(MARKERS)
     groups = strategies.series(summary["points"])
     routing = [name for name, points in groups.items() if points[0]["kind"] != "bound"]
@@ -123,7 +116,7 @@ class Form(NamedTuple):
       letters: largest number of letters of a label.
       singles: largest number of single models with a label.
       ticks: largest number of ticks of costs.
-      limits: values of `limit` in `Placer.place` for the label of a strategy, from small to large; the next is tried if there is no place.
+      limits: values of `limit` of `Placer.place` for a strategy's label, tried in this order until there is a place.
     """
 
     width: float
@@ -155,12 +148,7 @@ class Picture:
         self._renderer = FigureCanvasAgg(self.figure).get_renderer()
 
     def axes(self, left: float, bottom: float, right: float, top: float, font: float, titles: tuple[str, str]) -> Any:
-        """Adds axes with titles, and returns them.
-
-        The axes' sides lie at `left` and `right` points from the left edge of the picture, and at `bottom` and `top` points from its lower edge.
-        `font` is the
-        size of letters in points. `titles` are the titles of the horizontal axis, written below it, and of the vertical axis, written above it.
-        """
+        """Adds axes between sides in points from the picture's left and lower edges, with titles of the horizontal and the vertical axis."""
         width, height = self.figure.bbox.size
         ax = self.figure.add_axes((left / width, bottom / height, (right - left) / width, (top - bottom) / height))
         ax.tick_params(labelsize=font - 1)
@@ -270,10 +258,7 @@ def _xy(point: PointSummary) -> tuple[float, float]:
 
 
 def _error_bar(ax: Any, point: PointSummary, colour: str, least: float) -> None:
-    """Draws error bars of one standard error of quality and cost around a point, within the axes.
-
-    The bar of cost ends at `least` at the left, because a logarithmic axis has no 0.
-    """
+    """Draws error bars of one standard error of quality and cost, within the axes; the bar of cost stays above `least`, as a log axis has no 0."""
     (x, y), (across, up) = _xy(point), (e if known(e) else 0.0 for e in (point["cost"][1], point["quality"][1]))
     up = [[min(100 * up, y + 2)], [max(min(100 * up, 102 - y), 0)]]
     across = [[max(min(across, x - least), 0)], [across]] if x > 0 else None
@@ -290,12 +275,7 @@ def _linear_axis(ax: Any, letter: str, most: int) -> None:
 
 
 def _cost_axis(ax: Any, letter: str, costs: Sequence[float], most: int) -> None:
-    """Scales the axis `letter` ("x" or "y") for costs, with at most `most` ticks.
-
-    The axis is logarithmic if the largest cost is more than 20 times the smallest positive one, otherwise linear. On a logarithmic axis, costs of 0
-    lie
-    at a separate tick, which a dashed line separates from positive costs.
-    """
+    """Scales the axis `letter` ("x" or "y") for costs, with at most `most` ticks: logarithmic if they span a factor of 20, with a place for 0."""
     low, high = getattr(ax, f"get_{letter}lim")()
     if not _needs_log(costs):
         getattr(ax, f"set_{letter}lim")(max(low, -0.02 * high) if max(costs, default=0.0) > 0 else low)
@@ -344,12 +324,7 @@ def _label(
         placer.avoid(ends, form.radius + 2, 24.0)
 
     def put(ends, words, colour, size, limits=(1e9,), weight="normal", gap=form.radius + 4) -> bool:
-        """Writes the text `words` near one of several points. Returns False if there is no free place.
-
-        `ends` are points where the label may be, the preferred one first. All are tried with the first value of `limits` as the `limit` of
-        `Placer.place`,
-        then all with the next value.
-        """
+        """Places `words` near one of the points `ends`, at the first of `limits` (see `Placer.place`) that allows it. Returns False if none does."""
         look = {"fontsize": size, "weight": weight, "color": LIGHT[colour], "va": "bottom", "zorder": 9}
         made = ax.annotate(stand_in(words), (0, 0), xycoords="figure points", **look)
         extent = picture.size(made)
@@ -391,12 +366,7 @@ def _label(
 def _handles(
     points: list[PointSummary], looks: dict[str, Look], best: PointSummary | None, single: PointSummary | None, form: Form
 ) -> list[tuple[list[Line2D], str]]:
-    """Lists the entries of two legends, each list with the name of the colour of its texts.
-
-    The first legend names the strategies; the second explains filled, pale, hollow and small marks, rings, the frontier and error bars. The points
-    `best`
-    (the recommendation) and `single` (the cheapest single model that meets the target) have rings, if they exist.
-    """
+    """Lists the entries of two legends with their colours: strategies, and the meanings of marks, such as fillings and rings (`best`, `single`)."""
 
     def entry(label: str, look: Look, size: float = 1.0) -> Line2D:
         return Line2D([], [], label=label, **_marker(look, size * form.radius))
@@ -427,10 +397,7 @@ def _dashed(ax: Any, draw: Any, place: float, words: str) -> None:
 
 @style()
 def while_learning(summary: Summary, points: Sequence[Any], looks: dict[str, Look]) -> list[Picture]:
-    """Draws quality and cost of online policies against the number of queries served, as two pictures.
-
-    `points` are the chosen points of these policies. The pictures have no legend, because the page shows each policy's mark below them.
-    """
+    """Draws quality and cost of online policies, at their chosen settings `points`, against the queries served: two pictures without a legend."""
     unit = shortened(summary["data"]["unit"], 30)
     made, names = [], ", ".join(p["strategy"] for p in points)
     for kind, title, scale in (("quality", "quality, %", 100.0), ("cost", f"cost, {unit}", 1.0)):
@@ -481,9 +448,7 @@ def other_targets(summary: Summary, looks: dict[str, Look]) -> Picture:
 def svg(picture: Picture, name: str) -> Markup:
     """Converts a picture to an SVG element of the page, of the CSS class `name`, in the colours of the page's style sheet.
 
-    Inline styles, which the page forbids, become attributes. Identifiers and clip paths of matplotlib are dropped, because several pictures on a page
-    would
-    have the same ones.
+    Inline styles, which the page forbids, become attributes. Identifiers and clip paths are dropped, as several pictures would have the same.
     """
     matplotlib.rcParams["svg.hashsalt"] = name
     stream = io.StringIO()

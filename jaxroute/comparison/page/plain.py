@@ -12,10 +12,7 @@ _NEAR = 0.01  # Largest difference of quality that counts as none: one percentag
 
 
 def text(summary: Summary, width: int | None = None) -> str:
-    """Returns a table of strategies at their chosen settings as text, in groups such as those that meet the target.
-
-    If `width` is given, lines have at most `width` letters: the last columns are dropped, then long names and settings are shortened.
-    """
+    """Returns a table of each strategy's chosen setting, in groups such as those that meet the target; a small `width` cuts columns and names."""
     heads = _heads(summary)
     groups = {title: [_cells(p) for p in points] for title, points in strategies.groups(summary).items()}
     all_rows = [heads, *(row for rows in groups.values() for row in rows)]
@@ -37,10 +34,7 @@ def text(summary: Summary, width: int | None = None) -> str:
 
 
 def shares(summary: Summary, width: int | None = None) -> str:
-    """Returns as text the shares of the queries for which each strategy, at its chosen setting, calls each model.
-
-    Strategies are in the order of the table. Lines have at most `width` letters, if given.
-    """
+    """Returns as text the shares of the queries for which each strategy of the table calls each model, in lines of at most `width` letters."""
     lines = ["share of the queries for which each model is called (more than 100 % in total where several are called)"]
     for title, points in strategies.with_shares(summary).items():
         lines += [f"{title}:", *(f"{p['strategy']}: {numbers.portions(p['shares'])}" for p in points)]
@@ -82,10 +76,7 @@ def learners(summary: Summary) -> list[PointSummary]:
 
 
 def course_of_learning(point: PointSummary, summary: Summary) -> str:
-    """Describes in a sentence how many queries an online policy serves until its quality stays within .01 of that in the last part of the stream.
-
-    Also says how much lower the quality, and how much higher or lower the total cost, is until then than at the mean of the last part.
-    """
+    """Describes how many queries an online policy serves until its quality stays within .01 of the last part's, and the loss until then."""
     learning, name = point["learning"], point["strategy"]
     parts = [p for p in zip(learning["queries"], learning["quality"], learning["cost"], strict=True) if known(p[1])]
     name += "" if strategies.deployable(point) else f" (dashed: {strategies.obstacle(point)})"

@@ -37,8 +37,8 @@ def number_of_strategies(summary: Summary) -> int:
 def series(points: Iterable[PointSummary]) -> dict[str, list[PointSummary]]:
     """Groups points by strategy, without single models. The points of a strategy are sorted from the cheapest to the most expensive.
 
-    Online policies come first, then fitted rules, strategies that need something rarely available, such as a perfect judge, and upper bounds, each in
-    alphabetical order. Colours are assigned in this order, so a strategy's colour does not depend on the target.
+    Online policies come first, then fitted rules, strategies with needs that are rarely available, and bounds, each in alphabetical order. Colours
+    follow this order, so a strategy's colour does not depend on the target.
     """
     kinds = ("online", "offline", "bound")
     found: dict[str, list[PointSummary]] = {}
@@ -103,10 +103,7 @@ def needs(summary: Summary) -> dict[str, set[str]]:
 
 
 def further(summary: Summary) -> dict[str, str]:
-    """Returns Python code to continue with each strategy that has some, by name: to simulate an online policy again, or to fit a rule to the log.
-
-    The code is that of the strategy's chosen setting, or else of its cheapest setting with code.
-    """
+    """Returns Python code that simulates or fits each strategy again, by name: the code of its chosen setting, or else of its cheapest with code."""
     lines: dict[str, str] = {}
     for point in sorted(by_cost(summary["points"]), key=lambda p: not p["answer"]):
         if point["further"]:
