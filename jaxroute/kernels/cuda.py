@@ -142,7 +142,7 @@ def compile_text(text: str, architecture: str, options: Sequence[str] = OPTIONS,
 
 
 def _made(library: Any, program: Any, what: str) -> bytes:
-    """Returns a program's compiled code from NVRTC if `what` is "CUBIN", the compiler's messages if it is "ProgramLog"."""
+    """Returns what NVRTC has made of a `program` (its handle): machine code if `what` is "CUBIN", the compiler's messages if it is "ProgramLog"."""
     size = ctypes.c_size_t()
     getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
     made = ctypes.create_string_buffer(size.value)
@@ -210,7 +210,10 @@ _LOCAL_BYTES, _REGISTERS_OF_THREAD = 3, 4
 
 @functools.cache
 def attribute(which: int, device: int = 0) -> int:
-    """Returns an attribute of a GPU, for example its number of processors; `which` is the attribute's code in the interface of NVIDIA's driver."""
+    """Returns a property of a GPU, for example its number of processors.
+
+    `which` is the property's code in the driver's enumeration `CUdevice_attribute`, `device` the GPU's index in the driver's order.
+    """
     return driver().number("cuDeviceGetAttribute", which, driver().number("cuDeviceGet", device))
 
 
@@ -278,10 +281,11 @@ class LoadedKernel:
         return max(1, blocks) * BLOCK * attribute(_PROCESSORS, self.device)
 
     def check_memory(self, scratch: int) -> None:
-        """Raises `Unsupported` if the stacks, which the driver reserves for all threads that the device can run at once, exceed its free memory.
+        """Raises an error if the kernel's arrays in memory make it slower than the scan, or do not fit into the device.
 
-        Stacks reserved for earlier kernels are used again. Raises `SlowerThanScan` if the stack of a thread, or the scratch memory of a run
-        (`scratch` bytes), is so large that the scan is faster.
+        Raises `SlowerThanScan` first, if the stack of a thread or the scratch memory of a run (`scratch` bytes) is too large. Raises `Unsupported` if
+        the stacks exceed the device's free memory: the driver reserves them for all threads that the device can run at once. Stacks reserved for
+        earlier kernels are used again, so only the difference counts.
         """
         if self.local_bytes > MOST_STACK or scratch > MOST_SCRATCH:
             size = (self.local_bytes + scratch) / 1024
@@ -345,7 +349,10 @@ class Kernel:
             return self._loaded[place]
 
     def threads_at_once(self) -> int:
-        """Returns how many threads of the kernel every device on which it is loaded can run at a time; 131,072 if it is loaded nowhere."""
+        """Returns how many threads of the kernel a device can run at a time: the minimum over the devices on which the kernel is loaded.
+
+        Before it is loaded, the result is 131,072, a number that keeps any present GPU busy.
+        """
         return min((one.threads_at_once for one in self._loaded.values()), default=1 << 17)
 
     def interrupt(self, stopped: bool = True) -> None:
@@ -378,7 +385,11 @@ class Kernel:
                 _reserved[kernel.device] = max(kernel.local_bytes, _reserved.get(kernel.device, 0))
 
     def _pieces(self, first: int, ends: np.ndarray, size: tuple[int, int]) -> Generator[tuple[int, int], None, None]:
-        """Yields first round and end of each launch, from `first` to the last of the record times `ends`. `size`: numbers of runs and of settings."""
+        """Yields for each launch its first round and the round before which it ends, from round `first` to the last of the record times `ends`.
+
+        A record time is the end of a record interval, in rounds. A launch is as long as runs of this `size` (numbers of runs and of settings)
+        simulate in about half a second, by the time that the launches before it took.
+        """
         at, last = first, int(ends[-1])
         most = FIRST_ROUNDS if size not in self._pace else max(1, int(self._pace[size] * LAUNCH_S))
         self.done = 0.0
@@ -394,9 +405,10 @@ class Kernel:
 
 
 def piece_end(at: int, most: int, ends: np.ndarray) -> int:
-    """Returns the end of a launch that begins in round `at` and has at most `most` rounds, or a quarter more if it is the last launch.
+    """Returns the round before which a launch ends that begins in round `at` and should have at most `most` rounds.
 
-    It is the latest of the record times `ends` (ascending) within reach, or else the limit itself.
+    If at most 1.25 times `most` rounds remain, the launch simulates all of them. Otherwise it ends at the latest of the record times `ends`
+    (ascending) that it reaches, or at `at + most` if it reaches none.
     """
     if ends[-1] - at <= most + most // 4:
         return int(ends[-1])

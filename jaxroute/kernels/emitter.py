@@ -30,7 +30,8 @@ class Emitter(Writer):
 
     Args:
       wide: whether several runs are simulated at once.
-      fast: whether elementwise operations use a GPU's library functions, where available, instead of their definitions.
+      fast: whether elementwise operations use a GPU's library functions, where available. Otherwise they are computed by jaxroute's definitions in
+        basic operations (`core.arithmetic`), which give the same bits on every platform but are slower.
 
     Attributes:
       functions: C functions that the statements call, each before the functions that call it.
@@ -151,7 +152,10 @@ class Emitter(Writer):
         return self.value_of(storage, ())
 
     def carry_on(self, storages: Sequence[ir.Storage], values: Sequence[Value]) -> None:
-        """Assigns the new `values` of a loop, at the end of a step, to the C variables and arrays `storages`, from which the next step reads them."""
+        """Assigns the new `values` of a loop, at the end of a step, to the C variables and arrays `storages`, from which the next step reads them.
+
+        A value that reads one of the storages is copied first, so that the order of the assignments does not matter.
+        """
         others, ready = set(storages), list[Value]()
         for storage, value in zip(storages, values, strict=True):
             mixed = value.storage is not storage and bool(value.storages & others)
@@ -170,14 +174,14 @@ class Emitter(Writer):
         test: Callable[[list[Value]], None] | None = None,
         mask: ir.Expr | None = None,
     ) -> list[Value]:
-        """Writes a C loop or branch that computes `carry = body(carry)`, and returns the final values.
+        """Writes a C loop that computes `carry = body(carry)`, or a C branch that computes it once; returns the final values.
 
         Args:
           statement: the loop or branch, with an empty body.
           body: function that writes one step and returns the new values.
           start: initial values.
-          varying: whether each value differs between runs; None means that all do.
-          test: function that writes the end condition of the loop before a step; None if `statement` has one.
+          varying: for each value, whether it differs between the runs that are simulated at once; None means that all do.
+          test: function that writes statements before a step that leave the loop at its end ("break"); None if `statement` has an end condition.
           mask: condition of the runs that continue, while the others wait; None if all runs take the same steps.
         """
         storages: list[ir.Storage] = []

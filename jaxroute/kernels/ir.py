@@ -32,10 +32,12 @@ class Storage:
       stride: distance in memory between two elements, as an expression of C; empty for 1.
       apart: whether the elements of each run are contiguous if several runs are simulated at once; otherwise runs are interleaved.
       varying: whether its contents differ between runs that are simulated at once.
-      depth: number of enclosing branches, at its declaration, that only some of the runs execute.
-      readers: number of arrays of the traced function that are still in use and read it.
-      store: block and statement that assign its elements, if a loop shared by several operations computes it; None for others.
-      successor: storage in which its contents are computed instead; None if it was not replaced.
+      depth: number of branches around its declaration that only some of the runs execute.
+      readers: number of arrays of the traced function whose elements read it, and which later operations still use.
+      store: for an array that a loop shared by several operations computes: the block of that loop, and the statement in it that assigns an element
+        of the array. None for others.
+      successor: storage that replaces this one: statements that name this storage read and write `successor` instead, which saves a copy. None if it
+        was not replaced.
     """
 
     name: str
@@ -65,11 +67,12 @@ class Expr:
     """Expression of C: a literal, a variable, an element of an array, or an operation on other expressions.
 
     Attributes:
-      op: "literal", "variable", "element", "call", "choose", "convert", or a key of `printer.FORMATS`.
-      operands: operands of the operation; the index of an element.
+      op: "literal", "variable", "element" (of an array), "call" (of a C function), "choose" (see the function `choose`), "convert" (to another type),
+        or a key of `printer.FORMATS`.
+      operands: operands of the operation, or arguments of the call; for an "element" its flat index alone; empty for a literal and a variable.
       dtype: type of its value.
-      storage: storage of a variable or an element; None for others.
-      number: value of a literal, or name of the called C function.
+      storage: the C variable of a "variable", or the C array of an "element"; None for others.
+      number: the value of a "literal", or the name of the function of a "call"; None for others.
     """
 
     op: str
@@ -232,7 +235,16 @@ class Assign(Statement):
 
 @dataclasses.dataclass(eq=False)
 class Loop(Statement):
-    """Loop `for (int index = first; test; index += step)`, where None omits a part; a `rolled` loop is not unrolled on a GPU."""
+    """Loop of C: `for (int index = first; test; index += step) { body }`.
+
+    Attributes:
+      index: variable that counts; None for a loop without one.
+      first: initial value of a new `index`; None if the variable exists already.
+      test: condition under which a step is executed; None if the body ends the loop.
+      step: change of `index` after each step.
+      rolled: whether the loop is never unrolled on a GPU.
+      body: statements of a step.
+    """
 
     index: Storage | None = None
     first: Expr | None = None
@@ -251,7 +263,14 @@ class If(Statement):
 
 @dataclasses.dataclass(eq=False)
 class Call(Statement):
-    """Statement with a fixed C text, found by its `name`, such as "break". `size` counts the consecutive elements that it reads or writes."""
+    """Statement with a fixed C text, which the printer finds by its `name`, such as "break".
+
+    Attributes:
+      name: key of the text in the tables `_STATEMENTS`, `_NARROW` and `_WIDE` of `printer`.
+      operands: expressions that replace `{0}`, `{1}`, ... in the text.
+      writes: variables and arrays that the statement writes.
+      size: number that replaces `{size}` in the text: how many consecutive elements of a row of an array the statement copies.
+    """
 
     name: str
     operands: tuple[Expr, ...] = ()
@@ -346,7 +365,10 @@ def unflat(number: Index, shape: Sequence[int]) -> Place:
 
 
 def is_row(shape: Sequence[int], sizes: Sequence[int]) -> bool:
-    """Whether a part of an array with this shape is one whole row: of length 1 along the first axis and complete along the others."""
+    """Whether a part of an array is one whole row: of length 1 along the first axis and complete along the others.
+
+    `shape` is that of the array, `sizes` are the lengths of the part.
+    """
     return len(shape) > 1 and sizes[0] == 1 and tuple(sizes[1:]) == tuple(shape[1:])
 
 
@@ -363,8 +385,9 @@ class Value:
       known: the elements if they are constant, else None.
       uniform: whether all elements are known to be equal.
       lone: whether the array is known to be a vector with at most one true element.
-      chosen: a `lone` condition and an array, if this array equals that one where the condition holds, and 0 elsewhere; else None.
-      steps: number of operations by which an element is computed where it is read; 0 if it is stored.
+      chosen: a pair (condition, numbers) of arrays if this array is known to be `where(condition, numbers, 0)` with a `lone` condition; else None.
+        Its sum is then read from `numbers` without additions.
+      steps: number of operations that compute an element each time it is read; 0 if elements are stored.
     """
 
     shape: tuple[int, ...]

@@ -131,7 +131,10 @@ class _Printer:
         return f"{storage.name}.read({index})" if storage.apart and not written else f"{storage.name}[{index}]"
 
     def block(self, statements: ir.Block, end: int = 0) -> list[str]:
-        """Returns statements as lines of C. On a GPU, long arrays lie in a run's scratch memory after the first `end` bytes, which are in use."""
+        """Returns statements as lines of C.
+
+        On a GPU, long arrays lie in the scratch memory of their run. Its first `end` bytes are in use, by the long arrays of enclosing blocks.
+        """
         lines: list[str] = []
         for statement in statements:
             written = statement.written()
@@ -200,7 +203,10 @@ def _format_of(e: ir.Expr) -> str:
 
 
 def print_block(statements: ir.Block, wide: bool) -> tuple[str, int, int]:
-    """Returns the text of statements in C (C++ if `wide`), and the memory of long arrays: vectors on a CPU's heap, bytes per run on a GPU."""
+    """Returns the text of statements in C (C++ if `wide`), and the memory of their long arrays on a CPU and on a GPU.
+
+    On a CPU (only if `wide`) it is a number of vectors, each with a number per lane, on the heap. On a GPU it is the bytes of scratch memory per run.
+    """
     printer = _Printer(wide, ir.live(statements))
     return "\n".join(printer.block(statements)), printer.heap, printer.scratch
 

@@ -87,11 +87,11 @@ class Source:
         return "\n".join(lines)
 
     def for_device(self, lead: Sequence[int] = (), spread: Sequence[Sequence[bool]] = ()) -> str:
-        """Returns the text of a kernel in CUDA C, with a thread for each run and an index `y` of blocks for each setting.
+        """Returns the text of a kernel in CUDA C, with a thread for each run; the second axis of the grid (`blockIdx.y`) is the setting.
 
-        Its arguments are the inputs, the outputs, scratch memory, the number of runs, and the rounds `start` to before `stop` of a launch. A launch
-        after the first round continues from the states in the outputs and the sums in scratch memory. `lead` has the length of each axis of settings,
-        `spread` has for each input whether it differs along each of these axes.
+        Its arguments are the inputs, the outputs, scratch memory, the number of runs, and two rounds: a launch simulates the rounds from `start`
+        until before `stop`. A launch after the first round continues from the states in the outputs and the sums in scratch memory. `lead` has the
+        length of each axis of settings (empty for one setting), `spread` has for each input whether it differs along each of these axes.
         """
         spread = spread or [()] * len(self.inputs)
         first_state, same = len(self.inputs) - self.states, len(self.outputs) - len(self.inputs)
@@ -129,7 +129,10 @@ _DEVICE = """#define ARRAY(kind, name, size, first) kind *const name = (kind *)(
 
 
 def steps(lead: Sequence[int], own: Sequence[bool]) -> list[int]:
-    """Returns for each axis of settings how many arrays an input skips from a setting to the next; 0 where settings share one (`own` is False)."""
+    """Returns for each axis of settings the stride of an input: how many arrays of one setting lie between two neighbouring settings.
+
+    `lead` has the lengths of the axes, and `own` tells for each axis whether the input differs along it; the stride is 0 where it does not.
+    """
     found, step = [], 1
     for size, varies in reversed(list(zip(lead, own, strict=True))):
         found.append(step if varies else 0)
@@ -155,10 +158,11 @@ class RoundsWriter(Emitter):
     Raises `Unsupported` if an operation cannot be written in C, or a random key is recorded.
 
     Args:
-      run: rounds of one environment and one policy.
+      run: functions of one environment and one policy that simulate a round, plan a stage (a fixed number of rounds) and read what is recorded.
       states: states of `R` runs, for their shapes.
       spans: int32 `[n, 2]` first round and number of rounds of each record interval. The kernel depends only on `n`.
-      chunk: number of rounds of a chunk, whose sums are accumulated separately; it divides the length of a stage, and that of a longer interval.
+      chunk: number of rounds of a chunk, whose sums are accumulated separately. It divides the number of rounds of a stage, and that of a record
+        interval longer than a chunk.
       warm_up: whether the first interval consists of rounds that are not recorded.
       wide, fast: options of the `Emitter`.
 
@@ -224,7 +228,10 @@ class RoundsWriter(Emitter):
         return source_from(self, self._arrays, outputs, len(self._states))
 
     def _constant_or_input(self, const: Any) -> Value:
-        """Returns a jaxpr's constant as an array of the kernel: part of the text if it is short, otherwise an input that all runs share."""
+        """Returns a jaxpr's constant as an array of the kernel.
+
+        With at most 128 known elements it is part of the text, otherwise an input that all runs share.
+        """
         const = jax.random.key_data(const) if is_key(const) else const
         size = math.prod(const.shape)
         if not isinstance(const, Tracer) and size <= _MOST_KEPT:
@@ -267,7 +274,10 @@ class RoundsWriter(Emitter):
         return list(map(computed, *lists))
 
     def _interval(self, i: ir.Expr, carry: Sequence[Value]) -> list[Value]:
-        """Writes the loop over this launch's rounds in record interval `i`, and the record at the interval's end; returns the values after it."""
+        """Writes the loop over this launch's rounds in record interval `i`, and the record at its end. Returns the values carried by the loop.
+
+        `carry` and the result are the states, the sums of the record interval, and the sums of its current chunk.
+        """
         start, stop = _named("start"), _named("stop")
         spans = ir.Storage("in0", ir.INT, 2 * self._intervals)
         begin = self._number(ir.element(spans, times(i, 2)))
@@ -291,9 +301,10 @@ class RoundsWriter(Emitter):
             return [*states, *self.repeat(ir.If(last.equals(end)), recorded, [*totals, *partial])]
 
     def _chunk(self, c: ir.Expr, begin: ir.Expr, end: ir.Expr, last: ir.Expr, carry: Sequence[Value]) -> list[Value]:
-        """Writes a chunk of rounds from `c` on, and the plan before it if a stage begins. Returns the values after it.
+        """Writes a chunk of rounds from round `c` on and, if a stage begins there, first its plan. Returns the values carried by the loop.
 
-        The record interval lasts from `begin` to `end`; the launch ends at `last`.
+        `carry` and the result are the states, the sums of the record interval, and the sums of its current chunk. The interval lasts from `begin` to
+        before `end`; the launch of the kernel ends before round `last`.
         """
         states, totals, partial = self._parted(carry)
         if self._plan is not None:

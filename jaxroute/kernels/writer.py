@@ -59,10 +59,10 @@ class Writer:
     """Writer of a kernel's statements into a block.
 
     Args:
-      wide: whether several runs are simulated at once, so that a number that differs between runs is a vector (`lanes.h`).
+      wide: whether several runs are simulated at once; a number that differs between runs is then a vector of C++ (defined in `lanes.h`).
 
     Attributes:
-      masks: conditions of the enclosing branches that only some of the runs execute; the last one includes the others.
+      masks: conditions of the enclosing branches that only some of the runs execute, outermost first; each mask also includes the masks before it.
       block: list to which statements are added.
       tables: constant arrays that the kernel reads from memory, by the C array that holds them.
     """
@@ -122,7 +122,11 @@ class Writer:
         self.masks.pop()
 
     def meant(self, depth: int = 0) -> ir.Expr:
-        """Returns the condition under which a run executes the next statement: the last mask, or True if at most `depth` masks are active."""
+        """Returns the condition under which a run executes the next statement: the last of the active masks, or True if there is none.
+
+        For a statement that writes a variable, `depth` is the number of masks at its declaration. If no mask has been added since, the result is
+        True: the runs outside of these masks do not use the variable.
+        """
         return self.masks[-1] if depth < len(self.masks) else ir.literal(True, bool)
 
     # Storages
@@ -153,7 +157,7 @@ class Writer:
         return ir.variable(storage)
 
     def given(self, number: int, dtype: Any, size: int) -> ir.Storage:
-        """Returns the part of input `number` that belongs to the runs being simulated; the input is an array `[..., R]` of all `R` runs."""
+        """Returns a C array with the `size` elements that the runs being simulated have in input `number`, an array `[..., R]` of all `R` runs."""
         storage = self.storage("p", dtype, max(1, size))
         storage.writable, storage.stride = False, "R"
         source = ir.Storage(f"in{number}", storage.dtype, size)
@@ -218,7 +222,11 @@ class Writer:
         return value if value.storage is not None else self.copied(value)
 
     def copied(self, value: Value, varying: bool = False, apart: bool = False) -> Value:
-        """Returns a copy in memory, which differs between runs if the array does or if `varying`. `apart` stores each run's elements side by side."""
+        """Returns a copy of an array in memory. With `apart`, each run's elements lie side by side.
+
+        The C array of the copy may hold other numbers for each of the runs that are simulated at once if the elements differ between runs, or if
+        `varying`.
+        """
         storage = self.array(value.dtype, value.shape, varying or self.varies(value), apart)
         self.write(storage, value)
         return self.value_of(storage, value.shape)
@@ -292,7 +300,7 @@ class Writer:
         return storage
 
     def without(self, value: Value, other: Value) -> Value:
-        """Returns `value`, or a copy of it if reading it would read memory of `other`, which the caller will change."""
+        """Returns a form of `value` that the caller can still read after it has changed the memory of `other`: a copy if both use the same memory."""
         return self.copied(value) if value.known is None and value.storages & other.storages else value
 
     def made_in(self, storages: Sequence[ir.Storage], values: Sequence[Value]) -> list[bool]:
@@ -416,7 +424,10 @@ class Writer:
         return [self._member_value(group, None, one, ()) for one in storages]
 
     def _vary(self, storages: Sequence[ir.Storage], statements: Sequence[ir.Statement]) -> set[ir.Storage]:
-        """Marks `storages`, which the statements set, as different between runs if anything read differs. Returns what the statements read."""
+        """Marks the `storages` that some statements set as different between runs, if anything that the statements read differs between runs.
+
+        Returns the C variables and arrays that the statements read.
+        """
         reads = set[ir.Storage]().union(*(one.reads for one in statements))
         if any(one.varying for one in reads):
             for storage in storages:

@@ -135,8 +135,8 @@ def check_confidence(confidence: Any) -> float:
 def tail(data: Data, metric: str | None = None, *, above: float) -> xr.Dataset:
     """Returns the probability that the metric of a run is above a value: the share of the valid seeds, at each recorded time.
 
-    If the result stores statistics instead of runs, half of the runs in the value's bin of the histogram count as above. Bins have a relative width
-    of 1.6 %.
+    If the result stores statistics instead of runs, the histogram has a bin of a relative width of 1.6 % around the value. Half of the runs in that
+    bin count as above.
 
     Args:
       data: a result, or one variable of it.
@@ -144,9 +144,9 @@ def tail(data: Data, metric: str | None = None, *, above: float) -> xr.Dataset:
       above: the value.
 
     Returns:
-      A Dataset of `probability`; its standard error `stderr`; `lower` and `upper`, certain bounds on the share of the runs (equal if single runs are
-      stored); and `count`, the number of seeds. `stderr` is 0 if none or all of the `n` runs are above the value: even with a
-      probability of 3 / n, one result in twenty has no run above it.
+      A Dataset of `probability`; its standard error `stderr`; `lower` and `upper`, between which the share of the runs certainly is (none or all runs
+      of the bin count as above; equal if single runs are stored); and `count`, the number `n` of seeds. `stderr` is 0 if none or all of the runs are
+      above the value, but then the probability is not known exactly: at a true probability of 3 / n, one result in twenty has no run above the value.
 
     Example:
       >>> import jaxroute as jr
@@ -188,9 +188,9 @@ def tail(data: Data, metric: str | None = None, *, above: float) -> xr.Dataset:
 def ratio_of_means(data: xr.Dataset, top: str, bottom: str) -> xr.DataArray:
     """Returns a metric with one value per run whose mean is the ratio of the means of two metrics, `top` to `bottom`.
 
-    A run's value is `R + (top - R * bottom) / mean(bottom)`, where `R` is the ratio of means. The standard error of these values is that of `R` by
-    the delta method, so means, error bars, tables and curves work as for any metric. Unlike a mean of ratios, it is finite even if `bottom` is zero
-    in one run.
+    At each recorded time, for each setting and policy, a run's value is `R + (top - R * bottom) / mean(bottom)`, where `R` is the ratio of means. The
+    standard error of these values is that of `R` by the delta method, so means, error bars, tables and curves work as for any metric. Unlike a mean
+    of ratios, it is finite even if `bottom` is zero in one run. A result without single runs raises `NeedsRunsError`.
     """
     upper, lower = pick(data, top), pick(data, bottom)
     with np.errstate(divide="ignore", invalid="ignore"):

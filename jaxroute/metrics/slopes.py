@@ -20,7 +20,11 @@ def _sum(array: xr.DataArray) -> xr.DataArray:
 
 
 def cumulative(data: Data, metric: str | None = None) -> xr.DataArray:
-    """Returns the sum of a metric up to each time, run by run. A metric of kind "total" is such a sum already and stays unchanged."""
+    """Returns the sum of a metric's values per round up to each time, run by run.
+
+    A metric of kind "total" (see `Metric`) is such a sum already and stays unchanged; one of kind "average", a running mean, is multiplied by the
+    time. A "gauge", which is read at recorded times alone, raises `ValueError`.
+    """
     array = pick(data, metric)
     total = _sum(array)
     if total is array:
@@ -30,10 +34,11 @@ def cumulative(data: Data, metric: str | None = None) -> xr.DataArray:
 
 
 def window_mean(data: Data, metric: str | None, window: int) -> xr.DataArray:
-    """Returns the mean per round of a metric over the last `window` rounds, run by run; its kind must be "average" or "total".
+    """Returns the mean per round of a metric over the last `window` rounds before each time, run by run.
 
-    `window` must be a multiple of the record interval. The result has the times from `window` on, without a last interval that is shorter than
-    the others.
+    The metric's kind (see `Metric`) must be "total", a sum over rounds, or "average", a running mean; others raise `ValueError`. `window` must be a
+    multiple of the record interval. The result has the times from `window` on. The horizon is left out if it is no multiple of the record interval,
+    because its last interval is then shorter.
     """
     window = checks.whole("window", window)
     array = pick(data, metric)

@@ -96,7 +96,11 @@ def table(
 
 
 def _rounding(data: xr.Dataset, values: xr.Dataset, time: int | None) -> dict[str, float]:
-    """Returns for each metric the size below which a mean may be a rounding error: float32's epsilon times the largest mean in the same unit."""
+    """Returns for each metric in `values` the size below which a mean may be only a rounding error.
+
+    It is float32's epsilon times the largest mean per round, over all policies, settings and metrics of the result in the same unit; for a metric of
+    kind "total", times the number of rounds as well.
+    """
     now = at_time(data, time)
     rounds = float(now["time"]) if "time" in now.coords else 1.0
     if not any(_is_rounding(pair, math.inf) for v in values.values() for pair in v.values.reshape(-1, 2)):

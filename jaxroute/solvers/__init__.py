@@ -3,7 +3,8 @@
 A solver for "any win" maximises the probability that at least one selected model succeeds; its "all wins" counterpart needs all of them.
 
 - `select`: best relaxed selection for a sum of wins, any win or all wins, with derivatives; start here.
-- `annealed`: schedule of falling temperatures, and `perturbed`: solver averaged over noise; both against derivatives that are zero.
+- `annealed`: schedule of falling temperatures for training with `select`, whose derivative is often zero at low temperatures.
+- `perturbed`: any solver averaged over random noise, which has a derivative where the solver itself has none or zero.
 - `budgeted_fill`: linear program with bounds, a sum and a budget (fractional knapsack); returns a `FillSolution`.
 - `linear_selection`: the same linear program for sets of models, optionally with a size for each group of models; returns a `Selection`.
 - `exact_any_win`: relaxed probability of any win under a budget, by enumeration of vertices, or by branch and bound for many models.
@@ -15,7 +16,7 @@ A solver for "any win" maximises the probability that at least one selected mode
 - `differentiable_lp`: best mix of models under a budget, with exact derivatives in rewards, costs and budget.
 - `smoothed_lp`: linear program with a quadratic term that makes it differentiable, on which `differentiable_lp` is based.
 - `projected_gradient`: projected gradient ascent with an optax step, differentiable at its fixed point; returns an `Ascent`.
-- `pairwise`, `swap`: random sets with the marginals of a fractional selection.
+- `pairwise`, `swap`: random sets, in which each model is with the probability that a fractional selection gives it.
 - `best_models`, `best_pair`, `log_weight_of_best`: assortments under a multinomial-logit choice.
 - `uniform_index`, `two_point_index`, `discrete_index`, `linear_index`, `index_by_bisection`: reservation values in Weitzman's search problem.
 """

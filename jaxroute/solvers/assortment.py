@@ -1,7 +1,8 @@
-"""Best assortment (set of models offered to a query), and best query, under a multinomial-logit choice with equal revenues.
+"""Best assortment (set of models offered to a query), and best query, under a multinomial-logit choice; every model has the same revenue.
 
-The departure rate of an assortment increases with the sum of `exp(utility)`. The best assortment of a query therefore has the models of largest
-utility, and the best query has the largest such sum: exact, without a search over assortments.
+The departure rate of an assortment is the probability that the query accepts one of the offered models and leaves. It increases with the sum of
+`exp(utility)` over the models. The best assortment of a query therefore has the models of largest utility, and the best query has the largest such
+sum: exact, without a search over assortments.
 
 Source: ACQB, section 3 (line 7 of Algorithm 1).
 """
@@ -37,10 +38,10 @@ def best_models(utility: Array, size: Array | int) -> Array:
 
 
 def best_pair(utility: Array, size: int, waiting: Array | None = None) -> tuple[Array, Array]:
-    """Returns the query and its `size` (static) models with the largest departure rate, given the `utility` `[B, N]` of `B` queries and `N` models.
+    """Returns the query, and the set of `size` (static) models, for which the probability is largest that the query accepts one of the models.
 
-    The query is an index (an int32 scalar), the models are a mask `[N]`; ties go to the lower index. Only queries in the mask `waiting` `[B]` count
-    (default: all); if it is empty, the query is `B`.
+    `utility` `[B, N]` is that of `B` queries and `N` models. The query is an index (an int32 scalar), the models are a mask `[N]`; ties go to the
+    lower index. Only queries in the mask `waiting` `[B]` count (default: all); if it is empty, the query is `B`.
     """
     number = utility.shape[0]
     weight = log_weight_of_best([utility[:, j] for j in range(utility.shape[1])], size)

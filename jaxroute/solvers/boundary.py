@@ -23,14 +23,19 @@ Number = Array | float
 
 
 def known(value: Any) -> bool:
-    """Whether a value is concrete, not an array that `jit`, `vmap` or `grad` traces, of which only shape and type are known."""
+    """Whether a value is concrete. It is not if `jit`, `vmap` or `grad` traces it: then only its shape and type are known."""
     return not isinstance(value, Tracer)
 
 
 def inputs(mask: Any = None, groups: Sequence[int] | None = None, **given: Any) -> list[Array]:
-    """Converts a solver's arguments to arrays in the type of the first one, `[K]` of at least float32. Raises `ValueError` if one is invalid.
+    """Converts the arguments of a solver, given by name, to arrays in the type of the first one (float32 or wider).
 
-    Numbers become 0 where `mask` `[K]` is False. `groups` has the group of each model, from 0; a size may then be `[M]`, one for each of M groups.
+    The names `budget`, `total`, `size`, `most` and `temperature` are scalars; with `groups`, the group of each model from 0, they may be `[M]`, one
+    for each of M groups. Arguments of any other name must be vectors `[K]`; scalars are not broadcast. Their elements become 0 where `mask` `[K]` is
+    False.
+
+    Raises:
+      ValueError: a shape is wrong, or a concrete value is NaN, infinite, negative or above 1 where its name forbids it.
     """
     found: list[Array] = []
     for name, value in given.items():
@@ -56,7 +61,11 @@ def vector(name: str, value: Any, length: int | None = None) -> Array:
 
 
 def bounds(name: str, value: Any, like: Array) -> Array:
-    """Returns upper bounds of `K` amounts as an array with the shape and type of `like`. None means 1 for each; a mask becomes 1 and 0."""
+    """Returns upper bounds of `K` amounts as an array with the shape and type of `like` `[K]`. None means 1 for each; a mask becomes 1 and 0.
+
+    Raises:
+      ValueError: the shape differs, or a concrete bound is not a number; the message calls the argument `name`.
+    """
     return jnp.ones_like(like) if value is None else vector(name, value, like.shape[0]).astype(like.dtype)
 
 
@@ -114,7 +123,11 @@ def feasible(least: Number, budget: Number, capacity: Number, total: Number, *va
 
 
 def require_feasible(feasible: Array, budget: Array, name: str, total: Array, upper: Array) -> None:
-    """Raises `ValueError` if `feasible` is concrete (not traced) and False. `name` is the argument that specifies the sum `total`."""
+    """Raises `ValueError` if `feasible` is concrete (not traced) and False.
+
+    The other arguments only serve the message: the `budget` `[]`, the required sum `total` `[]` with the `name` of its argument, and the upper bounds
+    `upper` `[K]` of the amounts.
+    """
     if known(feasible) and not bool(feasible):
         given, asked, capacity = (f"{float(x):g}" for x in (budget, total, jnp.sum(upper)))
         raise ValueError(

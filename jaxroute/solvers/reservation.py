@@ -37,13 +37,14 @@ def index_by_bisection(
 ) -> Array:
     """Returns Weitzman's index, the root of `excess(s) = cost` in `[low, high]`, elementwise, by bisection. NaN if the cost is not finite.
 
-    Its derivative is zero, because bisection only compares. The true derivative in the cost is one over the slope of `excess` at the root.
+    If the root is outside `[low, high]`, the result is the nearer end. JAX's derivative of the result is zero, because bisection only compares. The
+    true derivative in the cost is one over the slope of `excess` at the root; define it by `jax.custom_jvp` if you need it.
 
     Args:
       excess: function `s -> E[(M - s)^+]` of the random score `M`, on arrays of the shape of `cost`.
       cost: mean cost of observing the score.
       low, high: bounds of the root, numbers or arrays.
-      steps: number of halvings (static); the error is at most `(high - low) / 2 ** (steps + 1)` and rounding.
+      steps: number of halvings (static); the error is at most `(high - low) / 2 ** (steps + 1)` plus rounding.
     """
     cost = jnp.asarray(cost)
     start = tuple(jnp.broadcast_to(jnp.asarray(end, cost.dtype), cost.shape) for end in (low, high))
@@ -86,8 +87,9 @@ def discrete_index(values: ArrayLike, weights: ArrayLike, cost: ArrayLike) -> fl
 def linear_index(features: ArrayLike, values: ArrayLike, costs: ArrayLike, ridge: float = 1e-6) -> np.ndarray:
     """Fits Weitzman's index as a linear function `rho . psi` of features `psi` to `n` observations of score and cost. Returns `rho` `[m]`.
 
-    It solves `sum of psi (c - (M - rho . psi)^+) = 0`, the minimum of a convex loss, on the host in float64 by damped Newton steps. For one-hot
-    features of groups it is the exact index of each group (`discrete_index`).
+    `rho` minimises a convex loss whose gradient, without the ridge, is the sum of `psi (c - (M - rho . psi)^+)`. The minimum is found on the host in
+    float64 by damped Newton steps. If `psi` is an indicator vector of the group of each observation, the fit is the exact index of each group
+    (`discrete_index`).
 
     Args:
       features: `[n, m]` features `psi` of each observation.

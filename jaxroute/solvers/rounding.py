@@ -33,15 +33,16 @@ def _at(values: Array, place: Array) -> Array:
 def pairwise(z: Array, uniforms: Array, *, whole_sum: bool) -> Array:
     """Rounds a fractional selection to a set, `[K]` bool, by pairwise (dependent) rounding: two fractional coordinates at a time.
 
-    In each meeting of the two first fractional coordinates one becomes 0 or 1 and the other takes the remainder. The marginals are `z`. The size is
-    the floor or ceiling of the sum of `z`. Any coordinates are jointly 1 (or 0) at most as often as independent coordinates.
+    Each step, called a meeting, takes the two fractional coordinates of lowest index: one becomes 0 or 1 and the other takes the remainder. Each
+    model is in the set with probability `z`. The size is the floor or ceiling of the sum of `z`. Any coordinates are jointly 1 (or 0) at most as
+    often as independent coordinates.
 
     Source: Gandhi, Khuller, Parthasarathy and Srinivasan (2006); C2MAB-V, Algorithm 3.
 
     Args:
       z: `[K]` in [0, 1].
-      uniforms: `[K]` on [0, 1): one per meeting, the last one for the remaining coordinate.
-      whole_sum: whether the sum of `z` is an integer, so that the remaining coordinate is 0 or 1 up to rounding (static).
+      uniforms: `[K]` on [0, 1): one per meeting, and the last one for a coordinate that is still fractional after all meetings.
+      whole_sum: whether the sum of `z` is an integer, so that this last coordinate is 0 or 1 up to rounding (static).
     """
     z = boundary.vector("z", z)
     size = z.shape[0]
@@ -74,11 +75,11 @@ def pairwise(z: Array, uniforms: Array, *, whole_sum: bool) -> Array:
 
 
 def _sets_between(upper: Array, points: Array) -> tuple[Array, Array]:
-    """Writes `z` as a mixture of `n` sets by systematic sampling. Returns their weights `[n]`, which may be zero, and the sets `[n, K]` bool.
+    """Writes a selection `z` as a mixture of `n` sets by systematic sampling. Returns their weights `[n]` (some may be 0) and masks `[n, K]` bool.
 
-    Model `k` is in the set of an offset `u` in (0, 1] if a point `u + integer` lies in `(C_(k-1), C_k]`, where `C` are the prefix sums `upper` of
-    `z`. The set changes only where `u` passes one of the `points` `[n]`: the fractions of `C`, in any order, and 1 as the last one. Its size
-    is the floor or the ceiling of the sum of `z`.
+    `upper` `[K]` are the prefix sums `C` of `z`. Model `k` is in the set of an offset `u` in (0, 1] if a point `u + integer` lies in `(C_(k-1),
+    C_k]`. The set changes only where `u` passes one of the `points` `[n]`: the fractional parts of `C`, in any order, and 1 as the last one. The size
+    of a set is the floor or the ceiling of the sum of `z`.
     """
     size = points.shape[-1]
     # Sorts by rank, without gathers.
@@ -96,11 +97,14 @@ def _sets_between(upper: Array, points: Array) -> tuple[Array, Array]:
 def swap(z: Array, uniforms: Array, surplus_uniforms: Array) -> Array:
     """Rounds a fractional selection to a set, `[K]` bool, by swap rounding.
 
-    It writes the selection as a mixture of sets and merges them one by one; random draws decide which elements remain.
+    It writes the selection as a mixture of sets with weights, and merges them one by one; random draws decide which elements remain.
 
-    A merge of `b1` (the larger set) and `b2` first sets the surplus element of `b1` aside. It then trades the r-th lowest elements that only one of
-    the two has against each other, for each r. The surplus element remains with the probability of `b1`'s weight. A vertex of a budget and a size has
-    one fraction, or two that sum to one: two sets have a weight, and only the last merge is computed.
+    A merge of two sets pairs the elements that only one of them has: the r-th lowest of one set with the r-th lowest of the other. One element of
+    each pair remains, with a probability proportional to the weight of its set. If one set is larger by one, its lowest such element has no partner
+    and remains with the probability of its set's weight.
+
+    A vertex of `{0 <= z <= 1, sum z <= size, cost . z <= budget}` has one fraction, or two that sum to one. Then only two sets have a positive
+    weight, and only the last merge is computed.
 
     Source: Chekuri, Vondrak and Zenklusen (2010); C2MAB-V, Algorithm 2.
 
@@ -108,14 +112,17 @@ def swap(z: Array, uniforms: Array, surplus_uniforms: Array) -> Array:
 
     Args:
       z: `[K]` in [0, 1].
-      uniforms: `[K, M]` on [0, 1): one per merge and trade, `M` at least the largest size of a set.
-      surplus_uniforms: `[K]` on [0, 1): one per merge, for the surplus element.
+      uniforms: `[K, M]` on [0, 1): one per merge and pair, `M` at least the largest size of a set.
+      surplus_uniforms: `[K]` on [0, 1): one per merge, for the element without a partner.
     """
     return swap_with(boundary.vector("z", z), lambda merges: uniforms[merges], lambda merges: surplus_uniforms[merges])
 
 
 def swap_with(z: Array, trades: Callable[[np.ndarray], Array], surplus: Callable[[np.ndarray], Array]) -> Array:
-    """Computes `swap` with uniforms drawn on demand: for the indices of `n` merges `trades` draws `[n, M]` (`M` per merge), `surplus` `[n]`."""
+    """Computes `swap` with uniforms that are drawn only for the merges that are computed.
+
+    For an array with the indices of `n` merges, `trades` returns uniforms `[n, M]` (one per merge and pair) and `surplus` `[n]` (one per merge).
+    """
     size = z.shape[-1]
     upper = numerics.prefix_sums(z)
     # Sums that are integers up to rounding are rounded; otherwise a set could be too large by one model.
@@ -143,7 +150,10 @@ def swap_with(z: Array, trades: Callable[[np.ndarray], Array], surplus: Callable
 def _merged(
     weight: Array, members: Array, trades: Callable[[np.ndarray], Array], surplus: Callable[[np.ndarray], Array]
 ) -> Array:
-    """Returns the set `[K]` bool into which swap rounding merges the sets `members` `[n, K]` with these weights; see `swap_with`."""
+    """Returns the set `[K]` bool into which swap rounding merges the sets `members` `[n, K]` bool of weights `weight` `[n]`.
+
+    `trades` and `surplus` draw the uniforms of the merges, see `swap_with`.
+    """
     count, size = members.shape
     merges = np.arange(size - count + 1, size)
     members = members.astype(weight.dtype)  # Masks as numbers, because booleans are not vectorised together with the coins.

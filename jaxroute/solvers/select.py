@@ -1,4 +1,7 @@
-"""Best relaxed selection of models under a budget and a size, with derivatives, and two remedies where derivatives are zero."""
+"""Best relaxed selection of models, each in [0, 1], under a budget and a size, with derivatives (`select`).
+
+Its derivative is often zero. Two remedies are a temperature that falls during training (`annealed`), and an average over random noise (`perturbed`).
+"""
 
 from collections.abc import Callable
 from functools import partial
@@ -39,22 +42,22 @@ def select(
         "all"   sum z_k log(weight_k)          logarithm of the probability that all selected models win
         "any"   -sum z_k log(1 - weight_k)     minus the logarithm of the probability that no selected model wins
 
-    It is one projection (`project`), with the derivative of the optimality conditions in forward and reverse mode. Where the one-sided derivatives in
-    the size differ, it is the derivative from below.
+    It is one projection (`project`), with the derivative of the optimality conditions in forward and reverse mode. Where the derivatives for a
+    growing and for a falling size differ, it is the one for a falling size.
 
     A temperature of 0 (a plain number) selects the exact solvers `linear_selection` and `exact_any_win`. They have no derivative: differentiating
     them is an error. `sum_multiplier` is then NaN.
 
-    At a positive temperature the derivative in the weights is still zero wherever the selection is a vertex. The table shows the share of instances
-    where it is zero, and the loss of `f` by smoothing, for 6 of 25 models and a binding budget:
+    At a positive temperature the derivative in the weights is still zero wherever the selection is a vertex. Each entry of the table is the share of
+    instances where it is zero, and the mean loss of `f` by smoothing, for 6 of 25 models and a binding budget:
 
-        temperature           .01          .03          .1           .3          1
-        "sum"  zero, loss     21 %, .00 %  14 %, .02 %   6 %, .17 %  0 %, 1.5 %  0 %, 10 %
-        "any"  zero, loss     22 %, .00 %  20 %, .00 %  11 %, .00 %  4 %, .00 %  0 %, .00 %
-        "all"  zero, loss     20 %, .01 %  15 %, .06 %   9 %, .58 %  0 %, 4.9 %  0 %, 37 %
+        temperature   .01          .03          .1           .3          1
+        "sum"         21 %, .00 %  14 %, .02 %   6 %, .17 %  0 %, 1.5 %  0 %, 10 %
+        "any"         22 %, .00 %  20 %, .00 %  11 %, .00 %  4 %, .00 %  0 %, .00 %
+        "all"         20 %, .01 %  15 %, .06 %   9 %, .58 %  0 %, 4.9 %  0 %, 37 %
 
-    With fewer models it is zero more often. For weights of the order of one use .1 to .3 for "sum" and "all", 1 for "any", or `annealed`. `perturbed`
-    loses less of the objective for as many derivatives, with more work and noise.
+    With fewer models it is zero more often. For weights of the order of one use .1 to .3 for "sum" and "all", 1 for "any", or `annealed`. At the same
+    share of zero derivatives `perturbed` loses less of `f`, with more work and noise.
 
     Differs from the paper: its relaxed probability of any win is `1 - prod (1 - weight_k z_k)`, which is not concave; `exact_any_win` maximises it,
     and the losses of "any" are relative to it. For integral selections both are equal.
@@ -77,8 +80,8 @@ def select(
       A `Projection` with multipliers in units of `f` per unit of size and budget.
 
     Raises:
-      ValueError: outside of `jit`, an argument is NaN, infinite (except the budget), negative or of the wrong shape, no selection is within
-        the budget, or fewer models are allowed than must be selected. Under `jit` the flags `feasible` and `converged` report it.
+      ValueError: outside of `jit`, an argument is NaN, infinite (except the budget), negative or of the wrong shape, no selection is within the
+        budget, or fewer models are allowed than must be selected. Under `jit` the flags `feasible` and `converged` report it.
     """
     checks.one_of("reward", reward, REWARDS)
     exact = boundary.known(temperature) and np.ndim(temperature) == 0 and bool(np.asarray(temperature) == 0.0)
@@ -152,9 +155,9 @@ def perturbed(
 ) -> Callable[[Array, Array], Array]:
     """Returns a function that averages `solver(weight + sigma * noise)` over normal noise and has a derivative in the weights.
 
-    The derivative is `E[z noise^T] / sigma`, from the same samples of the solution `z`; the solver is never differentiated. Both are unbiased for the
-    smoothed solver, whose bias against the solver grows with `sigma`. Antithetic pairs, `(z(+) - z(-)) noise^T / (2 sigma)`, remove the
-    variance of the solution itself from the derivative.
+    The derivative is `E[z noise^T] / sigma`, from the same samples of the solution `z`; the solver is never differentiated. Average and derivative
+    are unbiased estimates of the expectation over the noise and of its derivative. The larger `sigma`, the more this expectation differs from
+    `solver(weight)`. Antithetic pairs, `(z(+) - z(-)) noise^T / (2 sigma)`, remove the variance of the solution itself from the derivative.
 
     There are first derivatives in the weights alone, in forward and reverse mode. Differentiating a value that the solver closes over (a cost, a
     budget) is an error, because this estimator lacks those derivatives.
@@ -162,8 +165,9 @@ def perturbed(
         best = perturbed(lambda w: select("sum", w, cost, budget, 4, temperature=0).z, 64, 0.1)
         slope = jax.grad(lambda w: best(w, key) @ true_reward)(weight)
 
-    It is for solvers without a smooth form, such as sets; otherwise try `select` first, which takes a fifteenth of the time of 32 samples and has no
-    noise. A sample costs one call of the solver. Works under `jax.jit`, `jax.vmap`, `jax.grad` and `jax.jvp`.
+    It is for solvers without a smooth form, such as sets. Otherwise try `select` with a positive temperature first, which has no noise and takes a
+    fifteenth of the time of `perturbed` with 32 samples. A sample costs one call of the solver. Works under `jax.jit`, `jax.vmap`, `jax.grad` and
+    `jax.jvp`.
 
     Source: Berthet et al. (2020), "Learning with differentiable perturbed optimizers", propositions 2.2 and 3.1.
 
@@ -174,7 +178,7 @@ def perturbed(
       antithetic: whether each noise is also used with the opposite sign (static).
 
     Returns:
-      A function `(weight [K], key) -> z [K]`; `key` is consumed.
+      A function `(weight [K], key) -> z [K]`; the random `key` must not be used again elsewhere.
 
     Raises:
       ValueError: `samples` is below 1, or odd if antithetic; `sigma` is not above 0.

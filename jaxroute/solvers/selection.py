@@ -34,15 +34,15 @@ Groups = Sequence[int] | None
 class Selection(NamedTuple):
     """Relaxed selection of models, the result of the solvers of this module.
 
-    Only branch and bound can stop early. The other solvers of this module compare all candidates, or take the fixed number of steps of
-    `budgeted_fill`; approximations state their guarantee.
+    Only branch and bound can stop early. The other solvers of this module compare all candidates, or take a fixed number of steps; their docstrings
+    state how good an approximation is.
 
     Attributes:
       z: `[K]` selection in [0, 1].
       multiplier: `[]` shadow price of the budget: gain of the solver's objective per unit of the budget.
       feasible: `[]` bool, whether the constraints admit a point and all numbers are finite; otherwise `z` selects the cheapest models.
-      residual: `[]` bound by which an unvisited selection may improve the objective.
-      converged: `[]` bool, whether the search is complete.
+      residual: `[]` bound by which a selection that branch and bound did not visit may improve the objective; 0 for other solvers.
+      converged: `[]` bool, whether the search is complete; True for other solvers, except where they say otherwise.
       nodes: `[]` int32 number of visited nodes of branch and bound, 0 for other solvers.
     """
 
@@ -105,7 +105,9 @@ def group_sums(groups: Groups, values: Array) -> Array:
 
 @functools.lru_cache(maxsize=64)
 def subsets(num_models: int, largest: int, smallest: int = 0) -> np.ndarray:
-    """Returns all sets with `smallest` to `largest` of `num_models` (`K`) models as masks `[sets, K]`, by size, then in lexicographic order.
+    """Returns all sets with `smallest` to `largest` of `num_models` (`K`) models as masks `[sets, K]`.
+
+    They are ordered by size, then lexicographically by the ascending indices of their models: (0, 1) before (0, 2) before (1, 2).
 
     Raises:
       ValueError: there are more than five million sets.
@@ -131,11 +133,11 @@ class _AnyWinSets(NamedTuple):
 
     Attributes:
       members: `[sets, K]` bool, in order of size (static).
-      full: index of the first set that two fractions may join, because it has one place left at the largest size (static).
+      full: index of the first set that two fractions, which sum to one, may join: with them it reaches the smallest possible size (static).
       labels: `[K]` group of each model (static).
       pairs: `[P, 2]` indices of the models of each pair (static).
       left: `[sets]` budget that a set leaves.
-      lose: `[M, sets]` probability that the whole set fails; `_BARRED` (huge) if it fills the group.
+      lose: `[M, sets]` probability that all models of the set, of any group, fail; `_BARRED` (huge) if no place is left in the group.
     """
 
     members: np.ndarray
@@ -153,7 +155,11 @@ _Candidates = tuple[Array, ...]
 def _any_win_sets(
     w: Array, cost: Array, budget: Number, size: Number, groups: Groups, sizes: tuple[int, int] | None
 ) -> tuple[_AnyWinSets, _Candidates, _Candidates | None]:
-    """Enumerates the sets of fully selected models. Also returns data of each model and of each pair (or None) to add in fractions."""
+    """Enumerates the sets of models that `exact_any_win` selects fully, and prepares the numbers of the models that may join a set in fractions.
+
+    The arguments are those of `exact_any_win`. Returns the sets, the `_Candidates` of single models, and those of pairs of models of one group (None
+    if there is no such pair).
+    """
     count, dtype = w.shape[-1], w.dtype
     low, high = (1, count) if sizes is None or groups is not None else sizes
     high = high if sizes is None else sizes[1]
@@ -191,9 +197,9 @@ def _rows(values: Array, places: np.ndarray | Array) -> Array:
 
 
 def _join_one(model: _Candidates, left: Array, lose: Array) -> tuple[Array, Array, Array]:
-    """Adds a model to a set, with the largest fraction that the rest `left` of the budget allows. `lose`: probability that the set fails.
+    """Adds to a set that fails with probability `lose` a model with the largest fraction that the remaining budget `left` allows; elementwise.
 
-    Returns the probability that all models fail, the fraction, and the decrease of the probability's logarithm per unit of the budget.
+    Returns the probability that the set and the model fail, the fraction, and the decrease of the probability's logarithm per unit of the budget.
     """
     w, inverse, free = model
     part = jnp.minimum(left * inverse + free, 1.0)
@@ -201,7 +207,11 @@ def _join_one(model: _Candidates, left: Array, lose: Array) -> tuple[Array, Arra
 
 
 def _join_two(pair: _Candidates, left: Array, lose: Array) -> tuple[Array, Array, Array]:
-    """Adds two models to a set, with fractions that sum to one and use up the budget `left`. Returns the same as `_join_one`, for the first one."""
+    """Adds two models to a set, with fractions that sum to one and use up the budget `left`; `lose` is the set's probability of failure. Elementwise.
+
+    Returns the probability that the set and both models fail, the fraction of the pair's first model, and the decrease of the probability's logarithm
+    per unit of the budget. The probability is `_BARRED` (huge) if the fraction is not within [0, 1].
+    """
     w, other_w, other_cost, inverse = pair
     part = (left - other_cost) * inverse
     loss = lose * (1.0 - w * part) * (1.0 - other_w * (1.0 - part))
@@ -229,8 +239,9 @@ def _least_with_one(models: _Candidates, group: np.ndarray, joined: np.ndarray, 
 def _least_with_two(pairs: _Candidates, group: np.ndarray, joined: np.ndarray, left: Array, lose: Array) -> Array:
     """Returns for each set the smallest probability `[sets]` that all models fail after one of the candidate `pairs` has joined it.
 
-    It considers one set at a time, with its own pairs only, under the budget `left` by the set. The probabilities are stored before their
-    minimum is taken: fused with it they are not vectorised over runs and take 20 times as long.
+    It considers one set at a time, with the pairs of which no model is in the set, under the budget `left` by the set. The arguments are as in
+    `_least_with_one`, with pairs instead of models. The probabilities are stored before their minimum is taken: otherwise the compiler fuses both,
+    does not vectorise them over the runs of a batch, and they take 20 times as long.
     """
     most = int((~joined).sum(1).max())
     if not most:
@@ -253,7 +264,10 @@ def _least_with_two(pairs: _Candidates, group: np.ndarray, joined: np.ndarray, l
 def _best_join(
     table: _AnyWinSets, place: Array, singles: _Candidates, doubles: _Candidates | None, cost: Array
 ) -> tuple[Array, Array]:
-    """Returns the best selection `[K]` of set `place` of `table` and one or two models in fractions, and the budget's multiplier."""
+    """Returns the selection `[K]` of the set with index `place` in `table` plus the best one or two models in fractions, and the budget's multiplier.
+
+    `singles` and `doubles` are the candidates to join, single models and pairs, from `_any_win_sets`.
+    """
     count, pairs = table.members.shape[1], table.pairs
     words = [table.members[:, first : first + 31] for first in range(0, count, 31)]  # As int32, 31 models each.
     bits = [jnp.asarray((word @ (1 << np.arange(word.shape[1]))).astype(np.int32)) for word in words]
@@ -282,7 +296,11 @@ def _best_join(
 
 
 def num_vertices(num_models: int, largest: int) -> int:
-    """Returns how many vertices `exact_any_win` compares: the sets of fewer than `largest` models times the models or pairs that may join them."""
+    """Returns how many candidates `exact_any_win` compares: sets of fewer than `largest` models, times the models and pairs that may join them.
+
+    It is an upper bound of the number of vertices: some candidates violate the constraints. A full set needs no candidate, because it is also a
+    smaller set that a model joins with fraction 1.
+    """
     sets = sum(math.comb(num_models, m) for m in range(min(largest, num_models)))
     return sets * math.comb(num_models + 1, 2)
 
@@ -300,9 +318,10 @@ def exact_any_win(
 ) -> Selection:
     """Maximises `1 - prod(1 - w_k z_k)` over `{0 <= z <= allowed, sum z <= size, cost . z <= budget}`, exactly.
 
-    The logarithm of the probability that all fail is concave in each `z_k`, so some vertex of the polytope is optimal: a set of models with
-    `z = 1`, and either one fraction that exhausts the budget, or two fractions (of one group) that sum to one and exhaust it. All vertices are
-    compared: 45 fractions and up to 130 sets for 9 models and a size of 4. Ties go to smaller sets, then to lower indices.
+    The logarithm of the probability that all fail is concave in each `z_k`, so some vertex of the polytope is optimal: a set of models with `z = 1`,
+    and either one fraction that exhausts the budget, or two fractions (of one group) that sum to one and exhaust it. All vertices are compared. For 9
+    models and a size of 4 these are the 130 sets of up to 3 models, each with 9 models and 36 pairs that may join it in fractions. Ties go to smaller
+    sets, then to lower indices.
 
     For more than 250,000 vertices the answer is that of `branching_any_win`: memory and compile time do not depend on their number, and ties go to
     any vertex.
@@ -316,7 +335,7 @@ def exact_any_win(
       allowed: `[K]` bool, models that may be selected (default: all).
       groups: group of each model, from 0 to `M - 1` (static; default: one group).
       size: `[]` integer; with groups `[M]`, the size of each group. Outside `sizes`, or if it is no integer, `converged` is False.
-      sizes: smallest and largest possible `size`, in total (static; default: 0 and any).
+      sizes: smallest and largest possible `size`, summed over groups (static; default: 0 and any).
       most_nodes: `[]` number of nodes after which branch and bound stops and returns its best selection so far.
     """
     w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
@@ -434,9 +453,11 @@ def continuous_greedy_any_win(
     groups: Groups = None,
     steps: int = 10,
 ) -> Selection:
-    """Selects models for any win (at least one succeeds) by continuous greedy: averages `steps` linear programs in the gradient's direction.
+    """Selects models for any win (at least one succeeds) by continuous greedy: averages the solutions of `steps` linear programs.
 
-    It reaches at least `1 - 1/e` of the optimum. Source: Calinescu, Chekuri, Pal and Vondrak (2011); C2MAB-V, section 4, "common greedy".
+    Each program maximises the gradient of the objective at the sum so far. With many steps the probability of any win reaches at least `1 - 1/e` of
+    the optimum. Source: Calinescu, Chekuri, Pal and Vondrak (2011); C2MAB-V, section 4, "common greedy".
+
     `w` `[K]`: probabilities of success. The selection has at most `size` models and costs at most `budget`; see `linear_selection`.
     """
     w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
@@ -477,7 +498,9 @@ def polish_any_win(
     groups: Groups = None,
     steps: int = 2,
 ) -> Selection:
-    """Improves the selection `start` for any win (at least one succeeds) by Frank-Wolfe steps of full length, to vertices that are no worse.
+    """Improves the selection `start` for any win (at least one succeeds) by Frank-Wolfe steps of full length.
+
+    Each step goes to the vertex that maximises the gradient, unless the probability of any win, `1 - prod(1 - w_k z_k)`, is smaller there.
 
     `w` `[K]`: probabilities of success. The selection has at most `size` models and costs at most `budget`; see `linear_selection`.
     """

@@ -81,7 +81,10 @@ def _rev(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 
 def _part(writer: Writer, x: Value, shape: Sequence[int], starts: Sequence[int], strides: Sequence[int]) -> Value:
-    """Returns a strided part of `x`, with the given shape: along axis `i` every `strides[i]`-th element from `starts[i]` on; later axes are whole."""
+    """Returns a strided part of `x`: along axis `i` every `strides[i]`-th element from `starts[i]` on.
+
+    Axes beyond those in `starts` are taken whole. `shape` is that of the result.
+    """
 
     def at(place: ir.Place) -> ir.Expr:
         front = (add(times(p, stride), start) for p, start, stride in zip(place, starts, strides, strict=False))
@@ -241,10 +244,11 @@ def _in_window(
     window: Sequence[tuple[int, int]],
     place: ir.Place,
 ) -> tuple[ir.Place, list[ir.Expr]]:
-    """Returns the index tuple in the array that a gather reads or a scatter writes, and conditions that hold if its window is within bounds.
+    """Returns the index tuple in the array that a gather reads or a scatter writes, and conditions that hold if its window needs no clipping.
 
-    A window of lengths `sizes` begins at one of the `indices`, clipped into the array's `shape`. `numbers` are JAX's dimension numbers, `place` is
-    an index tuple of the result or of the updates. `window` has a pair for each of the window's axes: in the array, and in the result.
+    A window of lengths `sizes` begins at one of the `indices`, clipped so that it lies in the array's `shape`. `numbers` are JAX's dimension numbers.
+    `place` is an index tuple of the result of a gather, or of the updates of a scatter. `window` has a pair of axes for each axis of the window: its
+    axis in the array, and its axis in the result or the updates.
     """
     starts: list[ir.Index] = [0] * len(shape)
     own = getattr(numbers, "start_indices_batching_dims", getattr(numbers, "scatter_indices_batching_dims", ()))
