@@ -1,13 +1,10 @@
 """Kernels, the second back end of the engine: all rounds of a policy as one C function that XLA's programs call.
 
-Words of a simulation: a record interval has the rounds between two recorded times. It consists of chunks, whose sums are accumulated separately to
-limit rounding errors. A plan is a policy's computation at the start of a stage (a fixed number of rounds), and a gauge is a number that is read from
-the states at a recorded time.
-
 A policy becomes a kernel in five steps:
 
-1. `source` traces one round of one run, its plan and its gauges to jaxprs, and writes the loops over record intervals, chunks and rounds around them.
-`rollout` binds the resulting kernel to XLA's program.
+1. `source` traces one round of one run, its plan (computed where a stage begins) and its gauges (numbers read from the states at recorded times) to
+jaxprs. It writes loops around them: over the intervals between records, over chunks of rounds with separate sums, and over rounds. `rollout` binds
+the resulting kernel to XLA's program.
 2. `emitter` interprets the jaxprs. Calls, scans, branches and loops become those of C; `rules` has a function for each other operation. An operation
 with a definition in basic operations becomes a C function, printed once from the definition's jaxpr, or inline code.
 3. Rules build typed expressions and statements (`ir`). `writer` manages storages, fuses loops of operations on arrays of one shape, and updates
@@ -16,10 +13,10 @@ arrays in place if no value needs the old contents.
 a CPU, or C++ for several runs at once, with a vector for each number (`lanes.h`).
 5. `cuda` and `host` compile the text in other threads while XLA compiles its program. `calls` connects XLA's program and the kernel.
 
-Words of a kernel: a `Value` is an array of the traced function, and a place is the indices of one of its elements. A storage is a variable or an
-array of C. A group is a loop that several elementwise operations share. A wide kernel simulates several runs at once: a number that varies (differs
-between runs) is a vector, with a lane for each run. In memory the numbers of all lanes usually lie side by side, element by element. In an array that
-is `apart`, the elements of each run lie side by side instead.
+Words: a `Value` is an array of the traced function, and a place is the indices of one of its elements. A storage is a variable or an array of C. A
+group is a loop that several elementwise operations share. A wide kernel simulates several runs at once: a number that varies (differs between runs)
+is a vector, with a lane for each run. In memory the lanes of an element are side by side, except in an array that is `apart`, where the elements of a
+run are side by side.
 
 A function that cannot be written in C raises `Unsupported`, and the engine falls back to the scan.
 """

@@ -1,11 +1,8 @@
-"""Makes Python functions custom calls of XLA, by ctypes and the C interface of XLA's FFI, and collects the compilations of kernels.
+"""Makes Python functions custom calls of XLA, by ctypes and the C interface of XLA's FFI, and lists the compilations of kernels to wait for them.
 
 The interface is binary and versioned ("XLA runtime guarantees that old API versions are supported for at least 12 months", c_api.h). Only its oldest
 part is used: call frame, buffers, stream and error. So no build and no header is needed. A call simulates all rounds of all its runs, so that taking
 Python's lock once is negligible.
-
-Kernels are compiled in threads while XLA's program is lowered. `compilations` lists those that a program has started, and `finish` waits for them
-before the program is compiled, so that an error arrives in time for a fall-back to the scan.
 """
 
 import contextlib
@@ -61,13 +58,7 @@ class Buffer(NamedTuple):
 
 
 class Call(NamedTuple):
-    """Call of a registered function by XLA.
-
-    Attributes:
-      arguments: arrays that XLA passes, in order.
-      results: arrays that the function must fill, in order.
-      frame: C structure that describes the call, from which `stream` gets the CUDA stream.
-    """
+    """Call of a registered function by XLA: arrays to read and to fill, and a C structure (`frame`) from which `stream` gets the CUDA stream."""
 
     arguments: Sequence[Buffer]
     results: Sequence[Buffer]
@@ -117,10 +108,7 @@ def raise_interrupt() -> None:
 
 
 def _is_metadata(frame: Any) -> bool:
-    """Whether XLA makes a call only to ask for the interface's version. If so, writes the version of the installed jaxlib to `frame` as the answer.
-
-    Raises `RuntimeError` if the major version of XLA's foreign function interface in jaxlib is not 0.
-    """
+    """Whether a call only asks for the interface's version, which is then written to `frame`. Raises if XLA's major version is not 0."""
     if not frame.extension_start or frame.extension_start.contents.type != _METADATA:
         return False
     extension = ctypes.cast(frame.extension_start, ctypes.POINTER(_MetadataExtension)).contents
@@ -153,10 +141,7 @@ devices: contextvars.ContextVar[tuple[int, ...]] = contextvars.ContextVar("devic
 
 
 def note(future: Future[Any], kernel: Any = None) -> None:
-    """Adds a compilation that has started, `future`, to the list of the enclosing `compilations`; without one it does nothing.
-
-    `kernel` is the `cuda.Kernel` that is compiled, with which the caller can follow or interrupt it; None for a CPU.
-    """
+    """Adds a started compilation, `future`, of a `cuda.Kernel` (None on a CPU) to the list of the enclosing `compilations`, if there is one."""
     begun = _begun.get()
     if begun is not None:
         begun.append((future, kernel))

@@ -210,10 +210,7 @@ _LOCAL_BYTES, _REGISTERS_OF_THREAD = 3, 4
 
 @functools.cache
 def attribute(which: int, device: int = 0) -> int:
-    """Returns a property of a GPU, for example its number of processors.
-
-    `which` is the property's code in the driver's enumeration `CUdevice_attribute`, `device` the GPU's index in the driver's order.
-    """
+    """Returns a property of a GPU, such as its number of processors, by its code in CUDA's enumeration `CUdevice_attribute` and the GPU's index."""
     return driver().number("cuDeviceGetAttribute", which, driver().number("cuDeviceGet", device))
 
 
@@ -281,11 +278,10 @@ class LoadedKernel:
         return max(1, blocks) * BLOCK * attribute(_PROCESSORS, self.device)
 
     def check_memory(self, scratch: int) -> None:
-        """Raises an error if the kernel's arrays in memory make it slower than the scan, or do not fit into the device.
+        """Raises `SlowerThanScan` if a thread's stack or a run's `scratch` bytes are too large, then `Unsupported` if the stacks exceed free memory.
 
-        Raises `SlowerThanScan` first, if the stack of a thread or the scratch memory of a run (`scratch` bytes) is too large. Raises `Unsupported` if
-        the stacks exceed the device's free memory: the driver reserves them for all threads that the device can run at once. Stacks reserved for
-        earlier kernels are used again, so only the difference counts.
+        The driver reserves stacks for all threads that the device can run at once. It uses those of earlier kernels again: only the difference
+        counts.
         """
         if self.local_bytes > MOST_STACK or scratch > MOST_SCRATCH:
             size = (self.local_bytes + scratch) / 1024
@@ -349,10 +345,7 @@ class Kernel:
             return self._loaded[place]
 
     def threads_at_once(self) -> int:
-        """Returns how many threads of the kernel a device can run at a time: the minimum over the devices on which the kernel is loaded.
-
-        Before it is loaded, the result is 131,072, a number that keeps any present GPU busy.
-        """
+        """Returns how many threads of the kernel each device can run at once (minimum over the devices that have loaded it; before, 131,072)."""
         return min((one.threads_at_once for one in self._loaded.values()), default=1 << 17)
 
     def interrupt(self, stopped: bool = True) -> None:
@@ -385,11 +378,7 @@ class Kernel:
                 _reserved[kernel.device] = max(kernel.local_bytes, _reserved.get(kernel.device, 0))
 
     def _pieces(self, first: int, ends: np.ndarray, size: tuple[int, int]) -> Generator[tuple[int, int], None, None]:
-        """Yields for each launch its first round and the round before which it ends, from round `first` to the last of the record times `ends`.
-
-        A record time is the end of a record interval, in rounds. A launch is as long as runs of this `size` (numbers of runs and of settings)
-        simulate in about half a second, by the time that the launches before it took.
-        """
+        """Yields for each launch its first round and the one before which it ends. `ends`: record times, in rounds; `size`: runs and settings."""
         at, last = first, int(ends[-1])
         most = FIRST_ROUNDS if size not in self._pace else max(1, int(self._pace[size] * LAUNCH_S))
         self.done = 0.0
@@ -405,10 +394,9 @@ class Kernel:
 
 
 def piece_end(at: int, most: int, ends: np.ndarray) -> int:
-    """Returns the round before which a launch ends that begins in round `at` and should have at most `most` rounds.
+    """Returns the round before which a launch from round `at` ends: the last record time of `ends` within `most` rounds, else `at + most`.
 
-    If at most 1.25 times `most` rounds remain, the launch simulates all of them. Otherwise it ends at the latest of the record times `ends`
-    (ascending) that it reaches, or at `at + most` if it reaches none.
+    If at most 1.25 times `most` rounds remain, it is the end of all rounds. The record times ascend.
     """
     if ends[-1] - at <= most + most // 4:
         return int(ends[-1])

@@ -30,8 +30,7 @@ class Emitter(Writer):
 
     Args:
       wide: whether several runs are simulated at once.
-      fast: whether elementwise operations use a GPU's library functions, where available. Otherwise they are computed by jaxroute's definitions in
-        basic operations (`core.arithmetic`), which give the same bits on every platform but are slower.
+      fast: whether a GPU's library functions may replace the slower definitions in `core.arithmetic`, which give the same bits on every platform.
 
     Attributes:
       functions: C functions that the statements call, each before the functions that call it.
@@ -152,10 +151,7 @@ class Emitter(Writer):
         return self.value_of(storage, ())
 
     def carry_on(self, storages: Sequence[ir.Storage], values: Sequence[Value]) -> None:
-        """Assigns the new `values` of a loop, at the end of a step, to the C variables and arrays `storages`, from which the next step reads them.
-
-        A value that reads one of the storages is copied first, so that the order of the assignments does not matter.
-        """
+        """Assigns a loop's new `values`, at the end of a step, to `storages`, which the next step reads; values that read them are copied first."""
         others, ready = set(storages), list[Value]()
         for storage, value in zip(storages, values, strict=True):
             mixed = value.storage is not storage and bool(value.storages & others)

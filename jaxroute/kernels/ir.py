@@ -34,10 +34,8 @@ class Storage:
       varying: whether its contents differ between runs that are simulated at once.
       depth: number of branches around its declaration that only some of the runs execute.
       readers: number of arrays of the traced function whose elements read it, and which later operations still use.
-      store: for an array that a loop shared by several operations computes: the block of that loop, and the statement in it that assigns an element
-        of the array. None for others.
-      successor: storage that replaces this one: statements that name this storage read and write `successor` instead, which saves a copy. None if it
-        was not replaced.
+      store: block of a loop that several operations share, and the statement in it that assigns an element of this array; None for others.
+      successor: storage that statements read and write instead of this one, which saves a copy; None if it was not replaced.
     """
 
     name: str
@@ -67,12 +65,11 @@ class Expr:
     """Expression of C: a literal, a variable, an element of an array, or an operation on other expressions.
 
     Attributes:
-      op: "literal", "variable", "element" (of an array), "call" (of a C function), "choose" (see the function `choose`), "convert" (to another type),
-        or a key of `printer.FORMATS`.
-      operands: operands of the operation, or arguments of the call; for an "element" its flat index alone; empty for a literal and a variable.
+      op: "literal", "variable", "element", "call" (of a C function), "choose" (see `choose`), "convert" (of a type), or a key of `printer.FORMATS`.
+      operands: operands of the operation, or arguments of the call; for an element its flat index alone.
       dtype: type of its value.
-      storage: the C variable of a "variable", or the C array of an "element"; None for others.
-      number: the value of a "literal", or the name of the function of a "call"; None for others.
+      storage: C variable of a "variable", or C array of an "element"; None for others.
+      number: value of a "literal", or name of the function of a "call"; None for others.
     """
 
     op: str
@@ -235,16 +232,7 @@ class Assign(Statement):
 
 @dataclasses.dataclass(eq=False)
 class Loop(Statement):
-    """Loop of C: `for (int index = first; test; index += step) { body }`.
-
-    Attributes:
-      index: variable that counts; None for a loop without one.
-      first: initial value of a new `index`; None if the variable exists already.
-      test: condition under which a step is executed; None if the body ends the loop.
-      step: change of `index` after each step.
-      rolled: whether the loop is never unrolled on a GPU.
-      body: statements of a step.
-    """
+    """Loop `for (int index = first; test; index += step) body` of C; None omits `first` or `test`. A `rolled` loop is not unrolled on a GPU."""
 
     index: Storage | None = None
     first: Expr | None = None
@@ -263,14 +251,7 @@ class If(Statement):
 
 @dataclasses.dataclass(eq=False)
 class Call(Statement):
-    """Statement with a fixed C text, which the printer finds by its `name`, such as "break".
-
-    Attributes:
-      name: key of the text in the tables `_STATEMENTS`, `_NARROW` and `_WIDE` of `printer`.
-      operands: expressions that replace `{0}`, `{1}`, ... in the text.
-      writes: variables and arrays that the statement writes.
-      size: number that replaces `{size}` in the text: how many consecutive elements of a row of an array the statement copies.
-    """
+    """Statement with a fixed C text, such as "break", found by `name` in `printer`; `operands` and `size` (elements of a row) are inserted in it."""
 
     name: str
     operands: tuple[Expr, ...] = ()
@@ -365,10 +346,7 @@ def unflat(number: Index, shape: Sequence[int]) -> Place:
 
 
 def is_row(shape: Sequence[int], sizes: Sequence[int]) -> bool:
-    """Whether a part of an array is one whole row: of length 1 along the first axis and complete along the others.
-
-    `shape` is that of the array, `sizes` are the lengths of the part.
-    """
+    """Whether a part with the lengths `sizes` is a whole row of an array: of length 1 along the first axis and complete along the others."""
     return len(shape) > 1 and sizes[0] == 1 and tuple(sizes[1:]) == tuple(shape[1:])
 
 
@@ -385,8 +363,7 @@ class Value:
       known: the elements if they are constant, else None.
       uniform: whether all elements are known to be equal.
       lone: whether the array is known to be a vector with at most one true element.
-      chosen: a pair (condition, numbers) of arrays if this array is known to be `where(condition, numbers, 0)` with a `lone` condition; else None.
-        Its sum is then read from `numbers` without additions.
+      chosen: pair (`lone` condition, numbers) if this array is `where(condition, numbers, 0)`, whose sum needs no additions; else None.
       steps: number of operations that compute an element each time it is read; 0 if elements are stored.
     """
 

@@ -1,7 +1,7 @@
-"""Chooses the state arrays that kernels which simulate several runs at once store run by run, with the elements of each run side by side.
+"""Chooses the state arrays that kernels store run by run, with the elements of each run side by side, when they simulate several runs at once.
 
-All other arrays are interleaved: the numbers of all runs for one element lie side by side. That is fast if all runs read the same elements. If each
-run reads a different row, every element and run takes a separate cache line. Stored run by run, a row takes only the lines of its own elements.
+In other arrays, the numbers of all runs for one element are side by side. If each run uses a different row of such an array, every number is in
+another cache line.
 """
 
 import math
@@ -28,11 +28,9 @@ class _Array(NamedTuple):
 
 
 def by_rows(closed: Any, given: Sequence[bool], leaves: Sequence[int | None]) -> set[int]:
-    """Returns the indices of the state arrays to store run by run.
+    """Returns the indices of the state arrays that a closed jaxpr uses only by rows or elements, at an index that differs between runs.
 
-    These are the arrays that a closed jaxpr reads or writes only by rows or elements, at an index that differs between runs. `given` has for each
-    argument of the jaxpr whether it differs between runs. `leaves` has for each argument its index among the state arrays, or None if it is no state
-    array; the result has these indices.
+    `given` has for each argument whether it differs between runs, `leaves` its index among the state arrays, or None if it is not a state array.
     """
     may = [n if _has_long_rows(v.aval) else None for v, n in zip(closed.jaxpr.invars, leaves, strict=True)]
     if not any(n is not None for n in may):

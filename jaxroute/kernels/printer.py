@@ -131,10 +131,7 @@ class _Printer:
         return f"{storage.name}.read({index})" if storage.apart and not written else f"{storage.name}[{index}]"
 
     def block(self, statements: ir.Block, end: int = 0) -> list[str]:
-        """Returns statements as lines of C.
-
-        On a GPU, long arrays lie in the scratch memory of their run. Its first `end` bytes are in use, by the long arrays of enclosing blocks.
-        """
+        """Returns statements as lines of C. On a GPU, long arrays lie in scratch memory after its first `end` bytes, which enclosing blocks use."""
         lines: list[str] = []
         for statement in statements:
             written = statement.written()
@@ -203,10 +200,7 @@ def _format_of(e: ir.Expr) -> str:
 
 
 def print_block(statements: ir.Block, wide: bool) -> tuple[str, int, int]:
-    """Returns the text of statements in C (C++ if `wide`), and the memory of their long arrays on a CPU and on a GPU.
-
-    On a CPU (only if `wide`) it is a number of vectors, each with a number per lane, on the heap. On a GPU it is the bytes of scratch memory per run.
-    """
+    """Returns the text of statements in C (C++ if `wide`), and the size of long arrays: vectors (`lanes.h`) on a CPU, bytes per run on a GPU."""
     printer = _Printer(wide, ir.live(statements))
     return "\n".join(printer.block(statements)), printer.heap, printer.scratch
 

@@ -47,18 +47,14 @@ def kernel_rollout(
 ) -> dict[str, Any]:
     """Simulates `R` runs by one call of a kernel. Returns the records, arrays `[records, ..., R]` by name (see `engine.rollout.packed_rollout`).
 
-    Raises `Unsupported` if a round, a plan (the computation at the start of a stage) or a gauge (a number read from the states at recorded times) has
-    an operation that cannot be translated to C.
+    Raises `Unsupported` if a round, a plan or a gauge (see `kernels`) has an operation that cannot be translated to C.
 
     Args:
       env, policy: environment (or a sampler `key -> Environment`, for one instance per run) and policy (or a function `env -> policy`).
-      streams: words of the runs' random keys by name.
-      horizon: number of rounds after the warm-up; only these are counted and recorded.
-      record: quantities to record.
-      since: number of these rounds that were simulated before a checkpoint.
-      begun: states at the checkpoint, arrays by name; None starts at the beginning.
+      streams, horizon, record: words of the runs' random keys, number of rounds after the warm-up, and quantities to record.
+      since, begun: number of these rounds before a checkpoint, and the states there by name (None without one).
       keep_states: whether to return the last states, too.
-      spans: `[n, 2]` first round and number of rounds of each record interval, if the program serves several horizons; None otherwise.
+      spans: first round and number of rounds of each record interval, if the program serves several horizons; None otherwise.
       wide: whether to simulate several runs at once, on CPUs; otherwise runs are sequential on CPUs and have a thread each on GPUs.
       fast: whether elementwise operations use a GPU's library functions, where available, instead of their definitions.
     """
@@ -95,10 +91,10 @@ def _(*operands: Any, source: Source, size: int, lead: tuple[int, ...], spread: 
 
 
 def _batch(operands: Sequence[Any], dims: Sequence[int | None], *, source: Source, size: int, lead: Any, spread: Any) -> Any:
-    """Maps the kernel's call over a new axis of settings, as `jax.vmap` does. Returns the results and the new axis's position in each of them, 0.
+    """Maps the kernel's call over a new axis of settings, as `jax.vmap` does: the first axis of all results and of the operands that have it.
 
-    `dims` has each operand's position of the new axis, or None if the operand is the same in all settings. `lead` has the lengths of the axes of
-    settings so far. `spread` has for each operand a tuple with a bool for each of these axes: whether the operand has the axis.
+    `dims` has each operand's position of the axis, or None. `lead` has the lengths of the other such axes, `spread` for each operand whether it has
+    them.
     """
     number = next(x.shape[d] for x, d in zip(operands, dims, strict=True) if d is not None)
     moved = [x if d is None else jnp.moveaxis(x, d, 0) for x, d in zip(operands, dims, strict=True)]
@@ -115,11 +111,7 @@ _registered: dict[str, Future[Any]] = {}
 
 
 def _host_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) -> tuple[str, Future[Any]]:
-    """Registers a function that XLA calls on a CPU and starts its kernel's compilation. Returns the function's name and the compilation.
-
-    The name is a hash of the code and its options alone, so that XLA finds its compiled program again in the disk cache of another process. `lead`
-    and `spread` are as in `_batch`; `size` is the number of runs of a setting.
-    """
+    """Starts a kernel's compilation for a CPU. Returns its name in XLA, which depends on the code alone (for disk caches), and the compilation."""
     text, every = source.for_host(), steps(lead, (True,) * len(lead))
     # For each array its steps between two settings along each axis, and its bytes.
     sizes = [math.prod(a.shape) * (1 if a.shared else size) * a.dtype.itemsize for a in source.inputs]
@@ -151,11 +143,7 @@ def _host_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) 
 def _device_target(
     source: Source, lead: tuple[int, ...], spread: Any, size: int, devices: tuple[int, ...]
 ) -> tuple[str, Future[Any], cuda.Kernel]:
-    """Registers a function that XLA calls on a GPU and starts its kernel's compilation. Returns the function's name, the compilation and the kernel.
-
-    `lead` and `spread` are as in `_batch`; `size` is the number of runs of a setting. `devices` are the indices of the GPUs; empty means all that XLA
-    uses.
-    """
+    """Starts a kernel's compilation for GPUs (empty `devices`: all). Returns its name in XLA, compilation and kernel; arguments as in `_batch`."""
     if (settings := math.prod(lead)) > cuda.MOST_SETTINGS:
         raise Unsupported(f"{settings:,} settings of a call; a launch has {cuda.MOST_SETTINGS:,} at most")
     kernel = cuda.Kernel(source.for_device(lead, spread), source.scratch)
@@ -176,10 +164,7 @@ def _lowered_for_host(ctx: Any, *operands: Any, source: Source, size: int, lead:
 
 
 def _lowered_for_device(ctx: Any, *operands: Any, source: Source, size: int, lead: Any, spread: Any) -> Any:
-    """Returns the results of the kernel's call in XLA's program (MLIR values) for a GPU; the arguments are those of the primitive `rounds_p`.
-
-    The call gets an additional result, which provides the kernel's scratch memory and is dropped here.
-    """
+    """Returns the results (MLIR values) of the kernel's call on a GPU; an additional result, dropped here, provides the kernel's scratch memory."""
     name, compilation, kernel = _device_target(source, lead, spread, size, calls.devices.get())
     calls.note(compilation, kernel)
     scratch = ShapedArray((math.prod(lead), source.scratch, size), np.dtype(np.uint8))

@@ -129,10 +129,7 @@ _DEVICE = """#define ARRAY(kind, name, size, first) kind *const name = (kind *)(
 
 
 def steps(lead: Sequence[int], own: Sequence[bool]) -> list[int]:
-    """Returns for each axis of settings the stride of an input: how many arrays of one setting lie between two neighbouring settings.
-
-    `lead` has the lengths of the axes, and `own` tells for each axis whether the input differs along it; the stride is 0 where it does not.
-    """
+    """Returns an input's stride along each axis of settings, in arrays of one setting; 0 along axes where it does not differ (`own` is False)."""
     found, step = [], 1
     for size, varies in reversed(list(zip(lead, own, strict=True))):
         found.append(step if varies else 0)
@@ -161,8 +158,7 @@ class RoundsWriter(Emitter):
       run: functions of one environment and one policy that simulate a round, plan a stage (a fixed number of rounds) and read what is recorded.
       states: states of `R` runs, for their shapes.
       spans: int32 `[n, 2]` first round and number of rounds of each record interval. The kernel depends only on `n`.
-      chunk: number of rounds of a chunk, whose sums are accumulated separately. It divides the number of rounds of a stage, and that of a record
-        interval longer than a chunk.
+      chunk: number of rounds whose sums are accumulated separately; it divides the length of stages, and of record intervals longer than itself.
       warm_up: whether the first interval consists of rounds that are not recorded.
       wide, fast: options of the `Emitter`.
 
@@ -228,10 +224,7 @@ class RoundsWriter(Emitter):
         return source_from(self, self._arrays, outputs, len(self._states))
 
     def _constant_or_input(self, const: Any) -> Value:
-        """Returns a jaxpr's constant as an array of the kernel.
-
-        With at most 128 known elements it is part of the text, otherwise an input that all runs share.
-        """
+        """Returns a jaxpr's constant as an array of the kernel: in its text if it has at most 128 elements, else an input that all runs share."""
         const = jax.random.key_data(const) if is_key(const) else const
         size = math.prod(const.shape)
         if not isinstance(const, Tracer) and size <= _MOST_KEPT:
@@ -274,10 +267,7 @@ class RoundsWriter(Emitter):
         return list(map(computed, *lists))
 
     def _interval(self, i: ir.Expr, carry: Sequence[Value]) -> list[Value]:
-        """Writes the loop over this launch's rounds in record interval `i`, and the record at its end. Returns the values carried by the loop.
-
-        `carry` and the result are the states, the sums of the record interval, and the sums of its current chunk.
-        """
+        """Writes the loop over this launch's rounds in record interval `i`, and the record at its end. Returns the new `carry`: states and sums."""
         start, stop = _named("start"), _named("stop")
         spans = ir.Storage("in0", ir.INT, 2 * self._intervals)
         begin = self._number(ir.element(spans, times(i, 2)))
@@ -301,10 +291,9 @@ class RoundsWriter(Emitter):
             return [*states, *self.repeat(ir.If(last.equals(end)), recorded, [*totals, *partial])]
 
     def _chunk(self, c: ir.Expr, begin: ir.Expr, end: ir.Expr, last: ir.Expr, carry: Sequence[Value]) -> list[Value]:
-        """Writes a chunk of rounds from round `c` on and, if a stage begins there, first its plan. Returns the values carried by the loop.
+        """Writes a chunk of rounds from `c` on, after the plan of a stage that begins there. Returns the new `carry`: states and sums.
 
-        `carry` and the result are the states, the sums of the record interval, and the sums of its current chunk. The interval lasts from `begin` to
-        before `end`; the launch of the kernel ends before round `last`.
+        The record interval lasts from `begin` to before `end`; the launch ends before `last`.
         """
         states, totals, partial = self._parted(carry)
         if self._plan is not None:

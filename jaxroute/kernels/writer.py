@@ -122,11 +122,7 @@ class Writer:
         self.masks.pop()
 
     def meant(self, depth: int = 0) -> ir.Expr:
-        """Returns the condition under which a run executes the next statement: the last of the active masks, or True if there is none.
-
-        For a statement that writes a variable, `depth` is the number of masks at its declaration. If no mask has been added since, the result is
-        True: the runs outside of these masks do not use the variable.
-        """
+        """Returns the condition under which a run executes the next statement; True if its target was declared under the same `depth` masks."""
         return self.masks[-1] if depth < len(self.masks) else ir.literal(True, bool)
 
     # Storages
@@ -222,11 +218,7 @@ class Writer:
         return value if value.storage is not None else self.copied(value)
 
     def copied(self, value: Value, varying: bool = False, apart: bool = False) -> Value:
-        """Returns a copy of an array in memory. With `apart`, each run's elements lie side by side.
-
-        The C array of the copy may hold other numbers for each of the runs that are simulated at once if the elements differ between runs, or if
-        `varying`.
-        """
+        """Returns a copy in memory that may differ between runs, if elements do or `varying`. `apart` stores each run's elements side by side."""
         storage = self.array(value.dtype, value.shape, varying or self.varies(value), apart)
         self.write(storage, value)
         return self.value_of(storage, value.shape)
@@ -424,10 +416,7 @@ class Writer:
         return [self._member_value(group, None, one, ()) for one in storages]
 
     def _vary(self, storages: Sequence[ir.Storage], statements: Sequence[ir.Statement]) -> set[ir.Storage]:
-        """Marks the `storages` that some statements set as different between runs, if anything that the statements read differs between runs.
-
-        Returns the C variables and arrays that the statements read.
-        """
+        """Marks `storages` that statements set as different between runs if anything the statements read is. Returns the storages that they read."""
         reads = set[ir.Storage]().union(*(one.reads for one in statements))
         if any(one.varying for one in reads):
             for storage in storages:

@@ -188,9 +188,9 @@ def tail(data: Data, metric: str | None = None, *, above: float) -> xr.Dataset:
 def ratio_of_means(data: xr.Dataset, top: str, bottom: str) -> xr.DataArray:
     """Returns a metric with one value per run whose mean is the ratio of the means of two metrics, `top` to `bottom`.
 
-    At each recorded time, for each setting and policy, a run's value is `R + (top - R * bottom) / mean(bottom)`, where `R` is the ratio of means. The
-    standard error of these values is that of `R` by the delta method, so means, error bars, tables and curves work as for any metric. Unlike a mean
-    of ratios, it is finite even if `bottom` is zero in one run. A result without single runs raises `NeedsRunsError`.
+    At each time, for each setting and policy, a run's value is `R + (top - R * bottom) / mean(bottom)`, where `R` is the ratio of means. The standard
+    error of these values is that of `R` by the delta method, so means, error bars, tables and curves work as for any metric. Unlike a mean of ratios,
+    it is finite even if `bottom` is zero in one run.
     """
     upper, lower = pick(data, top), pick(data, bottom)
     with np.errstate(divide="ignore", invalid="ignore"):

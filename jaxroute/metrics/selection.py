@@ -24,10 +24,7 @@ def has_runs(data: Data) -> bool:
 
 
 def metric_names(data: xr.Dataset) -> list[str]:
-    """Returns the metrics with a single number per run. If the result has times, only metrics that were recorded over time count.
-
-    Vectors are left out, and so are variables that are no metrics: the flag `valid`, and counters of events that must not happen.
-    """
+    """Returns the metrics with a single number per run; only those over time, if the result has times. Flags such as `valid` are no metrics."""
     check_result(data)
     names = [name for name, variable in data.data_vars.items() if variable.attrs.get("kind") in _KINDS]
     if "time" in data.dims:

@@ -20,11 +20,7 @@ def _sum(array: xr.DataArray) -> xr.DataArray:
 
 
 def cumulative(data: Data, metric: str | None = None) -> xr.DataArray:
-    """Returns the sum of a metric's values per round up to each time, run by run.
-
-    A metric of kind "total" (see `Metric`) is such a sum already and stays unchanged; one of kind "average", a running mean, is multiplied by the
-    time. A "gauge", which is read at recorded times alone, raises `ValueError`.
-    """
+    """Returns the sum over rounds of a metric up to each time, run by run. Its kind (see `Metric`) must be "average", or "total": already a sum."""
     array = pick(data, metric)
     total = _sum(array)
     if total is array:
@@ -34,11 +30,10 @@ def cumulative(data: Data, metric: str | None = None) -> xr.DataArray:
 
 
 def window_mean(data: Data, metric: str | None, window: int) -> xr.DataArray:
-    """Returns the mean per round of a metric over the last `window` rounds before each time, run by run.
+    """Returns the mean per round of a metric over the last `window` rounds, run by run. Its kind (see `Metric`) must be "average" or "total".
 
-    The metric's kind (see `Metric`) must be "total", a sum over rounds, or "average", a running mean; others raise `ValueError`. `window` must be a
-    multiple of the record interval. The result has the times from `window` on. The horizon is left out if it is no multiple of the record interval,
-    because its last interval is then shorter.
+    `window` must be a multiple of the record interval. The result has the times from `window` on, without a horizon that is no multiple of the
+    interval.
     """
     window = checks.whole("window", window)
     array = pick(data, metric)

@@ -96,11 +96,7 @@ def table(
 
 
 def _rounding(data: xr.Dataset, values: xr.Dataset, time: int | None) -> dict[str, float]:
-    """Returns for each metric in `values` the size below which a mean may be only a rounding error.
-
-    It is float32's epsilon times the largest mean per round, over all policies, settings and metrics of the result in the same unit; for a metric of
-    kind "total", times the number of rounds as well.
-    """
+    """Returns for each metric the size of a rounding error: float32's epsilon times the largest mean per round of all metrics in its unit."""
     now = at_time(data, time)
     rounds = float(now["time"]) if "time" in now.coords else 1.0
     if not any(_is_rounding(pair, math.inf) for v in values.values() for pair in v.values.reshape(-1, 2)):

@@ -80,10 +80,7 @@ class Table:
     notes: Sequence[str]
 
     def text(self, width: int | None = None) -> str:
-        """Returns aligned lines. A table wider than `width` characters is split into blocks below each other; notes are wrapped.
-
-        Every block repeats the leading columns that identify a row. None means no limit.
-        """
+        """Returns aligned lines, if wider than `width` (None: no limit) as blocks that repeat the `keys` first columns; notes are wrapped."""
         columns = [_column(head, [row[i] for row in self.rows], i > 0) for i, head in enumerate(self.heads)]
         keys, others = columns[: self.keys], columns[self.keys :]
         used, groups = _width(keys), [list[list[str]]()]

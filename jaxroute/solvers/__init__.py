@@ -3,8 +3,7 @@
 A solver for "any win" maximises the probability that at least one selected model succeeds; its "all wins" counterpart needs all of them.
 
 - `select`: best relaxed selection for a sum of wins, any win or all wins, with derivatives; start here.
-- `annealed`: schedule of falling temperatures for training with `select`, whose derivative is often zero at low temperatures.
-- `perturbed`: any solver averaged over random noise, which has a derivative where the solver itself has none or zero.
+- `annealed`: schedule of falling temperatures for `select`, and `perturbed`: solver averaged over noise; for training where derivatives are zero.
 - `budgeted_fill`: linear program with bounds, a sum and a budget (fractional knapsack); returns a `FillSolution`.
 - `linear_selection`: the same linear program for sets of models, optionally with a size for each group of models; returns a `Selection`.
 - `exact_any_win`: relaxed probability of any win under a budget, by enumeration of vertices, or by branch and bound for many models.

@@ -1,8 +1,7 @@
-"""Best assortment (set of models offered to a query), and best query, under a multinomial-logit choice; every model has the same revenue.
+"""Best assortment (set of models offered to a query), and best query, under a multinomial-logit choice with the same revenue for every model.
 
-The departure rate of an assortment is the probability that the query accepts one of the offered models and leaves. It increases with the sum of
-`exp(utility)` over the models. The best assortment of a query therefore has the models of largest utility, and the best query has the largest such
-sum: exact, without a search over assortments.
+The departure rate, the probability that the query accepts an offered model, increases with the sum of `exp(utility)`. The best assortment of a query
+therefore has the models of largest utility, and the best query has the largest such sum: exact, without a search over assortments.
 
 Source: ACQB, section 3 (line 7 of Algorithm 1).
 """

@@ -28,14 +28,10 @@ def known(value: Any) -> bool:
 
 
 def inputs(mask: Any = None, groups: Sequence[int] | None = None, **given: Any) -> list[Array]:
-    """Converts the arguments of a solver, given by name, to arrays in the type of the first one (float32 or wider).
+    """Converts a solver's arguments, given by name, to arrays in the type of the first one. Raises `ValueError` if one is invalid.
 
-    The names `budget`, `total`, `size`, `most` and `temperature` are scalars; with `groups`, the group of each model from 0, they may be `[M]`, one
-    for each of M groups. Arguments of any other name must be vectors `[K]`; scalars are not broadcast. Their elements become 0 where `mask` `[K]` is
-    False.
-
-    Raises:
-      ValueError: a shape is wrong, or a concrete value is NaN, infinite, negative or above 1 where its name forbids it.
+    `budget`, `total`, `size`, `most` and `temperature` are numbers; with `groups`, the group of each model, also `[M]`. Others are vectors `[K]`, and
+    0 where `mask` is False.
     """
     found: list[Array] = []
     for name, value in given.items():
@@ -61,11 +57,7 @@ def vector(name: str, value: Any, length: int | None = None) -> Array:
 
 
 def bounds(name: str, value: Any, like: Array) -> Array:
-    """Returns upper bounds of `K` amounts as an array with the shape and type of `like` `[K]`. None means 1 for each; a mask becomes 1 and 0.
-
-    Raises:
-      ValueError: the shape differs, or a concrete bound is not a number; the message calls the argument `name`.
-    """
+    """Returns the argument `name`, upper bounds `[K]` (None: 1 each; or a mask), in the type of `like` `[K]`. Raises `ValueError` if it is wrong."""
     return jnp.ones_like(like) if value is None else vector(name, value, like.shape[0]).astype(like.dtype)
 
 
@@ -123,11 +115,7 @@ def feasible(least: Number, budget: Number, capacity: Number, total: Number, *va
 
 
 def require_feasible(feasible: Array, budget: Array, name: str, total: Array, upper: Array) -> None:
-    """Raises `ValueError` if `feasible` is concrete (not traced) and False.
-
-    The other arguments only serve the message: the `budget` `[]`, the required sum `total` `[]` with the `name` of its argument, and the upper bounds
-    `upper` `[K]` of the amounts.
-    """
+    """Raises `ValueError` if `feasible` is concrete and False; the message names budget, sum `total` (argument `name`) and sum of `upper` `[K]`."""
     if known(feasible) and not bool(feasible):
         given, asked, capacity = (f"{float(x):g}" for x in (budget, total, jnp.sum(upper)))
         raise ValueError(

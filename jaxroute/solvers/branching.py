@@ -2,14 +2,14 @@
 
 The search divides the space of selections into pieces. A node is a piece: the decisions about each model so far. Its relaxation is a linear program
 over a box with a few rows (constraints). A dual simplex method solves it with a basis as small as the number of rows. Any multipliers of the rows
-give an upper bound (weak duality), so that rounding never makes the search drop a node wrongly. The next node starts from the last basis: any basis
-can serve, if every other variable is put at its upper bound where its reduced gain is positive, else at its lower bound.
+give an upper bound (weak duality), so that rounding never makes the search drop a node wrongly. The next node can start from any basis, such as the
+last one: each variable is put at its upper bound if its reduced gain is positive, else at its lower bound.
 
 The search is one loop. Each step is a pivot, a branch, or a return to the last branch with an open side. Under `vmap` all runs step together until
 the last run finishes.
 
 Source: Land and Doig (1960), the search; Lemke (1954), the dual simplex method; Falk and Soland (1969), the split of a convex piece at the solution
-of its relaxation. Ours is the use of dominance: a model that is no better than another in any respect is selected only after that one.
+of its relaxation. Ours: a model that is no better than another in any respect is selected only after it (dominance).
 """
 
 import functools
@@ -35,14 +35,11 @@ _SPARE = 1.001
 
 
 class Program(NamedTuple):
-    """Linear program: maximises `constant + gain . (x - low)` over `{low <= x <= high, rows @ x <= limit}`.
-
-    The argument `equal` of `search` tells which constraints are equations, `rows @ x = limit`. The user of `search` scales each row so that its
-    coefficients are of the order of one.
+    """Linear program: maximises `constant + gain . (x - low)` over `{low <= x <= high, rows @ x <= limit}`; `search` may make constraints equations.
 
     Attributes:
       gain: `[n]` objective per unit of each of `n` variables `x`.
-      rows: `[R, n]` coefficients of `R` constraints.
+      rows: `[R, n]` coefficients of `R` constraints, scaled by the caller to the order of one.
       limit: `[R]` right-hand sides.
       low: `[n]` lower bounds.
       high: `[n]` upper bounds.
@@ -157,9 +154,8 @@ def search(
     Args:
       start: the whole search space as a piece, a pytree of arrays.
       program: function from a piece to its relaxation, a `Program`; all its numbers may differ between nodes.
-      branch: function `(piece, basis, best value so far, tolerance of comparisons with it)` that divides a piece. It returns a tuple of four: the
-        value of the basic solution (-inf if it is no solution of the problem), the part that is searched first, the part that is searched later, and
-        a bool: whether the piece can be divided.
+      branch: function from a piece, its `Basis`, the best value so far and the tolerance for comparisons with it. It returns the value of the basic
+        solution (-inf if it solves not the problem), the half of the piece to search first, the other half, and whether the piece can be split.
       equal: for each constraint, whether it is an equation (static).
       depth: capacity of the stack of pieces (static); further pieces are abandoned.
       most_nodes: `[]` limit of visited nodes. Until a point is found, up to `depth` more are visited.
@@ -197,11 +193,7 @@ def _step(
     most_nodes: Array | int,
     s: _Search,
 ) -> _Search:
-    """Returns the state of `search` after one step.
-
-    If the linear program of the current node is not solved, the step is a pivot. Otherwise its solution replaces the best one if it is better, and
-    the next node is one half of the current node, or the newest piece in the stack that may contain a better point.
-    """
+    """Returns the state of `search` after a pivot in the current node or, if its program is solved, after recording the value and choosing a node."""
     depth = s.bounds.shape[0] - 1
     lp = program(s.piece)
     view = _simplex(lp, equal, s.basis, s.upper)
@@ -271,10 +263,10 @@ def _where(mask: Array, new: Any, old: Any) -> Any:
 
 
 def _simplex(lp: Program, equal: tuple[bool, ...], basis: Array, upper: Array) -> Basis:
-    """Returns the basic solution of a linear program and the basis after one step of the dual simplex method.
+    """Returns the basic solution of a linear program, and the basis after one step of the dual simplex method.
 
-    Columns from `n` on are slack variables. `basis` `[R]` has the indices of the basic columns, `upper` `[n + R]` bool tells which of the others are
-    at their upper bound. `equal` tells which constraints are equations.
+    `basis` `[R]` has the indices of the basic columns, `upper` `[n + R]` flags other columns at their upper bound, `equal` tells which rows are
+    equations.
     """
     count, num_rows, dtype = lp.gain.shape[-1], len(equal), lp.gain.dtype
     tol = tolerance(dtype)
@@ -367,8 +359,7 @@ class BranchingSolution(NamedTuple):
     Attributes:
       x: `[K]` amounts of the mix, or selection in [0, 1].
       members: `[K]` bool, models of the mix, or models of the selection with a positive `x`.
-      value: `[]` maximum: value of the mix, or `-log prod(1 - w_k x_k)`, which increases with the probability of any win; -inf if nothing is
-        feasible.
+      value: `[]` maximum: value of the mix, or `-log prod(1 - w_k x_k)`; -inf if nothing is feasible.
       multiplier: `[]` shadow price of the budget in the linear program that found `x`.
       residual: `[]` bound by which another `x` may improve `value`; 0 for a complete search.
       converged: `[]` bool, whether the search is complete.
@@ -507,8 +498,7 @@ def branching_any_win(
 
     `-log` of the product, the `value` of the result, is a sum of convex functions of each `z_k`. A convex function is below its chord between two
     ends. A piece bounds each `z_k` by two ends, so its relaxation by chords is a linear program. The piece is split at the `z_k` whose function is
-    farthest below its chord. A model whose `w` is no larger and whose cost is no smaller than those of another model of its group has no larger `z_k`
-    than that model.
+    farthest below its chord. A model with no larger `w` and no smaller cost than another one of its group has no larger `z_k`.
 
     Source: C2MAB-V, eq. (3); the search is that of Falk and Soland (1969).
 

@@ -17,11 +17,10 @@ class FillSolution(NamedTuple):
     """Solution of `budgeted_fill`.
 
     Attributes:
-      amount: `[K]` optimal amounts. If the budget is too small, the cheapest amounts; if the capacities are too small, the capacities scaled to the
-        sum.
+      amount: `[K]` optimal amounts; the cheapest amounts if the budget is too small, scaled capacities if they are too small.
       multiplier: `[]` shadow price of the budget, value per unit of cost; the last multiplier tried if infeasible.
       feasible: `[]` bool, whether the constraints admit a point; False if a number is NaN or infinite.
-      residual: `[]` increase of the Lagrangian, in units of value, that one more dual step would find; 0 at the optimum.
+      residual: `[]` increase of the Lagrangian, in units of value, by one more dual step; 0 at the optimum.
       converged: `[]` bool, whether `residual` is zero to rounding.
     """
 
@@ -60,12 +59,10 @@ def budgeted_fill(
 
     A fill uses the models in a certain order, each up to its capacity, until the sum is `total`. For a multiplier `lam` of the budget, the order by
     `value - lam * cost` maximises the Lagrangian. Two fills enclose the budget: the best (`lam = 0`, ties to the cheaper model) and the cheapest
-    (ties to the better model). A step takes the slope of value in cost between the two fills as the next multiplier. Its fill replaces the more
-    expensive of the two if it exceeds the budget, else the cheaper one. Each effective step reaches a new vertex of the frontier, so finitely many
-    suffice. The answer mixes the last two fills to meet the budget with equality.
-
-    Comparisons use differences of raw values and costs, so that equal costs cancel exactly. Rounded differences could put three models ahead of each
-    other in a circle, so the order of a fill is by the number of models ahead of each.
+    (ties to the better model). A step takes the slope between the two in the cost-value plane as the next multiplier. Its fill replaces the expensive
+    fill if it exceeds the budget, else the cheap one. Each effective step reaches a new vertex of the frontier, so finitely many suffice. The answer
+    mixes the last two fills to meet the budget with equality. Comparisons use differences of raw values and costs, so that equal costs cancel
+    exactly. Rounding could put three models ahead of each other in a circle: the order of a fill is by the number of models ahead of each.
 
     Source: StageRoute (arXiv 2506.17254), eq. (7). The dual method and the number of steps are ours.
 

@@ -49,11 +49,7 @@ _RowSolver = Callable[[Array, Array, Array], tuple[Array, Array, Array]]
 
 
 def _level(u: Array, upper: Array, total: Array, at_most: bool) -> Array:
-    """Returns the multiplier `nu` `[]` of the sum: `sum clip(u - nu, 0, upper) = total`.
-
-    `u` `[K]` is the point to project minus the budget's multiplier times the costs. `nu` is exact up to 64 models, from the breakpoints of the sum.
-    With `at_most` the sum may be smaller: `nu` is at least 0, and 0 if the sum is smaller.
-    """
+    """Returns the `nu` with `sum clip(u - nu, 0, upper) = total`, from the sum's breakpoints. With `at_most`, `nu` is 0 if the sum is smaller."""
     if u.shape[-1] > _MANY:
         return _level_of_many(u, upper, total, at_most)
     breaks = jnp.concatenate([u, u - upper])
@@ -185,11 +181,7 @@ def _project(y: Array, cost: Array, budget: Array, total: Array, upper: Array, a
 def _steps_as_needed(
     step: Callable[[tuple[Array, ...]], tuple[Array, ...]], start: tuple[Array, ...], tolerance: Array
 ) -> tuple[Array, ...]:
-    """Repeats `step` of `_project` until the cost is within `tolerance` of the budget, the budget does not bind, or its multiplier stays the same.
-
-    `start` and the result are states of `step`: the ends of the multiplier's bracket, the multiplier, the multiplier of the sum, the point `[K]` and
-    its cost minus the budget.
-    """
+    """Repeats `step` of `_project` until the cost is within `tolerance` of the budget or below it, or the budget's multiplier stays the same."""
 
     def go_on(state: tuple[Any, ...]) -> Array:
         number, before, (_, _, here, _, _, excess) = state
@@ -216,10 +208,10 @@ def _cheapest(cost: Array, upper: Array, total: Array, at_most: bool) -> Array:
 
 
 def _rows(z: Array, cost: Array, upper: Array, nu: Array, multiplier: Array, at_most: bool) -> tuple[Array, _RowSolver]:
-    """Returns a mask `[K]` (1 or 0) of the free coordinates of `z`, strictly between their bounds, and a solver of the binding constraints on them.
+    """Returns a mask `[K]` (1 or 0) of the coordinates between their bounds (free), and a solver of the binding constraints on these coordinates.
 
-    The constraints are the sum (a row of ones) and the budget (a row of costs); see `solve` for the solver's arguments. The mean cost of the free
-    coordinates is subtracted from the costs, which avoids cancellation in the 2 x 2 matrix of the rows and in the multipliers.
+    The constraints are the sum (a row of ones) and the budget (a row of costs). The mean cost of free coordinates is subtracted from their costs,
+    which avoids cancellation in the 2 x 2 matrix of the rows and in the multipliers.
     """
     free = ((z > 0.0) & (z < upper)).astype(z.dtype)
     sum_on = (jnp.asarray(True) if not at_most else nu > 0.0) & (jnp.sum(free) > 0.0)
@@ -231,10 +223,7 @@ def _rows(z: Array, cost: Array, upper: Array, nu: Array, multiplier: Array, at_
     budget_on = (multiplier > 0.0) & (spread > 10.0 * np.finfo(z.dtype).eps * jnp.max(free * cost) ** 2)
 
     def solve(change: Array, sum_side: Array, budget_side: Array) -> tuple[Array, Array, Array]:
-        """Returns the vector `[K]` nearest to `change` `[K]` with the sum `sum_side` and the cost `budget_side`, and both multipliers.
-
-        Only free coordinates are nonzero; a constraint that does not bind is ignored and has the multiplier 0.
-        """
+        """Returns the free vector nearest to `change` with the sum `sum_side` and the cost `budget_side`, and the multipliers of both constraints."""
         change = free * change
         level = jnp.where(sum_on, (jnp.sum(change) - sum_side) / number, 0.0)
         change = change - free * level
@@ -248,11 +237,7 @@ def _rows(z: Array, cost: Array, upper: Array, nu: Array, multiplier: Array, at_
 def _polish(
     y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool, nu: Array, multiplier: Array, z: Array
 ) -> tuple[Array, Array, Array]:
-    """Returns `z` and the multipliers of sum (`nu`) and budget (`multiplier`), refined by solving the binding constraints exactly.
-
-    The coordinates between their bounds are solved for, the others stay. The arguments are returned unchanged if the refined point leaves the bounds
-    or violates the budget more, or if the budget's multiplier would not be positive.
-    """
+    """Returns `z`, `nu`, `multiplier` after solving the binding constraints for coordinates between their bounds; unchanged if bounds would break."""
     free, solve = _rows(z, cost, upper, nu, multiplier, at_most)
     held = jnp.where(free > 0.0, 0.0, z)
     moved, d_nu, d_multiplier = solve(y, total - jnp.sum(held), budget - jnp.sum(cost * held))
@@ -293,18 +278,16 @@ def project(
     """Returns the nearest point of `{0 <= z <= upper, sum z = total, cost . z <= budget}`, with exact derivatives in all arguments.
 
     `z = clip(y - nu - lam * cost, 0, upper)`. The multiplier `nu` of the sum is exact, from the breakpoints of a piecewise linear function; `lam` of
-    the budget comes from Newton's method inside a bracket.
-
-    The derivative (forward and reverse) is that of the binding constraints, not of the iterations. At a vertex the derivatives for a growing and for
-    a falling `total` differ. The one for a falling total is returned: only the coordinate that would decrease first changes. The derivatives of `z`
-    in `total` thus sum to 1 wherever the sum binds.
+    the budget comes from Newton's method inside a bracket. The derivative (forward and reverse) is that of the binding constraints, not of the
+    iterations. At a vertex, where `z` reacts differently to a larger and to a smaller `total`, it is the derivative for a smaller one. The
+    derivatives of `z` in `total` thus sum to 1 wherever the sum binds.
 
     `z` does not depend on the unit of costs and budget. It satisfies sum, bounds and budget to a relative tolerance of 1e-5 (1e-8 in float64).
 
     Source: the optimality conditions; the derivative as in Amos and Kolter (2017). The method is ours.
 
     Args:
-      y: `[K]` point to project; in float32 preferably within about 30 of zero, because the rounding error of `z` is proportional to `|y|`.
+      y: `[K]` point to project, in float32 preferably within about 30 of zero: rounding errors of `z` are proportional to `|y|`.
       cost: `[K]` costs, non-negative.
       budget: `[]` budget.
       total: `[]` required sum, in `[0, sum of upper]`.
@@ -450,22 +433,20 @@ def projected_gradient(
 ) -> Ascent:
     """Maximises a function over `{0 <= z <= upper, sum z = total (or <=), cost . z <= budget}` by its gradient.
 
-    The result can be differentiated once, forward or in reverse, in all values that `gradient` closes over, and in `cost`, `budget`, `total` and
-    `upper`. The derivative is implicit: that of the fixed point `z = P(z + gradient(z))` of the projection `P`, whichever optimizer found it. It is
-    valid if `converged`; if the fixed point is not unique, it is the least-norm derivative. At a vertex of the set the derivative in the objective is
-    zero. It costs one `[K, K]` pseudo-inverse and `K` directional derivatives of the projection.
-
-    With `implicit=False` the steps themselves are differentiated, which is right for any number of them and takes their time and memory. For a linear
-    objective `differentiable_lp` and `select` are faster.
+    The derivative (forward and reverse, first order) in `cost`, `budget`, `total`, `upper` and all values that `gradient` closes over is implicit:
+    that of the fixed point `z = P(z + gradient(z))` of the projection `P`, for any optimizer. It is valid if `converged`; if the fixed point is not
+    unique, it is the least-norm derivative. At a vertex of the set the derivative in the objective is zero. It costs one `[K, K]` pseudo-inverse and
+    `K` directional derivatives of the projection. With `implicit=False` the steps themselves are differentiated, which is right for any number of
+    them and takes their time and memory. For a linear objective `differentiable_lp` and `select` are faster.
 
     Args:
-      gradient: function from `z` `[K]` to the gradient of the objective, which is maximised.
+      gradient: function from `z` `[K]` to the gradient of the objective.
       cost: `[K]` costs, non-negative.
       budget: `[]` budget.
       total: `[]` required sum.
       upper: `[K]` upper bounds (default: 1).
       at_most: whether the sum may be smaller than `total` (static).
-      optimizer: optax optimiser as for a minimisation, for example `optax.sgd(10.0)`: each step passes it the negative gradient.
+      optimizer: optax optimiser, for example `optax.sgd(10.0)`, which gets the gradient with the opposite sign.
       steps: number of steps, at least one (static).
       start: `[K]` initial point before projection (default: `total / K` each).
       implicit: whether to differentiate the fixed point instead of the steps (static).

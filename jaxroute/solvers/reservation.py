@@ -35,10 +35,9 @@ def index_by_bisection(
     high: Array | float = 1.0,
     steps: int = 40,
 ) -> Array:
-    """Returns Weitzman's index, the root of `excess(s) = cost` in `[low, high]`, elementwise, by bisection. NaN if the cost is not finite.
+    """Returns Weitzman's index, the root of `excess(s) = cost` in `[low, high]` (or the nearer end), elementwise, by bisection. NaN if `cost` is.
 
-    If the root is outside `[low, high]`, the result is the nearer end. JAX's derivative of the result is zero, because bisection only compares. The
-    true derivative in the cost is one over the slope of `excess` at the root; define it by `jax.custom_jvp` if you need it.
+    JAX's derivative of it is zero, because bisection only compares. The true derivative in the cost is one over the slope of `excess` at the root.
 
     Args:
       excess: function `s -> E[(M - s)^+]` of the random score `M`, on arrays of the shape of `cost`.
@@ -87,9 +86,8 @@ def discrete_index(values: ArrayLike, weights: ArrayLike, cost: ArrayLike) -> fl
 def linear_index(features: ArrayLike, values: ArrayLike, costs: ArrayLike, ridge: float = 1e-6) -> np.ndarray:
     """Fits Weitzman's index as a linear function `rho . psi` of features `psi` to `n` observations of score and cost. Returns `rho` `[m]`.
 
-    `rho` minimises a convex loss whose gradient, without the ridge, is the sum of `psi (c - (M - rho . psi)^+)`. The minimum is found on the host in
-    float64 by damped Newton steps. If `psi` is an indicator vector of the group of each observation, the fit is the exact index of each group
-    (`discrete_index`).
+    It minimises a convex loss with the gradient `sum of psi (c - (M - rho . psi)^+)`, on the host in float64 by damped Newton steps. If `psi` is the
+    indicator vector of an observation's group, it is the exact index of each group (`discrete_index`).
 
     Args:
       features: `[n, m]` features `psi` of each observation.

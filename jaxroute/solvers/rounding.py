@@ -33,16 +33,16 @@ def _at(values: Array, place: Array) -> Array:
 def pairwise(z: Array, uniforms: Array, *, whole_sum: bool) -> Array:
     """Rounds a fractional selection to a set, `[K]` bool, by pairwise (dependent) rounding: two fractional coordinates at a time.
 
-    Each step, called a meeting, takes the two fractional coordinates of lowest index: one becomes 0 or 1 and the other takes the remainder. Each
-    model is in the set with probability `z`. The size is the floor or ceiling of the sum of `z`. Any coordinates are jointly 1 (or 0) at most as
-    often as independent coordinates.
+    In each step (meeting) of the two fractional coordinates of lowest index, one becomes 0 or 1 and the other takes the remainder. Each model is in
+    the set with probability `z`. The size is the floor or ceiling of the sum of `z`. Any coordinates are jointly 1 (or 0) at most as often as
+    independent ones.
 
     Source: Gandhi, Khuller, Parthasarathy and Srinivasan (2006); C2MAB-V, Algorithm 3.
 
     Args:
       z: `[K]` in [0, 1].
-      uniforms: `[K]` on [0, 1): one per meeting, and the last one for a coordinate that is still fractional after all meetings.
-      whole_sum: whether the sum of `z` is an integer, so that this last coordinate is 0 or 1 up to rounding (static).
+      uniforms: `[K]` on [0, 1): one per meeting, the last one for the coordinate that remains fractional.
+      whole_sum: whether the sum of `z` is an integer, so that this coordinate is 0 or 1 up to rounding (static).
     """
     z = boundary.vector("z", z)
     size = z.shape[0]
@@ -97,14 +97,11 @@ def _sets_between(upper: Array, points: Array) -> tuple[Array, Array]:
 def swap(z: Array, uniforms: Array, surplus_uniforms: Array) -> Array:
     """Rounds a fractional selection to a set, `[K]` bool, by swap rounding.
 
-    It writes the selection as a mixture of sets with weights, and merges them one by one; random draws decide which elements remain.
+    It writes the selection as a mixture of sets and merges them one by one; random draws decide which elements remain.
 
-    A merge of two sets pairs the elements that only one of them has: the r-th lowest of one set with the r-th lowest of the other. One element of
-    each pair remains, with a probability proportional to the weight of its set. If one set is larger by one, its lowest such element has no partner
-    and remains with the probability of its set's weight.
-
-    A vertex of `{0 <= z <= 1, sum z <= size, cost . z <= budget}` has one fraction, or two that sum to one. Then only two sets have a positive
-    weight, and only the last merge is computed.
+    A merge pairs the elements that only one of two sets has, the r-th lowest of each. One of a pair remains, with a probability proportional to its
+    set's weight. If a set is larger by one, its lowest such element has no partner and remains with the probability of its set's weight. At a vertex
+    of a budget and a size only two sets have a positive weight, and only the last merge is computed.
 
     Source: Chekuri, Vondrak and Zenklusen (2010); C2MAB-V, Algorithm 2.
 
@@ -119,10 +116,7 @@ def swap(z: Array, uniforms: Array, surplus_uniforms: Array) -> Array:
 
 
 def swap_with(z: Array, trades: Callable[[np.ndarray], Array], surplus: Callable[[np.ndarray], Array]) -> Array:
-    """Computes `swap` with uniforms that are drawn only for the merges that are computed.
-
-    For an array with the indices of `n` merges, `trades` returns uniforms `[n, M]` (one per merge and pair) and `surplus` `[n]` (one per merge).
-    """
+    """Computes `swap` with functions that draw uniforms for the indices of `n` computed merges: `trades` `[n, M]` for pairs, `surplus` `[n]`."""
     size = z.shape[-1]
     upper = numerics.prefix_sums(z)
     # Sums that are integers up to rounding are rounded; otherwise a set could be too large by one model.
@@ -150,10 +144,7 @@ def swap_with(z: Array, trades: Callable[[np.ndarray], Array], surplus: Callable
 def _merged(
     weight: Array, members: Array, trades: Callable[[np.ndarray], Array], surplus: Callable[[np.ndarray], Array]
 ) -> Array:
-    """Returns the set `[K]` bool into which swap rounding merges the sets `members` `[n, K]` bool of weights `weight` `[n]`.
-
-    `trades` and `surplus` draw the uniforms of the merges, see `swap_with`.
-    """
+    """Returns the set `[K]` bool into which swap rounding merges the sets `members` `[n, K]` of `weight` `[n]`, with draws as in `swap_with`."""
     count, size = members.shape
     merges = np.arange(size - count + 1, size)
     members = members.astype(weight.dtype)  # Masks as numbers, because booleans are not vectorised together with the coins.

@@ -1,7 +1,4 @@
-"""Best relaxed selection of models, each in [0, 1], under a budget and a size, with derivatives (`select`).
-
-Its derivative is often zero. Two remedies are a temperature that falls during training (`annealed`), and an average over random noise (`perturbed`).
-"""
+"""Best relaxed selection of models under a budget and a size, with derivatives; `annealed` and `perturbed` help where they are zero."""
 
 from collections.abc import Callable
 from functools import partial
@@ -155,9 +152,9 @@ def perturbed(
 ) -> Callable[[Array, Array], Array]:
     """Returns a function that averages `solver(weight + sigma * noise)` over normal noise and has a derivative in the weights.
 
-    The derivative is `E[z noise^T] / sigma`, from the same samples of the solution `z`; the solver is never differentiated. Average and derivative
-    are unbiased estimates of the expectation over the noise and of its derivative. The larger `sigma`, the more this expectation differs from
-    `solver(weight)`. Antithetic pairs, `(z(+) - z(-)) noise^T / (2 sigma)`, remove the variance of the solution itself from the derivative.
+    The derivative is `E[z noise^T] / sigma`, from the same samples of the solution `z`; the solver is never differentiated. Both are unbiased for the
+    expectation over the noise, which differs the more from `solver(weight)` the larger `sigma` is. Antithetic pairs, `(z(+) - z(-)) noise^T / (2
+    sigma)`, remove the variance of the solution itself from the derivative.
 
     There are first derivatives in the weights alone, in forward and reverse mode. Differentiating a value that the solver closes over (a cost, a
     budget) is an error, because this estimator lacks those derivatives.
@@ -165,9 +162,8 @@ def perturbed(
         best = perturbed(lambda w: select("sum", w, cost, budget, 4, temperature=0).z, 64, 0.1)
         slope = jax.grad(lambda w: best(w, key) @ true_reward)(weight)
 
-    It is for solvers without a smooth form, such as sets. Otherwise try `select` with a positive temperature first, which has no noise and takes a
-    fifteenth of the time of `perturbed` with 32 samples. A sample costs one call of the solver. Works under `jax.jit`, `jax.vmap`, `jax.grad` and
-    `jax.jvp`.
+    It is for solvers without a smooth form, such as sets; otherwise try `select` first, which has no noise and takes a fifteenth of the time of 32
+    samples. A sample costs one call of the solver. Works under `jax.jit`, `jax.vmap`, `jax.grad` and `jax.jvp`.
 
     Source: Berthet et al. (2020), "Learning with differentiable perturbed optimizers", propositions 2.2 and 3.1.
 
@@ -178,7 +174,7 @@ def perturbed(
       antithetic: whether each noise is also used with the opposite sign (static).
 
     Returns:
-      A function `(weight [K], key) -> z [K]`; the random `key` must not be used again elsewhere.
+      A function `(weight [K], key) -> z [K]`; do not use the `key` again.
 
     Raises:
       ValueError: `samples` is below 1, or odd if antithetic; `sigma` is not above 0.

@@ -105,9 +105,7 @@ def group_sums(groups: Groups, values: Array) -> Array:
 
 @functools.lru_cache(maxsize=64)
 def subsets(num_models: int, largest: int, smallest: int = 0) -> np.ndarray:
-    """Returns all sets with `smallest` to `largest` of `num_models` (`K`) models as masks `[sets, K]`.
-
-    They are ordered by size, then lexicographically by the ascending indices of their models: (0, 1) before (0, 2) before (1, 2).
+    """Returns all sets with `smallest` to `largest` of `num_models` (`K`) models as masks `[sets, K]`, by size, then by ascending lists of indices.
 
     Raises:
       ValueError: there are more than five million sets.
@@ -155,11 +153,7 @@ _Candidates = tuple[Array, ...]
 def _any_win_sets(
     w: Array, cost: Array, budget: Number, size: Number, groups: Groups, sizes: tuple[int, int] | None
 ) -> tuple[_AnyWinSets, _Candidates, _Candidates | None]:
-    """Enumerates the sets of models that `exact_any_win` selects fully, and prepares the numbers of the models that may join a set in fractions.
-
-    The arguments are those of `exact_any_win`. Returns the sets, the `_Candidates` of single models, and those of pairs of models of one group (None
-    if there is no such pair).
-    """
+    """Enumerates the sets that `exact_any_win` selects fully. Also returns the models and the pairs (None if there is none) to add in fractions."""
     count, dtype = w.shape[-1], w.dtype
     low, high = (1, count) if sizes is None or groups is not None else sizes
     high = high if sizes is None else sizes[1]
@@ -207,10 +201,9 @@ def _join_one(model: _Candidates, left: Array, lose: Array) -> tuple[Array, Arra
 
 
 def _join_two(pair: _Candidates, left: Array, lose: Array) -> tuple[Array, Array, Array]:
-    """Adds two models to a set, with fractions that sum to one and use up the budget `left`; `lose` is the set's probability of failure. Elementwise.
+    """Adds two models to a set, with fractions that sum to one and use up the budget `left`; `lose` is the probability that the set fails.
 
-    Returns the probability that the set and both models fail, the fraction of the pair's first model, and the decrease of the probability's logarithm
-    per unit of the budget. The probability is `_BARRED` (huge) if the fraction is not within [0, 1].
+    Returns the same as `_join_one`, with the fraction of the pair's first model. The probability is huge if that fraction is not in [0, 1].
     """
     w, other_w, other_cost, inverse = pair
     part = (left - other_cost) * inverse
@@ -239,9 +232,8 @@ def _least_with_one(models: _Candidates, group: np.ndarray, joined: np.ndarray, 
 def _least_with_two(pairs: _Candidates, group: np.ndarray, joined: np.ndarray, left: Array, lose: Array) -> Array:
     """Returns for each set the smallest probability `[sets]` that all models fail after one of the candidate `pairs` has joined it.
 
-    It considers one set at a time, with the pairs of which no model is in the set, under the budget `left` by the set. The arguments are as in
-    `_least_with_one`, with pairs instead of models. The probabilities are stored before their minimum is taken: otherwise the compiler fuses both,
-    does not vectorise them over the runs of a batch, and they take 20 times as long.
+    It considers one set at a time, with pairs of models outside the set, under the budget `left` by the set. The probabilities are stored before
+    their minimum is taken: fused into one loop, both would not be vectorised over runs and take 20 times as long.
     """
     most = int((~joined).sum(1).max())
     if not most:
@@ -264,10 +256,7 @@ def _least_with_two(pairs: _Candidates, group: np.ndarray, joined: np.ndarray, l
 def _best_join(
     table: _AnyWinSets, place: Array, singles: _Candidates, doubles: _Candidates | None, cost: Array
 ) -> tuple[Array, Array]:
-    """Returns the selection `[K]` of the set with index `place` in `table` plus the best one or two models in fractions, and the budget's multiplier.
-
-    `singles` and `doubles` are the candidates to join, single models and pairs, from `_any_win_sets`.
-    """
+    """Returns the selection `[K]` of the set with index `place` and the best one or two models in fractions, and the budget's multiplier."""
     count, pairs = table.members.shape[1], table.pairs
     words = [table.members[:, first : first + 31] for first in range(0, count, 31)]  # As int32, 31 models each.
     bits = [jnp.asarray((word @ (1 << np.arange(word.shape[1]))).astype(np.int32)) for word in words]
@@ -296,11 +285,7 @@ def _best_join(
 
 
 def num_vertices(num_models: int, largest: int) -> int:
-    """Returns how many candidates `exact_any_win` compares: sets of fewer than `largest` models, times the models and pairs that may join them.
-
-    It is an upper bound of the number of vertices: some candidates violate the constraints. A full set needs no candidate, because it is also a
-    smaller set that a model joins with fraction 1.
-    """
+    """Returns an upper bound of the vertices that `exact_any_win` compares: sets below the `largest` size, times models and pairs that may join."""
     sets = sum(math.comb(num_models, m) for m in range(min(largest, num_models)))
     return sets * math.comb(num_models + 1, 2)
 
@@ -319,9 +304,8 @@ def exact_any_win(
     """Maximises `1 - prod(1 - w_k z_k)` over `{0 <= z <= allowed, sum z <= size, cost . z <= budget}`, exactly.
 
     The logarithm of the probability that all fail is concave in each `z_k`, so some vertex of the polytope is optimal: a set of models with `z = 1`,
-    and either one fraction that exhausts the budget, or two fractions (of one group) that sum to one and exhaust it. All vertices are compared. For 9
-    models and a size of 4 these are the 130 sets of up to 3 models, each with 9 models and 36 pairs that may join it in fractions. Ties go to smaller
-    sets, then to lower indices.
+    and either one fraction that exhausts the budget, or two fractions (of one group) that sum to one and exhaust it. All vertices are compared: for 9
+    models and a size of 4, up to 130 sets with 9 models or 36 pairs. Ties go to smaller sets, then to lower indices.
 
     For more than 250,000 vertices the answer is that of `branching_any_win`: memory and compile time do not depend on their number, and ties go to
     any vertex.
@@ -453,12 +437,10 @@ def continuous_greedy_any_win(
     groups: Groups = None,
     steps: int = 10,
 ) -> Selection:
-    """Selects models for any win (at least one succeeds) by continuous greedy: averages the solutions of `steps` linear programs.
+    """Selects models for any win (at least one succeeds) by continuous greedy: averages solutions of `steps` linear programs for the gradient.
 
-    Each program maximises the gradient of the objective at the sum so far. With many steps the probability of any win reaches at least `1 - 1/e` of
-    the optimum. Source: Calinescu, Chekuri, Pal and Vondrak (2011); C2MAB-V, section 4, "common greedy".
-
-    `w` `[K]`: probabilities of success. The selection has at most `size` models and costs at most `budget`; see `linear_selection`.
+    With many steps it reaches at least `1 - 1/e` of the optimum. Source: Calinescu, Chekuri, Pal and Vondrak (2011); C2MAB-V, section 4, "common
+    greedy". `w` `[K]`: probabilities of success. The selection has at most `size` models and costs at most `budget`; see `linear_selection`.
     """
     w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
     dual_steps = min(_GREEDY_STEPS, default_steps(w.shape[0] + 1))
@@ -498,9 +480,7 @@ def polish_any_win(
     groups: Groups = None,
     steps: int = 2,
 ) -> Selection:
-    """Improves the selection `start` for any win (at least one succeeds) by Frank-Wolfe steps of full length.
-
-    Each step goes to the vertex that maximises the gradient, unless the probability of any win, `1 - prod(1 - w_k z_k)`, is smaller there.
+    """Improves the selection `start` for any win (at least one succeeds) by Frank-Wolfe steps of full length, unless the new vertex is worse.
 
     `w` `[K]`: probabilities of success. The selection has at most `size` models and costs at most `budget`; see `linear_selection`.
     """

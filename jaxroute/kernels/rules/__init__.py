@@ -23,11 +23,7 @@ _JAX = os.path.dirname(jax.__file__)
 
 
 def raise_for_user(error: ir.Unsupported, name: str, called: Any) -> None:
-    """Raises an `Unsupported` error again with the name of the JAX function that the user called, if that function can be found.
-
-    `name` is the name of the jitted function in which `error` occurred, and `called` its jaxpr, whose debug information tells whether the function is
-    JAX's. If it is not, this function returns, and the caller raises the original error.
-    """
+    """Raises the `error` in a jitted function again with this function's `name`, if it is JAX's (by the debug information of its jaxpr, `called`)."""
     debug = getattr(getattr(called, "jaxpr", called), "debug_info", None)
     name = name.removeprefix("_")
     module = next((one for one in (jax.random, jnp.linalg, jnp.fft, jnp) if hasattr(one, name)), None)

@@ -29,11 +29,7 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 
 def combined(name: str, *operands: ir.Expr) -> ir.Expr:
-    """Returns the C expression of an operation on operands of one type.
-
-    `name` is that of the operation in `printer.FORMATS`, mostly JAX's name. Raises `Unsupported` if C lacks the operation for the type of the first
-    operand.
-    """
+    """Returns the C expression of an operation in `printer.FORMATS` on operands of one type; raises `Unsupported` if C lacks it for this type."""
     check(name, operands[0].dtype)
     return ir.apply(name, *operands)
 
@@ -101,10 +97,7 @@ _SHORT, _MOST_STEPS = 64, 4
 
 
 def element(value: Value, place: ir.Place) -> ir.Expr:
-    """Returns the C expression of the element of an operand from which an elementwise operation computes its result's element at the indices `place`.
-
-    Axes of the operand of length 1 are broadcast: they are read at index 0.
-    """
+    """Returns the C expression of the operand's element that belongs to index tuple `place` of the result; its axes of length 1 are broadcast."""
     return value.at(tuple(0 if n == 1 else p for p, n in zip(place, value.shape, strict=True)) if value.shape else ())
 
 
@@ -167,10 +160,7 @@ WORD = np.dtype(np.uint32)
 
 
 def _encrypted(writer: Writer, shape: tuple[int, ...], words: Callable[[ir.Place], Sequence[ir.Expr]]) -> list[Value]:
-    """Writes C statements that encrypt, for each index tuple of a shape, two words by Threefry. Returns the two words of the results, two arrays.
-
-    `words` returns for an index tuple four words: the two of the key, then the two to be encrypted.
-    """
+    """Returns two arrays of a shape: words encrypted by Threefry. `words` returns for an index tuple the key's two words and the two to encrypt."""
 
     def make(place: ir.Place, results: Sequence[ir.Storage]) -> list[ir.Statement]:
         k0, k1, *block = words(place)

@@ -81,10 +81,7 @@ def _rev(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 
 def _part(writer: Writer, x: Value, shape: Sequence[int], starts: Sequence[int], strides: Sequence[int]) -> Value:
-    """Returns a strided part of `x`: along axis `i` every `strides[i]`-th element from `starts[i]` on.
-
-    Axes beyond those in `starts` are taken whole. `shape` is that of the result.
-    """
+    """Returns the part of `x`, of shape `shape`, with every `strides[i]`-th element from `starts[i]` on along axis `i`, and all along later axes."""
 
     def at(place: ir.Place) -> ir.Expr:
         front = (add(times(p, stride), start) for p, start, stride in zip(place, starts, strides, strict=False))
@@ -246,9 +243,8 @@ def _in_window(
 ) -> tuple[ir.Place, list[ir.Expr]]:
     """Returns the index tuple in the array that a gather reads or a scatter writes, and conditions that hold if its window needs no clipping.
 
-    A window of lengths `sizes` begins at one of the `indices`, clipped so that it lies in the array's `shape`. `numbers` are JAX's dimension numbers.
-    `place` is an index tuple of the result of a gather, or of the updates of a scatter. `window` has a pair of axes for each axis of the window: its
-    axis in the array, and its axis in the result or the updates.
+    A window of lengths `sizes` begins at one of the `indices`, clipped into the array's `shape`. `numbers` are JAX's dimension numbers, `place` is an
+    index tuple of the result or of the updates. `window` pairs each of the window's axes in the array with that in the result.
     """
     starts: list[ir.Index] = [0] * len(shape)
     own = getattr(numbers, "start_indices_batching_dims", getattr(numbers, "scatter_indices_batching_dims", ()))

@@ -127,10 +127,7 @@ def _extreme(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 @rule("first_best")
 def _first_best(writer: Writer, eqn: Any, *operands: Value) -> list[Value]:
-    """Writes C statements that find along an axis the first index of the maximum of the first operand among allowed elements.
-
-    The other operands are those of `_first_of_largest`. The index is the axis's length if no element is allowed.
-    """
+    """Writes C statements that apply `_first_of_largest` along an axis of the operands: the first is searched, the others say what is allowed."""
     shape, dtype = aval_of(eqn)
     axis, ordered = eqn.params["axis"], eqn.params["ordered"]
     if not shape:
@@ -149,11 +146,10 @@ def _first_best(writer: Writer, eqn: Any, *operands: Value) -> list[Value]:
 
 
 def _first_of_largest(writer: Writer, ordered: bool, score: Value, *given: Value) -> Value:
-    """Writes C statements that find the maximum of a vector `score` among allowed elements, and then the first index where it occurs.
+    """Writes C statements that find the first index of the maximum of a vector `score` among elements for which all conditions in `given` hold.
 
-    The arrays `given` are boolean conditions; elements are allowed where all hold. If `ordered`, the last of them is no condition but has an int32
-    number for each element, with a priority in its high bits and the index of the element in its low bits. Ties go to the smallest index or, if
-    `ordered`, to the smallest of these numbers.
+    Ties go to the smallest index. If `ordered`, the last of `given` is no condition: ties go to its smallest number, whose low bits are the element's
+    index.
     """
     (size,) = score.shape
     mask, conditions = place_mask(size), given[:-1] if ordered else given
