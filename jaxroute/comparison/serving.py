@@ -42,9 +42,9 @@ class Strategy:
 
     Attributes:
       name: name of the strategy.
-      setting: description of its rule in words.
+      setting: description of the fitted rule in words.
       rule: fitted rule.
-      reader: converts texts or long embeddings to features; None if the strategy uses numbers directly, or no features.
+      reader: converts texts or long embeddings to features, by `of`; None if the strategy uses numbers directly, or no features.
       width: number of features of a query; 0 if the rule uses none.
       categories: names of the categories of queries in the log.
       unit: unit of the costs of answers.
@@ -64,10 +64,10 @@ class Strategy:
         return self.rule.models
 
     def predict(self, queries: Any, *, categories: Sequence[str | None] | None = None) -> list[str]:
-        """Returns the name of the model to call first for each query.
+        """Returns the name of the model to call first for each query; a random strategy draws at every call.
 
         Args:
-          queries: `Q` texts if the log's features were made of texts, otherwise `[Q, d]` features. Any list of length `Q` without features.
+          queries: `Q` texts if the log's features were made of texts, or `[Q, d]` features; any list of length `Q` if the rule uses no features.
           categories: `[Q]` categories of the queries, if the log has categories.
 
         Raises:
@@ -103,7 +103,7 @@ class Strategy:
           text: text of the query, if the log's features were made of texts.
           features: `[d]` features of the query, if the log had features.
           category: category of the query, if the log has categories; an unknown category counts as none.
-          asked: costs of the available answers to this query by model, in the order of the calls.
+          asked: costs, in `unit`, of the answers to this query so far, by model in the order of the calls; None before the first call.
           draw: number in [0, 1) instead of a random one, for a strategy that chooses at random.
 
         Raises:
@@ -220,7 +220,7 @@ def _unpacked(value: Any, arrays: Any) -> Any:
 
 
 def can_be_saved(point: Point) -> bool:
-    """Whether a point's strategy can route new queries from a file: it is a single model, or a rule fitted to the log without a perfect judge."""
+    """Whether `Strategy` can route new queries as a point does: for a single model, or a rule that is fitted to the log without a perfect judge."""
     return point.kind == "single" or (point.kind == "offline" and point.strategy in _FIT)
 
 

@@ -22,7 +22,7 @@ class Cascade:
 
     Attributes:
       models: names of the models.
-      judge: predicts a value in [0, 1] of each answer.
+      judge: predicts the probability that each answer is right, `[Q, N]`, from a query and the answers' costs (`predict(sample)`).
       stages: indices of the one to three models to call, in order.
       thresholds: thresholds of all called models except the last.
     """
@@ -70,7 +70,7 @@ class CascadeSearch:
       judge: predictor of the scores of answers, after the calls.
       numbers: `[M]` indices of the searched models.
       thresholds: `[M, T]` thresholds of each searched model.
-      reached: `[C]` mean score of each of all `C` cascades: single models, pairs `[M, T, M]`, then triples `[k, i, T, j, T]` with `k` called last.
+      reached: `[C]` mean score of each cascade: flattened `[M]` single models, `[i, T, j]` pairs, and `[k, i, T, j, T]` triples, called as i, j, k.
       spent: `[C]` mean cost of each cascade; infinite if it would call a model twice.
     """
 
@@ -82,7 +82,7 @@ class CascadeSearch:
     spent: np.ndarray
 
     def tuned(self, target: float) -> Cascade:
-        """Returns the cascade that reaches the target quality at the least cost on the queries for fitting."""
+        """Returns the cascade that reaches the target at the least cost on the queries for fitting, or that of highest quality if none does."""
         best = int(cheapest(self.reached, self.spent, target))
         num_models, num_thresholds = self.thresholds.shape
         pairs = num_models * num_thresholds * num_models
@@ -110,7 +110,7 @@ def thresholds_of(values: np.ndarray, number: int = THRESHOLDS) -> np.ndarray:
 
 
 def least_dominated(cost: np.ndarray, quality: np.ndarray, most: int = MOST_MODELS) -> np.ndarray:
-    """Returns the indices of at most `most` models that the fewest others dominate: are no worse in cost and quality, and better in one of them."""
+    """Returns the indices of the `most` models with the fewest others no worse in mean `cost` and `quality`, `[N]`, and better in one of them."""
     worse = (cost[:, None] >= cost) & (quality[:, None] <= quality) & ((cost[:, None] > cost) | (quality[:, None] < quality))
     return np.sort(np.lexsort((-quality, worse.sum(1)))[:most])
 
@@ -156,10 +156,10 @@ def search(sample: Sample, values: np.ndarray, numbers: np.ndarray, number: int 
 
 
 def _below(cuts: np.ndarray, values: np.ndarray, amounts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sums amounts of queries, `[A, Q]`, over the queries whose values lie below a threshold, and divides by the number of queries `Q`.
+    """Sums scores and costs, `amounts` `[A, Q]`, over the queries whose judged values lie below a threshold, and divides by `Q`.
 
     `cuts` are increasing thresholds of each model, `[M, T]`, padded with NaN; `values` are the judge's values of each model's answers, `[M, Q]`.
-    Returns `[A, M, T]` sums below one threshold, and `[A, M, M, T, T]` sums below a threshold of each of two models.
+    Returns `[A, M, T]` sums for each model, and `[A, M, M, T, T]` for each two models whose values both lie below their thresholds.
     """
     (num_models, number), (num_amounts, num_queries) = cuts.shape, amounts.shape
     edges = np.where(np.isnan(cuts), np.inf, cuts)

@@ -17,7 +17,7 @@ _MOST_FOR_PAIRS = 16  # Largest number of models for which two further calls are
 
 @dataclass(frozen=True, eq=False)
 class CascadeRouting:
-    """Calls further models while one or two more answers are expected to be worth their cost, and serves the best answer.
+    """Calls further models while the best set of one or two more answers is expected to be worth its cost, and serves the best answer.
 
     With the best score so far, `b`, a set `M` of further models is worth `(1 - b)(1 - prod_j (1 - p_j)) - price * sum_j c_j`, where `c_j` is the mean
     cost. An answer is assumed right or wrong; it is right with probability `p_j`, the conditional mean of its score given the scores so far under a
@@ -25,7 +25,8 @@ class CascadeRouting:
 
     Source: Dekoninck et al. (2024), "A unified strategy to routing and cascading for LLMs", Section 4.
 
-    Differs from the paper: supermodels grow by at most two models at a time, and the judge is perfect, so scores of past answers have no noise.
+    Differs from the paper: only sets ("supermodels") of one or two further models are considered, and the judge is perfect, so past scores have no
+    noise.
 
     Attributes:
       models: names of the models, in increasing order of mean cost.
@@ -120,7 +121,7 @@ def conditional(before: np.ndarray, scores: np.ndarray, called: np.ndarray, cova
 
 
 def shrunk_covariance(missed: np.ndarray) -> np.ndarray:
-    """Estimates the second moments, `[N, N]`, of residuals `[Q, N]`. Those of different models are shrunk towards 0 by the fraction `N / (N + Q / 10)`."""
+    """Returns the mean products `[N, N]` of residuals, score - prediction, `[Q, N]`, times `1 - N / (N + Q / 10)` off the diagonal (shrinkage)."""
     num_queries, num_models = missed.shape
     moments = missed.T @ missed / num_queries
     part = num_models / (num_models + num_queries / 10)
@@ -128,7 +129,7 @@ def shrunk_covariance(missed: np.ndarray) -> np.ndarray:
 
 
 def _fit(part: Part) -> PriceGrid:
-    """Fits cascade routing at each price of cost in a grid, and at further prices between those where quality changes most."""
+    """Fits cascade routing at a grid of prices of cost (score per unit of cost), and at 22 further ones between which mean scores differ most."""
     sample = part.sample
     predictor, before = part.logistic if sample.described else part.means
     missed, costs = sample.scores - before, sample.costs.mean(0)
@@ -143,7 +144,7 @@ def _fit(part: Part) -> PriceGrid:
 
 
 def _evaluate(part: Part, before: np.ndarray, prices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the mean score and mean cost at each price, `[L]` each. Each fold is evaluated with residuals' covariance and costs of the other folds."""
+    """Returns the mean score and cost at each price, `[L]` each. Each fold is evaluated with residuals' covariance and costs of the other folds."""
     sample, missed = part.sample, part.sample.scores - before
     reached, spent = np.zeros(len(prices)), np.zeros(len(prices))
     for fold in np.unique(part.folds):

@@ -1,6 +1,6 @@
-"""Cross-fitting: rules are fitted to one part of the queries and evaluated on the others. In every partition, each query is held out once.
+"""Cross-fitting: a partition divides the queries into folds, and rules are fitted to all folds except one and evaluated on that one, for each fold.
 
-Rules are selected by their quality and cost on the queries for fitting; many rules have a price of cost, which is selected from a grid.
+Rules are selected by their quality and cost on the queries for fitting. Many rules maximise score minus price times cost, at a price from a grid.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,14 +20,16 @@ from .sample import Outcomes
 class OfflineStrategy:
     """Routing strategy that is fitted to recorded queries.
 
-    The result of `fit` has a method `tuned(target)`. It returns the rule that reaches a target quality at the least cost on the queries for fitting, or
-    the rule of highest quality if none does. A rule has a method `evaluate(sample)`, which returns its `Outcomes`, and `str(rule)` describes it in words.
+    The result of `fit` has a method `tuned(target)`. It returns the rule that reaches a target quality at the least cost on the queries for fitting,
+    or
+    the rule of highest quality if none does. A rule has a method `evaluate(sample)`, which returns its `Outcomes`, and `str(rule)` describes it in
+    words.
 
     Attributes:
       name: name of the strategy.
-      line: Python code that fits its rule, with the placeholder `{target}`.
-      needs: requirements in production.
-      fit: function that fits the rules to a part of the queries.
+      line: Python code that fits the rule to a log, as in `fit_mixture(log.table, {target})`, with the placeholder `{target}`.
+      needs: requirements in production, as texts.
+      fit: function of a `Part` (queries for fitting) that fits the rules.
     """
 
     name: str
@@ -37,7 +39,7 @@ class OfflineStrategy:
 
 
 class Record:
-    """Outcomes of one strategy, tuned to one target quality, for each query in each random partition of the queries into folds."""
+    """Quality, cost, calls and latency (`values`, `[P, Q]`) of a strategy tuned to one target, on each of `Q` queries in each of `P` partitions."""
 
     def __init__(self, num_partitions: int, sample: Sample) -> None:
         shape = (num_partitions, sample.num_queries)
@@ -62,7 +64,7 @@ class Record:
         return Measures(**{name: estimate(values, self.rules, first) for name, values in self.values.items()})
 
     def shares(self) -> dict[str, float]:
-        """Returns, for each model that is called, the share of the queries for which it is called, by name; over the partitions of odd index."""
+        """Returns the share of the queries for which each model is called, by name, over the partitions of `judged`; unused models are left out."""
         judged = self.sent[1::2] if len(self.sent) > 1 else self.sent
         mean = judged.mean(0) / self.rules.shape[1]
         return {name: float(value) for name, value in zip(self.models, mean, strict=True) if value > 1e-12}
@@ -71,12 +73,12 @@ class Record:
 def estimate(values: np.ndarray, rules: np.ndarray, first: int = 0) -> Estimate:
     """Averages over queries and over every second partition.
 
-    The squared error is the sum of two parts: the squared error of a mean over queries, and the variance between fitted rules, which depend on the
+    The squared standard error is the sum of two parts: that of a mean over queries, and the variance between fitted rules, which depend on the
     queries to which they were fitted. This variance is not divided by the number of rules, as only one rule is used in production. It is estimated
     from the difference between each rule's mean and the mean over all partitions on the same queries.
 
     Args:
-      values: `[P, Q]` values for each partition and query; one partition if nothing was fitted.
+      values: `[P, Q]` values for each partition and query; one partition if nothing was fitted, and then the second part is 0.
       rules: `[P, Q]` index of the rule, among those fitted in this partition, that gave the value.
       first: index of the first partition that is averaged, 0 or 1.
     """
@@ -130,10 +132,10 @@ def cheapest(quality: np.ndarray, cost: np.ndarray, target: float) -> int:
 
 @dataclass(frozen=True, eq=False)
 class PriceGrid:
-    """Rule that subtracts price times cost from scores, evaluated on the queries for fitting at each of `L` prices.
+    """Mean score and cost, on the queries for fitting, of a rule that maximises score minus price times cost, at each of `L` prices.
 
     Attributes:
-      rule: rule at a price of 0.
+      rule: rule whose field `price` is to be set.
       prices: `[L]` prices.
       reached: `[L]` mean scores.
       spent: `[L]` mean costs.
@@ -150,7 +152,7 @@ class PriceGrid:
 
 
 def multipliers(costs: np.ndarray, number: int) -> np.ndarray:
-    """Returns `number` prices of a unit of cost, from 0 to a price at which the mean costs `costs`, `[N]`, decide alone. If all costs are 0, it is only 0."""
+    """Returns `number` prices of a unit of cost, 0 and a geometric series, until mean costs `[N]` decide alone; only 0 if all costs are 0."""
     paid = costs[costs > 0]
     if not paid.size:
         return np.zeros(1)
@@ -160,7 +162,7 @@ def multipliers(costs: np.ndarray, number: int) -> np.ndarray:
 
 
 def between(prices: np.ndarray, reached: np.ndarray, number: int) -> np.ndarray:
-    """Returns `number` further prices, between those neighbouring `prices` `[L]` (increasing) where the mean scores `reached` `[L]` differ most."""
+    """Returns `number` further prices, in geometric series between neighbours of `prices` `[L]`, most where mean scores `reached` differ most."""
     gaps = np.abs(np.diff(reached))
     pieces = np.ones(len(gaps))
     for _ in range(number if len(gaps) else 0):

@@ -1,4 +1,4 @@
-"""Measures rules without online learning on a table, and fits one rule to a whole table for production."""
+"""Measures single models, fitted rules and upper bounds on a table (`offline`), and fits a rule to a whole table for production (`fit_...`)."""
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -30,10 +30,12 @@ def offline(
 ) -> list[Point]:
     """Returns a point for each single model, each rule tuned to each target, and each upper bound.
 
-    The queries are partitioned at random into folds. Rules are fitted and tuned on all folds except one and evaluated on that fold. `chosen_by`
-    is the mean over the even partitions, `judged` over the odd ones. `setting` describes the rule that is fitted to the whole table; the Python
-    code `further` fits it again. If no rule reaches a target on the queries for fitting, the rule of highest quality is used. Targets with the
-    same rules give one point.
+    The queries are partitioned at random into folds. Rules are fitted and tuned on all folds except one and evaluated on that fold. A point's
+    measures
+    `chosen_by` are means over the even partitions, `judged` over the odd ones. Its `setting` describes the rule fitted to the whole table; its Python
+    code `further` fits this rule again. If no rule reaches a target on the queries for fitting, the rule of highest quality is used. Targets for
+    which the
+    rules are the same share a point.
 
     Args:
       table: scores and costs of all models.
@@ -95,7 +97,7 @@ def _one_thread() -> AbstractContextManager[object]:
 
 
 def _unfitted(name: str, kind: Kind, setting: str, outcomes: Outcomes, sample: Sample, needs: tuple[str, ...] = ()) -> Point:
-    """Returns the point of a rule that needs no fitting: a single model or an upper bound."""
+    """Returns the `Point` of a rule that needs no fitting: a single model or an upper bound. `outcomes` are those of the rule on `sample`."""
     record = Record(1, sample)
     record.write(0, 0, np.arange(sample.num_queries), outcomes)
     measures = record.measures()

@@ -15,7 +15,7 @@ _FOLDS = 4
 
 @dataclass(eq=False)
 class CachedPredictor:
-    """Wraps a predictor and stores its last predictions, because the rules of all targets are evaluated on the same sample."""
+    """Wraps a predictor and stores its predictions for the last sample object, because rules for several targets are evaluated on the same sample."""
 
     predictor: Predictor
     _last: tuple[Sample, np.ndarray] | None = field(default=None, repr=False)
@@ -65,7 +65,7 @@ class Judge:
         return self.of(self.before.predict(sample), sample.costs)
 
     def of(self, before: np.ndarray, costs: np.ndarray) -> np.ndarray:
-        """Returns the probability that each answer is right, from predictions before the call (`before`) and the answers' costs; all arrays are `[Q, N]`."""
+        """Returns the probability that each answer is right, from predictions before the call (`before`) and the answers' costs, `[Q, N]` each."""
         w = self.weights
         return predictors.sigmoid(w[:, 0] + w[:, 1] * logit(before) + w[:, 2] * np.log(costs + self.floor))
 
@@ -91,25 +91,25 @@ class Part:
 
     @cached_property
     def means(self) -> Prediction:
-        """Predictor of the mean score of each model, with its predictions for these queries."""
+        """Predictor of the mean score of each model, and its predictions for these queries, `[Q, N]`."""
         means = self.sample.scores.mean(0)
         return Constant(means), np.broadcast_to(means, self.sample.scores.shape)
 
     @cached_property
     def neighbours(self) -> Prediction:
-        """Predictor of scores from similar queries, with its predictions for these queries."""
+        """Predictor of scores from similar queries, and cross-validated predictions for these queries, `[Q, N]`."""
         predictor, predicted = predictors.fit_neighbours(self.sample)
         return CachedPredictor(predictor), predicted
 
     @cached_property
     def logistic(self) -> Prediction:
-        """Predictor of scores by logistic regression on features and categories, with its predictions for these queries."""
+        """Predictor of scores by logistic regression on features and categories, and cross-validated predictions for these queries, `[Q, N]`."""
         predictor, predicted = predictors.fit_logistic(self.sample, self.folds)
         return CachedPredictor(predictor), predicted
 
     @cached_property
     def judge(self) -> Prediction:
-        """Predictor of an answer's score after the call, from the query and, if it helps, the answer's cost; with cross-validated predictions."""
+        """Predictor of an answer's score from the query and, if this predicts better, its cost; and cross-validated predictions, `[Q, N]`."""
         (before, predicted), sample = self.logistic, self.sample
         paid = sample.costs[sample.costs > 0]
         floor = 1e-3 * float(np.median(paid)) if paid.size else 1.0

@@ -44,9 +44,9 @@ class Mixture:
         """Returns the index of the model to call next; None if the last answer is to be served.
 
         Args:
-          sample: one query, with the costs of the available answers; scores are not used.
+          sample: one query, with the costs of the answers so far; scores are not used.
           asked: indices of the models that have answered, in order.
-          draw: random number in [0, 1).
+          draw: random number in [0, 1) that selects the model of a mixture.
         """
         if asked:
             return None
@@ -62,7 +62,7 @@ class Mixture:
 
 @dataclass(frozen=True, eq=False)
 class Hull:
-    """Finds the cheapest mixture of two models that reaches a target, among models that no mixture of others beats in both cost and quality.
+    """Finds the cheapest mixture of two models that reaches a target, among the models on the upper convex hull of quality over cost.
 
     Attributes:
       models: names of all models.
@@ -137,7 +137,7 @@ class Router:
 
 
 def _fit(part: Part, prediction: Prediction) -> PriceGrid:
-    """Evaluates a router at each price of cost on the queries for fitting. `prediction` has a predictor, and cross-validated predictions for them."""
+    """Evaluates a router at each price of a unit of cost in a grid, by the cross-validated predictions in `prediction` for the queries of `part`."""
     (predictor, predicted), sample = prediction, part.sample
     costs = sample.costs.mean(0)
     prices, rows = multipliers(costs, _PRICES), np.arange(sample.num_queries)

@@ -1,6 +1,6 @@
-"""Samples of queries for fitting and evaluating rules, outcomes of a rule on a sample, and upper bounds for comparison.
+"""Samples of queries for fitting and evaluating rules, and outcomes of a rule on a sample.
 
-The bounds are choices that know the score of every model on a query before any model is called.
+Also upper bounds on the quality of any rule at its cost: choices that know the score of every model on a query before any model is called.
 """
 
 from dataclasses import dataclass, replace
@@ -38,13 +38,13 @@ def sample_of(table: RoutingTable, latency: np.ndarray | None = None) -> Sample:
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """Quality, cost, calls and latency of each query under a rule.
+    """Quality, cost, calls and latency of each query under a rule; expected values if the rule chooses at random.
 
     Attributes:
       quality: `[Q]` score of the served answer.
       cost: `[Q]` cost of all calls.
       calls: `[Q]` number of models called.
-      sent: `[N]` number of queries for which each model was called.
+      sent: `[N]` number of all queries for which each model was called.
       latency: `[Q]` seconds of successive calls; None if the sample has no latencies.
     """
 
@@ -64,7 +64,7 @@ def single_call(sample: Sample, chosen: np.ndarray) -> Outcomes:
 
 
 def several_calls(sample: Sample, called: np.ndarray, quality: np.ndarray) -> Outcomes:
-    """Returns the outcomes of successive calls: `called` marks the called models, `[Q, N]`, and `quality` is the score of each served answer, `[Q]`."""
+    """Returns the outcomes of successive calls: `called` marks the called models, `[Q, N]`; `quality` are the scores of served answers, `[Q]`."""
     latency = None if sample.latency is None else np.where(called, sample.latency, 0.0).sum(1)
     calls, sent = (called.sum(axis).astype(np.float64) for axis in (1, 0))
     return Outcomes(quality, np.where(called, sample.costs, 0.0).sum(1), calls, sent, latency)
@@ -77,10 +77,10 @@ def best_of_each(sample: Sample) -> np.ndarray:
 
 
 def steps(sample: Sample) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Lists the models of each query on the upper convex hull of score over cost, as steps from its cheapest model to its best one.
+    """Lists the steps of all queries between neighbouring models on the upper convex hull of score over cost, from the cheapest to the best.
 
     Returns:
-      `[Q]` index of the cheapest model (ties go to the best). Then four arrays over the steps of all queries, in decreasing order of gain
+      `[Q]` index of each query's cheapest model (ties go to the best). Then four arrays over all steps, in decreasing order of gain
       per cost: index of the query, model before the step, model after it, and gain in score.
     """
     scores, costs, rows = sample.scores, sample.costs, np.arange(sample.num_queries)
@@ -112,10 +112,11 @@ def steps(sample: Sample) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarra
 
 
 def cheapest_right(sample: Sample, target: float) -> Outcomes:
-    """Returns the outcomes of the cheapest choice of a model per query for which the mean score of this sample reaches the target.
+    """Returns the outcomes of the cheapest choice of a model per query, knowing all scores, whose mean score on this sample reaches the target.
 
-    This linear program is solved exactly. Steps along the hulls are taken in order of gain per cost until the target is reached, the last one with a
-    probability below 1. If the target is out of reach, every query gets its best model.
+    This linear program is solved exactly: the `steps` along the hulls are taken in order of gain per cost until the target is reached, the very last
+    one
+    with a probability below 1. If the target is out of reach, every query gets its best model.
     """
     first, query, before, after, gains = steps(sample)
     start = single_call(sample, first)
