@@ -3,8 +3,8 @@
 If `jax_enable_x64` is set, their methods are traced in 32 bits, and the traced operations are evaluated in 64. Random bits do not change.
 """
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from typing import Any
 
@@ -13,11 +13,11 @@ import jax.numpy as jnp
 from jax import lax
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
-from jaxroute.core.batching.dependence import BARRIERS, CALLS, is_key, scan_sizes
+from jaxroute.core.batching import dependence
+from jaxroute.core.batching.dependence import BARRIERS, CALLS, is_key, scan_parts, while_parts
+from jaxroute.core.rounding import within
 from jaxroute.core.xla import bind
 
-# Further operations that call one jaxpr, by the name of the parameter that holds it; they differ from it only in derivatives.
-_DERIVED = {"custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr"}
 _SCATTERS: dict[str, Callable[..., Any]] = {
     f"scatter{joint}{name}": getattr(lax, f"scatter_{name}") for name in ("add", "mul", "min", "max") for joint in "-_"
 }
@@ -30,14 +30,9 @@ def in_64_bits() -> bool:
     return bool(jax.config.read("jax_enable_x64"))
 
 
-@contextmanager
-def as_written() -> Generator[None, None, None]:
+def as_written() -> AbstractContextManager[None]:
     """Context in which `widened` returns functions unchanged. Derivatives need it, because evaluating a trace would lose custom derivative rules."""
-    token = _AS_WRITTEN.set(True)
-    try:
-        yield
-    finally:
-        _AS_WRITTEN.reset(token)
+    return within(_AS_WRITTEN, True)
 
 
 def widened(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -94,8 +89,8 @@ def _called(closed: Any) -> Callable[..., list[Any]]:
 
 def _apply(eqn: JaxprEqn, args: list[Any]) -> list[Any]:
     name, params = eqn.primitive.name, eqn.params
-    if name in CALLS or name in _DERIVED:
-        return _called(params[CALLS[name] if name in CALLS else _DERIVED[name]])(*args)
+    if called := (CALLS | dependence.OWN_DERIVATIVE).get(name):
+        return _called(params[called])(*args)
     if name in BARRIERS:
         return bind(eqn, args)
     if name in _LOOPS:
@@ -109,9 +104,7 @@ def _apply(eqn: JaxprEqn, args: list[Any]) -> list[Any]:
         kept = ("dimension_numbers", "indices_are_sorted", "unique_indices", "mode")
         return [_SCATTERS[name](*args, **{key: params[key] for key in kept})]
     if name == "custom_linear_solve":
-        lengths = params["const_lengths"]
-        first = lengths.matvec + lengths.vecmat
-        return _called(params["jaxprs"].solve)(*args[first : first + lengths.solve], *args[sum(lengths) :])
+        return _called(params["jaxprs"].solve)(*dependence.solver_operands(params, args))
     types = {
         key: _wide(params[key]) for key in ("new_dtype", "dtype", "preferred_element_type") if params.get(key) is not None
     }
@@ -119,31 +112,25 @@ def _apply(eqn: JaxprEqn, args: list[Any]) -> list[Any]:
 
 
 def _scan(params: Any, args: list[Any]) -> list[Any]:
-    step, (num_consts, num_carry) = _called(params["jaxpr"]), scan_sizes(params)
-    consts, carry, xs = args[:num_consts], args[num_consts : num_consts + num_carry], args[num_consts + num_carry :]
+    step, (consts, start, xs) = _called(params["jaxpr"]), scan_parts(params, args)
 
     def body(carry: list[Any], x: list[Any]) -> tuple[list[Any], list[Any]]:
         outs = step(*consts, *carry, *x)
-        return outs[:num_carry], outs[num_carry:]
+        return outs[: len(start)], outs[len(start) :]
 
     options = {key: params[key] for key in ("length", "reverse", "unroll")}
-    final, ys = lax.scan(body, carry, xs, **options)
+    final, ys = lax.scan(body, start, xs, **options)
     return [*final, *ys]
 
 
 def _while(params: Any, args: list[Any]) -> list[Any]:
-    num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
-    for_cond, for_body, carry = args[:num_cond], args[num_cond : num_cond + num_body], args[num_cond + num_body :]
+    for_cond, for_body, carry = while_parts(params, args)
     goes_on, step = _called(params["cond_jaxpr"]), _called(params["body_jaxpr"])
     return lax.while_loop(lambda c: goes_on(*for_cond, *c)[0], lambda c: step(*for_body, *c), carry)
 
 
 def _cond(params: Any, args: list[Any]) -> list[Any]:
-    branches, platforms = [_called(branch) for branch in params["branches"]], params.get("branches_platforms")
-    if platforms is None:
-        return lax.switch(args[0], branches, *args[1:])
-    named = {name: one for one, names in zip(branches, platforms, strict=True) for name in names or ("default",)}
-    return lax.platform_dependent(*args[1:], **named)
+    return dependence.switch(params, list(map(_called, params["branches"])), *args)
 
 
 _LOOPS = {"scan": _scan, "while": _while, "cond": _cond}

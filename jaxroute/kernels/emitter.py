@@ -12,15 +12,15 @@ from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr
 
 from jaxroute.core import arithmetic
-from jaxroute.core.batching.dependence import BARRIERS, CALLS, carry_dependence, is_key, scan_sizes, which_depend
+from jaxroute.core.batching import dependence
+from jaxroute.core.batching.dependence import BARRIERS, CALLS, carry_dependence, is_key, which_depend
 from jaxroute.kernels import ir, rules
 from jaxroute.kernels.ir import Value, aval_of, dtype_of, mirrored, shape_of
 from jaxroute.kernels.printer import FORMATS, Function
 from jaxroute.kernels.rules import elementwise
 from jaxroute.kernels.writer import Writer
 
-_DERIVED = dict.fromkeys(["core_call", "custom_jvp_call", "custom_vjp_call"], "call_jaxpr")
-_CALLS = {**CALLS, **_DERIVED, "custom_vjp_call_jaxpr": "fun_jaxpr", "checkpoint": "jaxpr", "remat2": "jaxpr"}
+_CALLS = {**CALLS, **dependence.OWN_DERIVATIVE, "core_call": "call_jaxpr"}
 # Operations that return their operand.
 _SAME = frozenset([*BARRIERS, "copy", "copy_p", "reshard", "stop_gradient", "random_wrap", "random_unwrap", "random_clone"])
 
@@ -93,10 +93,8 @@ class Emitter(Writer):
             return [self._largest(args[0])]
         if name in ("scan", "cond", "while"):
             return getattr(self, f"_{name}")(eqn, args)
-        if name == "custom_linear_solve":  # The solver is a jaxpr in its parameters.
-            lengths = eqn.params["const_lengths"]
-            first = lengths.matvec + lengths.vecmat
-            return self.call(eqn.params["jaxprs"].solve, [*args[first : first + lengths.solve], *args[sum(lengths) :]])
+        if name == "custom_linear_solve":
+            return self.call(eqn.params["jaxprs"].solve, dependence.solver_operands(eqn.params, args))
         single = name == "reduce_sum" and args[0].chosen is not None  # The sum has one term that is not zero.
         if not (single or (self.fast and name in FORMATS)) and (definition := arithmetic.definition(eqn)) is not None:
             return self._defined(eqn, definition, args)
@@ -204,10 +202,8 @@ class Emitter(Writer):
 
     def _scan(self, eqn: Any, args: list[Value]) -> list[Value]:
         inner, length = eqn.params["jaxpr"], eqn.params["length"]
-        num_consts, num_carry = scan_sizes(eqn.params)
-        behind = num_consts + num_carry
-        consts, carry = args[:num_consts], args[num_consts:behind]
-        xs = [self.stored(x) if x.known is None else x for x in args[behind:]]
+        consts, carry, arrays = dependence.scan_parts(eqn.params, args)
+        xs, num_carry = [self.stored(x) if x.known is None else x for x in arrays], len(carry)
         outs = [((length, *shape_of(v.aval)), dtype_of(v.aval)) for v in inner.jaxpr.outvars[num_carry:]]
         ys = [self.array(dtype, shape) if math.prod(shape) else None for shape, dtype in outs]
         loop, index = self.counting(length)
@@ -220,8 +216,7 @@ class Emitter(Writer):
                     self.write_part(y, shape, (step, *(0,) * len(value.shape)), value, (1, *value.shape))
             return new[:num_carry]
 
-        flags = self._which_vary(args)
-        before, own, after = flags[:num_consts], flags[num_consts:behind], flags[behind:]
+        before, own, after = dependence.scan_parts(eqn.params, self._which_vary(args))
         varying = carry_dependence(own, lambda now: which_depend(inner, [*before, *now, *after])[:num_carry])
         with self.held([*consts, *xs]):
             last = self.repeat(loop, body, carry, varying)
@@ -272,14 +267,14 @@ class Emitter(Writer):
 
     def _while(self, eqn: Any, args: list[Value]) -> list[Value]:
         cond, step = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
-        first, behind = eqn.params["cond_nconsts"], eqn.params["cond_nconsts"] + eqn.params["body_nconsts"]
-        flags, start = self._which_vary(args), args[behind:]
-        varying = carry_dependence(flags[behind:], lambda now: which_depend(step, [*flags[first:behind], *now]))
-        apart = self.wide and which_depend(cond, [*flags[:first], *varying])[0]
+        of_test, of_step, start = dependence.while_parts(eqn.params, args)
+        test_flags, step_flags, flags = dependence.while_parts(eqn.params, self._which_vary(args))
+        varying = carry_dependence(flags, lambda now: which_depend(step, [*step_flags, *now]))
+        apart = self.wide and which_depend(cond, [*test_flags, *varying])[0]
         going = self.local(self.meant()) if apart else None  # Runs that continue.
 
         def test(now: list[Value]) -> None:
-            goes_on = self.call(cond, [*args[:first], *now])[0].at(())
+            goes_on = self.call(cond, [*of_test, *now])[0].at(())
             self.finish()
             if going is not None:
                 self.add(ir.Assign(going, going & goes_on))
@@ -289,9 +284,9 @@ class Emitter(Writer):
             self.add(ir.If(~goes_on, [ir.Call("break")]))
 
         def body(now: list[Value]) -> list[Value]:
-            return self.call(step, [*args[first:behind], *now])
+            return self.call(step, [*of_step, *now])
 
-        with self.held(args[:behind]):
+        with self.held([*of_test, *of_step]):
             return self.repeat(ir.Loop(), body, start, [True] * len(start) if apart else varying, test, going)
 
 

@@ -6,10 +6,15 @@ from typing import Any, Generic, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
 from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
 # Operations that call a jaxpr once, with the name of the parameter that contains the jaxpr.
 CALLS = {"pjit": "jaxpr", "jit": "jaxpr", "closed_call": "call_jaxpr"}
+# Operations that call a jaxpr, but have a derivative of their own, with the name of the parameter that contains the jaxpr.
+OWN_DERIVATIVE = {
+    "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "fun_jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr",
+}  # fmt: skip
 # Operations that return their operands unchanged.
 BARRIERS = ("optimization_barrier", "computed_once")
 
@@ -71,20 +76,15 @@ class Flow(Generic[Fact]):
             several = zip(*(self.results(branch, args[1:]) for branch in params["branches"]), strict=True)
             return [self.joined(facts, args[0]) for facts in several]
         if name == "while":
-            first, number = params["cond_nconsts"], params["body_nconsts"]
-            consts, start = args[first : first + number], args[first + number :]
+            of_test, consts, start = while_parts(params, args)
             carry = self.carried(start, lambda now: self.results(params["body_jaxpr"], [*consts, *now]))
-            test = self.results(params["cond_jaxpr"], [*args[:first], *carry])[0]
+            test = self.results(params["cond_jaxpr"], [*of_test, *carry])[0]
             return [self.joined([one], test) for one in carry]
         if name == "scan":
-            num_consts, num_carry = scan_sizes(params)
-            behind = num_consts + num_carry
-            consts, inner, rows = args[:num_consts], params["jaxpr"], [self.row(one) for one in args[behind:]]
-            carry = self.carried(
-                args[num_consts:behind], lambda now: self.results(inner, [*consts, *now, *rows])[:num_carry]
-            )
-            last = self.results(inner, [*consts, *carry, *rows])[num_carry:]
-            return [*carry, *map(self.row, last)]
+            consts, start, arrays = scan_parts(params, args)
+            inner, rows, number = params["jaxpr"], list(map(self.row, arrays)), len(start)
+            carry = self.carried(start, lambda now: self.results(inner, [*consts, *now, *rows])[:number])
+            return [*carry, *map(self.row, self.results(inner, [*consts, *carry, *rows])[number:])]
         return self.operation(eqn, args)
 
     def carried(self, start: Sequence[Fact], step: Callable[[list[Fact]], Sequence[Fact]]) -> list[Fact]:
@@ -128,12 +128,35 @@ def carry_dependence(given: Sequence[bool], step: Callable[[list[bool]], Sequenc
     return _DEPENDENCE.carried(given, step)
 
 
-def scan_sizes(params: Mapping[str, Any]) -> tuple[int, int]:
-    """Returns the numbers of constants and of carried values of a scan from its parameters, whose form changed in jax 0.11."""
+def scan_parts(params: Mapping[str, Any], operands: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+    """Divides a scan's operands, or facts about them, into those of constants, carried values and arrays that it reads by rows."""
     if "num_carry" in params:
-        return params["num_consts"], params["num_carry"]
-    consts, carry, _ = params["ft_in"].unpack()
-    return len(list(consts.vals)), len(list(carry.vals))
+        first, second = params["num_consts"], params["num_carry"]
+    else:  # Since jax 0.11.
+        consts, carry, _ = params["ft_in"].unpack()
+        first, second = len(list(consts.vals)), len(list(carry.vals))
+    return list(operands[:first]), list(operands[first : first + second]), list(operands[first + second :])
+
+
+def while_parts(params: Mapping[str, Any], operands: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+    """Divides the operands of a `while_loop`, or facts about them, into constants of the condition, constants of the body, and carried values."""
+    first, second = params["cond_nconsts"], params["body_nconsts"]
+    return list(operands[:first]), list(operands[first : first + second]), list(operands[first + second :])
+
+
+def solver_operands(params: Mapping[str, Any], operands: Sequence[Any]) -> list[Any]:
+    """Returns the operands of the solver, a jaxpr among the parameters of the operation `custom_linear_solve`, from those of the operation."""
+    lengths = params["const_lengths"]
+    first = lengths.matvec + lengths.vecmat
+    return [*operands[first : first + lengths.solve], *operands[sum(lengths) :]]
+
+
+def switch(params: Mapping[str, Any], branches: Sequence[Callable[..., Any]], index: Any, *operands: Any) -> Any:
+    """Writes the operation `cond` with these parameters again for other `branches`: an index chooses one, or the platform before compilation."""
+    if (platforms := params.get("branches_platforms")) is None:
+        return lax.switch(index, branches, *operands)
+    named = {name: one for one, names in zip(branches, platforms, strict=True) for name in names or ("default",)}
+    return lax.platform_dependent(*operands, **named)
 
 
 def is_key(value: Any) -> bool:

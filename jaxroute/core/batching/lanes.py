@@ -22,16 +22,8 @@ from jax.core import Tracer
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
 
 from jaxroute.core import arithmetic, rounding, xla
-from jaxroute.core.batching import indexing
-from jaxroute.core.batching.dependence import (
-    BARRIERS,
-    CALLS,
-    carry_dependence,
-    handles_keys,
-    is_key,
-    scan_sizes,
-    which_depend,
-)
+from jaxroute.core.batching import dependence, indexing
+from jaxroute.core.batching.dependence import BARRIERS, CALLS, carry_dependence, is_key, which_depend
 from jaxroute.core.batching.indexing import Tables, Value, enter, leave, spread
 from jaxroute.core.rounding import Trait, trait_of
 from jaxroute.core.xla import bind
@@ -54,12 +46,7 @@ _FRONT_AXES = frozenset([
 ])
 # fmt: on
 # Functions with a custom derivative, and the name of the parameter that contains their jaxpr.
-_OWN_DERIVATIVE = {
-    **dict.fromkeys(["custom_jvp_call", "custom_vjp_call"], "call_jaxpr"),
-    "custom_vjp_call_jaxpr": "fun_jaxpr",
-    "custom_linear_solve": "jaxprs",
-    **dict.fromkeys(["remat2", "checkpoint"], "jaxpr"),
-}  # fmt: skip
+_OWN_DERIVATIVE = {**dependence.OWN_DERIVATIVE, "custom_linear_solve": "jaxprs"}
 # Functions that sum numbers of which at most one is not zero, so that the sum is exact in any order.
 _PICKS = ("pick",)
 _any_order: ContextVar[bool] = ContextVar("any_order", default=False)
@@ -177,7 +164,7 @@ def _apply(eqn: JaxprEqn, values: list[Value], size: int, tables: Tables) -> lis
         return [Value(out, v.mapped, v.is_key) for out, v in zip(bind(eqn, [v.array for v in values]), values, strict=True)]
     if name == "largest_over_runs":  # Batching over settings then takes the maximum over settings.
         return [Value(bind(eqn, [jnp.max(values[0].array, axis=-1)])[0], False)]
-    if handles_keys(eqn):
+    if dependence.handles_keys(eqn):
         return _fallback(eqn, values, size)
     if name in indexing.WRITES:
         values = [tables.write(values[0]), *values[1:]]
@@ -277,9 +264,7 @@ def _fallback(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
 def _own_derivative(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
     inner, places = eqn.params[_OWN_DERIVATIVE[eqn.primitive.name]], list(range(len(values)))
     if eqn.primitive.name == "custom_linear_solve":  # Replays the solver among its parameters.
-        lengths = eqn.params["const_lengths"]
-        first = lengths.matvec + lengths.vecmat
-        inner, places = inner.solve, [*places[first : first + lengths.solve], *places[sum(lengths) :]]
+        inner, places = inner.solve, dependence.solver_operands(eqn.params, places)
     inner = inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, [])
     return _in_place_of(eqn, inner, places, values, size)
 
@@ -324,13 +309,13 @@ def _unchanged(now: list[Value], start: Sequence[Value], variables: Sequence[Any
 
 def _scan(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
     params = eqn.params
-    inner, (num_consts, num_carry) = params["jaxpr"], scan_sizes(params)
-    consts, carry, xs = (values[:num_consts], values[num_consts : num_consts + num_carry], values[num_consts + num_carry :])
+    consts, carry, xs = dependence.scan_parts(params, values)
+    inner, num_carry = params["jaxpr"], len(carry)
     # The scanned axis is the first and the run axis the last, so they do not interfere.
     before, own, behind = ([v.mapped for v in part] for part in (consts, carry, xs))
     mapped = carry_dependence(own, lambda now: which_depend(inner, [*before, *now, *behind])[:num_carry])
     carry = [spread(v, size) if m else v for v, m in zip(carry, mapped, strict=True)]
-    variables = inner.jaxpr.invars[num_consts:]
+    variables = inner.jaxpr.invars[len(consts) :]
     flags, ys_mapped = [*mapped, *behind], [False] * (len(eqn.outvars) - num_carry)
 
     def body(c: list[Any], x: list[Any]) -> tuple[list[Any], list[Any]]:
@@ -349,9 +334,8 @@ def _cond(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
     index, *operands = values
     if index.mapped:
         return _rarely(eqn, values, size)
-    num_outs = len(eqn.outvars)
-    masks = [which_depend(b, [v.mapped for v in operands]) for b in eqn.params["branches"]]
-    mapped = [any(mask[i] for mask in masks) for i in range(num_outs)]
+    masks = (which_depend(b, [v.mapped for v in operands]) for b in eqn.params["branches"])
+    mapped = list(map(any, zip(*masks, strict=True)))
 
     def branch(inner: ClosedJaxpr) -> Callable[..., list[Any]]:
         def call(*arrays: Any) -> list[Any]:
@@ -361,13 +345,7 @@ def _cond(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
 
         return call
 
-    branches, arrays = [branch(b) for b in eqn.params["branches"]], [v.array for v in operands]
-    platforms = eqn.params.get("branches_platforms")
-    if platforms is None:
-        outs = lax.switch(index.array, branches, *arrays)
-    else:  # Branches for different platforms, one of which is chosen before compilation.
-        named = {name: b for b, names in zip(branches, platforms, strict=True) for name in names or ("default",)}
-        outs = lax.platform_dependent(*arrays, **named)
+    outs = dependence.switch(eqn.params, list(map(branch, eqn.params["branches"])), *(v.array for v in values))
     return _values(outs, mapped, eqn.outvars)
 
 
@@ -424,10 +402,9 @@ def _rarely(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
 def _while(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
     """Runs a `while_loop` for all runs until no run's condition holds. The values of a run stay the same after its condition was False."""
     params = eqn.params
-    num_cond, num_body = params["cond_nconsts"], params["body_nconsts"]
-    cond_consts, body_consts = values[:num_cond], values[num_cond : num_cond + num_body]
-    carry, inner = values[num_cond + num_body :], params["body_jaxpr"]
-    variables = inner.jaxpr.invars[num_body:]
+    cond_consts, body_consts, carry = dependence.while_parts(params, values)
+    inner = params["body_jaxpr"]
+    variables = inner.jaxpr.invars[len(body_consts) :]
     before = [v.mapped for v in body_consts]
     mapped = carry_dependence([v.mapped for v in carry], lambda now: which_depend(inner, before + now))
     apart = which_depend(params["cond_jaxpr"], [v.mapped for v in cond_consts] + mapped)[0]
