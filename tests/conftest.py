@@ -14,6 +14,8 @@ os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 os.environ["JAX_ENABLE_COMPILATION_CACHE"] = "false"  # Processes that tests start leave nothing in the user's folders.
 
+from unittest import mock
+
 import jax
 import pytest
 import tiers
@@ -116,5 +118,5 @@ def count_blocks(monkeypatch):
 @pytest.fixture
 def fresh_programs():
     """What the test compiles stays its own."""
-    with programs.PROGRAMS.fresh():
+    with mock.patch.dict(programs.PROGRAMS, clear=True):
         yield

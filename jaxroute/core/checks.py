@@ -75,29 +75,20 @@ def bounded(
     return array
 
 
-def positive(name: str, value: Any, shape: tuple[int | str, ...] | None = None) -> np.ndarray:
-    """Returns `value` as finite numbers above zero; `ValueError` otherwise. See `numbers`."""
-    return bounded(name, value, shape, "above 0", lambda a: a > 0)
+def _range(allowed: str, ok: Callable[[np.ndarray], Any]) -> Callable[..., np.ndarray]:
+    """Returns the function `bounded` of a name, a value and a shape (None by default) for this range of numbers."""
+    return lambda name, value, shape=None: bounded(name, value, shape, allowed, ok)
 
 
-def non_negative(name: str, value: Any, shape: tuple[int | str, ...] | None = None) -> np.ndarray:
-    """Returns `value` as finite numbers of at least zero; `ValueError` otherwise. See `numbers`."""
-    return bounded(name, value, shape, "at least 0", lambda a: a >= 0)
+positive = _range("above 0", lambda a: a > 0)
+non_negative = _range("at least 0", lambda a: a >= 0)
+probability = _range("in [0, 1]", lambda a: (a >= 0) & (a <= 1))
+share = _range("in (0, 1]", lambda a: (a > 0) & (a <= 1))
 
 
 def at_least(name: str, value: Any, least: float, shape: tuple[int | str, ...] | None = ()) -> np.ndarray:
     """Returns `value` as finite numbers of at least `least`; `ValueError` otherwise. By default it must be a single number. See `numbers`."""
     return bounded(name, value, shape, f"at least {least:g}", lambda a: a >= least)
-
-
-def probability(name: str, value: Any, shape: tuple[int | str, ...] | None = None) -> np.ndarray:
-    """Returns `value` as finite numbers in [0, 1]; `ValueError` otherwise. See `numbers`."""
-    return bounded(name, value, shape, "in [0, 1]", lambda a: (a >= 0) & (a <= 1))
-
-
-def share(name: str, value: Any, shape: tuple[int | str, ...] | None = None) -> np.ndarray:
-    """Returns `value` as finite numbers in (0, 1]; `ValueError` otherwise. See `numbers`."""
-    return bounded(name, value, shape, "in (0, 1]", lambda a: (a > 0) & (a <= 1))
 
 
 def booleans(name: str, value: Any, shape: tuple[int | str, ...] | None = None) -> np.ndarray:

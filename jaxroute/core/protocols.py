@@ -213,35 +213,23 @@ def first_state(env: AnyEnvironment, policy: AnyPolicy, key: chex.PRNGKey, spec:
     return planned_state(state) if stage_length_of(env, policy) else state
 
 
-def gauges_of(component: Any, state: Any) -> Mapping[str, Any]:
-    """Returns the gauges (named quantities) of an environment's or policy's state; empty if it has no method `gauges`."""
-    return component.gauges(state) if hasattr(component, "gauges") else {}
+def optional(component: Any, method: str, *args: Any, default: Any = None) -> Any:
+    """Calls an optional method of an environment or a policy, such as `check`; returns `default` if it does not have the method."""
+    return getattr(component, method)(*args) if hasattr(component, method) else default
 
 
 def with_double_capacity(env: Any) -> AnyEnvironment | None:
     """Returns the environment with twice the capacity, for example of its queue. None if that exceeds a maximum or it has no capacity."""
-    return env.with_double_capacity() if hasattr(env, "with_double_capacity") else None
+    return optional(env, "with_double_capacity")
 
 
 def metrics_of(policy: AnyPolicy) -> tuple[Metric, ...]:
     return tuple(getattr(policy, "metrics", ()))
 
 
-def check_values(component: Any) -> None:
-    """Runs the method `check`, if there is one, of an environment or policy; it raises `ValueError` if a value is out of range."""
-    if hasattr(component, "check"):
-        component.check()
-
-
-def check_suits(policy: Any, spec: Spec) -> None:
-    """Runs the method `check_spec`, if there is one, of a policy; it raises `ValueError` if the environment with this `Spec` does not suit it."""
-    if hasattr(policy, "check_spec"):
-        policy.check_spec(spec)
-
-
 def cost_hint(policy: Any, spec: Spec) -> CostHint:
     """Returns the sizes in bytes of the matrices that make a round of this policy slow to compute; zeros if the policy has no method `cost_hint`."""
-    return policy.cost_hint(spec) if hasattr(policy, "cost_hint") else CostHint()
+    return optional(policy, "cost_hint", spec, default=CostHint())
 
 
 def build_policy(policy: Any, env: AnyEnvironment) -> AnyPolicy:

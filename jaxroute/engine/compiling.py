@@ -1,9 +1,8 @@
 """Compiles programs by XLA, with options that make many parallel runs fast, and stores this process's compiled programs in a cache."""
 
 import threading
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -139,10 +138,6 @@ class ProgramCache(dict[Any, Program]):
         super().__init__()
         self.most, self.traces = most, 0
 
-    def compiled(self) -> list[Any]:
-        """Returns the executables whose compilation has finished."""
-        return [program.compiled.result() for program in self.values() if program.compiled and program.compiled.done()]
-
     def use(self, key: Any, make: Callable[[], Program]) -> Program:
         """Returns the program stored under a key. If there is none, `make` builds one, which is stored."""
         program = self[key] = self.pop(key, None) or make()
@@ -151,17 +146,6 @@ class ProgramCache(dict[Any, Program]):
     def trim(self) -> None:
         for key in list(self)[: -self.most]:
             del self[key]
-
-    @contextmanager
-    def fresh(self) -> Generator[None, None, None]:
-        """Empties the cache for the duration of a `with` statement, and restores the earlier programs at its end."""
-        before = dict(self)
-        self.clear()
-        try:
-            yield
-        finally:
-            self.clear()
-            self.update(before)
 
 
 PROGRAMS = ProgramCache()

@@ -33,7 +33,7 @@ from jaxroute.engine.grid import (
     policy_settings,
     show_place,
 )
-from jaxroute.engine.rounds import States, draws_key, spec_for, state_bytes, strong
+from jaxroute.engine.rounds import STREAMS, States, draws_key, spec_for, state_bytes, strong
 
 # Fields of a `Spec` that are common to all variants of an environment.
 _COMMON = ("num_models", "model_names", "free_rounds", "metrics", "zero_flows", "overflow_flow")
@@ -159,7 +159,7 @@ def read_components(env: EnvironmentLike, policies: Policies, num_instances: int
     owners = {"env": env_grid, **{f"policy {name!r}": grid for name, grid in grids.items()}}
     for owner, grid in owners.items():
         for one in grid.objects:
-            checks.attributed(owner, protocols.check_values, one)
+            checks.attributed(owner, protocols.optional, one, "check")
     _warn_horizon(horizon, owners)
     axes = _axes(env_grid, grids)
     variants = [one for name, policy in grids.items() for one in _variants(name, env_grid, policy, horizon)]
@@ -212,8 +212,8 @@ def _check_variant(variant: Variant, first: Spec) -> None:
     given = is_policy(variant.grids[1].example)
     for one in variant.grids[1].objects if given else [policy]:
         if not given:
-            checks.attributed(f"policy {variant.policy!r}", protocols.check_values, one)
-        checks.attributed(f"policy {variant.policy!r}", protocols.check_suits, one, variant.spec)
+            checks.attributed(f"policy {variant.policy!r}", protocols.optional, one, "check")
+        checks.attributed(f"policy {variant.policy!r}", protocols.optional, one, "check_spec", variant.spec)
     if has_plan(policy) and stage_length_of(env, policy) is None:
         raise ValueError(
             f"policy {variant.policy!r} plans by stage, but neither it nor the environment has a stage_length: the policy belongs to another "
@@ -307,18 +307,17 @@ def leaf_dependence(env: AnyEnvironment, policy: AnyPolicy | PolicyOf, swept: Se
     leaves, structure = jax.tree.flatten((env, policy if is_policy(policy) else ()))
     shapes = [jax.ShapeDtypeStruct(np.shape(x), jax.dtypes.canonicalize_dtype(np.asarray(x).dtype)) for x in leaves]
     word, time = jax.ShapeDtypeStruct((2,), jnp.uint32), jax.ShapeDtypeStruct((), jnp.int32)
-    streams = ["env_init", "policy_init", "env", "plan", "act", "update"]
 
     def components(leaves: list[Any]) -> tuple[AnyEnvironment, AnyPolicy]:
         env, given = jax.tree.unflatten(structure, leaves)
         return env, protocols.build_policy(given if is_policy(policy) else policy, env)
 
     def start(leaves: list[Any], words: jax.Array) -> States:
-        keys = dict.fromkeys(streams, draws_key(words))
+        keys = dict.fromkeys(STREAMS, draws_key(words))
         return jax.tree.map(strong, reference.first_states(*components(leaves), keys, 1)[2])
 
     def one_round(leaves: list[Any], states: States, words: jax.Array, t: jax.Array) -> States:
-        (env, policy), keys = components(leaves), dict.fromkeys(streams, draws_key(words))
+        (env, policy), keys = components(leaves), dict.fromkeys(STREAMS, draws_key(words))
         plans = has_plan(policy) and stage_length_of(env, policy)
         return jax.tree.map(strong, reference.one_round(env, policy, keys, states, t, plans)[0])
 

@@ -281,12 +281,9 @@ def _read_share(share: Any) -> str | tuple[int, int] | None:
             return share_here(int(auto[1]) if auto[1] else None)
         if numbers := re.fullmatch(r"([0-9]+)/([0-9]+)", share):
             share = int(numbers[1]), int(numbers[2])
-    rank: Any = 0
-    size: Any = 0
-    if isinstance(share, tuple) and len(share) == 2 and all(type(number) is int for number in share):
-        rank, size = share
-    if not 0 <= rank < size:
+    pair = isinstance(share, tuple) and len(share) == 2 and all(type(number) is int for number in share)
+    if not (pair and 0 <= share[0] < share[1]):
         raise ValueError(
             f"share must be None, 'join', 'auto', a text 'I/N' or a pair (I, N), with whole numbers 0 <= I < N, got {checks.show(share)}"
         )
-    return rank, size
+    return share

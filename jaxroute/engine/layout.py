@@ -8,9 +8,7 @@ from typing import Any
 import numpy as np
 
 from jaxroute.core.provenance import cores, memory_limit
-from jaxroute.engine.components import Components
-from jaxroute.engine.execution import Target
-from jaxroute.engine.recording import Recording
+from jaxroute.engine.request import Setup
 from jaxroute.engine.rounds import LANE_MULTIPLE
 
 # Runs x settings of one compiled call on a CPU core: enough to fill the vector units, few enough to stay in cache.
@@ -105,33 +103,21 @@ class Layout:
         return Layout(max(1, -(-block // multiple)) * multiple, tile)
 
 
-def choose_layout(
-    components: Components,
-    recording: Recording,
-    num_seeds: int,
-    target: Target,
-    state_bytes: Mapping[str, int],
-    one_by_one: Collection[str],
-    needs: Mapping[str, tuple[int, int]],
-) -> Layout:
+def choose_layout(setup: Setup, needs: Mapping[str, tuple[int, int]]) -> Layout:
     """Chooses the layout of a simulation, so that states and curves of a call take about a quarter of the devices' memory.
 
-    Args:
-      components: environment and policies.
-      recording: recorded quantities.
-      num_seeds: number of seeds.
-      target: devices and back end.
-      state_bytes: bytes of the states of one run, by label of the variant.
-      one_by_one: labels of the variants of which each CPU core simulates one run after the other.
-      needs: by label, bytes of scratch memory of one run and the number of runs that the GPUs simulate at the same time (`programs.device_needs`).
+    `needs` has by label the bytes of scratch memory of one run, and the number of runs that the GPUs simulate at the same time
+    (`programs.device_needs`).
 
     Raises:
       ValueError: not even the smallest group of runs fits into memory.
     """
+    components, recording, target = setup.components, setup.recording, setup.target
+    one_by_one = {one.label for one in components.variants if target.one_by_one(one.hint)}
     worst, memory, records = 1, memory_limit(target.devices[0]), len(recording.times)
     for variant in components.variants:
-        name, size = variant.label, state_bytes[variant.label]
-        together = cores() if name in one_by_one else LANE_MULTIPLE
+        name, size = variant.label, setup.state_bytes[variant.label]
+        together = cores() if name in one_by_one else LANE_MULTIPLE  # As many as there are cores are simulated one by one.
         if size * together > memory:
             raise ValueError(
                 f"policy {name!r} needs {size / 1e9:.3g} GB for the state of one run, and {together} runs are simulated together: more "
@@ -147,11 +133,11 @@ def choose_layout(
     return Layout.choose(
         components.axes,
         components.shared_axes,
-        num_seeds,
+        len(setup.sampling.seeds),
         target.block,
         most,
         target.devices,
-        max((size for label, size in state_bytes.items() if label not in one_by_one), default=0),
+        max((size for label, size in setup.state_bytes.items() if label not in one_by_one), default=0),
         bool(one_by_one),
         components.static_axes,
         [at_once for _, at_once in needs.values()],

@@ -23,14 +23,13 @@ from jaxroute.core import checks, draws, rounding
 from jaxroute.core.provenance import cores
 from jaxroute.engine import reference
 from jaxroute.engine.compiling import PROGRAMS, Program, calls_lapack, compile_lanes, one_at_a_time
-from jaxroute.engine.components import Components, Variant
-from jaxroute.engine.execution import Target
+from jaxroute.engine.components import Variant
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.layout import Layout
 from jaxroute.engine.progress import wait_for_compilations
-from jaxroute.engine.request import Sampling
+from jaxroute.engine.request import Setup
 from jaxroute.engine.rollout import PackedRecords, packed_rollout, spans_of
-from jaxroute.engine.rounds import LANE_MULTIPLE, STATE, Record, explained, run_streams
+from jaxroute.engine.rounds import LANE_MULTIPLE, STATE, explained, run_streams
 from jaxroute.kernels import DeviceKernel, SlowerThanScan, Unsupported, compilations, finish, kernel_rollout, raise_interrupt
 
 
@@ -104,26 +103,13 @@ class Block:
 
     Args:
       variant: settings of the environment and the policy.
-      record: quantities to record.
-      sampling: horizon and root seed.
-      target: devices, back end and rounding.
+      setup: quantities to record, horizon and root seed, devices, back end and rounding.
       layout: number of seeds of a call, and number of settings of its tile along each axis; the program has these fixed sizes.
-      keep_states: whether a call also returns the states after the last round.
-      on_device: whether returned arrays stay on the device.
       quiet: whether to omit the warning that a policy has no kernel.
     """
 
-    def __init__(
-        self,
-        variant: Variant,
-        record: Record,
-        sampling: Sampling,
-        target: Target,
-        layout: Layout,
-        keep_states: bool = False,
-        on_device: bool = False,
-        quiet: bool = False,
-    ):
+    def __init__(self, variant: Variant, setup: Setup, layout: Layout, quiet: bool = False):
+        recording, target = setup.recording, setup.target
         self.name = f"policy {variant.label!r} on {type(variant.example[0]).__name__}"
         self.variant, self.grids = variant, variant.grids
         self.axes = [axis for grid in variant.grids for axis in grid.axes]
@@ -131,9 +117,11 @@ class Block:
         self.layout, devices = layout, target.devices
         self.mesh = Mesh(np.asarray(devices), ("seed",))
         self.threads = cores() if self.one_by_one else threads(devices, layout.block)
-        self.root = np.asarray(jax.random.key_data(draws.key(sampling.root_seed)))
-        self.static = (record, sampling.horizon, devices, jax.config.read("jax_enable_x64"), keep_states)
-        self.since, self.free_rounds, self.on_device = 0, variant.spec.free_rounds, on_device
+        self.root = np.asarray(jax.random.key_data(draws.key(setup.sampling.root_seed)))
+        record, horizon = recording.records[variant.policy], setup.sampling.horizon
+        self.static = (record, horizon, devices, jax.config.read("jax_enable_x64"), setup.keep_states)
+        self.since, self.free_rounds = 0, variant.spec.free_rounds
+        self.on_device = recording.keep == "moments" and not target.on_cpu  # Statistics are computed on the device.
         # Expensive rounds would take longer than quick compilation saves.
         self.quick, self.arithmetic = target.quick and not self.one_by_one, target.arithmetic
         self.quiet = quiet or target.quick or (target.chosen and target.on_cpu)
@@ -201,16 +189,10 @@ class Block:
         specs = (everywhere, everywhere, everywhere, everywhere, by_seed, by_run)
         return jax.shard_map(function, mesh=self.mesh, in_specs=specs, out_specs=by_run, check_vma=False)
 
-    def after(self, rounds: int) -> "Block":
-        """Returns a copy of the block that continues runs after this number of simulated rounds."""
+    def changed(self, since: int = 0, env: Grid | None = None) -> "Block":
+        """Returns a copy that continues runs after `since` rounds, or for an `env` that differs in static fields only, such as the capacity."""
         other = copy.copy(self)
-        other.since = rounds
-        return other
-
-    def with_environment(self, env: Grid) -> "Block":
-        """Returns a copy of the block for environments that differ from the present ones only in static fields, such as the capacity."""
-        other = copy.copy(self)
-        other.grids = (env, self.grids[1])
+        other.since, other.grids = since, (env or self.grids[0], self.grids[1])
         return other
 
     def lower(self, seeds: np.ndarray, begun: Mapping[str, np.ndarray] = MappingProxyType({})) -> Program:
@@ -262,10 +244,6 @@ class Block:
         self.ran.reason = f"after {self.ran.blocks} blocks of kernels: {reason}" if self.ran.blocks else reason
         if refused or not (self.quiet or slower):
             checks.warn(f"{self.name} is run by the scan, which is slower than a kernel: {self.ran.reason}")
-
-    def padded(self, runs: int) -> int:
-        """Returns how many runs a call simulates if `runs` are wanted. It always simulates a whole block; the additional runs are padding."""
-        return runs if self.one_by_one else self.layout.block
 
     def _any_seeds(self) -> np.ndarray:
         """Returns an array with as many seeds as one compiled call has; their values do not matter when a program is traced."""
@@ -330,7 +308,7 @@ class Block:
         Args:
           tile: indices of the settings along each axis.
           seeds: `[R]` seeds of the block.
-          begun: states `[settings..., R, ...]` of a checkpoint, by name, if the block was made by `after`; empty otherwise.
+          begun: states `[settings..., R, ...]` of a checkpoint, by name, if the block continues runs; empty otherwise.
 
         Returns:
           A dict of arrays by name, and the seconds of compilation. Recorded quantities have the shape `[settings..., R, records, ...]`. Flows and
@@ -450,30 +428,8 @@ def threads(devices: Sequence[Any], runs: int) -> int:
     return number
 
 
-def make_blocks(
-    variants: Sequence[Variant],
-    records: Mapping[str, Record],
-    sampling: Sampling,
-    target: Target,
-    layout: Layout,
-    keep_states: bool = False,
-    summed: bool = False,
-    quiet: bool = False,
-) -> dict[str, Block]:
-    """Builds a `Block` for each variant, by label; most arguments are those of `Block`.
-
-    `records` has the recorded quantities by policy. With `summed` the store has only statistics over runs; GPUs then compute these, and the blocks
-    leave their results on the GPU.
-    """
-    on_device = summed and not target.on_cpu  # Statistics are computed on the device.
-    return {
-        one.label: Block(one, records[one.policy], sampling, target, layout, keep_states, on_device, quiet)
-        for one in variants
-    }
-
-
 def trace_blocks(
-    variants: Sequence[Variant], blocks: Mapping[str, Block], pool: ThreadPoolExecutor | None = None
+    blocks: Mapping[str, Block], pool: ThreadPoolExecutor | None = None
 ) -> dict[str, dict[str, tuple[int, ...]]]:
     """Traces every block and returns the shapes of the recorded quantities by policy and name. The threads of `pool` compile traced blocks meanwhile.
 
@@ -482,11 +438,12 @@ def trace_blocks(
     """
     shapes: dict[str, dict[str, tuple[int, ...]]] = {}
     firsts: dict[str, str] = {}
-    for one in variants:
+    for block in blocks.values():
+        one = block.variant
         with explained(one.label, *one.example):
-            own = blocks[one.label].shapes()
+            own = block.shapes()
             if pool is not None:
-                blocks[one.label].compile_in(pool)
+                block.compile_in(pool)
         first, label = shapes.setdefault(one.policy, own), firsts.setdefault(one.policy, one.label)
         for name in (*first, *own):
             if first.get(name) != own.get(name):
@@ -497,15 +454,14 @@ def trace_blocks(
     return shapes
 
 
-def device_needs(
-    components: Components, records: Mapping[str, Record], sampling: Sampling, target: Target
-) -> dict[str, tuple[int, int]]:
+def device_needs(setup: Setup) -> dict[str, tuple[int, int]]:
     """Returns for each variant with GPU kernels, by label, the bytes of scratch memory of a run, and how many runs the GPUs simulate at once."""
+    target = setup.target
     if target.on_cpu or target.backend != "kernel" or target.no_kernel:
         return {}
-    smallest = Layout(LANE_MULTIPLE * len(target.devices), dict.fromkeys(components.axes, 1))
-    blocks = make_blocks(components.variants, records, sampling, target, smallest, quiet=True)
-    trace_blocks(components.variants, blocks)  # All kernels are compiled at the same time.
+    smallest = Layout(LANE_MULTIPLE * len(target.devices), dict.fromkeys(setup.components.axes, 1))
+    blocks = {one.label: Block(one, setup, smallest, quiet=True) for one in setup.components.variants}
+    trace_blocks(blocks)  # All kernels are compiled at the same time.
     needs = {label: block.needs() for label, block in blocks.items()}
     return {label: found for label, found in needs.items() if found is not None}
 

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroute.core import checks, draws
-from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, Probe, first_state, gauges_of, metrics_of
+from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, Probe, first_state, metrics_of, optional
 from jaxroute.core.types import Metric, Spec
 from jaxroute.engine.components import Components
 from jaxroute.engine.precision import widened
@@ -211,8 +211,8 @@ def shapes_of_round(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Shapes
         return {
             "flows": flows,
             "info": info if isinstance(info, dict) else {},
-            "env_gauges": gauges_of(env, env_state),
-            "policy_gauges": gauges_of(policy, policy_state),
+            "env_gauges": optional(env, "gauges", env_state, default={}),
+            "policy_gauges": optional(policy, "gauges", policy_state, default={}),
         }
 
     def trace(env: AnyEnvironment, policy: AnyPolicy) -> Shapes:

@@ -17,42 +17,28 @@ from jaxroute.core import checks, draws, provenance, rounding
 from jaxroute.core.batching.lanes import exactly
 from jaxroute.core.protocols import stage_length_of
 from jaxroute.engine import reference
-from jaxroute.engine.components import Components
-from jaxroute.engine.execution import Target
 from jaxroute.engine.grid import Grid, larger_settings
 from jaxroute.engine.precision import widened
 from jaxroute.engine.programs import Block
 from jaxroute.engine.recording import Recording
-from jaxroute.engine.request import Sampling
+from jaxroute.engine.request import Sampling, Setup
 from jaxroute.engine.rounds import Record, any_nan, run_streams
 from jaxroute.engine.schedule import Ending
 
 
-def attributes(
-    target: Target,
-    blocks: Mapping[str, Block],
-    inexact: Mapping[str, Sequence[str]],
-    measured: Mapping[str, Any],
-    goals: Mapping[str, float],
-    ending: Ending,
-) -> dict[str, Any]:
+def attributes(setup: Setup, blocks: Mapping[str, Block], measured: Mapping[str, Any], ending: Ending) -> dict[str, Any]:
     """Collects the attributes of a result: versions, devices, back ends, measurements of the work, and how the simulation ended.
 
-    Args:
-      target: devices and back end.
-      blocks: compiled blocks by label of the variant.
-      inexact: operations that are not rounded exactly, from `request.inexact_by_policy`.
-      measured: seconds and decisions of the simulation, and its layout, by name.
-      goals: for each metric, the standard error at which the simulation stops.
-      ending: number of seeds and largest standard errors at the end.
+    `blocks` has the compiled blocks by label of the variant; `measured` the seconds and decisions of the simulation, and its layout, by name.
     """
+    target, goals = setup.target, setup.recording.goals
     about: dict[str, Any] = {
         "backend": {name: block.backend for name, block in blocks.items()},
         "arithmetic": target.arithmetic,
         "fell_back": {name: block.ran.reason for name, block in blocks.items() if block.ran.reason},
         **measured,
     }
-    about |= {"inexact": dict(inexact)} if inexact else {}
+    about |= {"inexact": setup.inexact} if setup.inexact else {}
     if goals and ending.seeds:
         about["seeds_played"] = ending.seeds
         about["until_stderr"] = {"goal": goals, "reached": ending.met, "stderr": ending.errors}
@@ -109,28 +95,15 @@ def _nan_probes(data: xr.Dataset, recorded: Mapping[str, Sequence[str]], recordi
     return found
 
 
-def first_bad_rounds(
-    data: xr.Dataset,
-    records: Mapping[str, Record],
-    components: Components,
-    sampling: Sampling,
-    device: Any,
-) -> list[dict[str, Any]]:
-    """Simulates the first invalid run of each policy again on one device, and finds its first bad value.
-
-    Args:
-      data: result of a simulation.
-      records: recorded quantities by policy.
-      components: environment and policies.
-      sampling: horizon and root seed.
-      device: device that simulates.
+def first_bad_rounds(data: xr.Dataset, setup: Setup) -> list[dict[str, Any]]:
+    """Simulates the first invalid run of each policy of a result (`data`) again on one device, and finds its first bad value.
 
     Returns:
       A dict for each policy with an invalid run: its name (`policy`), the run (`setting`, `seed`), the names of the first bad quantities
       (`values`), and their counted round, from 1 (`round`; None if a sum has overflowed, for which no single round is to blame).
     """
-    found = []
-    for name, record in records.items():
+    components, sampling, found = setup.components, setup.sampling, []
+    for name, record in setup.recording.records.items():
         run = _first_of_statistics(data, name) if "invalid" in data else _first_of_runs(data, name, record)
         if run is None:
             continue
@@ -141,7 +114,7 @@ def first_bad_rounds(
         start, values = None, list[str]()
         # The run may have been simulated with more capacity.
         for larger in itertools.chain([env], larger_settings(env, variant.example[0])):
-            with jax.default_device(device):
+            with jax.default_device(setup.target.devices[0]):
                 grids = (larger, policy)
                 leaves = [grid.leaves_at(own) for grid in grids]
                 bad = _replay(grids, leaves, seed, record, rounds or sampling.horizon, sampling)

@@ -1,5 +1,6 @@
 """Requests: everything that decides the numbers of a simulation's result, with the digests by which a store finds that result."""
 
+import functools
 import json
 import math
 from collections.abc import Generator, Iterable, Mapping, Sequence, Sized
@@ -14,10 +15,10 @@ from jax.extend.core import Jaxpr, JaxprEqn
 from jaxroute.core import arithmetic, checks, provenance
 from jaxroute.core.description import describe, digest_of_setting
 from jaxroute.core.provenance import fingerprint
-from jaxroute.engine.components import Components, Variant
+from jaxroute.engine.components import Components
 from jaxroute.engine.execution import Target
 from jaxroute.engine.recording import Recording
-from jaxroute.engine.rounds import Record, one_run, traced_once
+from jaxroute.engine.rounds import STREAMS, Record, bytes_of_run, one_run, traced_once
 from jaxroute.store.cells import Request, describe_seeds
 from jaxroute.store.packs import digest_of, plain
 
@@ -90,26 +91,49 @@ def read_sampling(horizon: int, seeds: int | Sequence[int], root_seed: int) -> S
     return Sampling(horizon, values.astype(np.uint32), root_seed)
 
 
-def request_of(
-    components: Components,
-    recording: Recording,
-    sampling: Sampling,
-    target: Target,
-    inexact: Mapping[str, Any],
-    keep_states: bool,
-    with_code: bool,
-) -> Request:
-    """Describes a simulation by a `Request`, by which a store finds its result. The caller adds the recorded quantities (`Recording.completed`).
+@dataclass(frozen=True)
+class Setup:
+    """Arguments of a simulation, after they have been checked.
 
-    Args:
+    Attributes:
       components: environment and policies.
       recording: recorded quantities.
       sampling: horizon, seeds and root seed.
-      target: devices and back end.
-      inexact: result of `inexact_by_policy`.
+      target: devices, back end and rounding.
       keep_states: whether the states after the last round are stored.
-      with_code: whether to add the digests of code and settings that a store needs.
     """
+
+    components: Components
+    recording: Recording
+    sampling: Sampling
+    target: Target
+    keep_states: bool
+
+    @functools.cached_property
+    def inexact(self) -> dict[str, list[str]]:
+        """For each policy a list of texts, the operations that are not rounded exactly, so that another CPU or back end may give other bits.
+
+        An example is "products of matrices with sums of 128 terms". Policies without such operations (nearly all) are left out.
+        """
+        found: dict[str, list[str]] = {}
+        for one in self.components.variants:
+            record = self.recording.records[one.policy]
+            if operations := _inexact_operations(*one.example, one.spec.horizon or 0, record):
+                found[one.policy] = sorted({*found.get(one.policy, []), *operations})
+        return found
+
+    @functools.cached_property
+    def state_bytes(self) -> dict[str, int]:
+        """Bytes of the states of one run, by label of the variant."""
+        return {one.label: bytes_of_run(*one.example) for one in self.components.variants}
+
+
+def request_of(setup: Setup, with_code: bool) -> Request:
+    """Describes a simulation by a `Request`, by which a store finds its result. The caller adds the recorded quantities (`Recording.completed`).
+
+    `with_code` adds the digests of code and settings that a store needs.
+    """
+    components, recording, sampling, target = setup.components, setup.recording, setup.sampling, setup.target
     settings: dict[str, Any] = {
         "problem": _problem_of(components),
         "environment": describe(components.env),
@@ -121,12 +145,12 @@ def request_of(
         "seeds": describe_seeds(sampling.seeds),
         "arithmetic": f"exact {arithmetic.VERSION}",
     }
-    if target.arithmetic != "exact" or inexact:  # Back ends and machines may round differently.
+    if target.arithmetic != "exact" or setup.inexact:  # Back ends and machines may round differently.
         backends = " ".join(sorted({target.backend_of(one.hint) for one in components.variants}))
         settings["arithmetic"] = f"{target.arithmetic} {target.platform} {backends}" + " quick" * target.quick
     settings |= {"keep": recording.keep} if recording.keep != "runs" else {}
     settings |= {"until_stderr": recording.goals} if recording.goals else {}
-    settings |= {"keep_states": True} if keep_states else {}
+    settings |= {"keep_states": True} if setup.keep_states else {}
     settings = json.loads(json.dumps({**fingerprint(settings), "jaxroute": provenance.versions()["jaxroute"]}))
     codes: dict[str, dict[str, Any]] = {}
     if with_code:
@@ -178,21 +202,7 @@ def _identities(components: Components, policy: str, settings: Mapping[str, Any]
     return found
 
 
-def inexact_by_policy(variants: Sequence[Variant], records: Mapping[str, Record]) -> dict[str, list[str]]:
-    """Returns for each policy a list of texts, the operations that are not rounded exactly, so that another CPU or back end may give other bits.
-
-    An example is "products of matrices with sums of 128 terms". Policies without such operations (nearly all) are left out.
-    """
-    found: dict[str, list[str]] = {}
-    for one in variants:
-        if operations := _inexact_operations(*one.example, one.spec.horizon or 0, records[one.policy]):
-            found[one.policy] = sorted({*found.get(one.policy, []), *operations})
-    return found
-
-
 def _inexact_operations(env: Any, policy: Any, horizon: int, record: Record) -> list[str]:
-    names = ("instance", "env_init", "env", "policy_init", "plan", "act", "update")
-
     def whole(env: Any, policy: Any, streams: dict[str, jax.Array], t: jax.Array) -> Any:
         run = one_run(env, policy, streams, horizon, record)
         own = jax.tree.map(lambda x: x[..., 0], (run.instance, run.words))
@@ -204,7 +214,7 @@ def _inexact_operations(env: Any, policy: Any, horizon: int, record: Record) -> 
 
     def trace(env: Any, policy: Any) -> list[str]:
         words, t = jax.ShapeDtypeStruct((2, 1), jnp.uint32), jax.ShapeDtypeStruct((), jnp.int32)
-        return sorted(set(_inexact(jax.make_jaxpr(whole)(env, policy, dict.fromkeys(names, words), t).jaxpr)))
+        return sorted(set(_inexact(jax.make_jaxpr(whole)(env, policy, dict.fromkeys(STREAMS, words), t).jaxpr)))
 
     return traced_once(("inexact", horizon, record), trace, env, policy)
 

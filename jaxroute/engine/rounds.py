@@ -18,6 +18,8 @@ import numpy as np
 from jax import lax
 
 from jaxroute.core import draws, numerics, protocols, xla
+from jaxroute.core.batching.dependence import is_key
+from jaxroute.core.batching.indexing import enter
 from jaxroute.core.batching.lanes import exactly, lanes
 from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, PolicyOf, Sampler, is_environment, is_policy, stage_length_of
 from jaxroute.core.types import Metric, PyTree, Spec, classes_of
@@ -33,6 +35,8 @@ NAN_ROUNDS, NAN_STATES = "nan/rounds", "nan/states"
 # Prefix of the names of the arrays of a state; the index of the array follows.
 STATE = "state/"
 
+# Streams of random keys of a run.
+STREAMS = ("instance", "env_init", "env", "policy_init", "plan", "act", "update")
 _METHODS = ("init", "observe", "plan", "act", "step", "update", "gauges")
 
 # States of environment and policy.
@@ -177,12 +181,11 @@ def run_streams(root: Any, seeds: Any) -> dict[str, jax.Array]:
       root: the two words of the root key, `[2]`.
       seeds: `[R]` uint32.
     """
-    names = ("instance", "env_init", "env", "policy_init", "plan", "act", "update")
 
     def streams(seed: jax.Array) -> dict[str, jax.Array]:
         run_key = jax.random.key_data(draws.fold_in(draws_key(root), seed))
-        words = draws.child_words(run_key[0], run_key[1], np.arange(len(names), dtype=np.uint32))
-        return {name: words[:, i] for i, name in enumerate(names)}
+        words = draws.child_words(run_key[0], run_key[1], np.arange(len(STREAMS), dtype=np.uint32))
+        return {name: words[:, i] for i, name in enumerate(STREAMS)}
 
     return lanes(streams, seeds.shape[-1])(seeds)
 
@@ -366,17 +369,12 @@ def strong(leaf: Any) -> jax.Array:
     Typed random keys are returned unchanged.
     """
     array = jnp.asarray(leaf)
-    return lax.convert_element_type(array, array.dtype) if not jnp.issubdtype(array.dtype, jax.dtypes.prng_key) else array
+    return array if is_key(array) else lax.convert_element_type(array, array.dtype)
 
 
 def leaves_of(states: States) -> dict[str, jax.Array]:
     """Converts the states of `R` runs to plain arrays `[..., R]` by name, for storage; random keys become their 32-bit words."""
-
-    def plain(leaf: jax.Array) -> jax.Array:
-        is_key = jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-        return jnp.moveaxis(jax.random.key_data(leaf), -1, -2) if is_key else leaf
-
-    return {f"{STATE}{number}": plain(leaf) for number, leaf in enumerate(jax.tree.leaves(states))}
+    return {f"{STATE}{number}": enter(leaf).array for number, leaf in enumerate(jax.tree.leaves(states))}
 
 
 def states_of(leaves: Mapping[str, jax.Array], like: States) -> States:
@@ -384,6 +382,6 @@ def states_of(leaves: Mapping[str, jax.Array], like: States) -> States:
     shapes, structure = jax.tree.flatten(like)
 
     def typed(leaf: jax.Array, shape: Any) -> jax.Array:
-        return draws_key(jnp.moveaxis(leaf, -2, -1)) if jnp.issubdtype(shape.dtype, jax.dtypes.prng_key) else leaf
+        return draws_key(jnp.moveaxis(leaf, -2, -1)) if is_key(shape) else leaf
 
     return jax.tree.unflatten(structure, [typed(leaves[f"{STATE}{n}"], shape) for n, shape in enumerate(shapes)])

@@ -19,7 +19,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from jaxroute.engine.grid import larger_settings
-from jaxroute.engine.layout import Layout
 from jaxroute.engine.precision import in_64_bits
 from jaxroute.engine.programs import Block
 from jaxroute.engine.progress import Monitor, bar
@@ -136,7 +135,7 @@ def run_schedule(
             block.ran.interrupt(stopped)
 
     def simulate(call: Call, checkpoint: Checkpoint | None) -> Simulated:
-        return simulate_call(block_of(call), call, schedule.layout, request.times, effort, checkpoint)
+        return simulate_call(block_of(call), call, request.times, effort, checkpoint)
 
     monitor.total = sum(len(batch.calls) for batch in schedule.batches(len(request.seeds)))
     finished, ending = 0, Ending()
@@ -181,14 +180,13 @@ def _interruptible(result: Runs | Statistics, stored: bool) -> Generator[None, N
 
 
 def simulate_call(
-    block: Block, call: Call, layout: Layout, times: np.ndarray, effort: Effort, checkpoint: Checkpoint | None = None
+    block: Block, call: Call, times: np.ndarray, effort: Effort, checkpoint: Checkpoint | None = None
 ) -> Simulated:
-    """Simulates a call, or its rounds after the checkpoint. Runs that overflow are simulated again with more capacity.
+    """Simulates a call, or its rounds after the checkpoint. Runs that overflow are simulated again with more capacity; padding is dropped.
 
     Args:
       block: compiled program of the call.
       call: policy, settings and seeds.
-      layout: number of seeds and settings that the program simulates; the results of additional ones (padding) are dropped.
       times: `[records]` rounds after which quantities are recorded.
       effort: collects the measurements of the work.
       checkpoint: state after some rounds of these runs; None to start in the first round.
@@ -200,7 +198,7 @@ def simulate_call(
     record, horizon, *_ = block.static
     runs = (*map(len, tile.values()), len(chosen))
     inside = tuple(slice(count) for count in runs)
-    whole = (*(layout.tile[a] for a in tile), block.padded(len(chosen)))
+    whole = (*(block.layout.tile[a] for a in tile), len(chosen) if block.one_by_one else block.layout.block)
     first, states = 0, {}
     if checkpoint is not None:
         first, states = checkpoint.rounds, {n: _padded(v, whole) for n, v in checkpoint.states.items()}
@@ -217,7 +215,7 @@ def simulate_call(
         return {key: values[inside] for key, values in increments.items()}
 
     effort.decisions += (horizon - first) * int(np.prod(runs))
-    increments = run(block.after(first) if checkpoint else block)
+    increments = run(block.changed(since=first))
     end = {key: increments.pop(key) for key in list(increments) if key.startswith(STATE)}
     larger_envs, flow = larger_settings(variant.grids[0], variant.example[0]), variant.spec.overflow_flow
     while flow is not None:
@@ -226,10 +224,10 @@ def simulate_call(
         if not overflow.any():
             break
         if checkpoint is not None:  # Its states have the smaller capacity.
-            return simulate_call(block, call, layout, times, effort)
+            return simulate_call(block, call, times, effort)
         if (env := next(larger_envs, None)) is None:
             break
-        larger = block.with_environment(env)
+        larger = block.changed(env=env)
         if larger.shapes() != block.shapes():  # A probe may show the capacity itself.
             break
         again, end = run(larger), {}

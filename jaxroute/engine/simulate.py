@@ -14,14 +14,14 @@ from jaxroute.core.attributes import encoded
 from jaxroute.core.protocols import Probe
 from jaxroute.engine import report
 from jaxroute.engine.compiling import PROGRAMS
-from jaxroute.engine.components import Components, read_components, refuse_tracing
-from jaxroute.engine.execution import Execution, PartWarning, Store, Target, read_execution, resolve
+from jaxroute.engine.components import read_components, refuse_tracing
+from jaxroute.engine.execution import Execution, PartWarning, Store, read_execution, resolve
 from jaxroute.engine.grid import EnvironmentLike, Policies, PolicyLike, env_settings, example_of, policy_settings
 from jaxroute.engine.layout import choose_layout
-from jaxroute.engine.programs import Block, compile_blocks, compiler, device_needs, make_blocks, trace_blocks
+from jaxroute.engine.programs import Block, compile_blocks, compiler, device_needs, trace_blocks
 from jaxroute.engine.progress import Callback, Monitor, print_line
-from jaxroute.engine.recording import Recording, read_recording
-from jaxroute.engine.request import Sampling, inexact_by_policy, number_of_seeds, read_sampling, request_of
+from jaxroute.engine.recording import read_recording
+from jaxroute.engine.request import Setup, number_of_seeds, read_sampling, request_of
 from jaxroute.engine.rounds import bytes_of_run
 from jaxroute.engine.running import Effort, run_schedule
 from jaxroute.engine.schedule import Call, Schedule
@@ -119,7 +119,8 @@ def simulate(
         recording = read_recording(components, record, record_every, probes, keep, until_stderr, horizon, number)
         sampling = read_sampling(horizon, seeds, root_seed)
         target = resolve(execution, devices, lambda: bool(components.shared_axes))
-        return _simulate(components, recording, sampling, target, execution.share, options, store, notes, progress, monitor)
+        setup = Setup(components, recording, sampling, target, keep_states)
+        return _simulate(setup, execution.share, options, store, notes, progress, monitor)
 
 
 def run_bytes(env: EnvironmentLike, policy: PolicyLike) -> int:
@@ -135,10 +136,7 @@ def run_bytes(env: EnvironmentLike, policy: PolicyLike) -> int:
 
 
 def _simulate(
-    components: Components,
-    recording: Recording,
-    sampling: Sampling,
-    target: Target,
+    setup: Setup,
     share: str | tuple[int, int] | None,
     options: Store | None,
     store: PackStore | None,
@@ -151,36 +149,31 @@ def _simulate(
     `share` is `Execution.share`. `options` are those of the store that the user chose, `store` is the opened store, and `notes` is its log of earlier
     calls; all three are None if nothing is stored.
     """
-    variants, records, effort = components.variants, recording.records, Effort()
-    keep_states = options is not None and options.keep_states
-    inexact = inexact_by_policy(variants, records)
-    request = request_of(components, recording, sampling, target, inexact, keep_states, store is not None)
+    components, recording, effort = setup.components, setup.recording, Effort()
+    request = request_of(setup, store is not None)
     stored = [] if notes is None else [one.horizon for one in notes.requests.values()]
-    horizons = components.resumable(stored, sampling.horizon, recording.every)
+    horizons = components.resumable(stored, setup.sampling.horizon, recording.every)
     new = store is None or options is None or not results.prepare(store, request, options.accept_changed_code)
     if store is not None and new:
         store.check()
-    state_bytes = {one.label: bytes_of_run(*one.example) for one in variants}
-    one_by_one = {one.label for one in variants if target.one_by_one(one.hint)}
-    needs = device_needs(components, records, sampling, target)
-    layout = choose_layout(components, recording, len(sampling.seeds), target, state_bytes, one_by_one, needs)
-    blocks = make_blocks(variants, records, sampling, target, layout, keep_states, recording.keep == "moments")
+    layout = choose_layout(setup, device_needs(setup))
+    blocks = {one.label: Block(one, setup, layout) for one in components.variants}
 
     def block_of(call: Call) -> Block:
         return blocks[components.variant(call.policy, call.tile).label]
 
     with compiler() as pool:
         with effort.compiling():
-            shapes = trace_blocks(variants, blocks, pool if new else None)  # Else missing runs alone are compiled below.
+            shapes = trace_blocks(blocks, pool if new else None)  # Else missing runs alone are compiled below.
         request = recording.completed(request, shapes)
         result = results.RESULTS[request.keep](request, store)
         schedule = Schedule(result, layout, components.static_axes, share, store, horizons)
         calls = [call for batch in schedule.remaining(recording.goals) for call in batch.calls]
         if store is not None and calls and not new:
             store.check()
-        if keep_states and progress and calls:
+        if setup.keep_states and progress and calls:
             runs = [len(call.seeds) * math.prod(map(len, call.tile.values())) for call in calls]
-            size = sum(state_bytes[block_of(call).variant.label] * n for call, n in zip(calls, runs, strict=True))
+            size = sum(setup.state_bytes[block_of(call).variant.label] * n for call, n in zip(calls, runs, strict=True))
             print_line(f"the states at the end, which are stored, take up to {size / 1e6:,.1f} MB")
         with effort.compiling():
             new_blocks = {block_of(call).variant.label: block_of(call) for call in calls if not call.since}
@@ -198,9 +191,9 @@ def _simulate(
     if isinstance(result, Statistics):
         result.write()
     measured = {**asdict(effort), "layout": asdict(layout)}
-    attributes = report.attributes(target, blocks, inexact, measured, recording.goals, ending)
+    attributes = report.attributes(setup, blocks, measured, ending)
     if whole:
-        invalid = report.first_bad_rounds(data, records, components, sampling, target.devices[0])
+        invalid = report.first_bad_rounds(data, setup)
         attributes |= {"invalid": invalid} if invalid else {}
     attributes |= {} if options is None else options.description
     if store is not None and name:

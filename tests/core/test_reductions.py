@@ -38,21 +38,20 @@ CASES = {
 def stays(monkeypatch):
     """Counts the blocks that are summed up where they were played."""
     seen = []
-    reduced, make_blocks = jr.core.statistics.reduced, engine.make_blocks
+    reduced, make_block = jr.core.statistics.reduced, engine.Block
 
     def noted(*arguments):
         seen.append(arguments)
         return reduced(*arguments)
 
     def on_device(*arguments):
-        blocks = make_blocks(*arguments)
-        for block in blocks.values():
-            block.on_device = True
-        return blocks
+        block = make_block(*arguments)
+        block.on_device = True
+        return block
 
     def play(*arguments, **options):
         with monkeypatch.context() as patch:
-            patch.setattr(engine, "make_blocks", on_device)
+            patch.setattr(engine, "Block", on_device)
             patch.setattr(jr.core.statistics, "reduced", noted)
             return jr.simulate(*arguments, **options), len(seen)
 

@@ -26,9 +26,9 @@ from jaxroute.core.protocols import build_policy, is_environment, metrics_of
 from jaxroute.core.types import Metric
 from jaxroute.data import RoutingTable
 from jaxroute.engine import programs, recording, simulate
-from jaxroute.engine.components import Components
 from jaxroute.engine.grid import Grid
 from jaxroute.engine.layout import Layout
+from jaxroute.engine.request import Setup
 from jaxroute.engine.rounds import Record, draws_key, one_run, run_streams
 from jaxroute.experiments.queueing import prompts
 from jaxroute.problems import cascade, service
@@ -144,10 +144,10 @@ def _numbers(
     return increments, 0.0
 
 
-def _one_tile(components: Components, recording: Any, num_seeds: int, *args: Any) -> Layout:
+def _one_tile(setup: Setup, needs: Any) -> Layout:
     """Replaces the layout that memory allows by a single call for everything."""
-    del recording, args
-    return Layout(num_seeds, {axis: len(values) for axis, values in components.axes.items()})
+    del needs
+    return Layout(len(setup.sampling.seeds), {axis: len(values) for axis, values in setup.components.axes.items()})
 
 
 @contextlib.contextmanager

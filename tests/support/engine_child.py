@@ -50,7 +50,8 @@ def main():
     ]
     ucb = {"UCB1": stochastic.UCB1()}
     play("bandit", ucb, execution=jr.Execution(devices=devices[5:6]), seeds=[1, 2, 3])
-    used = [jax.tree.leaves(one.output_shardings)[0].device_set for one in programs.PROGRAMS.compiled()]
+    compiled = [program.compiled.result() for program in programs.PROGRAMS.values() if program.compiled]
+    used = [jax.tree.leaves(one.output_shardings)[0].device_set for one in compiled]
     report["on device 5"] = {devices[5]} in used
     for number in (8, 3):  # A store whose blocks do not fit the devices of the run that continues it.
         with tempfile.TemporaryDirectory() as out:

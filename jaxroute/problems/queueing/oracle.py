@@ -9,7 +9,7 @@ from flax import struct
 from jax import Array
 
 from jaxroute.core import checks, numerics
-from jaxroute.core.protocols import check_suits, check_values, cost_hint, gauges_of, is_policy, metrics_of
+from jaxroute.core.protocols import cost_hint, is_policy, metrics_of, optional
 from jaxroute.core.types import CostHint, FixedPolicy, FixedState, Leaf, Metric
 from jaxroute.problems.queueing.env import QueueEnv
 from jaxroute.problems.queueing.parts.scheduling import QueueQueries, best_prompt
@@ -95,11 +95,11 @@ class PolicySwitch:
         for policy in (self.first, self.second):
             if not is_policy(policy):
                 raise ValueError(f"first and second must be policies, got {type(policy).__name__}")
-            check_values(policy)
+            optional(policy, "check")
 
     def check_spec(self, spec: QueueSpec) -> None:
         for policy in (self.first, self.second):
-            check_suits(policy, spec)
+            optional(policy, "check_spec", spec)
 
     def cost_hint(self, spec: QueueSpec) -> CostHint:
         return CostHint(*map(max, cost_hint(self.first, spec), cost_hint(self.second, spec)))
@@ -123,4 +123,4 @@ class PolicySwitch:
         return first, self.second.update(key, state[1], obs, action, feedback, t)
 
     def gauges(self, state: tuple[Any, Any]) -> dict[str, Array]:
-        return dict(gauges_of(self.first, state[0]))
+        return dict(optional(self.first, "gauges", state[0], default={}))
