@@ -152,16 +152,17 @@ def check_program(steps, seed):
         assert_same_bits(by_c(fn, *args, wide=False), right)
 
 
-@settings(max_examples=6, deadline=None, derandomize=True, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+SETTINGS = settings(deadline=None, derandomize=True, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+
+
+@settings(SETTINGS, max_examples=6)
 @given(steps, st.integers(0, 10))
 def test_random_programs_have_the_bits_of_one_operation_at_a_time(steps, seed):
     check_program(steps, seed)
 
 
 @pytest.mark.slow
-@settings(
-    max_examples=300, deadline=None, derandomize=True, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
-)
+@settings(SETTINGS, max_examples=300)
 @given(steps, st.integers(0, 1000))
 def test_many_random_programs_have_the_bits_of_one_operation_at_a_time(steps, seed):
     check_program(steps, seed)
