@@ -94,9 +94,13 @@ def whole_definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
     # Operations such as `jnp.searchsorted` since jax 0.12, which have a separate definition.
     if name == "call_hi_primitive":
         return jax.make_jaxpr(functools.partial(eqn.primitive.to_lojax, **params))(*(v.aval for v in eqn.invars))
-    if name not in WHOLE or not _has_types(eqn, jnp.float32, jnp.int32) or _is_short(eqn):
+    if name not in WHOLE or not _has_types(eqn, jnp.float32, jnp.int32):
         return None
     avals: list[Any] = [v.aval for v in eqn.invars]
+    if name in _LONG and (
+        avals[0].dtype != jnp.float32 or math.prod(avals[0].shape[axis] for axis in params["axes"]) <= _BLOCK
+    ):
+        return None
     if any(0 in aval.shape for aval in avals) or params.get("subset_by_index") not in (None, (0, avals[0].shape[-1])):
         return None
     operands = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in avals]
@@ -151,14 +155,6 @@ _LONG: dict[str, Callable[..., Any]] = {
 WHOLE: dict[str, Callable[..., Any]] = {**FACTORISATIONS, **_LONG, "cumlogsumexp": _cumulative_log_sum}
 
 
-def _is_short(eqn: JaxprEqn) -> bool:
-    """Whether a sum or product needs no blocks: it has integers or at most 64 terms."""
-    if eqn.primitive.name not in _LONG:
-        return False
-    aval: Any = eqn.invars[0].aval
-    return aval.dtype != jnp.float32 or math.prod(aval.shape[axis] for axis in eqn.params["axes"]) <= _BLOCK
-
-
 def elementwise(eqn: JaxprEqn, arrays: Sequence[Any], traits: Sequence[Trait]) -> list[Any] | None:
     """Computes an elementwise float32 operation on `arrays` of one shape (or scalars), rounded once. Returns None where XLA's result is right.
 
@@ -188,16 +184,12 @@ def _extreme(larger: bool, a: Any, b: Any) -> jax.Array:
     return jnp.where(first, a, b)
 
 
-def _clamp(low: Any, x: Any, high: Any) -> jax.Array:
-    return _extreme(False, _extreme(True, low, x), high)
-
-
 _ROUNDED: dict[str, Callable[..., Any]] = {
     "mul": product,
     "square": lambda x: product(x, x),
     "max": functools.partial(_extreme, True),
     "min": functools.partial(_extreme, False),
-    "clamp": _clamp,
+    "clamp": lambda low, x, high: _extreme(False, _extreme(True, low, x), high),
 }
 
 

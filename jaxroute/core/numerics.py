@@ -5,6 +5,7 @@ barrier, so that a choice picks exactly one element and a rank is a permutation.
 """
 
 import functools
+import itertools
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -207,7 +208,8 @@ def inverse_cdf(probabilities: Array, u: Any) -> jax.Array:
     The probabilities need not sum exactly to one. An index of probability zero is never drawn, unless all probabilities are zero: the result is then
     0.
     """
-    cumulative = xla.partial_sums(probabilities)
+    terms = lax.split(xla.compute_once(probabilities), (1,) * probabilities.shape[0])
+    cumulative = list(itertools.accumulate(lax.squeeze(term, (0,)) for term in terms))
     threshold = u * cumulative[-1]
     passed = [partial <= threshold for partial in cumulative]
     index = functools.reduce(operator.add, (flag.astype(jnp.int32) for flag in passed))

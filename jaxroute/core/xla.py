@@ -6,7 +6,6 @@ This module is for authors of large policies. Most policies need only `jaxroute.
 """
 
 import functools
-import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -268,12 +267,6 @@ def weighted_sum_over_better(values: Array, *keys: Array, together: np.ndarray |
         return result
 
     return sum_over_better(values, [*ranked, np.arange(values.shape[-1], dtype=np.int32)], ahead, together=together)
-
-
-def partial_sums(values: Array) -> list[jax.Array]:
-    """Returns the sums of the first 1, 2, ..., `K` elements of `values` `[K]`, as a list of scalars."""
-    terms = lax.split(compute_once(values), (1,) * values.shape[0])
-    return list(itertools.accumulate(lax.squeeze(term, (0,)) for term in terms))
 
 
 compute_once_p = Primitive("computed_once")

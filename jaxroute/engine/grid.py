@@ -100,13 +100,8 @@ class Grid:
 
         A leaf is a number or array of the settings' fields. Its first dimensions are only those axes along which it varies.
         """
-        names = list(self.axes)
-        tiles = []
-        for leaf, varies in zip(self.leaves, self.leaf_axes, strict=True):
-            for place, axis in enumerate(varies):
-                leaf = np.take(leaf, positions[names[axis]], axis=place)
-            tiles.append(leaf)
-        return tiles
+        along, pairs = [positions[axis] for axis in self.axes], zip(self.leaves, self.leaf_axes, strict=True)
+        return [leaf[(*np.ix_(*(along[axis] for axis in varies)), ...)] for leaf, varies in pairs]
 
     def leaves_at(self, setting: Mapping[str, int]) -> list[np.ndarray]:
         """Returns the leaves (arrays) of one setting, given by its index along each axis."""

@@ -26,7 +26,7 @@ _FIRST_LINE_S = 10.0
 _SECONDS_FILE = "jaxroute-seconds.json"
 
 
-class LineProgress:
+class LineProgress(contextlib.AbstractContextManager["LineProgress"]):
     """Prints progress as lines of text where no terminal can show a bar: 10, 20, 40, 80, ... seconds after the start.
 
     It replaces a `tqdm` bar. Its method `print` can also be passed as `callback` to `jaxroute.compare`, which calls it with a text.
@@ -38,9 +38,6 @@ class LineProgress:
     def __init__(self, total: int = 0) -> None:
         self.n, self._total, self._description = 0.0, total, ""
         self._started, self._next = time.monotonic(), _FIRST_LINE_S
-
-    def __enter__(self) -> "LineProgress":
-        return self
 
     def __exit__(self, *_: object) -> None:
         pass

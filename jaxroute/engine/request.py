@@ -134,8 +134,10 @@ def request_of(setup: Setup, with_code: bool) -> Request:
     `with_code` adds the digests of code and settings that a store needs.
     """
     components, recording, sampling, target = setup.components, setup.recording, setup.sampling, setup.target
+    home = type(components.variants[0].example[0]).__module__.split(".")
     settings: dict[str, Any] = {
-        "problem": _problem_of(components),
+        # The environment's folder in jaxroute, or the name of its module elsewhere.
+        "problem": home[home.index("problems") + 1] if "problems" in home[:-1] else home[-1],
         "environment": describe(components.env),
         "policies": {name: describe(policy) for name, policy in components.policies.items()},
         "horizon": sampling.horizon,
@@ -171,12 +173,6 @@ def request_of(setup: Setup, with_code: bool) -> Request:
         identities={name: _identities(components, name, settings, digests) for name in components.policies},
         code={digests[label]: code for label, code in codes.items()},
     )
-
-
-def _problem_of(components: Components) -> str:
-    """Returns the name of the problem to which the environment belongs: its folder in jaxroute, or the name of its module elsewhere."""
-    parts = type(components.variants[0].example[0]).__module__.split(".")
-    return parts[parts.index("problems") + 1] if "problems" in parts[:-1] else parts[-1]
 
 
 def _identities(components: Components, policy: str, settings: Mapping[str, Any], codes: Mapping[str, str]) -> list[str]:

@@ -246,9 +246,7 @@ def simulate_call(
 def _padded(values: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
     """Extends the first dimensions, settings and then seeds, to `sizes`: repeats the last setting, and the seeds from the first on."""
     for axis, size in enumerate(sizes):
-        span = np.arange(size)
-        place = span % values.shape[axis] if axis == len(sizes) - 1 else np.minimum(span, values.shape[axis] - 1)
-        values = np.take(values, place, axis=axis)
+        values = np.take(values, np.arange(size), axis=axis, mode="wrap" if axis == len(sizes) - 1 else "clip")
     return values
 
 

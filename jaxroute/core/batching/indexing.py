@@ -19,9 +19,6 @@ from jaxroute.core import xla
 from jaxroute.core.batching.dependence import is_key
 from jaxroute.core.rounding import Trait
 
-READS = ("dynamic_slice", "gather")
-WRITES = ("dynamic_update_slice", "scatter", "scatter-add", "scatter-max", "scatter-min", "scatter-mul", "scatter-sub")
-
 # Axes up to this length are written by comparison: 1.4 to 5 times as fast as a scatter, which processes runs one by one.
 _FEW_PLACES = 32
 # Arrays with more elements per run are written in place; copying smaller ones is cheap.
@@ -96,7 +93,8 @@ class Tables:
 
         Later operations must use the returned array: XLA might otherwise repeat the read after `table` was overwritten in place.
         """
-        if not _is_long(table) or math.prod(jnp.shape(value)[:-1]) > _LONG:
+        long = table.mapped and not table.is_key and math.prod(jnp.shape(table.array)[:-1]) > _LONG
+        if not long or math.prod(jnp.shape(value)[:-1]) > _LONG:
             return value
         value = xla.compute_once(value)  # Otherwise the read might be repeated after the write.
         self._reads.setdefault(id(table.array), (table.array, []))[1].append(value)
@@ -108,24 +106,6 @@ class Tables:
             return table
         _, reads = self._reads.pop(id(table.array))
         return table._replace(array=xla.compute_once([table.array, *reads])[0])
-
-
-def _is_long(table: Value) -> bool:
-    return table.mapped and not table.is_key and math.prod(jnp.shape(table.array)[:-1]) > _LONG
-
-
-def read(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
-    """Computes an indexed read (slice or gather) for `R = size` runs. Returns the results `[..., R]`, or None if it needs `jax.vmap`."""
-    if eqn.primitive.name == "dynamic_slice":
-        return _dynamic_slice(values, eqn.params["slice_sizes"], size)
-    return _gather(values, eqn.params, size)
-
-
-def write(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
-    """Computes an indexed write (slice or scatter) for `R = size` runs. Returns the results `[..., R]`, or None if it needs `jax.vmap`."""
-    if eqn.primitive.name == "dynamic_update_slice":
-        return _dynamic_update_slice(values, size)
-    return _scatter(eqn, values, size)
 
 
 def _places(starts: Sequence[Value], shape: tuple[int, ...], sizes: Sequence[int]) -> tuple[list[int], Array] | None:
@@ -142,8 +122,8 @@ def _places(starts: Sequence[Value], shape: tuple[int, ...], sizes: Sequence[int
     return axes, jnp.stack([jnp.broadcast_to(c, (size,)) for c in columns], axis=1)
 
 
-def _dynamic_slice(values: list[Value], slice_sizes: Sequence[int], size: int) -> list[Any] | None:
-    operand, *starts = values
+def _dynamic_slice(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
+    (operand, *starts), slice_sizes = values, eqn.params["slice_sizes"]
     shape = jnp.shape(operand.array)[: len(slice_sizes)]
     if not any(s.mapped for s in starts):
         return [_slice(operand.array, _with_zero([s.array for s in starts]), (*slice_sizes, size))]
@@ -164,7 +144,8 @@ def _dynamic_slice(values: list[Value], slice_sizes: Sequence[int], size: int) -
     return [lax.expand_dims(taken, axes)]
 
 
-def _dynamic_update_slice(values: list[Value], size: int) -> list[Any] | None:
+def _dynamic_update_slice(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
+    del eqn  # It has no parameters.
     operand, update = (spread(v, size).array for v in values[:2])
     starts = values[2:]
     if not any(s.mapped for s in starts):
@@ -189,9 +170,9 @@ def _with_zero(indices: Sequence[Any]) -> list[Any]:
     return [*indices, lax.full((), 0, indices[0].dtype if indices else "int32")]
 
 
-def _gather(values: list[Value], params: dict[str, Any], size: int) -> list[Any]:
+def _gather(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any]:
     """Gathers slices for `size` runs. The run axis is part of each slice if all runs share the indices, else a batch axis."""
-    operand, indices = values
+    (operand, indices), params = values, eqn.params
     numbers, sizes = params["dimension_numbers"], tuple(params["slice_sizes"])
     rank = len(sizes)  # of one run's operand
     index = _vectors_last(indices)
@@ -287,3 +268,9 @@ def _write_by_comparison(eqn: JaxprEqn, operand: Array, index: Array, updates: A
             place = jnp.clip(place, 0, length - 1)
         here &= lax.broadcasted_iota(place.dtype, operand.shape, axis) == place
     return jnp.where(here, _COMBINE[eqn.primitive.name](operand, lax.expand_dims(updates, sorted(axes))), operand)
+
+
+# Indexed reads and writes: functions of an equation, its operands and the number `R` of runs. They return results `[..., R]`, or None where
+# `jax.vmap` is needed.
+READS: dict[str, Callable[..., list[Any] | None]] = {"dynamic_slice": _dynamic_slice, "gather": _gather}
+WRITES = {"dynamic_update_slice": _dynamic_update_slice, **dict.fromkeys(_COMBINE, _scatter)}

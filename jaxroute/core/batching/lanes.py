@@ -168,9 +168,9 @@ def _apply(eqn: JaxprEqn, values: list[Value], size: int, tables: Tables) -> lis
         return _fallback(eqn, values, size)
     if name in indexing.WRITES:
         values = [tables.write(values[0]), *values[1:]]
-        rule = indexing.write(eqn, values, size)
+        rule = indexing.WRITES[name](eqn, values, size)
     elif name in indexing.READS:
-        rule = indexing.read(eqn, values, size)
+        rule = indexing.READS[name](eqn, values, size)
         rule = rule and [tables.read(values[0], out) for out in rule]
     else:
         rule = _rule(name, eqn, values, size)
