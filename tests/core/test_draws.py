@@ -43,28 +43,23 @@ def test_threefry_gives_the_published_vectors(key, counter, expected, jit):
     assert tuple(int(x) for x in block(*map(jnp.uint32, (*key, *counter)))) == expected
 
 
-@pytest.mark.parametrize("axes", [(None, 0), (0, None), (0, 0), (-1, 0)])
+@pytest.mark.parametrize("axes", [(None, 0), (0, None), (0, 0)])
 def test_words_of_children_in_every_batch(axes):
     """Keys and addresses that differ between the elements of a batch, or do not."""
-    keys = np.random.default_rng(1).integers(0, 2**32, (2, 4), dtype=np.uint32)
+    keys = np.random.default_rng(1).integers(0, 2**32, (4, 2), dtype=np.uint32)
     addresses = np.arange(12, dtype=np.uint32).reshape(4, 3)
-    of_keys, of_addresses = axes
-    k = keys if of_keys is not None else keys[:, 0]
-    a = addresses if of_addresses is not None else addresses[0]
+    k, a = (one if axis == 0 else one[0] for one, axis in zip((keys, addresses), axes, strict=True))
 
     def each(words, address):
         return draws.child_words(words[0], words[1], address)
 
-    in_axes = (None if of_keys is None else 1, of_addresses)
-    found = np.asarray(jax.jit(jax.vmap(each, in_axes=in_axes))(k, a))
-    for i in range(4):
-        for j in range(3):
-            word, address = (k if of_keys is None else k[:, i]), (a if of_addresses is None else a[i])[j]
-            child = jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(word), impl=draws.KEY_IMPL), address)
-            np.testing.assert_array_equal(found[i, :, j], words(child))
-    by_lanes = jax.jit(lanes(each, 4))
-    if axes == (-1, 0):
-        np.testing.assert_array_equal(by_lanes(keys, addresses.T), np.moveaxis(found, 0, -1))
+    found = np.asarray(jax.jit(jax.vmap(each, in_axes=axes))(k, a))
+    for i, j in np.ndindex(4, 3):
+        word, address = k if axes[0] is None else k[i], (a if axes[1] is None else a[i])[j]
+        child = jax.random.fold_in(jax.random.wrap_key_data(jnp.asarray(word), impl=draws.KEY_IMPL), address)
+        np.testing.assert_array_equal(found[i, :, j], words(child))
+    if axes == (0, 0):
+        np.testing.assert_array_equal(jax.jit(lanes(each, 4))(keys.T, addresses.T), np.moveaxis(found, 0, -1))
 
 
 # Keys.

@@ -78,12 +78,6 @@ def test_argmax_of_nan_is_out_of_range_unless_it_is_masked_out(mode):
     np.testing.assert_array_equal(masked, np.where(allowed, score, -np.inf).argmax(axis=0))
 
 
-def test_argmax_of_integers():
-    score = np.array([3, 7, 7, -(2**31) + 1], np.int32)
-    assert int(numerics.argmax(score)) == 1
-    assert int(numerics.argmin(score)) == 3
-
-
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("size", [4, 15])
 def test_a_computed_score_picks_exactly_one_and_the_first_of_equal_models(mode, size):

@@ -552,13 +552,6 @@ def test_a_run_that_cannot_fit_is_refused_with_its_size(monkeypatch):
         play(stochastic.bernoulli([0.5, 0.4]), stochastic.UCB1())
 
 
-def test_a_policy_function_follows_a_swept_environment():
-    env = jr.grid(lambda best: stochastic.bernoulli(np.roll([0.8, 0.2, 0.1], best)), best=[0, 1, 2])
-    data = play(env, {"oracle": stochastic.Oracle.of}, record=["regret", "pulls"])
-    assert (data["regret"] == 0).all()
-    np.testing.assert_array_equal(data["pulls"].isel(policy=0, seed=0, time=-1), 30 * np.eye(3))
-
-
 # How often is traced, and compiled.
 
 

@@ -9,16 +9,13 @@ import sys
 import jax
 import pytest
 from c_functions import source_of_function
-from flax import struct
 from helpers import ROOT
 from lane_cases import keys
 
-import jaxroute as jr
 from jaxroute import draws
-from jaxroute.core.attributes import decoded
 from jaxroute.kernels import host
 from jaxroute.kernels.ir import Unsupported
-from jaxroute.problems import problems, stochastic
+from jaxroute.problems import problems
 
 pytestmark = pytest.mark.skipif(host.compiler(wide=True) is None, reason="there is no C++ compiler")
 
@@ -201,16 +198,3 @@ def test_functions_of_jax_without_counterpart_are_named():
         source_of_function(lambda k: jax.random.dirichlet(k, jax.numpy.ones(3)), keys())
     with pytest.raises(Unsupported, match=r"^jax\.numpy\.fft\.fft: numbers of type complex64"):
         source_of_function(lambda k: jax.numpy.fft.fft(jax.random.normal(k, (4,))).real, keys())
-
-
-@struct.dataclass
-class Betas(stochastic.UCB1):
-    """A user's own policy."""
-
-    def act(self, key, state, obs, t):
-        return jax.numpy.int32(jax.random.beta(key, 2.0, 3.0) > 0.5), {}
-
-
-def test_fell_back_names_the_function_that_the_user_called():
-    data = jr.simulate(stochastic.bernoulli([0.9, 0.5]), {"own": Betas()}, horizon=5, seeds=5, progress=False)
-    assert decoded(data.attrs)["fell_back"] == {"own": "jax.random.beta; draws.beta has a kernel"}
