@@ -111,7 +111,7 @@ class Setup:
 
     @functools.cached_property
     def inexact(self) -> dict[str, list[str]]:
-        """For each policy a list of texts, the operations that are not rounded exactly, so that another CPU or back end may give other bits.
+        """Texts by policy: the operations that are not rounded exactly, so that another CPU or back end may give other bits.
 
         An example is "products of matrices with sums of 128 terms". Policies without such operations (nearly all) are left out.
         """

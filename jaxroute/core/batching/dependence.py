@@ -11,7 +11,7 @@ from jax.extend.core import ClosedJaxpr, JaxprEqn, Literal
 
 # Operations that call a jaxpr once, with the name of the parameter that contains the jaxpr.
 CALLS = {"pjit": "jaxpr", "jit": "jaxpr", "closed_call": "call_jaxpr"}
-# Operations that call a jaxpr, but have a derivative of their own, with the name of the parameter that contains the jaxpr.
+# Operations that call a jaxpr, but have a separate derivative, with the name of the parameter that contains the jaxpr.
 OWN_DERIVATIVE = {
     "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr", "custom_vjp_call_jaxpr": "fun_jaxpr", "remat2": "jaxpr", "checkpoint": "jaxpr",
 }  # fmt: skip
