@@ -302,7 +302,8 @@ def compare(
             _claim(folder, log, name, {"target_quality": target, "warm": float(warm)})
         seconds["reading"] = time.perf_counter() - start
         if begun is not None:
-            told.aside(lambda: begun(planned.lines))
+            with tqdm.external_write_mode():  # The text appears above the progress line.
+                begun(planned.lines)
         told.total = planned.steps
 
         mark = time.perf_counter()
@@ -498,11 +499,6 @@ class _Progress:
 
     def show(self, text: str) -> None:
         self._bar.set_description_str(text)
-
-    def aside(self, write: Callable[[], None]) -> None:
-        """Calls a function that prints, so that its text appears above the progress line."""
-        with self._bar.external_write_mode():
-            write()
 
     def __exit__(self, *error: object) -> None:
         self._ended.set()

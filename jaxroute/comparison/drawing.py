@@ -1,17 +1,15 @@
 """Figures of a comparison for notebooks. The package `page` draws the pictures of the report."""
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jaxroute import plot
+from jaxroute.comparison.comparing import Comparison
+from jaxroute.comparison.points import Point
 from jaxroute.plot import style
 
-if TYPE_CHECKING:
-    from jaxroute.comparison.comparing import Comparison
-    from jaxroute.comparison.points import Point
 
-
-def frontier(found: "Comparison", *, ax: Any = None):
+def frontier(found: Comparison, *, ax: Any = None):
     """Draws quality against cost on `ax` (default: a new figure): a line over the Pareto-optimal settings of each strategy, and the target quality.
 
     The values are the means of `Point.judged`. Strategies that cannot be deployed come last, marked "(not deployable)". Returns the axes.
@@ -34,7 +32,7 @@ def frontier(found: "Comparison", *, ax: Any = None):
     return ax
 
 
-def learning(found: "Comparison", axes: Sequence[Any] | None = None):
+def learning(found: Comparison, axes: Sequence[Any] | None = None):
     """Draws each online policy's mean score and cost, at its chosen setting, against the queries served. Returns the two axes (default: new ones)."""
     answers = found.dataset["answer"].values
     chosen = [point for point, answer in zip(found.points, answers, strict=True) if answer and point.learning is not None]
@@ -57,11 +55,11 @@ def learning(found: "Comparison", axes: Sequence[Any] | None = None):
     return left, right
 
 
-def _name(point: "Point") -> str:
+def _name(point: Point) -> str:
     return point.strategy if point.available else f"{point.strategy} (not deployable)"
 
 
-def other_targets(found: "Comparison", *, ax: Any = None):
+def other_targets(found: Comparison, *, ax: Any = None):
     """Draws costs of the cheapest strategy and the cheapest single model that meet each target on `ax` (default: a new figure). Returns the axes."""
     single = {model["name"]: model["cost"][0] for model in found.summary["data"]["models"]}
     rows = found.summary["sensitivity"]

@@ -177,21 +177,9 @@ def load_strategy(file: str | os.PathLike[str]) -> Strategy:
 
 
 # Classes that may occur in a saved strategy: rules, predictors, and parts of predictors.
-_PARTS = (
-    Strategy,
-    Router,
-    Cascade,
-    Mixture,
-    Constant,
-    Judge,
-    Logistic,
-    Neighbours,
-    Design,
-    Words,
-    Directions,
-    Standardisation,
-)
-_CLASSES: dict[str, type] = {part.__name__: part for part in _PARTS}
+_RULES, _PREDICTORS = (Strategy, Router, Cascade, Mixture), (Constant, Judge, Logistic, Neighbours)
+_PARTS = (Design, Words, Directions, Standardisation)
+_CLASSES: dict[str, type] = {part.__name__: part for part in (*_RULES, *_PREDICTORS, *_PARTS)}
 
 
 def _packed(value: Any, arrays: list[np.ndarray]) -> Any:

@@ -24,9 +24,9 @@ from jaxroute.estimators.gaussian import sherman_morrison, solve
 from jaxroute.estimators.links import IDENTITY, Link
 
 
-def shortened(vector: Array, bound: Leaf, axis: int = 0) -> Array:
-    """Scales `vector` down to a norm of `bound` along an axis if it is longer."""
-    length = jnp.sqrt(jnp.maximum(jnp.sum(jnp.square(vector), axis=axis, keepdims=True), 1e-30))
+def shortened(vector: Array, bound: Leaf) -> Array:
+    """Scales `vector`, or each column of a matrix, down to a norm of `bound` if it is longer."""
+    length = jnp.sqrt(jnp.maximum(jnp.sum(jnp.square(vector), axis=0, keepdims=True), 1e-30))
     return vector * jnp.minimum(1.0, bound / length)
 
 

@@ -13,6 +13,7 @@ import dataclasses
 import functools
 import json
 import math
+import operator
 import threading
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -249,10 +250,7 @@ def seeds_from_plain(content: Any) -> np.ndarray:
 
 def held(store: PackStore, family: bytes, granule: int) -> int:
     """Returns the bit mask of the seeds of a granule (256 consecutive seeds) whose single runs are stored in cells of this family."""
-    mask = 0
-    for one in store.groups.get(group(family, granule), ()):
-        mask |= extent_of(one)
-    return mask
+    return functools.reduce(operator.or_, map(extent_of, store.groups.get(group(family, granule), ())), 0)
 
 
 def chosen(store: PackStore, family: bytes, granule: int, mask: int) -> list[bytes]:

@@ -341,8 +341,8 @@ class Statistics:
         spans = [(start, start + size * GRANULE) for start, (_, size) in zip(starts, ranges, strict=True)]
         full = {}
         for policy, own in curves.items():
-            lacking = [i for i, axis in enumerate(request.axes) if axis not in request.policy_axes[policy]]
-            full[request.policies.index(policy)] = {name: _expanded(array, lacking) for name, array in own.items()}
+            along = tuple(slice(None) if axis in request.policy_axes[policy] else None for axis in request.axes)
+            full[request.policies.index(policy)] = {name: array[along] for name, array in own.items()}
 
         def found(tree: SummaryTree) -> list[list[Summary]]:
             return summarise([full[p] for p in tree.policies], list(tree.numbers), request.zero_flows, values, spans)
@@ -540,12 +540,6 @@ class Statistics:
             name: (tuple(lead), flags[..., i], {"long_name": label, "units": unit, "kind": "flag"})
             for i, (name, (label, unit)) in enumerate(labels.items())
         }
-
-
-def _expanded(array: Any, places: Sequence[int]) -> Any:
-    """Inserts axes of length 1 into an array of NumPy or JAX; `places` has their positions in the result."""
-    rest = iter(array.shape)
-    return array.reshape(tuple(1 if i in places else next(rest) for i in range(array.ndim + len(places))))
 
 
 def _labelled(name: str, about: Mapping[str, Any], dims: tuple[str, ...], moments: Moments) -> dict[str, Any]:

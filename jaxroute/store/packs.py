@@ -34,8 +34,9 @@ LEFT = (".partial", ".claim")
 ADDRESS, GROUP = 64, 32
 _MAGIC = b"jaxroute pack 2\n"
 OTHER_VERSION = "it was written by another version of jaxroute"
-# Number of bytes at the end of a pack that are read first, bytes of a frame, and bytes below which a pack is small and joined with others.
-_TAIL, _FRAME, _SMALL = 1 << 16, 1 << 18, 2 << 20
+# Number of bytes at the end of a pack that are read first, bytes of a frame, bytes below which a pack is small and joined with others, and largest
+# number of bytes of a joined pack, before compression.
+_TAIL, _FRAME, _SMALL, _LARGE = 1 << 16, 1 << 18, 2 << 20, 256 << 20
 _SIZES = [(name, "<u8") for name in ("cells", "frames", "forms", "notes", "rows")]
 _FOOTER = np.dtype([*_SIZES, ("digest", "V16"), ("magic", "S16")])
 _ROW = np.dtype([("address", f"V{ADDRESS}"), ("digest", "V16"), ("form", "<u4"), ("session", "<u4")])
@@ -126,24 +127,17 @@ def encode(
         for some in (group[i : i + step] for i in range(0, len(group), step)):
             raw = np.frombuffer(b"".join(body for *_, body in some), np.uint8).reshape(len(some), size)
             raw = np.concatenate([raw[:1], raw[1:] ^ raw[:-1]]).tobytes()
-            small = _compressed(raw)
+            small = zstandard.compress(raw, 1)
             content.append(small if len(small) < 0.9 * len(raw) else raw)
             frames.append((offset, len(content[-1]), len(raw), len(rows), len(some), content[-1] is small))
             offset += len(content[-1])
             rows += [(one, digest_of(one, form.encode(), body), number, session) for one, session, body in some]
     about = {"sessions": list(sessions), "notes": list(notes)}
-    end = [
-        *(_compressed(json.dumps(one).encode()) for one in (forms, about)),
-        _compressed(np.array(rows, _ROW).tobytes()),
-        np.array(frames, _FRAMES).tobytes(),
-    ]
+    plain_parts = (json.dumps(forms).encode(), json.dumps(about).encode(), np.array(rows, _ROW).tobytes())
+    end = [*(zstandard.compress(one, 1) for one in plain_parts), np.array(frames, _FRAMES).tobytes()]
     sizes = [len(one) for one in end[:3]]
     footer = np.array([(len(rows), len(frames), *sizes, digest_of(*end), _MAGIC)], _FOOTER)
     return f"{digest_of(*end).hex()}{ENDING}", [*content, *end, footer.tobytes()]
-
-
-def _compressed(raw: bytes) -> bytes:
-    return zstandard.ZstdCompressor(level=1).compress(raw)
 
 
 def read_index(place: Location, name: str, file: FileState) -> Index:
@@ -482,21 +476,17 @@ class PackStore:
             self.place.write(name, [other.place.read(name, 0, other.packs[name].file.size)])
         self.refresh()
 
-    def compact(self, small: int = _SMALL, large: int = 256 << 20) -> None:
+    def compact(self) -> None:
         """Writes the cells of small packs, and of packs with damaged cells, to larger packs, and then removes the old ones.
 
         Several processes may do this at the same time and may be killed: each cell of a removed pack is in a pack that was written before. Readers
         that do not find a pack list the packs again.
-
-        Args:
-          small: number of bytes below which a pack is joined with others.
-          large: largest number of bytes of a new pack, before compression.
         """
         self.refresh()
         groups, total, damaged = [[]], 0, {name for name, _ in self.bad}
-        for name in sorted(name for name, index in self.packs.items() if index.file.size < small or name in damaged):
+        for name in sorted(name for name, index in self.packs.items() if index.file.size < _SMALL or name in damaged):
             raw = int(self.packs[name].frames["raw"].sum())
-            if groups[-1] and total + raw > large:
+            if groups[-1] and total + raw > _LARGE:
                 groups.append([])
                 total = 0
             groups[-1].append(name)

@@ -75,17 +75,20 @@ class Runs:
     """
 
     def __init__(self, request: Request, store: PackStore | None):
-        self.request, self.store = request, store
         check_runs(request.numbers, len(request.seeds))
-        self.lead = (len(request.policies), *(len(v) for v in request.axes.values()), len(request.seeds))
+        self._begin(request, store)
         self.data: dict[str, np.ndarray] = {}
         for name, (_, shape) in request.variables.items():
             self.data[name] = np.full((*self.lead, len(request.times), *shape), np.nan)
         self.data |= {name: np.full(self.lead, np.nan) for name in request.zero_flows}
         self.data["valid"] = np.zeros(self.lead, bool)
+        self.fill()
+
+    def _begin(self, request: Request, store: PackStore | None) -> None:
+        self.request, self.store = request, store
+        self.lead = (len(request.policies), *(len(v) for v in request.axes.values()), len(request.seeds))
         self.done = np.zeros(self.lead, bool)
         self._families = {policy: request.families(CURVES, policy) for policy in request.policies}
-        self.fill()
 
     @property
     def families(self) -> list[bytes]:
@@ -234,10 +237,8 @@ class LazyRuns(Runs):
     """
 
     def __init__(self, request: Request, store: PackStore, partial: bool):
-        self.request, self.store, self.partial = request, store, partial
-        self.lead = (len(request.policies), *(len(v) for v in request.axes.values()), len(request.seeds))
-        self.done = np.zeros(self.lead, bool)
-        self._families = {policy: request.families(CURVES, policy) for policy in request.policies}
+        self._begin(request, store)
+        self.partial = partial
         for policy, families in self._families.items():
             for number, place in enumerate(np.ndindex(*request.shape(policy))):
                 held = {g: m & cells.held(store, families[number], g) for g, m in request.cut.masks.items()}

@@ -67,10 +67,10 @@ class Traffic:
         costs = np.maximum(table.costs / most_expensive, _LEAST_COST)
         cost_unit = "mean calls of the most expensive model"
         unit = RoutingTable(table.scores, costs, table.models, table.features, cost_unit=cost_unit)
-        features = table.features
-        if features is None:
-            return cls(table, unit, np.ones((table.num_queries, 1)), latency, signals)
-        return cls(table, unit, main_directions(features, min(_DIRECTIONS, features.shape[1])), latency, signals)
+        contexts = np.ones((table.num_queries, 1))
+        if table.features is not None:
+            contexts = main_directions(table.features, min(_DIRECTIONS, table.features.shape[1]))
+        return cls(table, unit, contexts, latency, signals)
 
     def blind_cost(self, quality: float) -> float:
         """Returns the least mean cost of reaching the mean score `quality` by a random choice between models, without looking at the query.

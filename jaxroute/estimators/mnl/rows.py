@@ -19,11 +19,6 @@ from jaxroute.estimators.mnl.likelihood import Derivatives, Sums, probabilities
 _Entry = tuple[int, int, int, int]
 
 
-def item_type(num_items: int) -> DTypeLike:
-    """Returns int8 or int16: the smallest type that holds the indices of all items and -1."""
-    return jnp.int8 if num_items <= np.iinfo(np.int8).max else jnp.int16
-
-
 def _written(table: Array, new: Array, t: Array) -> Array:
     return lax.dynamic_update_index_in_dim(table, new.astype(table.dtype), t, table.ndim - 1)
 
@@ -48,10 +43,10 @@ class Rows:
 
         A round shows at most `num_shown` (`K`) of `num_items` (`N`) items, with features of dimension `dim` (`d`).
         """
-        rounds = xla.chunked_size(rounds)
+        rounds, smallest = xla.chunked_size(rounds), jnp.int8 if num_items <= np.iinfo(np.int8).max else jnp.int16
         return cls(
             features=jnp.zeros((dim, rounds), jnp.float32),
-            items=jnp.full((num_shown, rounds), -1, item_type(num_items)),
+            items=jnp.full((num_shown, rounds), -1, smallest),
             accepted=jnp.full((rounds,), num_shown, jnp.int8),
         )
 
