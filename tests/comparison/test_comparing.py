@@ -168,7 +168,6 @@ def test_another_comparison_in_the_folder_is_refused_before_anything_is_fitted(o
     [
         ({"target_quality": 75}, "target_quality must be above 0 and below 1, got 75; for 75 % give 0.75"),
         ({"target_quality": 0.0}, "target_quality must be above 0 and below 1, got 0"),
-        ({"target_quality": float("nan")}, "target_quality"),
         ({"minutes": -1}, "minutes"),
         ({"orders": 3}, "orders"),
         ({"warm": 0.9}, "warm must be a share of at most .5"),

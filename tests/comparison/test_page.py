@@ -15,8 +15,8 @@ import pytest
 import summaries
 from matplotlib.text import Text
 
-from jaxroute.comparison.page import labels, numbers, pictures, plain, strategies, write
-from jaxroute.comparison.page.write import _plain, rendered
+from jaxroute.comparison.page import labels, numbers, pictures, plain, strategies
+from jaxroute.comparison.page.write import _plain, rendered, write
 
 VOID = {"meta", "br", "hr", "wbr"}
 
@@ -255,7 +255,6 @@ def test_pictures_have_no_colours_apart_from_those_of_the_page(pages, name):
         ((0.00614, 0.0002), "0.00614 (0.0002)"),
         ((0.00614, 0.000151), "0.00614 (0.00015)"),
         ((1.234, math.nan), "1.23"),
-        ((1.234, None), "1.23"),
         ((1.0, 0.0), "1.00 (0)"),
         ((0.0, 0.0), "0.00 (0)"),
         ((3123.4, 21.0), "3,120 (20)"),
@@ -265,8 +264,6 @@ def test_pictures_have_no_colours_apart_from_those_of_the_page(pages, name):
         ((0.0000123, 4e-7), "0.0000123 (0.0000004)"),
         ((-0.5, 0.03), "−0.500 (0.03)"),
         ((math.nan, 0.1), "–"),
-        ((math.inf, 0.1), "–"),
-        ((None, None), "–"),
         (None, "–"),
     ],
 )

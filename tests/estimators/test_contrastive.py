@@ -96,16 +96,6 @@ def test_constant_utilities_have_no_direction():
     assert sets_of(utility_pairs(utility))[1] == (2, [0, 3])
 
 
-def test_pairs_do_not_depend_on_scale_and_level_of_a_prompts_utilities():
-    # Departure probabilities are such a map of the raw utilities.
-    rng = np.random.default_rng(2)
-    for utility in (rng.random((40, 5)), rng.integers(0, 2, (40, 5)) - 0.1 * rng.integers(0, 3, (40, 5))):
-        mapped = rng.uniform(0.1, 3, (40, 1)) * utility + rng.normal(size=(40, 1))
-        np.testing.assert_allclose(utility_cosine(mapped), utility_cosine(utility), atol=1e-6)
-        for a, b in zip(utility_pairs(mapped), utility_pairs(utility), strict=True):
-            np.testing.assert_array_equal(a, b)
-
-
 def test_nothing_to_compare():
     pairs = utility_pairs([[1.0, 0.0]])
     assert not pairs.valid.any()
@@ -247,15 +237,11 @@ def test_a_head_that_is_off_has_a_finite_derivative():
         ({"utility": np.ones(60)}, r"utility must have shape \[n, N\]"),
         ({"utility": np.ones((60, 3))}, "utility must give at least one of the 5 chosen prompts a positive"),
         ({"per_model": 0}, "per_model must be at least 1, got 0"),
-        ({"epochs": 0}, "epochs must be at least 1, got 0"),
         ({"num_negatives": 0}, "num_negatives must be at least 1"),
-        ({"batch": 1}, "batch must be from 2 to"),
         ({"batch": 61, "per_model": None}, "batch must be from 2 to 60, got 61"),
         ({"temperature": 0.0}, "temperature must be above 0"),
         ({"positive_above": 0.2}, "negative_below <= positive_above .* negative_below=0.3 and positive_above=0.2"),
-        ({"negative_below": -2.0}, "-1 <= negative_below"),
         ({"optimiser": 1e-3}, "optimiser must be an optax.GradientTransformation, got 0.001"),
-        ({"width": 0}, "width must be at least 1"),
         ({"seed": -1}, "seed must be at least 0"),
     ],
 )

@@ -17,6 +17,8 @@ from jaxroute.problems.combinatorial import optimum
 from jaxroute.solvers import branching_any_win, exact_any_win, sparse_fill
 from jaxroute.solvers.selection import any_win, num_vertices
 
+NUMBERS = [60, pytest.param(500, marks=pytest.mark.slow)]  # Of instances, of ten kinds in turn.
+
 
 def mixed_integer_value(value, cost, capacity, budget, most):
     """HiGHS: amounts, and whether each model has one; -inf if nothing is feasible. The scale is for its absolute gap of 1e-6.
@@ -44,37 +46,6 @@ def mixed_integer_value(value, cost, capacity, budget, most):
     bounds = list(zip(none[own], capacity[own], strict=True))
     alone = linprog(-1e4 * value[own], cost[own][None], [budget], ones[own][None], [1.0], bounds)
     return -np.inf if alone.x is None else -alone.fun / 1e4, -found.fun / 1e4
-
-
-def mixes(seed, count, sizes):
-    """Markets of eight kinds: plain, a price-quality frontier, bounds in eighths, equal capacities just enough, prices near values; prices that
-    differ by a thousandth, from a thousandth to a thousand, and models that are free, worth nothing, or have no capacity."""
-    rng = np.random.default_rng(seed)
-    for row in range(count):
-        size = int(rng.choice(sizes))
-        most = int(rng.integers(2, max(3, size // 2)))
-        value, cost = rng.uniform(0.05, 1, size), 10.0 ** rng.uniform(-1, 1.2, size)
-        capacity = np.minimum(rng.uniform(0.5, 2.2, size) / most, 1.0)
-        if row % 8 == 1:
-            value = np.clip((cost / 16) ** 0.4 + 0.05 * rng.normal(size=size), 0.01, 1)
-        if row % 8 == 2:
-            value, cost, capacity = np.round(value * 8) / 8, np.ceil(cost), np.ceil(capacity * 8) / 8
-        if row % 8 == 3:
-            value = np.clip((cost / 16) ** 0.4 + 0.05 * rng.normal(size=size), 0.01, 1)
-            capacity = np.full(size, 1 / (most - 0.5))
-        if row % 8 == 4:
-            cost = rng.uniform(0.5, 1, size)
-            value, capacity = cost + 0.1 * rng.uniform(size=size), np.full(size, 1 / most)
-        if row % 8 == 6:
-            cost = 10.0 ** rng.uniform(-3, 3, size)
-        budget = float(cost.min() * 10.0 ** rng.uniform(-0.05, 1.0))
-        if row % 8 == 5:
-            cost, budget = 1 + 1e-3 * rng.random(size), float(1 + 1e-3 * rng.uniform(0.1, 0.9))
-        if row % 8 == 6:
-            budget = float(np.sort(cost)[:most].mean() * rng.uniform(0.5, 20))
-        if row % 8 == 7:
-            cost, capacity, value = (np.where(rng.random(size) < 0.2, 0.0, x) for x in (cost, capacity, value))
-        yield value, cost, capacity, budget, most
 
 
 def padded(width, *arrays):
@@ -121,31 +92,11 @@ def check_mixes(cases, dtype, error, may_be_unfinished=0):
     assert branched > 0.1 * len(cases)
 
 
+@pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_mixes_against_mixed_integer_programs(dtype):
+def test_mixes_against_mixed_integer_programs(dtype, number):
     with x64(dtype == np.float64):
-        check_mixes(mixes(0, 64, (8, 25, 40)), dtype, 1e-9 if dtype == np.float64 else 2e-5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_500_mixes_of_ten_kinds(dtype):
-    with x64(dtype == np.float64):
-        check_mixes(problems(markets, 1, 500), dtype, *((1e-9, 0) if dtype == np.float64 else (2e-5, 5)))
-
-
-def selections(seed, count, sizes):
-    """Probabilities of three kinds: plain, near the price, and both in parts of a whole; with small, middling and slack budgets."""
-    rng = np.random.default_rng(seed)
-    for row in range(count):
-        size = int(rng.choice(sizes))
-        places = int(rng.integers(1, max(2, size // 2) + 1))
-        w, c = rng.random((2, size))
-        if row % 3 == 1:
-            w = np.clip(c + 0.05 * rng.normal(size=size), 0.01, 0.99)
-        if row % 3 == 2:
-            w, c = np.round(w * 8) / 9, np.round(c * 4) / 4
-        yield w, c, float(rng.random() * rng.choice([0.3, 1, 3])), places
+        check_mixes(problems(markets, 1, number), dtype, *((1e-9, 0) if dtype == np.float64 else (2e-5, number // 100)))
 
 
 @functools.cache
@@ -171,17 +122,11 @@ def check_selections(cases, dtype, error):
     assert branched > 0.4 * len(cases)
 
 
+@pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_any_win_against_mixed_integer_programs(dtype):
+def test_any_win_against_mixed_integer_programs(dtype, number):
     with x64(dtype == np.float64):
-        check_selections(selections(0, 45, (8, 20, 40)), dtype, 1e-9 if dtype == np.float64 else 2e-6)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_500_selections_of_ten_kinds(dtype):
-    with x64(dtype == np.float64):
-        check_selections(problems(chances, 1, 500), dtype, 1e-9 if dtype == np.float64 else 2e-6)
+        check_selections(problems(chances, 1, number), dtype, 1e-9 if dtype == np.float64 else 2e-6)
 
 
 @pytest.mark.parametrize(("groups", "size"), [(None, 4), ((0, 0, 0, 0, 1, 1, 1, 1, 1), (2, 2))])

@@ -129,9 +129,6 @@ def steepest(problem):
     return np.where(both, du / np.where(dc == 0, 1.0, dc), 0.0).max((1, 2))
 
 
-# Worked examples of the notes, section 4.1.
-
-
 # Random instances.
 
 
@@ -282,30 +279,7 @@ def test_unseen_models_are_taken_in_index_order(dtype):
     np.testing.assert_allclose(solve(cheaper, dtype).amount, [[0, 0.2, 0, 0.4, 0, 0.4]], atol=tolerance)
 
 
-# Other totals, steps and derivatives.
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_other_totals(dtype):
-    """Capacity 1 and a whole number of models in total, as in a relaxed choice of several models."""
-    rng = np.random.default_rng(8)
-    count, size = 600, 9
-    u, c = rng.uniform(size=(2, count, size)).astype(np.float32)
-    total = rng.integers(2, 5, count).astype(np.float32)
-    b = (total * rng.uniform(0.2, 0.7, count)).astype(np.float32)
-    with in_dtype(dtype):
-        args = [jnp.asarray(x, dtype) for x in (u, c, b, total)]
-        run = jax.jit(jax.vmap(lambda u, c, b, total: budgeted_fill(u, c, jnp.ones_like(u), b, total)))
-        answer = run(*args)
-    # In shares of the total, it is a program of total 1 with capacities 1 / total.
-    cap = np.repeat(1.0 / total.astype(np.float64)[:, None], size, axis=1)
-    shares = (u, c, cap, b.astype(np.float64) / total, np.ones(u.shape, bool))
-    feasible = cheapest_cost(shares)[0] <= shares[3]
-    np.testing.assert_array_equal(answer.feasible, feasible)
-    assert 0.5 < feasible.mean() < 1.0
-    value, _ = highs(tuple(x[feasible] for x in shares))
-    gap = np.abs((np.float64(u) * np.asarray(answer.amount)).sum(1)[feasible] - value * total[feasible])
-    assert gap.max() <= (1e-5 if dtype == "float32" else 1e-9)
+# Derivatives.
 
 
 def test_derivatives_against_finite_differences():

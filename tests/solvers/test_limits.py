@@ -4,6 +4,7 @@ Failures are counted by kind, against the vertices or faces of each instance, in
 """
 
 import collections
+import inspect
 from functools import cache, partial
 
 import jax
@@ -109,6 +110,9 @@ CASES = {
     "select, all, exact": (selected("all", 0), False, "mask", "all"),
     "select, any, exact": (selected("any", 0), True, "mask", "any"),
 }  # fmt: skip
+# Solvers that have no budget and size, whose tests are elsewhere.
+ELSEWHERE = """annealed best_models best_pair discrete_index index_by_bisection linear_index log_weight_of_best pairwise perturbed swap
+two_point_index uniform_index"""
 # Those whose derivative in the size is promised.
 DIFFERENTIABLE = ("project", "smoothed_lp", "differentiable_lp", "select, sum", "select, all", "project, at most")
 
@@ -230,6 +234,11 @@ def failures(name, dtype, count, seed):
             binds = (price > 100 * tol) if at_most else np.ones(count, bool)
             told[6] = clear & binds & (room > 0) & ~(np.abs(d.sum(1) - 1) < 1e-3)
         return collections.Counter({k: int(told[i].sum()) for i, k in enumerate(NAMES) if told[i].any()})
+
+
+def test_no_solver_is_forgotten():
+    functions = {name for name in solvers.__all__ if not inspect.isclass(getattr(solvers, name))}
+    assert {name.split(",")[0] for name in CASES} | set(ELSEWHERE.split()) == functions
 
 
 @pytest.mark.parametrize(("count", "seed"), [(200, 1), pytest.param(2200, 2, marks=pytest.mark.slow)])

@@ -1,12 +1,10 @@
 """Policies and environments that are played: compiled, in batches, in grids. Most rows compile for long and are left to the slow run."""
 
 import conformance_cases as cases
-import numpy as np
 import pytest
 
-import jaxroute as jr
 from jaxroute import testing
-from jaxroute.problems import queueing, staged, stochastic
+from jaxroute.problems import queueing, stochastic
 
 # What the default run plays: one policy without stages, one with them.
 QUICK = ("stochastic/UCB1", "staged/StageRoute")
@@ -45,11 +43,3 @@ def test_environments_behave(name):
 )
 def test_quick_environments_behave(env, policy):
     testing.check_environment(env, policy, horizon=20)
-
-
-def test_the_plain_loop_equals_the_compiled_run():
-    env = cases.small_market()
-    rounds = testing.run_eagerly(env, staged.StageRoute(), horizon=20, seed=4)
-    data = jr.simulate(env, staged.StageRoute(), horizon=20, seeds=[4], record_every=1, progress=False)
-    regret = np.cumsum([float(r["flows"]["regret"]) for r in rounds])
-    np.testing.assert_allclose(data["regret"].values[0, 0], regret, atol=1e-5)

@@ -75,11 +75,6 @@ def changes_itself(self, state, feedback):
     return state
 
 
-def changes_its_class(self, state, t):
-    type(self).played += 1
-    return (t % 3).astype(jnp.int32), {"sum": state["sum"]}
-
-
 def changes_its_argument(self, state, feedback):
     state["sum"] = state["sum"] + feedback
     return state
@@ -92,7 +87,6 @@ STAGES = {"__annotations__": {"stage_length": int}, "stage_length": struct.field
 # Methods that break a class of this name, and the sentence about it.
 FAULTS = {
     "MisspeltOption": ({"guages": lambda self, state: {"sum": state["sum"]}}, r"^MisspeltOption has 'guages', which nothing calls; did you mean 'gauges'\?$"),
-    "MisspeltPlan": ({"updates": Three.update}, r"^MisspeltPlan has 'updates', which nothing calls; did you mean 'update'\?$"),
     "NewShape": ({"update": update(lambda self, s, f: {**s, "sum": jnp.stack([s["sum"], f])})}, r"^NewShape.update changes the state's array \['sum'\] from float32\[\] to float32\[2\]$"),
     "NewType": ({"update": update(lambda self, s, f: {**s, "rounds": s["rounds"] + self.step})}, r"^NewType.update changes the state's array \['rounds'\] from int32\[\] to float32\[\]$"),
     "DropsLeaf": ({"update": update(lambda self, s, f: {"sum": s["sum"] + f})}, r"^DropsLeaf.update returns a state of another structure .* drops the array \['rounds'\]$"),
@@ -100,7 +94,6 @@ FAULTS = {
     "WeakInit": ({"init": lambda self, key, spec: {"sum": 0.0, "rounds": jnp.zeros((), jnp.int32)}}, r"^WeakInit.init makes the state's array \['sum'\] weakly typed"),
     "WeakUpdate": ({"update": update(lambda self, s, f: {"sum": s["sum"], "rounds": 0})}, r"^WeakUpdate.update makes the state's array \['rounds'\] weakly typed"),
     "BareAction": ({"act": act(lambda self, s, t: jnp.int32(0))}, r"^BareAction.act must return \(action, info\) with info a dict, got int32\[\]$"),
-    "NoInfo": ({"act": act(lambda self, s, t: (jnp.int32(0), None))}, r"^NoInfo.act must return .* info a dict, got \(int32\[\], None\)$"),
     "NewPlan": (STAGES | {"plan": lambda self, key, state, obs, t: {**state, "planned": t}}, r"^NewPlan.plan returns a state of another structure .* adds the array \['planned'\]$"),
     "NoStages": ({"plan": lambda self, key, state, obs, t: state}, r"^NoStages has plan, but neither it nor Bandit\w* has a stage_length$"),
     "LacksMetric": ({"metrics": (Metric("width", "width", "1", "average"),)}, r"^the Info of LacksMetric.act\(\) lacks 'width', which LacksMetric.metrics declares$"),
@@ -108,11 +101,9 @@ FAULTS = {
     "WrongDimensions": ({"metrics": (Metric("sum", "sum by model", "reward", "average", ("model",)),)}, r"^'sum' in the Info of WrongDimensions.act\(\) has the shape \(\), .* dimensions \('model',\)$"),
     "TakenMetric": ({"metrics": (Metric("regret", "regret", "reward", "total"),)}, r"^TakenMetric.metrics declares 'regret', which Bandit\w*.spec.metrics declares too$"),
     "StaticLeaf": ({"act": act(lambda self, s, t: (jnp.int32(int(self.step) % 3), {}))}, r"^StaticLeaf.act needs a value that is known only when it runs .*Concret"),
-    "BranchesOnState": ({"act": act(lambda self, s, t: (jnp.int32(0 if s["sum"] > 0 else 1), {}))}, r"^BranchesOnState.act needs a value that is known only when it runs .*Bool"),
     "Counts": ({"act": act(lambda self, s, t: (jnp.int32(next(COUNT) % 3), {}))}, r"^Counts.act is not pure"),
     "Remembers": ({"act": act(lambda self, s, t: (KEPT.append(t) or jnp.int32(0), {}))}, r"^Remembers.act keeps a traced value after it has returned"),
     "ChangesItself": ({"update": update(changes_itself)}, r"^ChangesItself.update changes ChangesItself.step"),
-    "ChangesItsClass": ({"played": 0, "act": act(changes_its_class)}, r"^ChangesItsClass.act changes ChangesItsClass.played"),
     "ChangesArgument": ({"update": update(changes_its_argument)}, r"^ChangesArgument.update changes one of its arguments in place"),
     "Unhashable": ({"__annotations__": {"names": list}, "names": NAMES}, r"^the static field Unhashable.names must be hashable, got \[\]$"),
     "FewArguments": ({"act": lambda self, key, state, obs: (jnp.int32(0), {})}, r"^FewArguments.act cannot be traced: TypeError: .*positional arguments"),
@@ -120,9 +111,7 @@ FAULTS = {
 MISSPELT = type("Misspelt", (), {"init": Three.init, "act": Three.act, "updat": Three.update})
 OTHERS = {
     "no update": (struct.dataclass(MISSPELT)(), r"^Misspelt has no method update; did you misspell it as 'updat'\?$"),
-    "no pytree": (Three(), r"^policy must be a pytree, got the plain class Three: decorate the class with flax.struct.dataclass or"),
     "a class": (Follower, r"^policy is the class Follower; pass an instance"),
-    "another problem": (staged.StageRoute(), r"^StageRoute"),
 }  # fmt: skip
 
 
@@ -160,10 +149,6 @@ def test_a_fault_that_shows_in_play_is_named(policy, message):
     testing.check_structure(policy, BERNOULLI)
     with pytest.raises(AssertionError, match=message):
         testing.check_policy(policy, BERNOULLI, horizon=16, seeds=16)
-
-
-def test_a_good_policy_passes():
-    testing.check_policy(Follower(), BERNOULLI, horizon=16, seeds=16)
 
 
 def stepping(change):

@@ -40,23 +40,6 @@ def test_estimates_by_hand(double_precision):
         np.testing.assert_allclose(theta[0], expected, atol=5e-8)
 
 
-def test_block_and_joint_estimates_by_hand(double_precision):
-    """4.2, example (iii)."""
-    X, items, accepted = (
-        jnp.array([[1.0], [0.5], [-1.0]]),
-        jnp.array([[0, 1], [1, 2], [0, 2]], jnp.int32),
-        jnp.array([0, 1, 2]),
-    )
-    solvers = EXACT, BFGS
-    fits = {
-        joint: jax.jit(lambda joint=joint: [follow(s, X, items, accepted, 3, 1.0, joint)[-1] for s in solvers])()
-        for joint in (True, False)
-    }
-    for joint, expected in ((True, (0.7009860, -0.3266978, 0.5661644)), (False, (0.6993909, -0.3484076, 0.5656008))):
-        for theta in fits[joint]:
-            np.testing.assert_allclose(theta[:, 0], expected, atol=1e-7)
-
-
 FITS = {
     # problems, rows, K, N, ridge, solver, slow or not
     "K1": (500, 30, 1, 2, 1.0, TRACKED, ()),
