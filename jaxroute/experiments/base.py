@@ -55,17 +55,17 @@ class Case:
 
     Attributes:
       environment: environment or sampler, or a function that makes one from `settings` (and `horizon`, if it has that argument).
-      policies: policies by name, as for `simulate`, or a function of the environment that returns them. If it has an argument `settings`, it
-        also receives the settings of the environment.
-      horizon: number of counted rounds.
+      policies: policies by name, as for `simulate`, or a function of the environment that returns them. If it has an argument `settings`, it also
+        receives the settings of the environment.
+      horizon: number of rounds of a run, after the warm-up of environments that have one.
       name: name of the case and of its folder, if the experiment has several; without numbers that another horizon would change.
       settings: arguments of `environment`.
       coordinates: values that distinguish the case, for tables.
       record_every, record, probes: as for `simulate`.
       seeds: largest number of seeds of this case.
-      one_pass: function of the environment that returns the number of rounds of one pass over its table, which replaces `horizon` unless
-        the user specifies a horizon.
-      rows: function of the environment that returns the number of rows of its table (default: `one_pass`).
+      one_pass: function of the environment that returns the number of rounds of one pass over its table, which replaces `horizon` unless the user
+        specifies a horizon.
+      rows: function of the environment that returns the number of rows of its table, which titles mention (default: `one_pass`).
     """
 
     environment: Any
@@ -82,7 +82,7 @@ class Case:
     rows: Callable[[Any], int] | None = None
 
     def build(self, horizon: int, changes: Mapping[str, Any]) -> Any:
-        """Makes the environment for a horizon, with the new settings in `changes`.
+        """Makes the environment for a horizon. `changes` are new values of `settings` by name; an `environment` that is not a function has none.
 
         Raises:
           ValueError: a setting cannot be changed, is unknown or has a wrong value.
@@ -109,7 +109,7 @@ class Case:
             raise ValueError(f"environment: {error} (its settings are {', '.join(named)})") from None
 
     def with_horizon(self, horizon: int) -> "Case":
-        """Returns the case with another horizon, also in its coordinates."""
+        """Returns the case with another horizon, which also replaces its coordinate "horizon" if it has one."""
         where = {k: horizon if k == "horizon" else v for k, v in self.coordinates.items()}
         return dataclasses.replace(self, horizon=horizon, coordinates=where)
 
@@ -166,7 +166,7 @@ class Experiment:
         return tuple(c.with_horizon(max(1, math.ceil(c.horizon * share))) for c in self.cases)
 
     def departures(self, horizon: int, changes: Mapping[str, Mapping[str, Any]]) -> str:
-        """Describes how a run differs from the settings that the claims assume, or returns an empty text. `changes` are new values, as for `run`."""
+        """Describes how a run with `changes` (as for `run`) differs from the claims in horizon, hyperparameters and settings; empty if not at all."""
         found = [f"{horizon:,} rounds instead of {self.horizon:,}"] if horizon != self.horizon else []
         for name, values in changes.items():
             of_table = _OF_TABLE if name == "environment" and self.any_table else ()
@@ -271,7 +271,7 @@ def finish(experiment: Experiment, out: str | os.PathLike, store: str | os.PathL
 
 
 def _written(experiment: Experiment, data: Results, out: Path, store: Any, figures: bool) -> dict[str, Any]:
-    """Writes `summary.json` to `out`, and with `figures` those figures that `data` allows. The summary, which is returned, names `store`."""
+    """Writes `summary.json` to `out`, with the place of the results if `store` is given, and figures (with a warning, without those that fail)."""
     summary = summarise(experiment, data)
     if store is not None:
         summary["store"] = str(store)
@@ -323,7 +323,7 @@ def picture(make: Callable[[Results], Any], data: Results) -> Any:
 
 
 def _if_stored(make: Callable[[Results], Any], data: Results) -> tuple[Any, str]:
-    """Returns `make(data)` and an empty text; or None and the reason, if this needs single runs but only their statistics are stored."""
+    """Returns `make(data)` and an empty text; or None and the reason, if `make` needs single runs but only their statistics are stored."""
     try:
         return make(data), ""
     except metrics.NeedsRunsError as error:
@@ -369,8 +369,8 @@ def summarise(experiment: Experiment, data: Results) -> dict[str, Any]:
 def _judged(claim: Claim, data: Results, departures: str) -> dict[str, Any]:
     """Returns the measured text of a claim and its verdict, as in `summary.json`.
 
-    If the claim holds, the text also names those of its policies that violate a budget or target, in the cases and settings that it uses. A claim
-    that is not judged because of `departures` is evaluated nevertheless, and an error is a warning, so that a short run shows errors in claims.
+    If the claim holds, the text also names the policies in it that violate a budget or target, in the cases and settings that the claim uses. A claim
+    that is not judged because of `departures` is evaluated nevertheless, with a warning if that fails, so that a short run shows errors in claims.
     """
     found, reason, judged = ("", True), "", judge(True)
     try:

@@ -42,19 +42,19 @@ STREAMING, WINDOW = StreamingNewton(), Window()
 
 
 def learner(index: float = 0.10, warm: int = 0, fit: Any = STREAMING) -> ca.COSMOS:
-    """Makes COSMOS for observed scores. `index` scales its exploration bonus (0: greedy), `fit` is its regression; it calls all models for `warm` rounds."""
+    """Makes COSMOS for observed scores: `fit` estimates indices, `index` scales the bonus (0: greedy), the first `warm` rounds call all models."""
     return ca.COSMOS(fit=fit, radius=PracticalRadius(index, 0.0, 0.0), exploration=WarmUp(warm))
 
 
 def learns_scores(index: float = 0.10, plug_in: float = 0.03, optimism: float = 0.30, fit: Any = WINDOW) -> ca.COSMOS:
-    """Makes COSMOS that learns to score answers. The first three arguments scale its exploration bonuses (all 0: greedy); `fit` is its regression."""
+    """Makes COSMOS that learns to score answers. The factors `index`, `plug_in` and `optimism` of its bonuses are those of `PracticalRadius`."""
     return ca.COSMOS(fit=fit, radius=PracticalRadius(index, plug_in, optimism))
 
 
 def case_of(
     policies: Any, horizon: int, name: str = "result", settings: Mapping[str, Any] = SEEN, *, every: int, **options: Any
 ) -> Case:
-    """Makes a case that records metrics every `every` rounds. Its environment is a cascade with uniform noise unless `options` has an `environment`."""
+    """Makes a case with a record every `every` rounds. `settings` are those of its environment (default: `uniform_cascade`), `options` of `Case`."""
     options = {"environment": ca.uniform_cascade, "record": RECORD, "record_every": every, **options}
     return Case(policies=policies, horizon=horizon, name=name, settings=settings, **options)
 
@@ -65,7 +65,7 @@ def claims(*rows: tuple[str, str, cl.Measure] | tuple[str, str, cl.Measure, str]
 
 
 def mean_and_runs(draw: Any = plot.curves, change: Any = None, **options: Any) -> Picture:
-    """Makes a function that draws two panels of regret, means by `draw` and quantiles over runs. `change`, if given, converts the result before."""
+    """Makes a function that draws regret in two panels: means by `draw`, and quantiles over runs. `change`, `options`: as for `Panel`."""
     runs = {name: value for name, value in options.items() if name == "policies"}
     mean = Panel("regret", draw, change=change, title="mean", **options)
     return side_by_side(mean, Panel("regret", plot.quantiles, change=change, log=True, title="runs", **runs))
@@ -154,7 +154,7 @@ def _bound(horizon: int) -> float:
 
 
 def _growth(env, policy, env_state, state, t) -> dict[str, Any]:
-    """Records the least eigenvalue of the policy's design matrix, and the context if it stays the same during the run."""
+    """Records the least eigenvalue of the policy's design matrix as "least" and, if the environment has a fixed one, the context as "context"."""
     least = design_growth(env, policy, env_state, state, t)
     return {"least": least} | ({} if isinstance(env_state, tuple) else {"context": env_state})
 
@@ -285,7 +285,7 @@ def replay(
     """Makes a grid of cascades, one per cost weight, that serve recorded queries. Half of the rows are used; the other half is for fitting baselines.
 
     Args:
-      weights: cost weights: the loss of score that a mean call of the most expensive model counts as.
+      weights: cost weights: the score that is worth the cost of a mean call of the most expensive model.
       joint: whether all models answer the same query; otherwise each model answers an independent one of the same group.
       data, by, groups, models, costs, scores, sizes, confidence: as in `cascade.recorded_rows`.
     """
@@ -311,7 +311,7 @@ def _by_weight(envs: Grid, policies: Iterable[Any]) -> Callable[[ca.CascadeEnv],
 
 
 def _tuned(rows: RecordedRows, weights: Sequence[float], score: Any = None, **more: Any) -> list[ca.Frugal]:
-    """Makes a cascade for each cost weight: it calls models by increasing cost, up to the best threshold of the scores `score` (None: the true ones)."""
+    """Makes for each cost weight a cascade from cheap to expensive models; its threshold of `score` (None: true scores) is the best one on `rows`."""
     order = np.argsort(np.argsort(rows.costs.mean(axis=0), kind="stable")).astype(np.float32)
     return [ca.Frugal(ca.best_threshold(rows.scores, w * rows.costs, score)[0], order, **more) for w in weights]
 
@@ -362,7 +362,7 @@ def _zero(data: xr.Dataset) -> str:
 
 
 def _judged(data: xr.Dataset, metric: str, policy: str) -> xr.DataArray:
-    """Returns a metric per request in the second half of the runs of odd index, `[seed]`. COSMOS has the exploration bonus that is best on the other runs."""
+    """Returns a metric per request `[seed]` in the later half of the rounds, for odd seeds. COSMOS has the bonus that is best on the even ones."""
     runs, place = late_runs(data, metric, policy), 0
     if policy == "COSMOS":
         place = int(late_runs(data, "utility", policy).isel(seed=slice(0, None, 2)).mean("seed").argmax("index"))
@@ -370,7 +370,7 @@ def _judged(data: xr.Dataset, metric: str, policy: str) -> xr.DataArray:
 
 
 def _ahead(data: xr.Dataset, policy: str, other: str) -> Measured:
-    """Returns the mean difference in utility per request between `policy` and `other` in the second half of the runs, paired by seed."""
+    """Returns the mean difference in utility per request between `policy` and `other`, paired by seed, in the rounds and runs of `_judged`."""
     return mean_of(_judged(data, "utility", policy) - _judged(data, "utility", other))
 
 
@@ -392,7 +392,7 @@ def _unbeaten(results: Results, kind: str) -> Iterator[cl.Finding]:
 
 
 def _as_much(kind: str, baseline: str) -> cl.Measure:
-    """Makes the test that COSMOS has at least the utility of the policy `baseline`, up to a small margin, in the case `kind` at every cost weight."""
+    """Makes the test that COSMOS's utility per request is at most .005 below that of `baseline`, in the case `kind` at every cost weight."""
     return cl.no_more(*[(-_LITTLE, _lead(kind, weight, baseline)) for weight in _WEIGHTS])
 
 
@@ -448,10 +448,10 @@ def queries(
     models: Sequence[str] | None = None,
     costs: Mapping[str, float] | None = None,
 ) -> Grid:
-    """Makes a grid of environments, one per cost weight, that serve each query once. Half of the rows are used; the other half is for fitting baselines.
+    """Makes a grid of environments, one per cost weight, that serve each query once. Half of the rows are used; the others are for fitting baselines.
 
     Args:
-      weights: cost weights: the loss of score that a mean call of the most expensive model counts as.
+      weights: cost weights: the score that is worth the cost of a mean call of the most expensive model.
       data, directions, models, costs: as in `cascade.recorded_rows`.
     """
     return _queries(_halves(locals())[1], checks.positive("weights", np.asarray(list(weights))).tolist())

@@ -46,7 +46,7 @@ def _name(policy: str, case: str, about: str, where: Mapping[str, Any]) -> str:
 
 
 def mean(policy: str, case: str = "result", metric: str = "regret", time: Any = None, **where: Any) -> Quantity:
-    """Makes a quantity: a metric's mean over seeds at the round `time` (default: the horizon). `where` selects values of setting axes."""
+    """Makes a quantity: a metric's mean over seeds after round `time` (None: the horizon). `where` has a value for each setting axis, by its name."""
     about = " ".join([*([metric] if metric != "regret" else []), *([f"at {time:,}"] if time else [])])
     return Quantity(_name(policy, case, about, where), lambda results: end(results[case], metric, policy, time, **where))
 
@@ -72,7 +72,7 @@ def slope(policy: str, case: str = "result", share: float = 0.1, metric: str = "
 
 
 def growth(policy: str, axis: str, cases: Mapping[str, Any] | None = None, **where: Any) -> Quantity:
-    """Makes a quantity: the exponent with which final regret grows with the coordinate `axis` of cases. `cases` has coordinates that select the cases."""
+    """Makes a quantity: the log-log slope of final regret in the coordinate `axis` of the cases. `cases` selects cases, `where` a setting."""
 
     def of(results: Results) -> Measured:
         return power(along(results, "regret", axis, **(cases or {})).sel(policy=policy, **where), axis)
@@ -181,14 +181,14 @@ def no_more(*chains: tuple[Quantity | float, ...]) -> Measure:
 
 
 def near(*pairs: tuple[Quantity, Quantity | float], share: float = 0.0, margin: float = 0.0) -> Measure:
-    """Makes the test of a claim that two quantities of each pair differ by at most the fraction `share` of the second, or else by `margin`."""
+    """Makes the test of a claim that two quantities of each pair differ by at most the fraction `share` of the second or, if it is 0, by `margin`."""
     ends = [((1 - share) * b, (1 + share) * b) if share else (b - margin, b + margin) for _, b in pairs]  # type: ignore[operator]
     return no_more(*((low, a, high) for (a, _), (low, high) in zip(pairs, ends, strict=True)))
 
 
 @with_parameters
 def bounded(results: Results, *rows: tuple[Quantity, Quantity, Quantity]) -> Finding:
-    """Tests whether each row's first quantity is at most the second, a bound. The test is vacuous if the third, of a trivial policy, is within it as well."""
+    """Tests whether each row's first quantity is at most its second, a bound. Vacuous if the third (of a trivial policy) is at most it, too."""
     texts, stated = [], []
     for value, bound, trivial in rows:
         (a, x), (b, y), (_, z) = (_found(one, results) for one in (value, bound, trivial))

@@ -49,7 +49,7 @@ _WIDTHS = {
 def sciq(
     task: str, policies: Any, name: str = "result", costs: str = "fixed", rounds: int = 10_000, **coordinates: Any
 ) -> Case:
-    """Makes a case of nine models on the benchmark SciQ. `task` is the kind of reward, `costs` a key of `COSTS`; `coordinates` label the case."""
+    """Makes a case of nine models on the benchmark SciQ. `task` is a key of `TASKS`, `costs` one of `COSTS`; `coordinates` label the case."""
     settings, where = {"reward": task, "costs": COSTS[costs]}, {"task": task, "costs": costs, **coordinates}
     return Case(cb.sciq_cloud, policies, rounds, name, settings, where, record=RECORD)
 
@@ -86,14 +86,14 @@ def with_ratio(data: xr.Dataset) -> xr.Dataset:
 def more(
     results: Results, metric: str, firsts: Any, others: Any, times: float = 1, less: float = 0, over: str = "", **fixed: Any
 ) -> Finding:
-    """Tests the claim that a metric of each policy in `firsts` is more than `times` the metric of each in `others`, in every task.
+    """Tests the claim that in every task a metric of each policy in `firsts` is more than `times` that of each in `others`.
 
     Args:
       results: results by case.
       metric: metric at the horizon.
       firsts, others: names of policies, or one name.
       times: factor of the second metric.
-      less: share of `times * second` by which the first may be smaller; 0 for strictly more.
+      less: fraction of `times * second` by which the first may be smaller; 0 for strictly more.
       over: setting axis at each value of which the policies are compared; empty for none.
       fixed: coordinates of the cases to use.
     """
@@ -196,7 +196,7 @@ def _slow_direct(results: Results, task: str) -> Finding:
 
 
 def _with_always(results: Results) -> Results:
-    """Adds the policy that always uses the large model, which has a separate case, to the result of each kind of costs."""
+    """Returns for each kind of costs the result of its case, to which the policy "Always ChatGPT-4" is added from the case of that policy."""
     return {costs: with_ratio(xr.concat([results[costs], results[f"{costs}-{_LARGE}"]], "policy")) for costs in COSTS}
 
 
@@ -232,7 +232,7 @@ def dotted(metric: str, **options: Any) -> Panel:
 
 
 def at_horizon(*names: str | Panel, **options: Any) -> Picture:
-    """Makes a function that draws values at the horizon: a row of panels for each metric in `names`, a column for each case (or the other way round)."""
+    """Makes a function that draws values at the horizon: metrics in rows and cases in columns, or for more than three cases mostly the reverse."""
     kinds = [one if isinstance(one, Panel) else dotted(one, **options) for one in names]
 
     def title(data: xr.Dataset) -> str:
@@ -252,7 +252,7 @@ def at_horizon(*names: str | Panel, **options: Any) -> Picture:
 def experiment(
     name: str, title: str, cases: Sequence[Case], claims: Any, draw: Any, source: str, seeds: int = 208, **options: Any
 ) -> Experiment:
-    """Makes an experiment on C2MAB-V with the figure `draw` (or None). `claims` map ids to text, test and, if not `source`, place in the paper."""
+    """Makes an experiment with the figure `draw` (or None). `claims` map ids to (text, test) or (text, test, place); the place is else `source`."""
     made = tuple(
         Claim(key, text, f"{PAPER}, {(*where, source)[0]}", measure) for key, (text, measure, *where) in claims.items()
     )
@@ -435,7 +435,7 @@ _COVERAGE = Case(cb.sciq_cloud, {"C2MAB-V": grid(cb.C2MABV, reward_width=1.0, co
 @with_parameters
 @all_hold()
 def _covered(results: Results, part: str, widths: Sequence[float]) -> Iterator[Finding]:
-    """Tests whether the errors of mean "outcome" or "cost" (`part`) stay within each of `widths` confidence radii as often as Lemma 1 states."""
+    """Tests whether all errors of mean outcomes or costs (`part`) are within `widths` of Lemma 1's radii in at least `1 - delta / 2` of the runs."""
     for delta, width in itertools.product(_DELTAS, widths):
         runs = results["result"][f"distance.{part}"].sel(policy="C2MAB-V", delta=delta).max("time")
         share, least = ms.share_of(runs < width), 1.0 - delta / 2
@@ -460,7 +460,7 @@ def _table_env(
     budget_share: float = 0.8,
     costs: Mapping[str, float] | None = None,
 ) -> cb.CloudEnv:
-    """Makes an environment from the table `data` for sets of `size` models; the budget is `budget_share` of the mean cost of `size` random models."""
+    """Makes sets of `size` models of the table `data` in the task `reward` (see `TASKS`). Budget: `budget_share` of the mean cost of a random set."""
     table = read_experiment_log(data, costs, features="none").table
     return cb.table_cloud(table, reward=reward, size=size, budget=budget_share * size * float(table.mean_costs().mean()))
 

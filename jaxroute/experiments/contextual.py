@@ -111,7 +111,7 @@ def _routing(
 
     Args:
       data: file of a table, or "standin" for generated queries.
-      weight: weight of a mean call of the most expensive model, in units of the score.
+      weight: score that is worth the cost of a mean call of the most expensive model.
       directions: number of principal directions of the features in the contexts.
       costs: costs per query of each model, if the file has none.
     """

@@ -19,9 +19,9 @@ class Panel:
       metric: name of the metric.
       draw: function of `plot` with a result, a metric, axes and a title as arguments.
       title: title above the panel; empty for none.
-      case: name of the case that is always drawn; empty for the case of the panel's row or column.
+      case: name of the case to draw; empty if the row or column of the panel decides, or for the first case.
       change: function that is applied to the result before drawing, such as a selection.
-      options: further arguments of `draw`; a function is called with the (changed) result and replaced by what it returns.
+      options: further arguments of `draw`. Each may be a function, which is called with the (changed) result and returns the argument.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ def _across(results: Results, places: str, titles: Any) -> Iterator[tuple[str, x
 
 
 def side_by_side(*panels: Panel | str, columns: int = 3, **options: Any) -> Picture:
-    """Makes a function that draws single panels, each with its case (default: the first).
+    """Makes a function that draws single panels, each of the case `Panel.case` (if empty, the first one of the results).
 
     Args:
       panels: panels, or metrics.

@@ -60,7 +60,7 @@ def _lead(data: xr.Dataset, metric: str) -> ms.Measured:
 
 @cl.with_parameters
 def _ahead(results: Results, case: str, metric: str = "conditional_regret") -> cl.Finding:
-    """Tests the claim that a metric of StageRoute is better than Greedy's. The text also reports spending, or the number of served queries."""
+    """Tests the claim that StageRoute has less of a regret, or more of another metric, than Greedy. The text reports spending or served queries."""
     data = results[case]
     lead, values = _lead(data, metric), ms.listed(ms.ends(data, metric, _LEARNERS))
     hard = metric == "served_reward"
@@ -167,7 +167,7 @@ def alike(picture: Picture) -> Picture:
 
 
 def _moving(data: xr.Dataset) -> xr.Dataset:
-    """Replaces the metric `mean_reward` by its moving average over 250 queries, and adds as `best` that of the best feasible routing."""
+    """Replaces the metric `mean_reward` by its moving average over 250 queries, and adds that of the best feasible routing as the metric `best`."""
     window = 250 if int(data["time"][-1]) >= 2500 else int(data["time"][0])
     best = (data["mean_reward"] + data["regret"] / data["time"]).assign_attrs(data["mean_reward"].attrs)
     data = data.assign(best=best)
@@ -231,7 +231,7 @@ def _table_env(
     cost_scale: float = 1.0,
     costs: Mapping[str, float] | None = None,
 ) -> staged.MarketEnv:
-    """Makes a market of models from the table `data`: first the models of Table 2 of the paper in order of release, then other models."""
+    """Makes a market of a table's models: first those of the paper's Table 2 in order of release. Arguments as for `table_market`, `read_log`."""
     table = read_experiment_log(data, costs, features="none").table
     released = [m for m in STAGEROUTE_TABLE_2.names if m in table.models]
     table = table.subset(models=[*released, *(m for m in table.models if m not in released)])
@@ -256,7 +256,7 @@ def _table_env(
 def _figure(
     number: str, title: str, cases: tuple[Case, ...], claims: Any, draw: Any, says: str = "", **options: Any
 ) -> Experiment:
-    """Makes the experiment for figure `number`. `claims` map ids to text and test; `says` is the figure's number in the paper's text, if it differs."""
+    """Makes the experiment for figure `number`, drawn by `draw`. `claims` map ids to (text, test); `says` is its number in the paper's text."""
     where = f"{PAPER}, Fig. {number[0]}"
     made = tuple(Claim(name, text, where, measure) for name, (text, measure) in claims.items())
     source = where + (f' ("{says}" in its text)' if says else "")
@@ -268,7 +268,7 @@ def _figure(
 def _beside(
     number: str, says: str, title: str, cases: dict[str, Case], claims: Any, rows: Any = (REGRET, SPEND), **options: Any
 ) -> Experiment:
-    """Makes the experiment for a figure with a column for each case: `cases` maps column titles to cases, and `rows` lists the panels of each column."""
+    """Makes the experiment for a figure with a column for each case, by column title, with the panels `rows`; other arguments as for `_figure`."""
     draw = alike(panels_of(rows=rows, columns="case", titles={case.name: words for words, case in cases.items()}))
     return _figure(number, title, tuple(cases.values()), claims, draw, says, **options)
 

@@ -78,7 +78,7 @@ def search(
       experiment: experiment with the environment and the policy.
       parameters: range of each hyperparameter, named `"POLICY.NAME"`, or `"environment.SETTING"`.
       metric: as for `tune.search`.
-      rounds: as for `tune.search` (default: 1,000 runs).
+      rounds: largest number of simulated rounds of all runs together, as for `tune.search` (default: 1,000 times the horizon).
       horizon: number of rounds of a run (default: the case's).
       case: name of the case (default: the first).
       policy: name of the policy, required if all hyperparameters belong to the environment.

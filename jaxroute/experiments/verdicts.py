@@ -39,19 +39,19 @@ class Verdict(enum.StrEnum):
 
 
 class Measured(NamedTuple("_Mean", [("mean", float), ("error", float)])):
-    """Number with its standard error (as a pair), and the other inputs of its confidence interval.
+    """Number with its standard error: a tuple `(mean, error)` with further attributes for its confidence interval.
 
     Attributes:
-      mean: the number.
+      mean: the number itself, often a mean over runs.
       error: standard error.
       dof: degrees of freedom of the error; infinite if the error is known.
       runs: one value per run, by label of the run; None if single runs are unknown. Runs of the same label are paired.
-      number: number of runs.
+      number: how many runs there are.
       floor: part of the error that more seeds do not reduce.
       bounds: function `confidence -> (low, high)` that replaces Student's interval; None for Student's.
       least: smallest number of runs for which the interval is finite.
-      places: coordinates (policy, setting, case) of the values from which the number was computed.
-      missing: text that is printed if the number is NaN.
+      places: coordinates (policy, setting, case) of the values from which `mean` was computed.
+      missing: text that is printed if `mean` is NaN.
     """
 
     dof: float
@@ -81,7 +81,7 @@ class Measured(NamedTuple("_Mean", [("mean", float), ("error", float)])):
         return cls(mean, error, **{"dof": number - 1, "runs": runs, "number": number, **more})
 
     def changed(self, mean: float | None = None, error: float | None = None, **more: Any) -> "Measured":
-        """Returns the same number with other values of some attributes."""
+        """Returns a copy with other values of attributes: `mean` and `error` (None: unchanged) and those named in `more`."""
         values = (old if new is None else new for new, old in zip((mean, error), self, strict=True))
         return Measured(*values, **{**vars(self), **more})
 
@@ -184,7 +184,7 @@ class Measured(NamedTuple("_Mean", [("mean", float), ("error", float)])):
 
 
 def _about(value: Measured, other: Measured | float, low: float = -math.inf, high: float = math.inf, strict: bool = False):
-    """Makes the statement that `value` minus `other` is from `low` to `high`. If one of the two has no error, the statement is about the other number."""
+    """Makes the statement that `value` minus `other` is from `low` to `high`; if one of them has no error, as bounds of the other one."""
     other = other if isinstance(other, Measured) else Measured(other)
     if other.certain:
         return Statement(value.changed(places=value.places + other.places), other.mean + low, other.mean + high, strict)
@@ -206,8 +206,8 @@ class Statement:
       value: the number.
       low, high: the boundaries.
       strict: whether the boundaries are excluded.
-      gap: whether the number is a difference of two numbers, for its text.
-      about: stated value of the number; None without one.
+      gap: whether the number is a difference of two numbers, which the text then says.
+      about: value that the confidence interval must also include, such as an exponent in a paper; None for none.
       trivial: name of a trivial policy, such as uniform choice, and the same statement about it; or None.
     """
 
@@ -255,7 +255,7 @@ class Statement:
         return self.distance() / max((high - low) / 2, 1e-300) if math.isfinite(high - low) else 0.0
 
     def seeds(self, risk: float) -> float:
-        """Estimates how many seeds would decide the statement at confidence 1 - `risk` if estimate and deviation were true; infinite if none would."""
+        """Estimates how many seeds in total would decide the statement at confidence 1 - `risk` if the present estimates were exact (or infinite)."""
         value, (low, high) = self.value, self.value.interval(1 - risk)
         if self.holds(risk) or self.refuted(risk):
             return value.number
@@ -292,7 +292,7 @@ class AtLeast:
     parts: "tuple[Statement | AtLeast, ...]"
 
     def holds(self, risk: float) -> bool:
-        """Whether at least `number` parts hold. Each is tested at a share of `risk`: at least `len(parts) - number + 1` are false if the statement is."""
+        """Whether at least `number` of `n` parts hold, each at the risk `risk / (n - number + 1)`: so many are false if this statement is false."""
         share = risk / (len(self.parts) - self.number + 1)
         return sum(part.holds(share) for part in self.parts) >= self.number
 
@@ -344,8 +344,8 @@ class Judgement(NamedTuple):
 
     Attributes:
       verdict: the verdict.
-      text: the statement nearest to its boundary with its interval, and the number of seeds that would decide, or the trivial policy.
-      numbers: content of the text as plain JSON.
+      text: statement nearest to its boundary, with interval; how many seeds would decide an open claim; which trivial policy makes it vacuous.
+      numbers: content of the text as plain JSON: interval, boundaries, confidence, runs, degrees of freedom, and `seeds_to_decide`.
       places: coordinates of all values from which the numbers were computed.
     """
 

@@ -180,9 +180,9 @@ class _Line(NamedTuple):
     Attributes:
       policy: name of the policy.
       label: name in the legend.
-      place: index of the setting's value on each setting axis.
-      position: index of the setting among the drawn settings of the policy.
-      number: number of drawn settings of the policy.
+      place: index of the setting's value on each setting axis, by the axis's name.
+      position: running number of the line among those of the policy, from 0; it decides the shade.
+      number: number of lines of the policy.
     """
 
     policy: str

@@ -117,14 +117,14 @@ def role_of(name: str) -> str:
 
 
 class LineStyles:
-    """Assigns a line style to each name in a figure, which is the same in all panels."""
+    """Assigns a line style to the name of each policy or reference line; the panels of a figure share one object, and so the styles."""
 
     def __init__(self) -> None:
         self._places: dict[str, tuple[str, int]] = {}
         self._shades: dict[str, tuple[str, dict[str, Any]]] = {}
 
     def add(self, names: Iterable[str], role: str | None = None) -> None:
-        """Assigns styles to new names, first to rivals with a fixed colour. `role` replaces the role that follows from a name (see `role_of`)."""
+        """Assigns styles to new names, first to those with a fixed colour (`_RIVALS`), before others take it. `role` replaces that of `role_of`."""
         new = [n for n in dict.fromkeys(names) if n not in self._places]
         for name in sorted(new, key=lambda n: n not in _RIVALS):
             kind = role or role_of(name)
@@ -175,9 +175,9 @@ def _mixed(colour: str, position: int, number: int) -> tuple[float, ...]:
 def separate_overlaps(places: Sequence[Any], looks: Sequence[dict[str, Any]], joined: bool = False) -> list[int | None]:
     """Changes the looks of lines and points that coincide with others drawn above them, so that they are visible.
 
-    `places` are the coordinates `(x, y)` of each line or set of points, and `looks` their arguments of `plot`, which are changed. With `joined`,
-    they are lines: a line below a solid line becomes a thin dashed line in its middle. Otherwise, points below others get larger markers. Returns for each
-    the index of the uppermost line or set that covers it; None if it is visible anyway.
+    `places` are the coordinates `(x, y)` of each line or set of points, and `looks` their arguments of `plot`, which are changed in place; `zorder`
+    decides what is drawn above. With `joined`, a line below a solid line becomes a thin dashed line in its middle. Otherwise, points below others get
+    larger markers. Returns for each line or set the index of the uppermost one that covers it, or None.
     """
     at = [np.asarray(place, np.float64) for place in places]
     heights = [look["zorder"] for look in looks]

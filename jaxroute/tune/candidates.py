@@ -43,9 +43,10 @@ class CandidateFactory:
     """Makes the environment and the policy of a candidate from its hyperparameters.
 
     Args:
-      env: an environment or sampler, or a function of some hyperparameters that returns an environment; a function with `**more` takes all.
-      policy: a policy whose fields are the hyperparameters, or a function (or class) of some of them that returns a policy. If `env` takes all
-        hyperparameters, also anything else that `simulate` accepts as a policy.
+      env: an environment or sampler, or a function of some hyperparameters that returns an environment; with an argument `**more` it gets all of
+        them.
+      policy: a policy whose fields are the hyperparameters, or a function (or class) of some of them that returns a policy. If only `env` depends on
+        hyperparameters, anything that `simulate` accepts as a policy.
       names: names of the hyperparameters.
 
     Raises:
@@ -112,7 +113,8 @@ class CandidateRunner:
 
     Args:
       factory: object that makes environment and policy from the hyperparameters of a candidate.
-      probes: example candidates in which every hyperparameter varies, to find the array leaves that depend on hyperparameters.
+      probes: candidates in which every hyperparameter varies: the arrays of environment and policy that differ between them get an axis of candidates
+        in every generation, so that all generations run the same compiled program.
     """
 
     def __init__(self, factory: CandidateFactory, probes: Sequence[Mapping[str, Any]]):
@@ -121,7 +123,7 @@ class CandidateRunner:
         self._stack(probes)  # All generations get the same leaves with a candidate axis, and so the same compiled program.
 
     def _stack(self, candidates: Sequence[Mapping[str, Any]]) -> tuple[Any, Any]:
-        """Returns environment and policy for `simulate`. The one that depends on hyperparameters is a grid with a setting for each candidate."""
+        """Returns environment and policy for `simulate`: grids over candidates if they depend on hyperparameters, one grid of pairs if both do."""
         made = [self.factory.make(values) for values in candidates]
         if self.factory.of_env and self.factory.of_policy:
             both = [_EnvironmentWithPolicy(env, policy) for env, policy in made]
@@ -131,7 +133,7 @@ class CandidateRunner:
         return made[0][0], self._grid("policy", [policy for _, policy in made])
 
     def _grid(self, kind: str, objects: Sequence[Any]) -> Grid:
-        """Returns candidates' environments or policies (`kind`) as a grid. Arrays that differ, also in earlier calls, get an axis of candidates."""
+        """Returns candidates' environments or policies (`kind`) as a grid. Arrays that differed in any call so far get an axis of candidates."""
         grid = Grid({_AXIS: range(len(objects))}, objects, type(objects[0]).__name__)
         if grid.static:
             what = "a static field (a size or a choice of behaviour), or in the shape of an array"
@@ -157,7 +159,7 @@ class CandidateRunner:
         return _simulate(env, {_AXIS: policy}, seeds, options)
 
     def run_each(self, candidates: Sequence[Mapping[str, Any]], seeds: range, **options: Any) -> Outcomes:
-        """Simulates any number of candidates on the same seeds with a program compiled for one. `options` are those of `simulate`."""
+        """Simulates candidates one by one on the same seeds, so that one compiled program serves any number. `options` are those of `simulate`."""
         parts = [self._stack([values]) for values in candidates]
         if not self.factory.of_env:
             return _simulate(parts[0][0], {f"{i}": policy for i, (_, policy) in enumerate(parts)}, seeds, options)

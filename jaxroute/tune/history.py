@@ -38,9 +38,9 @@ class Batch:
 
     Attributes:
       phase: "search", "selection" or "test".
-      generation: index of the structure's generation in the search, or of the round of halving in the selection.
+      generation: index of the structure's generation in the search, or of the round of halving in the selection; 0 in the test.
       structure: index of the structure.
-      candidates: numbers that identify the candidates.
+      candidates: running numbers of the candidates within the search.
       points: `[n][d]` numeric hyperparameters of the candidates, scaled to [0, 1].
       first_seed: the first of consecutive seeds.
       seeds: number of seeds.
@@ -179,14 +179,14 @@ def dataset(history: History, space: Space, goal: Goal, horizon: int, chosen: in
     """Returns the evaluations of a search as a Dataset (one row for one candidate on one set of seeds), and stores it in the folder.
 
     Variables along `evaluation` are `phase`, `generation`, `structure`, `candidate`, `first_seed` and `seeds`, as in `Batch`. There are also `rounds`
-    (simulated so far), `score`, its standard error `stderr`, `valid`, and `feasible`: whether the runs satisfy all bounds with the margin.
-    Further ones are `parameter.<name>` for each hyperparameter (the name of a choice), and `mean.<name>` and `stderr.<name>` for each metric.
+    (simulated so far), `score`, its standard error `stderr`, `valid`, and `feasible`: whether the runs satisfy all bounds with the margin. Further
+    ones are `parameter.<name>` for each hyperparameter (for a `Choice` the option's name), and `mean.<name>` and `stderr.<name>` for each metric.
 
     Args:
       history: the evaluated batches.
       space: space of the search.
       goal: goal of the search.
-      horizon: counted rounds of a run.
+      horizon: number of rounds of a run, after the warm-up.
       chosen: number of the candidate that the search chose.
     """
     rows: list[dict[str, Any]] = []

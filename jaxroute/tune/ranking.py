@@ -111,7 +111,7 @@ class Goal:
         return name.replace("<lambda>", "score")
 
     def record(self, known: Mapping[str, Metric], record: Sequence[str] | None) -> list[str]:
-        """Returns the metrics to record: score, bounds and `record`. If `record` is None and a function is the score, all default metrics follow."""
+        """Returns the metrics to record: a named score, those with bounds, and `record` (None: the defaults if a function scores)."""
         named = [self.metric] if isinstance(self.metric, str) else []
         usual = [m.name for m in known.values() if m.default] if callable(self.metric) else []
         return list(dict.fromkeys([*named, *self.bounded, *(usual if record is None else record)]))
@@ -133,7 +133,7 @@ class Goal:
         return Estimate(moments(scores), bounded, bool(np.all(valid) and np.isfinite(scores).all()))
 
     def violations(self, one: Estimate, margin: float | None = None) -> np.ndarray:
-        """Returns the excess over each bound, `[bounds]`, 0 if satisfied, for the mean worsened by `margin` (default: the goal's) standard errors."""
+        """Returns by how much each mean, moved `margin` standard errors to its bad side, violates its bound (else 0), first those of `at_most`."""
         margin = self.margin if margin is None else margin
         above = [one.bounded[n][0] + margin * one.bounded[n][1] - most for n, most in self.at_most.items()]
         below = [least - one.bounded[n][0] + margin * one.bounded[n][1] for n, least in self.at_least.items()]
@@ -159,7 +159,7 @@ class Goal:
 
         Args:
           estimates: estimates of the candidates.
-          cautious: whether to worsen scores by `margin` standard errors, needed where numbers of seeds differ.
+          cautious: whether to worsen scores by the goal's number of standard errors, needed where numbers of seeds differ.
           margin: number of standard errors by which a mean must satisfy its bound (default: the goal's).
         """
         if not estimates:
@@ -190,7 +190,7 @@ def moments(values: np.ndarray) -> tuple[float, float]:
 
 
 def _single(argument: str, name: Any, known: Mapping[str, Metric]) -> str:
-    """Returns a metric's name if it is known and a single number per run; raises ValueError otherwise. Names `info.*` are not checked."""
+    """Returns `name` if it is a known metric with one number per run, or begins with "info."; otherwise raises ValueError that names `argument`."""
     if not (isinstance(name, str) and name.startswith("info.")):
         checks.one_of(argument, name, [n for n, m in known.items() if not m.dims])
     return name

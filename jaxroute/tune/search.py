@@ -2,13 +2,14 @@
 
 Three phases share the rounds; no seed is used by two of them.
 
-1. Search: all candidates of a generation run on the same seeds, so they differ by hyperparameters rather than noise. The next generation has
-   fresh seeds. If the ranking by one half of the seeds disagrees with the ranking by the other, later generations have twice as many seeds.
-   Structures (combinations of choices) are reduced by successive halving: the better half continues after each of `log2(number)` stages.
-2. Selection: finalists are the strategy's centre and the best candidates by a model of all evaluations of a structure (`surrogate`). They run
-   again on fresh seeds, in rungs (rounds of halving) of equal cost, each with half of the finalists and twice as many seeds. With bounds, some
-   finalists satisfy them by more than the margin, since an error of the model of a bound affects all candidates alike.
-3. Test: the chosen candidate and the start run on seeds that neither phase has used, so their means are unbiased.
+1. Search: all candidates of a generation run on the same seeds, so they differ by hyperparameters rather than noise. The next generation has fresh
+seeds. If the ranking by one half of the seeds disagrees with the ranking by the other, later generations have twice as many seeds. Structures
+(combinations of choices) are reduced by successive halving: there are `log2(number)` stages, and after each the better half of the structures
+continues.
+2. Selection: finalists are the strategy's estimates of the best point and the best candidates by a model of all evaluations of a structure
+(`surrogate`). They run again on fresh seeds, in rungs (rounds of halving) of equal cost, each with half of the finalists and twice as many seeds.
+With bounds, some finalists satisfy them by more than the margin, since an error of the model of a bound affects all candidates alike.
+3. Test: the chosen candidate and the user's `start`, if any, run on seeds that neither phase has used, so their means are unbiased.
 """
 
 import math
@@ -115,20 +116,20 @@ def search(
 
     Args:
       env: an environment or sampler, or a function that makes an environment from some of the hyperparameters.
-      policy: a policy whose fields are the hyperparameters (`"solver.temperature"` is a field of the object in its field `solver`), or a
-        function that makes a policy from hyperparameters.
+      policy: a policy whose fields are the hyperparameters (`"solver.temperature"` is a field of the object in its field `solver`), or a function
+        that makes a policy from hyperparameters.
       parameters: `Linear`, `Log`, `Integer` or `Choice` by name. Each combination of choices is compiled separately.
       metric: name of a recorded metric, or a function of a dict of metric to values `[seed]` that returns a score for each seed, `[seed]`.
-      horizon: counted rounds of a run.
-      rounds: largest number of counted rounds in search, selection and test together.
-      seeds: seeds of a candidate in the first generations; doubled if noise decides the order of candidates. Few seeds allow many generations;
-        16 take about the same time on a CPU, and are better if only time counts.
+      horizon: number of rounds of a run, after the warm-up of environments that have one.
+      rounds: largest number of such rounds in all runs of search, selection and test together.
+      seeds: seeds of a candidate in the first generations; doubled if noise decides the order of candidates. Few seeds allow many generations; 16
+        take about the same time on a CPU, and are better if only time counts.
       maximise: whether more is better (default: by the name of the metric).
       at_most, at_least: bounds on the means of metrics, by name.
       margin: number of standard errors by which a mean must satisfy its bound.
       strategy: `CMAES()` (default), `Random()` or `Lattice()`.
       start: hyperparameters of the first candidate, which is also tested.
-      test_seeds: number of seeds of the test (default: an eighth of the rounds).
+      test_seeds: number of seeds on which each tested candidate runs (default: as many as an eighth of `rounds` allows).
       record: metrics that the function `metric` needs (default: the default metrics of environment and policy).
       out: folder of the history, from which a stopped search is resumed, also with more rounds.
       root_seed: seed of all randomness, of runs and candidates.
@@ -182,7 +183,7 @@ def _probes(space: Space, structure: int) -> list[dict[str, Any]]:
 
 @dataclass(frozen=True)
 class Plan:
-    """Division of a search's runs into phases.
+    """Division of a search's runs into phases; a run is one seed of one candidate.
 
     Attributes:
       runs: number of all runs.
@@ -235,7 +236,7 @@ class Plan:
 
     @property
     def block(self) -> int:
-        """Number of seeds per compiled call in selection and test. It does not depend on a candidate's seeds, so one program serves all."""
+        """Number of seeds per compiled call in selection and test, the same for all candidates, so that one program serves any number of seeds."""
         return min(256, max(16, 1 << (max(1, self.test_seeds) - 1).bit_length()))
 
 
@@ -262,7 +263,7 @@ class _Structure:
       seeds: current number of seeds of a candidate.
       next_seed: the first unused seed of the structure.
       generations: number of generations so far.
-      agreements: rank correlation between the halves of the seeds in each generation since their number last doubled.
+      agreements: `agreement` of each generation since `seeds` last doubled; if the mean of the last two is below one half, `seeds` doubles.
       candidates: all candidates so far.
     """
 
@@ -387,7 +388,7 @@ class _Search:
     def _finalists(self, states: Mapping[int, _Structure]) -> list[_Candidate]:
         """Returns new candidates, without outcomes, at the strategies' estimates of the best point and at the best points of the search.
 
-        With bounds, two of three best candidates are chosen under stricter margins: candidates close to a bound may all violate it on other seeds.
+        With bounds, the best points by three margins alternate, two of them stricter: candidates close to a bound may all violate it on other seeds.
         """
         most = _FINALISTS
         while most > 1 and self.plan.selection // (most * max(1, math.ceil(math.log2(most)))) < _FEWEST_SEEDS:

@@ -1,17 +1,15 @@
 """Derivatives of simulated metrics in hyperparameters.
 
 `slope` estimates the derivative of a metric's mean at the horizon from differences between runs. Candidates on both sides of a point have common
-random numbers, so their difference shows the whole effect of the hyperparameters, including that of discrete decisions, rounding and exploration.
-The bias grows with the square of the step. The noise grows as the step shrinks, because two runs stay different once they have decided
-differently.
+random numbers, so their difference shows the whole effect of the hyperparameters, including that of discrete decisions, rounding and exploration. The
+bias grows with the square of the step. The noise grows as the step shrinks, because two runs stay different once they have decided differently.
 
-`objective_of` makes a run differentiable for policies that relax their decisions: it sums an objective of the relaxed selection in the action,
-while outcomes, feedback and statistics come from the rounded set. The gradient takes the observed data as given: it does not include the effects
-of rounding, discrete decisions or exploration.
+`objective_of` makes a run differentiable for policies whose action has, besides a set of models, the fractional (relaxed) selection that was rounded
+to it. The objective is a function of the selection, while outcomes, feedback and statistics come from the set. The gradient ignores that other
+hyperparameters would change the set and so the observed data: it lacks the effects of rounding, discrete decisions and exploration.
 
-Source: common random numbers: Glasserman and Yao (1992), "Some guidelines and guarantees for common random numbers"; all hyperparameters at
-once: Spall (1992), "Multivariate stochastic approximation using a simultaneous perturbation gradient approximation", here with orthogonal
-directions.
+Source: common random numbers: Glasserman and Yao (1992), "Some guidelines and guarantees for common random numbers"; all hyperparameters at once:
+Spall (1992), "Multivariate stochastic approximation using a simultaneous perturbation gradient approximation", here with orthogonal directions.
 """
 
 import math
@@ -42,11 +40,11 @@ class Slope(NamedTuple):
     """Result of `slope`.
 
     Attributes:
-      values: derivative of the mean in each hyperparameter: for `Linear` per unit, for `Log` per unit of the natural logarithm (a hundredth of
-        it is the effect of an increase by one per cent).
+      values: derivative of the mean in each hyperparameter: for `Linear` per unit, for `Log` per unit of the natural logarithm (a hundredth of it is
+        the effect of an increase by one per cent).
       errors: standard errors of the derivatives over the seeds.
       at: hyperparameters at which the derivative is taken.
-      score: mean score of all candidates, and its standard error over the seeds.
+      score: mean score over the candidates around `at`, near that of `at` itself, and its standard error over the seeds.
       runs: `[seeds, parameters]` derivatives estimated from each seed alone.
       rounds: number of simulated rounds.
     """
@@ -95,8 +93,8 @@ def slope(
       env, policy: environment and policy, or functions of hyperparameters that make them, as in `search`.
       parameters: `Linear` or `Log` by name; a step is relative to their ranges.
       metric: name of a recorded metric, or a function of a dict of metric to values `[seed]` that returns a score for each seed, `[seed]`.
-      horizon: counted rounds of a run.
-      at: hyperparameters (default: the middle of the ranges). Values closer to a bound than the step are moved away from it.
+      horizon: number of rounds of a run, after the warm-up of environments that have one.
+      at: hyperparameters (default: the middle of the ranges). A value closer to a bound than the step is replaced by the one at that distance.
       seeds: number of seeds, common to all candidates.
       step: half the distance of two candidates, as a share of the range.
       pairs: number of random directions (default: one hyperparameter at a time).
@@ -169,14 +167,14 @@ def objective_of(
     Args:
       env: an environment.
       policy: a policy; hyperparameters that the returned function does not receive stay as they are.
-      objective: function `(env, env_state, action, t) -> value` of a round, differentiable in the action's fields.
+      objective: function `(env, env_state, action, t) -> value` of a round, differentiable in fields of the action such as a fractional selection.
       horizon: number of rounds of a run.
       root_seed: seed of all randomness.
 
     Returns:
-      A function `f(parameters, seeds)` of a dict of hyperparameter to scalar, and of `R` seeds, `[R]`. It returns each run's mean over its rounds,
-      `[R]`. Differentiate the mean of the runs with `jax.jacfwd`, whose time grows with the number of hyperparameters, or with `jax.grad`, whose
-      memory grows with the horizon.
+      A function `f(parameters, seeds)` of a dict of hyperparameter to scalar, and of `R` integer seeds, `[R]`. It returns each run's mean over its
+      rounds, `[R]`. Differentiate the mean of the runs with `jax.jacfwd`, whose time grows with the number of hyperparameters, or with `jax.grad`,
+      whose memory grows with the horizon.
     """
     record = Record(every=checks.whole("horizon", horizon), flows=(_METRIC,))
     root = jax.random.key_data(draws.key(root_seed))

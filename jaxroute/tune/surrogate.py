@@ -62,7 +62,7 @@ class Surrogate:
         return [Estimate(one, dict(zip(self.goal.bounded, more)), True) for one, more in zip(score, each, strict=True)]
 
     def _models(self) -> list["GaussianProcess"]:
-        """Returns a Gaussian process for the score and one for each bounded metric, fitted to the evaluations of the best candidates."""
+        """Returns a Gaussian process for the score and one for each bounded metric, fitted to the best 256 candidates (in the order of the goal)."""
         every = [observations_of([(at, runs[i]) for at, runs in self._batches]) for i in range(1 + len(self.goal.bounded))]
         order = np.array(self.goal.order(self._estimates))
         every[0] = without_outliers(every[0], order[: -(-len(order) // 2)], 1.0 if self.goal.maximise else -1.0)
@@ -77,14 +77,14 @@ class Surrogate:
 
 
 class Observations(NamedTuple):
-    """Data of a Gaussian process: one row for each evaluated candidate.
+    """Data of a Gaussian process: one row for each evaluated candidate. The noise of a mean over seeds has two parts.
 
     Attributes:
       points: `[n, d]` numeric hyperparameters, scaled to [0, 1].
       values: `[n]` means over the seeds.
-      noise: `[n]` variance of the part of the mean's noise that is independent between candidates.
+      noise: `[n]` variance of the mean due to the part of the noise that is independent between candidates.
       batch: `[n]` index of the candidate's batch.
-      common: `[n]` variance of the part of the mean's noise that all candidates of the batch share.
+      common: `[n]` variance of the mean due to the part of the noise that all candidates of the batch share.
     """
 
     points: np.ndarray
@@ -152,7 +152,7 @@ class GaussianProcess:
         return np.exp(logs[-1]) * (1.0 + r + r**2 / 3.0) * np.exp(-r)
 
     def _solve(self, kernel: np.ndarray) -> tuple[Any, np.ndarray, float, float, np.ndarray]:
-        """Returns, for the covariance `C` with noise: its Cholesky factor, `C^-1 ones`, precision and value of the mean `m`, `C^-1 (values - m)`."""
+        """Returns the Cholesky factor of `C = kernel + noise`, `C^-1 1`, precision and estimate of the mean `level`, and `C^-1 (values - level)`."""
         factor = linalg.cho_factor(kernel + self._noise, lower=True)
         ones = linalg.cho_solve(factor, np.ones(len(self._values)))
         precision = float(ones.sum())
@@ -184,7 +184,7 @@ class GaussianProcess:
 
 
 def without_outliers(seen: Observations, good: np.ndarray, sign: float) -> Observations:
-    """Limits very bad values to a bound computed from the better half (indices `good`). `sign` is 1 if more is better, -1 if less is."""
+    """Raises values far below the better half (indices `good`; `sign` -1: less is better): to its minimum minus 3 times its range up to 80 %."""
     values = sign * seen.values
     low, high = np.quantile(values[good], [0.0, 0.8])
     return seen._replace(values=sign * np.maximum(values, low - _FLOOR * (high - low)))

@@ -78,9 +78,9 @@ def data_queue(
     """Makes a queue of prompts from a file, or from the stand-in for a public data set.
 
     Args:
-      models: "sprout", "embedllm" or "routerbench", the public data set that is replaced and whose training parameters are used.
-      data: file of a log (`jaxroute.data.read_log`), of which at most 1,000 rows, and at most two thirds, become the pool; None or "standin"
-        for the stand-in.
+      models: "sprout", "embedllm" or "routerbench": data set that the stand-in replaces, and key of the training's settings (`CONTRASTIVE_PRESETS`).
+      data: file of a log (`jaxroute.data.read_log`), of which at most 1,000 rows, and at most two thirds, become the pool; None or "standin" for the
+        stand-in.
       embeddings: file of features; None for the features of the log, or of its text.
       costs: costs per query of each model, if the file has none.
       load: arrival rate, in queries per round.
@@ -95,7 +95,7 @@ def data_queue(
 
 @functools.lru_cache(maxsize=8)
 def _projected(training: str, cost_weight: float, models: str, *about: Any) -> list[np.ndarray]:
-    """Trains projections ("heads") of the features by the method `training`. Returns, for each, projected features `[d, P]` of the `P` arriving prompts."""
+    """Trains projections ("heads") as `TRAININGS[training]`, `about` as in `_tables`. Returns for each the projected prompts, features `[d, P]`."""
     pool, offline = _tables(models, *about)
     probability, _ = qu.departure_probability(offline.scores, qu.divide_costs(offline.costs), cost_weight=cost_weight)
     features = np.asarray(offline.features)
@@ -106,7 +106,7 @@ def _projected(training: str, cost_weight: float, models: str, *about: Any) -> l
 
 
 def learners(env: qu.QueueEnv, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Makes CQB-eps, ACQB, and for each training method an ACQB-CL: a grid of policies, one per head (trained projection of the features)."""
+    """Makes the learning policies by name: CQB-eps, ACQB, and an ACQB-CL for each training, with an axis `head` of trained feature projections."""
     about = (settings["models"], settings["data"], settings["embeddings"], _pairs(settings["costs"]), settings["dim"])
 
     def with_head(head: int, training: str) -> qu.ACQB:
@@ -200,7 +200,7 @@ _CLAIMS = (
 
 @style.styled
 def _draw_means(data: xr.Dataset, metric: str, ax: Any, title: str | None, minus: str | None = None) -> None:
-    """Draws mean curves of the policies that learn from contexts, or their differences to `minus`, with errors over seeds and trained heads."""
+    """Draws mean curves of the policies that learn from contexts, or differences to the policy `minus`; errors are over seeds and trained heads."""
     runs, about = metrics.pick(data, metric), data[metric].attrs
     runs = runs if minus is None else runs - runs.sel(policy=minus)
     times, paired = runs["time"].values, "" if minus is None else f"\nminus that of {minus}"

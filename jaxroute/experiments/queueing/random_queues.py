@@ -56,7 +56,7 @@ def gap(data: xr.Dataset, metric: str, policy: str, minus: str, share: float = 1
 
 @with_parameters
 def less(results: Results, policy: str, than: str, metric: str = "routing_regret", share: float = 1.0) -> Finding:
-    """Tests whether a metric's mean is less for `policy` than for `than` in every case, paired by seed, after the fraction `share` of the rounds."""
+    """Tests whether a metric's mean is less for `policy` than for `than` in every case, paired by seed, at the fraction `share` of the horizon."""
     gaps = {name: gap(data, metric, policy, than, share) for name, data in results.items()}
     when = "" if share == 1.0 else f" at {share:g} of the horizon"
     return f"{policy} minus {than}{when}: {ms.listed(gaps, between='; ')}", [value.below(0.0) for value in gaps.values()]
@@ -137,7 +137,7 @@ _CLAIMS = (
 
 
 def _figure(number: int, title: str, seeds: int, **swept: tuple) -> Experiment:
-    """Makes the experiment for figure `number`: queues with one and two offered answers, for each combination of the values of settings in `swept`."""
+    """Makes the experiment for figure `number`: one and two offered answers, for all combinations of the values of `_case`'s arguments in `swept`."""
     settings = [dict(zip(swept, values)) for values in itertools.product(*swept.values())]
     of_k = {k: [_case(k, **one) for one in settings] for k in (1, 2)}
     names = {f"figure-{number}-K{k}": [case.name for case in some] for k, some in of_k.items()}
@@ -325,7 +325,7 @@ def _second_answers(results: Results) -> Finding:
 
 
 def _effects(results: Results) -> xr.DataArray:
-    """Returns the effect on the queue of the learner's decision in round `at`: its length if the optimal policy takes over after it, minus that before it."""
+    """Returns by how much the learner's decision in round `at` lengthens the queue, `[at, time, seed]`, if the optimal policy decides afterwards."""
     return results["switching"]["queue_length"].sel(policy="switch").diff("at", label="lower")
 
 

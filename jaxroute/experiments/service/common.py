@@ -65,11 +65,11 @@ def passes(
     """Makes a case for each benchmark: a pass, which serves each of its requests once.
 
     Args:
-      policies: as for `Case`; `settings["benchmark"]` is the benchmark's name.
+      policies: as for `Case`; the argument `settings` of a function has the benchmark's name under "benchmark".
       benchmarks: names of the benchmarks.
       every: number of requests between two records (default: one record, at the end).
       record: as for `Case`.
-      all_alphas: whether to use the three targets of the paper's figures instead of the target of its tables.
+      all_alphas: whether to use the three satisfaction targets alpha of the paper's figures instead of the one of its tables.
       settings: further settings of the environment.
     """
     cases = []
@@ -152,7 +152,7 @@ def points_short(results: Results, benchmark: str, policy: str, **where: Any) ->
 
 
 def averaged(values: Mapping[str, xr.DataArray], per_pass: bool = False) -> Measured:
-    """Averages runs `[seed]` over benchmarks. With `per_pass`, it first converts joules per request to megajoules for all requests of the benchmark."""
+    """Averages runs `[seed]` over benchmarks, paired by seed. `per_pass` converts joules per request to megajoules for a benchmark's requests."""
     scaled = [one * (MESSPLUS_BENCHMARKS[name].num_requests / 1e6 if per_pass else 1.0) for name, one in values.items()]
     scaled = [one.drop_vars("case", errors="ignore") for one in scaled]
     return mean_of(xr.concat(scaled, "benchmark", join="inner", coords="minimal", compat="override").mean("benchmark"))
@@ -171,7 +171,7 @@ def steps(data: xr.Dataset, metric: str, policy: str, axis: str, **where: Any) -
 
 
 def moves(changes: Sequence[Measured], sign: int) -> Stated:
-    """States that the last of `changes` (a result of `steps`) has the sign `sign` (1 or -1), and that no other change reverses more than a tenth of it."""
+    """States that the last of `changes` (of `steps`: the total) has the sign `sign`, and that each other one reverses at most a tenth of it."""
     *between, whole = (change.times(float(sign)) for change in changes)
     return [whole.above(0.0), *(change.at_least(0.0, margin=0.1 * abs(whole.mean)) for change in between)]
 

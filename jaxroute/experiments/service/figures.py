@@ -1,4 +1,8 @@
-"""Experiments for figures of MESS+: satisfaction and cost over a pass (2, C.2 and C.3), and the amount of exploration (3 and C.1)."""
+"""Experiments for figures of MESS+: satisfaction and cost over a pass (2, C.2 and C.3), and the amount of exploration (3 and C.1).
+
+In the claims, alpha is the target share of satisfied requests, and the violation is alpha minus their share at the end of a pass. `c` scales the
+probability `p_t = min(1, c t^(-1/4))` to explore request `t`. The loss is the predictor's mean log loss on the explored requests.
+"""
 
 import functools
 from collections.abc import Iterator, Sequence
@@ -74,7 +78,11 @@ def _mean(runs: np.ndarray) -> Measured:
 
 @all_hold()
 def _first_steps(results: Results) -> Iterator[Finding]:
-    """Tests the claim: Alpha is first met at request 740, 803, 994 with the largest V: between the quartiles of the runs, with "never" as the latest."""
+    """Tests the claim: Alpha is first met at request 740, 803, 994 with the largest V: between the quartiles of the runs, with "never" as the latest.
+
+    These are the paper's numbers for Winogrande's three targets. Each must lie between the quartiles, over runs, of the first request after which
+    MESS+ meets the target. Runs that never meet it count as later than all others.
+    """
     for _, data, where in _panels(results):
         paper = MESSPLUS_FIGURE_2.get(round(where["alpha"], 6), np.nan)
         for V in data["V"].values:
@@ -90,9 +98,10 @@ def _first_steps(results: Results) -> Iterator[Finding]:
 @with_parameters
 @all_hold("share of the runs in which it is later minus that in which it is earlier, ")
 def _is_later(results: Results, axis: str, other: str) -> Iterator[Finding]:
-    """Tests the claim that the target is met later for the largest value of the setting `axis` than for the smallest: in more runs than earlier.
+    """Tests the claim that the target is met later for the largest value of the setting `axis` than for the smallest, in more runs than earlier.
 
-    Runs are counted over all values of the setting `other`. At a single value, earlier runs may outnumber later ones by at most 5 % of the runs.
+    Runs are paired by seed and counted over all values of the setting `other`. At any one of these, it may be earlier in 5 % more of the runs than
+    later.
     """
     for name in common.benchmarks_of(results):
         data, signs = results[name], {}
@@ -124,7 +133,7 @@ def _figure(name: str, number: str, benchmarks: Sequence[str], seeds: int) -> Ex
 
 
 def _page(results: Results, benchmark: str) -> Any:
-    """Draws satisfaction and cost so far of each policy, and the share of MESS+'s runs that have met the target, over requests; a column per target."""
+    """Draws a column per target alpha: mean satisfaction and cost up to each request, and the share of MESS+'s runs that have met alpha so far."""
     data = common.with_router(results, benchmark).assign(complied=results[benchmark]["complied"])
     data = data.sel(time=data["time"] > 10)  # From request 11 on, as in the paper.
     alphas = data["alpha"].values

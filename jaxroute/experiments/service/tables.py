@@ -64,7 +64,7 @@ def _against_paper(results: Results, method: str, policy: str) -> Iterator[Findi
 @with_parameters
 @all_hold()
 def _call_ratio(results: Results, method: str, policy: str) -> Iterator[Finding]:
-    """Tests the claim that `policy` calls the small, middle and large model as often as `method` does in the paper, within 5 percentage points."""
+    """Tests the claim that on each benchmark `policy` calls each model as often as `method` in the paper's table, within 5 percentage points."""
     for name in common.benchmarks_of(results):
         printed = MESSPLUS_TABLE_2[method][name].ratio
         own = {case: data for case, data in results.items() if case.startswith(name)}
@@ -112,7 +112,7 @@ def _closest(results: Results) -> Finding:
 def _overhead(results: Results) -> Finding:
     """Tests the claim: Below 10 % on every benchmark, 4.65 % (within 1) on average.
 
-    This is the cost of deciding, as a percentage of the cost of the models.
+    The percentage is the cost of deciding over the cost of the models; its average may differ from the paper's by one percentage point.
     """
     shares = {}
     for name in results:
@@ -125,7 +125,7 @@ def _overhead(results: Results) -> Finding:
 
 
 def _swept(results: Results, v: float, metric: str, model: int | None) -> tuple[dict[str, Any], Measured, float]:
-    """Returns MESS+'s runs at `V = v` by benchmark, their mean (MJ or %), and the paper's mean; `model` is the index of a model in a vector metric."""
+    """Returns MESS+'s runs `[seed]` at `V = v` by benchmark, their mean (MJ for costs, else %) and the paper's; `model` is an index in a vector."""
     chosen = {name: data if model is None else data.isel(model=model) for name, data in results.items()}
     found = {name: common.runs(chosen, name, metric, "MESS+", V=v) for name in chosen}
     paper = (MESSPLUS_TABLES_6_7.get(v) or MESSPLUS_TABLE_2["MESS+"])["average"]

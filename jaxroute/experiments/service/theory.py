@@ -1,4 +1,10 @@
-"""Experiment on the theory of MESS+: simulations of its queue, violation, exploration and learning, compared with the theorems."""
+"""Experiment on the theory of MESS+: simulations of its queue, violation, exploration and learning, compared with the theorems.
+
+In the claims, `alpha` is the target share of satisfied requests, `s` is 1 for a satisfied request and 0 otherwise, and the violation is alpha minus
+the mean of `s`. The price of satisfaction is the derivative of the least mean cost (J) in alpha; the debt is the price times the violation. `T` is
+the number of requests, `v0` a constant, and slack is that of the paper's assumption 1. The safety margin is added to alpha. The informed oracle knows
+the probability that a model satisfies a request given its features, the clairvoyant whether it does.
+"""
 
 import functools
 import itertools
@@ -59,7 +65,7 @@ def _least_loss() -> float:
 
 
 def _case(name: str, policies: Mapping[str, Any], horizon: int, every: int, **options: Any) -> Case:
-    """Makes a case of the demo environment that records metrics every `every` requests."""
+    """Makes a case of the demo environment `typed_service` that records every `every` requests; `options` are arguments of `Case`."""
     options = {"settings": {"alpha": _ALPHA}, "record": _GAP, **options}
     return Case(sv.typed_service, policies, horizon, name, record_every=every, **options)
 

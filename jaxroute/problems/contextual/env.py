@@ -91,7 +91,7 @@ class ContextualEnv:
         checks.non_negative("scale", self.scale, ())
 
     def rewards(self) -> Rewards | None:
-        """Returns the range and the noise of the rewards over all contexts; None if `distribution` is a function of the user."""
+        """Returns range and noise of the rewards, to check assumptions of policies; None if `distribution` is the user's function."""
         if self.distribution != Gaussian():
             return Rewards.unit("Bernoulli", 1.0) if isinstance(self.distribution, Bernoulli) else None
         # The norm of a context is at most 1.
@@ -175,7 +175,7 @@ class TableEnv:
         checks.numbers("features", self.features, (shape[0], "d"))
 
     def rewards(self) -> Rewards:
-        """Returns the range and the noise of the rewards over all rows."""
+        """Returns range and noise of the rewards of all rows, to check assumptions of policies; the noise is a model's largest standard deviation."""
         values = np.asarray(self.scores, np.float64) - float(self.cost_weight) * np.asarray(self.costs, np.float64)
         low, high = float(values.min()), float(values.max())
         return Rewards("recorded", low, high, float(values.std(axis=0).max()), high - low, float(values.mean(axis=0).max()))
@@ -184,7 +184,7 @@ class TableEnv:
         return random_order(key, self.num_queries) if self.one_pass else ()
 
     def row(self, key: Array, state: Order, t: Array) -> Array:
-        """Returns the index of the row of round `t`, an int32 scalar. `state` is the order of the rows, or `()` if rows are drawn with replacement."""
+        """Returns the index of round `t`'s row, int32 `[]`: from the random order `state`, which repeats, or drawn with `key` if that is `()`."""
         return draws.randint(key, self.num_queries) if isinstance(state, tuple) else row_in_order(state, t)
 
     def observe(self, key: Array, state: Order, t: Array) -> Array:

@@ -23,15 +23,15 @@ def oful_bound(
 
     Source: Abbasi-Yadkori, Pal and Szepesvari (2011), Theorem 3, which has `L` instead of `L^2`, and whose proof needs `lambda >= max(1, L^2)`.
 
-    Differs from the paper: each of `number` disjoint parameter vectors has such a bound for the rounds in which it is used. The sum of these bounds is
-    returned for equally many rounds each, for which it is largest.
+    Differs from the paper: each of `number` disjoint parameter vectors has such a bound, with `delta / number`, for the rounds in which it is used.
+    The result is the sum of these bounds if all are used equally often, which is its largest value.
 
     Args:
       rounds: numbers of rounds `T`, an array of any shape, at least 1.
       dim: dimension `d` of the features.
       noise: sub-Gaussian constant `R` of the rewards.
       norm: largest norm `S` of a parameter vector.
-      delta: probability that the bound fails.
+      delta: probability that the bound fails, of all parameter vectors together.
       ridge: weight `lambda` of the squared norm.
       length: largest norm `L` of the features.
       number: number of parameter vectors, 1 for `SharedParameters()`, `K` for `DisjointParameters()`.

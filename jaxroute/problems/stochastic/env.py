@@ -43,7 +43,7 @@ class BanditEnv:
             self.distribution.check_mean("mean", self.mean, scale)
 
     def rewards(self) -> Rewards | None:
-        """Returns the range and the noise of all models' rewards; None if `distribution` is a function of the user."""
+        """Returns range and noise of all models' rewards, to check assumptions of policies; None if `distribution` is the user's function."""
         if not isinstance(self.distribution, Distribution):
             return None
         mean = np.asarray(self.mean, np.float64)
@@ -65,10 +65,10 @@ class BanditEnv:
 
 @struct.dataclass
 class ChangingEnv:
-    """K-armed bandit whose means change; regret is measured against the best model of each round.
+    """K-armed bandit whose means change; regret is measured against the model with the largest mean of each round.
 
     Attributes:
-      path: means of every round, for example `Pieces(means, starts)`.
+      path: means of every round, a `MeanPath`, for example `Pieces(means, starts)`.
       scale, distribution: scale and distribution of the rewards around their means, as for `BanditEnv`.
     """
 
@@ -85,7 +85,7 @@ class ChangingEnv:
         checks.non_negative("scale", self.scale, ())
 
     def rewards(self) -> Rewards | None:
-        """Returns the range and the noise of Bernoulli rewards; None for other distributions."""
+        """Returns range and noise of Bernoulli rewards, to check assumptions of policies; None for others, whose range depends on the path."""
         return self.distribution.rewards(0.0, 1.0, 0.0) if isinstance(self.distribution, Bernoulli) else None
 
     def init(self, key: Array) -> Any:

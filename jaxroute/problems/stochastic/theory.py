@@ -109,7 +109,7 @@ def optimal_weights(env: BanditEnv) -> np.ndarray:
         return (1.0 - part) * mean[best] + part * others
 
     def parts(y: float) -> np.ndarray:
-        """Returns `x / (1 + x)` for each suboptimal model, where `x`, its share over the best model's, solves `kl(mean_1, m) + x kl(mean, m) = y`."""
+        """Returns `x / (1 + x)` for each other model, where `kl(mean_1, m) + x kl(mean, m) = y`, `m = (mean_1 + x mean) / (1 + x)` (1: the best)."""
         low, high = np.zeros_like(others), np.ones_like(others)
         for _ in range(_HALVINGS):
             part = (low + high) / 2.0

@@ -104,13 +104,13 @@ class Exp3PlusPlusState:
 class Exp3PlusPlus:
     """Exponential weights with exploration by estimated gaps, for adversarial and for stochastic rewards.
 
-    The weights `rho = exp(-eta L) / sum`, `eta = sqrt(log K / (t K)) / 2`, with estimated total losses `L`, are mixed with exploration of each model
-    by `epsilon = min(1 / (2 K), eta, beta log t / (t gap^2))`. The gap is the lower confidence bound of a model's loss minus the smallest upper
-    bound, with radius `sqrt(alpha log(t K^(1 / alpha)) / (2 pulls))`. The regret is of the order of Exp3's for all rewards, and of `log(T)^2` for
-    fixed means.
+    Model `k` has the weight `rho_k = exp(-eta L_k) / sum_j exp(-eta L_j)`, with its estimated total loss `L_k` and `eta = sqrt(log K / (t K)) / 2`.
+    Its probability is `epsilon_k + (1 - sum_j epsilon_j) rho_k`, with `epsilon_k = min(1 / (2 K), eta, beta log t / (t gap_k^2))`. The gap is the
+    lower confidence bound of the model's mean loss minus the smallest upper bound of all models, with radius `sqrt(alpha log(t K^(1 / alpha)) / (2
+    pulls))`. The regret is of the order of Exp3's for all rewards, and of `log(T)^2` for fixed means.
 
-    Source: Seldin and Slivkins (2014), Algorithm 1, with the gap estimate of Seldin and Lugosi (2017), which has `alpha = 3` and
-    `beta = 256`; rewards in [0, 1]; `t` is 1 in the first round.
+    Source: Seldin and Slivkins (2014), Algorithm 1, with the gap estimate of Seldin and Lugosi (2017), which has `alpha = 3` and `beta = 256`;
+    rewards in [0, 1]; `t` is 1 in the first round.
 
     Differs from the papers: models are not used once beforehand; a model that was never used has the gap 0.
 

@@ -19,9 +19,10 @@ _STEPS, _START_STEPS = 5, 5
 def optimal_shares(mean: Array, family: Family) -> Array:
     """Returns the shares of samples, summing to 1, with which the best model is identified soonest; `mean` `[K]` must be in the range of the family.
 
-    Let 1 be the best model, `w` the shares, and for each other model `x = w / w_1` and `m = (mean_1 + x mean) / (1 + x)`. At the optimum all costs
-    `kl(mean_1, m) + x kl(mean, m)` are one number `y`, and `sum of kl(mean_1, m) / kl(mean, m) = 1`. Newton's method in `log x` solves for all `x`
-    and `y` together: five steps from the solution for normal distributions, to 1e-4 (a test measures it). Several best models get equal shares.
+    Let 1 be the best model and `w` the shares. For each other model, of mean `mean_k`, let `x = w_k / w_1` and `m = (mean_1 + x mean_k) / (1 + x)`.
+    At the optimum all costs `kl(mean_1, m) + x kl(mean_k, m)` are one number `y`, and the sum of `kl(mean_1, m) / kl(mean_k, m)` is 1. Newton's
+    method in `log x` solves for all `x` and `y` together: five steps from the solution for normal distributions, with an error of the shares of at
+    most 1e-4 (a test measures it). Several best models get equal shares.
 
     Source: Garivier and Kaufmann (2016), Theorem 5.
     """
@@ -112,7 +113,7 @@ def practical_threshold(rounds: Array, num_models: int, delta: Leaf) -> Array:
 
 @struct.dataclass
 class IdentificationState:
-    """State of `TrackAndStop`: statistics of every model, constant once the policy has declared a model the best, and whether it has done so."""
+    """State of `TrackAndStop`: statistics of the models, until it declares a model the best (`decided`); later rewards do not change them."""
 
     arms: ArmStatistics
     decided: Array
