@@ -34,12 +34,10 @@ _ADAM = optax.adam(1e-3)  # One object, so that fits share their compiled code.
 
 
 class Pairs(NamedTuple):
-    """Training pairs: for each of `n` prompts (anchors) the most similar prompt (positive) and up to `m` dissimilar ones (negatives).
-
-    Similarity is the cosine between the prompts' utilities; `cosine_pairs` makes the pairs with the thresholds `positive_above` and `negative_below`.
+    """Pairs of prompts by the cosine of utilities: for each of `n` anchors the most similar one (positive) and up to `m` dissimilar ones (negatives).
 
     Attributes:
-      positive: `[n]` int32 row of the prompt with the largest cosine, above `positive_above`; meaningless if not `valid`.
+      positive: `[n]` int32 row of the prompt with the largest cosine, if above `positive_above` of `cosine_pairs`; meaningless if not `valid`.
       negatives: `[n, m]` int32 rows of prompts with cosines below `negative_below`, the least similar first.
       is_negative: `[n, m]` bool, whether an entry of `negatives` is used; the others are padding.
       valid: `[n]` bool, whether the anchor has a positive and a negative.
@@ -52,10 +50,9 @@ class Pairs(NamedTuple):
 
 
 def balanced_rows(utility: ArrayLike, per_model: int, seed: int = 0) -> np.ndarray:
-    """Draws a balanced set of prompts: at most `per_model` of the prompts on which each model is best. Returns their row numbers in ascending order.
+    """Draws at most `per_model` of the prompts on which each model is best. Returns the row numbers of all drawn prompts in ascending order.
 
-    `utility` `[n, N]` has a row for each of `n` prompts and a column for each of `N` models. On ties the first model is best, so that each prompt
-    counts for one model; `seed` fixes the draw.
+    `utility` `[n, N]` has a row for each of `n` prompts and a column for each of `N` models. On ties the first model is best; `seed` fixes the draw.
 
     Source: ACQB (Bae et al.), appendix B.2, "model-balanced sampling".
     """
@@ -118,14 +115,13 @@ _pairs_at_once = quick_jit(cosine_pairs, static_argnums=3)  # One program instea
 
 
 def info_nce(z: Array, pairs: Pairs, temperature: Leaf = 0.07) -> Array:
-    """Returns the InfoNCE loss, a scalar: small if prompts (anchors) are near their positives and far from their negatives.
+    """Returns the InfoNCE loss, a scalar sum over anchors (prompts): small if they are near their positives and far from their negatives.
 
-    Anchor `i` adds `log(e^{s_p} + sum_n e^{s_n}) - s_p` with its positive `p`, its negatives `n` and `s_j = z_i . z_j / temperature`. The loss sums
-    over the anchors that are `valid`, and the terms over the negatives that are `is_negative`.
+    A `valid` anchor `i` adds `log(e^{s_p} + sum_n e^{s_n}) - s_p` with its positive `p`, its negatives `n` and `s_j = z_i . z_j / temperature`.
 
     Source: ACQB (Bae et al.), eq. (5) and Algorithm 3, line 10; van den Oord et al. (2018).
 
-    The representations `z` `[n, e]`, of any norm, and the `pairs` belong to the same `n` prompts; the temperature is above 0.
+    The representations `z` `[n, e]` and the `pairs` belong to the same `n` prompts; the temperature is above 0.
     """
     similarity = jnp.matmul(z, z.T, precision=lax.Precision.HIGHEST) / temperature
     positive = jnp.take_along_axis(similarity, pairs.positive[:, None], axis=1)
@@ -196,18 +192,16 @@ def train_projection(
     temperature: Leaf = 0.07,
     num_negatives: int = 64,
 ) -> Projection:
-    """Trains a network as in `fit_projection`, but on all given prompts and without checks of the arguments.
-
-    It can be mapped over `key`, thresholds and temperature. If no prompt has both a positive and a negative, the loss is zero and nothing is learned.
+    """Trains a network as in `fit_projection` on all given prompts, without checks; it can be mapped over `key`, thresholds and temperature.
 
     Args:
       key: typed key `[]` of the initial parameters and the batches.
       features: `[n, d]` features of `n` prompts.
-      cosine: `[n, n]` cosines from `utility_cosine`.
+      cosine: `[n, n]` cosines from `utility_cosine`; if no prompt has a positive and a negative, nothing is learned.
       module: network to train.
       optimiser: optax optimiser of the parameters.
       epochs: number of gradient steps.
-      batch: number of prompts of a step, drawn without replacement, with pairs within the batch; None means all prompts.
+      batch: number of prompts of a step, drawn without replacement, with pairs within the batch; None means all.
       positive_above, negative_below, num_negatives: see `cosine_pairs`.
       temperature: see `info_nce`.
     """
@@ -256,7 +250,7 @@ def fit_projection(
 ) -> Projection:
     """Trains a network that maps prompts with similar utilities to similar representations, on offline prompts.
 
-    A balanced set of prompts is drawn once. Each epoch then takes one gradient step of `info_nce` on this set, or on a random batch of it.
+    Each epoch takes one gradient step of `info_nce` on a balanced set of prompts, which is drawn once.
 
     Source: ACQB (Bae et al.), Algorithm 3 and appendix B.2; its settings are in `CONTRASTIVE_PRESETS`, the defaults are those for the data set
     SPROUT.
@@ -266,14 +260,13 @@ def fit_projection(
 
     Args:
       features: `[n, d]` features of the `n` offline prompts.
-      utility: `[n, N]` utility of each prompt and each of `N` models. An increasing linear function of the utility, such as ACQB's departure
-        probability, gives equal results.
+      utility: `[n, N]` utility of each prompt and each of `N` models, or an increasing linear function of it, which gives equal results.
       per_model: number of prompts for each model, see `balanced_rows`; None trains on all prompts.
       epochs: number of gradient steps.
       positive_above, negative_below, num_negatives: see `cosine_pairs`.
       temperature: see `info_nce`.
       batch: number of prompts of a step, with pairs within the batch; None means all prompts of the set.
-      optimiser: optax optimiser; None means `optax.adam(1e-3)`. Reuse one object in several fits: training is compiled again for every new object.
+      optimiser: optax optimiser; None means `optax.adam(1e-3)`. Reuse one object: the training is compiled again for each new one.
       width, out, normalize: see `ProjectionHead`.
       seed: seed of the set of prompts, the initial parameters and the batches.
 

@@ -42,10 +42,7 @@ class Family(Protocol):
 
 
 def _part(mean: Array, change: Array) -> Array:
-    """Returns the term `mean log(mean / other)` of a Kullback-Leibler divergence, elementwise, from `mean` and `change = other - mean`.
-
-    The term is accurate for small changes, and 0 for a mean of 0.
-    """
+    """Returns the term `mean log(mean / other)` of a divergence for `other = mean + change`, elementwise; accurate for small changes, 0 at mean 0."""
     ratio = jnp.maximum(change / jnp.maximum(mean, _TINY), -1.0)
     return jnp.where(mean > 0, -mean * jnp.log1p(ratio), 0.0)
 
@@ -98,10 +95,8 @@ class Bernoulli:
 class Gaussian:
     """Family of normal rewards of known standard deviation: `kl(x, y) = (x - y)^2 / (2 scale^2)`.
 
-    The bounds also hold for sub-Gaussian rewards whose constant is at most `scale`; for every distribution on [0, 1] that constant is at most 1/2.
-
     Attributes:
-      scale: `[]` standard deviation, or sub-Gaussian constant, of one reward.
+      scale: `[]` standard deviation of one reward, or for valid bounds its sub-Gaussian constant, at most 1/2 for any distribution on [0, 1].
     """
 
     scale: Leaf = 1.0
@@ -185,11 +180,9 @@ def upper_quantile(a: Array, b: Array, log_tail: Array, deviate: Array) -> Array
     """Returns the `x` that a Beta(a, b) variable exceeds with a given small probability: `P(X > x) = exp(log_tail)`.
 
     Newton's method on the logarithm of the tail, with a fixed number of steps. The continued fraction of the tail converges in a few terms above the
-    mean, and also gives the slope.
-
-    The error is that of float32 (a test measures it) for probabilities of at most 1/2 and at most `1 / (a + b - 2)`. The probabilities of index
-    policies are that small once a prior counts for no more observations than there were rounds. Before, the error is at most 2.5e-4 standard
-    deviations if `a + b = 20`, and .08 if `a + b = 200`.
+    mean, and also gives the slope. The error is that of float32 (a test measures it) if the probability is at most 1/2 and `1 / (a + b - 2)`, as in
+    index policies after as many rounds as the prior counts for. Before, it is at most 2.5e-4 standard deviations if `a + b = 20`, and .08 if `a + b =
+    200`.
 
     Source: DiDonato and Morris (1992), eq. (9), the continued fraction; Wilson and Hilferty (1931), the starting point.
 
@@ -225,10 +218,7 @@ def upper_quantile(a: Array, b: Array, log_tail: Array, deviate: Array) -> Array
 
 
 def _moved(high: Array, excess: Array, step: Array) -> Array:
-    """Returns `high = -log(1 - x)` after a Newton step on the equation `log P(X > x) = log_tail` of `upper_quantile`, clipped to a finite range.
-
-    `excess` is the left side minus the right side of the equation, and `step` is -1 divided by the derivative of the left side in `high`.
-    """
+    """Returns `high = -log(1 - x)` after a Newton step on `excess = 0`, the logarithm of a tail minus its target, with the slope `-1 / step`."""
     return jnp.clip(high + excess * step, 1e-7, 80.0)
 
 

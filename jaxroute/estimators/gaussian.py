@@ -1,11 +1,10 @@
 """Linear models with design matrix `V = ridge I + sum x x'`: samples of normal posteriors, updates of `V` by an observation `x`, ridge regressions.
 
-`ByCholesky` samples from small matrices, factorised in every round by unrolled code. For larger ones `ByRoot` stores and updates a square root of
-`V^-1`, at the cost of a matrix-vector product per update and per sample. `ByFactors` stores that root as a product of factors, one for up to 16
-observations, for many large models with few observations each.
+`ByCholesky` factorises small matrices in every round by unrolled code. For large ones `ByRoot` updates a square root of `V^-1`, at the cost of a
+matrix-vector product per update and per sample. `ByFactors` stores this root in factored form, for many large models with few observations each.
 
-`Ridge` computes the estimates. It stores symmetric matrices as their lower triangle, and their quadratic forms are sums over it: half the reads and
-half the products. With ten models and ten features that makes a round of LinUCB about 1.4 times as fast on a CPU.
+`Ridge` stores symmetric matrices as their lower triangle, and their quadratic forms are sums over it: half the reads and half the products, which
+makes a round of LinUCB with ten models and ten features about 1.4 times as fast on a CPU.
 """
 
 from typing import Any, Protocol
@@ -62,10 +61,10 @@ def solve(matrix: Array, b: Array) -> Array:
 
 
 def sherman_morrison(inverse: numerics.Sum, x: Array, weight: Leaf = 1.0) -> numerics.Sum:
-    """Returns the inverse of `A + weight x x'` from the inverse of `A`, for `x` `[d]` and a `weight` `[]` of at least 0.
+    """Returns the inverse of `A + weight x x'` from `inverse`, that of `A` `[d, d]`, for `x` `[d]` and a `weight` `[]` of at least 0.
 
-    `inverse` and the result are sums with their rounding errors (`numerics.Sum`), whose `total` is the matrix `[d, d]`. The result is symmetric to
-    the last bit, because an asymmetry would remain and grow over the updates.
+    Both are sums with rounding errors (`numerics.Sum`). The result is symmetric to the last bit, because an asymmetry would not decay in later
+    updates.
     """
     direction = xla.barrier(
         numerics.combine(x, inverse.total)
@@ -77,8 +76,7 @@ def sherman_morrison(inverse: numerics.Sum, x: Array, weight: Leaf = 1.0) -> num
 def grown_root(root: numerics.Sum, x: Array) -> numerics.Sum:
     """Returns a square root of `(V + x x')^-1` from `root`, a square root `W` `[d, d]` of `V^-1 = W W'`, for `x` `[d]`.
 
-    It is `W (I - c a a')` with `a = W' x` and `c = (1 - (1 + |a|^2)^(-1/2)) / |a|^2`. Both roots are sums with their rounding errors
-    (`numerics.Sum`), whose `total` is the matrix.
+    It is `W (I - c a a')` with `a = W' x` and `c = (1 - (1 + |a|^2)^(-1/2)) / |a|^2`. Both are sums with rounding errors (`numerics.Sum`).
     """
     a = xla.compute_once(numerics.combine(x, root.total))
     norm = jnp.sum(a * a)
@@ -93,10 +91,7 @@ class Sampler(Protocol):
     """Interface of samplers of `N(0, V^-1)` for each of `N` design matrices `V`, which `spread` represents in the sampler's own format."""
 
     def init(self, num: int, dim: int, ridge: Leaf, observations: int) -> Any:
-        """Returns the representation of `num` (`N`) matrices `V = ridge I` of size `dim` (`d`).
-
-        `observations` is the largest number of vectors that are added later, to all matrices together.
-        """
+        """Returns the representation of `num` (`N`) matrices `V = ridge I` `[dim, dim]`, to all of which at most `observations` vectors are added."""
         ...
 
     def add(self, spread: Any, chosen: Array, x: Array) -> Any:
@@ -195,14 +190,12 @@ def _form(x: Array, triangle: Array) -> Array:
 
 @struct.dataclass
 class Ridge:
-    """Ridge estimates of `G` parameter vectors: `theta = V^-1 sum y x` with `V = ridge I + sum x x'`, from features `x` and responses `y`.
-
-    `G` is 1 if all `K` models share the parameter vector, else `K`, one for each model.
+    """Ridge estimates `theta = V^-1 sum y x`, `V = ridge I + sum x x'`, of `G` parameter vectors: one for each of `K` models, or one for all.
 
     Attributes:
       theta: `[d, G]` estimates.
       triangle: `[d (d + 1) / 2, G]` lower triangles of `V^-1`, row by row.
-      errors: rounding errors of the arrays `theta` and `triangle` by name, see `numerics.accumulate`.
+      errors: rounding errors of `theta` and `triangle`, see `numerics.accumulate`.
     """
 
     theta: Array
@@ -242,11 +235,7 @@ class Ridge:
         return numerics.accumulate(self, seen, theta=step[:, None], triangle=-change[:, None])
 
     def predict(self, x: Array) -> Array:
-        """Returns the predictions `theta . x` of `K` models, `[K]`.
-
-        `x` is `[d, K]`, or `[d, 1]` if all models have the same features and separate parameter vectors. With `G` = `K` parameter vectors each model
-        has one; a single vector (`G` = 1) predicts for all `K` columns of `x`.
-        """
+        """Returns the predictions `theta . x` of `K` models, `[K]`. Features `x` `[d, K]` or estimates may have a single column for all models."""
         return numerics.combine(_slim(x), self.theta)
 
     def square_deviation(self, x: Array) -> Array:
@@ -254,10 +243,7 @@ class Ridge:
         return jnp.maximum(_form(x, self.triangle), 0.0)
 
     def sample(self, noise: Array) -> Array:
-        """Turns standard normals `noise` `[d]` into a sample `[d]` of `N(0, V^-1)`, a random deviation from `theta`.
-
-        It is for one shared parameter vector (`G` = 1).
-        """
+        """Returns a random deviation from `theta` for `G` = 1: a sample `[d]` of `N(0, V^-1)` made of standard normals `noise` `[d]`."""
         return numerics.combine(noise, jnp.swapaxes(cholesky(self.inverse[:, :, 0]), 0, 1))
 
 
@@ -347,10 +333,7 @@ class ByFactors:
         pages = jnp.where(counts, pages, 0)
 
         def through(_: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            """Takes the pair of a page's index and a vector `[d]`; returns the index of the parameter's next page and the vector multiplied by `Q'`.
-
-            After the parameter's newest page comes the empty page, where `Q = I`.
-            """
+            """Takes a page and a vector `[d]`; returns the parameter's next page, at the end the empty one (`Q = I`), and the vector times `Q'`."""
             page, a = carry
             rows, mix = _page(spread, page)
             return numerics.at(spread.after, (page,)), a - _times(_times(_times(rows, a), mix), rows)

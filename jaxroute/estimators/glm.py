@@ -84,10 +84,7 @@ class OnlineState:
 
 @struct.dataclass
 class OnlineGLM(GLM):
-    """Estimator that takes one Newton step per pair (features, reward), with the link linearised at the estimate before that pair.
-
-    With the identity as link the result is the exact penalised estimate, as in a ridge regression.
-    """
+    """Estimator with a Newton step per pair (features, reward), for the link linearised at the estimate before it; for the identity it is exact."""
 
     def init(self, dim: int, ridge: Leaf) -> OnlineState:
         zero = jnp.zeros((dim,), jnp.float32)
@@ -126,12 +123,10 @@ class ExactState:
 
 @struct.dataclass
 class ExactGLM(GLM):
-    """Estimator that stores all pairs (features, reward) and takes Newton steps on all of them in each round. It is slow, for tests and short runs.
-
-    The steps of a round start at the estimate of the previous round.
+    """Estimator that takes Newton steps on all pairs (features, reward) so far, from the last estimate. It is slow, for tests and short runs.
 
     Attributes:
-      capacity: largest number of stored pairs; `check_spec` refuses runs with more rounds (static).
+      capacity: largest number of stored pairs; longer runs are refused by `check_spec` (static).
       iterations: number of Newton steps per round (static).
     """
 
@@ -172,9 +167,7 @@ class ExactGLM(GLM):
 
 @struct.dataclass
 class FrozenGLM(GLM):
-    """Estimator with a fixed, known estimate, for example one from `fit_glm` on offline data.
-
-    Its state is a copy of itself, and `add` changes nothing.
+    """Estimator whose estimate is known and never changes, for example from `fit_glm` on offline data; its state is an object of this class.
 
     Attributes:
       theta: `[d]` estimate.
@@ -203,10 +196,7 @@ class FrozenGLM(GLM):
 
 
 def newton_step(theta: Array, features: Array, rewards: Array, seen: Array, ridge: Leaf, link: Link) -> Array:
-    """Returns the change `[d]` of `theta` by one Newton step towards the penalised estimate.
-
-    Only the rows of `features` `[n, d]` and `rewards` `[n]` count for which the mask `seen` `[n]` is True.
-    """
+    """Returns the change `[d]` of `theta` by a Newton step towards the penalised estimate from those pairs `[n]` that the mask `seen` `[n]` marks."""
     s = jnp.dot(features, theta, precision="highest")
     score = jnp.dot(jnp.where(seen, rewards - link.value(s), 0.0), features, precision="highest") - ridge * theta
     weight = jnp.where(seen, link.slope(s), 0.0)

@@ -183,11 +183,7 @@ class TheorySteps:
 
 
 def _compensated(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-    """Optax update that adds to `updates` the rounding errors of the last parameter update, because float32 would lose many small steps otherwise.
-
-    `state` holds these errors, a pytree like `params`. Returns the corrected updates, and the rounding errors of adding them to `params` as the new
-    state.
-    """
+    """Returns `updates` plus `state`, the rounding errors of the last update, which would lose small steps; and the errors of this one."""
     given = jax.tree.map(jnp.add, updates, state)
     return given, jax.tree.map(lambda value, step: step - ((value + step) - value), params, given)
 

@@ -105,8 +105,7 @@ class WindowSums:
 def bernstein_radius(mean: Array, count: Array, gamma: Leaf) -> Array:
     """Returns the radius `sqrt(gamma * mean / count) + gamma / count`: small means get small radii.
 
-    A mean below zero (noise is not clipped) counts as zero under the root. The radius is not proportional to the scale of the values: divide values
-    that are much smaller than 1, such as costs in dollars, by their largest value first.
+    A mean below zero (noise is not clipped) counts as zero under the root. Values far below 1, such as costs in dollars, get too large radii.
 
     Source: Kleinberg, Slivkins and Upfal (2008); Babaioff et al. (2015); StageRoute (arXiv 2506.17254), section 4, `f_rad`.
 

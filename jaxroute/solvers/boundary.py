@@ -107,7 +107,7 @@ def feasible(least: Number, budget: Number, capacity: Number, total: Number, *va
       budget: `[]` budget.
       capacity: sum of the bounds, `[]` or for each of `M` groups `[M]`; infinite if the sum may be smaller than `total`.
       total: required sum, `[]` or `[M]`.
-      values: all other numbers of the problem, each `[K]`.
+      values: costs, bounds and objectives of the problem, each `[K]`, only to test that they are finite.
     """
     slack = rounding(values[0].dtype)
     enough = jnp.all((total >= 0.0) & (capacity >= total * (1.0 - slack)) & (total < jnp.inf))

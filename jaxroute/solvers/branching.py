@@ -58,16 +58,16 @@ class Basis(NamedTuple):
     """Basic solution of a linear program with `n` variables and `R` constraints, and the basis for the next step of the simplex method.
 
     Attributes:
-      x: `[n]` basic solution, clipped to the bounds of the variables.
+      x: `[n]` basic solution, clipped to the lower and upper ends of the variables.
       bound: `[]` upper bound of the optimal value, valid for any basis up to rounding.
-      reduced: `[n]` reduced gains: decrease of `bound` per unit by which `x` leaves its preferred bound.
+      reduced: `[n]` reduced gains: decrease of `bound` per unit by which `x` leaves its upper (if positive) or lower (if negative) end.
       price: `[R]` multipliers of the constraints.
-      feasible: `[]` bool, whether the basic solution is within the bounds, and so optimal.
-      impossible: `[]` bool, whether no point within the bounds meets the constraints.
+      feasible: `[]` bool, whether the basic solution is between the ends, and so optimal.
+      impossible: `[]` bool, whether no point between the ends meets the constraints.
       stuck: `[]` bool, whether neither is true and no pivot exceeds rounding.
-      upper: `[n + R]` bool, columns at their upper bound.
+      upper: `[n + R]` bool, columns at their upper end.
       basis: `[R]` int32 columns of the next basis.
-      next_upper: `[n + R]` bool, columns at their upper bound in the next basis.
+      next_upper: `[n + R]` bool, columns at their upper end in the next basis.
     """
 
     x: Array
@@ -393,8 +393,8 @@ def sparse_fill(
 ) -> BranchingSolution:
     """Maximises `value . x` over `{0 <= x <= capacity, sum(x) = 1, cost . x <= budget}` with at most `most` positive amounts, exactly.
 
-    In the relaxation a model counts as the share of its capacity that is used, until the search has decided that it is in the mix. A model that is
-    dominated by another model in value, cost and capacity is used only together with that model.
+    Towards `most`, the relaxation counts the used share of a model's capacity, or 1 once the search has decided that the model is in the mix. A model
+    that is dominated by another model in value, cost and capacity is used only together with that model.
 
     Source: StageRoute (arXiv 2506.17254), eq. (3); the search is ours.
 

@@ -1,12 +1,11 @@
 """Regularised maximum likelihood of the multinomial-logit model, with one parameter vector per item or one for all.
 
-A round shows `K` of `N` items for a query, and one item or none is accepted: item `j` with probability `p_j = exp(v_j) / (1 + sum_k exp(v_k))`,
-summed over the shown items. With a parameter vector for each item, the utility (logit) is `v_j = x' theta_j` with features `x` of the query. With one
-for all items it is `v_j = x_j' theta` with features `x_j` of the query and item `j`.
+A round shows `K` of `N` items, and one item or none is accepted: item `j` with probability `p_j = exp(v_j) / (1 + sum_k exp(v_k))`, summed over the
+shown items. Its utility (logit) is `v_j = x' theta_j` with a parameter vector for each item and features `x` of the query, or `v_j = x_j' theta` with
+one for all and features `x_j` of query and item.
 
-`likelihood` defines the loss. Four classes store observations and compute the derivatives of the loss. `Rows` (a parameter vector per item) and
-`PairRows` (one for all) store each observation. `Counts` (one shown item) and `PairCounts` (up to two), both with a parameter vector per item, count
-observations for each query of a fixed set. `NewestObservation` is the contribution of the last observation.
+`likelihood` defines the loss, whose derivatives come from stored observations: all of them (`Rows`, and `PairRows` for one vector for all), or counts
+for each of a set of queries (`Counts` for one shown item, `PairCounts` for two). `NewestObservation` is the contribution of the last one.
 
 After a new observation the fit starts at the previous solution, so that a few steps suffice. `Newton`, `Tracked` (for rounds that show one item) and
 `BFGS` (for large dimensions, without second derivatives) stop when the error of every logit is within a tolerance; their states report the largest

@@ -40,8 +40,8 @@ def negative_log_likelihood(theta: Array, features: Array, offered: Array, chose
 def probabilities(logits: Array, present: Array) -> Array:
     """Returns the probabilities `[K, C]` that each of `K` shown items is accepted in `C` observations, from the utilities `logits` `[K, C]`.
 
-    A column may show fewer than `K` items: entries where `present` `[K, C]` is False get 0. One minus the sum of a column is the probability that no
-    item is accepted. Large utilities do not overflow.
+    Places without an item, where `present` `[K, C]` is False, get 0; one minus a column's sum is the probability of none. Large utilities do not
+    overflow.
     """
     top = jnp.maximum(jnp.max(jnp.where(present, logits, -jnp.inf), axis=0), 0.0)
     weight = jnp.where(present, jnp.exp(logits - top), 0.0)
@@ -50,15 +50,14 @@ def probabilities(logits: Array, present: Array) -> Array:
 
 @struct.dataclass
 class NewestObservation:
-    """Contribution of the last observation to the derivatives of the loss, at the parameters before the observation.
+    """Contribution of the last observation to the derivatives of the loss in the parameters of `A` items, at their values before the observation.
 
-    With a parameter vector per item, derivatives are taken in those of `A` items. With one for all items, `A` is 1.
+    With one parameter vector for all items, `A` is 1 and the rows of `x` and `weight` are the `K` shown items.
 
     Attributes:
-      x: `[A, d]` features, zero for an item that was not shown; with one parameter vector for all items `[K, d]` features of the `K` shown items.
-      gradient: `[A, d]` gradient: `(p_j - y_j) x`, with the probability `p_j` that item `j` is accepted, and `y_j` 1 if it was, else 0. With one
-        parameter vector for all items it is summed over the shown items.
-      weight: `[A]` or `[K]` variance `p_j (1 - p_j)` of the acceptance of the item of each row of `x`.
+      x: `[A, d]` features, zero for an item that was not shown; or `[K, d]`.
+      gradient: `[A, d]` gradient `(p_j - y_j) x`, with the probability `p_j` that item `j` is accepted, and `y_j` 1 if it was, else 0.
+      weight: `[A]` or `[K]` variance `p_j (1 - p_j)` of the acceptance of each row's item.
       took: `[K]` float32, 1 for the accepted item, else 0; None if the solver does not use it.
       shown: `[K]` bool, whether each place shows an item; None if the solver does not use it.
     """
@@ -145,21 +144,17 @@ class Solver(Protocol):
         ...
 
     def residual(self, state: Any) -> Array:
-        """Returns a scalar: the largest bound or estimate, over all fits so far, of the difference of any logit from its maximum-likelihood value.
-
-        It is NaN if the solver computes none.
-        """
+        """Returns the largest bound or estimate `[]`, over all fits so far, of a logit's distance from its exact fit; NaN if there is none."""
         return state.residual
 
     def fit(
         self, state: Any, sums: Derivatives, theta: Array, chosen: Array, ridge: Leaf, new: NewestObservation
     ) -> tuple[Array, Any]:
-        """Returns the parameters `[N, d]` of all items and the solver's state after the last observation.
+        """Returns the parameters `[N, d]` and the solver's state after the last observation.
 
         Args:
           state: state from `init` or the last fit.
-          sums: function of the parameters that returns the derivatives of the loss, without its ridge term, in the parameters of the items `chosen`,
-            over all observations including the last one.
+          sums: function of the parameters that returns derivatives, without the ridge, in those of the items `chosen`, over all observations so far.
           theta: `[N, d]` parameters after the last fit.
           chosen: `[A]` int32 items whose parameters may change; -1 for none.
           ridge: `[]` weight of the squared norm in the loss.

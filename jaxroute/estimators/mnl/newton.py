@@ -23,10 +23,7 @@ _STEPS = 5
 
 
 def safe(reach: Array) -> Array:
-    """Returns the fraction of a Newton step, in (0, 1], that surely decreases the loss.
-
-    `reach` `[]` is a bound of the change of any logit by the full step. The fraction is 1 up to a reach of 1.79.
-    """
+    """Returns the share of a Newton step, in (0, 1], that surely decreases the loss, if the full step moves logits by at most `reach` `[]`."""
     return jnp.where(reach > SAFE_MOVE, jnp.log1p(reach) / jnp.maximum(reach, 1.0), 1.0)
 
 
@@ -55,18 +52,14 @@ class _Point(NamedTuple):
 
 
 def _left(reach: Array, decrement: Array) -> Array:
-    """Returns a bound of the decrement `sqrt(g' H^-1 g)` after a full Newton step.
-
-    `decrement` is the decrement before the step, and `reach` bounds the move of any logit by the step.
-    """
+    """Returns a bound of the decrement after a full Newton step that moves logits by at most `reach`; `decrement` is the one before that step."""
     return 0.5 * reach * jnp.exp(0.5 * reach) * decrement
 
 
 def _of_logit(error: Array, drift: Array, inverse: Array, longest: Array) -> Array:
-    """Returns a bound `[]` of the error of any logit, from a bound `error` of the decrement.
+    """Returns a bound `[]` of the error of any logit for the longest features, of norm `longest`, from a bound `error` of the decrement.
 
-    `inverse` `[D, D]` is the inverse of the second derivatives, `drift` a bound of the move of any logit since they were computed, and `longest` the
-    largest norm of a feature vector so far.
+    `drift` bounds the move of any logit since the second derivatives were computed, of which `inverse` `[D, D]` is the inverse.
     """
     trace = sum(inverse[i, i] for i in range(inverse.shape[0]))
     return longest * jnp.sqrt(trace) * error * jnp.exp(drift)
@@ -89,12 +82,10 @@ class NewtonState:
 class Newton(Solver):
     """Solver with Newton steps until all logits are within a tolerance of the maximum-likelihood ones; for small dimensions.
 
-    The decrement is `l = sqrt(g' H^-1 g)`, with the gradient `g` and the second derivatives `H` of the loss. If a full step moves logits by at most
-    `r`, the decrement after it is at most `l r / 2 exp(r / 2)`. The error of a logit is at most `l sqrt(x' H^-1 x)` for features `x`. Steps end when
-    this bound, for the longest features so far, is within the tolerance, or when rounding prevents the decrement from decreasing.
-
-    A full step decreases the loss if it moves no logit by more than 1.79, up to where `exp(z) - z - 1 < z^2`. Longer steps are shortened to a length
-    at which the loss decreases for any features and ridge.
+    The decrement is `l = sqrt(g' H^-1 g)`, with the gradient `g` and the second derivatives `H` of the loss. A full step that moves logits by at most
+    `r` reduces it to at most `l r / 2 exp(r / 2)`. The error of a logit is at most `l sqrt(x' H^-1 x)` for features `x`. Steps end when this bound
+    for the longest features is within the tolerance, or when rounding prevents the decrement from decreasing. A step that may move a logit by more
+    than 1.79, up to where `exp(z) - z - 1 < z^2`, is shortened to a length at which the loss decreases for any features and ridge.
 
     Source: Sun and Tran-Dinh (2019), "Generalized self-concordant functions".
 
@@ -119,10 +110,7 @@ class Newton(Solver):
     def fit(
         self, state: Any, sums: Derivatives, theta: Array, chosen: Array, ridge: Leaf, new: NewestObservation
     ) -> tuple[Array, Any]:
-        """Returns the parameters `[N, d]` and the state after the last observation; see `Solver.fit`.
-
-        At these parameters every logit is within the tolerance of its value where the gradient of the loss, including the ridge term, is zero.
-        """
+        """Returns the parameters `[N, d]`, whose logits are within the tolerance of those without gradient, and the state; see `Solver.fit`."""
         longest = longest_of(state.longest, new)
         masks = [numerics.one_hot(chosen[a], theta.shape[0]) for a in range(chosen.shape[0])]
         start = jnp.concatenate([numerics.pick(mask, theta.T) for mask in masks])
@@ -136,11 +124,10 @@ class Newton(Solver):
     def _from(
         self, start: _Point, sums: Derivatives, theta: Array, masks: list[Array], ridge: Leaf, longest: Array, spread: float
     ) -> tuple[_Point, Array]:
-        """Takes Newton steps from `start` while any run of the batch needs them. Returns the last point and a bound of the error of any logit there.
+        """Takes Newton steps from `start` while any run of a batch needs them. Returns the last point and a bound of the error of any logit there.
 
-        `masks` has a one-hot vector `[N]` for each parameter vector that moves. `longest` is the largest norm of a feature vector so far: a step of
-        norm `s` moves a logit by at most `longest * s`, and the difference of two logits by at most `spread * longest * s`, which bounds the third
-        derivative of the loss.
+        `masks` has a one-hot vector `[N]` for each parameter vector that moves. `longest` is the norm of the longest features. A step of norm `s`
+        changes a logit by at most `longest * s`, and a difference of logits, which bounds the third derivative, by at most `spread * longest * s`.
         """
         dim = theta.shape[1]
 
@@ -175,9 +162,8 @@ class TrackedState:
     """State of the solver `Tracked` between two fits.
 
     Attributes:
-      inverse: `[N, d, d]` inverses of the second derivatives of the loss with the ridge, one for each item's parameter vector.
-      push: `[N, d]` vectors whose products with `inverse` are the moves of the parameters since the last Newton step of each item. The bound of the
-        error depends on these moves.
+      inverse: `[N, d, d]` inverse second derivatives, for each of `N` parameter vectors, of the loss with the ridge.
+      push: `[N, d]` vectors whose products with `inverse` are the changes of the parameters since the last Newton step, which bound the error.
       longest: `[]` norm of the longest features so far.
       residual: `[]` largest bound, over all fits, of the error of a logit.
     """
@@ -193,11 +179,9 @@ class Tracked(Newton):
     """`Newton` for rounds that show one item, without unnecessary passes over the data.
 
     A quadratic model approximates the loss of the old observations, and the exact loss of the newest one is added. The minimum then moves along the
-    newest features alone, by one scalar equation in their utility, and the second derivatives change by a matrix of rank one.
-
-    The sum of all moves since the last Newton step counts as one longer step, whose remaining error is bounded as in `Newton`. For the observations
-    before that Newton step this bound is proved; for the later ones it is an estimate. When the bound exceeds the tolerance, Newton steps on all data
-    replace estimate and quadratic model, which becomes rare as data accumulate.
+    newest features alone, by one scalar equation in their utility, and the second derivatives change by a matrix of rank one. The sum of all moves
+    since the last Newton step counts as one longer step, whose remaining error is bounded as in `Newton` (for later observations an estimate). When
+    the bound exceeds the tolerance, Newton steps on all data replace the model, which becomes rare as data accumulate.
 
     The bound is at least four times the error. With the default tolerance errors were below `8e-4 max(1, |logit|)` in 42 streams of up to 1,500
     rounds, with ridges from .01 to 1, features of norms up to 7, 4 to 12 dimensions and rarely shown items.

@@ -24,9 +24,8 @@ OnlineState: TypeAlias = tuple[numerics.Sum, Array]
 class Online(Solver):
     """Solver that takes one step, on the new observation (features `x`) alone: `theta_j <- theta_j - B_j^-1 (p_j - y_j) x`.
 
-    `p_j` is the predicted probability of acceptance and `y_j` the outcome (1 or 0). `B_j` is the ridge plus the second derivatives of all
-    observations, the new one included, each at the estimate just before it. The steps approximate the maximum-likelihood estimate, for horizons at
-    which passes over all data are too expensive.
+    `p_j` is the predicted probability of acceptance, `y_j` the outcome (1 or 0), and `B_j` the ridge plus the second derivatives of all observations,
+    each at the estimate before it. For horizons at which passes over all data are too expensive, it approximates the maximum-likelihood estimate.
 
     Source: the online Newton step; Zhang and Sugiyama (2023) for the multinomial-logit model. Not in ACQB.
     """
@@ -93,12 +92,9 @@ class BFGS(Solver):
 
     An estimate `B^-1` of each parameter vector's inverse second derivatives is carried from round to round. A new observation adds its second
     derivatives to `B` and takes a first step without a pass over the data, as in `Online`. Steps `theta_j <- theta_j - B_j^-1 gradient` follow, one
-    parameter vector after the other. Each computes a new gradient by a pass over the data, and updates `B_j^-1` by its change (Broyden, Fletcher,
-    Goldfarb and Shanno).
-
-    The passes end when `sqrt(gradient' B^-1 gradient / ridge)` times the norm of the longest features, which estimates the error of a logit, is
-    within the tolerance, or when rounding prevents a decrease. The last gradient then still serves for one step of each parameter vector. Steps are
-    shortened as in `Newton`.
+    vector after the other, each with a new gradient by a pass, whose change updates `B_j^-1` (Broyden, Fletcher, Goldfarb and Shanno). They end when
+    `sqrt(gradient' B^-1 gradient / ridge)` times the norm of the longest features, an estimate of a logit's error, is within the tolerance, or when
+    rounding prevents a decrease. The last gradient then serves for one more step. Steps are shortened as in `Newton`.
 
     Source: Nocedal and Wright (2006), "Numerical Optimization", eq. (6.17).
 
@@ -197,11 +193,10 @@ def _inverse_ridge(num: int, dim: int, ridge: Leaf) -> Array:
 def _online(
     theta: numerics.Sum, inverses: numerics.Sum, chosen: Array, new: NewestObservation, spread: Array | None
 ) -> tuple[numerics.Sum, numerics.Sum]:
-    """Returns the parameters `[N, d]` and inverse second derivatives `[N, d, d]` after a step on the new observation alone.
+    """Moves the parameters `[N, d]` of the items `chosen` `[A]` by a step on the new observation alone, and updates `inverses` `[N, d, d]`.
 
-    The step moves the parameters of the items `chosen` `[A]`. `theta` and `inverses` are sums with their rounding errors (`numerics.Sum`). If
-    `spread` is given, steps are shortened to a `safe` length: a step of norm `s` moves the difference of two logits by at most `spread * s`. None
-    means no shortening.
+    These are inverse second derivatives; like `theta`, they are sums with rounding errors (`numerics.Sum`). A `spread` shortens steps to a `safe`
+    length: a step of norm `s` moves a difference of logits by at most `spread * s`. None means no shortening.
     """
     for a in range(chosen.shape[0]):
         # Item -1 has zero features: writing it changes nothing.

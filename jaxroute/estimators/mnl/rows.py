@@ -80,10 +80,7 @@ class Rows:
         entries = [(a, b, i, j) for a, b in pairs for i in range(dim) for j in range(i if a == b else 0, dim)]
 
         def step(carry: Array, part: tuple[Array, Array, Array], first: Array) -> Array:
-            """Returns `carry` plus the derivatives of `C` rows: first the gradient, item by item, then the entries of `entries`.
-
-            `part` holds the features `[d, C]`, items `[K, C]` and accepted indices `[C]` of the rows, `first` the index of the first row (not used).
-            """
+            """Returns `carry` plus the terms of `C` rows in `part`: features `[d, C]`, items `[K, C]` and accepted indices `[C]`."""
             del first
             x, items, accepted = part
             # Whether item `chosen[a]` is at place k of a row.
@@ -143,11 +140,10 @@ def _of_several_shown(theta: Array, x: Array, items: Array, accepted: Array) -> 
 
 
 def _second_derivatives(entries: list[_Entry], share: list[Array], x: Array) -> list[Array]:
-    """Returns the terms `[C]` that `C` rows add to given entries of the matrix of second derivatives.
+    """Returns for each entry `(a, b, i, j)` its terms `[C]` in `C` rows: `p_a (1 - p_a) x_i x_j` if `a = b`, else `-p_a p_b x_i x_j`.
 
-    An entry `(a, b, i, j)` is the derivative in coordinate `i` of the parameter vector of the chosen item number `a`, and coordinate `j` of that of
-    number `b`. Its terms are `p_a (1 - p_a) x_i x_j` if `a = b`, else `-p_a p_b x_i x_j`. `share` has the probability `p_a` `[C]` of each chosen item
-    (0 if it was not shown), `x` the features `[d, C]`.
+    They are second derivatives in coordinate `i` of the parameter vector of the `a`-th chosen item and `j` of the `b`-th. `share` has each chosen
+    item's probability `p_a` `[C]` (0 if it was not shown), `x` the features `[d, C]`.
     """
     scaled: dict[tuple[int, int, int], Array] = {}
     terms = []
@@ -160,10 +156,7 @@ def _second_derivatives(entries: list[_Entry], share: list[Array], x: Array) -> 
 
 
 def _assemble(blocks: dict[_Entry, Array], number: int, dim: int) -> Array:
-    """Returns the symmetric matrix `[A d, A d]` of second derivatives of `A = number` items.
-
-    `blocks` maps keys `(a, b, i, j)` (see `_second_derivatives`) to scalars, for one entry of each symmetric pair.
-    """
+    """Returns the symmetric matrix `[A d, A d]` for `A = number` items. `blocks`: scalars by `(a, b, i, j)`, one of each symmetric pair."""
 
     def entry(a: int, i: int, b: int, j: int) -> Array:
         if (a, b, i, j) in blocks:
@@ -222,11 +215,7 @@ class PairRows:
         pairs = [(i, j) for i in range(dim) for j in range(i, dim)]
 
         def step(carry: dict[str, Any], part: tuple[Array, Array, Array], first: Array) -> dict[str, Any]:
-            """Returns `carry` plus the derivatives of `C` rows.
-
-            `carry` has under "gradient" a list of `d` scalars, and under "hessian" a dictionary with an entry for each key `(0, 0, i, j)`, `i <= j`.
-            `part` holds features `[K, d, C]`, masks of items `[K, C]` and accepted places `[C]`, `first` the index of the first row (not used).
-            """
+            """Returns `carry` plus the terms of `C` rows in `part`: features `[K, d, C]`, masks of items `[K, C]`, accepted places `[C]`."""
             del first
             x, present, accepted = part
             logits = xla.compute_once(jnp.stack([numerics.combine(theta[0], x[k]) for k in range(shown)]))
@@ -263,8 +252,8 @@ def whole_type(most: int) -> DTypeLike:
 class Counts:
     """Counts of each item's trials and acceptances by query, for rounds that show one of `N` items on one of `P` fixed queries.
 
-    They are sufficient statistics. Each item also has a list of the queries on which it was tried, so that a sum over them need not visit all `P`
-    columns. A list has capacity for `C` queries: the smaller of `P` and the number of rounds, rounded up to a multiple of 32 if above 32.
+    They are sufficient statistics. Each item also has a list of its queries, so that sums do not visit all `P`. Its length `C` is the smaller of `P`
+    and the number of rounds, rounded up as in `Rows`.
 
     Attributes:
       tried: `[N, P]` int16 or int32 number of trials.
@@ -345,12 +334,10 @@ class Counts:
 class PairCounts:
     """Counts of trials and acceptances for rounds that show one or two of `N` items on one of `P` fixed queries.
 
-    A trial of an item is counted by the query and the other item shown with it (the item itself if it was shown alone). Each item has a list of up to
-    `C` such combinations, its entries.
+    Each item has a list of up to `C` entries: combinations of a query and the other shown item, which is the item itself if it was shown alone.
 
     Attributes:
-      places: `[N, N, P]` int16 or int32: `places[item, other, query]` is the position, from 1, of that combination in the list of `item`; 0 if
-        missing.
+      places: `[N, N, P]` int16 or int32 position, from 1, in an item's list of another item and a query; 0 if missing.
       queries: `[N, C]` int16 or int32 query of each entry, in the order of the first trial.
       others: `[N, C]` int16 or int32 other item of each entry.
       tried: `[N, C]` int16 or int32 number of trials of each entry.

@@ -204,7 +204,7 @@ def _dot_general(writer: Writer, eqn: Any, a: Value, b: Value) -> list[Value]:
 
 
 def _at(x: Value, first: Sequence[int], place: ir.Place, last: Sequence[int]) -> ir.Expr:
-    """Returns the element of `x` at `place`, whose indices are first for the axes `first`, then for all others, then for the axes `last`."""
+    """Returns the element of `x` at `place`: its indices along the axes `first`, then along the axes in neither list, then along the axes `last`."""
     axes = (*first, *(i for i in range(len(x.shape)) if i not in (*first, *last)), *last)
     where = dict(zip(axes, place, strict=True))
     return x.at(tuple(where[i] for i in range(len(x.shape))))

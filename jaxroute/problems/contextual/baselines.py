@@ -60,10 +60,10 @@ class BestSingle(StatelessPolicy):
 
 @struct.dataclass
 class Oracle(StatelessPolicy):
-    """Always uses the model with the largest expected reward in the context, so that its regret is zero.
+    """Always uses the model with the largest expected reward in the context; its regret is then zero.
 
-    The expected rewards of a table are unknown. The policy then uses linear predictions, fitted to the rewards of all rows, and its regret is
-    positive.
+    The expected rewards of a table are unknown: the policy then uses linear predictions, fitted to the rewards of all rows, and has a positive
+    regret.
 
     Attributes:
       theta: `[K, d]` parameter vectors of the models, or `[1, d]` shared by all.

@@ -42,13 +42,7 @@ class LinUCB(RidgePolicy):
 
 @struct.dataclass
 class OFULState:
-    """State of `OFUL`: ridge regressions of `G` parameter vectors and the growth of their design matrices `V`.
-
-    Attributes:
-      estimate: ridge estimates.
-      log_det: `[G]` `log(det V / det(lambda I))`, where `lambda` is the ridge.
-      errors: rounding errors of `log_det`, see `numerics.accumulate`.
-    """
+    """State of `OFUL`: `G` ridge regressions, the growth `log(det V / det(lambda I))` `[G]` of their design matrices, and its rounding errors."""
 
     estimate: Ridge
     log_det: Array
@@ -121,8 +115,7 @@ class LinearThompson(RidgePolicy):
     Differs from the paper: with `DisjointParameters()` each model has a separate posterior.
 
     Attributes:
-      scale: `[]` the paper's v, in units of reward. The standard deviation of one reward makes the draws exact posterior draws under a normal prior
-        and normal noise; larger values explore more.
+      scale: `[]` the paper's v, in units of reward: with the standard deviation of one reward, draws are exact for a normal prior and noise.
       ridge: `[]` weight of the squared norm, above 0.
       parameters: `DisjointParameters()` for a separate parameter vector of each model, or `SharedParameters()` for one of all models.
     """

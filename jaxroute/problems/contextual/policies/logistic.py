@@ -30,11 +30,7 @@ class LaplacePosterior:
     errors: dict[str, Array]
 
     def square_deviation(self, x: Array) -> Array:
-        """Returns the variance `[K]` of the prediction `w . x` of each of `K` models.
-
-        `x` is `[d, K]`, or `[d, 1]` if all models have the same features. With `G` = `K` posteriors each model has one; a single posterior (`G` = 1)
-        serves all `K` columns of `x`.
-        """
+        """Returns the variance `[K]` of the models' predictions `w . x`. Features `x` `[d, K]` or posteriors may have a single column for all."""
         return numerics.combine(jnp.square(x), 1.0 / self.precision)
 
     def sample(self, noise: Array) -> Array:
@@ -43,12 +39,10 @@ class LaplacePosterior:
 
 
 def newest_slope(level: Array, variance: Array, label: Array) -> Array:
-    """Returns the number `c` by which a new observation moves the weights of a logistic regression: from `m` to `m + c x / q`.
+    """Returns the `c` by which a new observation `x` moves the means `m` of logistic weights with precisions `q`: to `m + c x / q`.
 
-    `x` are the features of the observation, `m` and `q` the means and precisions of the weights (`LaplacePosterior`). `c` solves `c = label -
-    sigmoid(level + c variance)`, where `level` `[]` is the prediction `m . x`, `variance` `[]` is `sum_i x_i^2 / q_i`, and `label` `[]` is in [0, 1].
-
-    Newton's method finds `s = level + c variance`. It starts at `s = 0`, the inflection of the sigmoid, from where the steps never pass the root.
+    It solves `c = label - sigmoid(level + c variance)` for a label in [0, 1], the prediction `level = m . x` and `variance = sum_i x_i^2 / q_i`.
+    Newton's method finds `s = level + c variance`. From `s = 0`, where the sigmoid has its inflection, the steps never pass the root.
     """
     target = level + variance * label
     s = jnp.zeros_like(target)

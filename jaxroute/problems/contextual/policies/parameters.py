@@ -37,8 +37,7 @@ class DisjointParameters:
     def errors(self, key: Array, x: Array, distribution: Any) -> Array:
         """Draws random errors `[K]` of the models' predicted rewards, as if the parameter vectors were drawn from their posterior.
 
-        Errors of different models are independent with separate parameter vectors, and have a common cause with a shared one. `x` are the features
-        from `columns`, and `distribution` is the posterior, a `Ridge` or a `LaplacePosterior`.
+        `x` are the features from `columns`, `distribution` is the posterior, a `Ridge` or a `LaplacePosterior`.
         """
         # Parameters are independent: a normal number per model has the same distribution as a vector per model.
         deviation = jnp.sqrt(distribution.square_deviation(x))
@@ -49,10 +48,9 @@ class DisjointParameters:
 class SharedParameters:
     """Single parameter vector for all models, learned from all rewards.
 
-    If the environment has one context `[d]` for all models, their `descriptors` must be given: the `d m` features of a model are all products of an
-    entry of the context and an entry of the model's descriptor. With unit vectors as descriptors that equals `DisjointParameters`.
-
-    Source: Chu, Li, Reyzin and Schapire (2011); Li et al. (2010), for products as features.
+    If the environment has one context `[d]` for all models, `descriptors` must distinguish them: the `d m` features of a model are all products of an
+    entry of the context and an entry of its descriptor. With unit vectors as descriptors that equals `DisjointParameters`. Source: Chu, Li, Reyzin
+    and Schapire (2011); Li et al. (2010), for products as features.
 
     Attributes:
       descriptors: `[K, m]` properties of each model, for example price or size; None if each model has a separate context.
