@@ -3,7 +3,7 @@
 import functools
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -13,8 +13,6 @@ from jaxroute import metrics
 from jaxroute.core.attributes import decoded
 from jaxroute.experiments.base import Results
 from jaxroute.experiments.verdicts import CONFIDENCE, Measured
-
-Name = TypeVar("Name")
 
 
 def runs_of(data: xr.Dataset, metric: str, policy: str, time: Any = None, **where: Any) -> xr.DataArray:
@@ -185,14 +183,6 @@ def average(values: Iterable[Measured]) -> Measured:
     return functools.reduce(Measured.plus, values).times(1.0 / len(values))
 
 
-def lowest(values: Mapping[Name, Measured]) -> Name:
-    return min(values, key=lambda name: values[name].mean)
-
-
-def highest(values: Mapping[Name, Measured]) -> Name:
-    return max(values, key=lambda name: values[name].mean)
-
-
 def listed(values: Mapping[Any, Measured], label: str = "{}", between: str = ", ") -> str:
     """Lists numbers by name in one line of text; `label` is the format of a name, such as "b = {:g}:"."""
     return between.join(f"{label.format(name)} {value}" for name, value in values.items())
@@ -200,11 +190,9 @@ def listed(values: Mapping[Any, Measured], label: str = "{}", between: str = ", 
 
 def along(results: Results, metric: str, axis: str, **fixed: Any) -> xr.DataArray:
     """Joins a metric at the horizon over cases, along their coordinate `axis`, a new dimension; `fixed` selects cases by other coordinates."""
-    chosen = {
-        coordinates_of(d)[axis]: d[metric].isel(time=-1, drop=True).drop_vars("case", errors="ignore")
-        for d in with_coordinates(results, **fixed).values()
-    }
-    return xr.concat([chosen[v] for v in sorted(chosen)], xr.IndexVariable(axis, sorted(chosen)))
+    cases = {coordinates_of(data)[axis]: data for data in with_coordinates(results, **fixed).values()}
+    runs = [cases[value][metric].isel(time=-1, drop=True).drop_vars("case", errors="ignore") for value in sorted(cases)]
+    return xr.concat(runs, xr.IndexVariable(axis, sorted(cases)))
 
 
 def with_coordinates(results: Results, **fixed: Any) -> Results:

@@ -21,17 +21,20 @@ class Panel:
       title: title above the panel; empty for none.
       case: name of the case to draw; empty if the row or column of the panel decides, or for the first case.
       change: function that is applied to the result before drawing, such as a selection.
+      label: name of the metric on its axis; empty for the metric's own.
       options: further arguments of `draw`. Each may be a function, which is called with the (changed) result and returns the argument.
     """
 
     def __init__(
-        self, metric: str, draw: Any = plot.curves, title: str = "", case: str = "", change: Any = None, **options: Any
+        self, metric: str, draw: Any = plot.curves, title="", case="", change: Any = None, label="", **options: Any
     ):
-        self.metric, self.draw, self.title, self.case, self.change, self.options = metric, draw, title, case, change, options
+        self.metric, self.draw, self.title, self.case = metric, draw, title, case
+        self.change, self.label, self.options = change, label, options
 
     def fill(self, ax: Any, data: xr.Dataset, about: str) -> None:
         """Draws a result on `ax`; `about` is the name of its case or setting for the title."""
         data = self.change(data) if self.change else data
+        data = data.assign({self.metric: data[self.metric].assign_attrs(long_name=self.label)}) if self.label else data
         made = {name: value(data) if callable(value) else value for name, value in self.options.items()}
         title = ": ".join(part for part in (about, self.title) if part)
         self.draw(data, self.metric, ax=ax, title=title or None, **made)

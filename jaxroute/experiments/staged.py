@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
@@ -183,11 +183,8 @@ def _best_feasible(data: xr.Dataset) -> dict[str, tuple[np.ndarray, np.ndarray]]
     return {"best feasible": (np.ravel([starts, ends], "F"), np.repeat(best, 2))}
 
 
-def _with_score(data: xr.Dataset) -> xr.Dataset:
-    return data.assign(score=metrics.cumulative(data, "reward"))
-
-
-_SCORE = Panel("score", plot.difference, minus="Oracle", change=_with_score, title="score against the oracle's")
+_SCORE = Panel("score", plot.difference, minus="Oracle", title="score against the oracle's",
+    change=lambda data: data.assign(score=metrics.cumulative(data, "reward")))  # fmt: skip
 _REWARD = Panel("mean_reward", change=_moving, reference=_best_feasible, title="expected reward, last 250 queries")
 _SERVED = Panel("served_reward", title="score under a hard budget")
 _SCORES = (_SCORE, Panel("cost_ratio", reference={"budget": 1.0}, log="y", title="spend"), _SERVED)
@@ -253,16 +250,22 @@ def _table_env(
 # Experiments.
 
 
-def _figure(
-    number: str, title: str, cases: tuple[Case, ...], claims: Any, draw: Any, says: str = "", **options: Any
+def experiment(
+    name: str, title: str, cases: Iterable[Case], claims: Any, draw: Any, source: str, **options: Any
 ) -> Experiment:
-    """Makes the experiment for figure `number`, drawn by `draw`. `claims` map ids to (text, test); `says` is its number in the paper's text."""
-    where = f"{PAPER}, Fig. {number[0]}"
-    made = tuple(Claim(name, text, where, measure) for name, (text, measure) in claims.items())
-    source = where + (f' ("{says}" in its text)' if says else "")
+    """Makes an experiment on StageRoute. `claims` map ids to text, place in the paper and test; `source` is the experiment's place in the paper."""
+    made = tuple(Claim(key, text, f"{PAPER}, {where}", measure) for key, (text, where, measure) in claims.items())
     return Experiment(
-        f"staged/figure-{number}", title, cases, claims=made, figures={f"figure-{number}": draw}, source=source, **options
+        f"staged/{name}", title, tuple(cases), claims=made, figures={name: draw}, source=f"{PAPER}, {source}", **options
     )
+
+
+def _figure(number: str, title: str, cases: Any, claims: Any, draw: Any, says: str = "", **options: Any) -> Experiment:
+    """Makes the experiment for figure `number`, drawn by `draw`. `claims` map ids to (text, test); `says` is its number in the paper's text."""
+    where = f"Fig. {number[0]}"
+    made = {key: (text, where, measure) for key, (text, measure) in claims.items()}
+    source = where + (f' ("{says}" in its text)' if says else "")
+    return experiment(f"figure-{number}", title, cases, made, draw, source, **options)
 
 
 def _beside(
@@ -270,7 +273,7 @@ def _beside(
 ) -> Experiment:
     """Makes the experiment for a figure with a column for each case, by column title, with the panels `rows`; other arguments as for `_figure`."""
     draw = alike(panels_of(rows=rows, columns="case", titles={case.name: words for words, case in cases.items()}))
-    return _figure(number, title, tuple(cases.values()), claims, draw, says, **options)
+    return _figure(number, title, cases.values(), claims, draw, says, **options)
 
 
 def _intervals(letter: str, says: str, interval: int) -> Experiment:
@@ -329,10 +332,10 @@ _FIGURES = (
         notes="in dollars the radius gamma / n exceeds costs of 1e-3 by far, so that estimated costs are at their floor and the spend is several "
             "times the budget, which section 6.1 calls hard. The paper does not specify the synthetic market of its comparison, nor whether it is "
             "per query (of 36,497 and 10,000); ours are the markets with 3 and with 6 slots"),
-    Experiment("staged/table", "The market of figure 6 on the rows of your own table (--data FILE), with spend and score",
-        (_real("dollars", _table_env, 1.0, data=None), _real("scaled", _table_env, 1e4, data=None)), seeds=256,
-        figures={"table": panels_of(rows=_SCORES, columns="case", titles={"dollars": "table's unit", "scaled": "1e-4 of it"})},
-        smoke_horizon=4000, source=f"{PAPER}, sec. 6.2; any table of scores and costs"),
+    experiment("table", "The market of figure 6 on the rows of your own table (--data FILE), with spend and score",
+        [_real("dollars", _table_env, 1.0, data=None), _real("scaled", _table_env, 1e4, data=None)], {},
+        panels_of(rows=_SCORES, columns="case", titles={"dollars": "table's unit", "scaled": "1e-4 of it"}),
+        "sec. 6.2; any table of scores and costs", seeds=256, smoke_horizon=4000),
 )  # fmt: skip
 
 
@@ -354,11 +357,10 @@ _GAMMAS, _MOST_SLOTS, _LONGER = (0.2, 1.0), (2, 4), (2000, 8000, 32_000, 128_000
 def _by_stages(results: Results) -> dict[int, dict[int, ms.Measured]]:
     """Returns StageRoute's mean regret as `{horizon: {number of stages: regret}}`."""
     found: dict[int, dict[int, ms.Measured]] = {}
-    for horizon in sorted({ms.coordinates_of(data)["horizon"] for data in results.values()}):
-        cases = ms.with_coordinates(results, horizon=horizon).values()
-        stages = [_STAGES[ms.coordinates_of(data)["stages"]](horizon) for data in cases]
-        found[horizon] = {number: ms.end(data, "regret", "StageRoute") for number, data in zip(stages, cases, strict=True)}
-    return found
+    for data in results.values():
+        rule, horizon = (ms.coordinates_of(data)[name] for name in ("stages", "horizon"))
+        found.setdefault(horizon, {})[_STAGES[rule](horizon)] = ms.end(data, "regret", "StageRoute")
+    return dict(sorted(found.items()))
 
 
 @cl.all_hold(before="less with more stages; ")
@@ -380,7 +382,7 @@ def _above_bound(results: Results) -> cl.Finding:
         name, bound = _lower_bound_of(data)
         for gamma, regret in ms.ends_along(data, "regret", "StageRoute", "gamma").items():
             ratios[f"{name}, gamma = {gamma:g}"] = regret.times(1 / bound)
-    least = ms.lowest(ratios)
+    least = min(ratios, key=lambda name: ratios[name].mean)
     text = f"{ratios[least]} times the bound or more, least with {least}"
     return text, [ratio.at_least(1.0) for ratio in ratios.values()]
 
@@ -425,13 +427,10 @@ def _upper_bound(models: int, slots: int, horizon: int) -> float:
 
 def _within(bound: Callable[[int, int, int], float], *sizes: tuple[int, int]) -> cl.Measure:
     """Makes the test of a claim: StageRoute's regret is at most `bound(models, slots, horizon)`, for each pair `(models, slots)` in `sizes`."""
-    rows = []
-    for n, m in sizes:
-        name = f"N{n}-M{m}"
-        rows.append(
-            (cl.mean("StageRoute", name), cl.known("the bound", partial(bound, n, m), name), cl.mean("Uniform", name))
-        )
-    return cl.bounded(*rows)
+    named = [(f"N{n}-M{m}", partial(bound, n, m)) for n, m in sizes]
+    return cl.bounded(
+        *((cl.mean("StageRoute", at), cl.known("the bound", most, at), cl.mean("Uniform", at)) for at, most in named)
+    )
 
 
 def _hard_instances(slots: int, horizon: int) -> Case:
@@ -477,15 +476,6 @@ def _theorem_1_figure(results: Results):
     return figure
 
 
-def experiment(
-    name: str, title: str, cases: Sequence[Case], claims: Mapping[str, Any], draw: Any, source: str, **options: Any
-) -> Experiment:
-    """Makes an experiment on StageRoute that is no figure of its paper. `claims` map ids to text, place in the paper and test."""
-    made = tuple(Claim(key, text, f"{PAPER}, {where}", measure) for key, (text, where, measure) in claims.items())
-    source, options = f"{PAPER}, {source}", {"seeds": 200, **options}
-    return Experiment(f"staged/{name}", title, tuple(cases), claims=made, figures={name: draw}, source=source, **options)
-
-
 def _slope(rule: str, low: float, high: float) -> cl.Measure:
     return cl.grows_as("regret", "StageRoute", low, high, {"stages": rule})
 
@@ -518,7 +508,7 @@ EXPERIMENTS = (
     *_FIGURES,
     experiment("discovery-slope", "Regret by horizon and number of stages, with 30 models for 3 slots",
         [_discovery(rule, horizon) for rule in _STAGES for horizon in _HORIZONS], _THEOREMS["discovery-slope"],
-        _discovery_figure, "Theorem 1; the instance is ours", smoke_horizon=4000,
+        _discovery_figure, "Theorem 1; the instance is ours", seeds=200, smoke_horizon=4000,
         notes="statistics persist over stages, so that nothing is learned again"),
     experiment("theorem-1", "Regret by numbers of models and slots, beside the bound of Theorem 1",
         [_waiting(*size) for size in (*_SQUARE, *_CORNER)], _THEOREMS["theorem-1"], _theorem_1_figure,
@@ -526,6 +516,6 @@ EXPERIMENTS = (
         notes="gamma = log(N T / delta) with delta = .1; the unspecified constants of the theorem are set to 1"),
     experiment("lower-bound", "Regret on the paper's hard instances, beside its lower bound",
         [_hard_instances(slots, horizon) for slots in _MOST_SLOTS for horizon in _LONGER], _THEOREMS["lower-bound"],
-        _lower_bound_figure, "Theorem 2 and appendix C", smoke_horizon=8000,
+        _lower_bound_figure, "Theorem 2 and appendix C", seeds=200, smoke_horizon=8000,
         notes="all costs are 1 and newcomers look best, so that Greedy deploys what StageRoute does"),
 )  # fmt: skip

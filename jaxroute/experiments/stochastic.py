@@ -23,13 +23,6 @@ _EVEN_POLICIES = {
     "EpsilonGreedy": stochastic.EpsilonGreedy(epsilon=0.1),
     "Oracle": stochastic.Oracle.of,
 }
-_EVEN_CLAIMS = (
-    Claim("ucb1-bound", "the regret of UCB1 is at most its bound", "Auer et al. (2002), Theorem 1",
-          bounded((mean("UCB1"), known("the bound", lambda t: stochastic.auer_bound(_EVEN, t)), uniform(_EVEN.mean)))),
-    Claim("thompson", "Thompson sampling beats UCB1", "Chapelle and Li (2011), Fig. 1", rising((gap("BetaThompson", "UCB1"), 0.0))),
-    Claim("greedy-linear", "epsilon-greedy with a fixed epsilon has linear regret: slope of the second half above .8",
-          "Auer et al. (2002), section 2", rising((0.8, slope("EpsilonGreedy", share=0.5)))),
-)  # fmt: skip
 
 
 def _even_figure(results: Results):
@@ -74,19 +67,6 @@ def _parallel_to_the_line(results: Results):
 
 def _below_bound(policy: str, name: str, bound: Callable[[int, int], Any]) -> Measure:
     return bounded((mean(policy), known(name, lambda rounds: bound(RARE.mean.size, rounds)), uniform(RARE.mean)))
-
-
-_RARE_CLAIMS = (
-    Claim("lai-robbins", "in the last nine tenths of the rounds the regret of optimal policies grows .5 to 2 times as much as the Lai-Robbins line",
-          "Garivier and Cappe (2011), Fig. 2; Honda and Takemura (2015); Kaufmann et al. (2012)", _parallel_to_the_line),
-    Claim("optimal-first", "the optimal policies have less regret than UCB1, UCB-V and MOSS", "Garivier and Cappe (2011), Fig. 2",
-          rising(*((mean(a), mean(b)) for a in _OPTIMAL for b in ("MOSS", "UCB1", "UCB-V")))),
-    Claim("moss-bound", "the regret of MOSS is at most 49 sqrt(K T)", "Audibert and Bubeck (2009)",
-          _below_bound("MOSS", _MOST_MOSS, stochastic.minimax_bound)),
-    Claim("moss", "MOSS, which knows the horizon, beats UCB1", "Audibert and Bubeck (2009)", rising((mean("MOSS"), mean("UCB1")))),
-    Claim("exp3-bound", "the regret of Exp3 is at most its bound", "Auer et al. (2002b), Corollary 3.2",
-          _below_bound("Exp3", _MOST_EXP3, stochastic.exp3_bound)),
-)  # fmt: skip
 
 
 def _rare_figure(results: Results):
@@ -162,18 +142,6 @@ def _approaches(results: Results):
         yield f"{case} {text}", [ratios[0].below(ratios[-1]), ratios[0].above(1.0), ratios[0].below(1.5)]
 
 
-_BEST_ARM_CLAIMS = (
-    Claim("table-1", "the mean samples at delta = .1 are those of the paper, within a tenth", "Garivier and Kaufmann (2016), Table 1",
-          _as_published),
-    Claim("mistakes", "the recommendation is wrong with a probability of at most delta",
-          "ours: Theorem 10 of Garivier and Kaufmann (2016) is for the higher threshold `proven_threshold`", _right),
-    Claim("uniform", "Track-and-Stop takes fewer samples than sampling in turn with the same stopping rule",
-          "ours: their experiments have other baselines", _fewer),
-    Claim("characteristic-time", "samples over T* log(1 / delta) fall towards 1 as delta falls: below 1.5 at .001",
-          "ours, after Garivier and Kaufmann (2016), Theorem 14, which is for delta to 0", _approaches),
-)  # fmt: skip
-
-
 def _best_arm_figure(results: Results):
     figure, axes = plot.panels(len(results), columns=2)
     for ax, (case, data) in zip(axes, results.items(), strict=True):
@@ -189,17 +157,39 @@ def _best_arm_figure(results: Results):
 
 EXPERIMENTS = (
     Experiment("stochastic/regret", "Regret of UCB1, Thompson sampling and epsilon-greedy on a ten-armed Bernoulli bandit",
-        (Case(_EVEN, _EVEN_POLICIES, 10_000),), claims=_EVEN_CLAIMS, figures={"regret": _even_figure},
+        (Case(_EVEN, _EVEN_POLICIES, 10_000),), claims=(
+            Claim("ucb1-bound", "the regret of UCB1 is at most its bound", "Auer et al. (2002), Theorem 1",
+                  bounded((mean("UCB1"), known("the bound", lambda t: stochastic.auer_bound(_EVEN, t)), uniform(_EVEN.mean)))),
+            Claim("thompson", "Thompson sampling beats UCB1", "Chapelle and Li (2011), Fig. 1", rising((gap("BetaThompson", "UCB1"), 0.0))),
+            Claim("greedy-linear", "epsilon-greedy with a fixed epsilon has linear regret: slope of the second half above .8",
+                  "Auer et al. (2002), section 2", rising((0.8, slope("EpsilonGreedy", share=0.5))))), figures={"regret": _even_figure},
         source="Auer, Cesa-Bianchi and Fischer (2002); Chapelle and Li (2011)"),
     Experiment("stochastic/classics",
         "Regret of all policies on a ten-armed Bernoulli bandit with rare successes, beside lower and upper bounds",
-        (Case(RARE, _RARE_POLICIES, 20_000),), claims=_RARE_CLAIMS, figures={"regret": _rare_figure},
+        (Case(RARE, _RARE_POLICIES, 20_000),), claims=(
+            Claim("lai-robbins", "in the last nine tenths of the rounds the regret of optimal policies grows .5 to 2 times as much as the Lai-Robbins line",
+                  "Garivier and Cappe (2011), Fig. 2; Honda and Takemura (2015); Kaufmann et al. (2012)", _parallel_to_the_line),
+            Claim("optimal-first", "the optimal policies have less regret than UCB1, UCB-V and MOSS", "Garivier and Cappe (2011), Fig. 2",
+                  rising(*((mean(a), mean(b)) for a in _OPTIMAL for b in ("MOSS", "UCB1", "UCB-V")))),
+            Claim("moss-bound", "the regret of MOSS is at most 49 sqrt(K T)", "Audibert and Bubeck (2009)",
+                  _below_bound("MOSS", _MOST_MOSS, stochastic.minimax_bound)),
+            Claim("moss", "MOSS, which knows the horizon, beats UCB1", "Audibert and Bubeck (2009)", rising((mean("MOSS"), mean("UCB1")))),
+            Claim("exp3-bound", "the regret of Exp3 is at most its bound", "Auer et al. (2002b), Corollary 3.2",
+                  _below_bound("Exp3", _MOST_EXP3, stochastic.exp3_bound))), figures={"regret": _rare_figure},
         source="Garivier and Cappe (2011), section 6.2; Lai and Robbins (1985); Audibert and Bubeck (2009); Auer et al. (2002)"),
     Experiment("stochastic/best-arm",
         "Samples of Track-and-Stop until it identifies the best of four and of five models, beside the characteristic time",
         tuple(Case(env, _STOPPING, _HORIZONS[name], name, coordinates={"instance": name}, record=["samples", "decided"],
             probes={"mistaken": _mistaken}) for name, env in INSTANCES.items()),
-        seeds=512, claims=_BEST_ARM_CLAIMS, figures={"samples": _best_arm_figure},
+        seeds=512, claims=(
+            Claim("table-1", "the mean samples at delta = .1 are those of the paper, within a tenth", "Garivier and Kaufmann (2016), Table 1",
+                  _as_published),
+            Claim("mistakes", "the recommendation is wrong with a probability of at most delta",
+                  "ours: Theorem 10 of Garivier and Kaufmann (2016) is for the higher threshold `proven_threshold`", _right),
+            Claim("uniform", "Track-and-Stop takes fewer samples than sampling in turn with the same stopping rule",
+                  "ours: their experiments have other baselines", _fewer),
+            Claim("characteristic-time", "samples over T* log(1 / delta) fall towards 1 as delta falls: below 1.5 at .001",
+                  "ours, after Garivier and Kaufmann (2016), Theorem 14, which is for delta to 0", _approaches)), figures={"samples": _best_arm_figure},
         source="Garivier and Kaufmann (2016), their experiments",
         notes="With the threshold log((log t + 1) / delta) of the paper's experiments; runs that have not decided by the horizon count with it."),
 )  # fmt: skip

@@ -164,26 +164,14 @@ def summary(experiment: Experiment, case: Case, policy: str, found: tune.SearchR
     """Returns the result of a search over hyperparameters of `policy` in `case` as plain JSON values."""
 
     def evaluation(one: tune.Evaluation) -> dict[str, Any]:
-        return {
-            "values": {
-                name: value if isinstance(value, _PLAIN) else checks.show(value) for name, value in one.values.items()
-            },
-            "score": list(one.score),
-            "metrics": {name: list(value) for name, value in one.metrics.items()},
-            "bounds": one.bounds,
-        }
+        shown = {name: value if isinstance(value, _PLAIN) else checks.show(value) for name, value in one.values.items()}
+        return {**one._asdict(), "values": shown}
 
     about = {"experiment": experiment.name, "case": case.name, "policy": policy, "horizon": case.horizon}
-    score = found.history["score"].attrs
-    return about | {
-        "score": score["long_name"],
-        "better": score["better"],
-        "best": evaluation(found.best),
-        "start": None if found.start is None else evaluation(found.start),
-        "gain": None if found.gain is None else list(found.gain),
-        "feasible": found.feasible,
-        "rounds": found.rounds,
-    }
+    score, start = found.history["score"].attrs, found.start
+    about |= {"score": score["long_name"], "better": score["better"], "best": evaluation(found.best)}
+    about |= {"start": None if start is None else evaluation(start), "gain": found.gain}
+    return about | {"feasible": found.feasible, "rounds": found.rounds}
 
 
 def report(found: tune.SearchResult) -> str:

@@ -7,18 +7,8 @@ model. A result of `keep="moments"` has moments and histograms instead of single
 """
 
 from jaxroute.core.exports import public_names
-from jaxroute.metrics.averages import (
-    count,
-    deviation,
-    final,
-    mean,
-    quantile_intervals,
-    quantiles,
-    ratio_of_means,
-    stderr,
-    tail,
-)
-from jaxroute.metrics.comparisons import Violation, direction, paired, violations, worst_violations
+from jaxroute.metrics.averages import count, deviation, final, mean, quantile_intervals, quantiles, stderr, tail
+from jaxroute.metrics.comparisons import Violation, direction, paired, ratio_of_means, violations, worst_violations
 from jaxroute.metrics.selection import (
     NeedsRunsError,
     has_runs,

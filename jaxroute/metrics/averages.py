@@ -1,7 +1,7 @@
 """Computes statistics over seeds: means with standard errors, quantiles, tail probabilities, and values at the horizon."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -185,22 +185,6 @@ def tail(data: Data, metric: str | None = None, *, above: float) -> xr.Dataset:
     return xr.Dataset(found, attrs={"metric": str(array.name), "above": above})
 
 
-def ratio_of_means(data: xr.Dataset, top: str, bottom: str) -> xr.DataArray:
-    """Returns a metric with one value per run whose mean is the ratio of the means of two metrics, `top` to `bottom`.
-
-    At each time, for each setting and policy, a run's value is `R + (top - R * bottom) / mean(bottom)`, where `R` is the ratio of means. The standard
-    error of these values is that of `R` by the delta method, so means, error bars, tables and curves work as for any metric. Unlike a mean of ratios,
-    it is finite even if `bottom` is zero in one run.
-    """
-    upper, lower = pick(data, top), pick(data, bottom)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        middle = mean(lower)
-        ratio = mean(upper) / middle
-        values = (ratio + (upper - ratio * lower) / middle).transpose(*upper.dims)
-    values.attrs = {"long_name": f"{top} / {bottom}", "units": "ratio of means", "kind": "average"}
-    return values.rename(f"{top}_per_{bottom}")
-
-
 def final(data: xr.Dataset, metrics: str | Sequence[str] | None = None, time: int | None = None) -> xr.Dataset:
     """Returns mean and standard error of each metric at the horizon, or at another recorded `time`.
 
@@ -214,3 +198,23 @@ def final(data: xr.Dataset, metrics: str | Sequence[str] | None = None, time: in
         both = middle.expand_dims(statistic=["mean", "stderr"], axis=-1)
         variables[name] = both.copy(data=np.stack([middle.values, error.values], axis=-1))
     return xr.Dataset(variables, attrs=data.attrs)
+
+
+def cells(
+    values: xr.Dataset, axes: Sequence[str], own: Callable[[xr.Dataset], Sequence[str]]
+) -> Iterator[tuple[str, dict[str, int], dict[str, Any], dict[str, np.ndarray]]]:
+    """Yields the cells of a table for `values`, a result of `final`: one for each policy and setting.
+
+    A cell has the name of the policy; the indices of policy and setting on their axes; the values of the setting axes in `own(values of the policy)`, while
+    the others keep their first value; and mean and standard error of each metric, `[2]`.
+    """
+    if "policy" not in values.dims:
+        values = values.expand_dims("policy") if "policy" in values.coords else values.expand_dims(policy=["all"])
+    for number, policy in enumerate(values["policy"].values):
+        one = values.isel(policy=number)
+        used = own(one)
+        for index in np.ndindex(*(one.sizes[a] if a in used else 1 for a in axes)):
+            place = dict(zip(axes, index))
+            where = {axis: one[axis].values[i] for axis, i in place.items() if axis in used}
+            cell = {str(n): v.values[tuple(place.get(str(d), slice(None)) for d in v.dims)] for n, v in one.items()}
+            yield str(policy), {"policy": number, **place}, where, cell

@@ -1,4 +1,4 @@
-"""Compares results: paired differences between policies, and violations of limits."""
+"""Compares results: paired differences between policies, ratios of two metrics, and violations of limits."""
 
 import math
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ import xarray as xr
 
 from jaxroute.core import checks
 from jaxroute.core.attributes import encoded
-from jaxroute.metrics.averages import count, final, mean, stderr
+from jaxroute.metrics.averages import cells, count, final, mean, stderr
 from jaxroute.metrics.selection import Data, describe, has_runs, like, metric_names, own_axes_of, pick, setting_axes
 from jaxroute.metrics.texts import rounded, show_value
 
@@ -71,6 +71,22 @@ def is_paired(data: Any) -> bool:
     return isinstance(data, xr.Dataset) and "baseline" in data.attrs and {"mean", "stderr", "count"} <= set(data.data_vars)
 
 
+def ratio_of_means(data: xr.Dataset, top: str, bottom: str) -> xr.DataArray:
+    """Returns a metric with one value per run whose mean is the ratio of the means of two metrics, `top` to `bottom`.
+
+    At each time, for each setting and policy, a run's value is `R + (top - R * bottom) / mean(bottom)`, where `R` is the ratio of means. The standard
+    error of these values is that of `R` by the delta method, so means, error bars, tables and curves work as for any metric. Unlike a mean of ratios,
+    it is finite even if `bottom` is zero in one run.
+    """
+    upper, lower = pick(data, top), pick(data, bottom)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        middle = mean(lower)
+        ratio = mean(upper) / middle
+        values = (ratio + (upper - ratio * lower) / middle).transpose(*upper.dims)
+    values.attrs = {"long_name": f"{top} / {bottom}", "units": "ratio of means", "kind": "average"}
+    return values.rename(f"{top}_per_{bottom}")
+
+
 class Violation(NamedTuple):
     """Metric whose mean is above its limit, for one policy in one setting.
 
@@ -108,18 +124,12 @@ def violations(data: xr.Dataset, time: int | None = None) -> list[Violation]:
         about = like(data, name)
         if "limit" not in about.attrs:
             continue
-        limit, values, own = about.attrs["limit"], final(data, name, time)[name], own_axes_of(data, name)
-        values = values if "policy" in values.dims else values.expand_dims("policy")
-        axes = [a for a in setting_axes(about) if a in own]
-        for policy in values["policy"].values:
-            one = values.sel(policy=policy)
-            for place in np.ndindex(*(one.sizes[a] for a in axes)):
-                cell = one.isel({a: 0 for a in one.dims if a != "statistic"} | dict(zip(axes, place)))
-                value, error = (float(cell.sel(statistic=s)) for s in ("mean", "stderr"))
-                margin = 3.0 * error if math.isfinite(error) else 0.0
-                if value - margin > limit + 1e-6 * max(abs(limit), abs(value)):
-                    where = {a: one[a].values[i] for a, i in zip(axes, place)}
-                    found.append(Violation(str(policy), where, name, value, error, limit, about.attrs["violation"]))
+        limit, own = about.attrs["limit"], own_axes_of(data, name)
+        for policy, _, where, cell in cells(final(data, name, time), setting_axes(about), lambda one, own=own: own):
+            value, error = map(float, cell[name])
+            margin = 3.0 * error if math.isfinite(error) else 0.0
+            if value - margin > limit + 1e-6 * max(abs(limit), abs(value)):
+                found.append(Violation(policy, where, name, value, error, limit, about.attrs["violation"]))
     return found
 
 

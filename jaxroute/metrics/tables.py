@@ -2,14 +2,14 @@
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
 import xarray as xr
 
 from jaxroute.core import checks
-from jaxroute.metrics.averages import count, final, mean, quantiles
+from jaxroute.metrics.averages import cells, count, final, mean, quantiles
 from jaxroute.metrics.comparisons import violations, worst_violations
 from jaxroute.metrics.selection import at_time, check_metrics, check_scalar, like, metric_names, own_axes, setting_axes
 from jaxroute.metrics.texts import FORMATS, Table, plain, rounded, show_seeds, show_value
@@ -64,26 +64,19 @@ def table(
     for name in names:
         check_scalar("metrics", like(data, name))
     values, partial = final(data, names, time), _partial(at_time(data, time), names)
-    if "policy" not in values.dims:
-        values = values.expand_dims("policy") if "policy" in values.coords else values.expand_dims(policy=["all"])
     axes = list(dict.fromkeys(a for name in names for a in setting_axes(like(data, name))))
     rounding = _rounding(data, values, time)
     keys, numbers, rows = [], [], []
-    for p in range(values.sizes["policy"]):
-        one = values.isel(policy=p)
-        own = _own_axes(one, axes)
-        for place in np.ndindex(*(one.sizes[a] if a in own else 1 for a in axes)):
-            where = dict(zip(axes, place))
-            cell = {n: v.values[tuple(where.get(str(d), slice(None)) for d in v.dims)] for n, v in one.items()}
-            cells = {n: "0" if _is_rounding(cell[n], rounding[n]) else rounded(*cell[n]) for n in names}
-            for name, of_some in partial.items():
-                middle, share = (float(x.isel({"policy": p, **where}, missing_dims="ignore")) for x in of_some)
-                if 0.0 < share < 1.0:
-                    cells[name] = f"{middle:,.4g} in {100 * share:.0f} %"
-            settings = [plain(one[a].values[i]) if a in own else "any" for a, i in where.items()]
-            keys.append((str(one["policy"].item()), *settings))
-            numbers.append([number for name in names for number in map(float, cell[name])])
-            rows.append([keys[-1][0], *map(show_value, settings), *cells.values()])
+    for policy, place, where, cell in cells(values, axes, lambda one: _own_axes(one, axes)):
+        texts = {n: "0" if _is_rounding(cell[n], rounding[n]) else rounded(*cell[n]) for n in names}
+        for name, of_some in partial.items():
+            middle, share = (float(x.isel(place, missing_dims="ignore")) for x in of_some)
+            if 0.0 < share < 1.0:
+                texts[name] = f"{middle:,.4g} in {100 * share:.0f} %"
+        settings = [plain(where.get(axis, "any")) for axis in axes]
+        keys.append((policy, *settings))
+        numbers.append([number for name in names for number in map(float, cell[name])])
+        rows.append([policy, *map(show_value, settings), *texts.values()])
     notes = [_footnote(data, names, time)]
     warned = [text for _, text in worst_violations(violations(data, time))]
     if format == "frame":
@@ -162,24 +155,15 @@ def summary(data: xr.Dataset) -> dict[str, Any]:
     The structure is `{policy: {metric: {"mean": float, "stderr": float}}}`. With setting axes, each policy has a list with one entry per setting:
     `{policy: [{"coordinates": {axis: value}, metric: {"mean": ..., "stderr": ...}, ...}, ...]}`.
     """
-    values = final(data)
-    if "policy" not in values.dims:
-        values = values.expand_dims("policy")
+    values, answer = final(data), dict[str, Any]()
     axes = list(dict.fromkeys(a for name in values.data_vars for a in setting_axes(like(data, str(name)))))
-
-    def numbers(one: xr.Dataset, place: Mapping[str, int]) -> dict[str, Any]:
-        pairs = {n: v.values[tuple(place.get(str(d), slice(None)) for d in v.dims)] for n, v in one.data_vars.items()}
-        return {str(n): {"mean": _finite(middle), "stderr": _finite(error)} for n, (middle, error) in pairs.items()}
-
-    answer: dict[str, Any] = {}
-    for p, policy in enumerate(values["policy"].values):
-        one = values.isel(policy=p)
-        places = [dict(zip(axes, index)) for index in np.ndindex(*(one.sizes[a] for a in axes))]
-        entries = [
-            {"coordinates": {a: _finite(one[a].values[i]) for a, i in place.items()}, **numbers(one, place)}
-            for place in places
-        ]
-        answer[str(policy)] = entries if axes else numbers(one, {})
+    for policy, _, where, cell in cells(values, axes, lambda one: axes):
+        entry = {name: {"mean": _finite(middle), "stderr": _finite(error)} for name, (middle, error) in cell.items()}
+        if axes:
+            coordinates = {axis: _finite(value) for axis, value in where.items()}
+            answer.setdefault(policy, []).append({"coordinates": coordinates, **entry})
+        else:
+            answer[policy] = entry
     return answer
 
 

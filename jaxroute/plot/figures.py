@@ -86,9 +86,7 @@ def power_laws(series: Mapping[str, xr.DataArray], *, ax: Any = None, title: str
 
     `series` maps names to values with dimensions `(setting, "seed")`; the setting is the horizontal axis. `ax` are axes (default: a new figure).
     """
-    own = ax is None
-    ax = style.new_axes(ax)
-    styles = style.styles_of(ax, series)
+    ax, styles, own = style.begin(ax, series)
     array, axis = None, ""
     for name, array in series.items():
         (axis,) = (str(d) for d in array.dims if d != "seed")

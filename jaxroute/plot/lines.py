@@ -1,5 +1,6 @@
-"""Draws curves over time, and differences between them."""
+"""Draws curves over time and differences between them, and values at the horizon: by policy, against a setting, as quantiles, as points in a plane."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, SupportsFloat
 
@@ -11,8 +12,8 @@ from jaxroute.core import checks
 from jaxroute.core.attributes import decoded
 from jaxroute.metrics.comparisons import is_paired
 from jaxroute.plot import style
-from jaxroute.plot.axes import HIGH, WIDE, axis_title, grid_lines, marker_places, numbers
-from jaxroute.plot.selection import check_few_settings, check_time, chosen_policies, policy_names, scalar_metric, time_label
+from jaxroute.plot.axes import HIGH, WIDE, axis_title, grid_lines, marker_places, numbers, places_of, scale_of, settings_axis
+from jaxroute.plot.selection import at_end, check_curves, chosen_policies, policy_names, scalar_metric, time_label
 
 
 @style.styled
@@ -41,16 +42,13 @@ def curves(
     if is_paired(data):
         return _curves_of_differences(data, metric, band, reference, log, ax, policies, title)
     data, array = scalar_metric(data, metric)
-    check_time(array)
+    check_curves(array)
     if band is not None:
         checks.one_of("band", band, ("stderr", "deviation", "quantile"))
     if log not in (True, False, "x", "y"):
         raise ValueError(f"log must be True, False, 'x' or 'y', got {log!r}")
-    check_few_settings(array)
     drawn = chosen_policies(array, policies)
-    own = ax is None
-    ax = style.new_axes(ax)
-    style.styles_of(ax, policy_names(array))
+    ax, styles, own = style.begin(ax, policy_names(array))
     middle, number = metrics.mean(data, metric), metrics.count(data, metric)
     if band == "quantile":
         low, high = (metrics.quantiles(data, metric, q=(q,)).isel(quantile=0) for q in (0.05, 0.95))
@@ -69,8 +67,8 @@ def curves(
     borders = None if band is None else (low, high)
     _draw_lines(ax, lines, middle, borders, log)
     for name, values in (reference or {}).items():
-        style.styles_of(ax).add([name], role="reference")
-        look = style.styles_of(ax).style(name)
+        styles.add([name], role="reference")
+        look = styles.style(name)
         if not isinstance(values, Sequence):
             ax.axhline(float(values), label=name, **look)
         elif len(values) == 2 and np.shape(values[0]) == np.shape(values[1]):
@@ -104,9 +102,8 @@ def difference(
     the time axis logarithmic.
     """
     data, array = scalar_metric(data, metric)
-    check_time(array)
+    check_curves(array)
     checks.one_of("minus", minus, policy_names(array))
-    check_few_settings(array)
     drawn = [p for p in chosen_policies(array, policies) if p != minus]
     used = {name: metrics.own_axes_of(data.sel(policy=[name, minus]), metric) for name in drawn}
     found = metrics.paired(data, metric, minus)
@@ -118,7 +115,7 @@ def _curves_of_differences(
     found: xr.Dataset, metric: str, band: Any, reference: Any, log: Any, ax: Any, policies: Any, title: str | None
 ) -> Any:
     about, array = decoded(found.attrs), found["mean"]
-    check_time(array)
+    check_curves(array)
     if metric not in ("regret", "mean", about["metric"]):  # The default, "regret", is accepted, too.
         raise ValueError(f"metric must be {about['metric']!r}, the one of these differences, got {metric!r}")
     for name, value, allowed in (("band", band, ("stderr",)), ("reference", reference, (None,)), ("log", log, (False, "x"))):
@@ -129,7 +126,6 @@ def _curves_of_differences(
     if vectors:
         got = f"one per {vectors[0]}: select one with data.sel({vectors[0]}=...)"
         raise ValueError(f"data must have one difference per policy, got {got}")
-    check_few_settings(array)
     drawn = chosen_policies(array, policies)
     used = {name: metrics.own_axes([found[v].sel(policy=name) for v in ("mean", "stderr")]) for name in drawn}
     label = str(array.attrs["long_name"]).removesuffix(f" minus that of {about['baseline']}")
@@ -146,9 +142,7 @@ def _draw_differences(
     and `log` makes the time axis logarithmic.
     """
     array = found["mean"]
-    own = ax is None
-    ax = style.new_axes(ax)
-    styles = style.styles_of(ax, [minus, *policy_names(array)])
+    ax, styles, own = style.begin(ax, [minus, *policy_names(array)])
     lines = list(_lines(array, used))
     borders = array - 2 * found["stderr"], array + 2 * found["stderr"]
     look = {name: styles.style(minus)[name] for name in ("color", "linestyle", "linewidth")}
@@ -235,3 +229,201 @@ def _time_axes(ax: Any, array: xr.DataArray, log: bool | str) -> None:
     numbers(ax.xaxis)
     numbers(ax.yaxis)
     grid_lines(ax)
+
+
+@style.styled
+def sweep(
+    data: xr.Dataset,
+    metric: str = "regret",
+    *,
+    x: str | None = None,
+    log: bool = False,
+    ax: Any = None,
+    title: str | None = None,
+):
+    """Draws a metric at the last recorded time: a dot per policy, or lines against one setting axis.
+
+    If the settings are 0 and a logarithmic grid, their axis is logarithmic, with 0 at its left end before a dotted line.
+
+    Args:
+      data: a result without setting axes, or with one; select a value of each other axis before.
+      metric: name of the metric.
+      x: name of the setting axis (default: the only one).
+      log: whether the axis of the metric is logarithmic; all means must be positive then.
+      ax, title: axes to draw on (default: a new figure), and title above them.
+    """
+    data, array, when = at_end(*scalar_metric(data, metric))
+    axes = _one_axis(array, x)
+    middle, error = metrics.mean(data, metric), metrics.stderr(data, metric)
+    note = f"mean ± 2 s.e. of {metrics.show_seeds(metrics.count(data, metric).values)}{when}"
+    names = policy_names(array)
+    known = [i for i in range(len(names)) if np.isfinite(middle.isel(policy=i).values).any()]
+    if log and (middle <= 0).any():
+        wrong = [names[i] for i in known if (middle.isel(policy=i) <= 0).any()]
+        raise ValueError(f"log must be False where a mean is not positive, got True for {metric!r} of {', '.join(wrong)}")
+    size = style.SIZE if axes else (style.SIZE[0], 1.0 + 0.3 * max(len(known), 2))
+    ax, styles, own = style.begin(ax, names, size)
+    if not axes:
+        for row, i in enumerate(known):
+            value, bar = float(middle[i]), float(error[i])
+            ax.errorbar(value, row, xerr=2 * bar if bar > 0 else None, capsize=2.5, markersize=6, **styles.style(names[i]))
+            beside = {"xycoords": ("axes fraction", "data"), "va": "center", "annotation_clip": False}
+            ax.annotate(metrics.rounded(value, bar), (1.02, row), fontsize=8, **beside)
+        _rows(ax, [names[i] for i in known])
+        if log:
+            ax.set_xscale("log")
+        ax.margins(x=0.08)
+        numbers(ax.xaxis, few=True)
+        grid_lines(ax)
+        ax.set_xlabel(f"{axis_title(array.attrs, metric, WIDE)}\n{note}")
+        style.title(ax, title)
+        return ax
+    (axis,) = axes
+    values = array[axis].values
+    places = places_of(values)
+    order = np.argsort(places)
+    looks = [styles.style(names[i]) for i in known]
+    style.separate_overlaps([(places[order], middle.isel(policy=i).values[order]) for i in known], looks)
+    for i, look in zip(known, looks, strict=True):
+        y, bar = middle.isel(policy=i).values, error.isel(policy=i).values
+        if scale_of(values) == "names":
+            look["linestyle"] = "none"  # There are no values between two names.
+        bars = np.where(np.isfinite(bar), 2 * bar, 0.0)[order]
+        ax.errorbar(places[order], y[order], yerr=bars, capsize=2, elinewidth=1.2, label=names[i], **look)
+    ax.margins(x=0.03)
+    settings_axis(ax, "x", values)
+    if log:
+        ax.set_yscale("log")
+    numbers(ax.yaxis)
+    ax.set_xlabel(f"{axis}\n{note}")
+    ax.set_ylabel(axis_title(array.attrs, metric, HIGH))
+    grid_lines(ax)
+    style.legend(ax, title, own)
+    return ax
+
+
+def _rows(ax: Any, names: Sequence[str]) -> None:
+    """Labels one row of a figure for each name, the first at the top."""
+    style.fit_rows(ax, len(names))
+    ax.set_yticks(range(len(names)), names)
+    ax.set_ylim(len(names) - 0.4, -0.6)
+    ax.tick_params(axis="y", length=0)
+    ax.spines["left"].set_visible(False)
+
+
+@style.styled
+def quantiles(
+    data: xr.Dataset,
+    metric: str = "regret",
+    *,
+    x: str | None = None,
+    log: bool = False,
+    ax: Any = None,
+    policies: Sequence[str] | None = None,
+    title: str | None = None,
+):
+    """Draws quantiles over seeds at the last recorded time, for each policy, or for each value of one setting axis.
+
+    A thin line reaches from the 5 to the 95 % quantile, a thick line from 25 to 75 %; a dot is the median and a tick the mean.
+
+    Args:
+      data: a result without setting axes, or with one; select a value of each other axis before.
+      metric: name of the metric.
+      x: name of the setting axis (default: the only one).
+      log: whether the axis of the metric is logarithmic; values that are not positive are drawn at the lower end.
+      ax, policies, title: axes (default: a new figure), policies to draw (default: all), and title.
+    """
+    data, array, when = at_end(*scalar_metric(data, metric))
+    axes = _one_axis(array, x)
+    names = policy_names(array)
+    number = metrics.count(data, metric)
+    drawn = [p for p in chosen_policies(array, policies) if number.isel(policy=names.index(p)).values.any()]
+    data = data.isel(policy=[names.index(p) for p in drawn])
+    levels = metrics.quantiles(data, metric, q=(0.05, 0.25, 0.5, 0.75, 0.95)).values  # [quantile, policy, setting]
+    values = np.concatenate([levels, metrics.mean(data, metric).values[None]]).reshape(6, len(drawn), -1)
+    floor = -math.inf
+    if log:
+        if not (values > 0).any():
+            raise ValueError(f"log must be False where nothing is positive, got True for {metric!r}")
+        floor = 0.7 * float(values[values > 0].min())
+    values = np.maximum(values, floor)
+    settings = array[axes[0]].values if axes else np.zeros(1)
+    size = style.SIZE if axes else (style.SIZE[0], 1.0 + 0.3 * max(len(drawn), 2))
+    ax, styles, own = style.begin(ax, names, size)
+    for row, name in enumerate(drawn):
+        # Policies stand side by side at each setting; without settings, each has a row.
+        places = np.arange(len(settings)) + 0.14 * (row - (len(drawn) - 1) / 2) if axes else np.array([float(row)])
+        one, colour = values[:, row], styles.style(name)["color"]
+        middle: dict[str, Any] = {"color": colour, "mec": "white", "markersize": 5, "label": name if axes else None}
+        for low, high, width in ((one[0], one[4], 1.0), (one[1], one[3], 3.2)):
+            (ax.vlines if axes else ax.hlines)(places, low, high, color=colour, linewidth=width)
+        mean: dict[str, Any] = {"color": "black", "markersize": 9, "markeredgewidth": 1.2, "zorder": 1.5}
+        for value, marker, look in ((one[5], "_" if axes else "|", mean), (one[2], "o", middle)):
+            ax.plot(*((places, value) if axes else (value, places)), marker, **look)
+    which = "y" if axes else "x"
+    if log:
+        getattr(ax, f"set_{which}scale")("log")
+    numbers(getattr(ax, f"{which}axis"), few=not axes)
+    seeds = metrics.show_seeds(metrics.count(data, metric).values)
+    note = f"5, 25, 50, 75, 95 % and mean (tick)\nof {seeds}{when}"
+    grid_lines(ax)
+    if axes:
+        ax.set_xticks(range(len(settings)), [metrics.show_value(v) for v in settings])
+        ax.set_xlabel(f"{x or axes[0]}\n{note}")
+        ax.set_ylabel(axis_title(array.attrs, metric, HIGH))
+        ax.margins(x=0.06)
+        style.legend(ax, title, own)
+    else:
+        _rows(ax, drawn)
+        ax.set_xlabel(f"{axis_title(array.attrs, metric, WIDE)}\n{note}")
+        style.title(ax, title)
+    return ax
+
+
+def _one_axis(array: xr.DataArray, x: str | None) -> list[str]:
+    """Returns a list with the only setting axis, or an empty list. Raises ValueError if there are several axes, or if `x` is not the axis."""
+    axes = metrics.setting_axes(array)
+    if x is not None and not axes:
+        raise ValueError(f"x must be None when the data has no setting axis, got {x!r}")
+    if x is not None:
+        checks.one_of("x", x, axes)
+    if others := [a for a in axes if a != (x or axes[0])]:
+        advice = f"select with data.sel({others[0]}=...), or draw two with plot.heat"
+        raise ValueError(f"data must have at most one setting axis, got {', '.join(axes)}: {advice}")
+    return axes
+
+
+@style.styled
+def points(
+    series: Mapping[str, Sequence[Any]], *, x: str, y: str, ax: Any = None, join: bool = True, title: str | None = None
+):
+    """Draws points of several policies in a plane, such as cost and score, with two standard errors in both directions.
+
+    Args:
+      series: name to points `(x, y)`, each a number or a pair of mean and standard error.
+      x, y: labels of the axes, with units and the number of seeds.
+      join: whether lines join the points of a name.
+      ax, title: axes to draw on (default: a new figure), and title above them.
+    """
+    ax, styles, own = style.begin(ax, series)
+    every = {
+        name: np.array([[np.resize([*np.ravel(value), 0.0], 2) for value in place] for place in places], float)
+        for name, places in series.items()
+        if len(places)
+    }
+    looks = [{"markersize": 5} | styles.style(name) for name in every]
+    style.separate_overlaps([at[:, :, 0].T for at in every.values()], looks)
+    for (name, at), look in zip(every.items(), looks, strict=True):
+        if not join or len(at) == 1:
+            look["linestyle"] = "none"
+        bars = {"xerr": 2 * at[:, 0, 1], "yerr": 2 * at[:, 1, 1]}
+        bars = {which: np.nan_to_num(bar) for which, bar in bars.items() if np.nan_to_num(bar).any()}
+        ax.errorbar(at[:, 0, 0], at[:, 1, 0], **bars, elinewidth=1.0, label=name, **look)
+    numbers(ax.xaxis)
+    numbers(ax.yaxis)
+    ax.margins(0.06)
+    ax.set_xlabel("\n".join(style.wrapped(line, WIDE) for line in x.splitlines()))
+    ax.set_ylabel(style.wrapped(y, HIGH))
+    grid_lines(ax)
+    style.legend(ax, title, own)
+    return ax

@@ -66,7 +66,7 @@ def heat(
     if not np.isfinite(middle).any():
         raise ValueError(f"policy must have the metric {metric!r}, got {policy!r}, which is NaN everywhere")
     error = metrics.stderr(data, metric).transpose(y, x).values
-    ax = style.new_axes(ax, (style.SIZE[0] + 0.2, style.SIZE[1] + 0.1))
+    ax, *_ = style.begin(ax, size=(style.SIZE[0] + 0.2, style.SIZE[1] + 0.1))
     values = [array[axis].values for axis in (x, y)]
     for which, one in zip("xy", values, strict=True):
         settings_axis(ax, which, one)
@@ -145,7 +145,7 @@ def deployment(data: xr.Dataset, *, policy: str, variable: str = "deployed", ax:
     models = list(map(str, array[vectors[0]].values)) if named else [f"model {i}" for i in range(number)]
     # A gauge is read at the end of its interval, so a cell ends at its time.
     first = max(0.0, times[0] - (times[1] - times[0])) if len(times) > 1 else 0.0
-    ax = style.new_axes(ax, (style.SIZE[0] + 0.6, min(1.3 + 0.2 * number, 9.0)))
+    ax, *_ = style.begin(ax, size=(style.SIZE[0] + 0.6, min(1.3 + 0.2 * number, 9.0)))
     edges = np.concatenate([[first], times])
     mesh = ax.pcolormesh(edges, np.arange(number + 1) - 0.5, share, cmap="Blues", vmin=0, vmax=1, rasterized=True)
     ax.hlines(np.arange(1, number) - 0.5, edges[0], edges[-1], color="white", linewidth=0.8)

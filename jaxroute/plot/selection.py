@@ -46,13 +46,10 @@ def at_end(data: xr.Dataset, array: xr.DataArray) -> tuple[xr.Dataset, xr.DataAr
     return data, array, when
 
 
-def check_time(array: xr.DataArray) -> None:
+def check_curves(array: xr.DataArray) -> None:
+    """Raises ValueError without the dimension `time`, or for more than `MAX_SETTINGS` settings, the most for which curves are drawn."""
     if "time" not in array.dims:
         raise ValueError("data must have the dimension 'time' for a curve; draw a single time with plot.sweep")
-
-
-def check_few_settings(array: xr.DataArray) -> None:
-    """Raises ValueError for more than `MAX_SETTINGS` settings, the most for which curves are drawn."""
     axes = metrics.setting_axes(array)
     settings = math.prod(array.sizes[a] for a in axes)
     if settings > MAX_SETTINGS:

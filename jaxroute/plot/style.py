@@ -236,16 +236,16 @@ def state_of(figure: Any) -> FigureState:
     return STATES.setdefault(figure, FigureState())
 
 
-def styles_of(ax: Any, names: Iterable[str] = ()) -> LineStyles:
-    """Returns the line styles of the figure to which `ax` belongs, after adding `names` to them."""
-    styles = state_of(ax.figure).styles
-    styles.add(names)
-    return styles
+def styles_of(ax: Any) -> LineStyles:
+    return state_of(ax.figure).styles
 
 
-def new_axes(ax: Any, size: tuple[float, float] = SIZE) -> Any:
-    """Returns `ax`, or the axes of a new figure if it is None."""
-    return pyplot().subplots(figsize=size, layout="constrained")[1] if ax is None else ax
+def begin(ax: Any, names: Iterable[str] = (), size: tuple[float, float] = SIZE) -> tuple[Any, LineStyles, bool]:
+    """Returns `ax`, or the axes of a new figure if it is None; the figure's line styles, with `names` added; and whether the figure is new."""
+    own = ax is None
+    ax = pyplot().subplots(figsize=size, layout="constrained")[1] if own else ax
+    styles_of(ax).add(names)
+    return ax, styles_of(ax), own
 
 
 def fit_rows(ax: Any, number: int) -> None:

@@ -1,7 +1,7 @@
 """Tuning of hyperparameters: searches by any metric, slopes of metrics, and differentiable objectives.
 
 `search` finds hyperparameters of an environment and a policy for which a metric is best, without derivatives, and tests them on fresh seeds:
-`space` describes the candidates, `strategies` propose them, `candidates` simulates them, `ranking` orders them, `surrogate` models their
+`space` describes the candidates and has strategies that propose them, `candidates` simulates them, `ranking` orders them, `surrogate` models their
 scores, `history` stores them, and `picture` draws them. `slopes` estimates derivatives of metrics, and differentiates relaxed runs.
 """
 
@@ -10,8 +10,7 @@ from jaxroute.tune.history import load
 from jaxroute.tune.picture import picture
 from jaxroute.tune.search import Evaluation, SearchResult, search
 from jaxroute.tune.slopes import Slope, objective_of, slope
-from jaxroute.tune.space import Choice, Integer, Linear, Log
-from jaxroute.tune.strategies import CMAES, Lattice, Random
+from jaxroute.tune.space import CMAES, Choice, Integer, Lattice, Linear, Log, Random
 
 __all__ = ["CMAES", "Choice", "Evaluation", "Integer", "Lattice", "Linear", "Log", "Random"]
 __all__ += ["SearchResult", "Slope", "load", "objective_of", "picture", "search", "slope"]

@@ -33,8 +33,7 @@ from jaxroute.metrics import rounded
 from jaxroute.tune.candidates import CandidateFactory, CandidateRunner
 from jaxroute.tune.history import Batch, History, dataset, open_history
 from jaxroute.tune.ranking import Estimate, Goal, MetricFunction, agreement, moments
-from jaxroute.tune.space import Scale, Space
-from jaxroute.tune.strategies import CMAES, Optimizer, Strategy
+from jaxroute.tune.space import CMAES, Optimizer, Scale, Space, Strategy
 from jaxroute.tune.surrogate import Surrogate
 
 _FINALISTS, _FEWEST_SEEDS = 8, 4  # Number of finalists, and the fewest seeds of a rung of the selection.

@@ -10,8 +10,7 @@ from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Finding
 from jaxroute.experiments.measure import listed, mean_of, runs_of
 from jaxroute.experiments.pictures import Panel, panels_of
-from jaxroute.experiments.queueing.prompts import ASKED, LOADS, NOTES, claims, data_case, learners, pictures
-from jaxroute.experiments.queueing.random_queues import PAPER, RECORD
+from jaxroute.experiments.queueing import ASKED, LOADS, NOTES, PAPER, RECORD, claims, data_case, learners, pictures
 from jaxroute.problems import queueing as qu
 
 # Effect of kappa, c1 and lambda_0.

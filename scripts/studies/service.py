@@ -22,7 +22,7 @@ from jaxroute.experiments.measure import Measured, average, ends_along, listed, 
 from jaxroute.experiments.pictures import Panel, panels_of, side_by_side
 from jaxroute.experiments.service import common
 from jaxroute.experiments.service.common import claim, experiment, mj, points_short, reached
-from jaxroute.experiments.service.figures import C, base_rate_loss
+from jaxroute.experiments.service.paper import C, base_rate_loss
 from jaxroute.experiments.verdicts import Verdict, judge
 from jaxroute.problems import service as sv
 

@@ -5,7 +5,7 @@ import pytest
 from every_experiment import EXPERIMENTS
 
 from jaxroute.estimators.contrastive import CONTRASTIVE_PRESETS
-from jaxroute.experiments.queueing import prompts
+from jaxroute.experiments import queueing
 
 
 @pytest.mark.parametrize("models", ["sprout", "embedllm", "routerbench"])
@@ -17,13 +17,13 @@ def test_the_papers_training_is_the_default(models, monkeypatch):
         asked.append(settings)
         return lambda pool: pool + settings["seed"]
 
-    monkeypatch.setattr(prompts, "fit_projection", fit)
-    prompts._projected.cache_clear()
+    monkeypatch.setattr(queueing, "fit_projection", fit)
+    queueing._projected.cache_clear()
     (case,) = (c for c in EXPERIMENTS["queueing/contrastive"].cases if c.name == "K1-load0.8")
     changes = {"models": models, "dim": 16, "horizon": 100}
     env = case.build(100, {"models": models, "dim": 16})
     policies = case.policies_for(env, changes)
-    prompts._projected.cache_clear()
+    queueing._projected.cache_clear()
     shared = {"width": 32, "out": 16}
     preset = CONTRASTIVE_PRESETS[models]
     longer = preset | {"per_model": 60, "epochs": 100, "batch": None}
@@ -57,7 +57,7 @@ def test_a_log_of_texts_is_played_by_features_of_the_texts(tmp_path):
     file = tmp_path / "answers.csv"
     file.write_text("\n".join(("query_id,prompt,model,score,cost", *rows)) + "\n")
     with pytest.warns(UserWarning, match="answers.csv: features: text of column 'prompt', hashed"):
-        env = prompts.data_queue(data=str(file), horizon=50)
+        env = queueing.data_queue(data=str(file), horizon=50)
     assert env.spec.rounds == 50
-    pool, offline = prompts._tables("sprout", str(file), None, None, 64)
+    pool, offline = queueing._tables("sprout", str(file), None, None, 64)
     assert (pool.num_queries, offline.num_queries) == (40, 20) and pool.features.shape[1] <= 32

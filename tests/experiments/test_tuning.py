@@ -80,19 +80,9 @@ def test_a_setting_of_the_environment_with_a_bound(mine, tmp_path, capsys):
     assert not (tmp_path / "o" / "search.png").exists()
 
 
-def test_leaves_of_policy_and_environment_together(mine, tmp_path, capsys):
-    leaves = ["--param", "environment.gap=linear:0:0.5", "--param", "Greedy.epsilon=linear:0.1:1"]
-    options = ["--metric", "regret", "--rounds", "30_000", "--no-figures", "--out", tmp_path / "o"]
-    assert run("tune", mine, *leaves, *options) == 0
-    values = json.loads((tmp_path / "o" / "summary.json").read_text())["best"]["values"]
-    assert set(values) == {"gap", "epsilon"} and values["epsilon"] < 0.5
-    capsys.readouterr()
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ("UCB1.width", "--param must have the form POLICY.NAME=SCALE"),
         ("width=log:1:2", "--param must have the form POLICY.NAME=SCALE"),
         ("UCB1.width=log:1", "--param must have the form POLICY.NAME=SCALE"),
         ("UCB1.width=lag:1:2", "the scale must be one of 'linear', 'log', 'integer', 'log-integer', 'choice', got 'lag'"),

@@ -271,11 +271,6 @@ def test_a_bound_that_others_keep_is_vacuous():
         assert ("uniform choice satisfies it as well, 1,320" in judged.text) == (expected == "vacuous")
 
 
-def test_no_number_is_not_decided():
-    for stated in (Measured(math.nan, math.nan, dof=3).below(1.0), Measured(math.nan).at_least(-9.0)):
-        assert judge(stated).verdict == "not decided" and judge(stated).text.endswith("there is no number to judge")
-
-
 def test_the_printed_rule_is_the_judged_one():
     value = mean_of(runs_of(np.arange(8.0)))
     for stated, rule in (

@@ -262,15 +262,12 @@ def test_final_is_labelled():
     ("mean", "error", "text"),
     [
         (36.04, 1.58, "36.0 (1.6)"),
-        (12345.6, 234.5, "12,350 (230)"),
         (1234567.0, np.nan, "1.235e+06"),
         (2.5e6, 1.2e4, "2,500,000 (12,000)"),
-        (0.83951, 0.00123, "0.8395 (0.0012)"),
         (9.876, 0.0996, "9.88 (0.10)"),
         (-0.03, 1.2, "0.0 (1.2)"),
         (0.5, 0.0, "0.5 (0)"),
         (0.0, 0.0, "0"),
-        (0.123456, np.nan, "0.1235"),
         (np.nan, np.nan, "-"),
         (3.3e-7, 1.2e-9, "3.300e-07 (1.2e-09)"),
         (0.0, 1.2e-9, "0.0e+00 (1.2e-09)"),
@@ -418,15 +415,6 @@ def test_a_number_that_only_some_runs_have_shows_its_median_and_their_share():
     assert metrics.table(data, ["first"]).splitlines()[3].split() == ["A", "1.33", "(0.33)"]
 
 
-def test_summary_is_json():
-    data = with_vector(small())
-    answer = metrics.summary(data)
-    assert json.loads(json.dumps(answer, allow_nan=False)) == answer
-    assert set(answer) == {"A", "B"}
-    assert set(answer["A"]) == {"regret", "reward"}
-    assert answer["A"]["regret"] == {"mean": 3.0, "stderr": pytest.approx(np.sqrt(7 / 3))}
-
-
 def test_summary_with_settings():
     values = np.arange(2 * 2 * 3 * 4.0).reshape(2, 2, 1, 3, 4)
     answer = metrics.summary(result(values, axes={"gamma": [0.1, 0.2], "pool": ["small"]}))
@@ -508,16 +496,12 @@ def shared_noise(rng, x, seeds):
     return x[:, None] ** 0.5 * rng.exponential(size=(1, seeds)) * rng.exponential(size=(len(x), seeds))
 
 
-def independent_noise(rng, x, seeds):
-    return x[:, None] ** 0.5 * rng.exponential(size=(len(x), seeds))
-
-
 def random_walk(rng, x, seeds):
     """A curve: increments of the mean's own size, so that neighbouring points are strongly correlated."""
     return np.cumsum(np.diff(np.append(0, x**0.5))[:, None] * rng.exponential(size=(len(x), seeds)), axis=0)
 
 
-@pytest.mark.parametrize("distribution", [shared_noise, independent_noise, random_walk])
+@pytest.mark.parametrize("distribution", [shared_noise, random_walk])
 def test_the_interval_of_a_slope_has_its_coverage(distribution):
     rng, x, number = np.random.default_rng(3), np.geomspace(100, 10_000, 6), 1500
     found = [metrics.slope(x, distribution(rng, x, 40)) for _ in range(number)]

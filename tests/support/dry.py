@@ -30,7 +30,7 @@ from jaxroute.engine.grid import Grid
 from jaxroute.engine.layout import Layout
 from jaxroute.engine.request import Setup
 from jaxroute.engine.rounds import Record, draws_key, one_run, run_streams
-from jaxroute.experiments.queueing import prompts
+from jaxroute.experiments import queueing
 from jaxroute.problems import cascade, service
 from jaxroute.problems.cascade.sources import rows
 from jaxroute.problems.combinatorial import instances
@@ -183,7 +183,7 @@ def cheap_training() -> Iterator[None]:
         patch.setattr(rows, "_RESTARTS", 1)
         patch.setattr(cascade_study, "reward_pairs", _no_pairs)
         patch.setattr(cascade_study, "fit_glm", lambda features, rewards, link: np.zeros(features.shape[-1], np.float32))
-        patch.setattr(prompts, "fit_projection", lambda features, probability, **sizes: lambda pool: pool)
+        patch.setattr(queueing, "fit_projection", lambda features, probability, **sizes: lambda pool: pool)
         yield
 
 

@@ -14,7 +14,7 @@ import jaxroute as jr
 from jaxroute import tune
 from jaxroute.core import draws
 from jaxroute.core.types import Leaf, Metric, Spec
-from jaxroute.tune import candidates, ranking, strategies
+from jaxroute.tune import candidates, ranking
 from jaxroute.tune.space import Space
 
 BEST = 0.1
@@ -397,7 +397,7 @@ def test_cma_es_needs_only_ranks_and_proposes_whole_numbers():
 def test_without_the_library_the_extra_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "cmaes", None)
     with pytest.raises(ImportError, match=r'pip install "jaxroute\[tune\]"'):
-        strategies.CMAES().begin(np.zeros(1), None, 0)
+        tune.CMAES().begin(np.zeros(1), None, 0)
 
 
 @pytest.mark.parametrize(

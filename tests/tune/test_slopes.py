@@ -138,7 +138,6 @@ def test_some_of_many_directions_have_the_right_mean():
     [
         ({"parameters": {}}, "parameters must be a dict of name to scale"),
         ({"parameters": {"x": tune.Integer(1, 9)}}, "'x'.* must be Linear or Log"),
-        ({"parameters": {"x": tune.Choice([0.1, 0.2])}}, "'x'.* must be Linear or Log"),
         ({"parameters": {"z": tune.Linear(0.0, 1.0)}, "at": None}, "'z'"),
         ({"metric": "los"}, "metric must be .*loss"),
         ({"at": {"x": 0.4}}, "'y' has none"),

@@ -1,5 +1,5 @@
 """Experiments on MESS+, a policy that satisfies a target share of requests at low cost: figures, tables, theory, and runs on the user's table."""
 
-from jaxroute.experiments.service import figures, tables, theory
+from jaxroute.experiments.service import paper, theory
 
-EXPERIMENTS = (*figures.EXPERIMENTS, *tables.EXPERIMENTS, *theory.EXPERIMENTS, tables.OWN)
+EXPERIMENTS = (*paper.FIGURES, *paper.TABLES, *theory.EXPERIMENTS, paper.OWN)

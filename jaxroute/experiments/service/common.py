@@ -38,14 +38,7 @@ def claim(name: str, source: str, measure: Measure, text: str = "") -> Claim:
 
 
 def experiment(
-    name: str,
-    title: str,
-    cases: Sequence[Case],
-    seeds: int,
-    claims: Sequence[Claim],
-    figures: Any,
-    source: str = "",
-    **options: Any,
+    name: str, title: str, cases: Any, seeds: int, claims: Any, figures: Any, source: str = "", **options: Any
 ) -> Experiment:
     """Makes an experiment on MESS+ called "service/" and `name`; `source` is a place in the paper (default: our own study)."""
     options = {"notes": STAND_IN, "smoke_horizon": 200, "stand_in": "recorded answers with stand-in features", **options}

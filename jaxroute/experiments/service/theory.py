@@ -10,7 +10,6 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -115,22 +114,18 @@ def _at_end(case: str, metric: str, axis: str) -> Series:
     return lambda results: results[case][metric].sel(policy="MESS+").isel(time=-1, drop=True).transpose(axis, "seed")
 
 
-def _at_roots(metric: str) -> Series:
-    """Makes a function of the results that returns a metric of MESS+, `[horizon, seed]`, in the cases where the parameter V grows with the root of the horizon."""
-    return lambda results: along(_roots(results), metric, "horizon").sel(policy="MESS+").transpose("horizon", "seed")
-
-
 def _roots(results: Results) -> Results:
+    """Selects the cases in which the parameter V grows with the root of the horizon."""
     return {name: data for name, data in results.items() if name.startswith("root-")}
+
+
+def _root_violation(results: Results) -> xr.DataArray:
+    return along(_roots(results), "violation", "horizon").sel(policy="MESS+").transpose("horizon", "seed")
 
 
 def _count(results: Results) -> xr.DataArray:
     share = _in_time("exploring", "explored", 2, c=0.1)(results)
-    return (share * share["time"]).round().clip(min=1.0).assign_attrs(long_name="explored requests")
-
-
-def _inverse_count(results: Results) -> xr.DataArray:
-    return (1.0 / _count(results)).assign_attrs(long_name="one over the explored requests")
+    return (share * share["time"]).round().clip(min=1.0)
 
 
 def _excess_loss(results: Results) -> xr.DataArray:
@@ -138,59 +133,41 @@ def _excess_loss(results: Results) -> xr.DataArray:
     return loss.assign_attrs(long_name="loss above its minimum")
 
 
-@dataclass(frozen=True)
-class PowerLaw:
-    """Compares an exponent that the paper states with that of simulated numbers, for example of the queue length as a function of V.
+def _law_claims(
+    name: str, text: str, source: str, series: Series, power: float, low: float, high: float, *_: Any
+) -> list[Claim]:
+    """Makes the claims `name`, that the measured exponent is from `low` to `high`, and `name-power`, that its interval also includes `power`."""
 
-    Attributes:
-      text: the power law in words.
-      source: place in the paper.
-      series: function of the results that returns the simulated numbers, `[x, seed]`.
-      power: exponent of `x` that the paper states.
-      low, high: the smallest and largest exponent that count as agreement.
-      panel: title of the figure's panel that shows the numbers, and their name in its legend; two empty texts for no panel.
-    """
+    def measure(results: Results, stated: float | None = None) -> Finding:
+        runs = series(results)
+        axis = str(runs.dims[0])
+        found, statement = slope_within(runs, axis, low, high, stated)
+        means = ", ".join(f"{mean_of(one)} at {axis} {one[axis].item():,g}" for one in runs)
+        return f"{found}; {means}", statement
 
-    text: str
-    source: str
-    series: Series
-    power: float
-    low: float
-    high: float
-    panel: tuple[str, str] = ("", "")
-
-    def claims(self, name: str) -> tuple[Claim, Claim]:
-        """Makes the claims `name`, that the measured exponent is from `low` to `high`, and `name-power`, that its interval also includes `power`."""
-
-        def measure(results: Results, power: float | None = None) -> Finding:
-            runs = self.series(results)
-            axis = str(runs.dims[0])
-            text, stated = slope_within(runs, axis, self.low, self.high, power)
-            means = ", ".join(f"{mean_of(one)} at {axis} {one[axis].item():,g}" for one in runs)
-            return f"{text}; {means}", stated
-
-        exactly = functools.partial(measure, power=self.power)
-        within = f"{self.text} (power from {self.low:g} to {self.high:g})"
-        includes = f"{self.text}: the interval of the power includes {self.power:.4g}"
-        return claim(name, self.source, measure, within), claim(f"{name}-power", self.source, exactly, includes)
+    exactly, includes = functools.partial(measure, stated=power), f"{text}: the interval of the power includes {power:.4g}"
+    within = claim(name, source, measure, f"{text} (power from {low:g} to {high:g})")
+    return [within, claim(f"{name}-power", source, exactly, includes)]
 
 
+# By name: the power law in words, its place in the paper, the simulated numbers `[x, seed]` as a function of the results, the stated exponent of `x`, the
+# smallest and the largest exponent that count as agreement; and title and legend of the panel that shows it, if there is one.
 POWER_LAWS = {
-    "violation-T": PowerLaw("violation falls as 1 / T with V fixed", "Corollary 1", _in_time("by-V", "violation", 2, V=1e-2),
+    "violation-T": ("violation falls as 1 / T with V fixed", "Corollary 1", _in_time("by-V", "violation", 2, V=1e-2),
         -1.0, -1.1, -0.9, ("violation, V fixed", "MESS+ that knows, V = 0.01")),
-    "violation-V": PowerLaw("violation grows in proportion to V", "Corollary 1", _at_end("by-V", "violation", "V"), 1.0, 0.9,
+    "violation-V": ("violation grows in proportion to V", "Corollary 1", _at_end("by-V", "violation", "V"), 1.0, 0.9,
         1.1, ("violation after 48,000 requests", "MESS+ that knows")),
-    "overhead-T": PowerLaw("overhead of exploration falls as T^(-1/4)", "Theorem 2",
+    "overhead-T": ("overhead of exploration falls as T^(-1/4)", "Theorem 2",
         _in_time("exploring", "explore_overhead", c=0.1), -0.25, -0.3, -0.2, ("overhead of exploring", "MESS+, c = 0.1")),
-    "overhead-c": PowerLaw("overhead of exploration grows in proportion to c", "Theorem 2",
+    "overhead-c": ("overhead of exploration grows in proportion to c", "Theorem 2",
         _at_end("exploring", "explore_overhead", "c"), 1.0, 0.95, 1.05),
-    "count": PowerLaw("E[K] grows as T^(3/4)", "Lemma A.3", _count, 0.75, 0.72, 0.78),
-    "inverse-count": PowerLaw("E[1/K] falls as T^(-3/4)", "Lemma A.3", _inverse_count, -0.75, -0.79, -0.71),
-    "loss": PowerLaw("expected loss falls to its minimum as 1 / k", "Lemma A.1", _excess_loss, -1.0, -1.25, -0.75,
+    "count": ("E[K] grows as T^(3/4)", "Lemma A.3", _count, 0.75, 0.72, 0.78),
+    "inverse-count": ("E[1/K] falls as T^(-3/4)", "Lemma A.3", lambda results: 1.0 / _count(results), -0.75, -0.79, -0.71),
+    "loss": ("expected loss falls to its minimum as 1 / k", "Lemma A.1", _excess_loss, -1.0, -1.25, -0.75,
         ("loss of Lemma A.1 by steps", "MESS+")),
-    "root": PowerLaw("with V = v0 sqrt(T) violation falls as T^(-1/2)", "section 3.2", _at_roots("violation"), -0.5, -0.6,
+    "root": ("with V = v0 sqrt(T) violation falls as T^(-1/2)", "section 3.2", _root_violation, -0.5, -0.6,
         -0.4, ("violation, V = v0 sqrt(T)", "MESS+ that knows")),
-    "learned": PowerLaw("with a learned predictor violation falls roughly as 1 / T", "Corollary 1",
+    "learned": ("with a learned predictor violation falls roughly as 1 / T", "Corollary 1",
         _in_time("learned", "violation", 0, 3000), -1.0, -1.1, -0.75, ("violation, learned predictor", "MESS+, V = 0.01")),
 }  # fmt: skip
 
@@ -272,15 +249,10 @@ def _knowledge(results: Results) -> Finding:
     return text, [*falls, *(one.near(0.0, margin=0.1 * abs(clairvoyant[0].mean)) for one in closest)]
 
 
-def _share(flags: xr.DataArray) -> Measured:
-    """Returns the percentage of runs whose flag is true, with its binomial confidence interval."""
-    return share_of(flags).times(100.0)
-
-
 def _margin_holds(results: Results) -> Finding:
     """Tests the claim: The target is met in 99 % of the runs with the safety margin."""
     violation = results["margin"]["violation"].isel(time=-1)
-    met = {p: _share(violation.sel(policy=p) <= 1e-6) for p in ("MESS+ with a margin", "MESS+")}
+    met = {p: share_of(violation.sel(policy=p) <= 1e-6).times(100.0) for p in ("MESS+ with a margin", "MESS+")}
     text = f"met in {met['MESS+ with a margin']} % of the runs, without margin in {met['MESS+']} %"
     return text, met["MESS+ with a margin"].at_least(99.0)
 
@@ -299,27 +271,14 @@ def _few_steps_miss(results: Results) -> Finding:
     """Tests the claim: A thousand requests are too few with c = .01: more than half of the runs miss the target."""
     data = results["learned"]
     one = data.sel(policy="MESS+ (c = .01)", time=data["time"].values[data["time"].values >= 750][0])
-    missed, trained = _share(one["violation"] > 1e-6), mean_of(one["training_steps"])
+    missed, trained = share_of(one["violation"] > 1e-6).times(100.0), mean_of(one["training_steps"])
     text = f"after {int(one['time'])} requests and {trained} steps missed in {missed} % of the runs"
     return text, missed.above(50.0)
 
 
-_CLAIMS = (
-    claim("theorem-1", "Theorem 1 and Corollary 1", _queue_bounds),
-    *(one for name, law in POWER_LAWS.items() for one in law.claims(name)),
-    claim("queue-level", "ours", _queue_level),
-    claim("gap", "Theorem 2", _gap_in_V),
-    claim("root-gap", "section 3.2", _gap_vanishes),
-    claim("knowledge", "Theorem 2, F_min", _knowledge),
-    claim("margin", "after Corollary 1", _margin_holds),
-    claim("pathwise", "eq. (2)", _pathwise),
-    claim("few-steps", "ours", _few_steps_miss),
-)
-
-
 def _figure(results: Results) -> Any:
     """Draws a panel for each power law, and one for the queue of MESS+ with its expected level."""
-    shown = {law.panel: law.series(results) for law in POWER_LAWS.values() if law.panel[0]}
+    shown = {panel: law[2](results) for law in POWER_LAWS.values() for panel in law[6:]}
     figure, axes = plot.panels(len(shown) + 1, columns=4)
     for ax, ((title, name), series) in zip(axes, shown.items(), strict=False):
         plot.power_laws({name: series.rename(time="requests") if "time" in series.dims else series}, ax=ax, title=title)
@@ -330,7 +289,16 @@ def _figure(results: Results) -> Any:
 
 
 EXPERIMENTS = (
-    experiment("theory", "Theory: queue, violation, exploration, learning", _CASES, 1024, _CLAIMS, {"theory": _figure},
+    experiment("theory", "Theory: queue, violation, exploration, learning", _CASES, 1024, (
+        claim("theorem-1", "Theorem 1 and Corollary 1", _queue_bounds),
+        *(one for name, law in POWER_LAWS.items() for one in _law_claims(name, *law)),
+        claim("queue-level", "ours", _queue_level),
+        claim("gap", "Theorem 2", _gap_in_V),
+        claim("root-gap", "section 3.2", _gap_vanishes),
+        claim("knowledge", "Theorem 2, F_min", _knowledge),
+        claim("margin", "after Corollary 1", _margin_holds),
+        claim("pathwise", "eq. (2)", _pathwise),
+        claim("few-steps", "ours", _few_steps_miss)), {"theory": _figure},
         "section 3.2 and appendix A", notes="our instance of three types of requests and three models, whose optima are exact",
         smoke_horizon=9600, stand_in=""),
 )  # fmt: skip
