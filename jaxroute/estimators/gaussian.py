@@ -91,7 +91,7 @@ class Sampler(Protocol):
     """Interface of samplers of `N(0, V^-1)` for each of `N` design matrices `V`, which `spread` represents in the sampler's own format."""
 
     def init(self, num: int, dim: int, ridge: Leaf, observations: int) -> Any:
-        """Returns the representation of `num` (`N`) matrices `V = ridge I` `[dim, dim]`, to all of which at most `observations` vectors are added."""
+        """Returns the representation of `num` (`N`) matrices `V = ridge I` of size `dim`, to which in total `observations` vectors may be added."""
         ...
 
     def add(self, spread: Any, chosen: Array, x: Array) -> Any:

@@ -271,7 +271,7 @@ def finish(experiment: Experiment, out: str | os.PathLike, store: str | os.PathL
 
 
 def _written(experiment: Experiment, data: Results, out: Path, store: Any, figures: bool) -> dict[str, Any]:
-    """Writes `summary.json` to `out`, with the place of the results if `store` is given, and figures (with a warning, without those that fail)."""
+    """Writes `summary.json` (with `store`, if given) and figures to `out`; a figure that fails is left out with a warning. Returns the summary."""
     summary = summarise(experiment, data)
     if store is not None:
         summary["store"] = str(store)

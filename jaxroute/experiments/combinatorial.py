@@ -228,7 +228,7 @@ def dotted(metric: str, **options: Any) -> Panel:
 
 
 def at_horizon(*names: str | Panel, **options: Any) -> Picture:
-    """Makes a function that draws values at the horizon: metrics in rows and cases in columns, or for more than three cases mostly the reverse."""
+    """Makes a function that draws metrics (rows) by case (columns) at the horizon; the reverse if there are over three cases, more than metrics."""
     kinds = [one if isinstance(one, Panel) else dotted(one, **options) for one in names]
 
     def title(data: xr.Dataset) -> str:
@@ -417,7 +417,7 @@ _COVERAGE = Case(cb.sciq_cloud, {"C2MAB-V": grid(cb.C2MABV, reward_width=1.0, co
 @with_parameters
 @all_hold()
 def _covered(results: Results, part: str, widths: Sequence[float]) -> Iterator[Finding]:
-    """Tests whether all errors of mean outcomes or costs (`part`) are within `widths` of Lemma 1's radii in at least `1 - delta / 2` of the runs."""
+    """Tests for each of `widths` whether all errors of mean `part`s are within so many radii of Lemma 1 in at least `1 - delta / 2` of the runs."""
     for delta, width in itertools.product(_DELTAS, widths):
         runs = results["result"][f"distance.{part}"].sel(policy="C2MAB-V", delta=delta).max("time")
         share, least = ms.share_of(runs < width), 1.0 - delta / 2
@@ -438,7 +438,7 @@ def _slope_figure(results: Results):
 def _table_env(
     data: str | None = None, reward: str = "suc", size: int = 3, budget_share: float = 0.8, costs: Any = None
 ) -> cb.CloudEnv:
-    """Makes sets of `size` models of the table `data` in the task `reward` (see `TASKS`). Budget: `budget_share` of the mean cost of a random set."""
+    """Makes an environment from a table for the task `reward` (see `TASKS`). Its budget is `budget_share` of the cost of `size` random models."""
     table = read_experiment_log(data, costs, features="none").table
     return cb.table_cloud(table, reward=reward, size=size, budget=budget_share * size * float(table.mean_costs().mean()))
 

@@ -255,7 +255,7 @@ class Statement:
         return self.distance() / max((high - low) / 2, 1e-300) if math.isfinite(high - low) else 0.0
 
     def seeds(self, risk: float) -> float:
-        """Estimates how many seeds in total would decide the statement at confidence 1 - `risk` if the present estimates were exact (or infinite)."""
+        """Estimates how many seeds in total would decide the statement at confidence 1 - `risk` if mean and deviation were exact; may be infinite."""
         value, (low, high) = self.value, self.value.interval(1 - risk)
         if self.holds(risk) or self.refuted(risk):
             return value.number

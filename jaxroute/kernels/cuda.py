@@ -280,7 +280,7 @@ class LoadedKernel:
     def check_memory(self, scratch: int) -> None:
         """Raises `SlowerThanScan` if a thread's stack or a run's `scratch` bytes are too large, then `Unsupported` if the stacks exceed free memory.
 
-        The driver reserves stacks for all threads that the device can run at once. It uses those of earlier kernels again: only the difference
+        The driver reserves stacks for all threads that the device can run at once, and uses those of earlier kernels again: only the difference
         counts.
         """
         if self.local_bytes > MOST_STACK or scratch > MOST_SCRATCH:
@@ -345,7 +345,7 @@ class Kernel:
             return self._loaded[place]
 
     def threads_at_once(self) -> int:
-        """Returns how many threads of the kernel each device can run at once (minimum over the devices that have loaded it; before, 131,072)."""
+        """Returns how many threads of the kernel a device can run at once: the minimum over devices that have loaded it; 131,072 without any."""
         return min((one.threads_at_once for one in self._loaded.values()), default=1 << 17)
 
     def interrupt(self, stopped: bool = True) -> None:

@@ -232,7 +232,7 @@ class Assign(Statement):
 
 @dataclasses.dataclass(eq=False)
 class Loop(Statement):
-    """Loop `for (int index = first; test; index += step) body` of C; None omits `first` or `test`. A `rolled` loop is not unrolled on a GPU."""
+    """Loop of C, `for (int index = first; test; index += step) body`, where None omits a part; if `rolled`, it is not unrolled on a GPU."""
 
     index: Storage | None = None
     first: Expr | None = None

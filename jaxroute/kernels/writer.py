@@ -218,7 +218,7 @@ class Writer:
         return value if value.storage is not None else self.copied(value)
 
     def copied(self, value: Value, varying: bool = False, apart: bool = False) -> Value:
-        """Returns a copy in memory that may differ between runs, if elements do or `varying`. `apart` stores each run's elements side by side."""
+        """Returns a copy in memory; it differs between runs if the elements do or if `varying`. `apart` stores each run's elements side by side."""
         storage = self.array(value.dtype, value.shape, varying or self.varies(value), apart)
         self.write(storage, value)
         return self.value_of(storage, value.shape)
@@ -416,7 +416,7 @@ class Writer:
         return [self._member_value(group, None, one, ()) for one in storages]
 
     def _vary(self, storages: Sequence[ir.Storage], statements: Sequence[ir.Statement]) -> set[ir.Storage]:
-        """Marks `storages` that statements set as different between runs if anything the statements read is. Returns the storages that they read."""
+        """Marks the `storages` that statements set as varying between runs if anything that the statements read varies. Returns what they read."""
         reads = set[ir.Storage]().union(*(one.reads for one in statements))
         if any(one.varying for one in reads):
             for storage in storages:

@@ -20,7 +20,7 @@ def _sum(array: xr.DataArray) -> xr.DataArray:
 
 
 def cumulative(data: Data, metric: str | None = None) -> xr.DataArray:
-    """Returns the sum over rounds of a metric up to each time, run by run. Its kind (see `Metric`) must be "average", or "total": already a sum."""
+    """Returns the sum over rounds of a metric up to each time, run by run: itself for the kind "total" (see `Metric`); gauges are refused."""
     array = pick(data, metric)
     total = _sum(array)
     if total is array:

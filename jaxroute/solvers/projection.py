@@ -237,7 +237,7 @@ def _rows(z: Array, cost: Array, upper: Array, nu: Array, multiplier: Array, at_
 def _polish(
     y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool, nu: Array, multiplier: Array, z: Array
 ) -> tuple[Array, Array, Array]:
-    """Returns `z`, `nu`, `multiplier` after solving the binding constraints for coordinates between their bounds; unchanged if bounds would break."""
+    """Returns `z`, `nu` and `multiplier` after solving binding constraints for coordinates between their bounds; unchanged if a bound would break."""
     free, solve = _rows(z, cost, upper, nu, multiplier, at_most)
     held = jnp.where(free > 0.0, 0.0, z)
     moved, d_nu, d_multiplier = solve(y, total - jnp.sum(held), budget - jnp.sum(cost * held))

@@ -437,7 +437,7 @@ def continuous_greedy_any_win(
     groups: Groups = None,
     steps: int = 10,
 ) -> Selection:
-    """Selects models for any win (at least one succeeds) by continuous greedy: averages solutions of `steps` linear programs for the gradient.
+    """Selects models for any win (at least one succeeds) by continuous greedy: averages `steps` linear programs, each with the gradient as weights.
 
     With many steps it reaches at least `1 - 1/e` of the optimum. Source: Calinescu, Chekuri, Pal and Vondrak (2011); C2MAB-V, section 4, "common
     greedy". `w` `[K]`: probabilities of success. The selection has at most `size` models and costs at most `budget`; see `linear_selection`.
@@ -480,7 +480,7 @@ def polish_any_win(
     groups: Groups = None,
     steps: int = 2,
 ) -> Selection:
-    """Improves the selection `start` for any win (at least one succeeds) by Frank-Wolfe steps of full length, unless the new vertex is worse.
+    """Improves the selection `start` for any win (at least one succeeds) by Frank-Wolfe steps of full length, each to a vertex that is no worse.
 
     `w` `[K]`: probabilities of success. The selection has at most `size` models and costs at most `budget`; see `linear_selection`.
     """

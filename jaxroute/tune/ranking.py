@@ -133,7 +133,7 @@ class Goal:
         return Estimate(moments(scores), bounded, bool(np.all(valid) and np.isfinite(scores).all()))
 
     def violations(self, one: Estimate, margin: float | None = None) -> np.ndarray:
-        """Returns by how much each mean, moved `margin` standard errors to its bad side, violates its bound (else 0), first those of `at_most`."""
+        """Returns for each bound, first those of `at_most`, by how much the mean worsened by `margin` standard errors violates it; else 0."""
         margin = self.margin if margin is None else margin
         above = [one.bounded[n][0] + margin * one.bounded[n][1] - most for n, most in self.at_most.items()]
         below = [least - one.bounded[n][0] + margin * one.bounded[n][1] for n, least in self.at_least.items()]

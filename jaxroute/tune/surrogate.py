@@ -152,7 +152,7 @@ class GaussianProcess:
         return np.exp(logs[-1]) * (1.0 + r + r**2 / 3.0) * np.exp(-r)
 
     def _solve(self, kernel: np.ndarray) -> tuple[Any, np.ndarray, float, float, np.ndarray]:
-        """Returns the Cholesky factor of `C = kernel + noise`, `C^-1 1`, precision and estimate of the mean `level`, and `C^-1 (values - level)`."""
+        """Returns for `C = kernel + noise` its Cholesky factor, `C^-1 ones`, precision and estimate of `level`, and `C^-1 (values - level)`."""
         factor = linalg.cho_factor(kernel + self._noise, lower=True)
         ones = linalg.cho_solve(factor, np.ones(len(self._values)))
         precision = float(ones.sum())
@@ -184,7 +184,10 @@ class GaussianProcess:
 
 
 def without_outliers(seen: Observations, good: np.ndarray, sign: float) -> Observations:
-    """Raises values far below the better half (indices `good`; `sign` -1: less is better): to its minimum minus 3 times its range up to 80 %."""
+    """Limits bad values to `low - 3 (high - low)`: `low` is the worst value of the better half (indices `good`), `high` exceeds 80 % of that half.
+
+    `sign` is 1 if more is better, -1 if less is.
+    """
     values = sign * seen.values
     low, high = np.quantile(values[good], [0.0, 0.8])
     return seen._replace(values=sign * np.maximum(values, low - _FLOOR * (high - low)))

@@ -144,7 +144,7 @@ class Solver(Protocol):
         ...
 
     def residual(self, state: Any) -> Array:
-        """Returns the largest bound or estimate `[]`, over all fits so far, of a logit's distance from its exact fit; NaN if there is none."""
+        """Returns the largest bound or estimate `[]`, over all fits so far, of a logit's distance from its exact value; NaN if not computed."""
         return state.residual
 
     def fit(

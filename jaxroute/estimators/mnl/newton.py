@@ -110,7 +110,7 @@ class Newton(Solver):
     def fit(
         self, state: Any, sums: Derivatives, theta: Array, chosen: Array, ridge: Leaf, new: NewestObservation
     ) -> tuple[Array, Any]:
-        """Returns the parameters `[N, d]`, whose logits are within the tolerance of those without gradient, and the state; see `Solver.fit`."""
+        """Returns parameters `[N, d]` whose logits are within the tolerance of those that minimise the loss, and the state; see `Solver.fit`."""
         longest = longest_of(state.longest, new)
         masks = [numerics.one_hot(chosen[a], theta.shape[0]) for a in range(chosen.shape[0])]
         start = jnp.concatenate([numerics.pick(mask, theta.T) for mask in masks])

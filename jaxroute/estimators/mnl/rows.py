@@ -80,7 +80,7 @@ class Rows:
         entries = [(a, b, i, j) for a, b in pairs for i in range(dim) for j in range(i if a == b else 0, dim)]
 
         def step(carry: Array, part: tuple[Array, Array, Array], first: Array) -> Array:
-            """Returns `carry` plus the terms of `C` rows in `part`: features `[d, C]`, items `[K, C]` and accepted indices `[C]`."""
+            """Returns `carry` plus the derivatives of `C` rows in `part`: features `[d, C]`, items `[K, C]`, accepted `[C]`. `first` is not used."""
             del first
             x, items, accepted = part
             # Whether item `chosen[a]` is at place k of a row.
@@ -215,7 +215,7 @@ class PairRows:
         pairs = [(i, j) for i in range(dim) for j in range(i, dim)]
 
         def step(carry: dict[str, Any], part: tuple[Array, Array, Array], first: Array) -> dict[str, Any]:
-            """Returns `carry` plus the terms of `C` rows in `part`: features `[K, d, C]`, masks of items `[K, C]`, accepted places `[C]`."""
+            """Returns `carry` plus the derivatives of `C` rows in `part`: features `[K, d, C]`, masks `[K, C]`, accepted `[C]`. `first` is unused."""
             del first
             x, present, accepted = part
             logits = xla.compute_once(jnp.stack([numerics.combine(theta[0], x[k]) for k in range(shown)]))

@@ -164,7 +164,7 @@ def steps(data: xr.Dataset, metric: str, policy: str, axis: str, **where: Any) -
 
 
 def moves(changes: Sequence[Measured], sign: int) -> Stated:
-    """States that the last of `changes` (of `steps`: the total) has the sign `sign`, and that each other one reverses at most a tenth of it."""
+    """States that the last of `changes`, the total one in `steps`, has the sign `sign`, and that no other one reverses more than a tenth of it."""
     *between, whole = (change.times(float(sign)) for change in changes)
     return [whole.above(0.0), *(change.at_least(0.0, margin=0.1 * abs(whole.mean)) for change in between)]
 

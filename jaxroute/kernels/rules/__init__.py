@@ -23,7 +23,7 @@ _JAX = os.path.dirname(jax.__file__)
 
 
 def raise_for_user(error: ir.Unsupported, name: str, called: Any) -> None:
-    """Raises the `error` in a jitted function again with this function's `name`, if it is JAX's (by the debug information of its jaxpr, `called`)."""
+    """Raises `error` again with the `name` of the jitted function that caused it, if its jaxpr `called` shows that it is JAX's; else returns."""
     debug = getattr(getattr(called, "jaxpr", called), "debug_info", None)
     name = name.removeprefix("_")
     module = next((one for one in (jax.random, jnp.linalg, jnp.fft, jnp) if hasattr(one, name)), None)

@@ -184,7 +184,7 @@ class TableEnv:
         return random_order(key, self.num_queries) if self.one_pass else ()
 
     def row(self, key: Array, state: Order, t: Array) -> Array:
-        """Returns the index of round `t`'s row, int32 `[]`: from the random order `state`, which repeats, or drawn with `key` if that is `()`."""
+        """Returns the index `[]` of round `t`'s row: the next one of the order `state`, which repeats, or drawn with `key` if `state` is `()`."""
         return draws.randint(key, self.num_queries) if isinstance(state, tuple) else row_in_order(state, t)
 
     def observe(self, key: Array, state: Order, t: Array) -> Array:
