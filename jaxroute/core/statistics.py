@@ -104,11 +104,6 @@ class Moments:
         """Returns the six attributes stacked as one array `[6, ...]`."""
         return xp.stack([getattr(self, field.name) for field in dataclasses.fields(self)])
 
-    @staticmethod
-    def unpacked(array: np.ndarray) -> "Moments":
-        """Returns the moments from an array `[6, ...]`, the inverse of `packed`."""
-        return Moments(*array)
-
 
 def merge(xp: Any, one: Any, other: Any) -> tuple[Any, ...]:
     """Merges the packed moments `[6, ...]` of two samples to the moments of their union; `xp` is numpy or jax.numpy."""

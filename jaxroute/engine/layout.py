@@ -1,11 +1,8 @@
 """Chooses how many runs one compiled call simulates: a number of seeds (a block) and a number of settings along each axis (a tile)."""
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
 
 from jaxroute.core.provenance import cores, memory_limit
 from jaxroute.engine.request import Setup
@@ -40,32 +37,19 @@ class Layout:
 
     @staticmethod
     def choose(
-        axes: Mapping[str, np.ndarray],
-        shared: Sequence[str],
-        num_seeds: int,
-        block: int | None,
-        most: int,
-        devices: Sequence[Any],
-        state_bytes: int = 0,
-        one_by_one: bool = False,
-        static: Collection[str] = (),
-        waves: Sequence[int] = (),
+        setup: Setup, most: int, state_bytes: int = 0, one_by_one: bool = False, waves: Sequence[int] = ()
     ) -> "Layout":
         """Chooses the numbers of seeds and settings of a call, rounded so that simulations of similar size reuse compiled programs.
 
         Args:
-          axes: coordinates of the settings, by axis.
-          shared: axes whose settings share most of a run's state.
-          num_seeds: number of seeds.
-          block: number of seeds of a call if the user has specified it, else None.
+          setup: environment, policies, seeds and devices.
           most: number of runs that fit into the memory of all devices together.
-          devices: devices of one kind.
           state_bytes: bytes of the state of a run.
           one_by_one: whether a CPU core simulates the runs of some policy one after the other (`Target.one_by_one`); a call then has one setting.
-          static: axes whose settings need separate programs; a call has one setting along such an axis.
           waves: for each policy the number of runs that all GPUs together simulate at the same time; empty if it is unknown.
         """
-        on_cpu = devices[0].platform == "cpu"
+        axes, shared, static = setup.components.axes, setup.components.shared_axes, setup.components.static_axes
+        block, devices, on_cpu = setup.target.block, setup.target.devices, setup.target.on_cpu
         multiple = LANE_MULTIPLE * len(devices)
         per_core = min(_CPU_LANES, max(_FEWEST_CPU_LANES, 1 << (max(1, _CPU_CACHE // max(state_bytes, 1)).bit_length() - 1)))
         lanes = per_core * max(len(devices), 1 << (cores().bit_length() - 1)) if on_cpu else _GPU_LANES * len(devices)
@@ -85,20 +69,13 @@ class Layout:
         light = min(_LIGHT_LANES, math.prod(tile[a] for a in shared))
         cap = min(lanes * light, 1 << (most.bit_length() - 1) if on_cpu else most)
         if block is None:
-            settings = math.prod(tile.values())
+            seeds, settings = len(setup.sampling.seeds), math.prod(tile.values())
             # On a CPU, where padding takes time, a power of two.
-            seeds = (
-                1 << (num_seeds.bit_length() - 1) if on_cpu else _whole_waves(num_seeds, cap // settings, settings, waves)
-            )
-            block = min(cap // settings, seeds)
-        for axis in axes:
+            whole = 1 << (seeds.bit_length() - 1) if on_cpu else _whole_waves(seeds, cap // settings, settings, waves)
+            block = min(cap // settings, whole)
+        for axis in [one for one in axes if shared and one not in shared]:
             # With few seeds the other settings fit in, too.
-            while (
-                shared
-                and axis not in shared
-                and tile[axis] < width(axis, widest)
-                and 2 * block * math.prod(tile.values()) <= cap
-            ):
+            while tile[axis] < width(axis, widest) and 2 * block * math.prod(tile.values()) <= cap:
                 tile[axis] *= 2
         return Layout(max(1, -(-block // multiple)) * multiple, tile)
 
@@ -130,18 +107,8 @@ def choose_layout(setup: Setup, needs: Mapping[str, tuple[int, int]]) -> Layout:
         most = min(most, _MOST_COMPARED)
     if recording.keep == "moments":  # Curves of all policies of a block are in memory together, for their differences.
         most = min(most, max(1, _CURVE_BYTES // (8 * records * sum(recording.numbers.values()))))
-    return Layout.choose(
-        components.axes,
-        components.shared_axes,
-        len(setup.sampling.seeds),
-        target.block,
-        most,
-        target.devices,
-        max((size for label, size in setup.state_bytes.items() if label not in one_by_one), default=0),
-        bool(one_by_one),
-        components.static_axes,
-        [at_once for _, at_once in needs.values()],
-    )
+    largest = max((size for label, size in setup.state_bytes.items() if label not in one_by_one), default=0)
+    return Layout.choose(setup, most, largest, bool(one_by_one), [at_once for _, at_once in needs.values()])
 
 
 def _whole_waves(num_seeds: int, most: int, settings: int, waves: Sequence[int]) -> int:

@@ -159,7 +159,14 @@ def make_records(
         possible = [*sorted(everything), *sorted({f"info.{entry}" for shapes in infos.values() for entry in shapes})]
         for name in chosen:
             checks.one_of("record", name, possible)
-    _check_probes(probes, {*everything, *RESERVED, *spec.zero_flows})
+    if not isinstance(probes, Mapping):
+        raise ValueError(f"probes must be a dict of name to function, got {checks.show(probes)}")
+    for name, probe in probes.items():
+        if not callable(probe):
+            raise ValueError(f"probes[{name!r}] must be a function, got {checks.show(probe)}")
+        checks.takes(f"probes[{name!r}]", probe, "env", "policy", "env_state", "policy_state", "t")
+        if name in {*everything, *RESERVED, *spec.zero_flows}:
+            raise ValueError(f"probes must not have the name of a metric, got {name!r}")
 
     def pick(metrics: Sequence[Metric], gauge: bool) -> tuple[Metric, ...]:
         return tuple(m for m in metrics if m.name in chosen and (m.kind == "gauge") == gauge)
@@ -183,17 +190,6 @@ def make_records(
         )
         for name, metrics in declared.items()
     }
-
-
-def _check_probes(probes: Any, taken: set[str]) -> None:
-    if not isinstance(probes, Mapping):
-        raise ValueError(f"probes must be a dict of name to function, got {checks.show(probes)}")
-    for name, probe in probes.items():
-        if not callable(probe):
-            raise ValueError(f"probes[{name!r}] must be a function, got {checks.show(probe)}")
-        checks.takes(f"probes[{name!r}]", probe, "env", "policy", "env_state", "policy_state", "t")
-        if name in taken:
-            raise ValueError(f"probes must not have the name of a metric, got {name!r}")
 
 
 def shapes_of_round(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Shapes:

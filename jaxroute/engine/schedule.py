@@ -190,7 +190,6 @@ class Schedule:
       layout: number of seeds and settings of a call.
       static: axes whose settings need separate programs.
       share: (index, number of processes), "join", or None for all. With "join", stored runs do not affect how seeds are divided into batches.
-      store: store of the result; None without one.
       horizons: function of a policy's name; returns the rounds from which its runs can continue, the largest first.
     """
 
@@ -200,10 +199,9 @@ class Schedule:
         layout: Layout,
         static: set[str],
         share: str | Share | None,
-        store: PackStore | None,
         horizons: Callable[[str], Sequence[int]],
     ):
-        self.result, self.layout, self.static, self.store, self.horizons = result, layout, static, store, horizons
+        self.result, self.layout, self.static, self.store, self.horizons = result, layout, static, result.store, horizons
         self.joins = share == "join"
         self._share = share if isinstance(share, tuple) else (0, 1)
 

@@ -167,7 +167,7 @@ def _simulate(
             shapes = trace_blocks(blocks, pool if new else None)  # Else missing runs alone are compiled below.
         request = recording.completed(request, shapes)
         result = results.RESULTS[request.keep](request, store)
-        schedule = Schedule(result, layout, components.static_axes, share, store, horizons)
+        schedule = Schedule(result, layout, components.static_axes, share, horizons)
         calls = [call for batch in schedule.remaining(recording.goals) for call in batch.calls]
         if store is not None and calls and not new:
             store.check()

@@ -78,9 +78,7 @@ def register(function: Callable[[Call], None], platform: str, name: str | None =
     def handle(pointer: Any) -> int | None:
         frame = pointer.contents
         try:
-            if _is_metadata(frame):
-                return None
-            if frame.stage == _EXECUTE:
+            if not _is_metadata(frame) and frame.stage == _EXECUTE:
                 function(Call(_buffers(frame.arguments), _buffers(frame.results), frame))
             return None
         except BaseException as error:  # XLA propagates only its own errors.

@@ -63,7 +63,7 @@ class Summary:
     @staticmethod
     def of_cell(arrays: Mapping[str, np.ndarray]) -> "Summary":
         histogram = Histogram(arrays["keys"], arrays["counts"]) if "keys" in arrays else Histogram.empty()
-        return Summary(Moments.unpacked(arrays["moments"]), histogram, arrays["flags"])
+        return Summary(Moments(*arrays["moments"]), histogram, arrays["flags"])
 
 
 def summarise(
@@ -100,7 +100,7 @@ def summarise(
             counts = [np.full(settings, stop - start), *(one.sum(axis=1) for one in (~good, *(flow != 0 for flow in flows)))]
             flags = np.stack([first, *counts], axis=1).astype(np.int64)
         rows = [histogram.rows(s * numbers, (s + 1) * numbers) for s in range(settings)]
-        found.append([Summary(Moments.unpacked(packed[:, s]), rows[s], flags[s]) for s in range(settings)])
+        found.append([Summary(Moments(*packed[:, s]), rows[s], flags[s]) for s in range(settings)])
     return found
 
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import toys
 from flax import struct
-from helpers import x64
+from helpers import setup_of, x64
 
 import jaxroute as jr
 from jaxroute import metrics
@@ -81,14 +81,10 @@ def test_numbers_have_the_width_of_the_caller():
             assert [curves["wide"] for _, _, curves, _ in simulate_ahead(STEPS[:1], play)] == [wide]
 
 
-class _Gpu:
-    platform = "gpu"
-
-
 @pytest.mark.parametrize("seeds", [1, 7, 16, 1000, 1025, 10_000, 100_000, 131_072])
 def test_seeds_are_one_call_on_a_gpu(seeds):
     """With at most a quarter more runs than were asked for, and whole groups of sixteen."""
-    chosen = Layout.choose({}, (), seeds, None, 1 << 30, [_Gpu()])
+    chosen = Layout.choose(setup_of(seeds, "gpu"), 1 << 30)
     assert chosen.block >= seeds and chosen.block % 16 == 0
     assert chosen.block <= max(16, 1.25 * seeds + 16)
 
@@ -107,14 +103,14 @@ def test_seeds_are_one_call_on_a_gpu(seeds):
     ],
 )
 def test_blocks_on_a_gpu_take_few_waves(seeds, most, waves, block, number):
-    chosen = Layout.choose({}, (), seeds, None, most, [_Gpu()], waves=waves)
+    chosen = Layout.choose(setup_of(seeds, "gpu"), most, waves=waves)
     assert (chosen.block, -(-seeds // chosen.block)) == (block, number)
 
 
 @pytest.mark.parametrize("most", [1, 20, 33_361, 61_000, 250_017, 1_000_001, 1 << 30])
 def test_blocks_on_a_gpu_can_be_halved(most):
     """Often, or down to a few hundred runs: how much memory a call takes is a guess."""
-    block = Layout.choose({}, (), 3_000_000, None, most, [_Gpu()], waves=[100_096]).block
+    block = Layout.choose(setup_of(3_000_000, "gpu"), most, waves=[100_096]).block
     halvings = next(n for n in range(30) if block % (16 << (n + 1)))
     assert block <= max(16, most + 16) and (halvings >= 6 or block >> halvings <= 256)
 

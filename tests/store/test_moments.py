@@ -84,8 +84,8 @@ def small_tiles(monkeypatch):
     """Two settings of each axis at a time."""
     choose = layout.Layout.choose
 
-    def small(axes, *args):
-        return dataclasses.replace(choose(axes, *args), tile=dict.fromkeys(axes, 2))
+    def small(setup, *args):
+        return dataclasses.replace(choose(setup, *args), tile=dict.fromkeys(setup.components.axes, 2))
 
     monkeypatch.setattr(layout.Layout, "choose", small)
 

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -50,6 +51,13 @@ def x64(enabled=True):
 def backends(result):
     """Returns the names of the backends that simulated the policies of a result."""
     return set(decoded(result.attrs)["backend"].values())
+
+
+def setup_of(seeds, platform="cpu", axes=(), shared=()):
+    """Returns what a layout depends on: the number of seeds, the platform of a device, coordinates by axis, and the axes that share a state."""
+    target = SimpleNamespace(devices=[SimpleNamespace(platform=platform)], block=None, on_cpu=platform == "cpu")
+    components = SimpleNamespace(axes=dict(axes), shared_axes=shared, static_axes=())
+    return SimpleNamespace(components=components, target=target, sampling=SimpleNamespace(seeds=range(seeds)))
 
 
 def shared_data(name):

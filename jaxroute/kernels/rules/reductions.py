@@ -156,9 +156,6 @@ def _first_of_largest(writer: Writer, ordered: bool, score: Value, *given: Value
     # Number above those of all elements.
     none = ir.literal((2**31 - 1) & ~mask | size if ordered else size)
 
-    def number_at(place: ir.Place) -> ir.Expr:
-        return given[-1].at(place) if ordered else ir.as_expr(place[0])
-
     def allowed(place: ir.Place, condition: ir.Expr) -> ir.Expr:
         return functools.reduce(operator.and_, [*(one.at(place) for one in conditions), condition])
 
@@ -171,7 +168,8 @@ def _first_of_largest(writer: Writer, ordered: bool, score: Value, *given: Value
 
     def first(place: ir.Place, names: Sequence[ir.Expr]) -> list[ir.Statement]:
         here = allowed(place, score.at(place).equals(best.at(())))
-        return [ir.Assign(names[0], ir.apply("min", names[0], ir.choose(here, number_at(place), none)))]
+        number = given[-1].at(place) if ordered else ir.as_expr(place[0])
+        return [ir.Assign(names[0], ir.apply("min", names[0], ir.choose(here, number, none)))]
 
     def last(names: Sequence[ir.Expr]) -> list[ir.Statement]:  # No element equals a maximum that is NaN.
         index = names[0] & mask if ordered else names[0]

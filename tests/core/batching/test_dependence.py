@@ -3,6 +3,7 @@
 import jax
 import numpy as np
 import pytest
+from helpers import setup_of
 
 import jaxroute as jr
 from jaxroute.core import provenance
@@ -57,7 +58,7 @@ def test_axes_that_share_the_state_get_a_wide_tile():
     gammas = jr.grid(staged.StageRoute, gamma=[0.1, 0.2])
     assert components.shared_axes([(budgets, gammas)]) == ()
     axes = {"alpha": np.arange(20), "V": np.arange(5), "c": np.arange(3)}
-    chosen = layout.Layout.choose(axes, ("alpha", "V"), 1000, None, 1 << 30, jax.devices("cpu")[:1])
+    chosen = layout.Layout.choose(setup_of(1000, axes=axes, shared=("alpha", "V")), 1 << 30)
     assert chosen.tile == {"alpha": 16, "V": 8, "c": 1}
     assert chosen.block * 16 * 8 <= 16 * 1024 * max(1, provenance.cores())
 
@@ -137,7 +138,7 @@ def test_a_sampler_with_many_settings():
 def test_tiles_stay_within_memory():
     axes = {name: np.arange(16) for name in ("V", "alpha", "margin")}
     for most in (16, 1000, 100_000):
-        chosen = layout.Layout.choose(axes, tuple(axes), 64, None, most, jax.devices("cpu")[:1])
+        chosen = layout.Layout.choose(setup_of(64, axes=axes, shared=tuple(axes)), most)
         assert chosen.block * np.prod(list(chosen.tile.values())) <= max(most, 16)
 
 
