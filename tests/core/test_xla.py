@@ -84,6 +84,7 @@ def test_a_choice_has_no_derivative_and_a_value_that_is_kept_has_its_own():
     x = jnp.asarray([0.3, 2.0, 1.0])
     slope = jax.grad(lambda x: jnp.sum(xla.compute_once(x) ** 2) + 0.0 * xla.largest_over_runs(xla.first_best(x)))(x)
     np.testing.assert_allclose(slope, 2 * x)
+    assert xla.compute_once(()) == ()
 
 
 def sum_up_to(number, x):
@@ -108,10 +109,6 @@ def test_the_largest_over_runs_bounds_a_loop_of_all():
     program = jax.make_jaxpr(jax.vmap(lanes(sum_up_to, 4), in_axes=(0, None)))(settings, x)
     (loop,) = (eqn for eqn in program.jaxpr.eqns if eqn.primitive.name == "while")
     assert loop.params["cond_jaxpr"].out_avals[0].shape == ()
-
-
-def test_nothing_can_be_kept():
-    assert xla.compute_once(()) == ()
 
 
 @pytest.mark.parametrize("count", [0, 1, 5, 8, 30])

@@ -49,6 +49,11 @@ def test_a_policy_that_prefers_the_scan_leaves_kernels_to_the_others():
     assert backends(execution=jr.Execution("kernel")) == {"scanned": "kernel", "usual": "kernel"}
 
 
+@pytest.mark.skipif(host.compiler(wide=True) is None, reason="there is no C++ compiler")
+def test_settings_that_share_most_of_a_run_are_for_the_scan():
+    assert [resolve(jr.Execution(), CPU, lambda shares=x: shares).backend for x in (False, True)] == ["kernel", "scan"]
+
+
 @pytest.mark.parametrize(
     ("share", "read"), [(None, None), ("0/1", (0, 1)), ("2/3", (2, 3)), ("join", "join"), ((0, 1), (0, 1)), ((2, 3), (2, 3))]
 )

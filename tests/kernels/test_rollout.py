@@ -23,7 +23,7 @@ from jaxroute.core.types import Leaf, Metric
 from jaxroute.engine import programs
 from jaxroute.engine.rounds import SimulationError
 from jaxroute.kernels import calls, cuda, host, ir, source
-from jaxroute.problems import queueing, service, stochastic
+from jaxroute.problems import queueing, stochastic
 
 pytestmark = pytest.mark.skipif(host.compiler() is None, reason="there is no C compiler")
 
@@ -439,12 +439,3 @@ def test_both_backends_agree_on_a_gpu(name, monkeypatch):
         assert np.mean(np.abs(difference) < 1e-4 * scale) > 0.9, metric
         spread = difference.std(ddof=1) / np.sqrt(difference.size)
         assert abs(difference.mean()) < 5 * spread + 1e-5 * scale, metric
-
-
-def test_settings_that_share_most_of_a_run_are_played_by_the_scan():
-    """It computes the predictor once for all, where a kernel would train one for each."""
-    env = service.benchmark_service("winogrande", signal=0.15)
-    some, many = (jr.grid(service.MessPlus, V=np.geomspace(1e-4, 1e-2, n).tolist()) for n in (3, 6))
-    options = {"horizon": 12, "seeds": 2, "progress": False}
-    assert backends(jr.simulate(env, {"p": some}, **options)) == {"kernel"}
-    assert backends(jr.simulate(env, {"p": many}, **options)) == {"scan"}

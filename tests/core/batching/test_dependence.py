@@ -99,21 +99,6 @@ def test_more_settings_need_no_further_trace():
     assert jr.trace_count() == before
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("head", [service.Logistic(), pytest.param(service.Mlp(width=4), marks=pytest.mark.slow)])
-def test_a_seed_is_the_same_run_in_any_block(head):
-    """Also where a rare branch gathers the runs that take it."""
-    env = service.benchmark_service("winogrande", signal=0.3)
-    policy = service.MessPlus(c=0.3, predictor=service.Learned(head))
-    options = {"horizon": 200, "record": RECORD, "progress": False}
-    whole = jr.simulate(env, policy, seeds=96, execution=jr.Execution(block=96), **options)
-    alone = jr.simulate(env, policy, seeds=[7], **options)
-    blocks = jr.simulate(env, policy, seeds=96, execution=jr.Execution(block=32), **options)
-    for name in RECORD:
-        np.testing.assert_array_equal(alone[name].values, whole[name].sel(seed=[7]).values, err_msg=name)
-        np.testing.assert_array_equal(blocks[name].values, whole[name].values, err_msg=name)
-
-
 def test_numbers_of_the_predictor_and_of_the_environment_sweep_in_one_trace():
     def policy(learning_rate, momentum):
         return service.MessPlus(optimiser=service.SGD(learning_rate, momentum))
