@@ -173,26 +173,19 @@ class Histogram:
         return Histogram.of_sorted(np.sort(bins_of(values), axis=-1))
 
     @staticmethod
-    def of_sorted(bins: np.ndarray) -> "Histogram":
-        """Returns the histogram of each row of `bins` `[rows, R]`, which has the bin indices of `R` runs in ascending order."""
-        first = np.ones(bins.shape, bool)
-        np.not_equal(bins[:, 1:], bins[:, :-1], out=first[:, 1:])
-        starts = np.flatnonzero(first)
-        return Histogram.of_starts(starts, bins.ravel()[starts], max(1, bins.shape[-1]), bins.size)
-
-    @staticmethod
-    def of_starts(starts: np.ndarray, found: np.ndarray, runs: int, size: int) -> "Histogram":
-        """Returns the histograms of rows of `runs` sorted bin indices each, from the flat indices at which a new bin or a new row begins.
-
-        Args:
-          starts: flat index of the first element of each sequence of equal bin indices; a sequence lies in one row.
-          found: bin index of each sequence.
-          runs: length of a row.
-          size: number of elements of all rows.
-        """
-        counts = np.diff(starts, append=size)
-        kept = found != NOTHING
-        keys = ((starts // runs) << _KEY_BITS) + found + _HALF
+    def of_sorted(bins: Any) -> "Histogram":
+        """Returns the histogram of each row of `bins` `[rows, R]`, an array on the host or a device: the bin indices of `R` runs in ascending order."""
+        xp: Any = np if isinstance(bins, np.ndarray) else jnp
+        first = xp.concatenate([xp.ones_like(bins[:, :1], bool), bins[:, 1:] != bins[:, :-1]], axis=1)
+        if xp is np:
+            starts = np.flatnonzero(first)
+            found = bins.ravel()[starts]
+        else:
+            number = int(first.sum())
+            size = 1 << max(0, number - 1).bit_length()  # A power of two, so that similar sizes share a compiled program.
+            starts, found = (one[:number] for one in jax.device_get(_starts_of_bins(bins, first, size)))
+        counts, kept = np.diff(starts, append=bins.size), found != NOTHING
+        keys = ((starts // max(1, bins.shape[-1])) << _KEY_BITS) + found + _HALF
         return Histogram(keys[kept], counts[kept])
 
     def merged(self, other: "Histogram") -> "Histogram":
@@ -278,7 +271,7 @@ def reduced(
     """
     with jax.enable_x64(True):
         moments, bins = _on_device(curves, tuple(names), place, tuple(spans))
-        histograms = [_histogram(one) for one in bins] or [Histogram.empty()] * len(spans)
+        histograms = list(map(Histogram.of_sorted, bins)) or [Histogram.empty()] * len(spans)
         return list(zip(map(np.asarray, jax.device_get(moments)), histograms, strict=True))
 
 
@@ -306,15 +299,6 @@ def _values(xp: Any, curves: Sequence[Curves], names: Sequence[str], place: int)
     settings = math.prod(np.broadcast_shapes(*(one["valid"].shape[:place] for one in curves)))
     runs = parts[0].shape[-1] if parts else 0
     return xp.concatenate([xp.zeros((settings, 0, runs)), *(part.reshape(settings, -1, runs) for part in parts)], axis=1)
-
-
-def _histogram(bins: Array) -> Histogram:
-    """Computes the histogram of each row of `bins` `[rows, R]`, an array on the device with the sorted bin index of each of `R` runs."""
-    first = jnp.concatenate([jnp.ones_like(bins[:, :1], bool), bins[:, 1:] != bins[:, :-1]], axis=1)
-    number = int(first.sum())
-    size = 1 << max(0, number - 1).bit_length()  # A power of two, so that similar sizes share a compiled program.
-    starts, found = jax.device_get(_starts_of_bins(bins, first, size))
-    return Histogram.of_starts(starts[:number], found[:number], bins.shape[-1], bins.size)
 
 
 def _moments_and_bins(xp: Any, curves: Any, names: Sequence[str], place: int, spans: Sequence[tuple[int, int]]) -> Any:
