@@ -86,12 +86,10 @@ class Comparison:
         - `sentence`, `besides`: headline and further sentences.
         - `best`: index of the point of the headline, null if no deployable strategy meets the target.
         - `answered`: whether the point of the headline is clearly cheaper than the cheapest single model that meets the target.
-        - `data`: `file`, `queries` (their number), `unit` and `currency` of costs, `latency` (whether it is recorded), `features` (their source in
-        words),
+        - `data`: `file`, `queries` (their number), `unit` and `currency` of costs, `latency` (whether it is recorded), `features` (their source),
           `read` (remarks from reading the log), and `models` from the cheapest to the most expensive (`name`, `quality`, `cost`).
-        - `points`: fields of `points.Point` with the measures of `judged`, in no particular order; `without` names a requirement that prevents
-        deployment, or
-          is null, `answer` marks the chosen setting of a strategy, and `saving` is relative to the cheapest single model that meets the target.
+        - `points`: fields of `points.Point` with the measures of `judged`, in no particular order; `without` names what prevents deployment, or is
+          null, `answer` marks the chosen setting of a strategy, and `saving` is relative to the cheapest single model that meets the target.
         - `sensitivity`: the cheapest deployable `strategy` and the cheapest `single` model that meet each examined target.
         - `seconds`: wall-clock time of each step; `orders`: number of random orders of the queries for online policies.
         - `to_route`: explanation and Python code for routing a new query; the code may be empty.

@@ -173,8 +173,7 @@ class TokenCost(NormalTransform):
 class Beta(Distribution):
     """Beta values in [0, 1] of parameters `mean * scale` and `(1 - mean) * scale`, so a larger `scale` is less noise.
 
-    Each model's value is drawn separately, because inverting the distribution function is expensive. Both parameters must be at least 1 for every
-    model.
+    Each model's value is drawn separately, because inverting the distribution function is expensive. Both parameters must be at least 1.
     """
 
     def __call__(self, key: Array, mean: Leaf, scale: Leaf) -> Array:

@@ -72,8 +72,7 @@ class _Trace(NamedTuple):
 class _Component:
     """Environment or policy with abstract values instead of arrays, whose methods are traced.
 
-    `made` is the object, with the method `method`, or else a function, such as a sampler, that makes it from the abstract `argument`. Errors use
-    `role`.
+    `made` is the object, with the method `method`, or a function, such as a sampler, that makes it from the abstract `argument`. Errors use `role`.
     """
 
     def __init__(self, role: str, made: Any, method: str, argument: Any):
@@ -198,7 +197,7 @@ def _check_declared(where: str, metrics: Any) -> None:
 
 
 def _check_measured(metrics, sums: tuple[str, dict], gauges: tuple[str, dict], declared: str, spec: Spec) -> None:
-    """Checks that each metric has values of its dimensions in `sums`, or in `gauges` if it is one: (place, values by name). Errors use `declared`."""
+    """Checks that each metric has values of its dimensions in `sums` or, for a gauge, `gauges`: (place, values by name). Errors use `declared`."""
     for metric in metrics:
         place, values = gauges if metric.kind == "gauge" else sums
         if metric.name not in values:

@@ -265,7 +265,7 @@ def _asked_in_turn(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy | Non
 def _cascade(
     traffic: Traffic, name: str, policy: Any, options: Mapping[str, tuple[float, ...]], words: Any, needs: Any, **more: Any
 ) -> OnlineStrategy:
-    """Makes a strategy for cascades whose settings are weights of cost; `more` has further of its fields, or `features` of answers, `[Q, N, d]`."""
+    """Makes a strategy for cascades whose settings are weights of cost; `more` has other fields of it, or `features` of answers, `[Q, N, d]`."""
     unit, features = traffic.unit, more.pop("features", None)
     about: dict[str, Any] = {"names": unit.models} | ({} if features is None else {"features": features})
 

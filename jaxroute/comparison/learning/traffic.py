@@ -44,8 +44,7 @@ class Traffic:
         """Prepares the queries of a table, with optional latencies and signals `[Q, N]`. Raises ValueError if no model has a positive cost.
 
         At most 16 models are used: those on the Pareto frontier of mean score and cost, then those of the highest mean scores among the others. If
-        the
-        frontier alone has more than 16 models, 16 of them are used, at equal distances in their order by cost, including the first and the last one.
+        the frontier alone has more than 16 models, 16 of them, evenly spaced in their order by cost, are used.
         """
         available = _available(table)
         if len(available) < table.num_models:

@@ -25,8 +25,7 @@ class CascadeRouting:
 
     Source: Dekoninck et al. (2024), "A unified strategy to routing and cascading for LLMs", Section 4.
 
-    Differs from the paper: only sets ("supermodels") of one or two further models are considered, and the judge is perfect, so past scores have no
-    noise.
+    Differs from the paper: only sets ("supermodels") of one or two further models are considered; the judge is perfect, so past scores lack noise.
 
     Attributes:
       models: names of the models, in increasing order of mean cost.
@@ -129,7 +128,7 @@ def shrunk_covariance(missed: np.ndarray) -> np.ndarray:
 
 
 def _fit(part: Part) -> PriceGrid:
-    """Fits cascade routing at a grid of prices of cost (score per unit of cost), and at 22 further ones between which mean scores differ most."""
+    """Fits cascade routing at a grid of prices of cost (score per unit of cost), and at 22 more where mean scores of neighbours differ most."""
     sample = part.sample
     predictor, before = part.logistic if sample.described else part.means
     missed, costs = sample.scores - before, sample.costs.mean(0)

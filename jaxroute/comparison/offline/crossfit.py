@@ -20,10 +20,8 @@ from .sample import Outcomes
 class OfflineStrategy:
     """Routing strategy that is fitted to recorded queries.
 
-    The result of `fit` has a method `tuned(target)`. It returns the rule that reaches a target quality at the least cost on the queries for fitting,
-    or
-    the rule of highest quality if none does. A rule has a method `evaluate(sample)`, which returns its `Outcomes`, and `str(rule)` describes it in
-    words.
+    The result of `fit` has a method `tuned(target)`, which returns the rule that reaches a quality at the least cost on the queries for fitting, or
+    the rule of highest quality if none does. A rule's method `evaluate(sample)` returns its `Outcomes`, and `str(rule)` describes it in words.
 
     Attributes:
       name: name of the strategy.

@@ -114,9 +114,8 @@ def steps(sample: Sample) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarra
 def cheapest_right(sample: Sample, target: float) -> Outcomes:
     """Returns the outcomes of the cheapest choice of a model per query, knowing all scores, whose mean score on this sample reaches the target.
 
-    This linear program is solved exactly: the `steps` along the hulls are taken in order of gain per cost until the target is reached, the very last
-    one
-    with a probability below 1. If the target is out of reach, every query gets its best model.
+    This linear program is solved exactly: the `steps` of all queries are taken in order of gain per cost until the target is reached, the last with a
+    probability below 1. If the target is out of reach, every query gets its best model.
     """
     first, query, before, after, gains = steps(sample)
     start = single_call(sample, first)
