@@ -287,7 +287,7 @@ batching.primitive_batchers[threefry_2x32_p] = lambda words, dims: (threefry_2x3
 
 @jax.jit
 def _apart(k0: Any, k1: Any, address: Any) -> Array:
-    """Computes the words `[2, ...]` of the children of the keys `(k0, k1)` at the integers `address`, each word in a separate loop.
+    """Computes `child_words` for the keys `(k0, k1)` and the integers `address`, uint32 `[2, ...]`, each of the two words in a separate loop.
 
     On a CPU this is faster: one loop for both words makes the policy MESS+ a fifth slower.
     """

@@ -107,7 +107,11 @@ def triangular_solve(
 
 
 def lu(x: Array) -> tuple[Array, Array, Array]:
-    """Factors `x` `[m, n]`, with rows in a new order, into `L U`. Returns both in one matrix, each step's pivot row, and the order of rows."""
+    """Factors a matrix `x` `[m, n]`, after an exchange of rows, into `L U`. Returns three arrays.
+
+    The first, `[m, n]`, has `U` on and above the diagonal, and `L`, whose diagonal is 1, below. The second, `[min(m, n)]`, has the row with which row
+    k was exchanged in step k. The third, `[m]`, has the resulting order of the rows of `x`.
+    """
     rows, columns = (_places(size) for size in x.shape)
     steps = _places(min(x.shape))
 
@@ -125,7 +129,7 @@ def lu(x: Array) -> tuple[Array, Array, Array]:
 
 
 def lu_pivots_to_permutation(pivots: Array, *, permutation_size: int) -> Array:
-    """Returns the order of `permutation_size` rows after row k was exchanged with row `pivots[k]` for each k in turn, as in `lu`."""
+    """Returns the order of `permutation_size` rows after row k was exchanged with row `pivots[k]`, for k = 0, 1, ..., as `lu` does."""
     return _loop(pivots.shape[0], lambda k, order: _exchange(order, k, _at(pivots, k)), _places(permutation_size))
 
 
@@ -139,7 +143,10 @@ def geqrf(x: Array) -> tuple[Array, Array]:
 
 
 def _reflections(x: Array, pivoting: bool) -> tuple[Array, Array, Array]:
-    """Factors `x` as `geqrf`, and also returns the order of columns: each step with `pivoting` takes the column of largest remaining norm."""
+    """Factors a matrix `x` as `geqrf` does, and also returns the order in which its columns were taken.
+
+    With `pivoting`, each step exchanges column k with the column of largest norm in the rows from k on; otherwise the order is 0, 1, 2, ...
+    """
     rows, columns = _places(x.shape[0])[:, None], _places(x.shape[1])
     steps, power = _places(min(x.shape)), _power(x)
 
@@ -196,7 +203,7 @@ def _rotation(norms: Array, products: Array, limit: float) -> tuple[Callable[[Ar
     Args:
       norms: `[N]` squared norms of the columns, or the diagonal of a symmetric matrix.
       products: `[N / 2]` twice the scalar products of partners, or twice the off-diagonal entries.
-      limit: a pair is not rotated if its scalar product divided by both norms is at most this.
+      limit: bound below which a pair is orthogonal enough, and not rotated: `|product| <= 2 limit sqrt(|norm| |partner's norm|)`.
     """
     half = products.shape[0]
     first, second = norms[:half], norms[half:]

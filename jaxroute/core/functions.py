@@ -35,7 +35,7 @@ SHIFT = f32(1.5 * 2**23)  # The last bits of x + SHIFT are x, rounded to an inte
 def rarely(condition: Array, costly: Callable[[], Any], cheap: Any) -> Any:
     """Returns `costly()` where a rare condition holds, else `cheap`; both are arrays or tuples of arrays.
 
-    If the condition is a scalar, only one of the two is computed. If it is an array, both are computed for all elements and one is selected.
+    If the condition is a scalar, `costly` is computed only if it holds. If the condition is an array, `costly` is computed for all elements.
     """
     if not condition.ndim:
         return lax.cond(condition, costly, lambda: cheap)

@@ -97,7 +97,7 @@ _SIMILAR = 0.8
 
 
 class Environment(Protocol[State, GivenObs, TakenAction, GivenFeedback]):
-    """Simulated world of a policy: it draws each round's queries and all models' answers and costs, and knows the true mean reward of each model."""
+    """Simulated world of a policy: it draws each round's query, and the outcome and cost of every model, and knows each model's true mean reward."""
 
     @property
     def spec(self) -> Spec:

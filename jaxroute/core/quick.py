@@ -27,9 +27,9 @@ def quick_jit(
 ) -> Callable[Given, Made]:
     """Compiles a function like `jax.jit`, but quickly and with exact arithmetic, for a few runs of well below a second.
 
-    By default XLA and LLVM do not optimise. With `often`, for a program that runs dozens of times, they do, but XLA's fusion emitters stay off.
-    `static_argnums` is as in `jax.jit`. Inside another traced function the plain function is called: it becomes a part of that program, with the
-    options and the arithmetic of that program.
+    By default LLVM does not optimise, and XLA's fusion emitters are off. With `often`, for a program that runs dozens of times, LLVM optimises, but
+    the emitters stay off. `static_argnums` is as in `jax.jit`. Inside another traced function the plain function is called: it becomes a part of that
+    program, with the options and the arithmetic of that program.
     """
     places = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
 

@@ -41,7 +41,7 @@ class Moments:
     Attributes:
       count: number of runs, float64, exact up to 2**53.
       mean: mean, rounded to float64; 0 where the count is 0.
-      rest: exact mean minus `mean`, so that `(mean_a - mean_b) + (rest_a - rest_b)` is accurate for two nearly equal means.
+      rest: rounding error of `mean`: the true mean is about `mean + rest`. Without it the difference of two large means would be rounding error.
       squares: sum of squared deviations from the mean; 0 where the count is 0.
       low: minimum; inf where the count is 0.
       high: maximum; -inf where the count is 0.

@@ -271,7 +271,10 @@ def larger_settings(env: Grid, example: AnyEnvironment) -> Iterator[Grid]:
 
 @struct.dataclass
 class _LargerSampler:
-    """Sampler that draws environments from `sampler` and doubles their capacity. Equal samplers give equal objects, which share a program."""
+    """Sampler that draws an environment from `sampler` and doubles its capacity.
+
+    Objects with equal samplers are equal and have equal hashes, so that they share a compiled program.
+    """
 
     sampler: Any
 

@@ -36,7 +36,10 @@ def as_written() -> AbstractContextManager[None]:
 
 
 def widened(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Makes a function of pytrees compute in float64 if `jax_enable_x64` is set, else returns it unchanged. It must not close over traced values."""
+    """Returns a function that computes `function`, of pytrees, in float64 if `jax_enable_x64` is set, and `function` itself otherwise.
+
+    `function` must not close over traced values.
+    """
     if not in_64_bits() or _AS_WRITTEN.get():
         return function
 

@@ -42,7 +42,7 @@ def _packing(rollout: Callable[..., dict[str, Any]]) -> Callable[..., tuple[Pack
     def packed(*args: Any, **options: Any) -> tuple[PackedRecords, dict[str, Any]]:
         values = rollout(*args, **options)
         states = {name: values.pop(name) for name in list(values) if name.startswith(STATE)}
-        return PackedRecords.unpacked(values), states
+        return PackedRecords.of_separate(values), states
 
     return packed
 
@@ -61,7 +61,7 @@ WIDE = True
 
 @dataclass
 class Backend:
-    """Name, progress and stop request of the back end that runs a `Block`. Copies of the block, such as those by `after`, share this object.
+    """Name, progress and stop request of the back end that runs a `Block`. Copies of the block, which `changed` makes, share this object.
 
     Attributes:
       name: "scan", "kernel" or "reference".
@@ -190,7 +190,10 @@ class Block:
         return jax.shard_map(function, mesh=self.mesh, in_specs=specs, out_specs=by_run, check_vma=False)
 
     def changed(self, since: int = 0, env: Grid | None = None) -> "Block":
-        """Returns a copy that continues runs after `since` rounds, or for an `env` that differs in static fields only, such as the capacity."""
+        """Returns a copy for runs that continue after `since` counted rounds, or for the environments `env` (None: the present ones).
+
+        The new environments may differ from the present ones in static fields only, such as the capacity of a queue.
+        """
         other = copy.copy(self)
         other.since, other.grids = since, (env or self.grids[0], self.grids[1])
         return other

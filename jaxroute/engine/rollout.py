@@ -66,7 +66,7 @@ class PackedRecords:
         return cls({kind: jnp.concatenate(some) for kind, some in parts.items()}, tuple(slots), structure)
 
     @classmethod
-    def unpacked(cls, values: Mapping[str, Any]) -> "PackedRecords":
+    def of_separate(cls, values: Mapping[str, Any]) -> "PackedRecords":
         """Wraps quantities that a back end returns as separate arrays, `[N, ..., R]` by name, without joining them.
 
         The result has one array per quantity, and the same type as that of a back end that packs.

@@ -346,10 +346,10 @@ class Claims:
             self._place.write(self.name, [*self._mine, b"."], False)
 
     def keep(self, groups: Iterable[bytes], new: Iterable[bytes]) -> set[bytes]:
-        """Sets the claims of this process to `groups`, which it has claimed before, and those of `new` that no other process has. Returns the others.
+        """Claims the cells `groups`, which this process has claimed before, and those of `new` that no other process claims.
 
-        Cells are given by their `group`. If two processes claim a cell at the same time, the one whose file has the smaller name gets it, or rarely
-        both.
+        Returns the cells of `new` that others claim. Cells are given by their `group`. If two processes claim a cell at the same time, the one whose
+        file has the smaller name gets it, or rarely both.
         """
         groups, new = list(groups), set(new)
         self._mine = [*groups, *new]

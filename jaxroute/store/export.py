@@ -120,7 +120,7 @@ def _parquet(data: xr.Dataset, to: Path) -> _Writers:
 
 
 def _beside(dims: Sequence[Any]) -> tuple[str, ...]:
-    """Returns those dimensions of a variable that the main table lacks; the variable is in a separate table for them, or in the main one if empty.
+    """Returns the dimensions because of which a variable is in a separate table; an empty tuple for a variable of the main table.
 
     They are "baseline" and all dimensions after "time", such as those of models or of bins.
     """

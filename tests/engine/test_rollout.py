@@ -91,7 +91,7 @@ def test_records_come_back_in_both_orders():
     assert shapes == {"float32": (4, 7, R), "int32": (4, 4, R), "bool": (4, 1, R)}
     expected = jax.tree.map(lambda *arrays: np.stack(arrays), *records)
     jax.tree.map(np.testing.assert_array_equal, packed.by_name(), expected)
-    jax.tree.map(np.testing.assert_array_equal, PackedRecords.unpacked(expected).by_name(), expected)
+    jax.tree.map(np.testing.assert_array_equal, PackedRecords.of_separate(expected).by_name(), expected)
 
     returned = jax.device_get(jax.tree.map(lambda array: jnp.moveaxis(array, -1, 0), packed)).returned()
     jax.tree.map(lambda ours, theirs: np.testing.assert_array_equal(ours, np.moveaxis(theirs, -1, 0)), returned, expected)
