@@ -112,11 +112,7 @@ def _has_types(eqn: JaxprEqn, *types: Any) -> bool:
 
 
 def _accumulated(step: Callable[[Any, Any], Any], first: Any, terms: Any, reverse: bool) -> jax.Array:
-    """Returns the running totals of `terms` along their first axis: element i combines `first` with the terms 0 to i by `total = step(total, term)`.
-
-    With `reverse`, element i combines `first` with the last term, then with the one before it, and so on down to term i. There are as many totals as
-    terms.
-    """
+    """Returns the totals after 1, 2, ... of the `terms`: `total = step(total, term)`, starting from `first`; from the last term back if `reverse`."""
 
     def both(total: Any, term: Any) -> tuple[Any, Any]:
         new = step(total, term)
@@ -134,11 +130,7 @@ def _cumulative_log_sum(x: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
 def _by_blocks(
     reduce: Callable[..., jax.Array], step: Callable[..., jax.Array], x: jax.Array, *, axes: Sequence[int], **_: Any
 ) -> jax.Array:
-    """Returns the sum or product of `x` over `axes`, which the result lacks, in an order that limits the rounding error.
-
-    Blocks of 64 elements are reduced first, then the blocks' results, then the remaining elements. `reduce(array, axis=...)` is the sum or the
-    product along an axis, `step(a, b)` the sum or the product of two arrays.
-    """
+    """Returns the sum (product) of `x` over `axes`, by blocks of 64. `reduce` is `jnp.sum` (`jnp.prod`), `step` is `jnp.add` (`jnp.multiply`)."""
     axes = tuple(axes)
     terms = jnp.moveaxis(x, axes, range(len(axes)))
     terms = jnp.reshape(terms, (-1, *terms.shape[len(axes) :]))
@@ -241,10 +233,7 @@ def _computed(function: _Function, *operands: Any) -> Any:
 
 
 def _evaluate(closed: ClosedJaxpr, args: Sequence[Any], traits: Sequence[Trait]) -> list[Any]:
-    """Returns the results of a jaxpr for the arguments `args`, with each operation rounded once. The jaxpr must not contain loops or branches.
-
-    `traits` has a `Trait` for each argument: a property, such as being a constant, because of which XLA would rewrite operations on the argument.
-    """
+    """Returns the results of a jaxpr without loops, each operation rounded once. XLA would rewrite operations on `args` because of their `traits`."""
     env: dict[Any, tuple[Any, Trait]] = {}
     env.update(zip(closed.jaxpr.constvars, ((c, Trait.CONSTANT) for c in closed.consts), strict=True))
     env.update(zip(closed.jaxpr.invars, zip(args, traits, strict=True), strict=True))
@@ -293,10 +282,7 @@ def reduced(name: str, x: Array, axes: Sequence[int]) -> jax.Array:
 
 
 def _in_turn(adds: bool, terms: Sequence[jax.Array], shape: Sequence[int]) -> jax.Array:
-    """Returns the sum (if `adds`) or product of arrays of this `shape`, from the first to the last; zeros or ones if there are none.
-
-    The result is marked by `compute_once`: XLA would otherwise repeat the sum in each operation that uses it.
-    """
+    """Returns the sum (if `adds`) or product of arrays of this shape, in order, marked so that XLA does not repeat it in each later operation."""
     if not terms:
         return jnp.full(shape, 0.0 if adds else 1.0, jnp.float32)
     first = terms[0] - unknown_zero() if adds else terms[0]  # 0 + x is x, except for -0.
@@ -328,10 +314,7 @@ def terms_of(eqn: JaxprEqn) -> int:
 
 
 def dot(a: jax.Array, b: jax.Array, dimension_numbers: Any, runs: tuple[bool, bool] = (False, False)) -> jax.Array:
-    """Computes `lax.dot_general(a, b, dimension_numbers)`, adding products in the order of their index, for operands that may have a run axis.
-
-    `runs` flags whether `a` and `b` have a last axis of runs, which `dimension_numbers` do not mention. The result then has this axis as its last.
-    """
+    """Computes `lax.dot_general`, adding in order. `runs` flags operands with a further last axis, of runs; the result then has this axis too."""
     (a_sum, b_sum), (a_batch, b_batch) = dimension_numbers
 
     def parts(x: Any, summed: Any, batch: Any, own: bool) -> tuple[Any, Any, Any]:

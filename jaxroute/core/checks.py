@@ -144,10 +144,7 @@ def takes(name: str, function: Callable[..., Any], *arguments: str) -> None:
 
 
 def keywords(called: str, function: Callable[..., Any], given: Iterable[str]) -> None:
-    """Raises `TypeError` if a name in `given` is no argument of `function`, with the closest name that is.
-
-    `called` is the function's name in the error message.
-    """
+    """Raises `TypeError` if a name in `given` is no argument of `function`. The error suggests the closest one; `called` names the function in it."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):  # Written in C.

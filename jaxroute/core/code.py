@@ -56,10 +56,7 @@ class _Search:
     """
 
     def __init__(self, homes: set[str]) -> None:
-        """Prepares a search in the user's modules and in the top-level packages `homes`, even if these packages are installed libraries.
-
-        `homes` has the packages of jaxroute and of the objects from which the search starts.
-        """
+        """Prepares a search that enters no installed library except the top-level packages `homes`, in which its first objects are defined."""
         self.digests: dict[str, str] = {}
         self._homes = homes
         self._seen: set[int] = set()
@@ -137,10 +134,9 @@ class _Search:
         return None
 
     def _used(self, place: str, value: Any, names: set[str], through: tuple[str, ...] = ()) -> None:
-        """Adds the digests of a global object that a function uses. `place` is its dotted name, such as "module.name".
+        """Adds the digests of a global object, called `place` ("module.name"), that a function's code uses; `names` has all names in that code.
 
-        If the object is a module, its attributes are added whose names occur in the function's code (`names`). `through` lists the modules that led
-        to this object; they are not entered again.
+        Of a module, these are the digests of the attributes in `names`, unless the search came `through` this module before.
         """
         if isinstance(value, types.ModuleType):
             if not _is_foreign(value.__name__, self._homes) and value.__name__ not in through:
@@ -209,10 +205,7 @@ def _is_constant(value: Any) -> bool:
 
 
 def _constants_in(value: Any) -> dict[str, Any]:
-    """Returns the constants on which the behaviour of an object depends, by name: those in the closure of a function or in the fields of an object.
-
-    The dict is empty for a class, and for objects of jaxroute's own classes, whose fields may hold caches.
-    """
+    """Returns constants by name: those in a function's closure, or in the fields of an object of a user's class; otherwise an empty dict."""
     if inspect.isfunction(value):
         found = dict(enumerate(_contents_of(value.__closure__ or ())))
     elif isinstance(value, type) or (type(value).__module__ or "").partition(".")[0] == "jaxroute":

@@ -80,10 +80,7 @@ def _describe_function(function: Any) -> Any:
 
 
 def first_difference(stored: Any, wanted: Any, where: str = "") -> str:
-    """Describes the first difference between two JSON values in words, such as "env.arrivals is 1 there and 2 here"; "" if they are equal.
-
-    `where` is the path ("env") at which both values lie in a larger description; the path in the text begins with it.
-    """
+    """Describes the first difference of two JSON values in words; "" if they are equal. `where` is the path ("env") at which both values lie."""
     if isinstance(stored, dict) and isinstance(wanted, dict):
         for key in [*stored, *(k for k in wanted if k not in stored)]:
             place = f"{where}.{key}" if where else key
@@ -119,10 +116,7 @@ def plain_constant(value: Any) -> Any:
 
 
 def short_digest(value: Any) -> str:
-    """Returns a digest of twelve hexadecimal digits of a value, from its `repr`.
-
-    The `repr` must be the same in every process: the caller passes constants through `plain_constant` first.
-    """
+    """Returns a digest, twelve hexadecimal digits, of a value with a stable `repr`; `plain_constant` converts constants to such values."""
     return hashlib.blake2b(repr(value).encode(), digest_size=6).hexdigest()
 
 

@@ -133,10 +133,9 @@ def uniform_at(key: Array, places: Leaf) -> Array:
 
 
 def order(key: Array, number: int) -> Array:
-    """Draws a random order of `number` models, by which `numerics.argmax` breaks ties. Returns each model's priority, int32 `[number]`, at least 0.
+    """Draws int32 priorities, different and at least 0, for `number` models: among tied models `numerics.argmax` takes that with the smallest.
 
-    Among tied models the one with the smallest priority wins. The last bits of a priority are the index of its model (`xla.place_mask`), so that all
-    differ; the other bits are random.
+    The last bits of each priority are the index of its model; the other bits are random.
     """
     low = xla.place_mask(number)
     return ((bits(key, (number,)) >> np.uint32(1)).astype(jnp.int32) & ~low) | lax.iota(jnp.int32, number)
@@ -201,11 +200,7 @@ def _gammas(keys: Sequence[Array], shape_parameters: Sequence[Leaf], tries: int 
     d = xla.compute_once(alpha - np.float32(1 / 3))  # [streams, number]
 
     def attempt(words: Sequence[Any], places: Leaf, d: Array) -> Array:
-        """Draws candidates of `gamma / d`, one for each of `places`; a rejected candidate is 0. `d` is the shape parameter minus 1/3.
-
-        `words` has the words of the keys of the normal and of the uniform numbers. Candidate c of element i has the place `c * number + i`. The
-        arrays broadcast to the shape of the result.
-        """
+        """Draws a candidate of `gamma / d` from the keys in `words` for each of `places`, which address their random bits; 0 if it is rejected."""
         x = _normal((words[0][0], words[0][1]), places)
         u = xla.compute_once(_open_unit((words[1][0], words[1][1]), places))
         v = (1 + np.float32(1) / jnp.sqrt(9 * d) * x) ** 3
@@ -219,10 +214,7 @@ def _gammas(keys: Sequence[Array], shape_parameters: Sequence[Leaf], tries: int 
         return xla.compute_once(functools.reduce(lambda later, one: jnp.where(one > 0, one, later), found[::-1]))
 
     def repaired(drawn: Array) -> Array:
-        """Returns `drawn`, the first candidates `[streams, number]`, after up to two steps, each of which draws a rejected element (0) again.
-
-        A step takes the first element that is still 0 in all streams together, and draws its next candidate. One step usually suffices.
-        """
+        """Returns `drawn` after one or two steps that each replace the first element that is 0 (rejected) by the next candidate for this element."""
         index = lax.iota(jnp.int32, size)
         drawn, before, tried = drawn.reshape(size), jnp.int32(size), jnp.uint32(0)
         for _ in range(min(_REPAIRS, tries - 1)):
@@ -257,11 +249,7 @@ def beta(key: Array, a: Leaf, b: Leaf) -> Array:
 
 
 def _spread(words: Any, dims: Any) -> list[Any]:
-    """Returns the operands of a Threefry operation with the axis over which `vmap` maps at the front, so that they broadcast.
-
-    `dims` has the index of this axis in each operand, None if it has none. An operand with fewer axes than others gets axes of length 1 after the
-    first.
-    """
+    """Moves the axis that `vmap` maps, at `dims` of each operand, to the front, and inserts axes of length 1 after it so that operands broadcast."""
     size = next(w.shape[d] for w, d in zip(words, dims, strict=True) if d is not None)
     moved = [w if d is None else batching.bdim_at_front(w, d, size) for w, d in zip(words, dims, strict=True)]
     rank = max(jnp.ndim(w) - (d is not None) for w, d in zip(words, dims, strict=True))
@@ -287,10 +275,7 @@ batching.primitive_batchers[threefry_2x32_p] = lambda words, dims: (threefry_2x3
 
 @jax.jit
 def _apart(k0: Any, k1: Any, address: Any) -> Array:
-    """Computes `child_words` for the keys `(k0, k1)` and the integers `address`, uint32 `[2, ...]`, each of the two words in a separate loop.
-
-    On a CPU this is faster: one loop for both words makes the policy MESS+ a fifth slower.
-    """
+    """Computes `child_words` with a separate loop for each of the two words. On a CPU one loop for both makes the policy MESS+ a fifth slower."""
     return jnp.stack(lax.optimization_barrier(tuple(encrypted(k0, k1, np.uint32(0), address))))
 
 

@@ -107,11 +107,7 @@ def triangular_solve(
 
 
 def lu(x: Array) -> tuple[Array, Array, Array]:
-    """Factors a matrix `x` `[m, n]`, after an exchange of rows, into `L U`. Returns three arrays.
-
-    The first, `[m, n]`, has `U` on and above the diagonal, and `L`, whose diagonal is 1, below. The second, `[min(m, n)]`, has the row with which row
-    k was exchanged in step k. The third, `[m]`, has the resulting order of the rows of `x`.
-    """
+    """Factors `x` `[m, n]` into `L U` with `L` below the diagonal of one matrix. Returns the matrix, each step's pivot row, and the order of rows."""
     rows, columns = (_places(size) for size in x.shape)
     steps = _places(min(x.shape))
 
@@ -134,19 +130,12 @@ def lu_pivots_to_permutation(pivots: Array, *, permutation_size: int) -> Array:
 
 
 def geqrf(x: Array) -> tuple[Array, Array]:
-    """Factors a matrix `x` `[m, n]` into `Q R`, where `Q` is the product of reflections `I - tau_k v_k v_k^T`, k = 0, 1, ...
-
-    Returns a matrix `[m, n]` and all `tau_k` `[min(m, n)]`. The matrix has `R` on and above the diagonal. Its column k has `v_k` below the diagonal;
-    the entry of `v_k` on the diagonal is 1, those above are 0.
-    """
+    """Factors `x` into `Q R` with `Q = H_0 H_1 ...`, `H_k = I - tau_k v_k v_k^T`. Returns `R` with the `v_k` below its diagonal, and all `tau_k`."""
     return _reflections(x, False)[:2]
 
 
 def _reflections(x: Array, pivoting: bool) -> tuple[Array, Array, Array]:
-    """Factors a matrix `x` as `geqrf` does, and also returns the order in which its columns were taken.
-
-    With `pivoting`, each step exchanges column k with the column of largest norm in the rows from k on; otherwise the order is 0, 1, 2, ...
-    """
+    """Factors `x` as `geqrf`, and also returns the order of columns. With `pivoting`, each step takes the column of largest norm in the rows left."""
     rows, columns = _places(x.shape[0])[:, None], _places(x.shape[1])
     steps, power = _places(min(x.shape)), _power(x)
 
@@ -195,15 +184,11 @@ def qr(x: Array, *, pivoting: bool, full_matrices: bool, **_: Any) -> tuple[Arra
 
 
 def _rotation(norms: Array, products: Array, limit: float) -> tuple[Callable[[Array], Array], Array, Array]:
-    """Computes the Jacobi rotations of one step, which make each column in a matrix's first half orthogonal to its partner in the second half.
+    """Computes one step of Jacobi rotations, which make each column in a matrix's first half orthogonal to its partner in the second half.
 
-    Returns a function that applies the rotations to the columns of a matrix `[..., N]`, a mask `[N / 2]` of the rotated pairs, and the new `norms`.
-    The function also exchanges partners: after `N - 1` steps every pair of columns has been rotated once.
-
-    Args:
-      norms: `[N]` squared norms of the columns, or the diagonal of a symmetric matrix.
-      products: `[N / 2]` twice the scalar products of partners, or twice the off-diagonal entries.
-      limit: bound below which a pair is orthogonal enough, and not rotated: `|product| <= 2 limit sqrt(|norm| |partner's norm|)`.
+    Returns a function that rotates the columns of a matrix and exchanges partners (all pairs meet in `N - 1` steps), a mask of the rotated pairs, and
+    the new `norms`. These are the squared norms `[N]` of the columns (or the diagonal of a symmetric matrix); `products` `[N / 2]` are twice the
+    scalar products (or entries off the diagonal). A pair with `|product| <= 2 limit sqrt(|norm| |partner's norm|)` is not rotated.
     """
     half = products.shape[0]
     first, second = norms[:half], norms[half:]
@@ -228,10 +213,9 @@ def _rotation(norms: Array, products: Array, limit: float) -> tuple[Callable[[Ar
 
 
 def _sweeps(size: int, step: Callable[[Any], tuple[Any, Array]], start: Any) -> Any:
-    """Repeats sweeps of Jacobi rotations until one rotates no pair of columns, at most 16 times, and returns the last value.
+    """Repeats sweeps until one rotates no pair of columns in any run, at most 16 times. A sweep is `size - 1` calls of `step`, for `size` columns.
 
-    A sweep is `size - 1` calls of `step`, for `size` columns. `step` maps a value, at first `start`, to a new value and a mask of the rotated pairs.
-    All runs do as many sweeps as the slowest; further sweeps do not change the value of a run that has finished.
+    `step` maps a value, at first `start`, to a new value and a mask of the rotated pairs. More sweeps do not change a run that has finished.
     """
 
     def one(_: Any, carry: tuple[Any, Array]) -> tuple[Any, Array]:
@@ -284,10 +268,10 @@ def eigh(x: Array, *, lower: bool, **_: Any) -> tuple[Array, Array]:
 
 
 def svd(x: Array, *, full_matrices: bool, compute_uv: bool, **_: Any) -> tuple[Array, ...]:
-    """Computes the singular value decomposition `x = U diag(s) V^T` of a matrix `[m, n]`, with `k = min(m, n)` values. NaN if `x` is not finite.
+    """Returns the singular values of `x` `[m, n]`, descending; with `compute_uv` also left `[m, k]` and transposed right vectors `[k, n]`.
 
-    Returns `(s,)`, or `(s, U, V^T)` with `compute_uv`. `s` `[k]` is descending; `U` is `[m, k]` and `V^T` is `[k, n]`, or `[m, m]` and `[n, n]` with
-    `full_matrices`. Rotations make the columns orthogonal; QR then completes the left vectors, also for zero columns.
+    Here k is `min(m, n)`; with `full_matrices` the vectors form square matrices. Rotations make the columns orthogonal; QR then completes the left
+    vectors, also for zero columns. All is NaN if `x` is not finite.
     """
     m, n = x.shape
     if m < n:

@@ -33,10 +33,7 @@ SHIFT = f32(1.5 * 2**23)  # The last bits of x + SHIFT are x, rounded to an inte
 
 
 def rarely(condition: Array, costly: Callable[[], Any], cheap: Any) -> Any:
-    """Returns `costly()` where a rare condition holds, else `cheap`; both are arrays or tuples of arrays.
-
-    If the condition is a scalar, `costly` is computed only if it holds. If the condition is an array, `costly` is computed for all elements.
-    """
+    """Returns `costly()` where a rare condition holds, else `cheap`. `costly` is skipped if a scalar condition is False, never if it is an array."""
     if not condition.ndim:
         return lax.cond(condition, costly, lambda: cheap)
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), costly(), cheap)
@@ -323,10 +320,7 @@ ATAN = (-0.058256384, 0.104941085, -0.14230172, 0.19997782, -0.33333305)
 
 
 def quadrant(x: Array) -> tuple[Array, Array, Array]:
-    """Reduces an angle x to `x - n * pi / 2` for the nearest integer n. Returns the reduced angle and n as three arrays: high, low, quarter turns.
-
-    The reduced angle is `high + low`. The int32 `quarter turns` agrees with n in its last two bits, which decide between sine, cosine and their
-    signs.
+    """Reduces an angle x by a multiple n of pi / 2 to at most pi / 4. Returns two numbers whose sum is the result, and an int32 equal to n modulo 4.
 
     Cody and Waite (1980): pi / 2 is a sum of numbers of 11 bits, whose products with n are exact for `|x| <= 12,800`; `far_quadrant` for larger x.
     """
@@ -341,10 +335,9 @@ def quadrant(x: Array) -> tuple[Array, Array, Array]:
 
 
 def far_quadrant(x: Array) -> tuple[Array, Array, Array]:
-    """Returns the arrays of `quadrant` for an x of large magnitude, from the 96 bits of 2 / pi that matter. Source: Payne and Hanek (1983).
+    """Returns the results of `quadrant` for a large number m * 2^e, from 96 bits of 2 / pi. Source: Payne and Hanek (1983).
 
-    A float32 is `m * 2^e` with integers m and e. In `x * 2 / pi`, the bits of 2 / pi before these 96 give multiples of 4, which are full turns. The
-    product of m and the 96 bits, modulo 2^96, is the remaining angle: the quadrant in its first two bits, the fraction of a quadrant in the others.
+    Earlier bits of 2 / pi give multiples of 2 pi. The first two bits of m times the 96 bits, modulo 2^96, are the quadrant, the others its fraction.
     """
     word = np.uint32
     mantissa = lax.bitcast_convert_type(x, jnp.uint32) & word(0x7FFFFF) | word(0x800000)
@@ -422,10 +415,7 @@ def tan(x: Array) -> Array:
 
 
 def arcsine(x: Array) -> tuple[Array, Array, Array]:
-    """Returns `large`, `s` and `rest`, from which `asin` and `acos` are computed. `large` is whether `|x| > 1/2` (Cephes' `asinf`).
-
-    `s + rest` is `asin(sqrt((1 - |x|) / 2))` where `large`, and `asin(x)` elsewhere; `rest` is the smaller summand.
-    """
+    """Returns a mask of `|x| > 1/2` and two summands: of `asin(sqrt((1 - |x|) / 2))` where the mask is True, else of `asin(x)` (Cephes' `asinf`)."""
     a = jnp.abs(x)
     large = a > f32(0.5)
     square = jnp.where(large, (f32(1) - a) * f32(0.5), x * x)
@@ -449,11 +439,7 @@ def acos(x: Array) -> Array:
 
 
 def atan(x: Array) -> Array:
-    """Arc tangent, with an error of at most 0.86 ulp, from the known arc tangent of a number c near `|x|`.
-
-    It is `arctan(c) + arctan((|x| - c) / (1 + c|x|))` with the sign of x. The values of c are 0, 1/2, 1, 3/2 and infinity; the second term is a
-    polynomial.
-    """
+    """Arc tangent, with an error of at most 0.86 ulp: that of a constant c near `|x|`, plus that of `(|x| - c) / (1 + c|x|)`, with x's sign."""
     a = jnp.abs(x)
     centre, high, low = f32(0), f32(0), f32(0)
     for bound, c in ((14 / 32, 0.5), (23 / 32, 1.0), (39 / 32, 1.5)):
@@ -582,10 +568,7 @@ def digamma(x: Array) -> Array:
 
 
 def bessel(a: Array, near: Sequence[float], far: Sequence[float]) -> tuple[Array, Array]:
-    """Returns two approximations of a scaled Bessel function at a >= 0: `exp(-a) near(a^2)` and `far(1 / a) / sqrt(a)`.
-
-    `near` and `far` are the coefficients of polynomials, from the highest power down. The caller selects the first result for a < 6, else the second.
-    """
+    """Returns `exp(-a) near(a^2)`, used for a < 6, and `far(1 / a) / sqrt(a)`, used for a >= 6, with polynomials given by their coefficients."""
     r, k = exponential(-a)
     return polynomial(a * a, near) * ((r + f32(1)) * power_of_two(k)), polynomial(f32(1) / a, far) / jnp.sqrt(a)
 

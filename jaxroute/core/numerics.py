@@ -116,11 +116,7 @@ def no_errors(**sums: jax.Array) -> dict[str, jax.Array]:
 
 
 def accumulate(state: Any, seen: Array | None = None, /, **values: Array) -> Any:
-    """Returns `state` with each of `values` added to the compensated sum in its field of this name. `state.errors` has the sums' rounding errors.
-
-    `state` is a flax dataclass. Elements of the sums where the mask `seen` is False stay as they are (None: all are added); `add_up` explains the
-    sums.
-    """
+    """Returns `state` with `values` added to its fields of these names, compensated sums with errors `state.errors`; no change where not `seen`."""
     sums, errors = {}, dict(state.errors)
     for name, value in values.items():
         sums[name], errors[name] = add_up(getattr(state, name), errors[name], value, seen)
@@ -167,10 +163,10 @@ def of_group(groups: Sequence[int] | np.ndarray, values: Array) -> jax.Array:
 
 
 def combine(x: Array, rows: Array) -> jax.Array:
-    """Returns the linear combination `sum_i x[i] * rows[i]`, `[...]`, of a vector `x` `[d]` and `rows` `[d, ...]`. Runs may differ in both.
+    """Returns `sum_i x[i] * rows[i]`, `[...]`, for a vector `x` `[d]` and `rows` `[d, ...]`. Both may have other values in each run.
 
-    For `rows` `[d, ..., K]`, an `x` `[d, K]` has other weights for each index of the last axis. Up to 64 terms are unrolled, because XLA does not
-    vectorise a sum over the first axis over runs: it would be 2 to 10 times slower.
+    For `rows` `[d, ..., K]`, an `x` `[d, K]` has one vector for each index of the last axis. Up to 64 terms are unrolled: XLA's sum over the first
+    axis is 2 to 10 times slower.
     """
     size = x.shape[0]
     if size > _MOST_TERMS and x.ndim == 1 and rows.ndim == 2:
@@ -203,10 +199,9 @@ def project(x: Array, table: Array) -> jax.Array:
 
 
 def inverse_cdf(probabilities: Array, u: Any) -> jax.Array:
-    """Draws an index, int32, with the given `probabilities` `[K]` from a uniform number `u` in [0, 1), by inverting the cumulative distribution.
+    """Draws an index with the given `probabilities` `[K]` from a uniform number `u` in [0, 1).
 
-    The probabilities need not sum exactly to one. An index of probability zero is never drawn, unless all probabilities are zero: the result is then
-    0.
+    The probabilities need not sum exactly to one. An index of probability zero is never drawn, except 0 if all are zero.
     """
     terms = lax.split(xla.compute_once(probabilities), (1,) * probabilities.shape[0])
     cumulative = list(itertools.accumulate(lax.squeeze(term, (0,)) for term in terms))

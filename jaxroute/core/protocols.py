@@ -115,10 +115,7 @@ class Environment(Protocol[State, GivenObs, TakenAction, GivenFeedback]):
     def step(
         self, key: chex.PRNGKey, state: State, action: TakenAction, t: chex.ArrayDevice
     ) -> Transition[State, GivenFeedback]:
-        """Returns the next state, the feedback that a real router would see, and the flows of round `t`.
-
-        The flows are a dict of numbers, such as the reward, which the engine sums over the rounds. `key` is the same as in `observe` for this round.
-        """
+        """Returns the next state, the feedback that a real router would see, and the round's flows: numbers by name that are summed over rounds."""
         ...
 
 
@@ -195,20 +192,14 @@ def has_plan(policy: Any) -> bool:
 
 
 def stage_length_of(env: AnyEnvironment, policy: AnyPolicy) -> int | None:
-    """Returns the number of rounds of a stage, at whose start a policy's `plan` is called. None if the policy has no `plan`.
-
-    It is `env.spec.stage_length`, or else the policy's attribute `stage_length`.
-    """
+    """Returns the number of rounds after which `plan` is called again, from the environment's `spec` or else the policy. None if it has no `plan`."""
     if not has_plan(policy):
         return None
     return env.spec.stage_length or getattr(policy, "stage_length", None)
 
 
 def first_state(env: AnyEnvironment, policy: AnyPolicy, key: chex.PRNGKey, spec: Spec) -> Any:
-    """Returns a policy's state before the first round, from its method `init`. If the policy has stages, this is the state that `plan` gets.
-
-    Its `init` may have returned this state inside an `UnplannedState`.
-    """
+    """Returns a policy's state before the first round. If stages begin with `plan`, this is `plan`'s argument, without its `UnplannedState`."""
     state = policy.init(key, spec)
     return planned_state(state) if stage_length_of(env, policy) else state
 

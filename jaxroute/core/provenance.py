@@ -27,10 +27,7 @@ def versions() -> dict[str, str]:
 
 
 def fingerprint(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the `settings` with further entries that can change the bits of a result: the version of JAX, its options, and the store's format.
-
-    The code is not included. Two results with equal fingerprints and equal code are equal.
-    """
+    """Returns the `settings` with further entries that can change the bits of a result: JAX's version and options, and the format of the store."""
     precision = getattr(jax.config, "jax_default_matmul_precision", None)
     return {
         **settings,
@@ -48,10 +45,7 @@ def now() -> str:
 
 
 def provenance(devices: Sequence[Any], **measured: Any) -> dict[str, Any]:
-    """Returns a dict of the versions, device, host, commit and time of a result, to which the entries `measured`, such as seconds, are added.
-
-    `devices` are the JAX devices on which the result was computed.
-    """
+    """Returns the versions, devices, host, commit and time of a result, and the entries of `measured`, such as the seconds that a call took."""
     machine = {"device": device_name(devices), "host": platform.node()}
     return {"versions": dict(versions()), **machine, "commit": commit(), "created": now(), **measured}
 

@@ -27,9 +27,8 @@ def quick_jit(
 ) -> Callable[Given, Made]:
     """Compiles a function like `jax.jit`, but quickly and with exact arithmetic, for a few runs of well below a second.
 
-    By default LLVM does not optimise, and XLA's fusion emitters are off. With `often`, for a program that runs dozens of times, LLVM optimises, but
-    the emitters stay off. `static_argnums` is as in `jax.jit`. Inside another traced function the plain function is called: it becomes a part of that
-    program, with the options and the arithmetic of that program.
+    With `often`, for a program that runs dozens of times, LLVM optimises, which it otherwise does not. `static_argnums` is as in `jax.jit`. Inside
+    another traced function, the function becomes a part of that program, with its arithmetic.
     """
     places = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
 

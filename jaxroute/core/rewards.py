@@ -15,15 +15,14 @@ class AssumptionWarning(UserWarning):
 
 @dataclass(frozen=True)
 class Rewards:
-    """Properties of the rewards that an environment gives, in the units of the reward.
+    """Properties of the rewards that an environment gives.
 
     Attributes:
       distribution: name of the distribution, for example "normal".
       low: smallest reward; for normal rewards three standard deviations below the smallest mean.
       high: largest reward; for normal rewards three standard deviations above the largest mean.
-      noise: sub-Gaussian constant of one model's reward, infinite if the rewards are not sub-Gaussian; the standard deviation if they are recorded
-        data.
-      width: largest minus smallest reward of a single model; the largest such number of all models.
+      noise: sub-Gaussian constant, infinite for rewards without one; the standard deviation if rewards are recorded data.
+      width: largest length of the interval of one model's rewards, over all models.
       largest_mean: mean reward of the best model.
     """
 
@@ -47,14 +46,14 @@ class Rewards:
 
 @dataclass(frozen=True)
 class Assumptions:
-    """Rewards for which a policy is made, as limits for the properties in `Rewards`. A reward equal to a limit is allowed.
+    """Rewards for which a policy is made, as inclusive limits for the properties in `Rewards`.
 
     Attributes:
-      low: number below which no reward may lie.
-      high: number above which no reward may lie.
-      noise: largest allowed sub-Gaussian constant.
-      width: largest allowed difference between two rewards of one model.
-      largest_mean: largest allowed mean reward of the best model.
+      low: lower limit of all rewards.
+      high: upper limit of all rewards.
+      noise: largest sub-Gaussian constant.
+      width: largest length of the interval of one model's rewards.
+      largest_mean: largest mean reward of the best model.
       distributions: names of the allowed distributions, empty for any.
       remedy: advice in the warning for other rewards.
     """

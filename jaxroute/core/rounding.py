@@ -46,10 +46,9 @@ class Trait(enum.IntFlag):
 
 @contextmanager
 def protected(words: Array) -> Generator[None, None, None]:
-    """Context manager that protects the operations traced inside from XLA's rewriting, by a number -0.0 whose value the compiler cannot know.
+    """Context manager that protects the operations traced inside: they use a number -0.0 that XLA's compiler does not know.
 
-    The number is computed from `words`, a uint32 argument `[R]` of the program with a word for each of `R` runs (so that vectors of runs need no
-    broadcast). It is -0.0 for any words, which do not influence results.
+    The program computes this number from `words`, uint32 `[R]` for `R` runs, one of its arguments. It is -0.0 for all words.
     """
     if not is_exact():
         yield
@@ -73,10 +72,7 @@ def within(variable: ContextVar[Any], value: Any) -> Generator[None, None, None]
 
 
 def given_zeros(zero: Array, vector: Array) -> AbstractContextManager[None]:
-    """Context manager like `protected`, with a scalar `zero` and a `vector` of -0.0 from the caller, whose values the compiler must not know.
-
-    The vector serves operations on axes up to its length (see `unknown_zeros`).
-    """
+    """Context manager like `protected`, for a scalar -0.0 (`zero`) and a `vector` of them, of any length, that the compiler does not know."""
     return within(_zeros, (zero, vector))
 
 
@@ -117,10 +113,7 @@ def product(a: Any, b: Any) -> Array:
 
 
 def quotient(a: Any, b: Any) -> Array:
-    """Returns `a / b`, rounded as IEEE requires, for scalars or arrays of one shape.
-
-    If all elements of `b` along an axis may be the same, for example after a broadcast, the caller must pass `uneven(b)`.
-    """
+    """Returns `a / b`, rounded as IEEE requires, for scalars or arrays of one shape. If `b` was broadcast along an axis, pass `uneven(b)`."""
     known = _zeros.get()
     return quotient_p.bind(a, b, unknown_zeros(1) if known is None else known[1])
 
@@ -166,8 +159,7 @@ def trait_of(eqn: JaxprEqn, traits: Sequence[Trait], same_shape: bool) -> Trait:
 def elementwise_primitive(name: str, zeros: int, function: Callable[..., Any], divides: bool = False) -> Primitive:
     """Creates a JAX primitive that applies `function` to scalars or to arrays of one shape.
 
-    The caller passes unknown zeros (see `unknown_zero`) as the last `zeros` operands; `jax.vmap` does not batch them. With `divides` the second
-    operand is a divisor: if `jax.vmap` repeats it along a new axis, zeros are added so that the compiler does not notice.
+    Callers pass unknown zeros as its last `zeros` operands, which `jax.vmap` does not batch. `divides`: the second operand is a divisor.
     """
     primitive = Primitive(name)
 

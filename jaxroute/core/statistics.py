@@ -129,11 +129,7 @@ def merge(xp: Any, one: Any, other: Any) -> tuple[Any, ...]:
 
 
 def bins_of(values: Any, xp: Any = np) -> Any:
-    """Returns the int32 index of the histogram bin of each float64 value: larger values have larger indices, negative values negative ones.
-
-    Two numbers share a bin if they agree in sign, exponent and the first 6 bits of the mantissa. Zero and magnitudes below 2**-64 have the index 0,
-    NaN has the largest int32.
-    """
+    """Returns the int32 histogram bin of each float64: ascending, negative below zero, 0 for `|x| < 2**-64`, the largest int32 for NaN."""
     bits = xp.asarray(values, xp.float64).view(xp.int64)
     size = xp.maximum(((bits & MAGNITUDE) >> SHIFT).astype(xp.int32) - np.int32(LEAST - 1), 0)
     return xp.where(xp.isnan(values), NOTHING, xp.where(bits < 0, -size, size))
@@ -257,17 +253,15 @@ GRANULE = 256
 def reduced(
     curves: Sequence[Curves], names: Sequence[str], place: int, spans: Sequence[tuple[int, int]]
 ) -> list[tuple[np.ndarray, Histogram]]:
-    """Computes moments and a histogram of the curves of each span of runs on the device, for one policy or for the difference of two policies.
+    """Computes moments and a histogram of the curves of each span of runs on the device, for one policy or the first minus the second of two.
 
     Args:
-      curves: for each of one or two policies, arrays by name, with axes for the settings, the runs, and the values of a curve. The array `valid`,
-        without values, marks valid runs; the curves of other runs count as NaN. Of two policies the second is subtracted from the first.
+      curves: for each policy, arrays by name with axes for settings, runs and values, and `valid`: the curves of invalid runs count as NaN.
       names: names of the curves, in the order of the statistics.
       place: index of the axis of runs.
       spans: first run and end (exclusive) of each span of runs; its length is 256 times a power of two, or less than 256.
 
-    Returns for each span the moments `[6, settings, C]` and the histogram, with a row for each setting and value, where `C` is the number of values
-    of all curves of one run. No histogram of differences is needed: it is empty for two policies.
+    Returns for each span the moments `[6, settings, C]`, for the `C` values of all curves of a run, and their histogram (empty for two policies).
     """
     with jax.enable_x64(True):
         moments, bins = _on_device(curves, tuple(names), place, tuple(spans))
@@ -302,10 +296,7 @@ def _values(xp: Any, curves: Sequence[Curves], names: Sequence[str], place: int)
 
 
 def _moments_and_bins(xp: Any, curves: Any, names: Sequence[str], place: int, spans: Sequence[tuple[int, int]]) -> Any:
-    """Returns two lists with an array for each span of runs: moments `[6, settings, C]`, and sorted bin indices `[settings * C, runs of the span]`.
-
-    The second list is empty for the difference of two policies. `xp` is numpy or jax.numpy; the other arguments and `C` are those of `reduced`.
-    """
+    """Returns two lists, per span: moments `[6, settings, C]` and, for one policy, sorted bins `[settings * C, runs]`. Arguments as in `reduced`."""
     values = _values(xp, curves, names, place)
     moments, bins = [], []
     for start, stop in spans:

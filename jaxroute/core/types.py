@@ -18,17 +18,14 @@ PyTree = Any
 class Metric:
     """Quantity that an environment or a policy reports, and how it is recorded.
 
-    A flow is a number that `step` returns in each round, a gauge is a function of a state, and Info is the dict of diagnostics that `act` returns.
-    The record times are the rounds for which a result has values.
-
     Attributes:
-      name: key in the flows, the gauges or the Info, and name of the variable in a result.
+      name: key in the flows of `step`, in the gauges (of a state) or in the Info of `act`, and name of the variable in a result.
       label: words for an axis or a table.
       unit: unit of the recorded value ("reward", "USD per query", "rounds", ...).
-      kind: "total" for the cumulative sum of the rounds' values, "average" for their running mean, "gauge" for the state's value at the record time.
+      kind: "total" for the cumulative sum of the rounds' values, "average" for their running mean, "gauge" for the state's value when it is recorded.
       dims: names of the dimensions of a vector (for example `("model",)`).
       default: whether it is recorded unless the user specifies other metrics.
-      limit: largest mean over runs, at the horizon, with which a policy meets its constraint (1 for spend / budget); None without a limit.
+      limit: largest mean over runs that a policy may have (1 for spend / budget), None without a limit.
       violation: label of a policy above `limit` in tables and pictures ("over budget").
     """
 
@@ -61,20 +58,17 @@ def priced(metrics: Iterable[Metric], currency: str) -> tuple[Metric, ...]:
 
 @dataclass(frozen=True)
 class Spec:
-    """Static, hashable description of an environment that a policy may know before the first round.
-
-    Flows are the named numbers that `Environment.step` returns in each round. A stage is a sequence of rounds at whose start `plan` prepares the
-    policy.
+    """Static, hashable description of an environment that a policy may know before the first round. Flows are a round's values, from `step`.
 
     Attributes:
       num_models: `K`, number of models that can ever be chosen.
       model_names: names of the models, empty if they have none.
-      stage_length: number of rounds of a stage, None without stages.
+      stage_length: number of rounds between two calls of a policy's `plan`, None if it is not called.
       free_rounds: number of rounds at the start that are simulated but not counted.
       metrics: metrics for the environment's flows and gauges.
       zero_flows: names of flows that must be zero in every round; a non-zero sum marks the run as invalid.
-      overflow_flow: name of the flow in `zero_flows` that counts overflows of an array of fixed capacity, such as a queue. The environment then has
-        the method `with_double_capacity`: a run with overflows is simulated again with doubled capacity.
+      overflow_flow: name of the flow in `zero_flows` that counts overflows (of a queue, say), if the environment has the method
+        `with_double_capacity`: a run with overflows is simulated again with doubled capacity.
       horizon: number of counted rounds; the engine sets it, for policies whose constants depend on it.
     """
 
@@ -105,10 +99,9 @@ State = TypeVar("State")
 
 @struct.dataclass
 class UnplannedState(Generic[State]):
-    """State of a policy before its first `plan`, the method that prepares a policy for a sequence of rounds (a stage). `init` may return it.
+    """State of a policy before its first `plan`, which the engine calls at the start of each stage. `init` returns it if `act` needs a plan.
 
-    The engine calls `plan` at the start of each stage. This class hides the fields of the state, so that `act` and `update` fail if a user's own loop
-    forgets to call `plan` first; only `plan` takes an `UnplannedState`.
+    It hides the fields of the state, so that `act` and `update` fail if a user's own loop forgets to call `plan`.
 
     Attributes:
       state: state from which `plan` starts.
@@ -130,11 +123,7 @@ def planned_state(state: State | UnplannedState[State]) -> State:
 
 @struct.dataclass
 class FixedState:
-    """State of a `FixedPolicy`, which never changes.
-
-    Attributes:
-      spec: the `Spec` of the environment, a static field.
-    """
+    """State of a `FixedPolicy`: the environment's `Spec` (static)."""
 
     spec: Any = struct.field(pytree_node=False)
 

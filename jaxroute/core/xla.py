@@ -61,11 +61,10 @@ def place_mask(size: int) -> int:
 
 
 def first_places(shape: Sequence[int], axis: int, given: Sequence[Any], ordered: bool) -> tuple[Any, Any, int, int]:
-    """Prepares how `first_best` breaks ties along an axis of an array of this `shape`. Each element gets a number, and the smallest wins.
+    """Prepares how `first_best` breaks ties along an axis: each element gets a number, its index or that in the order, and the smallest wins.
 
-    `given` has the mask of allowed elements, if any, and then, if `ordered`, an array of numbers from `draws.order`. Without the latter the numbers
-    are the elements' indices. Returns the mask or None, the numbers, a number larger than all of them, and the bits of a number that are its
-    element's index.
+    `given` has a mask of allowed elements, if any, then the order, if `ordered`. Returns the mask or None, the numbers, a larger number, and a bit
+    mask that extracts an element's index from its number.
     """
     size = shape[axis]
     if not ordered:
@@ -99,10 +98,7 @@ def sums(values: Sequence[jax.Array]) -> jax.Array:
 
 
 def by_comparison(score: Array, *given: Array, axis: int, ordered: bool = False) -> jax.Array:
-    """Computes `first_best` along an axis by comparing each score with the maximum. `given` and `ordered` are explained in `first_places`.
-
-    Returns the int32 index of the largest allowed score, without this axis; the length of the axis if nothing is allowed or an allowed score is NaN.
-    """
+    """Computes `first_best` along an axis (also for NaN and where nothing is allowed) by comparison with the maximum; see `first_places`."""
     allowed, place, last, mask = first_places(score.shape, axis, given, ordered)
     if allowed is not None:
         score = jnp.where(allowed, score, -jnp.inf)
@@ -119,7 +115,7 @@ def by_comparison(score: Array, *given: Array, axis: int, ordered: bool = False)
 
 
 def _by_pairs(score: Array, *given: Array, axis: int, ordered: bool = False) -> jax.Array:
-    """Computes `first_best` along an axis by one reduction of pairs of a score and a tie-breaking number. See `by_comparison`."""
+    """Computes `first_best` along an axis by one reduction of pairs (score, number that breaks ties); see `first_places`."""
     allowed, place, last, mask = first_places(score.shape, axis, given, ordered)
     lowest = -np.inf if jnp.issubdtype(score.dtype, jnp.floating) else jnp.iinfo(score.dtype).min
     counts = score == score
@@ -186,11 +182,9 @@ def chunked_fold(leaves: Any, in_use: Index, start: Any, step: Callable[[Any, An
 
 
 def chunked_map_inplace(leaves: Any, in_use: Index, step: Callable[[Any, jax.Array], Any]) -> Any:
-    """Replaces arrays by `step(chunk, first)` in chunks of 32 elements along the last axis, where `first` is the index of the chunk's first element.
+    """Replaces arrays by `step(chunk, index of its first element)`, in chunks of 32 elements of the last axis that begin before element `in_use`.
 
-    Chunks that begin at or after element `in_use` stay as they are. It works in place if the `leaves`, arrays with a last axis of length
-    `chunked_size`, are not used afterwards. If runs differ in the index of an element to be written, a `step` that compares all indices is faster
-    than a scatter.
+    It works in place if the `leaves`, arrays with a last axis of length `chunked_size`, are not used afterwards. Later chunks stay as they are.
     """
     size = jax.tree.leaves(leaves)[0].shape[-1]
     if size <= CHUNK:

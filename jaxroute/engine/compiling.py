@@ -98,14 +98,12 @@ def one_at_a_time(executable: Callable[..., Any]) -> Callable[..., Any]:
 
 @dataclass(eq=False)
 class Program:
-    """Traced program that simulates a block of seeds, with its compilation. It may call kernels: C or CUDA functions that simulate all rounds.
-
-    If no kernel can simulate the block, `reason` says why, and the other attributes have their default values until the scan is traced instead.
+    """Traced program that simulates a block of seeds, and its compilation. It may call kernels: C or CUDA functions that simulate all rounds.
 
     Attributes:
-      lowered: traced program, ready to compile.
-      kernels: compilations of the kernels that the program calls, as pairs of a future and a kernel.
-      compiled: future of the compiled program, None before its compilation begins.
+      lowered: traced program, ready to compile; None if there is a reason against a kernel.
+      kernels: compilations of the kernels that the program calls, as pairs (future, kernel).
+      compiled: future of the compiled program; None before its compilation begins.
       reason: why no kernel can simulate the block; empty if there is no obstacle.
       refused: whether the reason is a failure of a compiler, a loader or a driver, not a property of the policy.
       slower: whether the reason is that the scan is faster than the kernel.
@@ -124,14 +122,13 @@ class Program:
 
 
 class ProgramCache(dict[Any, Program]):
-    """Cache of this process's programs, by a key that determines the program. `use` moves a program to the end of the dict.
+    """Cache of this process's programs, by a key that determines the program, in the order of their last use.
 
-    Each program takes some hundred memory mappings, and a Linux process may have 65,530. Therefore `trim` deletes all but the `most` last used
-    programs.
+    Each program takes some hundred memory mappings, and a Linux process may have 65,530. Therefore `trim` deletes all but the last `most` programs.
 
     Attributes:
       most: largest number of programs after `trim`.
-      traces: how often this process has traced a function that simulates a block of runs.
+      traces: how often the simulation of a policy was traced.
     """
 
     def __init__(self, most: int = 64):

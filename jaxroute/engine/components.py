@@ -45,16 +45,14 @@ _FEW_SETTINGS = 5
 class Variant:
     """Settings of the environment and of one policy that a single compiled program can simulate.
 
-    A static axis is an axis of settings that differ in static fields or in shapes, so that each needs a separate program.
-
     Attributes:
       policy: name of the policy.
       label: name for messages; it includes the position if the policy has several variants.
-      position: index of the variant along each static axis, by name.
-      grids: pair of the settings of the environment and those of the policy.
+      position: index of the variant along each static axis (an axis whose settings need separate programs).
+      grids: settings of the environment, and settings of the policy.
       example: one concrete environment and policy.
-      spec: description of the environment (sizes and metrics), with the horizon of the run.
-      hint: sizes in bytes of the policy's matrices, from which the cost of a round is estimated.
+      spec: sizes, metrics and other static properties of the environment, with the horizon of the run.
+      hint: estimated cost of a round, in bytes of matrices.
     """
 
     policy: str
@@ -66,10 +64,7 @@ class Variant:
     hint: CostHint
 
     def first_state(self, horizon: int) -> Any:
-        """Returns a value that identifies how the policy makes its first state in a run of this `horizon`: its traced program and constants.
-
-        If two horizons give equal values, runs begin in the same state, so that a run with the longer horizon can continue one with the shorter.
-        """
+        """Returns the traced program of the policy's first state, as comparable values: runs of two horizons begin alike if these are equal."""
         begin = functools.partial(protocols.first_state, spec=spec_for(self.example[0], horizon))
         program, shape = jax.make_jaxpr(begin, return_shape=True)(*self.example, draws.key(0))
         return str(program), [np.asarray(const).tobytes() for const in program.consts], jax.tree.structure(shape)
@@ -114,10 +109,7 @@ class Components:
         return shared_axes([variant.grids for variant in self.variants], self.static_axes)
 
     def variant(self, policy: str, place: Mapping[str, Any]) -> Variant:
-        """Returns the variant of a policy that simulates a setting or a tile of settings.
-
-        `place` has, by axis, the index of the setting or an array of indices. All indices along a static axis must be the same.
-        """
+        """Returns the variant of a policy that simulates `place`, an index or several indices for each axis (only one along static axes)."""
         own = (one for one in self.variants if one.policy == policy)
         return next(one for one in own if all(int(np.ravel(place[axis])[0]) == at for axis, at in one.position.items()))
 
@@ -267,10 +259,9 @@ def _warn_horizon(horizon: int, owners: Mapping[str, Grid]) -> None:
 
 
 def shared_axes(pairs: Sequence[tuple[Grid, Grid]], static: Collection[str] = ()) -> tuple[str, ...]:
-    """Returns the axes of settings that share most of a run's state: more than half of its bytes are equal at all settings along the axis.
+    """Returns the axes along which more than half of a run's state is the same at all settings, such as a predictor that all settings train alike.
 
-    An example is the state of a predictor that all settings train alike. All settings along such an axis are best simulated by one compiled call,
-    which computes the common state once.
+    All settings along such an axis are best simulated by one compiled call, which computes the common state once.
 
     Args:
       pairs: settings of the environment and of a policy, for each program.
@@ -298,11 +289,10 @@ def leaf_dependence(env: AnyEnvironment, policy: AnyPolicy | PolicyOf, swept: Se
     Args:
       env: environment.
       policy: policy, or a function `env -> policy`.
-      swept: whether each leaf of the pytree `(env, policy)` is swept, in the order of `jax.tree.leaves`.
+      swept: whether each leaf of the pytree `(env, policy)` is swept, in JAX's order of leaves.
 
     Returns:
-      A pair for each array of the states of environment and policy, in this order: its number of bytes (0 if no round changes it), and whether it
-        depends on a swept parameter.
+      A pair for each leaf of the states `(env, policy)`: its number of bytes (0 if no round changes it), and whether it depends on a swept parameter.
     """
     leaves, structure = jax.tree.flatten((env, policy if is_policy(policy) else ()))
     shapes = [jax.ShapeDtypeStruct(np.shape(x), jax.dtypes.canonicalize_dtype(np.asarray(x).dtype)) for x in leaves]

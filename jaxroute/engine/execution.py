@@ -20,36 +20,34 @@ _EXPENSIVE_BYTES, _MOST_KERNEL_BYTES = 2**17, 2**19
 
 
 class PartWarning(UserWarning):
-    """Warns that a returned result lacks runs which other processes that share the work have not stored yet.
-
-    The same call gives the whole result once they have finished.
-    """
+    """Warns that the result lacks runs that other processes are to simulate. The same call returns all of them when those have finished."""
 
 
 @dataclass(frozen=True)
 class Execution:
     """Options of the computation. They change its speed, and on a GPU also the rounding of its numbers.
 
-    On a CPU all back ends give the same bits (see `arithmetic`). The scan replaces the kernel in three cases: a policy has an operation that kernels
-    lack; a compiler, driver or GPU fails; or, on a GPU, a policy has more than 3 KiB of arrays on a thread's stack (COSMOS, ACQB, hundreds of
-    models). The result's attributes `backend` and `fell_back` then name, by policy, the back end and the reason. A warning does so too, unless the
-    scan is faster or the user did not choose the kernel.
-
     Attributes:
       backend: implementation of the rounds.
 
-        - "scan": a compiled scan over rounds, with the runs on the last axis. - "kernel": one compiled function for all rounds. On a GPU it has a
-        thread for each run; on a CPU it is C++ and simulates as many runs at once as a vector has numbers. It needs a C++ compiler (`c++`, `g++`,
-        `clang++` or `CXX`), on a GPU NVRTC, which comes with jax (or `JAXROUTE_NVRTC`). - "reference": a plain `vmap` of a scan, slower, for
-        comparison. - "auto": the kernel, with three exceptions. The scan runs where no kernel can be used (one warning names the reason), in double
-        precision, and on a CPU for a policy that multiplies large matrices.
+        - "scan": a compiled scan over rounds, with the runs on the last axis.
+        - "kernel": one compiled C function for all rounds: on a GPU with a thread for each run, on a CPU in C++ for as many runs at once as a vector
+          has numbers. It needs a C++ compiler (`c++`, `g++`, `clang++` or `CXX`), on a GPU NVRTC, which comes with jax (or `JAXROUTE_NVRTC`).
+        - "reference": a plain `vmap` of a scan, slower, for comparison.
+        - "auto": the kernel; the scan where no kernel can be used (one warning names the reason), in double precision, and on a CPU for a policy
+          that multiplies large matrices.
+
+        On a CPU all give the same bits (see `arithmetic`). The scan replaces the kernel if a policy has an operation that kernels lack, if a
+        compiler, driver or GPU fails, and on a GPU if a policy has more than 3 KiB of arrays on a thread's stack (COSMOS, ACQB, hundreds of models).
+        The result's attributes `backend` and `fell_back` (from the kernel to the scan) name the back end and the reason by policy. A warning does so
+        too, unless the scan is faster or the user did not choose the kernel.
       devices: jax devices among which the seeds are divided (default: all local devices).
       block: number of seeds of a compiled call (default: chosen for the device and its memory).
-      share: part of the runs that this process simulates, where several processes make the same call of `simulate` with the same argument `out`, a
-        common folder or URL (default: all runs).
+      share: part of the runs that this process simulates, where several processes make the same call of `simulate` with the same `out` (default:
+        all).
 
         - "I/N" or `(I, N)`: part I of N, from 0, on any machines.
-        - "auto": I and N from the environment variables of a cluster, such as Slurm's; "auto/N": only I from them.
+        - "auto": I and N from the environment variables of a cluster (Slurm and others); "auto/N": only I from them.
         - "join": this process simulates blocks that no other process has taken, in random order, until all are stored. Processes may come and
           go; the blocks of a dead one are taken over after half a minute.
       compile: level of optimisation.
@@ -101,10 +99,10 @@ class Store:
 
     Attributes:
       path: folder, or a URL such as "s3://bucket/folder" as text (`pip install "jaxroute[objects]"`).
-      keep_states: whether to store the states of environment and policy after the last round, from which a later call with a longer horizon
-        continues. Before the simulation a line reports the size of all these states (`run_bytes` gives that of one run).
-      accept_changed_code: what happens if the store has the same simulation by other code of a policy, the environment or a probe. False raises
-        `StoreMismatchError`; True simulates it again and stores both. Results of different code never mix.
+      keep_states: whether to store the states of environment and policy after the last round, from which a longer horizon continues. A line reports
+        their total size before the simulation (see also `run_bytes`).
+      accept_changed_code: whether to simulate again, beside the stored runs, if the code has changed (False: an error). A result never mixes versions
+        of code.
       description: more attributes of the result, plain JSON values by name.
 
     Raises:
@@ -179,10 +177,7 @@ class Target:
         return "scan" if self.no_kernel or (free and scan_is_faster) else self.backend
 
     def one_by_one(self, hint: CostHint) -> bool:
-        """Whether each core simulates the runs of a policy one after the other, instead of many at once.
-
-        That is faster on a CPU if the matrices of one run, whose bytes are in `hint`, fill a core's cache. It needs the scan and a single device.
-        """
+        """Whether a CPU core simulates one run of a policy after the other, as is faster if the run's matrices (bytes in `hint`) fill its cache."""
         scan = self.quick or self.backend_of(hint) == "scan"
         return self.on_cpu and len(self.devices) == 1 and scan and hint.matrix_bytes >= _EXPENSIVE_BYTES
 
@@ -269,11 +264,7 @@ def share_here(size: int | None = None) -> tuple[int, int]:
 
 
 def _read_share(share: Any) -> str | tuple[int, int] | None:
-    """Converts the option `share` to a pair (index, number of processes), to "join", or to None for all the work.
-
-    Raises:
-      ValueError: the option is none of these, or "auto" and no variable of a cluster is set.
-    """
+    """Converts the option `share` to a pair (index, number of processes), "join" or None (all work); `ValueError` for any other value."""
     if share is None or share == "join":
         return share
     if isinstance(share, str):

@@ -39,15 +39,14 @@ _PYTREES = (
 class Grid:
     """All combinations of some settings of an environment or policy, made by `grid` or `instances`; a single one is a grid without axes.
 
-    A number or array in the fields of the settings (a leaf) is stored once for each value that it takes. It has an axis of settings only if it
-    differs along this axis.
+    A leaf (a number or array in the fields) has only those axes of settings along which it differs.
 
     Settings that differ in a static field, or in the shape of a leaf, need separate programs. The attribute `static` names the axes along which they
-    differ, and `part` returns the settings of one program. A grid with static axes lacks the attributes `leaves`, `leaf_axes` and `structure`.
+    differ, and `part` returns the settings of one program. A grid with static axes has no attributes `leaves`, `leaf_axes` and `structure`.
 
     Attributes:
       axes: coordinates by axis name, in order.
-      objects: all environments or policies, one for each setting; the index along the last axis changes fastest.
+      objects: the environments or policies of all settings; the index along the last axis changes fastest.
       name: name for messages and results.
       static: names of the axes whose settings need separate programs.
       leaves: one array for each leaf of the pytree; its first dimensions are the axes along which the leaf varies.
@@ -96,10 +95,7 @@ class Grid:
         return self._parts[key]
 
     def tile(self, positions: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """Returns the leaves of the settings at the indices `positions`, which must have an array of indices for each axis of the grid.
-
-        A leaf is a number or array of the settings' fields. Its first dimensions are only those axes along which it varies.
-        """
+        """Returns the leaves of the settings at some indices along all axes. Their first dimensions are only the axes along which they vary."""
         along, pairs = [positions[axis] for axis in self.axes], zip(self.leaves, self.leaf_axes, strict=True)
         return [leaf[(*np.ix_(*(along[axis] for axis in varies)), ...)] for leaf, varies in pairs]
 
@@ -126,10 +122,9 @@ class Grid:
 
 
 class FunctionGrid(Grid):
-    """Grid for a function that is given instead of an environment or policy: a sampler `key -> Environment`, or an oracle `env -> policy`.
+    """Grid for a function that is given instead of an environment or policy: `env -> policy` (an oracle), or a sampler `key -> Environment`.
 
-    With `number`, a sampler draws this many environments (instances), which all seeds share. The grid then has the axis `instance`, and its only leaf
-    is the index of the instance. Without `number`, the engine calls the sampler once in each run.
+    With a `number` of environments to draw, which all seeds share, a sampler has the axis `instance`; otherwise it draws one for each run.
     """
 
     def __init__(self, function: Callable[..., Any], number: int | None = None):
@@ -333,10 +328,7 @@ def _varies(array: np.ndarray, axis: int) -> bool:
 
 
 def _coordinates(values: Sequence[Any]) -> np.ndarray:
-    """Returns the coordinates of an axis as an array: the values if they are numbers or texts, otherwise a text for each.
-
-    The text is the name of a function or class, and the `repr` of any other object.
-    """
+    """Returns the coordinates of an axis as an array: numbers and texts themselves, functions and classes by name, other objects by their `repr`."""
     values = list(values)
     if all(isinstance(v, (bool, int, float, np.number, str, jnp.number)) for v in values):
         return np.asarray(values)
@@ -388,9 +380,7 @@ def policy_settings(owner: str, policy: PolicyLike) -> Grid:
 
 
 def example_of(name: str, env: Grid, policy: Grid) -> tuple[AnyEnvironment, AnyPolicy]:
-    """Builds one concrete environment and policy, those of the first setting, and warns about misspelt methods. Errors begin with "policy 'NAME'".
-
-    A sampler is called with a fixed key, an oracle with this environment.
+    """Builds the environment and the policy of the first setting, and warns about misspelt methods. `name` is the policy's name in errors.
 
     Raises:
       ValueError: a function does not return an environment or a policy.
@@ -422,10 +412,7 @@ def _single(owner: str, value: Any, members: protocols.Members) -> Grid:
 
 
 def _sampled(env: Grid) -> Any:
-    """Returns an example of the environments that the sampler in `env` draws, from a fixed key.
-
-    If this fails, the error explains that `env` must be a sampler.
-    """
+    """Returns an environment from the sampler that `env` holds, for a fixed key. If this fails, the error explains that `env` must be a sampler."""
     name = env.name.split(".")[-1]
     remedy = f"for one environment call it: env={name}(...)"
     try:

@@ -112,10 +112,9 @@ def choose_layout(setup: Setup, needs: Mapping[str, tuple[int, int]]) -> Layout:
 
 
 def _whole_waves(num_seeds: int, most: int, settings: int, waves: Sequence[int]) -> int:
-    """Returns the number of seeds of a block on a GPU, at most `most`, for which all runs take the least time, summed over the policies.
+    """Returns the number of seeds of a block on a GPU, at most `most`, for which all policies together take the least time.
 
-    A wave is the group of runs that the GPUs simulate at the same time; a wave that is not full takes as long as a full one. `waves` has the number
-    of runs of a wave for each policy. A call simulates its seeds at `settings` settings.
+    It takes whole waves of runs, which the GPUs simulate at the same time. `waves` has their size for each policy; a call has `settings` settings.
     """
     step = 1 << max(0, most.bit_length() - 4)
     most = max(1, most // step * step)  # A block that does not fit into memory can be halved.

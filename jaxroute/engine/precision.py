@@ -36,10 +36,7 @@ def as_written() -> AbstractContextManager[None]:
 
 
 def widened(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Returns a function that computes `function`, of pytrees, in float64 if `jax_enable_x64` is set, and `function` itself otherwise.
-
-    `function` must not close over traced values.
-    """
+    """Makes a function of pytrees compute in float64 if `jax_enable_x64` is set. The function must not close over traced values."""
     if not in_64_bits() or _AS_WRITTEN.get():
         return function
 

@@ -34,10 +34,7 @@ from jaxroute.kernels import DeviceKernel, SlowerThanScan, Unsupported, compilat
 
 
 def _packing(rollout: Callable[..., dict[str, Any]]) -> Callable[..., tuple[PackedRecords, dict[str, Any]]]:
-    """Wraps a function that simulates runs and returns arrays by name, so that it returns a pair as `packed_rollout` does.
-
-    The pair has the recorded quantities, as `PackedRecords`, and a dict of the states after the last round.
-    """
+    """Wraps a function that returns records and states in one dict, so that it returns a pair: `PackedRecords`, and a dict of states."""
 
     def packed(*args: Any, **options: Any) -> tuple[PackedRecords, dict[str, Any]]:
         values = rollout(*args, **options)
@@ -149,10 +146,7 @@ class Block:
         return leaves, index, self.root, spans, np.asarray(seeds, np.uint32), dict(begun)
 
     def _function(self) -> Callable[..., Any]:
-        """Returns the function that simulates a block, to be traced and compiled, with the results of `_arguments` as arguments.
-
-        It returns packed records and states, with the settings and then the seeds on the first axes of all arrays.
-        """
+        """Returns the function to be compiled, which maps the results of `_arguments` to packed records and states `[settings..., seeds, ...]`."""
         env, policy = self.grids
         record, horizon, _, _, keep_states = self.static
         rollout, since = ROLLOUTS[self.backend], self.since
@@ -190,10 +184,7 @@ class Block:
         return jax.shard_map(function, mesh=self.mesh, in_specs=specs, out_specs=by_run, check_vma=False)
 
     def changed(self, since: int = 0, env: Grid | None = None) -> "Block":
-        """Returns a copy for runs that continue after `since` counted rounds, or for the environments `env` (None: the present ones).
-
-        The new environments may differ from the present ones in static fields only, such as the capacity of a queue.
-        """
+        """Returns a copy that continues runs after `since` counted rounds, or for an `env` that differs in static fields only (the capacity)."""
         other = copy.copy(self)
         other.since, other.grids = since, (env or self.grids[0], self.grids[1])
         return other
@@ -228,15 +219,9 @@ class Block:
             return Program(lowered, kernels, shapes=shapes, calls_lapack=calls_lapack(lowered))
 
     def _fall_back(self, reason: str, refused: bool, slower: bool = False) -> None:
-        """Replaces the kernel by the scan from now on, and warns about it unless this is expected.
+        """Replaces the kernel by the scan from now on, because of a `reason` in words.
 
-        Args:
-          reason: why the kernel cannot run.
-          refused: whether a compiler, a loader or a driver has failed; the warning then appears even if the block is quiet.
-          slower: whether the reason is only that the scan is faster; there is no warning then.
-
-        Raises:
-          RuntimeError: the block needs exact arithmetic on a GPU, which the scan does not have.
+        It warns if a compiler or driver has `refused` the kernel, or if the scan is not faster (`slower`) and the block is not quiet.
         """
         if self.arithmetic == "exact" and self.device.platform != "cpu":
             raise RuntimeError(
@@ -257,10 +242,7 @@ class Block:
         return self.lower(self._any_seeds()).shapes
 
     def needs(self) -> tuple[int, int] | None:
-        """Returns the bytes of scratch memory of one run, and how many runs all GPUs together simulate at the same time (a wave).
-
-        Returns None if no GPU kernel is used.
-        """
+        """Returns the bytes of scratch memory of a run, and how many runs all GPUs together simulate at once; None if no GPU kernel is used."""
         program = self.lower(self._any_seeds())
         try:
             finish(program.kernels)
@@ -314,9 +296,7 @@ class Block:
           begun: states `[settings..., R, ...]` of a checkpoint, by name, if the block continues runs; empty otherwise.
 
         Returns:
-          A dict of arrays by name, and the seconds of compilation. Recorded quantities have the shape `[settings..., R, records, ...]`. Flows and
-          Info are sums over each record interval, gauges and probes are values at its end. With `keep_states` the dict has the states `[settings...,
-          R, ...]` too.
+          Increments over record intervals, gauges, probes (`[settings..., R, records, ...]`) and states by name, and the seconds of compilation.
 
         Raises:
           MemoryError: not even the smallest block fits into memory.
@@ -390,10 +370,7 @@ class Block:
 
 
 def _of_one_setting(function: Callable[..., Any], in_axes: Any) -> Callable[..., Any]:
-    """Does the same as `jax.vmap(function, in_axes)` for axes of length one, without mapping: the compiled program has no such axes inside.
-
-    Each element of `in_axes` is 0, where arrays lose their first axis, or None. All results get a new first axis of length one.
-    """
+    """Replaces `jax.vmap` for axes of length one: drops the first axis of arguments whose entry in `in_axes` is 0, and adds one to all results."""
 
     def one(*args: Any) -> Any:
         def at_first(axis: int | None, part: Any) -> Any:

@@ -27,9 +27,9 @@ _SECONDS_FILE = "jaxroute-seconds.json"
 
 
 class LineProgress(contextlib.AbstractContextManager["LineProgress"]):
-    """Prints progress as lines of text where no terminal can show a bar: 10, 20, 40, 80, ... seconds after the start.
+    """Prints progress as lines of text where no terminal can show a bar, 10, 20, 40, ... seconds after the start.
 
-    It replaces a `tqdm` bar. Its method `print` can also be passed as `callback` to `jaxroute.compare`, which calls it with a text.
+    It has the methods of `tqdm` that `jaxroute` calls; `print` can be the `callback` of `jaxroute.compare`, which calls it with a text.
 
     Args:
       total: number of blocks.
@@ -74,13 +74,11 @@ def bar(total: int, progress: bool) -> Any:
 
 
 def wait_for_compilations(compiling: "Mapping[str, Future[Any]]", kinds: Mapping[str, str], progress: bool) -> None:
-    """Waits until all compilations have ended or failed, shows which are running, and stores how many seconds they took.
-
-    The seconds are stored in a file beside JAX's cache of compiled programs. The next time they are shown, as "(12 s last time)".
+    """Waits until all compilations have ended or failed, and stores how many seconds they took, to show them the next time.
 
     Args:
       compiling: compilations, by the name that is shown.
-      kinds: for each shown name, the name under which the seconds are stored.
+      kinds: by shown name, the name under which the seconds are stored.
       progress: whether to show the running compilations.
     """
     before, start = _seconds(), time.perf_counter()

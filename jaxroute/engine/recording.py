@@ -53,10 +53,7 @@ class Recording:
     numbers: dict[str, int]
 
     def completed(self, request: Request, shapes: Mapping[str, Mapping[str, tuple[int, ...]]]) -> Request:
-        """Returns a copy of a `Request` with the fields `variables` and `recorded`: the recorded quantities, and their names by policy.
-
-        A request describes a simulation for the store. `shapes` has the shape of each quantity in one run at one time, by policy and name.
-        """
+        """Returns a copy of a store's request with the recorded quantities, whose `shapes` in one run at one time are given by policy and name."""
         recorded: dict[str, list[str]] = {}
         found: dict[str, tuple[Metric, tuple[int, ...]]] = {}
         for policy, record in self.records.items():
@@ -86,13 +83,12 @@ def read_recording(
       components: environment and policies.
       names: argument `record` of `simulate`; None for the default metrics of environment and policies.
       every: argument `record_every`.
-      probes, keep, horizon: arguments of `simulate` with these names.
-      until_stderr: argument of this name, the standard errors at which the simulation stops; it becomes the attribute `goals`.
+      probes, keep, until_stderr, horizon: arguments of `simulate` with these names.
       num_seeds: number of seeds, whose runs must fit into memory.
 
     Raises:
-      ValueError: an argument is out of range, a name is unknown or taken, an environment or policy declares a metric that its methods do not return,
-        or a policy does not suit the environment.
+      ValueError: an argument is out of range, a name is unknown or taken, no method returns a declared metric, or a policy does not suit the
+        environment.
     """
     checks.one_of("keep", keep, ("runs", "moments"))
     every = min(checks.whole("record_every", max(1, horizon // 100) if every is None else every), horizon)
@@ -136,14 +132,7 @@ def make_records(
     every: int,
     probes: Mapping[str, Probe],
 ) -> dict[str, Record]:
-    """Chooses what each variant records. Returns a `Record` for each key of `examples`, the labels of the variants.
-
-    Args:
-      examples: one environment and one policy of each variant, by label.
-      names: names of the recorded metrics; None for those whose `Metric.default` is True.
-      every: rounds between two records.
-      probes: functions of the user that are recorded too, by name.
-    """
+    """Returns what each pair in `examples` records every `every` rounds, under the pair's label: metrics `names` (None: defaults) and `probes`."""
     spec = next(iter(examples.values()))[0].spec
     declared = {name: metrics_of(policy) for name, (_, policy) in examples.items()}
     everything = {m.name: m for m in (*spec.metrics, *(m for metrics in declared.values() for m in metrics))}
@@ -193,10 +182,7 @@ def make_records(
 
 
 def shapes_of_round(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Shapes:
-    """Traces one round without computing it. Returns the shapes of its flows, gauges and Info, by kind and by name of the quantity.
-
-    `name` is the policy's name in error messages.
-    """
+    """Traces one round. Returns the shapes of its flows, gauges and Info by kind and name. `name` is the policy's name in errors."""
 
     def first_round(env: AnyEnvironment, policy: AnyPolicy, key: jax.Array) -> dict[str, Mapping[str, Any]]:
         t, env_state = jnp.int32(0), once("init", env, key)
@@ -220,14 +206,7 @@ def shapes_of_round(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Shapes
 
 
 def _check_metrics(spec: Spec, declared: Mapping[str, tuple[Metric, ...]], measured: Mapping[str, Shapes]) -> None:
-    """Checks that the methods of environments and policies return the metrics that these declare, with the declared number of dimensions.
-
-    `spec` has the metrics of the environment, `declared` those of each policy, `measured` the shapes of the values that the methods return, by
-    policy.
-
-    Raises:
-      ValueError: a metric is not returned or has another shape, or the metric of a policy has the name of another metric.
-    """
+    """Raises `ValueError` unless methods return every metric of `spec` and of the policies (`declared`), with its dimensions and a unique name."""
     of_env = {m.name for m in spec.metrics}
     meanings = {m.name: m for m in spec.metrics}
     of_env_kinds = {False: ("flows", "flows of step"), True: ("env_gauges", "gauges")}
@@ -253,14 +232,7 @@ def _check_metrics(spec: Spec, declared: Mapping[str, tuple[Metric, ...]], measu
 
 
 def check_names(names: Iterable[str], zero_flows: Sequence[str], axes: Iterable[str], statistics: bool) -> None:
-    """Raises `ValueError` if a name cannot be a variable or dimension in a netCDF file.
-
-    Args:
-      names: names of recorded quantities.
-      zero_flows: names of flows that must be zero.
-      axes: names of the axes of settings.
-      statistics: whether statistics are stored instead of runs; no two names of the statistics of all quantities may then be equal either.
-    """
+    """Raises `ValueError` if files cannot hold a name of quantities, zero flows or axes, or if two stored `statistics` would have one name."""
     names, axes = list(names), list(axes)
     for name in (*names, *zero_flows, *axes):
         if not _LEGAL.fullmatch(name):

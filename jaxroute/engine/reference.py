@@ -16,10 +16,7 @@ from jaxroute.engine.rounds import Record, chunk_length, draws_key, recorded_flo
 
 
 def rollout(env: Any, policy: Any, streams: Mapping[str, jax.Array], horizon: int, record: Record) -> dict[str, Any]:
-    """Simulates `R` runs by a plain `jax.vmap` of one run, without optimisations, to check the fast back ends.
-
-    Returns the recorded quantities of the `N` record intervals, `[N, ..., R]` by name; arguments and results are as in `engine.rollout.rollout`.
-    """
+    """Simulates `R` runs by a plain `jax.vmap`. Arguments and results, record intervals `[N, ..., R]` by name, are as in `engine.rollout.rollout`."""
     dynamic = {name: one for name, one in (("env", env), ("policy", policy)) if not callable(one)}
 
     def run(traced: dict[str, Any], words: dict[str, jax.Array]) -> dict[str, Any]:
@@ -75,10 +72,7 @@ def one_round(
 
 
 def simulate_run(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: int, record: Record) -> dict[str, Any]:
-    """Simulates one run. Returns the quantities that `record` lists as arrays `[records, ...]` by name.
-
-    Flows and Info are sums over each record interval, gauges and probes are values at its end. Other arguments are those of `first_states`.
-    """
+    """Simulates one run, as built by `first_states`. Returns sums over each record interval, or gauges at its end, `[records, ...]` by name."""
     env, policy, states = first_states(env, policy, keys, horizon)
     stage_length, free_rounds = stage_length_of(env, policy), env.spec.free_rounds
     chunk = chunk_length(record.every, free_rounds, stage_length)
@@ -88,10 +82,7 @@ def simulate_run(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: 
         return states, recorded_flows(record, values["flows"], values["info"], values["feedback"])
 
     def interval(states: Any, first: Any, count: int) -> Any:
-        """Simulates `count` rounds from round `first` on. Returns the states after them, and the sums of the rounds' recorded values by name.
-
-        The sums are compensated for rounding errors (Kahan) once per chunk of rounds.
-        """
+        """Simulates `count` rounds from round `first` on. Returns the states and the sums of recorded values, corrected for rounding errors."""
 
         def add(carry: Any, t: Any) -> tuple[Any, None]:
             states, sums, parts = carry

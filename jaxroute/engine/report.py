@@ -195,11 +195,7 @@ def _replay(
 
 
 def _bad(record: Record, states: tuple[Any, Any], values: Mapping[str, Any]) -> dict[str, jax.Array]:
-    """Returns for each value of a round, by name, whether it is bad: a boolean scalar.
-
-    A recorded flow is bad if it is not finite, a flow in `zero_flows` if it is not zero, and feedback, Info and `states` if they contain a NaN.
-    `values` has the dicts `flows`, `info` and `feedback` of the round.
-    """
+    """Returns whether each value of a round is bad, by name: recorded flows if not finite, zero flows if not 0, feedback, Info and states if NaN."""
     flows = values["flows"]
     bad = {m.name: ~jnp.isfinite(jnp.asarray(flows[m.name], jnp.float32)).all() for m in record.flows}
     bad |= {name: jnp.any(jnp.asarray(flows[name]) != 0) for name in record.zero_flows}

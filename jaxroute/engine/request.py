@@ -176,11 +176,7 @@ def request_of(setup: Setup, with_code: bool) -> Request:
 
 
 def _identities(components: Components, policy: str, settings: Mapping[str, Any], codes: Mapping[str, str]) -> list[str]:
-    """Returns for each setting of a policy a digest of everything that decides its numbers, except horizon and seeds.
-
-    `settings` are those of the whole request. `codes` has a digest of the code for each label of a variant; without them the digests are "", because
-    no store needs them.
-    """
+    """Returns a digest of everything that decides a policy's numbers at each setting, except horizon and seeds; "" without digests of code."""
     own, axes = components.policies[policy], components.policy_axes[policy]
     if not codes:
         return [""] * math.prod(len(components.axes[axis]) for axis in axes)

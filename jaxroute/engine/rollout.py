@@ -42,8 +42,7 @@ class PackedRecords:
     XLA writes and copies each array of a program's result by a separate loop, and each loop takes time to compile.
 
     Attributes:
-      arrays: arrays by name, with `n` numbers per record and run. They are `[n, R]` from `of` (one record of `R` runs), `[N, n, R]` in a rollout of
-        `N` records, and `[settings..., R, N, n]` in the result of a compiled program.
+      arrays: arrays by name, with `n` numbers per record and run: `[n, R]` (one record), `[N, n, R]`, or `[settings..., R, N, n]` from a program.
       slots: places of the quantities (static).
       structure: structure of the pytree of the quantities, a dict by name (static).
     """
@@ -67,10 +66,7 @@ class PackedRecords:
 
     @classmethod
     def of_separate(cls, values: Mapping[str, Any]) -> "PackedRecords":
-        """Wraps quantities that a back end returns as separate arrays, `[N, ..., R]` by name, without joining them.
-
-        The result has one array per quantity, and the same type as that of a back end that packs.
-        """
+        """Returns an object of this class for the arrays `[N, ..., R]` of a back end that does not pack quantities; they stay separate."""
         leaves, structure = jax.tree.flatten(dict(values))
         slots = tuple(Slot(str(i), 0, leaf.shape[1:-1]) for i, leaf in enumerate(leaves))
         arrays = {str(i): jnp.reshape(leaf, (leaf.shape[0], -1, leaf.shape[-1])) for i, leaf in enumerate(leaves)}
@@ -81,10 +77,7 @@ class PackedRecords:
         return self._with(lambda whole, slot: whole[:, slot.numbers].reshape(len(whole), *slot.shape, whole.shape[-1]))
 
     def returned(self) -> dict[str, Any]:
-        """Returns the quantities as arrays `[settings..., R, N, ...]` by name, if this object is the result of a compiled program.
-
-        There the axes of settings and runs come first, whereas `by_name` is for use inside a rollout. NumPy arrays are views.
-        """
+        """Returns the quantities `[settings..., R, N, ...]` by name, if a compiled program has returned this object; NumPy arrays are views."""
         return self._with(lambda whole, slot: whole[..., slot.numbers].reshape(*whole.shape[:-1], *slot.shape))
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -142,10 +135,8 @@ def packed_rollout(
       since: counted rounds before the checkpoint, a multiple of the record interval (static).
       begun: states of the checkpoint, as `leaves_of` returns them; None to start in the first round.
       keep_states: whether the states after the last round are returned, too (static).
-      reversible: whether all loops have fixed lengths, for derivatives in reverse (static). The program then contains the code of a round separately
-        for each length of a record interval, such as that of a shorter last one.
-      spans: first round and length of each record interval, from `spans_of`, as a traced argument; None to compute them from `horizon`. One program
-        can then simulate several horizons with the same number of records; `horizon` is one of them.
+      reversible: whether all loops have fixed lengths, for derivatives in reverse; a shorter interval then has a separate loop (static).
+      spans: traced result of `spans_of`, which replaces `horizon`; `horizon` then only fixes the number of records of the program.
     """
     run = one_run(env, policy, streams, horizon, record)
     stage_length, chunk, of_runs = run.stage_length, run.chunk, (run.instance, run.words)
@@ -166,10 +157,7 @@ def packed_rollout(
         return jax.tree.map(jnp.add, a, b)
 
     def rounds(states: States, first: Any, count: Any, begun: Values = zeros) -> tuple[States, Values]:
-        """Simulates `count` rounds from round `first` on, at most `chunk` of them. If a stage begins in round `first`, the policy plans first.
-
-        Returns the states after the rounds, and the sums of the rounds' recorded values, to which the sums `begun` of earlier rounds are added.
-        """
+        """Simulates `count` rounds (at most `chunk`) from `first` on, and plans if a stage begins there. Adds recorded values to the sums `begun`."""
 
         def one(i: Any, carry: tuple[States, Values]) -> tuple[States, Values]:
             states, sums = carry
@@ -185,14 +173,7 @@ def packed_rollout(
         return lax.fori_loop(0, count, one, (states, begun))
 
     def interval(states: States, first: Any, count: Any, most: int) -> tuple[States, Values]:
-        """Simulates a record interval from round `first` on, in chunks. Returns the states after it and the sums of the rounds' recorded values.
-
-        Args:
-          states: states before the interval.
-          first: index of the first round.
-          count: number of rounds, a traced integer or an int.
-          most: largest possible number of rounds, an int.
-        """
+        """Simulates a record interval from round `first` on: `count` rounds (may be traced), at most `most` (static). Returns states and sums."""
         if most <= chunk:
             return rounds(states, first, count)
         shorter = not isinstance(count, int) or count % chunk

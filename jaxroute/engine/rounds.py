@@ -124,10 +124,7 @@ _measured: dict[Any, Any] = {}  # Results of `traced_once`.
 
 
 def traced_once(what: Hashable, trace: Callable[[Any, Any], Any], env: AnyEnvironment, policy: AnyPolicy) -> Any:
-    """Returns `trace(env, policy)`, which is called with shapes instead of arrays, once for all pairs of equal structure and types.
-
-    The result is cached under `what`, which must identify what `trace` computes, together with the structure and types of the pair.
-    """
+    """Returns `trace(env, policy)`, called with shapes instead of arrays once for all pairs of equal structure; `what` identifies `trace`."""
     leaves, structure = jax.tree.flatten((env, policy))
     types = tuple((np.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves)
     key = (what, structure, types, jax.config.read("jax_enable_x64"))
@@ -141,10 +138,7 @@ def traced_once(what: Hashable, trace: Callable[[Any, Any], Any], env: AnyEnviro
 def made_for(
     env: AnyEnvironment, policy: AnyPolicy | PolicyOf, arithmetic: Callable[..., Any] = lambda made: made
 ) -> AnyPolicy:
-    """Returns `policy`, or the policy that it builds for `env` if it is a function (an oracle).
-
-    `arithmetic` maps this function to the one that is called, for example `exactly`, which makes it round exactly. By default it is unchanged.
-    """
+    """Returns `policy`, or the policy that it builds for `env` if it is a function; `arithmetic` wraps the function (`exactly`: exact rounding)."""
     return policy if is_policy(policy) else arithmetic(widened(functools.partial(protocols.build_policy, policy)))(env)
 
 
@@ -154,10 +148,7 @@ def spec_for(env: AnyEnvironment, horizon: int) -> Spec:
 
 
 def chunk_length(record_every: int, free_rounds: int, stage_length: int | None) -> int:
-    """Chooses the number of rounds of the inner loop, a chunk, so that float32 sums within a chunk stay short: at most `LONGEST_CHUNK` if possible.
-
-    With stages it divides the stage length, the record interval and the free rounds, so that stages begin with a chunk. Without stages it divides the
-    record interval if it can; the last chunk of an interval is shorter otherwise.
+    """Chooses the rounds of the inner loop, so that stages and intervals consist of whole loops: at most `LONGEST_CHUNK` if possible.
 
     Args:
       record_every: rounds of a record interval.
@@ -217,8 +208,7 @@ class Run:
     """Functions and sizes with which a back end simulates `R` runs of one environment and one policy; the functions are those of a single run.
 
     Attributes:
-      instance: entries "env" and "policy", each present only if it differs between runs, because it was drawn for each; the runs are on the last
-        axis.
+      instance: environment and policy by these names, if they are drawn for each run, with the runs on the last axis; empty if all runs share them.
       words: words of the random keys `[2, R]` by stream, except the stream of the instance.
       size: number of runs, `R`.
       free_rounds: rounds at the start that are not counted.
@@ -226,7 +216,7 @@ class Run:
       chunk: number of rounds of the inner loop.
       start: `(instance, words) -> states` before the first round.
       plan: `(instance, words, states, t) -> states` at the start of a stage.
-      round: `(instance, words, states, t) -> (states, values)`; the values of the round, from `recorded_flows`, are summed by the caller.
+      round: `(instance, words, states, t) -> (states, values)`, where the recorded values of rounds are to be summed.
       read: `(instance, words, states, t) -> gauges and probes` at a record time.
     """
 
@@ -338,10 +328,7 @@ def recorded_flows(
 def recorded_gauges(
     record: Record, env: Any, policy: Any, env_state: PyTree, policy_state: PyTree, t: jax.Array
 ) -> dict[str, Any]:
-    """Returns the values of gauges and probes by name, for the states after `t` rounds (rounds that are not counted included).
-
-    The entry `NAN_STATES` is True if a state contains a NaN.
-    """
+    """Returns gauges and probes by name after `t` rounds, uncounted ones included. The entry `NAN_STATES` is True if a state contains a NaN."""
     values: dict[str, Any] = {NAN_STATES: any_nan((env_state, policy_state))}
     if record.env_gauges:
         gauges = env.gauges(env_state)
@@ -364,10 +351,7 @@ def any_nan(tree: PyTree) -> jax.Array:
 
 
 def strong(leaf: Any) -> jax.Array:
-    """Converts a value to an array of the same type that is not "weakly typed" in JAX, so that a state has equal types before and after a round.
-
-    Typed random keys are returned unchanged.
-    """
+    """Converts a value to an array whose type is not "weak" in JAX, so that a round does not change the types of states; keys stay unchanged."""
     array = jnp.asarray(leaf)
     return array if is_key(array) else lax.convert_element_type(array, array.dtype)
 

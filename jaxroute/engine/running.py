@@ -67,17 +67,13 @@ def simulate_ahead(
     waiting: Callable[[Call], None] = lambda call: None,
     interrupt: Callable[[bool], None] = lambda stopped: None,
 ) -> Generator[tuple[Batch, Call, Curves, Checkpoint | None], None, None]:
-    """Simulates calls in a second thread, so that the caller stores the results of one call while the next call runs.
-
-    Yields for each call, in order, its batch (the calls that are stored together), the call, its curves and its checkpoint.
+    """Simulates calls in a second thread. Yields batch, call, curves and checkpoint of each, which the caller can store while the next call runs.
 
     Args:
-      steps: batches and calls in order; None where no call is available at the moment. The running call is then yielded before the next step is asked
-        for.
+      steps: batches and calls in order; None where no call is available at the moment, so that the running one is yielded next.
       simulate: function that simulates a call from a checkpoint, as `simulate_call` does.
-      waiting: function that is called about twice a second with the running call, to show its progress.
-      interrupt: function that makes the running call end early (argument True), if the caller stops or an error occurs; with False calls can run
-        again.
+      waiting: function that is called twice a second with the running call, to show its progress.
+      interrupt: function that ends the running call (argument True) if the caller stops, and later allows calls again (False).
     """
     precision = in_64_bits()  # The second thread does not have this setting.
 
@@ -116,11 +112,8 @@ def run_schedule(
 ) -> Ending:
     """Simulates the missing calls until the standard errors reach their goals, the callback ends the simulation, or no call is left.
 
-    A call is the simulation of a block of seeds at a tile of settings by one compiled program. The curves are passed to the schedule's result, which
-    stores them. Returns the number of seeds, and the standard errors that were reached.
-
     Args:
-      schedule: missing calls.
+      schedule: missing calls, each for a block of seeds and a tile of settings, and the result that stores their curves.
       goals: for each metric, the standard error at which the simulation stops; empty to simulate all calls.
       blocks: compiled blocks by label.
       block_of: function that returns the block of a call.
@@ -164,10 +157,7 @@ def run_schedule(
 
 @contextlib.contextmanager
 def _interruptible(result: Runs | Statistics, stored: bool) -> Generator[None, None, None]:
-    """Context manager that writes statistics that are not in the store yet at its end, even after an error. Single runs are written by their batches.
-
-    A keyboard interrupt gets a note for the user: finished blocks are stored if there is a store (`stored`), and lost otherwise.
-    """
+    """Context that at its end writes statistics to the store. A keyboard interrupt gets a note: finished blocks are stored, if there is a store."""
     try:
         yield
     except KeyboardInterrupt as error:
@@ -182,17 +172,9 @@ def _interruptible(result: Runs | Statistics, stored: bool) -> Generator[None, N
 def simulate_call(
     block: Block, call: Call, times: np.ndarray, effort: Effort, checkpoint: Checkpoint | None = None
 ) -> Simulated:
-    """Simulates a call, or its rounds after the checkpoint. Runs that overflow are simulated again with more capacity; padding is dropped.
+    """Simulates a call from a checkpoint, or from the first round. Runs that overflow are simulated again with more capacity.
 
-    Args:
-      block: compiled program of the call.
-      call: policy, settings and seeds.
-      times: `[records]` rounds after which quantities are recorded.
-      effort: collects the measurements of the work.
-      checkpoint: state after some rounds of these runs; None to start in the first round.
-
-    Returns:
-      The curves by name (see `curves_of`), and the checkpoint at the end (None if states are not wanted).
+    Returns the curves by name, for the call's settings and seeds alone, and the checkpoint at the end (None if states are not stored).
     """
     tile, chosen, variant = call.tile, call.seeds, block.variant
     record, horizon, *_ = block.static
@@ -258,9 +240,7 @@ def curves_of(
     before: Checkpoint | None = None,
     xp: Any = np,
 ) -> tuple[Curves, Curves]:
-    """Converts the increments of the record intervals to curves in float64, and finds out which runs are valid.
-
-    A "total" becomes a cumulative sum, an "average" this sum divided by the number of rounds, and gauges stay as they are.
+    """Converts the increments of the record intervals to curves (cumulative sums, running means, gauges) in float64, and finds the valid runs.
 
     A run is valid if its flows are finite, the flows that must be zero are zero, and no state, feedback or Info was ever NaN. Quantities that are
     only recorded, Info and gauges, may be infinite.
@@ -270,7 +250,7 @@ def curves_of(
       record: recorded quantities.
       times: `[records]` numbers of counted rounds.
       runs: shape `(settings..., R)` of the runs.
-      before: checkpoint with the sums (`totals`) and the curves of earlier rounds of these runs; None if there are none.
+      before: checkpoint of these runs, with the sums and curves of earlier rounds; None if there are none.
       xp: numpy; or jax.numpy with numbers of 64 bits, for arrays on a device.
 
     Returns:

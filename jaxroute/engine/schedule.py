@@ -100,16 +100,13 @@ class Call:
 class Batch:
     """Calls whose results are stored together. A batch of single runs has one call; for statistics it has the calls of all policies on the same runs.
 
-    Statistics of the difference of two policies need the curves of both. A policy with the same runs as in the batch before is not simulated again:
-    its curves are taken from there.
-
     Attributes:
       result: result that the batch belongs to.
       tile: indices of the settings along each axis of the policy; for statistics along each axis of the result.
       seeds: indices into the seeds of the result.
       calls: calls in order.
-      policies: for statistics, names of the policies whose curves are needed.
-      curves: for statistics, curves of the finished calls by policy; a dict that several batches share.
+      policies: for statistics, names of all policies whose curves are needed, from this batch or the one before.
+      curves: for statistics, curves of finished calls by policy; batches share this dict, as differences need the curves of two policies.
     """
 
     result: Runs | Statistics
@@ -140,10 +137,7 @@ class Batch:
             self.curves |= {policy: [one] for policy, one in whole.items()}
 
     def addresses(self) -> Iterator[tuple[bytes, int, int]]:
-        """Yields the three parts of the store's address of each cell of the batch: family (a digest), first granule (256 seeds), and extent.
-
-        The extent is a mask of the seeds of the granule for single runs, and the number of granules for statistics.
-        """
+        """Yields each cell's family (a digest), first granule (256 seeds), and mask of seeds or, for statistics, number of granules."""
         request = self.result.request
         if isinstance(self.result, Statistics):
             granules = (request.cut.values[self.seeds][::GRANULE] // GRANULE).tolist()
@@ -172,10 +166,9 @@ def _joined(parts: Sequence[Mapping[str, Any]], axis: int) -> Mapping[str, Any]:
 
 
 def parts_of(share: Share, setting: int, settings: int, parts: int) -> range:
-    """Divides work among processes: `parts` groups of seeds, such as granules, at each of `settings` settings, in nearly equal shares.
+    """Divides `parts` groups of seeds, at each of `settings` settings, among processes; `share` is the index of a process and their number.
 
-    Returns the indices, in `range(parts)`, of the groups that process `share` (index, number of processes) simulates at the setting with the index
-    `setting`. Each process gets consecutive pairs (group, setting), sorted by group, so that its groups may differ by one between settings.
+    Returns the indices of the groups that the process simulates at the setting with the index `setting`.
     """
     first, last = (-(-number * parts * settings // share[1]) for number in (share[0], share[0] + 1))
     begin, end = (-(-(number - setting) // settings) for number in (first, last))
@@ -216,10 +209,7 @@ class Schedule:
         return [*batches, *self._batches_of_statistics(result, limit)]
 
     def remaining(self, goals: Mapping[str, float]) -> list[Batch]:
-        """Returns the batches with all missing runs, for all seeds. Some may not be simulated, if the standard errors reach their `goals` earlier.
-
-        The list is empty if the stored runs already reach the goals.
-        """
+        """Returns the batches of all missing runs, not all of which may be needed; an empty list if the stored runs already reach the goals."""
         for seeds in seed_numbers(goals, self.result.request.cut):
             if self.batches(seeds):
                 return self.batches(len(self.result.request.seeds))
@@ -322,10 +312,7 @@ class Schedule:
         return [found[span] for span in spans]
 
     def _tiles(self, left: np.ndarray, axes: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:
-        """Yields rectangles of settings, as arrays of indices by axis, that together cover all settings which are True in the array `left`.
-
-        Along each axis, the indices with most such settings come first, so that few rectangles suffice.
-        """
+        """Yields rectangles of settings, indices by axis, that cover all True elements of `left`; indices with many such elements come first."""
         spans = []
         for place, axis in enumerate(axes):
             counts = left.sum(axis=tuple(i for i in range(left.ndim) if i != place))
@@ -340,10 +327,7 @@ class Schedule:
     def _continued(
         self, runs: Runs, policy: str, settings: Sequence[int], masks: dict[int, int]
     ) -> Iterator[tuple[int, dict[int, int]]]:
-        """Groups seeds by the number of rounds after which their runs continue, the largest for which states and curves are stored at all `settings`.
-
-        `masks` has the seeds as bit masks by granule (256 seeds). Yields pairs of this number, 0 at the end, and the masks of the seeds in the group.
-        """
+        """Groups seeds (bit masks by granule) by the most rounds that are stored at all `settings`, 0 if none. Yields rounds and the masks."""
         store, request = runs.store, runs.request
         for rounds in self.horizons(policy):
             if store is None or not masks:
@@ -395,14 +379,7 @@ class Schedule:
     def _left(
         self, found: Statistics, chunk: np.ndarray, shape: tuple[int, ...], granules: np.ndarray
     ) -> Iterator[tuple[np.ndarray, list[int]]]:
-        """Groups granules (256 consecutive seeds) by the settings at which this process must simulate them. Yields pairs of settings and granules.
-
-        Args:
-          found: statistics that are available.
-          chunk: numbers of the granules to be grouped, some of `granules`.
-          shape: number of settings along each axis; the settings of a pair are a bool array of this shape.
-          granules: ascending numbers of all granules, which processes divide among each other.
-        """
+        """Yields pairs: settings (a bool array of this `shape`), and those granules of `chunk` that this process must simulate there."""
         settings, alike = math.prod(shape), dict[bytes, list[int]]()
         spans = [parts_of(self._share, setting, settings, len(granules)) for setting in range(settings)]
         begin, end = (np.asarray([getattr(span, name) for span in spans]) for name in ("start", "stop"))

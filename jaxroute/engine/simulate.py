@@ -144,11 +144,7 @@ def _simulate(
     progress: bool,
     monitor: Monitor,
 ) -> xr.Dataset:
-    """Simulates the missing runs of a result and returns the result. The arguments are made from those of `simulate`, which have been checked.
-
-    `share` is `Execution.share`. `options` are those of the store that the user chose, `store` is the opened store, and `notes` is its log of earlier
-    calls; all three are None if nothing is stored.
-    """
+    """Simulates what the store lacks of a result, and returns the result. Without a store, `options`, `store` and `notes` (its log) are None."""
     components, recording, effort = setup.components, setup.recording, Effort()
     request = request_of(setup, store is not None)
     stored = [] if notes is None else [one.horizon for one in notes.requests.values()]

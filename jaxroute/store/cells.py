@@ -42,10 +42,7 @@ def address(family: bytes, granule: int, extent: int) -> bytes:
 
 
 def group(family: bytes, granule: int) -> bytes:
-    """Returns the first 32 bytes of the addresses of all cells of a family that begin with the same granule (256 seeds).
-
-    A family is a digest of what the numbers depend on except the seeds. Stores look up cells by these bytes, and processes claim cells by them.
-    """
+    """Returns the first 32 bytes of the addresses of all cells of a family and a first granule. Stores find, and processes claim, cells by them."""
     return family + granule.to_bytes(8, "big")
 
 
@@ -54,23 +51,17 @@ def extent_of(address: bytes) -> int:
 
 
 def numbers(shape: Sequence[int], spans: Sequence[np.ndarray]) -> list[int]:
-    """Returns the flat indices, in row-major order, of some settings of a grid of this `shape`.
-
-    `spans` has an array of indices for each axis; the settings are all combinations of these indices.
-    """
+    """Returns the flat indices, in row-major order, of all combinations of the indices `spans` (one array per axis) into an array of this shape."""
     return np.ravel(np.arange(math.prod(shape)).reshape(shape)[np.ix_(*spans)]).tolist()
 
 
 def bits(mask: int) -> np.ndarray:
-    """Returns the ascending positions, from 0 to 255, of the bits that are set in a mask. Bit i stands for the seed with index i in a granule."""
+    """Returns the positions of the bits that are set in a mask, ascending, from 0 to 255. Bit i stands for the i-th seed of a granule."""
     return np.flatnonzero(np.unpackbits(np.frombuffer(mask.to_bytes(32, "little"), np.uint8), bitorder="little"))
 
 
 def mask_of(places: np.ndarray) -> int:
-    """Returns the mask of some seeds of a granule (256 consecutive seeds), an integer with a bit for each seed that is set if the seed is wanted.
-
-    `places` has the wanted seeds minus the first seed of the granule, from 0 to 255.
-    """
+    """Returns a granule's mask, an integer with a bit for each of its 256 seeds, in which the bits `places` (seed minus first seed) are set."""
     if len(places) == GRANULE:
         return ALL
     flags = np.zeros(GRANULE, bool)
@@ -113,10 +104,7 @@ class Seeds:
         return np.sort(np.concatenate([np.zeros(0, np.int64), *found]))
 
     def cut(self, positions: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
-        """Groups the seeds `values[positions]` by granule. Yields for each granule its number, the bit mask of its seeds, and an array of indices.
-
-        The indices point into `positions`, not into `values`, in ascending order of the seeds.
-        """
+        """Groups the seeds `values[positions]` by granule. Yields the granule, the bit mask of its seeds, and their indices into `positions`."""
         values = self.values[positions]
         order = np.argsort(values, kind="stable")
         numbers = values[order] // GRANULE
@@ -187,10 +175,7 @@ class Request:
         return tuple(len(self.axes[axis]) for axis in self.policy_axes[policy])
 
     def families(self, kind: str, policy: str, horizon: int | None = None) -> list[bytes]:
-        """Returns the family (first 24 bytes of an address) of the cells of each setting of a policy.
-
-        `kind` is `CURVES`, `STATES` or `STATISTICS`. `horizon` is the number of rounds of the stored runs, by default that of the request.
-        """
+        """Returns the start (24 bytes) of the addresses of a policy's cells of a `kind` (`CURVES`, ...) at each setting; default: this horizon."""
         what = kind, policy, self.horizon if horizon is None else horizon
         if what not in self._families:
             end, own = plain([kind, what[2]]), map(bytes.fromhex, self.identities[policy])
@@ -230,10 +215,7 @@ def _variable(shape: Sequence[int], dims: Sequence[str], **about: Any) -> tuple[
 
 
 def describe_seeds(seeds: np.ndarray) -> Any:
-    """Converts seeds to plain JSON, in their order. At most 32 seeds become a list.
-
-    More seeds become `{"spans": [[first, length], ...]}`: the first seed and the length of each sequence of consecutive integers.
-    """
+    """Converts seeds to plain JSON: a list of up to 32 seeds, or in order the spans of consecutive integers as pairs (first seed, length)."""
     if len(seeds) <= 32:
         return [int(seed) for seed in seeds]
     breaks = np.flatnonzero(np.diff(seeds.astype(np.int64)) != 1) + 1
@@ -254,10 +236,7 @@ def held(store: PackStore, family: bytes, granule: int) -> int:
 
 
 def chosen(store: PackStore, family: bytes, granule: int, mask: int) -> list[bytes]:
-    """Returns addresses of cells that together have all stored runs of the seeds in the bit `mask` of a granule.
-
-    Cells with most seeds are taken first, as long as they have a wanted seed that those before lack.
-    """
+    """Returns addresses of cells that together have all stored runs of the seeds in the bit `mask`; cells with most seeds are taken first."""
     found = []
     there = sorted(store.groups.get(group(family, granule), ()), key=lambda one: -extent_of(one).bit_count())
     for one in there:
@@ -272,10 +251,7 @@ def chosen(store: PackStore, family: bytes, granule: int, mask: int) -> list[byt
 
 
 def ranges(granules: Iterable[int]) -> list[tuple[int, int]]:
-    """Merges granules to ranges (first granule, number of granules), as a binary counter does; for example 0, 4, 5, 6 to (0, 1), (4, 2), (6, 1).
-
-    The number of granules of a range is a power of two that divides the index of its first granule. Granules may come in any order.
-    """
+    """Merges granules to ranges (first, number) in which a power of two, `number`, divides `first`: 0, 4, 5, 6 become (0, 1), (4, 2), (6, 1)."""
     found: list[tuple[int, int]] = []
     for number in sorted(granules):
         found.append((number, 1))
@@ -306,8 +282,8 @@ def cover(there: Callable[[Range], bool], one: Range) -> tuple[list[Range], list
 class Claims:
     """Context manager in which this process claims cells, so that other processes that share the work do not simulate them too.
 
-    Each process has a small file, which it rewrites as long as it lives. The file has the first 32 bytes of the address (`group`) of each cell that
-    the process is simulating. A claim that two processes make, or that gets lost, only repeats work: all processes write the same bytes for a cell.
+    Each process has a small file, rewritten as long as it lives, with the `group` (start of an address) of each cell that it is simulating. If two
+    claim a cell or a claim is lost, work is only repeated: all processes write the same bytes for a cell.
 
     Args:
       place: location of the store.
@@ -346,10 +322,10 @@ class Claims:
             self._place.write(self.name, [*self._mine, b"."], False)
 
     def keep(self, groups: Iterable[bytes], new: Iterable[bytes]) -> set[bytes]:
-        """Claims the cells `groups`, which this process has claimed before, and those of `new` that no other process claims.
+        """Claims the cells `groups`, claimed before, and those of `new` that no other process claims. Returns the others of `new`.
 
-        Returns the cells of `new` that others claim. Cells are given by their `group`. If two processes claim a cell at the same time, the one whose
-        file has the smaller name gets it, or rarely both.
+        Cells are given by their `group`. Of two processes that claim a cell at the same time, that with the smaller file name gets it, or rarely
+        both.
         """
         groups, new = list(groups), set(new)
         self._mine = [*groups, *new]
@@ -366,9 +342,7 @@ class Claims:
             self._write()
 
     def others(self, below: str = "~") -> set[bytes]:
-        """Returns the cells, by `group`, that other living processes claim. Only files whose names sort before `below` are read; by default all.
-
-        `keep` uses `below` to decide between two processes that claim a cell at the same time.
+        """Returns the cells (by `group`) that other living processes claim, of those whose files have names that sort before `below` (default: all).
 
         Raises:
           OSError: the claim of this process could not be rewritten.

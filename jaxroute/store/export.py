@@ -120,10 +120,7 @@ def _parquet(data: xr.Dataset, to: Path) -> _Writers:
 
 
 def _beside(dims: Sequence[Any]) -> tuple[str, ...]:
-    """Returns the dimensions because of which a variable is in a separate table; an empty tuple for a variable of the main table.
-
-    They are "baseline" and all dimensions after "time", such as those of models or of bins.
-    """
+    """Returns the dimensions that put a variable into a separate table: the baseline, and those after the time (of models or of bins)."""
     vector = dims[dims.index("time") + 1 :] if "time" in dims else ()
     return tuple(str(one) for one in dims if one == "baseline" or one in vector)
 

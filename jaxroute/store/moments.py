@@ -42,8 +42,8 @@ class Summary:
     Attributes:
       moments: moments over the seeds of each of the `C` recorded numbers, `[C]`, one quantity after the other.
       histogram: histogram over the seeds with a row for each recorded number; empty for a difference.
-      flags: int64 `[3 + Z]`. The first is the smallest seed of an invalid run, or the largest int64 if there is none. The next two are the numbers of
-        all runs and of invalid runs. The others are, for each of `Z` flows that must be zero, the number of runs in which it is not zero.
+      flags: int64 `[3 + Z]` smallest seed of an invalid run (largest int64: none); numbers of all runs, of invalid runs, and, for each of `Z` flows
+        that must be zero, of runs in which it is not.
     """
 
     moments: Moments
@@ -73,7 +73,7 @@ def summarise(
     seeds: np.ndarray,
     spans: Sequence[tuple[int, int]],
 ) -> list[list[Summary]]:
-    """Computes the statistics of one policy, or of the difference of two. Returns a list for each span of seeds, with a `Summary` for each setting.
+    """Computes the statistics of one policy, or of the difference of two. Returns a list for each span of seeds with a `Summary` for each setting.
 
     Args:
       curves: arrays `[settings..., R, ...]` by name, including "valid", for each of one or two policies; axes of settings along which the runs of
@@ -81,11 +81,7 @@ def summarise(
       names: names of the recorded quantities, in the order of their numbers in a summary.
       zero_flows: names of flows that must be zero.
       seeds: `[R]` seeds, in the order of the arrays.
-      spans: first position and end (exclusive) of spans of seeds. A span has 1, 2, 4, 8, ... complete granules (256 seeds), or some seeds of one
-        granule.
-
-    Returns:
-      Lists with the settings in row-major order.
+      spans: first position and end (exclusive) of spans of seeds: 1, 2, 4, ... whole granules, or some seeds of one granule.
     """
     place, found = curves[0]["valid"].ndim - 1, []
     on_device = all(isinstance(one["valid"], jax.Array) for one in curves)
@@ -131,18 +127,14 @@ class SummaryTree:
         return cells.numbers(tuple(self.axes.values()), [tile[axis] for axis in self.axes])
 
     def region(self, setting: int, axes: Iterable[str]) -> tuple[Any, ...]:
-        """Returns the index of a setting of the tree in an array whose first dimensions are the `axes`, all axes of settings of the result.
-
-        Along an axis that the tree lacks, because its runs do not differ there, the index is a full slice.
-        """
+        """Returns the index of a setting in arrays with these axes of settings; it is a full slice along axes that this tree does not have."""
         place = dict(zip(self.axes, np.unravel_index(setting, tuple(self.axes.values())), strict=True)) if self.axes else {}
         return tuple(place.get(axis, slice(None)) for axis in axes)
 
     def lacks(self, setting: int, ranges: Iterable[Range], wanted: Container[Range]) -> bool:
         """Whether statistics of any of `ranges` (of granules) are missing.
 
-        They are available if the range, or all its parts, have statistics. They also are if a larger range was merged from it and lies inside one of
-        `wanted`, the ranges whose statistics are part of the result; then they are no longer needed alone.
+        A range has statistics if all its parts do, or if it is part of a larger range with merged statistics that lies inside one of `wanted`.
         """
         return any(not self._holds(setting, *one, wanted) for one in ranges)
 
@@ -174,10 +166,7 @@ class SummaryTree:
             summary, first, size = a.merged(b), left, 2 * size
 
     def node(self, setting: int, node: Range) -> Summary | None:
-        """Returns the statistics of the available granules in the range `node`, merged from those of its parts. None if there are none.
-
-        Missing granules are left out without notice; `Statistics.missing` reports them.
-        """
+        """Returns the statistics of those granules of the range `node` that have any, merged; None if there are none."""
         found, (first, size) = self.nodes[setting].get(node), node
         if found is not None or size == 1:
             return found
@@ -276,10 +265,7 @@ class Statistics:
                 return
 
     def _stored(self, family: bytes, nodes: Mapping[Range, Summary], wanted: Sequence[Range]) -> list[Range]:
-        """Returns the ranges of granules whose stored statistics must be read, so that those of the ranges `wanted` can be merged.
-
-        They are the largest stored ranges of the `family` inside `wanted`, without those that are in `nodes` already.
-        """
+        """Returns the largest stored ranges of granules of a family, not in `nodes` yet, that are parts of the ranges `wanted`."""
         if self.store is None or family[:16] not in self.store.families:
             return []
         stored = cells.stored(self.store, family)
@@ -294,10 +280,7 @@ class Statistics:
         return self.request.cut if seeds == len(self.request.seeds) else cells.Seeds(self.request.seeds[:seeds])
 
     def _stored_as_runs(self) -> set[int]:
-        """Returns the granules in `full` of which the store has single runs but no statistics, so that the runs need not be simulated again.
-
-        If there are more than 64 of them, the set is empty: reading so many runs takes too much memory, and they are simulated again.
-        """
+        """Returns the granules in `full` of which the store has single runs alone. If they are too many to be read, it returns none of them."""
         found: set[int] = set()
         for policy, tree in zip(self.request.policies, self._trees, strict=False):
             for setting, family in enumerate(self.request.families(cells.CURVES, policy)):
@@ -307,10 +290,7 @@ class Statistics:
         return found if len(found) <= _MOST_FROM_RUNS else set()
 
     def left(self, granule: int) -> np.ndarray:
-        """Returns for each setting whether statistics of a granule (256 seeds) are missing, of any policy or difference of two, as a bool array.
-
-        The array has the axes of settings of the result.
-        """
+        """Returns where a granule lacks statistics, of any policy or difference that depends on the setting, as a bool array `[settings...]`."""
         found = np.zeros([len(values) for values in self.request.axes.values()], bool)
         for tree in self._trees:
             own = [tree.lacks(setting, [(granule, 1)], self._wanted) for setting in range(len(tree.families))]
@@ -372,10 +352,7 @@ class Statistics:
     # The result.
 
     def totals(self, seeds: int, parts: Sequence[SummaryTree] | None = None) -> Iterator[tuple[SummaryTree, int, Summary]]:
-        """Yields the statistics over all available runs of the first `seeds` seeds, for one tree and one setting after the other.
-
-        `parts` are the trees (policies, or differences of two) that are wanted; None means all. A setting is a flat index along the axes of its tree.
-        """
+        """Yields tree, setting (flat index) and statistics of the available runs of the first `seeds` seeds, for the trees `parts` (None: all)."""
         cut, of_runs = self._cut(seeds), {}
         for granule in self.runs.request.cut.granules if self.runs else ():
             if granule in cut.granules and granule not in self.full:
@@ -415,10 +392,7 @@ class Statistics:
         return found, len(seeds) == len(every)
 
     def _take_full(self, granule: int, summaries: Mapping[tuple[int, int], Summary]) -> None:
-        """Replaces the single runs of a granule, which are complete, by their statistics, and adds the granule to `full`.
-
-        `summaries` has the statistics by (index of the tree, index of the setting), as `_of_runs` returns them.
-        """
+        """Stores the `summaries`, by tree and setting (indices), of a granule whose single runs are complete, and adds the granule to `full`."""
         for (number, setting), one in summaries.items():
             tree, node = self._trees[number], (granule, 1)
             if tree.lacks(setting, [node], self._wanted):
@@ -490,11 +464,7 @@ class Statistics:
         return self.dataset(len(self.request.seeds))
 
     def _moments(self, name: str, totals: _Totals, shape: tuple[int, ...]) -> tuple[Moments, Moments]:
-        """Returns the moments of a metric for each policy, and those of the differences between policies.
-
-        `shape` is that of the first, `[policy, settings..., time, ...]`; the differences are `[policy, baseline, settings..., time, ...]`. `totals`
-        are triples from the method `totals`.
-        """
+        """Returns a metric's moments `[policy, ...]`, of this `shape`, and those of its differences `[policy, baseline, ...]`, from `totals`."""
         alone = np.tile([0.0, 0.0, 0.0, 0.0, np.inf, -np.inf], (*shape, 1))
         apart = np.stack([alone] * shape[0])
         for tree, setting, total in totals:

@@ -57,24 +57,19 @@ class StoreMismatchError(ValueError):
 
 
 class Damage(NamedTuple):
-    """Reason why a pack cannot be read. It holds as long as the file's size and time are the same.
-
-    Attributes:
-      file: size and time of the file.
-      why: reason, in words.
-    """
+    """Reason in words why a file cannot be read, and the size and time that the file had then."""
 
     file: FileState
     why: str
 
 
 class Index(NamedTuple):
-    """Verified index of a pack, a file with the numbers of many cells.
+    """Verified index of a pack; the module explains frames, forms, sessions and notes.
 
     Attributes:
       file: size and time of the file.
-      rows: structured array (`_ROW`) with a row for each cell: its address, digest, and indices into `forms` and `sessions`.
-      frames: structured array (`_FRAMES`) with a row for each frame, a group of cells that are compressed together: its position, size and cells.
+      rows: address, digest, and indices of form and session of each cell, a structured array (`_ROW`), frame by frame.
+      frames: position, size and cells of each frame, a structured array (`_FRAMES`).
       forms: names, types and shapes of a cell's arrays, as JSON, for each form.
       sessions: versions and devices by which cells were computed, as plain JSON.
       notes: other plain JSON, by its digest.
@@ -219,8 +214,7 @@ class PackStore:
       bad: name of the pack and index of the row of each cell that was found to be damaged.
       where: name of the pack and index of the row of each cell, by address.
       groups: addresses of cells, by their first `GROUP` bytes.
-      families: by the first 16 bytes of an address, which identify a setting without its code, the set of the 8-byte digests of the code (see
-        `cells`).
+      families: digests of code (8 bytes each) that cells have, by the first 16 bytes of their address, which depend on no code (see `cells`).
       notes: notes of all packs, by digest.
       conflicts: number of copies of cells whose numbers differ from those of another copy; all readers take the same copy.
     """
@@ -260,11 +254,7 @@ class PackStore:
     # Reading.
 
     def refresh(self, again: int = 5) -> None:
-        """Updates the attributes to the packs that the location has now: reads the index of each new pack, and forgets packs that were removed.
-
-        Raises:
-          OSError: a listed pack is still not found after `again` more attempts.
-        """
+        """Reads the indices of new packs and forgets removed packs. Raises `OSError` if a listed pack is not found after `again` more attempts."""
         found = self._listed()
         gone = {name for name, index in self.packs.items() if found.get(name) != index.file}
         self.packs = {name: index for name, index in self.packs.items() if name not in gone}
@@ -291,8 +281,7 @@ class PackStore:
     def _listed(self) -> dict[str, FileState]:
         """Lists the packs by name. If a known pack is missing or none is known yet, lists them again until two lists agree.
 
-        Another process may join packs during a listing: it writes a new pack and removes the old ones. The list may then lack both, and so their
-        cells.
+        If another process joins packs meanwhile, the list may lack an old pack, removed already, and also the new one, which was written later.
         """
         found = self.place.names(ENDING)
         if not self.packs or self.packs.keys() - found.keys():
@@ -534,10 +523,7 @@ class PackStore:
             self.clean()
 
     def clean(self, age: float = 3600.0) -> None:
-        """Removes temporary files (`LEFT`) that killed processes left, and packs that cannot be read.
-
-        A file is removed only if it was last changed more than `age` seconds ago. The disk or server decides what time it is.
-        """
+        """Removes temporary files (`LEFT`) of killed processes, and packs that cannot be read, if they have not changed for `age` seconds."""
         self.refresh()
         left = {name: file for name, file in self.place.names("").items() if name.endswith(LEFT)}
         left |= {name: file for name, (file, why) in self.damaged.items() if why != OTHER_VERSION}

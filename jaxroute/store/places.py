@@ -168,10 +168,7 @@ class Bucket:
 
     @contextlib.contextmanager
     def _told(self, name: str, what: str) -> Iterator[None]:
-        """Context manager that turns errors of obstore into an `OSError` with a message such as "'s3://bucket/folder/NAME' cannot be read: REASON".
-
-        `name` is the name of the object, or empty for the whole location. `what` is the participle in the message, such as "read" or "written".
-        """
+        """Context manager that turns errors of obstore into an `OSError`: the object `name` (empty: the location) cannot be `what` ("read", ...)."""
         try:
             yield
         except (self._error, FileNotFoundError) as error:

@@ -38,11 +38,7 @@ RESULTS: Mapping[str, Callable[[Request, PackStore | None], Runs | Statistics]] 
 
 
 class CallLog:
-    """Log of the calls of `simulate` that have simulated into a store, from the notes (plain JSON) in the store's packs.
-
-    Attributes:
-      calls: notes of the beginnings and ends of calls, in order: identifier, digest of the request, and, at an end, the report.
-    """
+    """Log of the calls of `simulate` that used a store. `calls` has the notes of their beginnings and ends (with a report), in order."""
 
     def __init__(self, store: PackStore):
         self._notes = dict(store.notes)
@@ -113,24 +109,14 @@ def begin(store: PackStore, request: Request) -> str:
 
 
 def end(store: PackStore, request: Request, call: str, report: Mapping[str, Any], whole: bool = True) -> None:
-    """Writes a note of the end of a call of `simulate`, and all waiting cells, to the store at once.
-
-    Args:
-      store: store of the result.
-      request: request of the result.
-      call: identifier from `begin`.
-      report: attributes of the result, such as measurements of the work.
-      whole: whether the result is complete.
-    """
+    """Writes the end of the call of `simulate` that `begin` has named `call` to the store, with a report, and whether its result is complete."""
     note = _call_note(store, request, call, True) | {"whole": whole, "report": dict(report)}
     store.add_note(note)
     store.flush()
 
 
 def prepare(store: PackStore, request: Request, accept_changed_code: bool) -> bool:
-    """Checks a store before a simulation. Warns about damaged files, and about cells that were computed with other devices or versions of packages.
-
-    Returns whether the store may have some cells of the request: False if it has no cells with these settings and no requests.
+    """Checks a store, and warns of damaged files and of cells by other devices or versions. Returns whether it may have cells of the request.
 
     Raises:
       StoreMismatchError: the store has the same simulation by other code, and `accept_changed_code` is False.
@@ -175,10 +161,7 @@ def _what_changed(store: PackStore, request: Request, other: set[bytes]) -> str:
 
 
 def sessions(store: PackStore, families: Sequence[bytes]) -> list[dict[str, Any]]:
-    """Returns the versions and devices by which the cells with these families were computed, a dict for each combination, the most frequent first.
-
-    The entry `cells` of a dict is the number of its cells.
-    """
+    """Returns dicts of versions and devices by which the cells of these families were computed, with the number of `cells`, the largest first."""
     wanted, found = set(families), Counter()
     for address, (name, row) in store.where.items():
         if address[:24] in wanted:
@@ -249,11 +232,7 @@ def opened(path: str | os.PathLike[str]) -> PackStore:
 
 
 def summed(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Combines the reports of several calls for one result to one report.
-
-    It has the entries of the last report. The measurements named in `ADDED`, such as seconds, are sums over all calls. If there are several calls,
-    the entry `calls` lists for each its time, commit, device, versions, decisions and seconds.
-    """
+    """Combines the reports of calls for a result: the last one, with sums of the measurements `ADDED`, and all calls' times, devices and versions."""
     found: dict[str, Any] = dict(reports[-1]) if reports else {}
     found |= {name: sum(one.get(name, 0) for one in reports) for name in ADDED} if reports else {}
     if len(reports) > 1:
@@ -263,10 +242,7 @@ def summed(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def made_with(store: PackStore, families: Sequence[bytes]) -> dict[str, Any]:
-    """Returns `{"made_with": sessions(...)}`, the versions and devices that computed the cells of these families, if cells differ in them.
-
-    Otherwise the dict is empty: the attributes of the result name the versions and the device already.
-    """
+    """Returns an entry `made_with` that lists the `sessions` of the cells of a result; an empty dict if all have the same versions and device."""
     found = sessions(store, families)
     return {"made_with": found} if len(found) > 1 else {}
 
@@ -314,7 +290,7 @@ class Inspection:
 
     @property
     def sound(self) -> bool:
-        """Whether no run is lost by damage. False if runs are missing and files or cells are damaged; damaged copies of other runs do no harm."""
+        """Whether no run is missing because of damage: False if runs are missing and damage was found."""
         return not (self.damage and self.missing)
 
 

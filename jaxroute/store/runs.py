@@ -29,11 +29,10 @@ class Checkpoint:
     """State from which runs can continue, in arrays `[settings..., seeds, ...]` by name.
 
     Attributes:
-      rounds: number of counted rounds before the checkpoint.
+      rounds: number of counted rounds.
       states: states of environment and policy after these rounds.
       totals: float64 sums of the recorded quantities over these rounds.
-      curves: recorded curves of these rounds, if the checkpoint was read from a store. The store has them as the curves of shorter runs, so that a
-        checkpoint that is to be written has none.
+      curves: recorded curves of these rounds; empty in a new checkpoint, because the store has the curves separately.
     """
 
     rounds: int
@@ -329,14 +328,12 @@ def write(
 def read(
     store: PackStore, cut: Seeds, wanted: Iterable[tuple[Any, bytes, Mapping[int, int]]]
 ) -> Iterator[tuple[Any, np.ndarray, dict[str, np.ndarray]]]:
-    """Reads cells of single runs. Yields a label, positions of seeds, and arrays `[seeds, ...]` by name, for each cell that was read.
-
-    A triple in `wanted` may be served by several cells, so that its label is yielded several times. Missing and damaged cells are left out.
+    """Reads cells of single runs. Yields a label, positions of seeds, and arrays `[seeds, ...]` by name, for each cell that can be read.
 
     Args:
       store: store of the cells.
       cut: seeds of the result, to which the positions refer.
-      wanted: triples of a label (any value), a family, and the masks of the wanted seeds by granule.
+      wanted: triples of a label (any value), a family, and the masks of the wanted seeds by granule; several cells may belong to one triple.
     """
     cells_of: dict[bytes, list[tuple[Any, int]]] = {}
     for who, family, masks in wanted:

@@ -35,17 +35,11 @@ class Flow(Generic[Fact]):
         raise NotImplementedError
 
     def joined(self, facts: Sequence[Fact], deciding: Fact) -> Fact:
-        """Returns the fact about a result of a branch or a loop, given the `facts` about its possible values.
-
-        `deciding` is the fact about the condition that selects one of these values: a result depends on everything on which its condition depends.
-        """
+        """Returns the fact about a result of a branch or loop from the `facts` about its possible values and the condition's fact, `deciding`."""
         raise NotImplementedError
 
     def row(self, fact: Fact) -> Fact:
-        """Returns the fact about one row `x[i]` of a scanned array from the fact about the whole array.
-
-        The same function also maps the fact about the rows that a scan returns to the fact about their stack. By default both facts are equal.
-        """
+        """Returns the fact about a row of a scanned array from that about the array, or about an array from its rows. By default they are equal."""
         return fact
 
     def is_opaque(self, eqn: JaxprEqn) -> bool:
@@ -88,10 +82,7 @@ class Flow(Generic[Fact]):
         return self.operation(eqn, args)
 
     def carried(self, start: Sequence[Fact], step: Callable[[list[Fact]], Sequence[Fact]]) -> list[Fact]:
-        """Returns the facts about a loop's carried values that hold after any number of iterations: the fixed point of `step` from `start`.
-
-        `start` has the facts before the first iteration; `step` maps the facts before an iteration to those after it.
-        """
+        """Returns the facts about a loop's values after any number of iterations, from those at the `start`; an iteration maps facts by `step`."""
         now = list(start)
         while True:
             grown = [self.joined(pair, self._nothing) for pair in zip(now, step(now), strict=True)]
@@ -121,10 +112,7 @@ def which_depend(closed: ClosedJaxpr, given: Sequence[bool]) -> list[bool]:
 
 
 def carry_dependence(given: Sequence[bool], step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
-    """Returns for each carried value of a loop whether it can depend, after any number of iterations, on the inputs that the caller marked.
-
-    `given` has this flag for each carried value before the loop; `step` maps the flags before an iteration to those after it.
-    """
+    """Returns which carried values of a loop may depend on marked inputs. `given` has these flags at the start; an iteration maps them by `step`."""
     return _DEPENDENCE.carried(given, step)
 
 

@@ -89,10 +89,7 @@ class Tables:
         self._reads: dict[int, tuple[Any, list[Any]]] = {}  # By the array's id; the array is stored to keep it alive.
 
     def read(self, table: Value, value: Any) -> Any:
-        """Records that `value`, which the caller has computed, was read from the array `table`. Returns `value` marked by `compute_once`.
-
-        Later operations must use the returned array: XLA might otherwise repeat the read after `table` was overwritten in place.
-        """
+        """Records that `value` was read from the array `table`. Returns the value to use from now on, which XLA does not read again after a write."""
         long = table.mapped and not table.is_key and math.prod(jnp.shape(table.array)[:-1]) > _LONG
         if not long or math.prod(jnp.shape(value)[:-1]) > _LONG:
             return value
@@ -109,10 +106,9 @@ class Tables:
 
 
 def _places(starts: Sequence[Value], shape: tuple[int, ...], sizes: Sequence[int]) -> tuple[list[int], Array] | None:
-    """Returns the axes whose start indices a batched slice needs, and these indices, int32 `[R, axes]`, clipped to the array.
+    """Returns the axes along which a slice's start differs between `R` runs or may vary, as the slice is shorter, and the starts `[R, axes]` there.
 
-    An axis needs an index if its start differs between the `R` runs, or if the slice is shorter than the axis. `sizes` and `shape` are the lengths of
-    the slice and of one run's array. Returns None if the slice is longer than one element along such an axis.
+    `sizes` and `shape` are the lengths of the slice and of one run's array. Returns None if the slice is longer than one along such an axis.
     """
     axes = [axis for axis, start in enumerate(starts) if start.mapped or sizes[axis] != shape[axis]]
     if not all(sizes[axis] == 1 for axis in axes):
@@ -215,10 +211,7 @@ def _scatter(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
 
 
 def _one_place(numbers: Any, indices: Value, shape: tuple[int, ...], updates: tuple[int, ...]) -> bool:
-    """Whether a scatter writes at one index vector per run, and along all other axes in full.
-
-    `numbers` are its dimension numbers; `shape` and `updates` are the shapes of the written array and of the update in one run, without the run axis.
-    """
+    """Whether a scatter writes at one index vector per run. `shape` and `updates` are the shapes of array and update without the axis of runs."""
     written = tuple(n for axis, n in enumerate(shape) if axis not in numbers.inserted_window_dims)
     return (
         jnp.ndim(indices.array) == 1 + indices.mapped

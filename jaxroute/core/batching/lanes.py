@@ -57,8 +57,7 @@ _GATHERED = 32
 def lanes(fn: Callable[..., Any], size: int, fixed: int = 0) -> "Lanes":
     """Maps `fn` over `size` runs, which are the last axis of each array in its arguments and results. `fn` is traced once.
 
-    All runs share the last `fixed` arguments, which have no run axis, and everything that `fn` closes over. An argument that is an array of typed
-    keys `[size]` has one key for each run.
+    All runs share the last `fixed` arguments, and whatever `fn` closes over. Typed key arrays are mapped over their last (only) axis.
     """
     return Lanes(fn, size, fixed)
 
@@ -109,11 +108,7 @@ class Lanes:
 
 
 def _replay(jaxpr: Jaxpr, consts: Sequence[Any], args: list[Value], size: int, tables: Tables | None = None) -> list[Value]:
-    """Evaluates a jaxpr, which was traced for one run, for `size` runs. All runs share `consts`; they may differ in `args`.
-
-    `tables` records which values were read from long arrays, so that these arrays can be updated in place (see `Tables`). The jaxpr of a called
-    function continues the record of its caller; None begins a new one.
-    """
+    """Evaluates one run's jaxpr for `size` runs, which share `consts`. `tables` records reads of long arrays, by the calling jaxpr too."""
     tables = Tables() if tables is None else tables
     env: dict[Any, Value] = {}
     fixed = Trait.CONSTANT | Trait.EVEN
@@ -241,10 +236,7 @@ def _rule(name: str, eqn: JaxprEqn, values: list[Value], size: int) -> list[Any]
 
 
 def _wide(values: list[Value], shape: tuple[int, ...], size: int) -> list[Any]:
-    """Returns an elementwise operation's operands as arrays `[*shape, size]`. Operands that all runs share and scalars are broadcast.
-
-    `shape` is the shape of the operation's result in one run, `size` the number of runs.
-    """
+    """Broadcasts all operands of an elementwise operation to arrays `[*shape, size]`, for `size` runs; `shape` is that of the result in one run."""
     full, rank = (*shape, size), len(shape)
     return [
         v.array if v.mapped and jnp.ndim(v.array) == rank + 1
@@ -270,10 +262,7 @@ def _own_derivative(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value
 
 
 def _in_place_of(eqn: JaxprEqn, inner: ClosedJaxpr, places: Sequence[int], values: list[Value], size: int) -> list[Value]:
-    """Computes the operation `eqn` for all runs by evaluating the equivalent jaxpr `inner` instead, but differentiates the operation itself.
-
-    `values` are the operands of `eqn`; `places` lists the indices of those that are the arguments of `inner`, in their order.
-    """
+    """Evaluates the jaxpr `inner` instead of an operation, on its operands `values[i]` for i in `places`. Derivatives are those of the operation."""
     apart = any(v.mapped for v in values)
 
     def again(arrays: Sequence[Any]) -> list[Value]:
@@ -297,11 +286,7 @@ def _values(arrays: Sequence[Any], mapped: Sequence[bool], variables: Sequence[A
 
 
 def _unchanged(now: list[Value], start: Sequence[Value], variables: Sequence[Any], body: ClosedJaxpr) -> list[Value]:
-    """Returns a loop's values `now`, with the `trait` restored for those that no iteration changes. Values lose their trait in a loop.
-
-    `variables` are the arguments of the loop's `body` for these values: a value is unchanged if the body returns its argument. `start` has the values
-    before the loop, with traits; `now` may have more values than `start`, which are returned as they are.
-    """
+    """Returns a loop's values `now`; those that its `body` does not change get the trait (see `Value`) that they had at the `start`."""
     same = [v is out for v, out in zip(variables, body.jaxpr.outvars, strict=False)][: len(start)]
     kept = [v._replace(trait=old.trait) if stays else v for v, old, stays in zip(now, start, same, strict=False)]
     return [*kept, *now[len(start) :]]
