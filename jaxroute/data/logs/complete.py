@@ -78,38 +78,39 @@ def complete_log(
     check_same_scores(answers, matrix)
     check_models(answers, matrix, cost_matrix, [*(options["models"] or ()), *(costs or ()), *(prices or ())])
     doubt_costs(answers, cost_matrix, unit, stated=costs is prices is None and "cost" in answers.values)
-    text, category = _texts(answers, keys, keep), _categories(answers, keys, keep)
-    dates, prompts = _dates(answers, keys.first[keep]), None
-    if "prompts" in arrays:
-        prompts = np.asarray(arrays["prompts"])[original][keep]
-    elif text is not None:
+    prompts = np.asarray(arrays["prompts"])[original][keep] if "prompts" in arrays else None
+    text = column_of_text = None
+    if (column := roles.column("text")) is not None:
+        text = _first_of_queries(answers, keys, read_texts(sheet.cells(column)))[keep]
+        column_of_text, empty = (text, column), np.flatnonzero(text == "")
+        roles.note("text", column, f"{empty.size} empty" if empty.size else "")
+    fields: dict[str, Any] = {"cost_unit": unit, "rows": rows[keep], "num_rows": total}
+    if (column := roles.column("category")) is not None:
+        cells = _first_of_queries(answers, keys, sheet.cells(column))[keep]
+        labels = ["unknown" if cell is None or cell != cell else str(cell).strip() or "unknown" for cell in cells]
+        roles.note("category", column, f"{len(set(labels))} different")
+        names, fields["groups"] = np.unique(labels, return_inverse=True)
+        fields["group_names"] = names.tolist()
+    dates = _dates(answers, keys.first[keep])
+    if text is not None and prompts is None:
         numbers, different = pd.factorize(text)
-        numbers[text == ""] = len(different) + np.arange((text == "").sum())  # Empty texts are different prompts.
-        copies = len(numbers) - len(np.unique(numbers))
-        prompts = numbers if copies else None
-        notes += (
-            [f"text: {copies:,} of {len(numbers):,} queries repeat the text of another; they are split together"]
-            if copies
-            else []
-        )
+        numbers[empty] = len(different) + np.arange(empty.size)  # Empty texts are different prompts.
+        if copies := len(numbers) - len(np.unique(numbers)):
+            prompts = numbers
+            notes.append(f"text: {copies:,} of {len(numbers):,} queries repeat the text of another; they are split together")
     wanted = options["features"]
     if keys.is_sorted and wanted is not None and not isinstance(wanted, str):
         order = "the queries are in the order of their numbers, which is not that of the file"
         raise ValueError(f"{sheet.name}: {order}: sort the file by its queries, as row i of the features is query i")
     no_numbers = isinstance(wanted, str) and wanted.lower() in ("none", "categories")
     own = None if no_numbers else _own_numbers(answers, keys.first[keep])
-    column_of_text = None if text is None else (text, str(roles.column("text")))
     points, source, reader = choose_features(wanted, column_of_text, own, rows[keep], total, notes)
-    source = source or ("none" if category is None else "categories only")
+    source = source or ("categories only" if "groups" in fields else "none")
     notes.append(f"features: {source}")
     latency, signals = _latency(answers, keys, keep), None
     if "confidence" in answers.values:
         signals = np.nan_to_num(_pivot(answers, keys, answers.values["confidence"], "mean")[keep]).astype(np.float32)
-    fields: dict[str, Any] = {"cost_unit": unit, "rows": rows[keep], "num_rows": total, "prompts": prompts}
-    if category is not None:
-        names, fields["groups"] = np.unique(category, return_inverse=True)
-        fields["group_names"] = names.tolist()
-    table = RoutingTable(matrix, cost_matrix, tuple(answers.models), points, **fields)
+    table = RoutingTable(matrix, cost_matrix, tuple(answers.models), points, prompts=prompts, **fields)
     for role, column in answers.given.items():
         if column and "*" not in column and column not in roles.used:
             stated = role.startswith(("tokens", "price", "response", "prompt_chars"))
@@ -415,28 +416,6 @@ def _first_of_queries(answers: Answers, keys: _Keys, cells: np.ndarray) -> np.nd
     rows, query = np.append(keys.first, answers.row), np.append(np.arange(len(keys.first)), keys.query)
     order = np.argsort(which_empty(cells)[rows], kind="stable")
     return cells[rows[order][np.unique(query[order], return_index=True)[1]]]
-
-
-def _texts(answers: Answers, keys: _Keys, keep: np.ndarray) -> np.ndarray | None:
-    """Returns the texts of the remaining queries (mask `keep`), None if the log has no texts."""
-    column = answers.roles.column("text")
-    if column is None:
-        return None
-    text = _first_of_queries(answers, keys, read_texts(answers.sheet.cells(column)))[keep]
-    num_empty = int((text == "").sum())
-    answers.roles.note("text", column, f"{num_empty} empty" if num_empty else "")
-    return text
-
-
-def _categories(answers: Answers, keys: _Keys, keep: np.ndarray) -> list[str] | None:
-    """Returns the categories of the remaining queries (mask `keep`), None if the log has no categories."""
-    column = answers.roles.column("category")
-    if column is None:
-        return None
-    cells = _first_of_queries(answers, keys, answers.sheet.cells(column))[keep]
-    labels = ["unknown" if cell is None or cell != cell else str(cell).strip() or "unknown" for cell in cells]
-    answers.roles.note("category", column, f"{len(set(labels))} different")
-    return labels
 
 
 def _dates(answers: Answers, rows: np.ndarray) -> np.ndarray | None:

@@ -34,6 +34,7 @@ _JSON = (".json", ".jsonl", ".ndjson")
 _BINARY = (".parquet", ".feather", ".xlsx", ".pkl", ".pickle", ".npz")
 _SUFFIXES = (".csv", ".tsv", ".txt", *_JSON, *_BINARY, ".eval")
 _PACKED = (".gz", ".bz2", ".xz", ".zst", ".zip")
+_ENDING = re.compile(rf"({'|'.join(map(re.escape, _SUFFIXES + _PACKED))})+$", re.IGNORECASE)  # All suffixes of a file.
 _SEPARATOR_WORDS = {"\\t": "\t", "tab": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _SAMPLE = 1 << 18  # Only so many characters or bytes at the beginning of a file decide its encoding and separator.
@@ -117,10 +118,8 @@ def existing_path(path: str | os.PathLike) -> Path:
 
 def _suffix(name: str) -> str:
     """Returns the suffix of a file name, ignoring suffixes of compression such as ".gz"; empty for unknown kinds of files."""
-    name = name.lower()
-    while name.endswith(_PACKED):
-        name = name[: name.rfind(".")]
-    return next((suffix for suffix in _SUFFIXES if name.endswith(suffix)), "")
+    ending = _ENDING.search(name)
+    return next((s for s in reversed(re.findall(r"\.\w+", ending[0].lower())) if s not in _PACKED), "") if ending else ""
 
 
 def _open_bytes(path: Path, content: bytes, packed: str, separator: str | None, encoding: str | None) -> Sheet:
@@ -273,48 +272,43 @@ def is_digits(field: str) -> bool:
 
 def _open_json(path: Path, text: str, about: str) -> Sheet:
     """Opens a JSON file, or a file with JSON in each line; `about`, such as " in utf-8", is added to "JSON" in messages."""
-    kind, has_lines, is_json = "JSON", "\n" in text.strip(), _suffix(path.name) == ".json"
+    lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
+    is_json, by_line = _suffix(path.name) == ".json", False
     try:
         value = json.loads(text)
-        if not is_json and isinstance(value, dict) and not has_lines:
-            value, kind = [value], "JSON lines"  # A single line.
+        if not is_json and isinstance(value, dict) and len(lines) == 1:
+            value, by_line = [value], True
     except RecursionError:
         raise ValueError(f"{path} is JSON of too many levels") from None
     except json.JSONDecodeError as error:
-        if "Extra data" not in error.msg and (is_json or not has_lines):
+        if "Extra data" not in error.msg and (is_json or len(lines) == 1):
             cut = ": is the file cut off?" if error.pos >= len(text.rstrip()) - 1 else ""
             raise ValueError(f"{path}, line {error.lineno} is not JSON: {error.msg}{cut}") from None
-        value, kind = [], "JSON lines"
-        for number, line in enumerate(text.split("\n"), 1):
-            if line.strip():
-                try:
-                    value.append(json.loads(line))
-                except (ValueError, RecursionError) as error:
-                    raise ValueError(f"{path}, line {number} is not JSON: {error}") from None
-                if not isinstance(value[-1], dict):
-                    raise ValueError(f"{path}, line {number} must be an object {{...}}, got {value[-1]!r:.60}") from None
+        value, by_line = [], True
+        for number, line in lines:
+            try:
+                value.append(json.loads(line))
+            except (ValueError, RecursionError) as error:
+                raise ValueError(f"{path}, line {number} is not JSON: {error}") from None
+            if not isinstance(value[-1], dict):
+                raise ValueError(f"{path}, line {number} must be an object {{...}}, got {value[-1]!r:.60}") from None
     if isinstance(value, dict) and {"eval", "samples"} <= value.keys():  # A log of Inspect.
         records, notes = [{**sample, "log": value} for sample in value["samples"]], []
     else:
         records, notes = records_of(str(path), value)
 
     def place(row: int) -> str:
-        if kind == "JSON":
-            return f"record {row} (from 0)"
-        lines = (number for number, line in enumerate(text.split("\n"), 1) if line.strip())
-        return f"line {next(islice(lines, row, None))}"
+        return f"line {lines[row][0]}" if by_line else f"record {row} (from 0)"
 
-    return _sheet_of_records(path, records, kind + about, place, notes=notes)
+    return _sheet_of_records(path, records, ("JSON lines" if by_line else "JSON") + about, place, notes=notes)
 
 
-def _sheet_of_records(
-    path: Path, records: list[dict], about: str, place: Callable | None = None, **attributes: Any
-) -> Sheet:
+def _sheet_of_records(path: Path, records: list, about: str, place: Callable | None = None, **attributes: Any) -> Sheet:
     """Converts records to a sheet, by the rules of their format if it is known. `place` locates a record in the file; `attributes` are of `Sheet`."""
     rows, preset = presets.read_records(path, records)
     frame = frame_of(rows)
-    same_rows = rows is records and len(frame) == len(records)
-    return sheet_of_frame(str(path), frame, about, preset=preset, place_of=place if same_rows else None, **attributes)
+    place = place if rows is records and len(frame) == len(records) else None
+    return sheet_of_frame(str(path), frame, about, preset=preset, place_of=place, **attributes)
 
 
 def _apply_preset(sheet: Sheet) -> Sheet:
@@ -391,7 +385,7 @@ def _join_files(name: str, files: Sequence[Path], open_one: Callable[[Path], She
 
 def _stack(name: str, opened: dict[Path, Sheet]) -> Sheet:
     """Joins sheets by rows, and adds columns for those parts of their files' paths that differ, since these may name models."""
-    sheets, parts = list(opened.values()), {"(file)": list(map(_stem, opened))}
+    sheets, parts = list(opened.values()), {"(file)": [_ENDING.sub("", file.name) for file in opened]}
     for depth, column in enumerate(FILE_COLUMNS[1:]):
         folders = [file.parents[depth].name if len(file.parents) > depth else "" for file in opened]
         if len(set(folders)) == 1:
@@ -418,12 +412,6 @@ def _stack(name: str, opened: dict[Path, Sheet]) -> Sheet:
     joined.encodings = next((sheet.encodings for sheet in sheets if sheet.encodings), ())
     joined.decimal_comma = any(sheet.decimal_comma for sheet in sheets)
     return joined
-
-
-def _stem(path: Path) -> str:
-    while path.suffix.lower() in (*_SUFFIXES, *_PACKED):
-        path = path.with_suffix("")
-    return path.name
 
 
 def _unwrapped(stems: list[str]) -> list[str]:

@@ -119,19 +119,14 @@ def sheet_in_memory(data: Any) -> Sheet:
         if not data or not all(isinstance(record, Mapping) for record in data):
             raise ValueError(f"data must be records, as [{{'model': 'a', ...}}, ...], or files, got {checks.show(data)}")
         return sheet_of_frame("the records", frame_of(list(data)), "a list of records")
-    frame = data
-    if not isinstance(data, pd.DataFrame) and not np.isscalar(data) and data is not None:  # polars, pyarrow, Hugging Face.
-        if not hasattr(data, "to_pandas"):
-            data = import_optional("narwhals").from_native(data, eager_only=True, pass_through=True)
-        frame = data.to_pandas() if hasattr(data, "to_pandas") else data
+    frame = data.to_pandas() if hasattr(data, "to_pandas") else data  # polars, pyarrow, Hugging Face.
     if not isinstance(frame, pd.DataFrame):
         kinds = "the name of a file, a RoutingTable, a data frame, a dict of columns or a list of records"
         raise ValueError(f"data must be {kinds}, got {checks.show(data)}")
     if frame.columns.nlevels > 1:  # Pivoted.
         frame = frame.set_axis(["|".join(str(part) for part in column if str(part)) for column in frame.columns], axis=1)
-    if all(name is not None for name in frame.index.names):  # Made by groupby or set_index.
-        new = [name for name in frame.index.names if name not in frame.columns]
-        frame = frame.reset_index(level=new).reset_index(drop=True)
+    if None not in frame.index.names:  # Made by groupby or set_index.
+        frame = frame.reset_index(level=[name for name in frame.index.names if name not in frame.columns])
     return sheet_of_frame("the data frame", frame, "a data frame")
 
 
@@ -171,7 +166,7 @@ def open_excel(path: Path, content: bytes) -> Sheet:
     import_optional("openpyxl")
     reading = {"sheet_name": None, "header": None, "dtype": object, "keep_default_na": False, "engine": "openpyxl"}
     try:
-        book: dict[str, pd.DataFrame] = pd.read_excel(io.BytesIO(content), **reading)
+        book = pd.read_excel(io.BytesIO(content), **reading)
     except (zipfile.BadZipFile, KeyError, OSError, ValueError) as error:
         raise ValueError(f"{path} is not an Excel file (xlsx), or is damaged: {error}") from None
     filled = {name: frame for name, frame in book.items() if frame.size}
@@ -179,7 +174,7 @@ def open_excel(path: Path, content: bytes) -> Sheet:
         raise ValueError(f"{path}, sheet {next(iter(book))!r} is empty")
     sheet_name = next((name for name, frame in filled.items() if min(frame.shape) > 2), next(iter(filled)))  # Not a cover.
     frame = filled.pop(sheet_name)
-    has_content = frame.map(lambda cell: cell is not None and cell == cell and cell != "").to_numpy()
+    has_content = (frame.notna() & (frame != "")).to_numpy()
     rows = np.flatnonzero(has_content.any(axis=1))
     width = Counter(has_content[rows].sum(axis=1).tolist()).most_common(1)[0][0]
     full = [row for row in rows[:20] if has_content[row].sum() >= width - 1]
@@ -227,15 +222,12 @@ def records_of(name: str, value: Any) -> tuple[list[dict], list[str]]:
     fields, *others = ({field for record in records for field in record} for records in lists.values())
     if any(fields != other for other in others):
         raise ValueError(f"{name} has several lists of records, {join_names(map(repr, lists))}: write one to another file")
-    column = "key"
-    if any(match_level("model", field) for field in fields):
-        column = "file"
-    else:  # Lists of models have most of their ids in common, and lists of tasks do not.
-        first, second, *_ = lists.values()
-        names = [field for field in first[0] if _count_matches([field], "query", "text")]
-        ids = [{str(record.get(name)) for name in names for record in records} for records in (first, second)]
-        if names and 2 * len(ids[0] & ids[1]) >= min(map(len, ids)):
-            column = "model"
+    first, second, *_ = lists.values()
+    names = [field for field in first[0] if _count_matches([field], "query", "text")]
+    ids = [{str(record.get(name)) for name in names for record in records} for records in (first, second)]
+    # Lists of models have most of their ids in common, and lists of tasks do not.
+    shared = bool(names) and 2 * len(ids[0] & ids[1]) >= min(map(len, ids))
+    column = "file" if _count_matches(fields, "model") else "model" if shared else "key"
     labels = {key: key.split(".")[-1] if column == "model" else key for key in lists}
     joined = [{**record, column: labels[key]} for key, records in lists.items() for record in records]
     return joined, [f"file: the records are under {join_names(map(repr, lists), 6)}, which is the column {column!r}"]
@@ -371,22 +363,7 @@ def sheet_of_arrays(name: str, arrays: Mapping[str, np.ndarray], about: str) -> 
         raise ValueError(f"{name} has no array of scores; {expected}; it has {join_names(arrays)}")
     columns: dict[str, np.ndarray] = {}
     given: dict[str, str] = {}  # Pattern of the names of columns by role.
-    used = {*_MODELS, *_UNCHANGED}
-    for key, array in arrays.items():
-        role = max(PER_MODEL, key=lambda role: match_level(role, key))
-        fits = bool(models) and array.shape in ((size, len(models)), (len(models),)) and not match_level("embedding", key)
-        if key in used or not match_level(role, key) or not (fits or (array.ndim == 2 and role == "score")):
-            continue
-        is_unclear = array.ndim == 1 and size == len(models)  # A number of each query, or of each model.
-        if not fits or is_unclear or array.dtype.kind not in "biuf":
-            expected = f"expected [Q, {len(models)}] numbers, a column for each of models"
-            raise ValueError(f"{name}: the array {key!r} has shape {array.shape} and dtype {array.dtype}; {expected}")
-        if role in given:
-            raise ValueError(f"{name}: {given[role][:-2]!r} and {key!r} could both be the {role}: leave one out")
-        used.add(key)
-        given[role] = f"{key}.*"
-        wide = np.broadcast_to(array, (size, len(models)))
-        columns |= {f"{key}.{model}": wide[:, place] for place, model in enumerate(models)}
+    unused, used = [], {*_MODELS, *_UNCHANGED}
     for index, names in _CATEGORIES:
         if index in arrays and names in arrays and "category" not in given:
             numbers, labels = arrays[index], arrays[names].astype(str)
@@ -396,16 +373,30 @@ def sheet_of_arrays(name: str, arrays: Mapping[str, np.ndarray], about: str) -> 
                 raise ValueError(f"{name}: {index} must be {expected}, got {checks.show(numbers)}")
             columns[index], given["category"] = labels[numbers].astype(object), index
             used |= {index, names}
-    rest = {key: array for key, array in arrays.items() if key not in used}
-    for key, array in rest.items():
-        if array.shape == (size,):
+    for key, array in arrays.items():
+        role, is_embedding = max(PER_MODEL, key=lambda role: match_level(role, key)), match_level("embedding", key) > 0
+        fits = bool(models) and array.shape in ((size, len(models)), (len(models),)) and not is_embedding
+        if key in used:
+            continue
+        if match_level(role, key) and (fits or (array.ndim == 2 and role == "score")):
+            is_unclear = array.ndim == 1 and size == len(models)  # A number of each query, or of each model.
+            if not fits or is_unclear or array.dtype.kind not in "biuf":
+                expected = f"expected [Q, {len(models)}] numbers, a column for each of models"
+                raise ValueError(f"{name}: the array {key!r} has shape {array.shape} and dtype {array.dtype}; {expected}")
+            if role in given:
+                raise ValueError(f"{name}: {given[role][:-2]!r} and {key!r} could both be the {role}: leave one out")
+            given[role] = f"{key}.*"
+            wide = np.broadcast_to(array, (size, len(models)))
+            columns |= {f"{key}.{model}": wide[:, place] for place, model in enumerate(models)}
+        elif array.shape == (size,):
             columns[key] = array.astype(object) if array.dtype.kind in "US" else array
-        elif array.ndim == 2 and len(array) == size and match_level("embedding", key):
+        elif array.ndim == 2 and len(array) == size and is_embedding:
             if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
                 raise ValueError(f"{name}, array {key!r} must be finite numbers, got {checks.show(array)}")
             columns[key] = np.empty(size, object)
             columns[key][:] = list(array)
-    unused = [key for key in rest if key not in columns]
+        else:
+            unused.append(key)
     notes = [f"not used: the arrays {join_names(unused)}"] if unused else []
     sheet = Sheet(name, list(columns), columns.__getitem__, about, notes=notes, given=given)
     return sheet, {key: arrays[key] for key in _UNCHANGED if key in arrays}
