@@ -16,7 +16,6 @@ PENALTIES = (0.3, 3.0, 30.0)  # Candidates for the ridge penalty of a logistic r
 SIZES = (5, 10, 20, 40, 80)  # Candidates for the number of neighbours.
 _BLOCK = 512  # Number of queries whose distances are computed at once.
 _FOLDS = 5
-_INNER_FOLDS = 4  # Folds within the fitted queries, as in `compare`.
 _MOST_QUERIES = 8000  # Predictions are evaluated on at most so many queries.
 
 
@@ -311,7 +310,7 @@ def standard_error(values: np.ndarray) -> float:
 
 def evaluate_predictions(sample: Sample) -> tuple[tuple[Prediction, ...], tuple[str, ...]]:
     """Evaluates predictions by category means, nearest neighbours and logistic regression. Also returns lines about omitted methods and queries."""
-    left_out, found, total = [], [], sample.num_queries
+    left_out, total = [], sample.num_queries
     if total > _MOST_QUERIES:
         left_out.append(f"predictions are evaluated on {_MOST_QUERIES:,} of the {total:,} queries, drawn at random")
     sample = sample.take(np.random.default_rng(0).permutation(total)[:_MOST_QUERIES])
@@ -326,12 +325,11 @@ def evaluate_predictions(sample: Sample) -> tuple[tuple[Prediction, ...], tuple[
         left_out.append("predictions from features: there are none" + ("" if methods else ", and no categories"))
     else:
         methods["nearest neighbours"] = lambda others, part: fit_neighbours(others)[0].predict(part)
-        methods["logistic regression"] = lambda others, part: fit_logistic(others, random_folds(others, _INNER_FOLDS, 0))[
-            0
-        ].predict(part)
-    for how, predict in methods.items():
-        found.append(_evaluate(how, predict, sample, prompts % _FOLDS))
-    return tuple(found), tuple(left_out)
+        methods["logistic regression"] = lambda others, part: fit_logistic(others, random_folds(others, 4, 0))[0].predict(
+            part
+        )
+    found = tuple(_evaluate(how, predict, sample, prompts % _FOLDS) for how, predict in methods.items())
+    return found, tuple(left_out)
 
 
 def _category_means(others: Sample, sample: Sample) -> np.ndarray:

@@ -244,7 +244,7 @@ def _read_role(sheet: Sheet, column: str, role: str, units: Mapping[str, str], n
 
 
 def choose_models(
-    answers: Answers, models: Sequence[str] | None, costs: Mapping[str, float] | None, prices: Prices | None, file: str
+    answers: Answers, models: Sequence | None, costs: Mapping | None, prices: Prices | None, file: str
 ) -> None:
     """Drops the answers of models that the caller did not name, and of models for which the caller's costs or prices have no entry.
 
@@ -280,9 +280,7 @@ def choose_models(
     answers.notes.extend([f"left out: the models {join_names(omitted)}, which were not named"] if omitted else [])
 
 
-def check_costs(
-    costs: Any, prices: Any, units: Mapping[str, str] | None = None
-) -> tuple[dict[str, float] | None, Prices | None]:
+def check_costs(costs: Any, prices: Any, units: Mapping | None = None) -> tuple[dict[str, float] | None, Prices | None]:
     """Checks the caller's costs and prices, by model, and returns them. `prices` may be the path of a file, whose columns have the given `units`."""
     if costs is not None and prices is not None:
         raise ValueError("costs and prices mean the same: give one of them")
@@ -313,10 +311,8 @@ def _read_prices(path: str | os.PathLike, units: Mapping[str, str] | None) -> Pr
         names = names or [name for name in sheet.names if name.lower() in short]
         if len(names) > 1 or (not names and role != "price_cached"):
             problem = f"{' and '.join(map(repr, names))} could both be" if names else "it lacks"
-            expected = (
-                f"expected model, price_in and price_out (USD per million tokens), got {join_names(map(repr, sheet.names))}"
-            )
-            raise ValueError(f"{path}: {problem} the column {role}; {expected}")
+            expected = "expected model, price_in and price_out (USD per million tokens)"
+            raise ValueError(f"{path}: {problem} the column {role}; {expected}, got {join_names(map(repr, sheet.names))}")
         columns |= {role: names[0]} if names else {}
     models = [str(cell).strip() for cell in sheet.cells(columns.pop("model"))]
     repeated = next((model for model in models if models.count(model) > 1), None)

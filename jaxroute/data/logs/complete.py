@@ -50,9 +50,7 @@ class Log:
     reader: Reader = None
 
 
-def complete_log(
-    answers: Answers, costs: Mapping[str, float] | None, prices: Prices | None, options: Mapping[str, Any]
-) -> Log:
+def complete_log(answers: Answers, costs: Mapping | None, prices: Prices | None, options: Mapping[str, Any]) -> Log:
     """Builds the complete log from the answers of the chosen models. `costs` and `prices` are the caller's, `options` the arguments of `read_log` by name."""
     notes, roles, sheet, arrays = answers.notes, answers.roles, answers.sheet, answers.arrays
     score_name = roles.families["score"].pattern if roles.models else str(roles.column("score"))
@@ -128,14 +126,13 @@ def _convert_costs(answers: Answers, costs: Mapping[str, float] | None, prices: 
     unit = answers.unit or "USD per query"
     if cost is None and answers.sheet.preset.name == "EmbedLLM":
         cost, unit = np.array([*costs_by_size(answers.models).values()])[answers.model], "1e9 parameters per query"
-        answers.notes.append(
-            "cost: the file has none; the models' sizes in 1e9 parameters, from their names (7 without one)"
-        )
+        sizes = "the models' sizes in 1e9 parameters, from their names (7 without one)"
+        answers.notes.append(f"cost: the file has none; {sizes}")
     if cost is None:
         lacks = "has no costs: "
         if prices:
-            lacks = "has neither tokens nor texts of queries, and prices per million tokens need to know how many tokens "
-            lacks += "there are: name the columns (--column tokens_in=NAME --column tokens_out=NAME), or "
+            lacks = "has neither tokens nor texts of queries, and prices per million tokens need to know how many tokens there are: "
+            lacks += "name the columns (--column tokens_in=NAME --column tokens_out=NAME), or "
         raise ValueError(f"{file} {lacks}{ways_to_give_costs(answers)}")
     without = [model for number, model in enumerate(answers.models) if np.isnan(cost[answers.model == number]).all()]
     if without:
@@ -200,11 +197,9 @@ def _find_keys(answers: Answers) -> _Keys:
     confirm = option("--column", f"query={column}")
     keys = _Keys(query, first[asked], asked, len(first), bool((np.diff(first) < 0).any()))
     if wide and match_level("query", column) < 2 and "query" not in answers.given and len(first) < len(codes):
-        each, same = (
-            "each row is a query (--column query=)",
-            f"rows with one {column!r} are answers to one query ({confirm})",
-        )
-        raise ValueError(f"{sheet.name} has a row per query, but several rows with one {column!r}: {each}, or {same}")
+        problem = f"{sheet.name} has a row per query, but several rows with one {column!r}"
+        same = f"rows with one {column!r} are answers to one query ({confirm})"
+        raise ValueError(f"{problem}: each row is a query (--column query=), or {same}")
     rounded = [n for n in map(str, ids[:1000]) if re.fullmatch(r"\d\.\d*E\+\d+|[1-9]\d{5,}0{6,}", n, re.IGNORECASE)]
     likely = by_id and len(rounded) > len(ids[:1000]) / 2 and "query" not in answers.given
     if likely and len(np.unique(keys.pairs(answers))) < len(answers.row):
@@ -285,7 +280,7 @@ def _pivot(answers: Answers, keys: _Keys, values: np.ndarray, how: str = "") -> 
 
 def _close_gaps(
     answers: Answers, keys: _Keys, scores: np.ndarray, costs: np.ndarray, missing: str
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+) -> tuple[np.ndarray, ...]:
     """Drops queries with gaps, or fills gaps with 0 if `missing` is "zero". Returns a mask of the remaining queries, `[Q]`, and their scores and costs."""
     gaps, notes, file, models = np.isnan(scores) | np.isnan(costs), answers.notes, answers.sheet.name, answers.models
     keep = np.logical_not(gaps.any(axis=1))
@@ -315,16 +310,12 @@ def _close_gaps(
         hint = _equal_ids(answers) or _aliases(models, scores)
         if (np.isfinite(scores).sum(axis=1) <= 1).all() and not hint:
             shared = _shared_column(answers)
-            likely = (
-                f"; several models have the values of {shared!r}: {option('--column', f'query={shared}')}" if shared else ""
-            )
-            problem = (
-                "every query has the answer of one model alone, which does not tell what the others would have answered"
-            )
+            likely = f"several models have the values of {shared!r}: {option('--column', f'query={shared}')}"
+            problem = f"{file}: every query has the answer of one model alone, which does not tell what the others would have answered"
             hint = (
                 "have all answer the same queries, or name the column by which answers belong together (--column query=NAME)"
             )
-            raise ValueError(f"{file}: {problem}: {hint}{likely}")
+            raise ValueError(f"{problem}: {hint}" + (f"; {likely}" if shared else ""))
         zero = "" if hint else ', or count them as 0 (missing="zero", --missing zero)'
         problem = f"no query has an answer and a cost of every model ({lacking} missing of {total}; first: {first})"
         raise ValueError(f"{file}: {problem}; {hint}{fewer}{zero}")

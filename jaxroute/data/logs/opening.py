@@ -47,10 +47,7 @@ _PACKERS: dict[bytes, tuple[str, Callable[[bytes], bytes]]] = {
     b"\x1f\x8b": ("gzip", gzip.decompress),
     b"BZh": ("bzip2", bz2.decompress),
     b"\xfd7zXZ": ("xz", lzma.decompress),
-    b"\x28\xb5\x2f\xfd": (
-        "zstd",
-        lambda data: import_optional("pyarrow").input_stream(io.BytesIO(data), compression="zstd").read(),
-    ),
+    b"(\xb5/\xfd": ("zstd", lambda data: import_optional("pyarrow").CompressedInputStream(io.BytesIO(data), "zstd").read()),
 }
 
 

@@ -83,9 +83,8 @@ class Preset:
         lacking = [model for model in models if model not in known]
         if lacking:
             give = f"prices={{{lacking[0]!r}: (IN, OUT)}}, on the command line {option('--price', lacking[0])}=IN:OUT"
-            raise ValueError(
-                f"{file} has models without a price, {join_names(lacking, 1000)}: give it in USD per million ({give})"
-            )
+            problem = f"{file} has models without a price, {join_names(lacking, 1000)}"
+            raise ValueError(f"{problem}: give it in USD per million ({give})")
         return {model: known[model] for model in models}
 
 

@@ -398,10 +398,9 @@ def _explain_not_a_log(
     if len(possible) > 1 and not likely_models and not candidates.get("score"):
         costs = " ".join(option("--cost", f"{name}=VALUE") for name in possible[:3])
         doubt = f"{join_names(map(repr, possible), 6)} could be scores of models"
-        hint = f"give the cost of each per query ({costs}) or its price ({option('--price', possible[0])}=IN:OUT); if models have columns"
-        return (
-            f"{file} has no columns of costs; {doubt}: {hint} of several kinds, name these (--column 'score=* NAME'). {more}"
-        )
+        hint = f"give the cost of each per query ({costs}) or its price ({option('--price', possible[0])}=IN:OUT)"
+        hint += "; if models have columns of several kinds, name these (--column 'score=* NAME')"
+        return f"{file} has no columns of costs; {doubt}: {hint}. {more}"
     wide = "score_<model> and cost_<model>, <model> and <model>|total_cost, or <model>_score and <model>_cost"
     lacks = f"neither a column of models (model, llm, ...) nor columns of scores per model ({wide})"
     return f"{file} has {lacks}: name the columns (--column ROLE=NAME). {more}"

@@ -357,10 +357,8 @@ def sheet_of_arrays(name: str, arrays: Mapping[str, np.ndarray], about: str) -> 
         raise ValueError(f"{name} has no array models; it has {join_names(arrays)}")
     size = size or max((len(array) for array in arrays.values() if array.ndim), default=0)
     if models and not any(array.ndim == 2 or array.shape == (size,) for array in scores):
-        expected = (
-            f"expected scores [Q, {len(models)}], costs of the same shape and models, or score_a [Q] and cost_a [Q] for each"
-        )
-        raise ValueError(f"{name} has no array of scores; {expected}; it has {join_names(arrays)}")
+        expected = f"scores [Q, {len(models)}], costs of the same shape and models, or score_a [Q] and cost_a [Q] for each"
+        raise ValueError(f"{name} has no array of scores; expected {expected}; it has {join_names(arrays)}")
     columns: dict[str, np.ndarray] = {}
     given: dict[str, str] = {}  # Pattern of the names of columns by role.
     unused, used = [], {*_MODELS, *_UNCHANGED}
