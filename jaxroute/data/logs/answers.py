@@ -4,7 +4,7 @@ Costs are those of the file or of the caller, or tokens times prices. Below, `A`
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -60,7 +60,6 @@ class Answers:
     percent: np.ndarray | None = None  #: `[A]` whether the cell of a score had a % sign, or None.
     named_percent: bool = False  #: Whether the name of the scores has percent in it.
     unit: str | None = None  #: Unit of costs, if the file has another than USD.
-    place: Callable[[int], str] = str  #: Function that returns the place of an answer in the file.
     beside: set[str] = field(default_factory=set)  #: Roles of tokens that are not part of the input or output tokens.
     given: dict[str, str] = field(default_factory=dict)  #: Columns by role that the caller named.
     arrays: dict[str, Any] = field(default_factory=dict)  #: Arrays of the file that are not converted.
@@ -72,6 +71,14 @@ class Answers:
     @property
     def notes(self) -> list[str]:
         return self.sheet.notes
+
+    def place(self, answer: int) -> str:
+        """Returns the place of an answer in the file, for messages."""
+        row, model = int(self.row[answer]), self.models[self.model[answer]]
+        if self.roles.models:
+            return self.sheet.place(row, self.roles.families["score"].columns[model])
+        query = self.sheet.cells(str(self.roles.column("query")))[row]
+        return f"{self.sheet.place(row)}, query {str(query)!r} and model {model!r}"
 
 
 def collect_answers(roles: Roles, units: Mapping[str, str], instead: str = "") -> Answers:
@@ -143,8 +150,8 @@ def _long_answers(roles: Roles) -> Answers:
     """Returns the answers of a long table, which has a row for each query and model, without their numbers."""
     sheet = roles.sheet
     sheet.notes.append("layout: a row per query and model")
-    model_column, query_column = str(roles.column("model")), str(roles.column("query"))
-    for role, column in (("query", query_column), ("model", model_column)):
+    for role in ("query", "model"):
+        column = str(roles.column(role))
         cells = sheet.cells(column)
         rows = np.flatnonzero(which_empty(cells)).tolist()  # Words such as "none" may be names.
         gaps = [row for row in rows if not (isinstance(cells[row], str) and cells[row].strip())]
@@ -152,12 +159,8 @@ def _long_answers(roles: Roles) -> Answers:
             more = f"{len(gaps) - 1} more rows name no {role}"
             raise ValueError(f"{sheet.place(gaps[0], column)} is empty, and {more}: fill it, or delete the rows")
         roles.note(role, column)
-    codes, models = pd.factorize(np.array([str(cell).strip() for cell in sheet.cells(model_column)], object))
-    answers = Answers(roles, list(map(str, models)), np.arange(sheet.num_rows), codes.astype(np.int64))
-    answers.place = lambda answer: (
-        f"{sheet.place(answer)}, query {str(sheet.cells(query_column)[answer])!r} and model {models[codes[answer]]!r}"
-    )
-    return answers
+    codes, models = pd.factorize(np.array([str(cell).strip() for cell in cells], object))
+    return Answers(roles, list(map(str, models)), np.arange(sheet.num_rows), codes.astype(np.int64))
 
 
 def _wide_answers(roles: Roles) -> Answers:
@@ -168,9 +171,7 @@ def _wide_answers(roles: Roles) -> Answers:
     sheet.notes.append(f"layout: a row per query, {which} of {number} models ({join_names(models, 6)})")
     if roles.candidates.get("query") and roles.candidates["query"] != roles.candidates.get("text"):
         roles.note("query", str(roles.column("query")))
-    answers = Answers(roles, list(models), np.repeat(np.arange(size), number), np.tile(np.arange(number), size))
-    answers.place = lambda answer: sheet.place(answer // number, scores.columns[models[answer % number]])
-    return answers
+    return Answers(roles, list(models), np.repeat(np.arange(size), number), np.tile(np.arange(number), size))
 
 
 def _add_role(answers: Answers, role: str, units: Mapping[str, str]) -> None:
@@ -272,9 +273,8 @@ def choose_models(
         raise ValueError(f"{name}: only {join_names(kept)} would be left: there is nothing to choose; give more")
     omitted = [model for model in answers.models if model not in kept]
     number = np.array([kept.index(model) if model in kept else -1 for model in answers.models])[answers.model]
-    chosen, place = np.flatnonzero(number >= 0), answers.place
+    chosen = number >= 0
     answers.row, answers.model, answers.models = answers.row[chosen], number[chosen], kept
-    answers.place = lambda answer: place(int(chosen[answer]))
     answers.values = {role: values[chosen] for role, values in answers.values.items()}
     answers.percent = None if answers.percent is None else answers.percent[chosen]
     answers.notes.extend([f"left out: the models {join_names(omitted)}, which were not named"] if omitted else [])

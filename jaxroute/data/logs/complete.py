@@ -180,15 +180,13 @@ def _find_keys(answers: Answers) -> _Keys:
         if _have_several(pairs, texts[answers.row]):
             codes, by_id = _pair_codes(codes, texts), False
             notes.append(f"query: the column {column!r} names different questions alike: it counts together with {text!r}")
-        elif not wide and _have_several(codes, texts):  # Models have different texts under the same id.
+        elif not wide:
             normal = pd.Series([" ".join(words.lower().split()) for words in texts], dtype=object)
-            other = (normal != normal.groupby(codes).transform("first")).to_numpy()
-            if other.any():
-                row = int(np.argmax(other))
-                rows = (row, int(np.argmax(codes == codes[row])))
+            for row in np.flatnonzero(normal != normal.groupby(codes).transform("first"))[:1]:
+                rows = (row, np.argmax(codes == codes[row]))
                 here, there = (sheet.place(place).removeprefix(f"{sheet.name}, ") for place in rows)
-                hint = "if these are the same questions in other words, leave the texts out (--column text=)"
                 problem = f"{here} has the {column} of {there} but another {text!r}"
+                hint = "if these are the same questions in other words, leave the texts out (--column text=)"
                 raise ValueError(f"{sheet.name}: {problem}: {hint}; if not, give each question a separate id")
     if by_id and all(re.fullmatch(r"[+-]?\d{1,18}", str(name)) for name in ids):  # In the order of their numbers.
         codes = np.argsort(np.argsort([int(name) for name in ids], kind="stable"))[codes]
@@ -239,19 +237,18 @@ def _check_repeats(answers: Answers, keys: _Keys, column: str) -> None:
     sheet, rows = answers.sheet, answers.row[is_repeated]
     several = f"{int((count > 1).sum()):,} pairs of query and model have several answers"
     free = [name for name in sheet.single(sheet.names) if name and name not in answers.roles.used]
-    repeats, run = [name for name in free if is_repeat(name)], np.zeros(len(rows), np.int64)
+    repeats, run = list(filter(is_repeat, free)), np.zeros(len(rows), np.int64)
     for name in repeats:
         run = _pair_codes(run, key_texts(sheet.cells(name)[rows]))
-    for name in [name for name in free if name not in repeats] if how == "mean" else ():
+    for name in free if how == "mean" else ():
         cells, is_path = sheet.cells(name), name in FILE_COLUMNS
-        numbered = is_path and all(is_repeat(str(stem)) for stem in set(cells))
-        if numbered or any(isinstance(cell, (list, dict, np.ndarray)) for cell in cells[rows][:50]):
+        numbers = name in repeats or (is_path and all(is_repeat(str(stem)) for stem in set(cells)))
+        if numbers or any(isinstance(cell, (list, dict, np.ndarray)) for cell in cells[rows][:50]):
             continue
         values, different = pd.factorize(key_texts(cells[rows]))
-        many = len(different) > _MOST_VALUES and not is_path
-        if len(different) < 2 or many or (repeats and not _have_several(run, values)):
-            continue  # A setting has few values; a column with one value per run only numbers the runs.
-        if len(set(key_texts(cells))) < len(cells) and _tells_apart(pairs[is_repeated], values):
+        few = 1 < len(different) <= (len(rows) if is_path else _MOST_VALUES)
+        several_in_run = not repeats or _have_several(run, values)  # Other columns only number the runs.
+        if few and several_in_run and len(set(key_texts(cells))) < len(cells) and _tells_apart(pairs[is_repeated], values):
             keep, each = option("--where", f"{name}={different[0]}"), option("--column", f"query={column}+{name}")
             values = join_names(map(repr, different), 6)
             hint = f"keep one of them ({keep}), count each as a query ({each}), or call the column run or seed"
