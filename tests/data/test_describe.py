@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from log_cases import shared
 
 from jaxroute.comparison.offline import sample_of
-from jaxroute.data import Description, Log, RoutingTable, describe, read_log
+from jaxroute.data import Description, Log, RoutingTable, describe
 from jaxroute.data.predictors import _auc, fit_logistic, fit_neighbours, random_folds
 
 pytestmark = pytest.mark.fast
@@ -121,10 +120,3 @@ def test_only_logs_are_described():
     with pytest.raises(ValueError, match="log must be a Log from read_log, or a RoutingTable, got 'x.csv'"):
         describe("x.csv")
     assert Description.__module__ == "jaxroute.data.describe"
-
-
-def test_a_real_log():
-    about = describe(read_log(shared("llmrouter_9models.npz")))
-    assert (about.queries, len(about.models), about.best) == (6108, 9, "llama-3.1-nemotron-51b-instruct")
-    assert about.bound[0] > 0.79 and about.categories == 14
-    assert min(p.gain for p in about.predictions) > 0.03

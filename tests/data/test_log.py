@@ -33,7 +33,6 @@ WRONG = CASES["wrong"] | {
     "no file": ("t.csv", ..., {}, "there is no such file"),
     "damaged gz": ("t.csv.gz", gzip.compress(LONG.encode() * 9)[:-12], {}, "is a damaged gzip file"),
     "rubbish": ("t.csv", bytes(range(256)) * 4, {}, "is not text, despite its name|no text, or in UTF-16"),
-    "a picture": ("t.csv", b"\x89PNG\r\n\x1a\n" + bytes(200), {}, "is not text, despite its name"),
     "parquet called csv": ("t.csv", b"PAR1" + bytes(99), {}, "is not a parquet file, or is damaged"),
     "xlsx called csv": ("t.csv", b"PK\x03\x04" + bytes(99), {}, "is a damaged zip archive"),
     "the wrong encoding": ("t.csv", LONG.replace("a", "é").encode("cp1252"), {"encoding": "utf-8"}, "is not in utf-8 .byte 0xe9"),
@@ -42,7 +41,6 @@ WRONG = CASES["wrong"] | {
     "npz without models": ("t.npz", npz(scores=np.ones((2, 2))), {}, "has no array models; it has scores"),
     "npz without scores": ("t.npz", npz(models=np.array(["a", "b"])), {}, r"has no array of scores; expected scores \[Q, 2\]"),
     "npz of another shape": ("t.npz", npz(**{**GOOD, "scores": np.ones((2, 3))}), {}, r"array 'scores' has shape \(2, 3\).*expected \[Q, 2\]"),
-    "npz without costs": ("t.npz", npz(scores=GOOD["scores"], models=GOOD["models"]), {}, "has no costs: give the cost of each model"),
     "npz with a negative cost": ("t.npz", npz(**{**GOOD, "costs": -GOOD["costs"]}), {}, r"row 0 .from 0., column 'costs.a' is -0.01; a cost must be finite and at least 0"),
     "npz with the same model twice": ("t.npz", npz(**{**GOOD, "models": np.array(["a", "a"])}), {}, "has the model 'a' twice"),
     "columns of npz": ("t.npz", npz(**GOOD), {"columns": {"score": "x"}}, "is 'x', which .* lacks; it has"),
@@ -201,12 +199,6 @@ def test_embeddings_in_cells_and_in_columns(width, tmp_path):
         assert cells.table.features.shape == (40, 32) and "reduced to 32 directions" in cells.features
 
 
-def test_numbers_of_queries_that_begin_anew_in_every_benchmark(tmp_path):
-    rows = "".join(f"{q},{task},{m},{score},1\n" for task in ("x", "y") for q in (0, 1) for m, score in (("a", 1), ("b", 0)))
-    log = read_log(make(tmp_path, "t.csv", "id,task,model,score,cost\n" + rows))
-    assert log.table.num_queries == 4 and any("begins again in every 'task'" in line for line in log.read)
-
-
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -240,17 +232,11 @@ REAL = {
 SUMMARIES = {
     "aider_edit.csv": "no column of queries",
     "aider_polyglot.csv": "lacks a column for the query",
-    "c2mabv_table3.csv": "no column of queries",
     "frugalgpt_summary.csv": "'test_acc' or 'train_acc' looks like the score",
     "messplus_zoo.csv": "has no costs",
     "routerbench_0shot_families.csv": "neither a column of models",
-    "routerbench_0shot_value_hist.csv": "no column of queries",
-    "sprout_models_prices.csv": "no column of queries",
-    "stageroute_table1.csv": "no column of queries",
-    "stageroute_table2.csv": "no column of queries",
     "routellm_mmlu_gsm8k.npz": f"--price {MIXTRAL}=IN:OUT",
     "routellm_mtbench.npz": f"--cost {MIXTRAL}=VALUE",
-    "cascade_slm_gpt5_confidence.csv.gz": "--price slm=IN:OUT",
 }
 
 

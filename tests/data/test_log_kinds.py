@@ -63,7 +63,6 @@ READ = {
     "means of tokens with three digits": (answers(tokens_in="26.333", tokens_out="14.000"), {"prices": {"a": (1, 1), "b": (1, 1)}}, half(4.0333e-05, 4.0333e-05)),
     "prices by direction and token": (answers(tokens_in=1000, tokens_out=500, usd_per_input_token=1e-6, UsdPer1kOutputTokens=2e-3), {}, half(0.002, 0.002)),
     "tokens of two kinds of input beside models": ({"query_id": list("abcd"), "x": [1, 0, 1, 0], "y": [0, 0, 1, 1]} | {f"{m}_{name}": [size] * 4 for m in "xy" for name, size in (("num_input_tokens", 100), ("num_output_tokens", 10), ("cache_read_input_tokens", 50))}, {"prices": dict.fromkeys("xy", (1, 2, 0.1))}, half(1.25e-04, 1.25e-04, 4, ("x", "y"))),
-    "costs per query instead of a column": (BASE, {"costs": {"a": 1.0, "b": 2.0}}, half(1.0, 2.0)),
     "a mark at the end of rows": (("t.csv", "query_id,model,score,cost\n" + "".join(f"q{i},{m},{i % 2},.1,\n" for i in range(5) for m in "ab")), {}, half(0.1, 0.1, 5, scores=(0.4, 0.4))),
     "dots and commas in answers": (("t.tsv", "query_id\tmodel\tscore\tcost\tanswer\tlatency_ms\n" + "".join(f"q{i}\t{m}\t{i % 2}\t0.001\t3,14\t1234\n" for i in range(10) for m in "ab")), {}, half(0.001, 0.001, 10)),
     "numbers in lines of prompts": (("t.csv", BASE.assign(prompt=[f"Sort {i // 2}:\n1,2,3,4,5\n6,7,8,9,10\nplease" for i in range(ROWS)]).to_csv(index=False)), {}, half()),
@@ -71,8 +70,6 @@ READ = {
 RECORDS = [{"query_id": q, "model": m, "score": s, "cost": c} for q, m, s, c in BASE.itertuples(index=False)]
 # Shapes of JSON.
 JSON = {
-    "under a key": {"about": {"by": "us"}, "results": RECORDS},
-    "columns": BASE.to_dict("list"),
     "objects by id": {str(i): record for i, record in enumerate(RECORDS)},
     "columns that are objects by id": BASE.to_dict(),
     "lists by model": {"a": part("a").to_dict("records"), "b": part("b").to_dict("records")},
@@ -109,7 +106,6 @@ def test_it_is_read_rightly(case, tmp_path):
 # What is refused, the options, and a part of the message.
 REFUSED = {
     "0 and 1 under percent": (BARE.assign(acc_pct=[1, 0, 0, 1] * 10), {}, "'acc_pct' has percent in its name, and numbers from 0 to 1"),
-    "two columns of one name": (pd.concat([BASE[["query_id", "model", "score"]], BASE[["score", "cost"]]], axis=1), {}, "has 2 columns 'score': rename"),
     "letters as scores of one model": (WIDE | {"score_z": list("ABCA"), "cost_x": [0.1] * 4, "cost_y": [0.2] * 4, "cost_z": [0.3] * 4}, {}, "column 'score_z' is 'A', which is not a number"),
     "words and fractions": (BASE.assign(score=["good", "bad", 0.25, 0.5] * 10), {}, "has words .* and numbers .*: write all in the same way"),
     "a latency with and without a unit": (BASE.assign(latency=["350ms", "2"] * 20), {}, "'2' without a unit, but others have one"),
@@ -124,7 +120,6 @@ REFUSED = {
     "costs of one model": ({"prompt": ["x", "y"], "a": [1, 0], "b": [0, 1]}, {"costs": {"a": 0.5}}, "only 'a' is named, and there is nothing to choose"),
     "costs of a model that is not there": ({"prompt": ["x", "y"], "a": [1, 0], "b": [0, 1]}, {"costs": {"a": 0.5, "c": 1}}, "'c' is not a column"),
     "cached tokens without a price": (answers(**USAGE), {"prices": PRICES}, "has cached tokens, and their price is unknown"),
-    "two kinds of energy and money": (WIDE | {"cost_x": ["$1"] * 4, "cost_y": ["1 €"] * 4}, {}, "costs are in EUR and in USD"),
     "a role without an effect": (USED, {"columns": {"tokens_in": "tokens_in"}}, "has no effect in this file, as costs are stated"),
     "a row of means": (pd.concat([BASE, pd.DataFrame({"query_id": ["Mean"] * 2, "model": ["a", "b"], "score": [0.5, 0.5], "cost": [0.1, 0.2]})]), {}, "column 'query_id' is 'Mean': is the row a summary of the others"),
     "two names of one model": (BASE.assign(query_id=range(ROWS), model=["openai/gpt-q", "gpt-q-2025-08-06"] * 20), {}, "'openai/gpt-q' and 'gpt-q-2025-08-06' never answer the same query: are they two names of one model"),
@@ -264,13 +259,6 @@ def test_what_is_no_log_beside_logs_is_left_aside(tmp_path):
     assert_found(log, half())
     assert any("skipped README.txt" in line for line in log.read)
     assert any("skipped notes.csv, with other columns than the largest" in line for line in log.read)
-
-
-def test_pickles_with_an_index_and_compressed(tmp_path):
-    frame = BASE.assign(prompt=[f"What is {i // 4}?" for i in range(ROWS)]).set_index("query_id")
-    for name in ("x.pkl", "x.pkl.gz"):
-        frame.to_pickle(tmp_path / name)
-        assert_found(read_log(tmp_path / name), half())
 
 
 def test_columns_of_durations_in_several_files(tmp_path):

@@ -5,7 +5,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -168,7 +168,7 @@ def _parse_cells(sheet: "Sheet", column: str, kind: str, rest: np.ndarray, numbe
             parsed[key] = number
         numbers.values[row], currency, percent[row] = parsed[key]
         if kind == "latency":
-            has_unit[row] = cell.strip()[-1:].isalpha() if isinstance(cell, str) else isinstance(cell, timedelta)
+            has_unit[row] = isinstance(cell, str) and cell.strip()[-1:].isalpha()
         if currency is not None:
             first_rows.setdefault(currency, row)
         if len(first_rows) > 1:
@@ -196,12 +196,8 @@ def _parse_cells(sheet: "Sheet", column: str, kind: str, rest: np.ndarray, numbe
 
 def _parse(cell: Any, kind: str, comma: bool) -> _Parsed | None:
     """Parses a cell as a number of a `kind` such as "score" or "cost"; `comma` tells whether commas are decimal marks. Returns None for other content."""
-    if isinstance(cell, (timedelta, np.timedelta64)):
-        return (pd.Timedelta(cell).total_seconds(), None, False) if kind == "latency" else None
     if isinstance(cell, (int, float, np.bool_, np.integer, np.floating)):
-        with suppress(OverflowError):
-            return float(cell), None, False
-        return np.inf, None, False
+        return np.inf if abs(cell) > 1e308 else float(cell), None, False
     if isinstance(cell, (*_CONTAINERS, date)):
         return _parse(cell[0], kind, comma) if isinstance(cell, _LISTS) and len(cell) == 1 else None
     text = str(cell).strip().replace("\u2212", "-").replace("\u00a0", " ").replace("\u202f", " ")
@@ -362,8 +358,6 @@ def _date(cell: Any) -> np.datetime64 | None:
             return _date(datetime.fromisoformat(text.replace("/", "-")))
         except (ValueError, OverflowError):
             return None
-    if len(text) == 8 and text.isdigit() and 1970 <= int(text[:4]) <= 2100:
-        return _date(f"{text[:4]}-{text[4:6]}-{text[6:]}")
     seconds /= 1000.0 if seconds > 1e11 else 1.0
     return np.datetime64(int(seconds), "s") if 1e8 <= seconds < 1e11 else None  # Not before March 1973.
 

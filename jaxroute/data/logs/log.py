@@ -197,7 +197,10 @@ def _choose_rows(sheet: Sheet, where: Mapping[str, Any]) -> list[str]:
             raise ValueError(f"where names the column {column!r}, which {sheet.name} lacks; it has {names}")
         cells = sheet.cells(column)
         values = value if isinstance(value, (list, tuple, set)) else [value]
-        rows = np.flatnonzero([any(_equals(cell, one) for one in values) for cell in cells])
+        wanted = {text.lower() for one in values for text in (key_text(one), str(one).strip())}
+        rows = np.flatnonzero(
+            [{"" if is_empty(cell) else key_text(cell).lower(), str(cell).lower()} & wanted for cell in cells]
+        )
         if not rows.size:
             values = join_names(map(repr, dict.fromkeys(cells)))
             raise ValueError(f"where[{column!r}] is {value!r}, which no row of {sheet.name} has; it has {values}")
@@ -216,16 +219,6 @@ def _choose_rows(sheet: Sheet, where: Mapping[str, Any]) -> list[str]:
         keep = option("--where", f"{first}={left[0]}")
         sheet.notes.append(f"{first}: the same answers are {counts} ({keep} keeps the tasks that have it)")
     return [*map(str, where), first]
-
-
-def _equals(cell: Any, value: Any) -> bool:
-    """Whether a cell equals a value as text, regardless of case, or as a number."""
-    if str(cell).strip().lower() == str(value).strip().lower() or (str(value) == "" and is_empty(cell)):
-        return True
-    try:
-        return isinstance(cell, (int, float, np.number)) and not isinstance(cell, bool) and float(cell) == float(value)
-    except (TypeError, ValueError):
-        return False
 
 
 def load_table(path: Any, *, missing: Literal["error", "drop"] = "error", **reading: Any) -> RoutingTable:

@@ -90,19 +90,10 @@ def split_unit(kind: str, name: str) -> tuple[str, tuple[str, ...]]:
                 break
         else:
             break
-    if found and len(parts) > 1 and parts[-1] == "in" and kind in ("latency", "cost"):  # As in `latency in ms`.
-        parts = parts[:-1]
     if found:
         return "".join(parts), tuple(found)
     base = plain_name(name)
-    for unit in sorted(units, key=len, reverse=True):  # Without marks between words, as in `latencyms`.
-        if len(unit) > 1 and base.endswith(unit) and _names_role(base[: -len(unit)]):
-            return base[: -len(unit)], (unit,)
     return base, (base,) if base in units else ()
-
-
-def _names_role(base: str) -> bool:
-    return any(base in names for names in NAMES.values())
 
 
 def parse_units(kind: str, text: str) -> tuple[str, ...]:
@@ -140,7 +131,7 @@ def _has_unknown_unit_word(name: str) -> bool:
 
 def has_unknown_unit(kind: str, name: str) -> bool:
     """Whether a name, such as `cost (pesos)`, contains a unit that jaxroute does not know for numbers of a `kind` such as "cost"."""
-    if kind not in ("cost", "latency", "price") or _names_role(plain_name(name)):
+    if kind not in ("cost", "latency", "price"):
         return False
     units = "".join(split_unit(kind, name)[1])
     rest = [word for word in words(_split_remark(name)[1]) if word not in units and word not in WORDS["remarks"]]
@@ -172,10 +163,6 @@ def full_match_level(role: str, name: str) -> float:
     """Returns how well a whole name matches a role, from 0 (not at all) to 3 (the role's own name); `usage.cost` or `cost (USD)` is not split into parts."""
     kind, whole, names = UNIT_KINDS.get(role, ""), plain_name(name), NAMES.get(role, {})
     base, units = split_unit(kind, name) if kind else (whole, ())
-    if role == "query" and whole not in names and len(words(name)) == 2:  # As in `problem_idx`.
-        first, second = words(name)
-        if first in WORDS["asked"] and second in WORDS["numbered"]:
-            return 2.0
     if role == "cost" and base == "price" and any(unit.startswith("per") for unit in units):
         return 0.0  # It is unclear whether the price is per tokens or queries.
     found = float(names.get(whole, 0) or names.get(base, 0))
@@ -227,10 +214,9 @@ def lower_is_better(name: str) -> bool:
 
 
 def is_repeat(name: str) -> bool:
-    """Whether the name of a column shows that it numbers repeated answers, as `run` and `answer_idx` do."""
+    """Whether the name of a column shows that it numbers repeated answers, as `run` and `seed` do."""
     parts = set(words(name))
-    answers = parts & {"answer", "completion", "output"} and parts & {"idx", "index", "id", "number"}
-    return bool((WORDS["repeats"] & parts and not {"date", "time"} & parts) or answers)
+    return bool(WORDS["repeats"] & parts) and not {"date", "time"} & parts
 
 
 def numbered_columns(names: Sequence[str]) -> list[str]:

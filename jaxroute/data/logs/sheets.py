@@ -264,8 +264,6 @@ def _without_lists(name: str, value: Mapping) -> tuple[list[dict], list[str]]:
     if columns and all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns):
         return [dict(zip(value, row, strict=True)) for row in zip(*columns, strict=True)], ["file: an object of columns"]
     if len(columns) < 2 or not all(isinstance(column, Mapping) for column in columns):
-        if _count_matches(value, "score", "cost"):
-            return [dict(value)], ["file: one record"]
         raise ValueError(f"{name} must be a list of records or hold one, got an object with {join_names(map(repr, value))}")
     parts = [part for column in columns for part in column.values()]
     if parts and all(isinstance(part, Mapping) for part in parts):  # By model and query, or by query and model.
