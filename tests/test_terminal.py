@@ -42,7 +42,7 @@ def test_colours_are_where_they_are_wanted(stream, variables, expected, monkeypa
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys, "stdout", stream)
     Output().rows([("label", "text", "red")])
-    Output().table(("Head",), [("text",)])
+    Output().rows([("text",)], ("Head",))
     assert ("\033[31m" in stream.getvalue()) == ("\033[1m" in stream.getvalue()) == expected
     assert ("\033" in stream.getvalue()) == expected
 

@@ -33,9 +33,9 @@ def main(options: argparse.Namespace, output: Output) -> int:
         output.lines("")
     sizes = {name: f"{one['seeds']:,} x {one['horizon']:,}" for name, one in found["experiments"].items()}
     rows = [(name, sizes[name], one["title"]) for name, one in found["experiments"].items()]
-    output.table(("Experiment", "Seeds x rounds", "Title"), rows)
+    output.rows(rows, ("Experiment", "Seeds x rounds", "Title"))
     if found["data_sets"]:
         output.lines("")
         data_sets = [(name, data["kind"], data["description"]) for name, data in found["data_sets"].items()]
-        output.table(("Data set", "Kind", "Description"), data_sets)
+        output.rows(data_sets, ("Data set", "Kind", "Description"))
     return 0

@@ -46,12 +46,13 @@ class Output:
         wrapper.break_on_hyphens = wrapper.break_long_words = False
         self.lines(wrapper.fill(text))
 
-    def rows(self, rows: Iterable[Sequence[str]], *, indent: int = 0, label_width: int | None = None) -> None:
-        """Prints rows (label, text) or (label, text, colour of the label), indented by `indent` characters; labels fill at least `label_width`."""
-        self.table((), rows, indent=indent, label_width=label_width)
+    def rows(
+        self, rows: Iterable[Sequence[str]], heads: Sequence[str] = (), indent: int = 0, label_width: int | None = None
+    ) -> None:
+        """Prints a table with the headings `heads`, indented by `indent` characters, folding its last column if it is too wide.
 
-    def table(self, heads: Sequence[str], rows: Iterable[Any], *, indent: int = 0, label_width: int | None = None) -> None:
-        """Prints a table with the headings `heads`, folding its last column if it is too wide. Without headings, rows are as in the method `rows`."""
+        Without headings, rows are (label, text) or (label, text, colour of the label), and labels fill at least `label_width` characters.
+        """
         if self.json or self.quiet:
             return
         from rich.console import Console

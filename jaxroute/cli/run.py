@@ -203,8 +203,8 @@ def print_claims(claims: Sequence[dict[str, Any]], number: int, output: Output) 
     for claim in claims:
         verdict = claim["verdict"]
         colour = {"holds": "green", "refuted": "red"}.get(verdict, "yellow")
-        rows.append((verdict, f"{claim['text']} [{claim['source']}]", colour))
-        rows.append(("", f"  measured in {claim.get('runs') or number:,g} runs: {claim['measured']}"))
+        measured = f"  measured in {claim.get('runs') or number:,g} runs: {claim['measured']}"
+        rows += [(verdict, f"{claim['text']} [{claim['source']}]", colour), ("", measured)]
     output.rows(rows, indent=2, label_width=11)
 
 

@@ -23,9 +23,9 @@ from jaxroute.core import checks
 from jaxroute.data import Log, RoutingTable, read_log
 
 from . import choice, learning, offline, serving
-from .page import plain, write
+from .page import plain
 from .page.numbers import share
-from .page.write import put
+from .page.write import put, write
 from .points import Pair, Point, PointSummary, Summary
 
 _SERVED = 160_000  # Online policies serve about this many queries in all random orders together.

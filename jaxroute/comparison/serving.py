@@ -17,8 +17,8 @@ from jaxroute.data import Log
 from jaxroute.data.features import Directions, Reader, Standardisation, Words
 from jaxroute.data.predictors import Design, Logistic, Neighbours
 
-from .offline import fit_cascade, fit_mixture, fit_router
 from .offline.cascade import LEARNED, Cascade
+from .offline.measure import fit_rule
 from .offline.part import CachedPredictor, Constant, Judge
 from .offline.router import BEST_MIXTURE, LOGISTIC, NEIGHBOURS, Mixture, Router
 from .offline.sample import Sample
@@ -27,13 +27,8 @@ from .points import Point
 
 FILE = "choice.npz"  # Name of the saved strategy in the folder of a report.
 _FORMAT = 1  # Version of the format of a saved file.
-# For each strategy, a function of a table and a target quality that fits its rule.
-_FIT = {
-    BEST_MIXTURE.name: fit_mixture,
-    NEIGHBOURS.name: lambda table, target: fit_router(table, target, by="neighbours"),
-    LOGISTIC.name: lambda table, target: fit_router(table, target, by="logistic"),
-    LEARNED.name: lambda table, target: fit_cascade(table, target, judge="learned"),
-}
+# Strategies whose rules can be saved, by name.
+_FITTED = {strategy.name: strategy for strategy in (BEST_MIXTURE, NEIGHBOURS, LOGISTIC, LEARNED)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,7 +204,7 @@ def _unpacked(value: Any, arrays: Any) -> Any:
 
 def can_be_saved(point: Point) -> bool:
     """Whether `Strategy` can route new queries as a point does: for a single model, or a rule that is fitted to the log without a perfect judge."""
-    return point.kind == "single" or (point.kind == "offline" and point.strategy in _FIT)
+    return point.kind == "single" or (point.kind == "offline" and point.strategy in _FITTED)
 
 
 def strategy_of(log: Log, point: Point) -> Strategy:
@@ -220,14 +215,14 @@ def strategy_of(log: Log, point: Point) -> Strategy:
     """
     table = log.table
     if not can_be_saved(point):
-        rules = f"one of {', '.join(_FIT)}, which are fitted to a log"
+        rules = f"one of {', '.join(_FITTED)}, which are fitted to a log"
         raise ValueError(f"point must be a single model or {rules}, got {point.strategy}")
     if point.kind == "single":
         models = tuple(table.models[k] for k in np.argsort(table.mean_costs(), kind="stable"))
         alone = models.index(point.strategy)
         return Strategy(point.strategy, "for every query", Mixture(models, alone, alone, 0.0), unit=table.cost_unit)
     assert point.tuned is not None
-    rule = _FIT[point.strategy](table, point.tuned)
+    rule = fit_rule(_FITTED[point.strategy], table, point.tuned)
     if isinstance(rule, Mixture):
         return Strategy(point.strategy, str(rule), rule, unit=table.cost_unit)
     width = 0 if table.features is None else table.features.shape[1]

@@ -172,22 +172,6 @@ def _slim(x: Array) -> Array:
     return x[:, 0] if x.shape[-1] == 1 else x
 
 
-def _form(x: Array, triangle: Array) -> Array:
-    """Returns the quadratic form `x' A x` for each of `K` models, `[K]`, from features and lower triangles of the matrices `A`.
-
-    `x` is `[d, K]` and `triangle` `[d (d + 1) / 2, K]`; either may have one column for all models.
-    """
-    row, column = np.tril_indices(x.shape[0])
-    x = _slim(x)
-    twice = np.where(row == column, 1.0, 2.0).astype(np.float32).reshape(-1, *(1,) * (x.ndim - 1))
-    products = xla.compute_once(twice * x[row] * x[column])
-    size = len(row)
-    if size > _MOST_TERMS:
-        return jnp.sum(products.reshape(size, -1) * triangle, axis=0)
-    parts = [numerics.combine(products[i : i + _TERMS], triangle[i : i + _TERMS]) for i in range(0, size, _TERMS)]
-    return sum(parts[1:], parts[0])
-
-
 @struct.dataclass
 class Ridge:
     """Ridge estimates `theta = V^-1 sum y x`, `V = ridge I + sum x x'`, of `G` parameter vectors: one for each of `K` models, or one for all.
@@ -240,7 +224,14 @@ class Ridge:
 
     def square_deviation(self, x: Array) -> Array:
         """Returns the squared uncertainty `x' V^-1 x` of the prediction of each model, `[K]`; `x` is as in `predict`."""
-        return jnp.maximum(_form(x, self.triangle), 0.0)
+        row, column = np.tril_indices(x.shape[0])
+        x, triangle, size = _slim(x), self.triangle, len(row)
+        twice = np.where(row == column, 1.0, 2.0).astype(np.float32).reshape(-1, *(1,) * (x.ndim - 1))
+        products = xla.compute_once(twice * x[row] * x[column])
+        if size > _MOST_TERMS:
+            return jnp.maximum(jnp.sum(products.reshape(size, -1) * triangle, axis=0), 0.0)
+        parts = [numerics.combine(products[i : i + _TERMS], triangle[i : i + _TERMS]) for i in range(0, size, _TERMS)]
+        return jnp.maximum(sum(parts[1:], parts[0]), 0.0)
 
     def sample(self, noise: Array) -> Array:
         """Returns a random deviation from `theta` for `G` = 1: a sample `[d]` of `N(0, V^-1)` made of standard normals `noise` `[d]`."""

@@ -213,9 +213,7 @@ class SGD:
         if callable(self.learning_rate):
             if jax.tree_util.all_leaves([self.learning_rate]):
                 raise ValueError("learning_rate must be a number or a struct such as TheorySteps(...), got a plain function")
-            check = getattr(self.learning_rate, "check", None)
-            if check is not None:
-                check()
+            getattr(self.learning_rate, "check", lambda: None)()
         else:
             checks.non_negative("learning_rate", self.learning_rate, ())
         if checks.non_negative("momentum", self.momentum, ()) >= 1:

@@ -179,78 +179,71 @@ def search(
         found=found,
         running=jnp.asarray(needed, bool),
     )
-    last = lax.while_loop(lambda s: s.running, functools.partial(_step, program, branch, equal, most_nodes), first)
+
+    def step(s: _Search) -> _Search:
+        """Returns the state after a pivot in the current node or, if its program is solved, after recording the value and choosing a node."""
+        lp = program(s.piece)
+        view = _simplex(lp, equal, s.basis, s.upper)
+        best = s.found.value
+        margin = _margin(best)
+        hopeless = ~(view.bound > best + margin)
+        tired = (s.pivots >= 8 * s.upper.size) | view.stuck
+        pivot = ~hopeless & ~view.feasible & ~view.impossible & ~tired
+        done = ~hopeless & (view.feasible | (tired & ~view.impossible))
+
+        value, near, far, divisible = branch(s.piece, view, best, margin)
+        value = jnp.where(view.feasible & done, value, -jnp.inf)
+        better = value > best
+        best = jnp.where(better, value, best)
+        margin = _margin(best)
+        found = _where(better, SearchResult(view.x, s.piece, value, view.price, *s.found[4:]), s.found)
+        beaten = view.bound <= best + margin
+        splits = done & ~beaten & divisible
+        stuck = done & ~beaten & ~divisible & ~view.feasible
+        room = s.waiting < depth
+        lost = jnp.where(stuck | (splits & ~room), jnp.maximum(s.lost, view.bound), s.lost)
+
+        stack = jax.tree.map(lambda table, x: numerics.put(table, (s.waiting,), x), s.stack, far)
+        bounds = numerics.put(s.bounds, (s.waiting,), view.bound)
+        waiting = jnp.where(splits & room, s.waiting + 1, s.waiting)
+
+        # Return to the last piece that may contain a better point.
+        back = ~pivot & ~splits
+        place = lax.iota(jnp.int32, depth + 1)
+        alive = (place < waiting) & (bounds > best + margin)
+        last = jnp.max(jnp.where(alive, place, -1))
+        popped = jax.tree.map(lambda table: numerics.at(table, (jnp.maximum(last, 0),)), stack)
+        piece = _where(back, popped, _where(splits, near, s.piece))
+        waiting = jnp.where(back, jnp.maximum(last, 0), waiting)
+        running = ~(back & (last < 0))
+
+        nodes = found.nodes + jnp.where(pivot, 0, 1)
+        # The first descent continues until it has found a point.
+        over = running & (nodes >= most_nodes + jnp.where(best > -jnp.inf, 0, depth))
+        left = jnp.maximum(
+            jnp.max(jnp.where(alive & (place < waiting), bounds, -jnp.inf)),
+            jnp.where(back, bounds[jnp.maximum(last, 0)], view.bound),
+        )
+        lost = jnp.where(over, jnp.maximum(lost, left), lost)
+        found = found._replace(nodes=nodes, steps=found.steps + 1)
+        return _Search(
+            piece=piece,
+            basis=jnp.where(pivot, view.basis, s.basis),
+            upper=jnp.where(pivot, view.next_upper, view.upper),
+            pivots=jnp.where(pivot, s.pivots + 1, 0),
+            stack=stack,
+            bounds=bounds,
+            waiting=waiting,
+            lost=lost,
+            found=found,
+            running=running & ~over,
+        )
+
+    last = lax.while_loop(lambda s: s.running, step, first)
     found = last.found
     complete = ~(last.lost > found.value + _margin(found.value))
     residual = jnp.where(complete, 0.0, last.lost - found.value)
     return found._replace(residual=residual, converged=complete)
-
-
-def _step(
-    program: Callable[[Any], Program],
-    branch: Callable[[Any, Basis, Array, Array], _Branches],
-    equal: tuple[bool, ...],
-    most_nodes: Array | int,
-    s: _Search,
-) -> _Search:
-    """Returns the state of `search` after a pivot in the current node or, if its program is solved, after recording the value and choosing a node."""
-    depth = s.bounds.shape[0] - 1
-    lp = program(s.piece)
-    view = _simplex(lp, equal, s.basis, s.upper)
-    best = s.found.value
-    margin = _margin(best)
-    hopeless = ~(view.bound > best + margin)
-    tired = (s.pivots >= 8 * s.upper.size) | view.stuck
-    pivot = ~hopeless & ~view.feasible & ~view.impossible & ~tired
-    done = ~hopeless & (view.feasible | (tired & ~view.impossible))
-
-    value, near, far, divisible = branch(s.piece, view, best, margin)
-    value = jnp.where(view.feasible & done, value, -jnp.inf)
-    better = value > best
-    best = jnp.where(better, value, best)
-    margin = _margin(best)
-    found = _where(better, SearchResult(view.x, s.piece, value, view.price, *s.found[4:]), s.found)
-    beaten = view.bound <= best + margin
-    splits = done & ~beaten & divisible
-    stuck = done & ~beaten & ~divisible & ~view.feasible
-    room = s.waiting < depth
-    lost = jnp.where(stuck | (splits & ~room), jnp.maximum(s.lost, view.bound), s.lost)
-
-    stack = jax.tree.map(lambda table, x: numerics.put(table, (s.waiting,), x), s.stack, far)
-    bounds = numerics.put(s.bounds, (s.waiting,), view.bound)
-    waiting = jnp.where(splits & room, s.waiting + 1, s.waiting)
-
-    # Return to the last piece that may contain a better point.
-    back = ~pivot & ~splits
-    place = lax.iota(jnp.int32, depth + 1)
-    alive = (place < waiting) & (bounds > best + margin)
-    last = jnp.max(jnp.where(alive, place, -1))
-    popped = jax.tree.map(lambda table: numerics.at(table, (jnp.maximum(last, 0),)), stack)
-    piece = _where(back, popped, _where(splits, near, s.piece))
-    waiting = jnp.where(back, jnp.maximum(last, 0), waiting)
-    running = ~(back & (last < 0))
-
-    nodes = found.nodes + jnp.where(pivot, 0, 1)
-    # The first descent continues until it has found a point.
-    over = running & (nodes >= most_nodes + jnp.where(best > -jnp.inf, 0, depth))
-    left = jnp.maximum(
-        jnp.max(jnp.where(alive & (place < waiting), bounds, -jnp.inf)),
-        jnp.where(back, bounds[jnp.maximum(last, 0)], view.bound),
-    )
-    lost = jnp.where(over, jnp.maximum(lost, left), lost)
-    found = found._replace(nodes=nodes, steps=found.steps + 1)
-    return _Search(
-        piece=piece,
-        basis=jnp.where(pivot, view.basis, s.basis),
-        upper=jnp.where(pivot, view.next_upper, view.upper),
-        pivots=jnp.where(pivot, s.pivots + 1, 0),
-        stack=stack,
-        bounds=bounds,
-        waiting=waiting,
-        lost=lost,
-        found=found,
-        running=running & ~over,
-    )
 
 
 def _margin(best: Array) -> Array:

@@ -95,15 +95,6 @@ def _level_of_many(u: Array, upper: Array, total: Array, at_most: bool) -> Array
     return jnp.where(jnp.sum(upper) < total, 0.0, jnp.maximum(nu, 0.0)) if at_most else nu
 
 
-def _smallest_gap(cost: Array) -> Array:
-    if cost.shape[-1] > _MANY:
-        gaps = jnp.diff(jnp.sort(cost))
-    else:
-        gaps = jnp.abs(cost[:, None] - cost[None, :])
-    gaps = jnp.where(gaps > 0.0, gaps, jnp.inf)
-    return jnp.minimum(jnp.min(gaps), jnp.min(jnp.where(cost > 0.0, cost, jnp.inf)))
-
-
 @partial(jax.custom_jvp, nondiff_argnums=(5,))
 def _project(y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool) -> _Solution:
     """Projects `y` as `project` does, by Newton's method inside a bracket for the budget's multiplier; the sum's multiplier is exact."""
@@ -133,7 +124,9 @@ def _project(y: Array, cost: Array, budget: Array, total: Array, upper: Array, a
         return jnp.sum(jnp.where(free, jnp.square(cost - mean), 0.0)), noise
 
     # Beyond this multiplier the order of y - multiplier * cost is that of -cost alone, with gaps of at least one.
-    smallest = _smallest_gap(cost)
+    gaps = jnp.diff(jnp.sort(cost)) if cost.shape[-1] > _MANY else jnp.abs(cost[:, None] - cost[None, :])
+    gaps = jnp.where(gaps > 0.0, gaps, jnp.inf)
+    smallest = jnp.minimum(jnp.min(gaps), jnp.min(jnp.where(cost > 0.0, cost, jnp.inf)))
     top = (jnp.max(y) - jnp.min(jnp.minimum(y, 0.0)) + 2.0) / jnp.where(jnp.isfinite(smallest), smallest, 1.0)
     nu, z, excess = at(jnp.zeros((), y.dtype))
     slack = excess <= 0.0

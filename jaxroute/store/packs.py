@@ -46,21 +46,12 @@ _FRAMES = np.dtype(
 
 Cell = Mapping[str, np.ndarray]
 Note = Mapping[str, Any]
-
-
-class DamagedError(ValueError):
-    """Error: a file does not have the content that was written under its name."""
+# Size and time of a file that could not be read, and the reason in words.
+Damage = tuple[FileState, str]
 
 
 class StoreMismatchError(ValueError):
     """Error: a store has results of other settings or other code than those of this call."""
-
-
-class Damage(NamedTuple):
-    """Reason in words why a file cannot be read, and the size and time that the file had then."""
-
-    file: FileState
-    why: str
 
 
 class Index(NamedTuple):
@@ -139,31 +130,31 @@ def read_index(place: Location, name: str, file: FileState) -> Index:
     """Reads and verifies the index of a pack, a file of the location `place`.
 
     Raises:
-      DamagedError: the index is damaged, or belongs to a pack with another name or to another version of jaxroute.
+      ValueError: the index is damaged, or belongs to a pack with another name or to another version of jaxroute.
       FileNotFoundError: there is no such pack.
     """
     size = file.size
     tail = place.read(name, max(0, size - _TAIL), size)
     footer = np.frombuffer(tail[-_FOOTER.itemsize :], _FOOTER)[0] if len(tail) >= _FOOTER.itemsize else None
     if footer is not None and footer["magic"] != _MAGIC and footer["magic"].startswith(_MAGIC[:14]):
-        raise DamagedError(OTHER_VERSION)
+        raise ValueError(OTHER_VERSION)
     if footer is None or footer["magic"] != _MAGIC:
-        raise DamagedError("it is cut, or was never a pack")
+        raise ValueError("it is cut, or was never a pack")
     lengths = [int(footer[one]) for one in ("forms", "notes", "rows")]
     lengths.append(int(footer["frames"]) * _FRAMES.itemsize)
     start, cuts = size - _FOOTER.itemsize - sum(lengths), [0, *itertools.accumulate(lengths)]
     if start < 0:
-        raise DamagedError("its index is damaged")
+        raise ValueError("its index is damaged")
     tail = tail[start - size :] if size - start <= len(tail) else place.read(name, start, size)
     if digest_of(tail[: cuts[4]]) != footer["digest"].tobytes():
-        raise DamagedError("its index is damaged")
+        raise ValueError("its index is damaged")
     if name != f"{footer['digest'].tobytes().hex()}{ENDING}":
-        raise DamagedError("its content is that of another pack")
+        raise ValueError("its content is that of another pack")
     forms, content = (json.loads(zstandard.decompress(tail[a:b])) for a, b in itertools.pairwise(cuts[:3]))
     rows = np.frombuffer(zstandard.decompress(tail[cuts[2] : cuts[3]]), _ROW)
     frames = np.frombuffer(tail[cuts[3] : cuts[4]], _FRAMES)
     if len(frames) and int(frames["start"][-1] + frames["size"][-1]) != start:
-        raise DamagedError("it is cut, or longer than it was")
+        raise ValueError("it is cut, or longer than it was")
     notes = {digest_of(plain(one)).hex(): one for one in content["notes"]}
     return Index(file, rows, frames, forms, content["sessions"], notes)
 
@@ -258,7 +249,7 @@ class PackStore:
         found = self._listed()
         gone = {name for name, index in self.packs.items() if found.get(name) != index.file}
         self.packs = {name: index for name, index in self.packs.items() if name not in gone}
-        self.damaged = {name: one for name, one in self.damaged.items() if found.get(name) == one.file}
+        self.damaged = {name: one for name, one in self.damaged.items() if found.get(name) == one[0]}
         new = [name for name in sorted(found) if name not in self.packs and name not in self.damaged]
         vanished = False
         for name, index in zip(new, self._pool.map(lambda name: self._index(name, found[name]), new), strict=True):
@@ -298,7 +289,7 @@ class PackStore:
         except FileNotFoundError:
             return None
         except (ValueError, zstandard.ZstdError) as error:
-            return Damage(file, str(error))
+            return file, str(error)
 
     def _find_all(self) -> None:
         self.where, self.groups, self.families, self.notes, self.conflicts = {}, {}, {}, {}, 0
@@ -515,7 +506,7 @@ class PackStore:
         bad = {(name, row) for name, row in self.bad if name in self.packs}
         self.bad = {one for one in bad if not any(arrays for _, arrays, _ in self._cells(one[0], [one[1]]))}
         self._find_all()
-        self.damaged = {n: one for n, one in self.damaged.items() if not isinstance(self._index(n, one.file), Index)}
+        self.damaged = {n: one for n, one in self.damaged.items() if not isinstance(self._index(n, one[0]), Index)}
         small = sum(index.file.size < _SMALL for index in self.packs.values())
         if small > most or self.bad:
             self.compact()

@@ -21,7 +21,6 @@ from jaxroute.core.checks import show
 STORE_NAME = "store"
 # Number of bytes that one request sends or reads: obstore ends a request after 30 s, and connections may be slow.
 _PART = 5 << 20
-_GONE = "it was moved or removed while the run was writing to it"
 
 
 class FileState(NamedTuple):
@@ -83,7 +82,7 @@ class Folder:
     def _make(self) -> None:
         if self._made:
             if not self.path.is_dir():
-                raise OSError(errno.ENOENT, _GONE)
+                raise OSError(errno.ENOENT, "it was moved or removed while the run was writing to it")
             return
         path = self.path.resolve()  # A link may lead to a folder that does not exist yet.
         new = [path, *(folder for folder in path.parents if not folder.exists())]

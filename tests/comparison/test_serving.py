@@ -5,7 +5,7 @@ import pytest
 
 import jaxroute as jr
 from jaxroute.comparison import choice, load_strategy, serving
-from jaxroute.comparison.offline import offline, sample_of
+from jaxroute.comparison.offline import fit_cascade, offline, sample_of
 from jaxroute.data import RoutingTable, read_log
 
 TARGETS = (0.6, 0.9)
@@ -89,7 +89,7 @@ def test_many_queries_at_once_are_routed_as_one_by_one(log, points, make):
 def test_a_cascade_calls_the_same_models_query_by_query(log):
     sample = sample_of(log.table)
     for target in (0.6, 0.75, 0.9, 0.97):
-        rule = serving.fit_cascade(log.table, target)
+        rule = fit_cascade(log.table, target)
         called = np.zeros(sample.scores.shape)
         for q in range(sample.num_queries):
             asked = []

@@ -100,10 +100,7 @@ class Metered(Wrapper):
     def step(self, key: jax.Array, state: Any, action: Any, t: jax.Array) -> tuple[Any, Any, dict[str, jax.Array]]:
         after, feedback, flows = self.env.step(key, state, action, t)
         reading = self.reading
-        if reading.row is None:
-            row = state.source[t % self.scores.shape[0]]
-        else:
-            row = reading.row(self.env, state, feedback, t)
+        row = state.source[t % self.scores.shape[0]] if reading.row is None else reading.row(self.env, state, feedback, t)
         scores, costs = (jnp.asarray(table, jnp.float32)[row] for table in (self.scores, self.costs))
         called = flows[reading.called] > 0.5
         answered = 1.0 if reading.accepted is None else flows[reading.accepted]

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -118,7 +118,7 @@ def _bounds(sample: Sample, targets: Sequence[float]) -> list[Point]:
 
 def fit_mixture(table: RoutingTable, target: float) -> router.Mixture:
     """Returns the cheapest random choice between two models whose mean score on a table reaches a target in [0, 1]."""
-    return router.BEST_MIXTURE.fit(_part(table, target)).tuned(target)
+    return fit_rule(router.BEST_MIXTURE, table, target)
 
 
 def fit_router(table: RoutingTable, target: float, by: Literal["logistic", "neighbours"] = "logistic") -> router.Router:
@@ -133,11 +133,7 @@ def fit_router(table: RoutingTable, target: float, by: Literal["logistic", "neig
       ValueError: the table lacks the features or groups that the method needs.
     """
     checks.one_of("by", by, ("logistic", "neighbours"))
-    part = _part(table, target)
-    if by == "neighbours" and part.sample.features is None:
-        raise ValueError('by="neighbours" needs features, which the table lacks')
-    _described(part.sample)
-    return (router.LOGISTIC if by == "logistic" else router.NEIGHBOURS).fit(part).tuned(target)
+    return fit_rule(router.LOGISTIC if by == "logistic" else router.NEIGHBOURS, table, target)
 
 
 def fit_cascade(table: RoutingTable, target: float, judge: Literal["learned", "perfect"] = "learned") -> cascade.Cascade:
@@ -152,24 +148,22 @@ def fit_cascade(table: RoutingTable, target: float, judge: Literal["learned", "p
       ValueError: the table has no features for the judge.
     """
     checks.one_of("judge", judge, ("learned", "perfect"))
-    part = _part(table, target)
-    if judge == "learned":
-        _described(part.sample)
-    return (cascade.LEARNED if judge == "learned" else cascade.PERFECT).fit(part).tuned(target)
+    return fit_rule(cascade.LEARNED if judge == "learned" else cascade.PERFECT, table, target)
 
 
 def fit_cascade_routing(table: RoutingTable, target: float) -> CascadeRouting:
     """Returns the cascade routing with a perfect judge that reaches a target in [0, 1] on a table at the least cost."""
-    return PERFECT_ROUTING.fit(_part(table, target)).tuned(target)
+    return fit_rule(PERFECT_ROUTING, table, target)
 
 
-def _part(table: RoutingTable, target: float) -> Part:
+def fit_rule(strategy: OfflineStrategy, table: RoutingTable, target: float) -> Any:
+    """Returns the rule of a strategy that reaches a target in [0, 1] on a table at the least cost. Raises `ValueError` if an argument is wrong."""
     if not isinstance(table, RoutingTable):
         raise ValueError(f"table must be a RoutingTable, got {checks.show(table)}")
     checks.probability("target", target, ())
-    return Part(sample_of(table), _WHOLE)
-
-
-def _described(sample: Sample) -> None:
-    if not sample.described:
+    sample = sample_of(table)
+    if strategy is router.NEIGHBOURS and sample.features is None:
+        raise ValueError('by="neighbours" needs features, which the table lacks')
+    if strategy in (router.NEIGHBOURS, router.LOGISTIC, cascade.LEARNED) and not sample.described:
         raise ValueError("the table has neither features nor groups, so nothing is known about a query before it is served")
+    return strategy.fit(Part(sample, _WHOLE)).tuned(target)

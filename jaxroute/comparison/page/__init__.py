@@ -1,5 +1,1 @@
 """Page of a comparison: a single file that needs no network, with the same numbers as JSON and CSV beside it."""
-
-from .write import write
-
-__all__ = ["write"]

@@ -194,9 +194,8 @@ class Tracked(Newton):
     tolerance: float = struct.field(pytree_node=False, default=5e-3)
 
     def init(self, num: int, dim: int, ridge: Leaf) -> TrackedState:
-        inverse = jnp.broadcast_to(jnp.eye(dim, dtype=jnp.float32) / ridge, (num, dim, dim))
         zero = jnp.zeros((), jnp.float32)
-        return TrackedState(inverse, jnp.zeros((num, dim), jnp.float32), zero, zero)
+        return TrackedState(inverse_ridge(num, dim, ridge), jnp.zeros((num, dim), jnp.float32), zero, zero)
 
     def fit(
         self, state: TrackedState, sums: Derivatives, theta: Array, chosen: Array, ridge: Leaf, new: NewestObservation
@@ -241,6 +240,11 @@ class Tracked(Newton):
             longest=longest,
             residual=jnp.maximum(state.residual, bound),
         )
+
+
+def inverse_ridge(num: int, dim: int, ridge: Leaf) -> Array:
+    """Returns the inverses `[num, dim, dim]` of the second derivatives without observations: `1 / ridge` times the identity."""
+    return jnp.broadcast_to(jnp.eye(dim, dtype=jnp.float32) / ridge, (num, dim, dim))
 
 
 def longest_of(before: Array, new: NewestObservation) -> Array:

@@ -10,7 +10,7 @@ from jaxroute.core import checks, numerics, xla
 from jaxroute.core.types import Leaf
 from jaxroute.estimators.gaussian import sherman_morrison
 from jaxroute.estimators.mnl.likelihood import Derivatives, NewestObservation, Solver
-from jaxroute.estimators.mnl.newton import longest_of, safe
+from jaxroute.estimators.mnl.newton import inverse_ridge, longest_of, safe
 
 # Smallest cosine between the step and the change of the gradient for an update of the second derivatives.
 _LEAST_CURVATURE = 1e-6
@@ -33,7 +33,7 @@ class Online(Solver):
     needs_hessian: ClassVar[bool] = False
 
     def init(self, num: int, dim: int, ridge: Leaf) -> OnlineState:
-        return numerics.Sum.of(_inverse_ridge(num, dim, ridge)), jnp.zeros((num, dim), jnp.float32)
+        return numerics.Sum.of(inverse_ridge(num, dim, ridge)), jnp.zeros((num, dim), jnp.float32)
 
     def fit(
         self, state: OnlineState, sums: Derivatives, theta: Array, chosen: Array, ridge: Leaf, new: NewestObservation
@@ -114,7 +114,7 @@ class BFGS(Solver):
 
     def init(self, num: int, dim: int, ridge: Leaf) -> BFGSState:
         zero = jnp.zeros((), jnp.float32)
-        return BFGSState(_inverse_ridge(num, dim, ridge), zero, zero)
+        return BFGSState(inverse_ridge(num, dim, ridge), zero, zero)
 
     def fit(
         self, state: BFGSState, sums: Derivatives, theta: Array, chosen: Array, ridge: Leaf, new: NewestObservation
@@ -184,10 +184,6 @@ class BFGS(Solver):
         return xla.compute_once(theta), BFGSState(
             end.inverse, longest, jnp.maximum(state.residual, residual(end.gradient, end.moves))
         )
-
-
-def _inverse_ridge(num: int, dim: int, ridge: Leaf) -> Array:
-    return jnp.broadcast_to(jnp.eye(dim, dtype=jnp.float32) / ridge, (num, dim, dim))
 
 
 def _online(
