@@ -158,17 +158,6 @@ def test_large_objects_are_written_and_read_in_parts(bucket, server):
 # Many packs, and several processes.
 
 
-def test_packs_are_joined_while_others_read(bucket, undisturbed):
-    for first in range(0, 70, 10):
-        run(out=bucket, seeds=range(first, first + 10))
-    with contextlib.closing(packs.PackStore(places.place_of(bucket))) as reader:
-        with contextlib.closing(packs.PackStore(places.place_of(bucket))) as writer:
-            writer.compact()
-        assert len(keys(bucket)) == 1 and len(reader.packs) == 7
-        assert len(reader.get(list(reader.where))) == 7 * 2 and not reader.bad
-    assert_same(undisturbed["runs"], jr.load(bucket))
-
-
 def test_what_killed_processes_left_is_removed_by_the_clock_of_the_server(bucket, clock):
     run(out=bucket)
     sound = keys(bucket)
