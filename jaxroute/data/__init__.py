@@ -1,4 +1,4 @@
-"""Recorded answers of models to queries: numbers from papers, logs from files, loaders of public data, and a generator that replaces missing data."""
+"""Recorded answers of models to queries: numbers from papers, logs from files, loaders of public data, and tables of synthetic queries."""
 
 from jaxroute.core.exports import public_names
 

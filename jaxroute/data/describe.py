@@ -17,7 +17,7 @@ from .table import RoutingTable
 
 @dataclass(frozen=True)
 class ModelLine:
-    """Quality, cost and latency of one model in a log."""
+    """Quality (scores in [0, 1]), cost (per query, in the log's unit) and latency of one model in a log."""
 
     name: str  #: Name of the model.
     quality: float  #: Mean score.
@@ -30,7 +30,7 @@ class ModelLine:
 
 @dataclass(frozen=True)
 class Description:
-    """Description of a log: sizes, models, the possible gain of routing, and how well scores can be predicted."""
+    """Description of a log: sizes, models, mean score and cost of the best choice per query (`bound`), and how well scores can be predicted."""
 
     queries: int  #: Number of queries.
     models: tuple[ModelLine, ...]  #: Quality and cost of each model, in the order of the log.
@@ -61,10 +61,10 @@ class Description:
 
 
 def describe(log: Log | RoutingTable) -> Description:
-    """Describes a log: quality and cost of its models, the possible gain of routing, and how well scores can be predicted.
+    """Describes a log: its models, how good the best choice of a model per query would be, and how well scores can be predicted.
 
     The predictors are those that `jaxroute compare` fits. There are five folds: queries are predicted from the other four folds, which contain no
-    copy of their prompts. Routing by a prediction weighs the predicted score against the model's mean cost. The weight is fitted to the
+    copy of their prompts. Routing by a prediction takes the model with the largest predicted score - weight x mean cost. The weight is fitted to the
     other folds, where routing must cost no more than the best single model.
 
     Args:

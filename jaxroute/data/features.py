@@ -1,4 +1,4 @@
-"""Computes features of queries from their texts, or from numbers such as an encoder's embeddings; and contexts from features."""
+"""Computes features of queries from their texts or from embeddings, and from features the context vectors that bandits observe."""
 
 import importlib.util
 import os
@@ -85,21 +85,21 @@ Reader = Words | Directions | Standardisation | None
 
 
 def scales(features: np.ndarray) -> np.ndarray:
-    """Returns the number by which to divide each feature, `[d]`: its standard deviation if these differ by a factor over 100, otherwise 1."""
+    """Returns the number by which to divide each feature, `[d]`: its standard deviation if the largest is over 100 times the smallest, else 1."""
     scale = Standardisation.fit(features).scale
     finite = scale[np.isfinite(scale)]
     return scale if finite.size and finite.max() > _LARGEST_RATIO * finite.min() else np.ones_like(scale)
 
 
 def main_directions(features: np.ndarray, number: int) -> np.ndarray:
-    """Computes contexts from features: a constant 1, then the principal components.
+    """Computes contexts of bandits from features: a constant 1, then the principal components.
 
     Args:
-      features: `[N, d]` features; columns of very different sizes are standardised.
+      features: `[N, d]` features; standardised if their standard deviations differ by a factor over 100.
       number: number of principal components, at most `d`.
 
     Returns:
-      `[N, 1 + number]` contexts. The components are scaled so that the longest row has length 1.
+      `[N, 1 + number]` contexts. The components, without the 1, are scaled so that the longest row has length 1.
     """
     features = np.asarray(features, np.float64)
     features = (features - features.mean(axis=0)) / scales(features)
@@ -117,10 +117,10 @@ def choose_features(
     num_rows: int,
     notes: list[str],
 ) -> tuple[np.ndarray | None, str, Reader]:
-    """Chooses the features of a log's `Q` queries, and appends lines for the user to `notes`.
+    """Chooses the features of a log's `Q` queries, and appends lines for the user about what is not used to `notes`.
 
     Args:
-      wanted: None for the best available; "none", "text" or "own"; an array; or the path of its file.
+      wanted: None for the numbers in the file, or else its texts, if any; "none", "text" or "own" (these numbers); an array; or the path of its file.
       text: `[Q]` texts of the queries and the name of their column; None without texts.
       own: `[Q, d]` numbers in the file, their source in words, and whether they are separate columns (not an embedding); None without numbers.
       rows: `[Q]` row of each query in the file.
@@ -155,7 +155,7 @@ def choose_features(
 
 
 def _from_numbers(numbers: np.ndarray, source: str, are_columns: bool, notes: list[str]) -> tuple[np.ndarray, str, Reader]:
-    """Standardises `numbers`, `[Q, d]`, from separate columns, or shortens an embedding. Returns features, their source, and a converter of new queries."""
+    """Standardises `numbers` `[Q, d]` of separate columns, or reduces a long embedding; returns features, source, and converter of new queries."""
     if are_columns or (scales(numbers) != 1).any():
         standard = Standardisation.fit(numbers)
         return standard.of(numbers), f"{source}, standardised", standard

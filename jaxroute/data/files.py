@@ -28,7 +28,7 @@ def file_path(path: Any) -> Path:
 
 @contextlib.contextmanager
 def errors_name(path: str | os.PathLike) -> Iterator[None]:
-    """Context that adds the name of the file `path` to errors whose text does not contain it."""
+    """Context manager for reading the file `path`: errors whose text does not contain its name become ValueErrors that do."""
     try:
         yield
     except UnsafePickleError:

@@ -21,7 +21,7 @@ _MOST_QUERIES = 8000  # Predictions are evaluated on at most so many queries.
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Some queries of a `RoutingTable`, with its fields in float64, and the seconds of each answer, `[Q, N]`, if they are known."""
+    """Some queries of a `RoutingTable`, with its arrays (float64), and the seconds of each answer, `[Q, N]`, if they are known."""
 
     models: tuple[str, ...]
     scores: np.ndarray
@@ -78,7 +78,7 @@ def random_folds(sample: Sample, number: int, seed: int | tuple[int, ...] | np.r
 class Design:
     """Converts queries to the input of a predictor: scaled features, then for each category 1 if the query belongs to it and 0 if not.
 
-    The scaled features have a total variance of 1, so that two queries differ on average as much by features as by different categories.
+    The scaled features have a total variance of 1, so the mean squared distance of two queries is 2, as between two categories.
     """
 
     mean: np.ndarray | None  #: `[d]` mean of the features over the fitted queries, or None without features.
@@ -96,7 +96,7 @@ class Design:
 
 
 def design(sample: Sample) -> Design:
-    """Fits a `Design` to some queries: features of very different sizes are standardised, and more than 64 are reduced to 64 directions."""
+    """Fits a `Design`; features are standardised if their standard deviations differ 100-fold, and over 64 reduced to 64 principal directions."""
     mean = turn = groups = None
     if sample.features is not None:
         mean, scale = sample.features.mean(0), scales(sample.features)
@@ -132,9 +132,9 @@ def cross_entropy(predicted: np.ndarray, scores: np.ndarray) -> float:
 def fit_weights(columns: np.ndarray, scores: np.ndarray, penalties: np.ndarray, steps: int = 60) -> np.ndarray:
     """Fits a logistic regression for each output and penalty, by least cross-entropy plus `penalty / 2 * |weights|^2`.
 
-    A score of 0.3 counts like 3 right and 7 wrong answers of weight 0.1. The Hessian is at most `X'X / 4 + penalty` for columns `X`
-    (Boehning and Lindsay, 1988), which needs one eigendecomposition for all outputs; steps along it never increase the
-    loss, and are accelerated (Nesterov).
+    A score of 0.3 counts like 3 right and 7 wrong answers of weight 0.1. Newton steps use an upper bound of the Hessian, `X'X / 4 + penalty` for
+    columns `X` (Boehning and Lindsay, 1988), whose one eigendecomposition serves all outputs. They never increase the loss, and are accelerated
+    (Nesterov).
 
     Args:
       columns: `[Q, d]` predictors, shared by the outputs.
@@ -223,7 +223,7 @@ class Logistic:
 
 
 def fit_logistic(sample: Sample, folds: np.ndarray) -> tuple[Logistic, np.ndarray]:
-    """Fits a logistic regression; cross-validation over `folds`, `[Q]`, chooses its penalty. Also returns scores `[Q, N]`, each from a fit to other folds."""
+    """Fits a logistic regression; cross-validation over `folds` `[Q]` chooses its penalty. Also returns scores `[Q, N]` by fits to other folds."""
     penalties = np.array(PENALTIES)
     predicted = np.empty((len(penalties), *sample.scores.shape))
     for fold in np.unique(folds):
@@ -251,7 +251,7 @@ class Neighbours:
 
 
 def fit_neighbours(sample: Sample) -> tuple[Neighbours, np.ndarray]:
-    """Fits a `Neighbours` predictor with the best number of neighbours. Also returns scores `[Q, N]`, predicted from the queries with other prompts."""
+    """Fits a `Neighbours` predictor of the size with the least squared error; also returns scores `[Q, N]`, predicted from other prompts."""
     made, prompts = design(sample), sample.numbered()
     columns = made.columns(sample)
     others = sample.num_queries - int(np.bincount(prompts).max())
@@ -264,9 +264,9 @@ def fit_neighbours(sample: Sample) -> tuple[Neighbours, np.ndarray]:
 def _neighbour_means(
     columns: np.ndarray, recorded: np.ndarray, scores: np.ndarray, sizes: tuple[int, ...], prompts: np.ndarray | None = None
 ) -> np.ndarray:
-    """Returns the mean scores of each query's nearest recorded queries, for each of `S` numbers of neighbours in `sizes` (ascending): `[S, Q, N]`.
+    """Returns the mean scores of each query's nearest recorded queries, `[S, Q, N]`, for each of `S` ascending numbers of neighbours in `sizes`.
 
-    `columns` are features of `Q` queries; `recorded` and `scores` `[R, N]` are those of `R` recorded queries. For equal queries, `prompts` excludes copies.
+    `columns` are `[Q, r]`, `recorded` `[R, r]` and `scores` `[R, N]`. If the recorded queries are the same ones, `prompts` `[Q]` excludes copies.
     """
     means = np.empty((len(sizes), len(columns), scores.shape[1]))
     lengths, most = np.square(recorded).sum(1), sizes[-1]
@@ -287,7 +287,7 @@ def _neighbour_means(
 
 @dataclass(frozen=True)
 class Prediction:
-    """Cross-validated accuracy of predicted scores, and the gain of routing by them at no more than the cost of the best single model."""
+    """Result of predicting scores by cross-validation, and of routing by them at no more than the mean cost of the best single model."""
 
     how: str  #: "categories", "nearest neighbours" or "logistic regression".
     measure: str  #: "AUC", or "R2" if a score is not 0 or 1.
@@ -333,7 +333,7 @@ def evaluate_predictions(sample: Sample) -> tuple[tuple[Prediction, ...], tuple[
 
 
 def _category_means(others: Sample, sample: Sample) -> np.ndarray:
-    """Predicts scores in `sample` by the mean score of `others` in the same category, as if it had two more queries with the overall mean."""
+    """Predicts scores `[Q, N]` by each model's mean on `others` of the query's category, to which two queries of overall mean are added."""
     assert others.groups is not None and sample.groups is not None
     mean, size = others.scores.mean(axis=0), 1 + int(max(others.groups.max(), sample.groups.max()))
     count = np.bincount(others.groups, minlength=size)[:, None]
@@ -342,7 +342,7 @@ def _category_means(others: Sample, sample: Sample) -> np.ndarray:
 
 
 def _evaluate(how: str, predict: Callable[[Sample, Sample], np.ndarray], sample: Sample, fold: np.ndarray) -> Prediction:
-    """Evaluates the method `how` by cross-validation: `predict(others, part)` fits to `others` and predicts `part`. `fold` is the fold of each query."""
+    """Evaluates the method `how` by cross-validation over `fold`, that of each query: `predict(others, part)` fits to `others`, predicts `part`."""
     scores, costs, rows = sample.scores, sample.costs, np.arange(sample.num_queries)
     predicted = np.empty_like(scores)
     for number in range(_FOLDS):
@@ -356,9 +356,9 @@ def _evaluate(how: str, predict: Callable[[Sample, Sample], np.ndarray], sample:
 
 
 def _choose_models(predicted: np.ndarray, scores: np.ndarray, costs: np.ndarray, fold: np.ndarray) -> np.ndarray:
-    """Chooses for each query the index of the model with the largest predicted score minus a weight times its mean cost.
+    """Chooses for each query the index of the model with the largest predicted score minus a weight times the model's mean cost.
 
-    The weight is fitted to the queries of the other folds, where routing must cost no more than the best single model; `fold` has each query's fold.
+    The weight is that of the highest mean score on the other folds at no more than the cost of the best single model; `fold` `[Q]` is each query's.
     """
     choice = np.zeros(len(scores), int)
     for number in range(_FOLDS):

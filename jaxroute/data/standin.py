@@ -1,4 +1,4 @@
-"""Generates synthetic prompts that replace public files: features of prompts, and the score and cost of each model."""
+"""Generates synthetic prompts, with features and the score and cost of each model, for use where recorded logs are not available."""
 
 from typing import Literal
 
@@ -37,9 +37,9 @@ def standin(
         cost_ij   = price_j x tokens_i x LogNormal(0, 0.3),   tokens_i ~ LogNormal(5.5, 0.7),
 
     for prompt `i` and model `j`, with `delta_cj` normal of standard deviation 1.5 (soft) or 2.5 (binary), `beta_j` standard normal, and topics
-    and styles drawn with probabilities from Dirichlet(5). "clean": `a = 0.7, b = 0, s_f = 0.7`, and `b_i` normal of standard deviation 0.7.
-    "semantic-noise": `a = 0.45, b = 0.6, s_f = 0`, and 0.5 for `b_i`: style dominates the features, but does not affect the scores. Costs are
-    divided by the 0.995 quantile of the pool's costs and cut off at 1.
+    and styles drawn with probabilities from Dirichlet(5). `s_f` is the effect of the direction. "clean": `a = 0.7, b = 0, s_f = 0.7`,
+    and `b_i` normal of standard deviation 0.7. "semantic-noise": `a = 0.45, b = 0.6, s_f = 0`, and `b_i` of standard deviation 0.5, so style
+    dominates the features, but does not affect the scores. Costs are divided by the 0.995 quantile of the pool's costs and cut off at 1.
 
     Source: our own construction, for use where the files of ACQB's experiments (RouterBench, SPROUT, EmbedLLM) are not
     available. Its numbers are not those of real prompts.

@@ -27,8 +27,8 @@ class RoutingTable:
       groups: `[Q]` int32 index into `group_names`, for example of the benchmark a query comes from, or None.
       group_names: names of the groups; empty without `groups`.
       cost_unit: unit of a cost.
-      rows: `[Q]` int64 row of each query in the file or arrays; in a file with a row per query and model, its index among the different queries.
-      num_rows: number of rows of the file.
+      rows: `[Q]` int64 row of each query in the file or arrays; if each query has a row per model, the query's index in order of appearance.
+      num_rows: number of rows of the file, or of its different queries.
       prompts: `[Q]` int32 index of each query's prompt, equal for copies of one prompt; None if prompts are unknown, so that
         each query counts as different. Copies stay together wherever queries are split.
 
@@ -246,7 +246,7 @@ def _names(argument: str, names: str | Iterable[object]) -> tuple[str, ...]:
 
 
 def _refuse(argument: str, values: np.ndarray, wrong: np.ndarray, rule: str, models: Sequence[str] = ()) -> None:
-    """Raises an error about the first of `values` that the mask `wrong` marks, if any. Its text ends with `rule`, such as "must be finite"."""
+    """Raises an error about the first of `values` that `wrong` marks, if any: "`argument` is 2 at row 0, model 'a'; `argument` `rule`"."""
     if wrong.any():
         place = tuple(np.argwhere(wrong)[0].tolist())
         where = f"row {place[0]}, model {models[place[1]]!r}" if models else f"[{', '.join(map(str, place))}]"

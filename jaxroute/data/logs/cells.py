@@ -1,4 +1,4 @@
-"""Converts cells of a table to numbers, verdicts, texts and dates. A cell that cannot be read is refused with its place in the file."""
+"""Converts cells of a table to numbers (also verdicts such as "correct"), texts and dates; a cell that cannot be read is refused with its place."""
 
 import json
 import re
@@ -36,7 +36,7 @@ _Parsed = tuple[float, str | None, bool]  # Number in a cell, its currency, and 
 
 @dataclass
 class Numbers:
-    """Numbers that were read from a column, and how they were converted."""
+    """Numbers read from a column, in seconds, USD or another fixed unit, and the % signs, currency and unit in its cells or name."""
 
     values: np.ndarray  #: `[R]` float64, NaN where a cell is empty.
     percent: np.ndarray | None = None  #: `[R]` whether the cell had a % sign; None if no cell had.
@@ -92,7 +92,7 @@ def examples(cells: np.ndarray) -> str:
 def read_numbers(
     sheet: "Sheet", column: str, role: str, units: Mapping[str, str] | None = None, name: str | None = None
 ) -> Numbers:
-    """Reads the numbers of a column in seconds, USD, USD per million tokens or fractions. `units`, by role, replaces the unit in the column's `name`."""
+    """Reads a column of a role as seconds, USD (per million tokens) or fractions, by the unit in `units`, or in `name` (default: the column's)."""
     other = "tokens" if role.startswith("tokens") else "length" if role.endswith("_chars") else "feature"
     kind = UNIT_KINDS.get(role, other)
     cells = sheet.cells(column)
@@ -133,7 +133,7 @@ def read_numbers(
 
 
 def _check_range(sheet: "Sheet", column: str, kind: str, values: np.ndarray) -> None:
-    """Refuses infinite numbers, negative ones that the `kind` of number excludes, and numbers such as "1.234" whose point probably separates thousands."""
+    """Refuses infinite numbers, negative ones if the `kind` of number has none, and numbers such as "1.234" whose point may separate thousands."""
     if kind in ("tokens", "length") and sheet.separator not in (None, ","):
         cells, fractions = sheet.cells(column), np.flatnonzero(np.nan_to_num(values, posinf=0, neginf=0) % 1)
         # Other fractions are means of several answers.
@@ -150,7 +150,7 @@ def _check_range(sheet: "Sheet", column: str, kind: str, values: np.ndarray) -> 
 
 
 def _parse_cells(sheet: "Sheet", column: str, kind: str, rest: np.ndarray, numbers: Numbers) -> np.ndarray:
-    """Parses the cells in the rows `rest` and stores the values in `numbers`. Returns a mask, for all rows, of the parsed cells that contain a unit."""
+    """Parses the cells at the indices `rest` into `numbers`, or refuses one that is no number. Returns a mask `[R]` of cells with a unit."""
     cells = sheet.cells(column)
     comma = sheet.decimal_comma or _has_decimal_comma(sheet.separator == ";", cells, rest)
     rows = np.array([row for row, cell in enumerate(cells) if not is_empty(cell)], int) if comma else rest
@@ -195,7 +195,7 @@ def _parse_cells(sheet: "Sheet", column: str, kind: str, rest: np.ndarray, numbe
 
 
 def _parse(cell: Any, kind: str, comma: bool) -> _Parsed | None:
-    """Parses a cell as a number of a `kind` such as "score" or "cost"; `comma` tells whether commas are decimal marks. Returns None for other content."""
+    """Parses a cell as a number of a `kind` such as "score" or "cost", None for other content; `comma` tells whether commas are decimal marks."""
     if isinstance(cell, (int, float, np.bool_, np.integer, np.floating)):
         return np.inf if abs(cell) > 1e308 else float(cell), None, False
     if isinstance(cell, (*_CONTAINERS, date)):
@@ -231,13 +231,13 @@ def _parse(cell: Any, kind: str, comma: bool) -> _Parsed | None:
 
 
 def number_of(cell: Any) -> float:
-    """Converts a cell to a number; judgements such as "correct" count as numbers, too. Returns NaN for other content."""
+    """Converts a cell to a number: verdicts such as "correct" are 1 or 0, % signs and decimal commas are read, and other content is NaN."""
     number = _parse(cell, "score", True)
     return np.nan if number is None else number[0]
 
 
 def _has_decimal_comma(semicolons: bool, cells: np.ndarray, rest: np.ndarray) -> bool:
-    """Whether commas are decimal marks: a cell in the rows `rest` allows nothing else, or `semicolons` separate columns and no cell has a point."""
+    """Whether commas are decimal marks: a cell in the rows `rest` shows it, as "0,5", or `semicolons` separate columns and no cell has a point."""
 
     def is_decimal(text: str) -> bool:
         number = re.sub(r"[^0-9.,]", "", text)
@@ -275,7 +275,7 @@ def _is_number(cell: Any, kind: str) -> bool:
 
 
 def looks_like_text(cells: np.ndarray) -> bool:
-    """Whether more than a fifth of the first texts of a column are not numbers. Texts may be in any language, formulas or code."""
+    """Whether over a fifth of a column's first texts are no numbers, but words in any language, formulas, code or lists."""
     if cells.dtype.kind != "O":
         return False
     found = [cell for cell in first_cells(cells) if isinstance(cell, (str, *_CONTAINERS))]
@@ -283,7 +283,7 @@ def looks_like_text(cells: np.ndarray) -> bool:
 
 
 def looks_like_sentences(cells: np.ndarray) -> bool:
-    """Whether a column contains sentences: over a fifth of the first texts are long or of several words, and over 30 % are different."""
+    """Whether a column contains sentences: over a fifth of its first texts have several words or over 40 letters, and over 30 % are different."""
     found = [cell for cell in first_cells(cells) if isinstance(cell, str)]
     long = [cell for cell in found if len(cell) > 40 or re.search(r"[^\W\d_]+\s+\S", cell)]
     return looks_like_text(cells) and len(long) > 0.2 * len(found) and len(set(found)) > 0.3 * len(found)
@@ -363,7 +363,7 @@ def _date(cell: Any) -> np.datetime64 | None:
 
 
 def read_vectors(sheet: "Sheet", column: str, rows: np.ndarray) -> np.ndarray:
-    """Returns the embeddings in the given rows of a column, one row each, float64; other cells and lists of unequal lengths are refused."""
+    """Returns the embeddings in some rows of a column, `[len(rows), d]` float64; cells without a list of `d` numbers (also as text) are refused."""
     vectors: list[np.ndarray] = []
     for row, cell in zip(rows, sheet.cells(column)[rows], strict=True):
         try:

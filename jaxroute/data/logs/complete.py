@@ -51,7 +51,7 @@ class Log:
 
 
 def complete_log(answers: Answers, costs: Mapping | None, prices: Prices | None, options: Mapping[str, Any]) -> Log:
-    """Builds the complete log from the answers of the chosen models. `costs` and `prices` are the caller's, `options` the arguments of `read_log` by name."""
+    """Builds the complete log of the chosen models. `costs` and `prices` are the caller's, `options` the arguments of `read_log` by name."""
     notes, roles, sheet, arrays = answers.notes, answers.roles, answers.sheet, answers.arrays
     score_name = roles.families["score"].pattern if roles.models else str(roles.column("score"))
     groups: dict[str, Any] = {"model": (answers.model, answers.models)}
@@ -121,7 +121,7 @@ def complete_log(answers: Answers, costs: Mapping | None, prices: Prices | None,
 
 
 def _convert_costs(answers: Answers, costs: Mapping[str, float] | None, prices: Prices | None) -> tuple[np.ndarray, str]:
-    """Returns the cost of each of `A` answers, `[A]`, and the unit in words. Raises ValueError if the costs of a model are unknown."""
+    """Returns the cost of each answer, `[A]`, by `price_answers`, and its unit in words. Raises ValueError if a model's costs are unknown."""
     file, cost = answers.sheet.name, price_answers(answers, costs, prices)
     unit = answers.unit or "USD per query"
     if cost is None and answers.sheet.preset.name == "EmbedLLM":
@@ -228,7 +228,7 @@ def _pair_codes(codes: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def _check_repeats(answers: Answers, keys: _Keys, column: str) -> None:
-    """Reports several answers of a model to one query, or refuses them if they differ in a setting. `column` is the column of queries, for the error."""
+    """Notes repeated answers of a model to a query; refuses them if a column, such as a temperature, tells them apart. `column` has the queries."""
     pairs, how = keys.pairs(answers), answers.sheet.preset.how
     count = np.bincount(pairs)
     is_repeated = count[pairs] > 1
@@ -258,7 +258,7 @@ def _check_repeats(answers: Answers, keys: _Keys, column: str) -> None:
 
 
 def _tells_apart(pairs: np.ndarray, values: np.ndarray) -> bool:
-    """Whether `values` are settings of repeated answers: in most `pairs` (query and model) all differ, or each occurs as often as in other pairs."""
+    """Whether `values` tell repeated answers apart: in most `pairs` (query and model) none occurs twice, or each as often as in other pairs."""
     codes, number = pd.factorize(pairs)[0], int(values.max()) + 1
     table = np.bincount(codes * np.int64(number) + values, minlength=(codes.max() + 1) * number).reshape(-1, number)
     once = (table.max(axis=1) == 1) & (table.sum(axis=1) > 1)
@@ -268,7 +268,7 @@ def _tells_apart(pairs: np.ndarray, values: np.ndarray) -> bool:
 
 
 def _pivot(answers: Answers, keys: _Keys, values: np.ndarray, how: str = "") -> np.ndarray:
-    """Converts values of `A` answers, `[A]`, to a matrix, query by model, NaN for no answer. `how` (default: by format) merges repeats, such as "mean"."""
+    """Converts values of answers, `[A]`, to a matrix, query by model, NaN for no answer; `how`, such as "mean" or "max", merges repeated answers."""
     found = pd.Series(values).groupby(keys.pairs(answers)).agg(how or answers.sheet.preset.how)
     matrix = np.full((len(keys.first), len(answers.models)), np.nan)
     matrix.flat[found.index] = found
@@ -278,7 +278,7 @@ def _pivot(answers: Answers, keys: _Keys, values: np.ndarray, how: str = "") -> 
 def _close_gaps(
     answers: Answers, keys: _Keys, scores: np.ndarray, costs: np.ndarray, missing: str
 ) -> tuple[np.ndarray, ...]:
-    """Drops queries with gaps, or fills gaps with 0 if `missing` is "zero". Returns a mask of the remaining queries, `[Q]`, and their scores and costs."""
+    """Drops queries with gaps, or fills gaps with 0 if `missing` is "zero". Returns a mask of remaining queries `[Q]`, their scores and costs."""
     gaps, notes, file, models = np.isnan(scores) | np.isnan(costs), answers.notes, answers.sheet.name, answers.models
     keep = np.logical_not(gaps.any(axis=1))
     if keep.all():
@@ -324,7 +324,7 @@ def _close_gaps(
 
 
 def _propose_models(models: list[str], gaps: np.ndarray, num_complete: int) -> str:
-    """Proposes, in words, models that have all answered the same queries, more than `num_complete`. `gaps` marks missing answers, query by model."""
+    """Proposes, in words, models that all answered more than `num_complete` queries; `gaps` marks missing answers, query by model."""
     left = list(range(len(models)))
     while len(left) > 2 and (~gaps[:, left].any(axis=1)).mean() < 0.5:
         left.remove(max(left, key=lambda i: gaps[:, i].sum()))
@@ -336,7 +336,7 @@ def _propose_models(models: list[str], gaps: np.ndarray, num_complete: int) -> s
 
 
 def _shared_column(answers: Answers) -> str:
-    """Returns the name of a column that may hold ids of queries: several models share its values, each about once. Empty if there is none."""
+    """Returns the name of a column that may hold query ids, else "": most of its values occur with several models, once with each."""
     roles, sheet = answers.roles, answers.sheet
     others = {*FILE_COLUMNS, *roles.candidates.get("query", ()), *roles.candidates.get("model", ())}
     columns = [name for name in sheet.single(sheet.names) if name not in others]
@@ -371,7 +371,7 @@ def _aliases(models: list[str], scores: np.ndarray) -> str:
 
 
 def _unlike_rest(models: list[str], scores: np.ndarray, keep: np.ndarray) -> list[str]:
-    """Returns a list with a warning if a model's mean scores on dropped and on remaining queries (`keep`) differ by over 3 standard errors; else empty."""
+    """Returns a warning (in a list, else empty) if a model's mean scores on dropped and `keep` queries differ by over 3 standard errors."""
     found = []
     for model, column in zip(models, scores.T, strict=True):
         left, kept = column[~keep & ~np.isnan(column)], column[keep]
@@ -385,7 +385,7 @@ def _unlike_rest(models: list[str], scores: np.ndarray, keep: np.ndarray) -> lis
 
 
 def _latency(answers: Answers, keys: _Keys, keep: np.ndarray) -> np.ndarray | None:
-    """Returns the seconds of each answer, query by model. Gaps become the model's median; None if the log lacks latencies, or all those of a model."""
+    """Returns seconds, query by model, for the queries `keep`, with the model's median for gaps; None if a model, or all, lack latencies."""
     if "latency" not in answers.values:
         return None
     latency = _pivot(answers, keys, answers.values["latency"], "mean")[keep]
@@ -426,7 +426,7 @@ def _dates(answers: Answers, rows: np.ndarray) -> np.ndarray | None:
 
 
 def _own_numbers(answers: Answers, first: np.ndarray) -> tuple[np.ndarray, str, bool] | None:
-    """Returns features from the file's rows `first` (one per query), their source in words, and whether they have separate columns; or None."""
+    """Returns features from the rows `first` (one per query), their source in words, and if they are separate columns, no embedding; or None."""
     roles, sheet = answers.roles, answers.sheet
     names, (head, star, tail) = roles.vectors, roles.given.get("embedding", "").partition("*")
     if star:

@@ -1,6 +1,6 @@
 """Finds the scale of scores, and evidence in a file that scores, costs or models are not what their names say.
 
-Such evidence is a column of right answers or of the points to be reached, a model that is a mean of others, or costs that are a running sum.
+Such are "scores" that are labels beside the right labels, or points beside their maximum; "models" that are means of others; "costs" that are sums.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -33,8 +33,8 @@ Groups = Mapping[str, tuple[np.ndarray, Sequence[str]]]
 def to_unit_interval(answers: Answers, scale: tuple[float, float] | None, name: str, groups: Groups) -> np.ndarray:
     """Returns the score of each answer in [0, 1], and notes the conversion for the user; scores on an unclear scale, or on several, are refused.
 
-    `scale` is the lowest and the highest possible score; None to take them from the scores' `name`, as "Score (0-10)", or to infer them. All models and
-    categories in `groups` must have the same scale.
+    `scale` is the lowest and the highest possible score; None to take them from the `name` of the score column, as "Score (0-10)", or to infer them.
+    All models and categories in `groups` (which give each answer's) must have the same scale.
     """
     scores, percent, notes = answers.values["score"], answers.percent, answers.notes
     if scale is None and (scale := scale_in_name(name)) is not None:
@@ -97,7 +97,7 @@ def to_unit_interval(answers: Answers, scale: tuple[float, float] | None, name: 
 
 
 def _refuse_mixed(scores: np.ndarray, groups: Groups, place: Callable[[int], str]) -> None:
-    """Refuses scores if some model or category in `groups` has fractions up to 1, but another larger numbers; `place(i)` is the place of answer `i`."""
+    """Refuses scores if some model or category in `groups` has fractions up to 1 and another has more than 1; `place(i)` is that of answer `i`."""
     found, present = [], np.isfinite(scores)
     for kind, (codes, names) in groups.items():
         high, low = np.full(len(names), -np.inf), np.full(len(names), np.inf)
@@ -115,9 +115,9 @@ def _refuse_mixed(scores: np.ndarray, groups: Groups, place: Callable[[int], str
 
 
 def check_scores(answers: Answers, has_scale: bool) -> None:
-    """Raises `ValueError` if other columns show that the scores are predicted labels, errors (less is better), or points out of a maximum.
+    """Raises `ValueError` if another column shows that scores are predicted labels, errors (less is better), or points out of a maximum.
 
-    Points are accepted if the caller gave the scale of the scores (`has_scale`).
+    Only points are accepted if the caller gave the scale of the scores (`has_scale`).
     """
     if "score" in answers.given or answers.sheet.preset.name:
         return
@@ -170,7 +170,7 @@ def _labels_error(answers: Answers, columns: str, alike: list[str], remedy: str)
 
 
 def _describe_scores(answers: Answers) -> tuple[str, str, list[str], float]:
-    """Returns the score columns in words, the option to confirm them, columns of right answers with equal values, and the name's fit (0 to 4)."""
+    """Returns the score columns in words, how a user confirms them, columns of right answers with equal values, and the names' match level."""
     roles = answers.roles
     if roles.models:
         family = roles.families["score"]
@@ -199,7 +199,7 @@ def _free_columns(answers: Answers) -> list[str]:
 
 
 def _different_values(answers: Answers, column: str) -> set[float | str]:
-    """Returns the different values of a column: texts in lower case, and numbers for numbers and for words such as "yes"."""
+    """Returns the different values of a column: numbers, also for texts such as "0.5" and "yes" (1), and other texts in lower case."""
     cells = answers.sheet.cells(column)
     cells = np.unique(cells) if cells.dtype.kind in "biuf" else cells
     texts = {str(cell).strip().lower() for cell in first_cells(cells, len(cells))}
@@ -208,7 +208,7 @@ def _different_values(answers: Answers, column: str) -> set[float | str]:
 
 
 def check_same_scores(answers: Answers, scores: np.ndarray) -> None:
-    """Refuses scores (query by model) that are the same for all models. If they are few and like "right" and "wrong", the user is only warned."""
+    """Refuses scores (query by model) that are the same for all models; for verdicts in a clearly named column, or few scores, only warns."""
     if "score" in answers.given or answers.sheet.preset.name or not (scores == scores[:, :1]).all() or np.ptp(scores) == 0:
         return
     columns, remedy, alike, level = _describe_scores(answers)
@@ -223,7 +223,7 @@ def check_same_scores(answers: Answers, scores: np.ndarray) -> None:
 
 
 def check_models(answers: Answers, scores: np.ndarray, costs: np.ndarray, named: Collection[str]) -> None:
-    """Refuses a "model" that is a statistic of the others or has the name of a right answer, unless the caller `named` it."""
+    """Refuses a "model" that is a statistic of the others or called like a right answer ("gold"), unless `named`; arrays are query by model."""
     models, parts = answers.models, np.stack([scores, costs])
 
     def is_close(a: np.ndarray, b: np.ndarray) -> bool:
@@ -247,7 +247,7 @@ def check_models(answers: Answers, scores: np.ndarray, costs: np.ndarray, named:
 
 
 def doubt_costs(answers: Answers, costs: np.ndarray, unit: str, stated: bool) -> None:
-    """Warns of implausible mean costs (query by model) in USD and, if the costs are from the file (`stated`), of suspicious patterns such as running sums."""
+    """Warns of costs (query by model) of implausible mean in USD and, for costs from the file (`stated`), of patterns such as running sums."""
     models, notes = answers.models, answers.notes
     means = zip(models, costs.mean(axis=0) if unit.startswith("USD per query") else [])
     implausible = [f"{model} {mean:.3g}" for model, mean in means if 0 < mean < _CHEAPEST or mean > _MOST_EXPENSIVE]

@@ -47,7 +47,7 @@ def read_log(
     """Reads a log of answers: a row per query and model, or a row per query.
 
     Columns are found by their names (`query_id`, `llm`, `correct`, `cost_usd`, `prompt_tokens`, `latency_ms`, `task`, `prompt`, ...) and by their
-    content; an exact name beats a synonym, and two that are equal are refused. Units are read from names. `Log.read` reports the role of each
+    content; an exact name beats a synonym, and columns that match equally are refused. Units are read from names. `Log.read` reports the role of each
     column, conversions and omissions. An ambiguous file is refused, and the error names the option that decides. Logs of lm-evaluation-harness,
     HELM, Inspect, MMLU-Pro, MixInstruct, RouterBench, RouterEval, SPROUT, EmbedLLM and MESS+ need no options.
 
@@ -60,11 +60,11 @@ def read_log(
         table with a row per query a name such as `"perf_*"` stands for a column per model.
       where: values by column; other rows are left out.
       units: units by role ("latency": "ms", "cost": "cents", "price": "per_token"), instead of those in names and in columns such as `currency`.
-      costs: cost per query of each model, instead of the file's costs; models without one are left out.
+      costs: cost per query by model, in `cost_unit`, instead of the file's costs; models without one are left out.
       prices: USD per million input, output and, where cached tokens are counted, cached input tokens of each model, instead of the file's costs; or
         a file with the columns model, price_in and price_out. Models without a price are left out. Without counts of tokens, four characters of
         prompts and answers count as one token, and an answer of unknown length as 256 tokens.
-      cost_unit: unit of a cost; None for that of the file, or else "USD per query".
+      cost_unit: name of the unit of costs, which are not converted; None for that of the file, or else "USD per query".
       models: names of models to keep, in this order; None keeps all.
       missing: "drop" leaves out queries that some model has not answered; "zero" counts no answer as score 0 and cost 0.
       scale: the lowest and the highest possible score. None uses the scale in the column's name ("Score (0-10)"), or else the one that fits the
@@ -111,7 +111,7 @@ def read_answers(data: Any, **options: Any) -> pd.DataFrame:
       options: `columns`, `where`, `units`, `prices`, `separator` and `encoding` of `read_log`. The scores may be missing.
 
     Returns:
-      A row per answer with the columns `query`, `model`, `score`, `cost` (unit in `attrs["cost_unit"]`), `seconds` and `date`; NaN if unknown.
+      A row per answer: `query`, `model`, `score` in [0, 1], `cost` (unit in `attrs["cost_unit"]`), latency in `seconds`, `date`; NaN if unknown.
 
     Raises:
       ValueError: the data are no log; the message names the place and the remedy.
@@ -139,8 +139,8 @@ def read_answers(data: Any, **options: Any) -> pd.DataFrame:
 def _open_answers(options: Mapping[str, Any], wanted: Sequence[str], instead: str, scored: bool = True) -> Answers:
     """Opens a file, assigns roles to its columns and reads the answers.
 
-    `options` are the arguments of `read_log`, and `wanted` the models that they name. `instead` is "costs" or "prices" if the caller gave
-    them, else empty. Without `scored`, a log may have no scores.
+    `options` are the arguments of `read_log`, and `wanted` the models that these arguments name. `instead` is "costs" or "prices" if the caller
+    gave such, which replace the file's, else empty. Without `scored`, a log may have no scores.
     """
     sheet, arrays = _open_sheet(options)
     with errors_name(sheet.name):

@@ -73,7 +73,7 @@ def _split_remark(name: str) -> tuple[str, str]:
 
 @lru_cache(65536)
 def split_unit(kind: str, name: str) -> tuple[str, tuple[str, ...]]:
-    """Splits units of a `kind` such as "cost" off a name: "latency_ms" gives ("latency", ("ms",)). A name that is only a unit is in both parts."""
+    """Splits units of a `kind` off a name: "latency_ms" gives ("latency", ("ms",)), and "ms", which is only a unit, ("ms", ("ms",))."""
     head, remark = _split_remark(name)
     filling = WORDS["remarks"] - {"per", "query", "request", "call", "answer"}  # As in `Cost (USD, est.)`.
     parts, found, units = [*words(head), *(word for word in words(remark) if word not in filling)], [], UNITS.get(kind, {})
@@ -116,7 +116,7 @@ def unit_of(role: str, name: str, given: Mapping[str, str]) -> tuple[float, str 
 
 
 def is_unit_column(name: str, role: str, text: str) -> bool | None:
-    """Whether a column with a name such as `cost_unit` and the cell `text` states the unit of a role; None if it does but the unit is unknown."""
+    """Whether a column such as `cost_unit` with a cell `text` such as "usd" states the unit of a role; None if an unknown one, as "credits"."""
     match, kind = UNIT_COLUMN.fullmatch(plain_name(name)), UNIT_KINDS[role]
     if not match or (match[1] and match[1] != kind and match[1] not in NAMES[role]):
         return False
@@ -144,7 +144,7 @@ def has_unknown_unit(kind: str, name: str) -> bool:
 def match_level(role: str, name: str) -> float:
     """Returns how well a name matches a role, from 0 (not at all) to 3 (the role's own name).
 
-    A field of an object (`usage.prompt_tokens`) matches less than any synonym, and a name with a remark has half a level less.
+    A synonym has level 2. A field of an object (`usage.prompt_tokens`) has less, and a name with a remark (`cost (total)`) half a level less.
     """
     found = full_match_level(role, name)
     head, remark = _split_remark(str(name))
@@ -160,7 +160,7 @@ def match_level(role: str, name: str) -> float:
 
 @lru_cache(65536)
 def full_match_level(role: str, name: str) -> float:
-    """Returns how well a whole name matches a role, from 0 (not at all) to 3 (the role's own name); `usage.cost` or `cost (USD)` is not split into parts."""
+    """Returns how well a whole name, not parts of `usage.cost` or `cost (USD)`, matches a role, from 0 (not at all) to 3 (the role's own name)."""
     kind, whole, names = UNIT_KINDS.get(role, ""), plain_name(name), NAMES.get(role, {})
     base, units = split_unit(kind, name) if kind else (whole, ())
     if role == "cost" and base == "price" and any(unit.startswith("per") for unit in units):
@@ -184,7 +184,7 @@ def can_be(role: str, name: str) -> bool:
 
 
 def similar_names(role: str, names: Sequence[str]) -> list[str]:
-    """Returns the `names` that match no role, but contain a word that hints at `role`."""
+    """Returns the `names` that match no role, but contain a word that hints at `role`, such as "spend" for "cost", for proposals to the user."""
     marks = re.compile(_FILE["marks"].get(role, role.split("_")[0]))
     free = [name for name in names if not has_role(name) and not _has_unknown_unit_word(name) and can_be(role, name)]
     return [name for name in free if any(map(marks.fullmatch, words(name)))]
@@ -244,7 +244,7 @@ def check_units(units: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def check_columns(columns: Mapping[str, str] | None, names: Sequence[str], file: str) -> dict[str, str]:
-    """Checks the caller's `columns` (names by role, for the file `file`) and returns them. `*` in a name stands for a model, an empty name for no column."""
+    """Returns the caller's `columns` (names by role), checked for the file `file`. `*` in a name stands for a model, an empty name for no column."""
     if columns is not None and not isinstance(columns, Mapping):
         raise ValueError(f"columns must map roles to names of columns, as {{'score': 'mine'}}, got {checks.show(columns)}")
     found: dict[str, str] = {}
@@ -263,7 +263,7 @@ def check_columns(columns: Mapping[str, str] | None, names: Sequence[str], file:
 
 @dataclass
 class Family:
-    """Columns of one role, one for each model, in a table with a row per query."""
+    """Columns of one role, such as `cost_a` and `cost_b`, one for each model, in a table with a row per query."""
 
     role: str  #: Role of the columns.
     pattern: str  #: Name of a column, with `{}` for the model.
@@ -293,7 +293,8 @@ class _Split(NamedTuple):
 def find_families(names: Sequence[str], given: Mapping[str, str], wanted: Sequence[str]) -> list[Family]:
     """Finds the families among the names of columns: groups with one role and a column for each model.
 
-    A name with `*` that the caller gave for a role is the only family of this role. Columns named like the `wanted` models may be scores.
+    A name with `*` that the caller gave for a role (`given`) is the only family of this role. Columns called exactly like the `wanted` models, or
+    like models with columns of another role, may be their scores.
     """
     families: dict[tuple[str, str], Family] = {}
     unnamed = [name for name in names if name not in given.values()]
@@ -343,7 +344,7 @@ def _splits(name: str) -> list[_Split]:
 
 
 def _best_splits(free: Sequence[str]) -> Iterator[tuple[str, _Split]]:
-    """Yields each name in `free` with its best division into role and model. First come models with several roles, then frequent patterns, then long roles."""
+    """Yields each name in `free` with its best divisions into role and model: of models with most roles, then frequent patterns, long roles."""
     splits = {name: _splits(name) for name in free}
     roles_of: dict[str, set[str]] = {}
     for split in (split for found in splits.values() for split in found):
@@ -362,7 +363,7 @@ def _best_splits(free: Sequence[str]) -> Iterator[tuple[str, _Split]]:
 
 
 def _add_units_behind_models(families: dict[tuple[str, str], Family]) -> None:
-    """Adds to `families`, by (role, pattern of the names), groups of columns in whose names a unit follows the model, such as `cost_<model>_usd`."""
+    """Adds families such as `cost_<model>_usd`, with a unit behind the model, to `families`, whose keys are roles and patterns of names."""
     scored = {model for family in families.values() if family.role == "score" for model in family.columns}
     for (role, pattern), family in [*families.items()]:
         unit = next((words(model)[-1] for model in family.columns if words(model)), "")

@@ -49,7 +49,7 @@ class Preset:
         return SPROUT_PRICES if self.name == "SPROUT" else {}
 
     def rows(self, path: Path, records: Records) -> Records:
-        """Converts the records of the file `path` to answers with the columns of a log. Scores and ids that the user has added stay."""
+        """Converts the records of the file `path` to answers with the columns of a log. Columns of scores and ids that the user added stay."""
         if self.reader is None and not self.columns:
             return records
         if self.explode:
@@ -76,7 +76,7 @@ class Preset:
         return rows
 
     def complete_prices(self, file: str, prices: Prices | None, models: Sequence[str]) -> Prices | None:
-        """Adds the format's price list to the caller's prices; models without a price are refused. Formats without a list return `prices`."""
+        """Adds the format's price list, if any, to the caller's prices, which win; models without a price are refused (`file` for the error)."""
         if not self.prices:
             return prices
         known = {**self.prices, **(prices or {})}
@@ -110,7 +110,7 @@ def nested(value: Any, *keys: Any) -> Any:
 
 
 def cell_at(record: Mapping[str, Any], path: str) -> Any:
-    """Returns the value in a record at a path such as "usage.cost|cost" (alternatives), or the seconds of "start..end"; None if it is absent."""
+    """Returns a record's value at a path: the first of "usage.cost|cost" that is present, or the seconds of "start..end"; None without."""
     if ".." in path:
         moments = [pd.to_datetime(parse_nested(record.get(name)), errors="coerce", utc=True) for name in path.split("..")]
         return float((moments[1] - moments[0]).total_seconds()) if not any(map(pd.isna, moments)) else np.nan
@@ -219,7 +219,7 @@ def _mix_instruct(path: Path, record: Record) -> Record:
 
 
 def _langfuse(path: Path, record: Record) -> Record:
-    """Reads the scores of an observation (logged model call) of Langfuse: from columns with a list in each cell, or from a list of named values."""
+    """Reads an observation's (logged call's) scores in Langfuse: a list in a column for each score, or a column of lists of {"name", "value"}."""
     own = set(" ".join(_FILE["columns of Langfuse"]).split())
     firsts = {name: nested(value, 0) for name, value in record.items() if name not in own and "." not in name}
     scores = {name: record[name] if value is None else value for name, value in firsts.items()}
@@ -306,7 +306,7 @@ def read_records(path: Path, records: Records) -> tuple[Records, Preset]:
 
 
 def routereval_columns(path: Path, value: Mapping[Any, Any]) -> tuple[dict[str, np.ndarray], Preset]:
-    """Converts a pickled data set of RouterEval to columns, and returns them with their format; a model in several groups counts once."""
+    """Converts a pickled data set of RouterEval to columns and their format. A model that is in several of its groups of models counts once."""
     if not all(isinstance(value.get(part), dict) and value[part] for part in ("easy", "hard", "split_index", "prompt")):
         raise ValueError(f"{path} is a pickled dict of {join_names(value)}, and not a data frame: save it as csv or parquet")
     groups = [group for part in ("easy", "hard") for kinds in value[part].values() for group in kinds.values()]

@@ -28,7 +28,7 @@ _UNCHANGED = ("cost_unit", "rows", "num_rows", "prompts")  # Arrays that are no 
 
 @dataclass(eq=False)
 class Sheet:
-    """Table of named columns of cells. A column is read when it is first used. A missing cell is None, NaN or an empty text."""
+    """Table of named columns of cells from a file or memory; a column is read when first used. A missing cell is None, NaN or an empty text."""
 
     name: str  #: Name of the file, or "the data frame".
     names: list[str]  #: Names of the columns, in order.
@@ -89,7 +89,7 @@ class Sheet:
 
 
 def sheet_of_frame(name: str, frame: pd.DataFrame, about: str, **attributes: Any) -> Sheet:
-    """Converts a data frame to a sheet called `name`. Fields of objects in cells become columns; `attributes` are further fields of the sheet."""
+    """Converts a data frame to a sheet called `name`, with columns for fields of objects in cells; `about` and `attributes` are its fields."""
     if not frame.size:
         raise ValueError(f"{name} has no {'columns' if len(frame) else 'rows'}")
     frame = frame.set_axis([str(column) for column in frame.columns], axis=1)
@@ -234,7 +234,7 @@ def records_of(name: str, value: Any) -> tuple[list[dict], list[str]]:
 
 
 def _record_lists(value: Mapping, before: str) -> list[tuple[str, list]]:
-    """Returns pairs (path, list) of all lists of records in an object, with `before` in front of paths. Keys "0", "1", ... make a list, too."""
+    """Returns (path, list) of all lists of records in an object, at any depth; objects under keys "0", "1", ... are one. `before` begins paths."""
     found = []
     for key, part in value.items():
         if isinstance(part, list) and part and all(isinstance(record, dict) for record in part):
@@ -250,7 +250,7 @@ def _count_matches(names: Iterable[Any], *roles: str) -> int:
 
 
 def _role_evidence(records: Sequence[Mapping]) -> float:
-    """Returns how well names of the fields of records match roles such as "model": the sum of each role's best match level, twice that of the score."""
+    """Returns how much records look like answers: the sum of the best match levels of their fields to five roles, that of "score" twice."""
     names = list(map(str, pd.json_normalize([dict(record) for record in records[:20]], sep=".").columns))
     wide = 3.0 if any(name.split(".")[0] == "scores" for name in names) else 0.0
     roles = ("query", "text", "model", "cost", "score")
@@ -259,7 +259,7 @@ def _role_evidence(records: Sequence[Mapping]) -> float:
 
 
 def _without_lists(name: str, value: Mapping) -> tuple[list[dict], list[str]]:
-    """Converts an object to records, with notes for the user: an object of equally long columns, of objects by id, or with the fields of one record."""
+    """Converts an object to records, with notes: equally long columns, objects by id or by query and model, or a single record."""
     columns = list(value.values())
     if columns and all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns):
         return [dict(zip(value, row, strict=True)) for row in zip(*columns, strict=True)], ["file: an object of columns"]
@@ -298,8 +298,8 @@ def _first_object(cells: pd.Series) -> Mapping | None:
 def frame_of(records: Sequence[Mapping]) -> pd.DataFrame:
     """Converts records to a data frame without objects in its cells.
 
-    An object `{"usage": {"in": 3}}` becomes the column `usage.in`. A list of named values `[{"name": "f1", "value": 1}]` becomes `scores.f1`,
-    and a list of objects with models becomes a row for each.
+    An object `{"usage": {"in": 3}}` becomes the column `usage.in`. In a column `scores`, a list of named values `[{"name": "f1", "value": 1}]`
+    becomes `scores.f1`. A list of objects that name models becomes a row for each object.
     """
     if any(isinstance(cell, Mapping) for record in records for cell in record.values()):
         frame = pd.json_normalize([dict(record) for record in records], sep=".")
@@ -342,8 +342,8 @@ def _named_values(cell: Any) -> dict[str, Any]:
 def sheet_of_arrays(name: str, arrays: Mapping[str, np.ndarray], about: str) -> tuple[Sheet, dict[str, Any]]:
     """Converts arrays to a sheet. Also returns the arrays `cost_unit`, `rows`, `num_rows` and `prompts`, if they are present.
 
-    The arrays are `[Q, N]` numbers of each answer, `[Q]` of each query or `[N]` of each model, `models` `[N]`, features
-    `[Q, d]`, or one `[Q]` for each model and role; shapes that do not fit together are refused.
+    Arrays are called after roles: `[Q, N]`, `[Q]` or `[N]` numbers by query and model, `models` `[N]`, features `[Q, d]`, or `[Q]` numbers of one
+    model, as `score_a`. Shapes that do not fit together are refused. `about` is the kind of file in words.
     """
     models: list[str] = next((np.atleast_1d(arrays[key]).astype(str).tolist() for key in _MODELS if key in arrays), [])
     for model in models:
