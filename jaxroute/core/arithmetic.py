@@ -60,16 +60,6 @@ _BLOCK = 64
 MOST_TERMS = 64
 
 
-@functools.cache
-def _definition(
-    name: str, parameters: tuple[tuple[str, Any], ...], shapes: tuple[tuple[int, ...], ...], types: tuple[Any, ...]
-) -> ClosedJaxpr:
-    def function(*operands: jax.Array) -> jax.Array:
-        return DEFINITIONS[name](*(x.astype(jnp.float32) for x in operands), **dict(parameters))
-
-    return jax.make_jaxpr(function)(*map(jax.ShapeDtypeStruct, shapes, types))
-
-
 def is_defined(eqn: JaxprEqn) -> bool:
     """Whether exact arithmetic is on (`rounding.is_exact`) and replaces this elementwise operation, such as `exp`, by its `definition`."""
     return is_exact() and _of_one_element(eqn)
@@ -217,10 +207,15 @@ class _Function:
     def of(cls, eqn: JaxprEqn, traits: tuple[Trait, ...] = ()) -> "_Function":
         return cls(eqn.primitive, tuple(sorted(eqn.params.items())), traits)
 
+    @functools.cache  # noqa: B019
     def definition(self, shapes: tuple[tuple[int, ...], ...], types: tuple[Any, ...]) -> ClosedJaxpr:
         """Returns the jaxpr of basic operations that computes the function for operands of these shapes and types."""
-        exponent = tuple(item for item in self.params if item[0] == "y")  # Of `integer_pow`.
-        return _definition(self.primitive.name, exponent, shapes, types)
+        exponent = {name: value for name, value in self.params if name == "y"}  # Of `integer_pow`.
+
+        def function(*operands: jax.Array) -> jax.Array:
+            return DEFINITIONS[self.primitive.name](*(x.astype(jnp.float32) for x in operands), **exponent)
+
+        return jax.make_jaxpr(function)(*map(jax.ShapeDtypeStruct, shapes, types))
 
 
 @functools.partial(jax.jit, static_argnums=0)

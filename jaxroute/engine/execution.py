@@ -272,9 +272,9 @@ def _read_share(share: Any) -> str | tuple[int, int] | None:
             return share_here(int(auto[1]) if auto[1] else None)
         if numbers := re.fullmatch(r"([0-9]+)/([0-9]+)", share):
             share = int(numbers[1]), int(numbers[2])
-    pair = isinstance(share, tuple) and len(share) == 2 and all(type(number) is int for number in share)
-    if not (pair and 0 <= share[0] < share[1]):
+    pair: Any = share
+    if not (isinstance(pair, tuple) and [type(number) for number in pair] == [int, int] and 0 <= pair[0] < pair[1]):
         raise ValueError(
             f"share must be None, 'join', 'auto', a text 'I/N' or a pair (I, N), with whole numbers 0 <= I < N, got {checks.show(share)}"
         )
-    return share
+    return pair

@@ -12,7 +12,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -50,6 +50,9 @@ ROLLOUTS = {
     "kernel": _packing(kernel_rollout),
     "reference": _packing(lambda *args, spans, **options: reference.rollout(*args, **options)),
 }
+# States of a checkpoint, arrays by name.
+States: TypeAlias = Mapping[str, np.ndarray]
+NO_STATES: States = MappingProxyType({})
 # A CPU thread is worth its start from about this many runs on.
 _FEWEST_LANES = 32
 # Whether kernels on a CPU simulate several runs at once; otherwise one after the other, with the source text of GPU kernels.
@@ -117,7 +120,7 @@ class Block:
         self.root = np.asarray(jax.random.key_data(draws.key(setup.sampling.root_seed)))
         record, horizon = recording.records[variant.policy], setup.sampling.horizon
         self.static = (record, horizon, devices, jax.config.read("jax_enable_x64"), setup.keep_states)
-        self.since, self.free_rounds = 0, variant.spec.free_rounds
+        self.times, self.since, self.free_rounds = recording.times, 0, variant.spec.free_rounds
         self.on_device = recording.keep == "moments" and not target.on_cpu  # Statistics are computed on the device.
         # Expensive rounds would take longer than quick compilation saves.
         self.quick, self.arithmetic = target.quick and not self.one_by_one, target.arithmetic
@@ -133,7 +136,7 @@ class Block:
     def backend(self) -> str:
         return self.ran.name
 
-    def _arguments(self, tile: Mapping[str, Any], seeds: np.ndarray, begun: Mapping[str, np.ndarray]) -> tuple[Any, ...]:
+    def _arguments(self, tile: Mapping[str, Any], seeds: np.ndarray, begun: States) -> tuple[Any, ...]:
         positions: dict[str, np.ndarray] = {}
         for name in self.axes:
             places = np.ravel(tile[name])  # A small tile repeats its last setting.
@@ -189,17 +192,22 @@ class Block:
         other.since, other.grids = since, (env or self.grids[0], self.grids[1])
         return other
 
-    def lower(self, seeds: np.ndarray, begun: Mapping[str, np.ndarray] = MappingProxyType({})) -> Program:
-        """Returns the traced program for as many seeds as given, from the cache if possible; `begun` has the states from which runs continue."""
+    def lower(self, seeds: np.ndarray | None = None, begun: States = NO_STATES) -> Program:
+        """Returns the traced program for as many seeds as given (None: the usual number), from the cache if possible, to continue from `begun`."""
+        if seeds is None:  # The values of seeds do not matter when a program is traced.
+            seeds = np.zeros(1 if self.one_by_one else self.layout.block // self.threads)
         arguments = self._arguments(dict.fromkeys(self.axes, 0), seeds, begun)
 
         def trace() -> Program:
+            own = [d.local_hardware_id or 0 for d in self.mesh.devices.flat]
             try:
-                return self._lowered(arguments)
+                with jax.default_device(self.device), compilations(own) as kernels:
+                    lowered = jax.jit(self._function()).lower(*arguments)
             except Exception as error:
                 if self.backend != "kernel":
                     raise
                 return Program(reason=_first_line(error))  # Other errors are raised by the scan.
+            return Program(lowered, kernels, shapes=lowered.out_info[0].shapes(), calls_lapack=calls_lapack(lowered))
 
         shapes = tuple((a.shape, str(a.dtype)) for a in jax.tree.leaves(arguments))
         structure = (*(g.structure for g in self.grids), *(tuple(g.leaf_axes) for g in self.grids))
@@ -210,13 +218,6 @@ class Block:
             self._fall_back(program.reason, program.refused, program.slower)
             return self.lower(seeds, begun)
         return program
-
-    def _lowered(self, arguments: Any) -> Program:
-        own = [d.local_hardware_id or 0 for d in self.mesh.devices.flat]
-        with jax.default_device(self.device), compilations(own) as kernels:
-            lowered = jax.jit(self._function()).lower(*arguments)
-            shapes = lowered.out_info[0].shapes()
-            return Program(lowered, kernels, shapes=shapes, calls_lapack=calls_lapack(lowered))
 
     def _fall_back(self, reason: str, refused: bool, slower: bool = False) -> None:
         """Replaces the kernel by the scan from now on, because of a `reason` in words.
@@ -233,17 +234,13 @@ class Block:
         if refused or not (self.quiet or slower):
             checks.warn(f"{self.name} is run by the scan, which is slower than a kernel: {self.ran.reason}")
 
-    def _any_seeds(self) -> np.ndarray:
-        """Returns an array with as many seeds as one compiled call has; their values do not matter when a program is traced."""
-        return np.zeros(1 if self.one_by_one else self.layout.block // self.threads)
-
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Returns the shape of each recorded quantity in one run at one time, by name."""
-        return self.lower(self._any_seeds()).shapes
+        return self.lower().shapes
 
     def needs(self) -> tuple[int, int] | None:
         """Returns the bytes of scratch memory of a run, and how many runs all GPUs together simulate at once; None if no GPU kernel is used."""
-        program = self.lower(self._any_seeds())
+        program = self.lower()
         try:
             finish(program.kernels)
         except Unsupported:  # Compilation of the program raises it again.
@@ -254,20 +251,17 @@ class Block:
         return max(k.scratch for k in kernels), min(k.threads_at_once() for k in kernels) * self.mesh.size
 
     def compile_in(
-        self,
-        pool: ThreadPoolExecutor,
-        seeds: np.ndarray | None = None,
-        begun: Mapping[str, np.ndarray] = MappingProxyType({}),
+        self, pool: ThreadPoolExecutor, seeds: np.ndarray | None = None, begun: States = NO_STATES
     ) -> "Future[Any]":
         """Starts compiling the program for as many seeds as given (None: the usual number) in a pool of threads, unless it is compiled already."""
-        program = self.lower(self._any_seeds() if seeds is None else seeds, begun)
+        program = self.lower(seeds, begun)
         compiling = program.compiled
         failed = compiling is not None and (compiling.cancelled() or (compiling.done() and compiling.exception()))
         if compiling is None or failed:
             compiling = program.compiled = pool.submit(_compile, program, self.device.platform, self.quick)
         return compiling
 
-    def _executable(self, seeds: np.ndarray, begun: Mapping[str, np.ndarray]) -> Callable[..., Any]:
+    def _executable(self, seeds: np.ndarray, begun: States) -> Callable[..., Any]:
         """Returns the compiled program for as many seeds as given; if the kernel does not compile, it is the program of the scan."""
         program = self.lower(seeds, begun)
         if program.compiled is None:  # Part of a block that did not fit into memory, or the scan instead of a kernel.
@@ -285,9 +279,7 @@ class Block:
         self.ran.begin([kernel for _, kernel in program.kernels if isinstance(kernel, DeviceKernel)])
         return one_at_a_time(compiled) if program.calls_lapack else compiled
 
-    def run(
-        self, tile: Mapping[str, Any], seeds: np.ndarray, begun: Mapping[str, np.ndarray] = MappingProxyType({})
-    ) -> tuple[dict[str, Any], float]:
+    def run(self, tile: Mapping[str, Any], seeds: np.ndarray, begun: States = NO_STATES) -> tuple[dict[str, Any], float]:
         """Simulates a block of seeds. A block that does not fit into memory is divided into halves.
 
         Args:
@@ -308,7 +300,7 @@ class Block:
         compiling = time.perf_counter() - start
         precision = jax.config.read("jax_enable_x64")  # The other threads below do not have this setting.
 
-        def run(part: tuple[np.ndarray, Mapping[str, np.ndarray]]) -> Any:
+        def run(part: tuple[np.ndarray, States]) -> Any:
             with jax.enable_x64(precision), jax.default_device(self.device):
                 leaves, index, root, spans, *runs = self._arguments(tile, *part)
                 if self.mesh.size > 1:
@@ -349,9 +341,7 @@ class Block:
             (first, a), (second, b) = (self.run(tile, *part) for part in self._parts(np.asarray(seeds), begun, 2))
             return self._joined([first, second]), compiling + a + b
 
-    def _parts(
-        self, seeds: np.ndarray, begun: Mapping[str, np.ndarray], number: int
-    ) -> list[tuple[np.ndarray, dict[str, np.ndarray]]]:
+    def _parts(self, seeds: np.ndarray, begun: States, number: int) -> list[tuple[np.ndarray, States]]:
         """Divides the seeds, and the checkpoint states `begun` of their runs, into `number` equal parts. Returns pairs (seeds, states)."""
         states = {name: np.split(leaf, number, axis=len(self.axes)) for name, leaf in begun.items()}
         return [

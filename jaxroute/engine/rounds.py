@@ -36,9 +36,11 @@ NAN_ROUNDS, NAN_STATES = "nan/rounds", "nan/states"
 STATE = "state/"
 
 # Streams of random keys of a run.
-STREAMS = ("instance", "env_init", "env", "policy_init", "plan", "act", "update")
+STREAMS: tuple[str, ...] = ("instance", "env_init", "env", "policy_init", "plan", "act", "update")
 _METHODS = ("init", "observe", "plan", "act", "step", "update", "gauges")
 
+# Arrays by name.
+Arrays = dict[str, jax.Array]
 # States of environment and policy.
 States = tuple[PyTree, PyTree]
 # The entries `env` and `policy`, each present only if it differs between runs.
@@ -162,7 +164,7 @@ def chunk_length(record_every: int, free_rounds: int, stage_length: int | None) 
     return length
 
 
-def run_streams(root: Any, seeds: Any) -> dict[str, jax.Array]:
+def run_streams(root: Any, seeds: Any) -> Arrays:
     """Returns the random keys from which each of `R` runs draws, as two 32-bit words: uint32 `[2, R]` for each stream of keys, by name.
 
     Run key = fold_in(root, seed). Its children are the streams: the instance, the environment's init and rounds, and the policy's init, plan, act
@@ -173,7 +175,7 @@ def run_streams(root: Any, seeds: Any) -> dict[str, jax.Array]:
       seeds: `[R]` uint32.
     """
 
-    def streams(seed: jax.Array) -> dict[str, jax.Array]:
+    def streams(seed: jax.Array) -> Arrays:
         run_key = jax.random.key_data(draws.fold_in(draws_key(root), seed))
         words = draws.child_words(run_key[0], run_key[1], np.arange(len(STREAMS), dtype=np.uint32))
         return {name: words[:, i] for i, name in enumerate(STREAMS)}
@@ -221,14 +223,14 @@ class Run:
     """
 
     instance: Instance
-    words: dict[str, jax.Array]
+    words: Arrays
     size: int
     free_rounds: int
     stage_length: int | None
     chunk: int
     start: Callable[..., States]
     plan: Callable[..., States]
-    round: Callable[..., tuple[States, dict[str, jax.Array]]]
+    round: Callable[..., tuple[States, Arrays]]
     read: Callable[..., dict[str, Any]]
 
 
@@ -270,20 +272,20 @@ def one_run(
     def at(stream: jax.Array, t: jax.Array) -> jax.Array:
         return draws.fold_in(draws_key(stream), t)
 
-    def start(shared: Instance, instance: Instance, words: dict[str, jax.Array]) -> States:
+    def start(shared: Instance, instance: Instance, words: Arrays) -> States:
         env, policy = components(shared, instance)
         env_state = once("init", env, draws_key(words["env_init"]))
         states = env_state, once(protocols.first_state, env, policy, draws_key(words["policy_init"]), spec=spec)
         return jax.tree.map(strong, states)
 
-    def plan(shared: Instance, instance: Instance, words: dict[str, jax.Array], states: States, t: jax.Array) -> States:
+    def plan(shared: Instance, instance: Instance, words: Arrays, states: States, t: jax.Array) -> States:
         (env, policy), (env_state, policy_state) = components(shared, instance), states
         obs = once("observe", env, at(words["env"], t), env_state, t)
         return env_state, once("plan", policy, at(words["plan"], t), policy_state, obs, t)
 
     def one_round(
-        shared: Instance, instance: Instance, words: dict[str, jax.Array], states: States, t: jax.Array
-    ) -> tuple[States, dict[str, jax.Array]]:
+        shared: Instance, instance: Instance, words: Arrays, states: States, t: jax.Array
+    ) -> tuple[States, Arrays]:
         (env, policy), (env_state, policy_state) = components(shared, instance), states
         env_key = at(words["env"], t)
         obs = once("observe", env, env_key, env_state, t)
@@ -292,9 +294,7 @@ def one_run(
         policy_state = once("update", policy, at(words["update"], t), policy_state, obs, action, feedback, t)
         return (env_state, policy_state), recorded_flows(record, flows, info, feedback)
 
-    def read(
-        shared: Instance, instance: Instance, words: dict[str, jax.Array], states: States, t: jax.Array
-    ) -> dict[str, Any]:
+    def read(shared: Instance, instance: Instance, words: Arrays, states: States, t: jax.Array) -> dict[str, Any]:
         del words
         return recorded_gauges(record, *components(shared, instance), *states, t)
 
@@ -312,9 +312,7 @@ def one_run(
     )
 
 
-def recorded_flows(
-    record: Record, flows: Mapping[str, Any], info: Mapping[str, Any], feedback: PyTree
-) -> dict[str, jax.Array]:
+def recorded_flows(record: Record, flows: Mapping[str, Any], info: Mapping[str, Any], feedback: PyTree) -> Arrays:
     """Returns the values of one round that are summed over rounds, float32 by name.
 
     `zero/<name>` is the absolute value of a flow that must be zero. `NAN_ROUNDS` is 1 if feedback or Info contain a NaN.
@@ -356,7 +354,7 @@ def strong(leaf: Any) -> jax.Array:
     return array if is_key(array) else lax.convert_element_type(array, array.dtype)
 
 
-def leaves_of(states: States) -> dict[str, jax.Array]:
+def leaves_of(states: States) -> Arrays:
     """Converts the states of `R` runs to plain arrays `[..., R]` by name, for storage; random keys become their 32-bit words."""
     return {f"{STATE}{number}": enter(leaf).array for number, leaf in enumerate(jax.tree.leaves(states))}
 

@@ -128,7 +128,7 @@ def run_schedule(
             block.ran.interrupt(stopped)
 
     def simulate(call: Call, checkpoint: Checkpoint | None) -> Simulated:
-        return simulate_call(block_of(call), call, request.times, effort, checkpoint)
+        return simulate_call(block_of(call), call, effort, checkpoint)
 
     monitor.total = sum(len(batch.calls) for batch in schedule.batches(len(request.seeds)))
     finished, ending = 0, Ending()
@@ -169,9 +169,7 @@ def _interruptible(result: Runs | Statistics, stored: bool) -> Generator[None, N
             result.write()
 
 
-def simulate_call(
-    block: Block, call: Call, times: np.ndarray, effort: Effort, checkpoint: Checkpoint | None = None
-) -> Simulated:
+def simulate_call(block: Block, call: Call, effort: Effort, checkpoint: Checkpoint | None = None) -> Simulated:
     """Simulates a call from a checkpoint, or from the first round. Runs that overflow are simulated again with more capacity.
 
     Returns the curves by name, for the call's settings and seeds alone, and the checkpoint at the end (None if states are not stored).
@@ -206,7 +204,7 @@ def simulate_call(
         if not overflow.any():
             break
         if checkpoint is not None:  # Its states have the smaller capacity.
-            return simulate_call(block, call, times, effort)
+            return simulate_call(block, call, effort)
         if (env := next(larger_envs, None)) is None:
             break
         larger = block.changed(env=env)
@@ -220,8 +218,8 @@ def simulate_call(
         increments = jax.device_get(increments)
     if all(isinstance(values, jax.Array) for values in increments.values()):
         with jax.enable_x64(True):
-            return _curves_on_device(dict(increments), times, record, runs), None
-    curves, totals = curves_of(increments, record, times, runs, checkpoint)
+            return _curves_on_device(dict(increments), block.times, record, runs), None
+    curves, totals = curves_of(increments, record, block.times, runs, checkpoint)
     return curves, Checkpoint(horizon, end, totals) if end else None
 
 
