@@ -63,9 +63,8 @@ def test_what_cannot_be_predicted_is_not():
 
 def test_fractional_scores_are_explained_and_constant_ones_left_open():
     x = np.linspace(0, 1, 200)
-    table = RoutingTable(
-        np.stack([(1 + x) / 2, np.full(200, 0.5)], 1), np.ones((200, 2)), ("a", "b"), np.stack([x, x**2], 1)
-    )
+    scores = np.stack([(1 + x) / 2, np.full(200, 0.5)], 1)
+    table = RoutingTable(scores, np.ones((200, 2)), ("a", "b"), np.stack([x, x**2], 1))
     about = describe(table)
     assert [p.measure for p in about.predictions] == ["R2", "R2"] and about.predictions[1].models[0] > 0.99
     assert np.isnan(about.predictions[0].models[1]) and np.isnan(about.correlation[0][1])

@@ -18,9 +18,8 @@ pytestmark = pytest.mark.fast
 def test_standardised_columns():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((500, 4))
-    features = np.stack(
-        [1.7e9 + x[:, 0], 1e-200 * x[:, 1], 1e200 * x[:, 2], 5 + x[:, 3], np.full(500, 0.1), 1.7e9 + 0 * x[:, 0]], 1
-    )
+    constant = [np.full(500, 0.1), np.full(500, 1.7e9)]
+    features = np.stack([1.7e9 + x[:, 0], 1e-200 * x[:, 1], 1e200 * x[:, 2], 5 + x[:, 3], *constant], 1)
     found = Standardisation.fit(features)
     values = found.of(features)
     assert values.dtype == np.float32 and found.mean.dtype == found.scale.dtype == np.float64

@@ -58,9 +58,8 @@ def test_judge_wants_a_file_and_a_remedy():
 
 
 def same(found, wanted):
-    return all(
-        want is None or np.isclose(value, want, rtol=1e-6, atol=1e-12) for value, want in zip(found, wanted, strict=True)
-    )
+    pairs = zip(found, wanted, strict=True)
+    return all(want is None or np.isclose(value, want, rtol=1e-6, atol=1e-12) for value, want in pairs)
 
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form.name)

@@ -104,9 +104,7 @@ def test_every_name_of_a_role_is_known(role, name, tmp_path):
         assert log.dates.tolist() == [np.datetime64("2025-01-31T10:00:00").tolist()] * 2
 
 
-@pytest.mark.parametrize(
-    ("role", "name"), [(role, name) for role in ("tokens_in", "tokens_out") for name in NAMES_OF_ROLES[role]]
-)
+@pytest.mark.parametrize(("role", "name"), [(r, n) for r in ("tokens_in", "tokens_out") for n in NAMES_OF_ROLES[r]])
 def test_every_name_of_tokens_is_known(role, name, tmp_path):
     path = make(tmp_path, "t.csv", LONG.replace("cost", name).replace(".", ""))
     log = read_log(path, prices=dict.fromkeys("ab", (1e6, 0) if role == "tokens_in" else (0, 1e6)), scale=(0, 25))
@@ -236,7 +234,6 @@ SUMMARIES = {
     "messplus_zoo.csv": "has no costs",
     "routerbench_0shot_families.csv": "neither a column of models",
     "routellm_mmlu_gsm8k.npz": f"--price {MIXTRAL}=IN:OUT",
-    "routellm_mtbench.npz": f"--cost {MIXTRAL}=VALUE",
 }
 
 

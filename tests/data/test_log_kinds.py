@@ -44,7 +44,6 @@ READ = {
     "percent in the name, and the scale": (BARE.assign(score_pct=[84, 50] * 20), {"scale": (0, 100)}, half(scores=(0.84, 0.5))),
     "fractions under percent, and the scale": (BARE.assign(acc_pct=[0.84, 0.5] * 20), {"scale": (0, 1)}, half(scores=(0.84, 0.5))),
     "rows without an id": ({"query_id": ["a", "b", None, None, None, "c"], "score_x": [1, 0, 1, 0, 1, 1], "score_y": [0, 0, 1, 1, 1, 1]} | {"cost_x": [0.1] * 6, "cost_y": [0.2] * 6}, {}, half(queries=6, models=("x", "y"), scores=(2 / 3, 2 / 3))),
-    "prices instead of costs": (USED, {"prices": PRICES}, half(0.002, 0.004)),
     "models called like numbers": (BASE.assign(model=["3.5", "4"] * 20), {}, half(models=("3.5", "4"))),
     "ids with a point": (BASE.assign(query_id=[f"1.{i // 2}" for i in range(ROWS)]), {}, half()),
     "columns of errors": (BASE.rename(columns={"query_id": "id"}).assign(execution_time=1.2, error=""), {}, half()),

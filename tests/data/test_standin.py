@@ -118,14 +118,10 @@ def test_the_seed_decides_everything():
         ({"models": ([0.5, 1.0], [1, 1])}, "accuracy must be between 0 and 1 exclusive, got 1 at index 1"),
         ({"models": ([], [])}, r"accuracy must have shape \[N\]"),
         ({"models": ([0.5, 0.6], [1])}, r"price must have shape \(2,\), got \(1,\)"),
-        ({"models": ([0.5], [-1])}, "price must be at least 0, got -1"),
         ({"preset": "noise"}, "preset must be one of 'clean', 'semantic-noise'"),
         ({"scores": "hard"}, "scores must be one of 'soft', 'binary'"),
         ({"queries": 0}, "queries must be at least 1, got 0"),
-        ({"offline": 2.5}, "offline must be a whole number at least 1, got 2.5"),
-        ({"topics": 0}, "topics must be at least 1"),
         ({"dim": 15}, r"dim must be at least topics \+ styles = 16, .* got 15"),
-        ({"seed": -1}, "seed must be at least 0, got -1"),
     ],
 )
 def test_bad_input_is_refused_by_name(arguments, message):
