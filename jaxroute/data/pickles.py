@@ -20,7 +20,7 @@ class UnsafePickleError(ValueError):
     """Error about a pickle that names a function which no data frame needs; it is raised before anything runs."""
 
 
-def open_pickle(path: str | os.PathLike, content: bytes) -> dict | list | tuple[list[str], Callable[[str], np.ndarray]]:
+def open_pickle(path: str | os.PathLike, content: bytes) -> dict | tuple[list[str], Callable[[str], np.ndarray]]:
     """Opens a pickle (pandas 1.5 to 3, protocol 4 or 5) without running its code; raises `ValueError` if that is impossible.
 
     Args:
@@ -28,11 +28,11 @@ def open_pickle(path: str | os.PathLike, content: bytes) -> dict | list | tuple[
       content: all bytes of the file.
 
     Returns:
-      The dict, or list of dicts, with decoded arrays; or the names of a data frame's columns and a function that reads a column.
+      The dict with decoded arrays; or the names of a data frame's columns and a function that reads a column.
     """
     with _explain_damage(path):
         frame = _RecordUnpickler(io.BytesIO(content)).load()
-        if isinstance(frame, dict) or (isinstance(frame, list) and frame and all(isinstance(one, dict) for one in frame)):
+        if isinstance(frame, dict):
             return _decode_tree(frame)
         blocks, (columns, index) = frame.state["_mgr"].args  # BlockManager(blocks, (columns, rows))
         names = [str(name) for name in _decode(columns)]

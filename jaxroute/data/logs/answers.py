@@ -95,11 +95,6 @@ def collect_answers(roles: Roles, units: Mapping[str, str], instead: str = "") -
     for role in sorted(PER_MODEL, key=lambda role: role not in roles.families):
         if _is_needed(roles, role):
             _add_role(answers, role, units)
-    first: dict[str, str] = {}
-    for model in answers.models:
-        other = first.setdefault(" ".join(model.lower().split()), model)
-        if other != model:
-            answers.notes.append(f"models {other!r} and {model!r} differ only in case: they count as two")
     return answers
 
 
@@ -210,16 +205,13 @@ def _add_role(answers: Answers, role: str, units: Mapping[str, str]) -> None:
             answers.percent = np.stack(signs, axis=1)[place]
     if role == "cost" and currencies:
         answers.unit = "J per request" if currencies[0] == "J" else f"{currencies[0]} per query"
-    if role == "latency" and not np.isnan(values).all():
-        unit_known, median = role in units or any(part.unit_known for part in parts), float(np.nanmedian(values))
+    if role == "latency" and role not in units and not any(part.unit_known for part in parts) and not np.isnan(values).all():
         # Whole numbers are more likely to be milliseconds, so a lower limit applies.
-        longest = _LONGEST_LATENCY if unit_known or np.nansum(values % 1) else _LONGEST_LATENCY / 5
+        median, longest = float(np.nanmedian(values)), _LONGEST_LATENCY if np.nansum(values % 1) else _LONGEST_LATENCY / 5
         if median > longest:
-            if not unit_known:
-                about = f"its median is {median:,.0f} and no unit is known: give it (--unit latency=ms; s for seconds)"
-                answers.notes.append(f"latency: not used, as {about}")
-                return
-            answers.notes.append(f"latency: implausible, a median of {median:,.0f} seconds")
+            about = f"its median is {median:,.0f} and no unit is known: give it (--unit latency=ms; s for seconds)"
+            answers.notes.append(f"latency: not used, as {about}")
+            return
     answers.values["response_chars" if role == "response" else role] = values
 
 

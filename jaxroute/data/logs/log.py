@@ -142,10 +142,24 @@ def _open_answers(options: Mapping[str, Any], wanted: Sequence[str], instead: st
     `options` are the arguments of `read_log`, and `wanted` the models that these arguments name. `instead` is "costs" or "prices" if the caller
     gave such, which replace the file's, else empty. Without `scored`, a log may have no scores.
     """
-    sheet, arrays = _open_sheet(options)
+    data, where, columns = (options.get(name) for name in ("data", "where", "columns"))
+    if where is not None and not isinstance(where, Mapping):
+        raise ValueError(f"where must map columns to values, as {{'filter': 'strict-match'}}, got {checks.show(where)}")
+    is_path, arrays = isinstance(data, (str, os.PathLike)), {}  # Arrays that do not become columns.
+    if isinstance(data, RoutingTable):
+        fields = {name: np.asarray(value) for name, value in vars(data).items() if value is not None and np.size(value)}
+        sheet, arrays = sheet_of_arrays("the table", fields, "a RoutingTable")
+    elif is_path and existing_path(data).name.lower().endswith(".npz"):
+        with errors_name(data):
+            sheet, arrays = sheet_of_arrays(str(data), read_arrays(data), "an npz file")
+    else:
+        sheet = open_log(data, options.get("separator"), options.get("encoding"))
+    label = Path(sheet.name).name if is_path else sheet.name
+    form = f"; {sheet.preset.name}" if sheet.preset.name else ""
+    sheet.notes.insert(0, f"file: {label}, {sheet.about}; {sheet.num_rows:,} rows, {len(sheet.names)} columns{form}")
+    arrays["total"] = sheet.num_rows
     with errors_name(sheet.name):
-        chosen = _choose_rows(sheet, options.get("where") or {})
-        columns = options.get("columns")
+        chosen = _choose_rows(sheet, where or {})
         query = str(columns.get("query", "")) if isinstance(columns, Mapping) else ""
         parts = query.split("+") if "+" in query and query not in sheet.names else []
         if parts and all(part in sheet.names for part in parts):  # A column of queries made of two, as "dataset+index".
@@ -165,27 +179,6 @@ def _open_answers(options: Mapping[str, Any], wanted: Sequence[str], instead: st
                 problem = f"its encoding may be {' or '.join(sheet.encodings)}, and names such as {name!r} depend on it"
                 raise ValueError(f"{sheet.name} is not in UTF-8; {problem}: give it (--encoding)")
     return answers
-
-
-def _open_sheet(options: Mapping[str, Any]) -> tuple[Sheet, dict[str, Any]]:
-    """Opens a file or data in memory as a sheet, given the arguments of `read_log`. Also returns arrays, by name, that do not become columns."""
-    data, where = options["data"], options.get("where")
-    if where is not None and not isinstance(where, Mapping):
-        raise ValueError(f"where must map columns to values, as {{'filter': 'strict-match'}}, got {checks.show(where)}")
-    is_path, arrays = isinstance(data, (str, os.PathLike)), {}
-    if isinstance(data, RoutingTable):
-        fields = {name: np.asarray(value) for name, value in vars(data).items() if value is not None and np.size(value)}
-        sheet, arrays = sheet_of_arrays("the table", fields, "a RoutingTable")
-    elif is_path and existing_path(data).name.lower().endswith(".npz"):
-        with errors_name(data):
-            sheet, arrays = sheet_of_arrays(str(data), read_arrays(data), "an npz file")
-    else:
-        sheet = open_log(data, options.get("separator"), options.get("encoding"))
-    label = Path(sheet.name).name if is_path else sheet.name
-    form = f"; {sheet.preset.name}" if sheet.preset.name else ""
-    sheet.notes.insert(0, f"file: {label}, {sheet.about}; {sheet.num_rows:,} rows, {len(sheet.names)} columns{form}")
-    arrays["total"] = sheet.num_rows
-    return sheet, arrays
 
 
 def _choose_rows(sheet: Sheet, where: Mapping[str, Any]) -> list[str]:

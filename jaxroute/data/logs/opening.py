@@ -138,8 +138,6 @@ def _open_bytes(path: Path, content: bytes, packed: str, separator: str | None, 
         return sheet_of_frame(str(path), feather.read_table(io.BytesIO(content)).to_pandas(), "a feather file")
     if content.startswith(b"\x80") and suffix in (".pkl", ".pickle", ""):
         opened = open_pickle(path, content)
-        if isinstance(opened, list):
-            return sheet_of_frame(str(path), frame_of(opened), "a pickled list of records")
         if isinstance(opened, dict):
             columns, preset = presets.routereval_columns(path, opened)
             return sheet_of_frame(str(path), pd.DataFrame(columns), "a pickle", preset=preset)

@@ -360,8 +360,9 @@ def _explain_not_a_log(
     if any(pair <= set(map(plain_name, names)) for pair in _PAIRS):
         return f"{file} has pairwise preferences, which are not scores of single answers: have each answer scored. {has}"
     free = [name for name in names if not any(name in columns for columns in candidates.values())]
-    unknown = [name for name in sheet.single(free) if not has_role(name) and "tokens" not in words(name)]
-    unknown = [name for name in unknown if _like_scores(sheet.cells(name))]
+    unknown = [
+        n for n in sheet.single(free) if not has_role(n) and "tokens" not in words(n) and _like_scores(sheet.cells(n))
+    ]
     lacking = [role for role in ("query", "model", "score") if not candidates.get(role)]
     likely, likely_models = _likely_columns(sheet, lacking, free, unknown)
     more = f"{likely}. {has}" if likely else has

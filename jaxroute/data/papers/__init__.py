@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -17,8 +17,6 @@ __all__ = [
     "MESSPLUS_TABLE_2_DIFFERS", "MESSPLUS_TABLE_3", "MESSPLUS_TABLE_5", "MESSPLUS_WEIGHT_DECAY", "SPROUT_PRICES", "STAGEROUTE_TABLE_1",
     "STAGEROUTE_TABLE_2", "STANDIN_MODELS", "Benchmark", "Entry", "ModelTable", "Overhead", "PriceTable", "RunTimes", "divide_by_max", "min_max",
 ]  # fmt: skip
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +31,6 @@ class ModelTable:
     source: str
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "names", tuple(self.names))
         _set_columns(self, "name", scores=len(self.names), costs=len(self.names))
 
 
@@ -181,7 +178,7 @@ def _rows(paper: str, table: str) -> tuple[Any, ...]:
     return tuples(_read(paper)[table]["rows"])
 
 
-def _table(kind: Callable[..., _T], paper: str, table: str) -> _T:
+def _table(kind: Callable[..., Any], paper: str, table: str) -> Any:
     """Builds an object of class `kind`, such as `PriceTable`, from the columns, units and source of a paper's table."""
     _, *units = _read(paper)[table]["columns"].values()
     return kind(*zip(*_rows(paper, table)), *units, _read(paper)[table]["source"])
@@ -206,10 +203,10 @@ def _benchmark(name: str, **fields: Any) -> Benchmark:
     return Benchmark(name, alphas=(low, middle, high), routellm_threshold=threshold, **fields)
 
 
-STAGEROUTE_TABLE_1 = _table(ModelTable, "stageroute", "table_1")
-STAGEROUTE_TABLE_2 = _table(ModelTable, "stageroute", "table_2")
-C2MABV_TABLE_1 = _table(PriceTable, "c2mabv", "table_1")
-C2MABV_TABLE_3 = _table(PriceTable, "c2mabv", "table_3")
+STAGEROUTE_TABLE_1: ModelTable = _table(ModelTable, "stageroute", "table_1")
+STAGEROUTE_TABLE_2: ModelTable = _table(ModelTable, "stageroute", "table_2")
+C2MABV_TABLE_1: PriceTable = _table(PriceTable, "c2mabv", "table_1")
+C2MABV_TABLE_3: PriceTable = _table(PriceTable, "c2mabv", "table_3")
 # C2MAB-V, section 6: multipliers of the radii of rewards and of costs.
 C2MABV_SETTINGS: dict[str, tuple[float, float]] = {name: tuple(widths) for name, *widths in _rows("c2mabv", "settings")}
 # C2MAB-V, Fig. 4: factor by which setting (c) at least exceeds a rival in the ratio of reward to violation.
