@@ -89,9 +89,7 @@ def examples(cells: np.ndarray) -> str:
     return ", ".join(shown) + (", ..." if len(different) > 3 else "")
 
 
-def read_numbers(
-    sheet: "Sheet", column: str, role: str, units: Mapping[str, str] | None = None, name: str | None = None
-) -> Numbers:
+def read_numbers(sheet: "Sheet", column: str, role: str, units: Mapping | None = None, name: str | None = None) -> Numbers:
     """Reads a column of a role as seconds, USD (per million tokens) or fractions, by the unit in `units`, or in `name` (default: the column's)."""
     other = "tokens" if role.startswith("tokens") else "length" if role.endswith("_chars") else "feature"
     kind = UNIT_KINDS.get(role, other)

@@ -64,7 +64,7 @@ def complete_log(answers: Answers, costs: Mapping | None, prices: Prices | None,
     cost, unit = _convert_costs(answers, costs, prices)
     keys, unit = _find_keys(answers), str(options["cost_unit"] or unit)
     matrix, cost_matrix = _pivot(answers, keys, scores), _pivot(answers, keys, cost)
-    keep, matrix, cost_matrix = _close_gaps(answers, keys, matrix, cost_matrix, options["missing"])
+    keep = _close_gaps(answers, keys, matrix, cost_matrix, options["missing"])
     matrix, cost_matrix = matrix[keep], cost_matrix[keep]
     if keep.sum() < 2:
         queries = "query" if keep.sum() == 1 else "queries"
@@ -275,14 +275,12 @@ def _pivot(answers: Answers, keys: _Keys, values: np.ndarray, how: str = "") -> 
     return matrix
 
 
-def _close_gaps(
-    answers: Answers, keys: _Keys, scores: np.ndarray, costs: np.ndarray, missing: str
-) -> tuple[np.ndarray, ...]:
-    """Drops queries with gaps, or fills gaps with 0 if `missing` is "zero". Returns a mask of remaining queries `[Q]`, their scores and costs."""
+def _close_gaps(answers: Answers, keys: _Keys, scores: np.ndarray, costs: np.ndarray, missing: str) -> np.ndarray:
+    """Returns a mask of the queries without gaps, `[Q]`; if `missing` is "zero", gaps in scores and costs become 0 instead, and all queries stay."""
     gaps, notes, file, models = np.isnan(scores) | np.isnan(costs), answers.notes, answers.sheet.name, answers.models
     keep = np.logical_not(gaps.any(axis=1))
     if keep.all():
-        return keep, scores, costs
+        return keep
     counts, total = gaps.sum(axis=0), len(gaps)
     order = [int(i) for i in np.argsort(-counts, kind="stable") if counts[i]]
     query, model = map(int, np.argwhere(gaps)[0])
@@ -301,7 +299,8 @@ def _close_gaps(
         raise ValueError(f"{file}: {problem}: if they are not models, keep the others ({others})")
     if missing == "zero":
         notes.append(f"missing: {gaps.sum():,} answers count as score 0 and cost 0 (of {lacking}; first: {first})")
-        return np.ones(total, bool), np.where(gaps, 0.0, scores), np.where(gaps, 0.0, costs)
+        scores[gaps] = costs[gaps] = 0.0
+        return np.ones(total, bool)
     fewer = _propose_models(models, gaps, int(keep.sum()))
     if not keep.any():
         hint = _equal_ids(answers) or _aliases(models, scores)
@@ -320,7 +319,7 @@ def _close_gaps(
     notes.append(f"left out: {left} (of {lacking}; first: {first})")
     notes += [f"fewer than half of the queries are left: {fewer}"] if keep.mean() < 0.5 else []
     notes += _unlike_rest(models, scores, keep)
-    return keep, scores, costs
+    return keep
 
 
 def _propose_models(models: list[str], gaps: np.ndarray, num_complete: int) -> str:

@@ -22,10 +22,7 @@ _LOWER_IS_BETTER = {"higherisbetter": 0.0, "lowerisbetter": 1.0}  # Column, and 
 _METRICS = ("metric", "metricname", "measure")
 _FEWEST_ROWS = 12  # Rising costs of fewer rows are not a running sum.
 _GRADED = ("judge", "rating", "grade", "stars", "likert")  # Parts of names of grades.
-_STATISTICS: tuple[Callable[..., np.ndarray], ...] = (
-    *(np.mean, np.max, np.min, np.sum, np.median, np.std, np.ptp),
-    partial(np.std, ddof=1),
-)
+_STATISTICS = (np.mean, np.max, np.min, np.sum, np.median, np.std, np.ptp, partial(np.std, ddof=1))
 # Under "model" and "category": the index of each answer's model or category, `[A]`, and their names.
 Groups = Mapping[str, tuple[np.ndarray, Sequence[str]]]
 

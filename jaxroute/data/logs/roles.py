@@ -126,7 +126,7 @@ def assign_roles(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str] =
         _refuse_different(sheet, options)
         return _assign_families(roles, families, scores)
     if not is_long and (scored or not (query and model)):
-        raise ValueError(_explain_not_a_log(sheet, roles.candidates, scores, families, wanted))
+        raise ValueError(_explain_not_a_log(roles, scores, families, wanted))
     return roles
 
 
@@ -351,11 +351,10 @@ def _is_mean(roles: Roles, column: str, row: int) -> bool:
     return bool(others.any())
 
 
-def _explain_not_a_log(
-    sheet: Sheet, candidates: Mapping[str, list[str]], scores: Family, families: Sequence[Family], wanted: Sequence[str]
-) -> str:
+def _explain_not_a_log(roles: Roles, scores: Family, families: Sequence[Family], wanted: Sequence[str]) -> str:
     """Returns a message that explains why a file is not a log and how it could become one; `wanted` are models that the caller named."""
-    file, names = sheet.name, [name for name in sheet.names if name not in FILE_COLUMNS]
+    sheet, candidates, file = roles.sheet, roles.candidates, roles.sheet.name
+    names = [name for name in sheet.names if name not in FILE_COLUMNS]
     has = f"It has {join_names(map(repr, names))}."
     if any(pair <= set(map(plain_name, names)) for pair in _PAIRS):
         return f"{file} has pairwise preferences, which are not scores of single answers: have each answer scored. {has}"
@@ -407,9 +406,7 @@ def _explain_not_a_log(
     return f"{file} has {lacks}: name the columns (--column ROLE=NAME). {more}"
 
 
-def _likely_columns(
-    sheet: Sheet, lacking: Sequence[str], free: Sequence[str], unknown: Sequence[str]
-) -> tuple[str, list[str]]:
+def _likely_columns(sheet: Sheet, lacking: list[str], free: list[str], unknown: list[str]) -> tuple[str, list[str]]:
     """Proposes, in words, a column for each role in `lacking`, and returns the candidates for the role "model" as well.
 
     `free` are columns without a role. `unknown` are columns with numbers like scores, whose names match no role; they may be the scores.
