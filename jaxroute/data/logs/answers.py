@@ -4,7 +4,7 @@ Costs are those of the file or of the caller, or tokens times prices. Below, `A`
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import product
 from typing import Any
@@ -16,24 +16,7 @@ from jaxroute.core import checks
 
 from ..files import join_names, option
 from .cells import Numbers, first_cells, is_empty, read_numbers, read_texts, which_empty
-from .names import (
-    PER_MODEL,
-    PRICING_ROLES,
-    UNIT_COLUMN,
-    UNIT_KINDS,
-    UNITS,
-    has_role,
-    has_unknown_unit,
-    is_unit_column,
-    match_level,
-    parse_units,
-    plain_name,
-    similar_names,
-    split_unit,
-    title,
-    unit_of,
-    words,
-)
+from .names import PER_MODEL, PRICING_ROLES, has_role, has_unknown_unit, match_level, read_unit, similar_names, title, words
 from .opening import open_log
 from .presets import Prices
 from .roles import Roles, differing_columns, likely_column
@@ -101,44 +84,17 @@ def collect_answers(roles: Roles, units: Mapping[str, str], instead: str = "") -
 def _units_in_columns(roles: Roles, units: Mapping[str, str]) -> dict[str, str]:
     """Returns units by role from columns such as `currency` and `latency_unit`; a column with several units is refused."""
     sheet, found = roles.sheet, {}
-    columns = {role: names[0] for role, names in roles.candidates.items() if role in UNIT_KINDS and names}
-    columns |= {role: family.pattern for role, family in roles.families.items() if role in UNIT_KINDS}
-    names = [name for name in sheet.single(sheet.names) if UNIT_COLUMN.fullmatch(plain_name(name))]
-    for role, name in product(columns.keys() - units, {*names} - roles.taken()):
-        texts = [*dict.fromkeys(str(cell).strip() for cell in sheet.cells(name) if not is_empty(cell))]
-        matches = [is_unit_column(name, role, text) for text in texts]
-        if False in matches or not texts:
-            continue
-        kind, place, give = UNIT_KINDS[role], f"{sheet.name}: the column {name!r}", f"give the unit (--unit {role}=UNIT)"
-        own = split_unit(kind, columns[role].replace("{}", ""))[1]
-        others = [unit for text in texts for unit in parse_units(kind, text)]
-        differ = [unit for unit in own for other in others if _contradict(kind, unit, other)]
-        if differ and "currency" in plain_name(name):
-            sheet.notes.append(f"unit of the {title(role)}: {differ[0]!r}, as in its name, not as in column {name!r}")
-            continue
-        if differ:
-            raise ValueError(f"{place} has the unit {texts[0]!r}, but the name {columns[role]!r} has {differ[0]!r}: {give}")
-        if None in matches:
-            unknown, known = texts[matches.index(None)], ", ".join([*UNITS[kind]][:8])
-            raise ValueError(f"{place} has {unknown!r}, which is not a known unit of the {title(role)} ({known}): {give}")
-        if len(texts) > 1:
-            units_found = join_names(map(repr, texts), 4)
-            raise ValueError(f"{place} has several units of the {title(role)}, {units_found}: convert all to one, or {give}")
-        roles.used.add(name)
-        sheet.notes.append(f"unit of the {title(role)}: column {name!r} ({texts[0]!r} in every row)")
-        if unit_of(role, "", {role: texts[0]})[:2] != (1.0, None):
-            found[role] = " ".join([texts[0], *own])
+    columns = {role: names[0] for role, names in roles.candidates.items() if names}
+    columns |= {role: family.shown("") for role, family in roles.families.items()}
+    for role, name in product(columns.keys() - units, {*sheet.single(sheet.names)} - roles.taken()):
+        if "unit" in name.lower() or "currency" in name.lower():
+            texts = [*dict.fromkeys(str(cell).strip() for cell in sheet.cells(name) if not is_empty(cell))]
+            unit, note = read_unit(name, role, texts, columns[role])
+            found |= {role: unit} if unit else {}
+            if note:
+                roles.used.add(name)
+                sheet.notes.append(note)
     return found
-
-
-def _contradict(kind: str, unit: str, other: str) -> bool:
-    """Whether two units of a `kind` such as "cost" contradict each other: they are different currencies or different factors."""
-    first, second = UNITS[kind][unit], UNITS[kind][other]
-
-    def is_currency(value: float | str, name: str) -> bool:
-        return isinstance(value, str) or name[:3] == "usd" or "dollar" in name
-
-    return first != second and is_currency(first, unit) == is_currency(second, other)
 
 
 def _long_answers(roles: Roles) -> Answers:
@@ -236,9 +192,7 @@ def _read_role(sheet: Sheet, column: str, role: str, units: Mapping[str, str], n
     return numbers
 
 
-def choose_models(
-    answers: Answers, models: Sequence | None, costs: Mapping | None, prices: Prices | None, file: str
-) -> None:
+def choose_models(answers: Answers, models: list | None, costs: dict | None, prices: Prices | None, file: str) -> None:
     """Drops the answers of models that the caller did not name, and of models for which the caller's costs or prices have no entry.
 
     `file` is the name of a file of prices, which may contain further models; it is empty if the prices come from elsewhere.

@@ -280,7 +280,7 @@ def looks_like_text(cells: np.ndarray) -> bool:
     return sum(not isinstance(cell, str) or not _is_number(cell, "cost") for cell in found) > 0.2 * max(len(found), 1)
 
 
-def looks_like_sentences(cells: np.ndarray) -> bool:
+def are_sentences(cells: np.ndarray) -> bool:
     """Whether a column contains sentences: over a fifth of its first texts have several words or over 40 letters, and over 30 % are different."""
     found = [cell for cell in first_cells(cells) if isinstance(cell, str)]
     long = [cell for cell in found if len(cell) > 40 or re.search(r"[^\W\d_]+\s+\S", cell)]

@@ -308,10 +308,8 @@ def _close_gaps(answers: Answers, keys: _Keys, scores: np.ndarray, costs: np.nda
             shared = _shared_column(answers)
             likely = f"several models have the values of {shared!r}: {option('--column', f'query={shared}')}"
             problem = f"{file}: every query has the answer of one model alone, which does not tell what the others would have answered"
-            hint = (
-                "have all answer the same queries, or name the column by which answers belong together (--column query=NAME)"
-            )
-            raise ValueError(f"{problem}: {hint}" + (f"; {likely}" if shared else ""))
+            hint = "have all answer the same queries, or name the column by which answers belong together"
+            raise ValueError(f"{problem}: {hint} (--column query=NAME)" + (f"; {likely}" if shared else ""))
         zero = "" if hint else ', or count them as 0 (missing="zero", --missing zero)'
         problem = f"no query has an answer and a cost of every model ({lacking} missing of {total}; first: {first})"
         raise ValueError(f"{file}: {problem}; {hint}{fewer}{zero}")

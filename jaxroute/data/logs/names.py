@@ -51,7 +51,6 @@ _DIRECTIONS: dict[str, list[str]] = {role: text.split() for role, text in _FILE[
 UNIT_KINDS = {"score": "score", "cost": "cost", "latency": "latency", **dict.fromkeys(_DIRECTIONS, "price")}
 WORDS = {key: frozenset(text.split()) for key, text in _FILE["words"].items()}
 NOT_MODELS = WORDS["statistics"] | WORDS["summaries"] | WORDS["of_all"]
-UNIT_COLUMN = re.compile("(.*?)(currency|units?)(code)?")  # Plain names of columns with a unit in each row.
 
 
 def title(role: str) -> str:
@@ -115,14 +114,43 @@ def unit_of(role: str, name: str, given: Mapping[str, str]) -> tuple[float, str 
     return factor, currency, given.get(role, " ".join(reversed(units)))
 
 
-def is_unit_column(name: str, role: str, text: str) -> bool | None:
-    """Whether a column such as `cost_unit` with a cell `text` such as "usd" states the unit of a role; None if an unknown one, as "credits"."""
-    match, kind = UNIT_COLUMN.fullmatch(plain_name(name)), UNIT_KINDS[role]
-    if not match or (match[1] and match[1] != kind and match[1] not in NAMES[role]):
-        return False
-    if match[2] == "currency" and kind not in ("cost", "price"):
-        return False
-    return bool(parse_units(kind, text)) or (None if match[1] or match[2] == "currency" else False)
+def read_unit(name: str, role: str, texts: Sequence[str], called: str) -> tuple[str, str]:
+    """Returns the unit of a role in a column such as `cost_unit` or `currency`, and a line for the user; both are empty if it is not such a column.
+
+    `texts` are the different cells of the column, and `called` is the name of the column with the numbers. The unit is empty if it is the standard unit.
+    """
+    kind, match = UNIT_KINDS.get(role, ""), re.fullmatch("(.*?)(currency|units?)(code)?", plain_name(name))
+    if not kind or not match or not texts or (match[1] and match[1] not in (kind, *NAMES[role])):
+        return "", ""
+    is_currency, unknown = match[2] == "currency", [text for text in texts if not parse_units(kind, text)]
+    if kind not in ("cost", "price") if is_currency else unknown and not match[1]:
+        return "", ""
+    what, give = f"the {title(role)}", f"give the unit (--unit {role}=UNIT)"
+    own = split_unit(kind, called)[1]
+    differ = [unit for unit in own for text in texts for other in parse_units(kind, text) if _contradict(kind, unit, other)]
+    if differ and is_currency:
+        return "", f"unit of {what}: {differ[0]!r}, as in its name, not as in column {name!r}"
+    if differ:
+        raise ValueError(f"the column {name!r} has the unit {texts[0]!r}, but the name {called!r} has {differ[0]!r}: {give}")
+    if unknown:
+        known = ", ".join([*UNITS[kind]][:8])
+        raise ValueError(f"the column {name!r} has {unknown[0]!r}, which is not a known unit of {what} ({known}): {give}")
+    if len(texts) > 1:
+        units = join_names(map(repr, texts), 4)
+        raise ValueError(f"the column {name!r} has several units of {what}, {units}: convert all to one, or {give}")
+    is_standard = unit_of(role, "", {role: texts[0]})[:2] == (1.0, None)
+    note = f"unit of {what}: column {name!r} ({texts[0]!r} in every row)"
+    return "" if is_standard else " ".join([texts[0], *own]), note
+
+
+def _contradict(kind: str, unit: str, other: str) -> bool:
+    """Whether two units of a `kind` such as "cost" contradict each other: they are different currencies or different factors."""
+    first, second = UNITS[kind][unit], UNITS[kind][other]
+
+    def is_currency(value: float | str, name: str) -> bool:
+        return isinstance(value, str) or name[:3] == "usd" or "dollar" in name
+
+    return first != second and is_currency(first, unit) == is_currency(second, other)
 
 
 def _has_unknown_unit_word(name: str) -> bool:

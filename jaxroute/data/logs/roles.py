@@ -11,18 +11,7 @@ import numpy as np
 import pandas as pd
 
 from ..files import join_names, option
-from .cells import (
-    examples,
-    first_cells,
-    fits_role,
-    has_fractions,
-    is_empty,
-    looks_like_numbers,
-    looks_like_sentences,
-    number_of,
-    read_numbers,
-    which_empty,
-)
+from .cells import are_sentences, examples, first_cells, fits_role, has_fractions, number_of, read_numbers, which_empty
 from .names import (
     PER_MODEL,
     SEARCH_ORDER,
@@ -211,7 +200,7 @@ def _find_candidates(roles: Roles, taken: set[str], has_families: bool) -> None:
             taken |= set(best)
     query = candidates.get("query", [])
     alone = len(query) == 1 and sheet.single(query) and query[0] not in sheet.made
-    if alone and "text" not in {*candidates, *roles.given} and looks_like_sentences(sheet.cells(query[0])):
+    if alone and "text" not in {*candidates, *roles.given} and are_sentences(sheet.cells(query[0])):
         candidates["text"] = query
     if "embedding" not in candidates and "embedding" not in roles.given:
         roles.vectors = numbered_columns([name for name in names if name not in taken])
@@ -339,7 +328,7 @@ def _is_mean(roles: Roles, column: str, row: int) -> bool:
     """Whether scores and costs of a row are means or sums of the rows with another value in `column` (and with its model, if the row names a model)."""
     sheet, model = roles.sheet, roles.candidates.get("model", [])
     others = roles.codes(column) != roles.codes(column)[row]
-    if len(model) == 1 and not is_empty(sheet.cells(model[0])[row]):
+    if len(model) == 1 and not which_empty(sheet.cells(model[0]))[row]:
         others &= roles.codes(model[0]) == roles.codes(model[0])[row]
     names = [*roles.candidates.get("score", ()), *roles.candidates.get("cost", ())]
     names += [name for role in ("score", "cost") if role in roles.families for name in roles.families[role].columns.values()]
@@ -420,7 +409,7 @@ def _likely_columns(sheet: Sheet, lacking: list[str], free: list[str], unknown: 
     if lower and not likely:
         hint = f"add a column of 1 minus it; if it is not, name it ({option('--column', f'score={lower[0]}')})"
         likely = f"{join_names(map(repr, lower), 3)} may be better the lower it is: then {hint}"
-    strange = [n for n in free if match_level("score", n) > 0 and not looks_like_numbers(sheet.cells(n), "score")]
+    strange = [n for n in free if match_level("score", n) > 0 and not fits_role("score", sheet.cells(n))]
     if only_score and not likely and strange:
         shown = examples(sheet.cells(strange[0]))
         likely = f"{strange[0]!r} has {shown}, which are not known verdicts: write 1 and 0"
@@ -434,7 +423,7 @@ def likely_column(role: str, names: Sequence[str]) -> str:
 
 def _like_scores(cells: np.ndarray) -> bool:
     """Whether cells look like scores: numbers in [0, 1], judgements such as "correct", or whole and half grades up to 100."""
-    if not looks_like_numbers(cells, "score"):
+    if not fits_role("score", cells):
         return False
     values = np.array([number for number in map(number_of, first_cells(cells)) if number == number])
     return bool((values >= 0).all() and (values.max() <= 1 or (values.max() <= 100 and (values * 2 % 1 == 0).all())))
