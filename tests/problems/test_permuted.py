@@ -1,6 +1,5 @@
 """What a policy earns does not depend on how the models are numbered: every policy in an environment, and in the same with its models renumbered."""
 
-import warnings
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -137,20 +136,3 @@ def test_fewer_rounds_than_models():
         )
         regret = data["regret"].isel(time=-1).values
         assert abs(regret.mean() - 5.0) < 5 * regret.std(ddof=1) / 2048**0.5
-
-
-def test_equal_predictions_are_a_tie():
-    """Before the first reward all predictions are 0: a model at random, not the first."""
-    env = contextual.linear(np.eye(4), 0.1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        data = jr.simulate(
-            env,
-            [contextual.LinUCB(), contextual.EpsilonGreedy(epsilon=0.0)],
-            horizon=1,
-            seeds=2000,
-            record=["pulls"],
-            progress=False,
-        )
-    shares = data["pulls"].isel(time=-1).mean("seed").values
-    assert (np.abs(shares - 0.25) < 5 * (0.1875 / 2000) ** 0.5).all(), shares

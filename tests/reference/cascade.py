@@ -198,15 +198,6 @@ def frozen_context(u, T):
     return np.tile([1.0, float(u < 0.5)], (T + 1, 1))
 
 
-def draw_contexts(inst, rng, T):
-    """`[T + 1, m]` contexts of the instance's own distribution."""
-    if inst.distribution == "GROUP":
-        return group_context(rng.random(T + 1))
-    if inst.distribution == "FROZEN_X":
-        return frozen_context(rng.random(), T)
-    return context(rng.uniform(-1, 1, (T + 1, inst.rho.shape[1] - 1)))
-
-
 # --- The distribution of the scores at a context; reservation indices -------------------------------------------------------
 # A score distribution is a list of pieces (probability, lowest value, width), each broadcast to `[..., K]`; width 0 is an atom.
 

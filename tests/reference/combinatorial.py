@@ -309,39 +309,6 @@ def _swap_outcomes(b1, b2, probability):
     return distribution
 
 
-def expected_reward(distribution, reward, mu):
-    """E r(S; mu) under a distribution {frozenset: probability}."""
-    return sum(mass * set_reward(reward, mask_of(members, len(mu)), mu) for members, mass in distribution.items())
-
-
-# --- Steady state ------------------------------------------------------------------------------------------------
-
-
-def expected_excess(cost, budget, fixed_costs):
-    """E[(sum y - budget)^+] of a set with mean costs `cost`, each uniform on [.5, 1.5] times its mean, or fixed.
-
-    E(sum a_i U_i - s)^+ = sum over J of (-1)^(n - |J|) (a(J) - s)_+^(n + 1) / ((n + 1)! prod a).
-    """
-    if fixed_costs:
-        return max(sum(cost) - budget, 0.0)
-    n, level, total = len(cost), budget - sum(cost) / 2, 0.0
-    for bits in itertools.product([0, 1], repeat=n):
-        total += (-1) ** (n - sum(bits)) * max(np.dot(bits, cost) - level, 0.0) ** (n + 1)
-    return total / (math.factorial(n + 1) * math.prod(cost))
-
-
-def steady_state(reward, mu, cost, size, budget, fixed_costs):
-    """Mean reward, cost and per-round violation of the relaxed oracle in closed form; SUC and AIC."""
-    mu, cost, totals = np.asarray(mu), np.asarray(cost), np.zeros(3)
-    for members, weight in pairwise_distribution(relaxed_optimum(reward, mu, cost, size, budget)).items():
-        selected = mask_of(members, len(mu))
-        paid = cost[selected]
-        totals += weight * np.array(
-            [set_reward(reward, selected, mu), paid.sum(), expected_excess(paid, budget, fixed_costs)]
-        )
-    return dict(zip(("reward", "cost", "violation"), totals))
-
-
 # --- Simulation --------------------------------------------------------------------------------------------------
 
 

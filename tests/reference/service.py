@@ -115,12 +115,6 @@ def scores(cost, sat_hat, queue, V, alpha):
     return V * cost + queue * (alpha - sat_hat)
 
 
-def cheapest_sufficient(cost, sat_hat, alpha):
-    """Ablation of 5(5): the cheapest m with s_hat_m >= alpha, else argmax s_hat; first index on ties."""
-    good = [m for m in range(len(cost)) if sat_hat[m] >= alpha]
-    return min(good, key=lambda m: cost[m]) if good else int(np.argmax(sat_hat))
-
-
 def queue_path(served, alpha):
     """`[T]` Q_2 .. Q_{T+1} from Q_1 = 0 by Q_{t+1} = max{0, Q_t + alpha - s_t}. Source: eq. 2."""
     return np.array(list(itertools.accumulate(served, lambda queue, s: max(0.0, queue + alpha - s), initial=0.0))[1:])
@@ -205,7 +199,6 @@ def messplus(
     step_rule=None,
     observed=None,
     pred_energy=0.0,
-    held_queue=None,
     drawn=None,
 ):
     """MESS+, Algorithm 1, on given draws; a dictionary of arrays whose row i is request i + 1.
@@ -218,7 +211,6 @@ def messplus(
       cost_mode: "known", "last" (costs of the last explored request, ones before) or "running_mean" (of the costs paid, 1e-6 before the first).
       step_rule: (mu, L) of the theory's step sizes instead of lr.
       observed: `[T]` bool, None = always. A round without feedback may explore, but trains nothing and does not move the queue.
-      held_queue: the queue used for decisions is this constant (fixed shadow price: V lambda).
       drawn: `[T]`, model that serves if it is as good and as cheap as the best; None = the lowest index.
     """
     (T, M), kind = cost.shape, predictor[0]
@@ -234,7 +226,7 @@ def messplus(
         sat_hat = predictor[1][i] if kind == "given" else expit(forward(kind, params, features[i])[0])
         mean = np.where(cost_count > 0, cost_sum / np.maximum(cost_count, 1), 1e-6)
         cost_hat = {"known": cost[i], "last": cost_last, "running_mean": mean}[cost_mode]
-        score = scores(cost_hat, sat_hat, queue if held_queue is None else held_queue, V, alpha)
+        score = scores(cost_hat, sat_hat, queue, V, alpha)
         if not explore:
             choice = int(np.argmin(score))
             if drawn is not None and score[drawn[i]] == score[choice] and cost_hat[drawn[i]] == cost_hat[choice]:

@@ -18,10 +18,9 @@ from jaxroute.problems import cascade as ca
 from jaxroute.problems.cascade.parts import indices as index_loss
 from jaxroute.problems.cascade.parts.exploration import WarmUp
 from jaxroute.problems.cascade.parts.indices import StreamingNewton
-from jaxroute.problems.cascade.parts.radii import PracticalRadius, RadiusInputs, TheoreticalRadius
+from jaxroute.problems.cascade.parts.radii import PracticalRadius, TheoreticalRadius
 from jaxroute.problems.cascade.parts.window import Window
 from jaxroute.problems.cascade.sources.features import CubeNoise, RadialNoise
-from jaxroute.problems.cascade.types import CascadeSpec
 
 
 def f32(x):
@@ -104,22 +103,6 @@ def history(env, policy, kind, horizon, runs):
         return jax.lax.scan(period, start, jnp.arange(horizon + 1))[1]
 
     return jax.vmap(run)(jnp.arange(runs))
-
-
-@functools.cache
-def known():
-    """Plays COSMOS where scores are seen."""
-    return history(ca.uniform_cascade(), ca.COSMOS(fit=StreamingNewton(), radius=PracticalRadius(index=0.05)), 0, 80, 40)
-
-
-@functools.cache
-def unknown():
-    """Plays COSMOS where scores are not seen."""
-    env = ca.uniform_cascade(3, 2, evaluator=2, cost_weight=1.5)
-    return history(env, ca.COSMOS(fit=Window(size=4)), 1, 80, 40)
-
-
-HISTORIES = {"known": known, "unknown": unknown}
 
 
 def as_numpy(tree):
@@ -209,23 +192,6 @@ def random_samples(n, seed=0, m=3):
     rng = np.random.default_rng(seed)
     psi = np.column_stack([np.ones(n), rng.uniform(-1, 1, (n, m - 1))])
     return psi, psi @ [0.5, 0.1, -0.1][:m] + 0.3 * (rng.random(n) - 0.6), rng.uniform(0.02, 0.08, n)
-
-
-def moment_of(K=3, m=3, T=10_000, n=5000, t=1000, d=0, trace=None, square=8.0, eta0=1.0, bound=2.0):
-    spec = CascadeSpec(K, context_dim=m, feature_dim=d, context_bound=math.sqrt(m), feature_bound=math.sqrt(square))
-    return RadiusInputs(
-        t=jnp.int32(t),
-        log_horizon=f32(math.log(T)),
-        number=jnp.full((K,), n, jnp.int32),
-        psi=jnp.ones(m),
-        norm=jnp.full(K, 0.5, jnp.float32),
-        trace=None if trace is None else jnp.full(K, trace, jnp.float32),
-        eta1=f32(1.0),
-        eta0=f32(eta0),
-        index_bound=f32(2.0),
-        evaluator_bound=f32(bound),
-        spec=spec,
-    )
 
 
 def study(env, policies, horizon=2000, seeds=256, **options):

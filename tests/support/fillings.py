@@ -67,21 +67,29 @@ def _runs(number: int, factors: Sequence[float] | None = None) -> np.ndarray:
     return 1.0 + _NOISE * np.linspace(-1, 1, number) if factors is None else np.resize(np.asarray(factors, float), number)
 
 
+def _filled(results: dict[str, xr.Dataset], values: Callable[[int, xr.DataArray], np.ndarray]) -> dict[str, xr.Dataset]:
+    """Results with `values(number of the case, curve)` instead of each curve, in a second. What a policy does not have stays NaN."""
+    made = {}
+    for place, (case, data) in enumerate(results.items()):
+        new = {
+            m: (a.dims, np.where(np.isnan(a.values), np.nan, values(place, a)), a.attrs) for m, a in _curves(data).items()
+        }
+        made[case] = data.assign(new)
+        made[case].attrs["run_s"] = 1.0
+    return made
+
+
 def even(results: dict[str, xr.Dataset]) -> dict[str, xr.Dataset]:
-    """Results in which everything is 1, in every run about so. What a policy does not have stays NaN.
+    """Results in which everything is 1, in every run about so.
 
     Args:
       results: by case, of `dry_engine`.
     """
-    made = {}
-    for case, data in results.items():
-        arrays = {}
-        for metric, array in _curves(data).items():
-            values = _runs(array.sizes["seed"]).reshape([-1 if d == "seed" else 1 for d in array.dims])
-            arrays[metric] = (array.dims, np.where(np.isnan(array.values), np.nan, values), array.attrs)
-        made[case] = data.assign(arrays)
-        made[case].attrs["run_s"] = 1.0
-    return made
+
+    def ones(place: int, array: xr.DataArray) -> np.ndarray:
+        return _runs(array.sizes["seed"]).reshape([-1 if d == "seed" else 1 for d in array.dims])
+
+    return _filled(results, ones)
 
 
 def made_up(results: dict[str, xr.Dataset], puts: Iterable[Put] = ()) -> dict[str, xr.Dataset]:
@@ -118,38 +126,31 @@ def ordered(results: dict[str, xr.Dataset], sign: int) -> dict[str, xr.Dataset]:
 
     What is more also grows faster with time, and along the entries of a vector.
     """
-    made = {}
-    for place, (case, data) in enumerate(results.items()):
-        arrays = {}
-        for metric, array in _curves(data).items():
-            values, dims = array.values.astype(float), list(array.dims)
-            new = np.empty_like(values)
-            for number in range(len(values)):
-                factors = np.full(values.shape[1:], np.exp(0.5 * sign * (number + 0.3 * place)))
-                for axis, name in enumerate(dims[1:]):
-                    size = values.shape[axis + 1]
-                    shape = [-1 if i == axis else 1 for i in range(len(dims) - 1)]
-                    if name == "time":
-                        time = np.asarray(array["time"].values, float)
-                        factors = factors * ((time / time[-1]) ** (0.5 + 0.25 * sign)).reshape(shape)
-                    elif name == "seed":
-                        factors = factors * _runs(size).reshape(shape)
-                    elif dims.index(name) > dims.index("seed") or _differs(values[number], axis):
-                        factors = factors * np.exp(sign * np.linspace(0, 1, size)).reshape(shape)
-                new[number] = factors
-            arrays[metric] = (array.dims, np.where(np.isnan(values), np.nan, new), array.attrs)
-        made[case] = data.assign(arrays)
-        made[case].attrs["run_s"] = 1.0
-    return made
+
+    def growing(place: int, array: xr.DataArray) -> np.ndarray:
+        values, dims = array.values.astype(float), list(array.dims)
+        new = np.empty_like(values)
+        for number in range(len(values)):
+            factors = np.full(values.shape[1:], np.exp(0.5 * sign * (number + 0.3 * place)))
+            for axis, name in enumerate(dims[1:]):
+                size = values.shape[axis + 1]
+                shape = [-1 if i == axis else 1 for i in range(len(dims) - 1)]
+                if name == "time":
+                    time = np.asarray(array["time"].values, float)
+                    factors = factors * ((time / time[-1]) ** (0.5 + 0.25 * sign)).reshape(shape)
+                elif name == "seed":
+                    factors = factors * _runs(size).reshape(shape)
+                elif dims.index(name) > dims.index("seed") or _differs(values[number], axis):
+                    factors = factors * np.exp(sign * np.linspace(0, 1, size)).reshape(shape)
+            new[number] = factors
+        return new
+
+    return _filled(results, growing)
 
 
 def zeros(results: dict[str, xr.Dataset]) -> dict[str, xr.Dataset]:
     """Results in which every curve is zero."""
-    made = {}
-    for case, data in results.items():
-        made[case] = data.assign({name: (a.dims, 0.0 * a.values, a.attrs) for name, a in _curves(data).items()})
-        made[case].attrs["run_s"] = 1.0
-    return made
+    return _filled(results, lambda place, array: np.zeros(array.shape))
 
 
 def _curves(data: xr.Dataset) -> dict[str, xr.DataArray]:

@@ -60,6 +60,16 @@ def setup_of(seeds, platform="cpu", axes=(), shared=()):
     return SimpleNamespace(components=components, target=target, sampling=SimpleNamespace(seeds=range(seeds)))
 
 
+def per_round(variable):
+    """Recovers the values of a flow in each round from its recorded totals or averages, `[T, ...]`; those of a gauge are values already."""
+    values, kind = variable.values, variable.attrs["kind"]
+    if kind == "gauge":
+        return values
+    if kind == "average":
+        values = values * variable["time"].values
+    return np.diff(values, axis=0, prepend=np.zeros_like(values[:1]))
+
+
 def shared_data(name):
     """Returns the path of a real file beside the repository, and skips the test if the file is missing."""
     path = SHARED_DATA / name

@@ -5,11 +5,10 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
-from helpers import in_double, x64
+from helpers import in_double, per_round, x64
 
 from jaxroute import simulate
 from jaxroute.problems import staged
-from jaxroute.problems.staged.types import Feedback
 
 SEEDS = 64
 KNOWN_COSTS = (0.1, 50.0)
@@ -67,20 +66,11 @@ def near(samples, mean, error, num_sigma=5.0):
     assert gap < num_sigma * np.hypot(own, error), f"{np.mean(samples):.2f} ({own:.2f}), not {mean} ({error})"
 
 
-def jitted(policy):
-    """Compiles `plan`, `act` and `update` of a policy once."""
-    return (jax.jit(getattr(policy, verb)) for verb in ("plan", "act", "update"))
-
-
 def two_models():
     outcomes = staged.ParametricOutcomes(np.array([0.5, 0.5]), np.array([1.0, 1.0]), np.float32(0), np.float32(0))
     return staged.market(
         outcomes, capacity=0.7, budget=2.0, max_deployed=2, stage_length=10, horizon=20, known_costs=KNOWN_COSTS
     )
-
-
-def staged_feedback(reward, cost):
-    return Feedback(reward=jnp.float32(reward), cost=jnp.float32(cost))
 
 
 RECORD = [
@@ -107,15 +97,9 @@ def random_numbers(seed, horizon):
     return tuple(np.asarray(x, np.float64) for x in _random_numbers(env, act, horizon))
 
 
-def per_round(data, name, seed):
-    """Recovers the values of a flow in each round from its recorded totals or averages."""
-    variable = data[name].isel(policy=0).sel(seed=seed)
-    values = variable.values
-    if variable.attrs["kind"] == "gauge":
-        return values
-    if variable.attrs["kind"] == "average":
-        values = values * data["time"].values
-    return np.diff(values, axis=0, prepend=np.zeros_like(values[:1]))
+def of_seed(data, name, seed):
+    """Returns the values of a metric in each round of a run."""
+    return per_round(data[name].isel(policy=0).sel(seed=seed))
 
 
 def run_all_rounds(market, policy, horizon, seeds, double):

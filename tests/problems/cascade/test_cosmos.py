@@ -5,7 +5,7 @@ import math
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cascade_cases import DISTRIBUTIONS, as_numpy, f32, history, play, rows, runs, unknown, with_constants
+from cascade_cases import DISTRIBUTIONS, as_numpy, f32, history, play, rows, runs, with_constants
 from helpers import assert_mean_close
 
 import jaxroute as jr
@@ -15,6 +15,7 @@ from jaxroute.problems import cascade as ca
 from jaxroute.problems.cascade.parts.indices import StreamingNewton
 from jaxroute.problems.cascade.parts.radii import PracticalRadius
 from jaxroute.problems.cascade.parts.search import IndexSearch
+from jaxroute.problems.cascade.parts.window import Window
 from jaxroute.problems.cascade.sources.contexts import TwoTimesContexts, UniformContexts
 from jaxroute.problems.cascade.theory import design_growth, evaluator_error, index_error, potential_bound
 from jaxroute.problems.cascade.types import Observation
@@ -136,10 +137,11 @@ def test_elliptical_potentials_stay_below_their_bound():
     assert (data["samples"].sel(policy="theory").isel(time=-1) == 121).all()
     # The bound is not idle: it is within a factor of eight where all is opened.
     assert (potential.max() * 8) > potential_bound(121, 3, math.sqrt(3), 1.0)
-    state = as_numpy(unknown())[-1]
-    deployed = np.arange(81) - 1
-    bound = potential_bound(np.maximum(deployed, 0), 2, math.sqrt(5), 1.0)
-    assert (state.score_potential <= bound + 1e-6).all()
+    env, probe = ca.uniform_cascade(3, 2, evaluator=2, cost_weight=1.5), lambda *run: run[3].score_potential
+    seen = play(env, ca.COSMOS(fit=Window(size=4)), 80, 40, record_every=1, probes={"potential": probe})["potential"].isel(
+        policy=0
+    )
+    assert (seen <= potential_bound(seen["time"].values, 2, math.sqrt(5), 1.0) + 1e-6).all()
 
 
 def test_probes_measure_the_estimates():

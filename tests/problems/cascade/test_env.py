@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cascade_cases import DISTRIBUTIONS, FEW, HISTORIES, NUMBER, as_numpy, f32, slow
+from cascade_cases import DISTRIBUTIONS, FEW, NUMBER, as_numpy, f32, slow
 
 from jaxroute.core import draws
 from jaxroute.core.protocols import build_policy
@@ -20,22 +20,6 @@ from jaxroute.problems.cascade.parts.radii import PracticalRadius, TheoreticalRa
 from jaxroute.problems.cascade.parts.search import IndexSearch, LoopSearch
 from jaxroute.problems.cascade.parts.window import MomentEquations, Window
 from jaxroute.problems.cascade.types import Outputs, SearchResult
-
-
-@pytest.mark.parametrize("name", ["known", slow("unknown")])
-def test_only_what_was_opened_is_shown(name):
-    _, _, _, feedback, *_ = as_numpy(HISTORIES[name]())
-    opened, deployed = feedback.opened, feedback.deployed
-    np.testing.assert_array_equal(opened, feedback.seen)
-    hidden = ~opened
-    assert 0.1 < hidden[:, 1:].mean() < 0.9
-    assert (feedback.cost[hidden] == 0).all() and (feedback.cost[opened] > 0).all()
-    output = feedback.score if feedback.score is not None else feedback.features
-    assert (output[hidden] == 0).all() and (output[opened] != 0).all()
-    assert (feedback.score is None) == (name == "unknown") and (feedback.features is None) == (name == "known")
-    # The free first period: all boxes, no deployment, no reward.
-    assert opened[:, 0].all() and not deployed[:, 0].any() and (feedback.reward[:, 0] == 0).all()
-    assert (deployed[:, 1:].sum(axis=-1) == 1).all() and not (deployed & ~opened).any()
 
 
 class Replaced:

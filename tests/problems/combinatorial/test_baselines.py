@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from combinatorial_cases import RECORD, SUBJECTS, TASKS, end, play
 from helpers import assert_mean_close
-from reference import combinatorial as plain
 
 from jaxroute import simulate
 from jaxroute.data import C2MABV_TABLE_3
@@ -41,13 +40,6 @@ def test_offline_set_follows_the_shift():
     env = cb.sciq_cloud(reward="awc", costs=cb.FixedCosts())
     offline = play(env, cb.OfflineFixed.of(env, np.asarray(shifted), sample_size=4000), horizon=200, seeds=8)
     assert (end(offline, "pulls")[:, 7] == 200).all()
-
-
-@pytest.mark.slow
-def test_beta_and_normal_posteriors_agree():
-    env = cb.sciq_cloud(reward="suc")
-    beta, normal = (play(env, cb.Thompson(p), horizon=3000, seeds=64) for p in (cb.BetaPosterior(), cb.NormalPosterior()))
-    assert abs(end(beta, "reward").mean() - end(normal, "reward").mean()) < 5e-3
 
 
 @pytest.mark.parametrize("models", [9, pytest.param(13, marks=pytest.mark.slow)])
@@ -96,16 +88,6 @@ def test_groups_are_learned(task, budget):
         assert abs(float(own["lp_regret"])) < 0.03 * 3000 * float(env.best_relaxed[0, 0])
     assert float(own["violation"]) < float(mean["violation"].sel(policy="RandomSet"))
     np.testing.assert_allclose(mean["regret"].sel(policy="OracleInteger"), 0, atol=0.05)
-
-
-@pytest.mark.slow
-def test_steady_state_of_the_relaxed_oracle():
-    """Closed form: two sets mixed by one coin. Cost at the budget, violation of a round above zero for ever."""
-    for costs, fixed in ((cb.ScaledCosts(), False), (cb.FixedCosts(), True)):
-        data = play(cb.sciq_cloud(reward="suc", costs=costs), cb.OracleRelaxed.of, horizon=4000, seeds=64)
-        expected = plain.steady_state("SUC", plain.SCIQ9_MU, [p / 0.12 for p in plain.SCIQ9_PRICE], 4, 0.5, fixed)
-        for name in ("reward", "cost", "violation"):
-            assert_mean_close(end(data, name), float(expected[name]), what=f"{costs} {name}")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from combinatorial_cases import RECORD
-from helpers import in_double, x64
+from helpers import in_double, per_round, x64
 from reference import combinatorial as plain
 
 from jaxroute import simulate
@@ -113,16 +113,6 @@ RUNS = {
 }  # fmt: skip
 
 
-def per_round(data, name):
-    """The rounds' own values of a recorded flow: averages and totals are undone."""
-    values = data[name].values
-    if data[name].attrs["kind"] == "gauge":
-        return values
-    if data[name].attrs["kind"] == "average":
-        values = values * data["time"].values
-    return np.diff(values, axis=0, prepend=np.zeros_like(values[:1]))
-
-
 QUICK = ("suc (c)", "awc (a)", "suc, lost feedback")
 
 
@@ -145,7 +135,7 @@ def test_equals_the_reference_round_by_round(name):
     params = plain.Params(task.upper(), mu, price, 4, float(env.budget), price, levels, "costs" in options, available)
     settings = {"delta": 1e-4, "rounding": "swap" if task == "awc" else "pairwise", **choice}
     expected = plain.simulate(params, luck(seed, horizon, 9, 4, kind, options.get("arrival")), **settings)
-    pulls = per_round(data, "pulls")
+    pulls = per_round(data["pulls"])
     different = np.flatnonzero((pulls != expected["observed"]).any(1))
     assert not different.size, f"{name}: {different.size} rounds differ, the first is {different[0]}"
     ours = {
@@ -155,7 +145,7 @@ def test_equals_the_reference_round_by_round(name):
         "num_asked": "num_observed", "over_budget": "over_budget",
     }  # fmt: skip
     for metric, other in ours.items():
-        np.testing.assert_allclose(per_round(data, metric), expected[other], atol=5e-6, err_msg=f"{name}: {metric}")
+        np.testing.assert_allclose(per_round(data[metric]), expected[other], atol=5e-6, err_msg=f"{name}: {metric}")
     for metric, other in (("ratio", "ratio_inst"), ("ratio_eq1", "ratio_eq1")):
         np.testing.assert_allclose(data[metric].values, expected[other], rtol=1e-4)
 

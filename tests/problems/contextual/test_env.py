@@ -28,17 +28,6 @@ def test_contexts_are_at_most_one_long():
 
 
 @pytest.mark.fast
-def test_flows_by_hand():
-    """Means .6, .2 and .5 at the first context: model 2 is .1 behind, and its reward is one noise above its mean."""
-    env = contextual.linear([[0.6], [0.2], [0.5]], 0.1, intercept=True)
-    _, reward, flows = env.step(KEY, (), jnp.int32(2), jnp.int32(0))
-    noise = float(draws.normal(draws.fold_in(KEY, 1)))
-    assert float(flows["regret"]) == pytest.approx(0.1, abs=1e-6)
-    assert float(reward) == pytest.approx(0.5 + 0.1 * noise, abs=1e-6) == float(flows["reward"])
-    np.testing.assert_array_equal(flows["pulls"], [0, 0, 1])
-
-
-@pytest.mark.fast
 def test_averages_are_those_of_the_contexts():
     """With an intercept the mean of a linear model is its first number over sqrt(d); logistic probabilities around zero are one half."""
     env = contextual.linear([[0.6, 1.0], [0.2, -1.0]], intercept=True)

@@ -5,9 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from reference import service as ref
-from service_cases import assert_columns_close, cells, probit, recorded_table, small_table, table, typed
+from service_cases import assert_columns_close, cells, probit, small_table, table, typed
 
-import jaxroute as jr
 from jaxroute.core import draws
 from jaxroute.data import RoutingTable
 from jaxroute.problems import service as sv
@@ -112,11 +111,3 @@ def test_a_table_is_played_row_by_row():
     graded = RoutingTable(rows.scores * 0.6, rows.costs, rows.models)
     assert np.asarray(sv.table_service(graded, alpha=0.75, threshold=0.6).requests.labels).sum() == rows.scores.sum()
     assert np.asarray(sv.table_service(graded, alpha=0.75, threshold=0.61).requests.labels).sum() == 0
-
-
-@pytest.mark.slow
-def test_a_pass_uses_every_request_once():
-    recorded = recorded_table()
-    env = sv.table_service(recorded, alpha=0.75)
-    data = jr.simulate(env, sv.Single(0), horizon=recorded.num_queries, seeds=16, progress=False).isel(time=-1, policy=0)
-    np.testing.assert_allclose(data["satisfaction"], recorded.mean_scores()[0], rtol=1e-6)

@@ -1,4 +1,4 @@
-"""Policies of the plain bandit: rounds by hand, statistics, limits, shared states, and errors."""
+"""Policies of the plain bandit: settings and decisions by hand, limits, errors, and posteriors."""
 
 import math
 
@@ -41,39 +41,14 @@ def updated(policy, state, history):
     return state
 
 
-# Rounds by hand. Round t = 7 is the eighth: log 8 = 2.07944.
+# By hand.
 
 
-def test_exp3_by_hand():
-    """gamma 1/2: a reward of 1 adds .5 / (2 * .5) to the logarithm; then .5 e^.5 / (e^.5 + 1) + .25 = .561230."""
-    policy = st.Exp3(gamma=0.5)
-    state = policy.init(KEY, TWO)
-    np.testing.assert_allclose(acted(policy, state, 0)[1], [0.5, 0.5])
-    state = updated(policy, state, [(0, 1.0)])
-    np.testing.assert_allclose(acted(policy, state, 1)[1], [0.561230, 0.438770], atol=1e-6)
-    # The paper's share for T = 1,000: sqrt(2 log 2 / (1.71828 * 1000)) = .0284041.
+def test_the_share_of_exp3_by_hand():
+    """The paper's for T = 1,000: sqrt(2 log 2 / (1.71828 * 1000)) = .0284041."""
     np.testing.assert_allclose(st.Exp3(horizon=1000).init(KEY, TWO).gamma, 0.0284041, rtol=1e-5)
     assert st.Exp3().init(KEY, Spec(2, horizon=1)).gamma == pytest.approx(0.898207, abs=1e-5)
     assert st.Exp3().init(KEY, Spec(10, horizon=2)).gamma == 1.0
-
-
-def test_exp3_plus_plus_by_hand():
-    """First epsilon = 1/4: equal probabilities. A loss of 1 counts twice. Then eta = .208139 = epsilon, rho = .397418, p = .583723 rho + eta."""
-    policy = st.Exp3PlusPlus()
-    state = policy.init(KEY, TWO)
-    np.testing.assert_allclose(acted(policy, state, 0)[1], [0.5, 0.5], atol=1e-6)
-    state = updated(policy, state, [(0, 0.0)])
-    np.testing.assert_allclose(state.loss_estimate, [2.0, 0.0], atol=1e-5)
-    np.testing.assert_allclose(acted(policy, state, 1)[1], [0.440121, 0.559879], atol=1e-5)
-    # A certain gap, 1 minus two radii of sqrt((3 log 2000 + log 2) / 2000) = .108350: exploration log(2000) / (2000 gap^2) = .006193,
-    # below eta = .5 sqrt(log 2 / 4000) = .006582.
-    seen = state.replace(
-        pulls=jnp.array([1000, 1000]), loss_sum=jnp.array([1000.0, 0.0]), loss_estimate=jnp.array([1e6, 0.0])
-    )
-    gap = 1.0 - 2.0 * math.sqrt((3.0 * math.log(2000) + math.log(2)) / 2000)
-    explored = math.log(2000) / (2000 * gap**2)
-    np.testing.assert_allclose(acted(st.Exp3PlusPlus(beta=1.0), seen, 1999)[1][0], explored, rtol=1e-4)
-    assert explored < 0.5 * math.sqrt(math.log(2) / 4000)
 
 
 def test_tuned_windows_and_discounts():
@@ -98,36 +73,6 @@ def test_the_decision_by_hand():
             np.testing.assert_array_equal(later.arms.pulls, [4, 4] if decided else [5, 4])
             assert not decided or acted(policy, later, 9)[0] == 0
     assert st.practical_threshold(jnp.float32(8.0), 2, 0.1) == pytest.approx(math.log((math.log(8) + 1) / 0.1))
-
-
-def test_tracking_by_hand():
-    """Two normal models have equal shares; a third that was used less than sqrt(100) - 3 / 2 times comes first."""
-    policy = st.TrackAndStop(family=families.Gaussian())
-    open_ = jnp.zeros((), bool)
-    assert acted(policy, IdentificationState(arms([52, 48], [50, 10]), open_), 100)[0] == 1
-    assert acted(policy, IdentificationState(arms([46, 46, 8], [46, 20, 0]), open_), 100)[0] == 2
-    # Of the shares (.5, .25, .25) sqrt(2) / (1 + sqrt(2)), 1 / 2: (.414214, .292893, .292893) for two equal others.
-    assert acted(policy, IdentificationState(arms([41, 30, 29], [41, 15, 14.5]), open_), 100)[0] == 0
-
-
-# Statistics.
-
-
-def test_beta_posterior():
-    """After 7 successes in 10 trials the draw is Beta(1 + 7, 1 + 3), or with the prior (2, 3) Beta(9, 6)."""
-    state = ArmStatistics.of(pulls=jnp.array([10, 0], jnp.int32), reward_sum=jnp.array([7.0, 0.0]))
-    keys = jax.random.split(draws.key(7), 20_000)
-    for policy, first, second in (
-        (st.BetaThompson(), (8, 4), (1, 1)),
-        (st.BetaThompson(successes=2.0, failures=3.0), (9, 6), (2, 3)),
-    ):
-        act = jax.jit(jax.vmap(lambda key, policy=policy: policy.act(key, state, (), jnp.int32(0))))
-        action, info = act(keys)
-        samples = np.asarray(info["sample"], np.float64)
-        for m, parameters in enumerate((first, second)):
-            assert stats.kstest(samples[:, m], stats.beta(*parameters).cdf).pvalue > 1e-4
-        assert abs(np.corrcoef(samples.T)[0, 1]) < 5 / np.sqrt(20_000)
-        np.testing.assert_array_equal(action, samples.argmax(1))
 
 
 # Limits.

@@ -1,4 +1,4 @@
-"""Links, radii, exploration, and index estimators of one step per sample."""
+"""Links, exploration, and the inverse that a streaming estimator stores."""
 
 import functools
 import math
@@ -7,13 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from cascade_cases import f32, fed, moment_of, random_samples, slow
+from cascade_cases import f32, fed, random_samples, slow
 
 from jaxroute.core import draws
 from jaxroute.estimators import links
 from jaxroute.problems.cascade.parts.exploration import BlockExploration, DecayingExploration, ExplorationPhase, WarmUp
-from jaxroute.problems.cascade.parts.indices import GradientDescent, StreamingNewton
-from jaxroute.problems.cascade.parts.radii import PracticalRadius
+from jaxroute.problems.cascade.parts.indices import StreamingNewton
 
 
 @pytest.mark.parametrize("link", [links.IDENTITY, links.TANH, links.FLAT, links.LOGISTIC, slow(links.PROBIT)], ids=str)
@@ -34,21 +33,6 @@ def test_flat_link_is_smooth_and_below_one():
     np.testing.assert_allclose(value[:4], u[:4], atol=1e-6)
     assert 0.99 < value[4] < 1.0 and value[5] == 1.0
     np.testing.assert_allclose(links.FLAT.value(-u), -value)
-
-
-def test_practical_radii():
-    b, c_p, c_r = 0.10, 0.03, 0.30
-    now = moment_of(T=2000)
-    radius = b * math.sqrt(3 * math.log(2000) + math.log(3 * 2000 * 2000))
-    assert radius == pytest.approx(0.625, abs=5e-4)
-    np.testing.assert_allclose(PracticalRadius().bonus(None, (), now), 0.5 * radius, rtol=1e-6)
-    now = moment_of(T=400, t=50, d=5, trace=2.5, eta0=0.7)
-    log_delta = 0.5 * math.log(400)
-    square = b**2 * (3 * math.log(400) + math.log(3 * 400) + log_delta)
-    square += c_p**2 * (5 * math.log(50) + log_delta) * 2.5
-    np.testing.assert_allclose(PracticalRadius().bonus(None, (), now), 0.5 * math.sqrt(square), rtol=1e-6)
-    width = c_r * math.sqrt(5 * math.log(1 + 50 * 8 / 0.7) + 2 * (math.log(2) + log_delta))
-    assert float(PracticalRadius().scoring(draws.key(0), now, jnp.ones(5), None)[1]) == pytest.approx(width, rel=1e-6)
 
 
 @functools.partial(jax.jit, static_argnums=2)
@@ -108,15 +92,3 @@ def test_inverse_is_symmetric_to_the_last_bit():
     inverse = np.asarray(state.inverse.total[:, :, 0])
     assert inverse.max() < 0.1
     np.testing.assert_array_equal(inverse, inverse.T)
-
-
-def test_projected_gradient_steps():
-    """`rho - psi (c - (M - u)^+) / sqrt(s)` at the s-th sample, shortened to the ball."""
-    psi, score, cost = random_samples(30)
-    for bound in (2.0, 0.3):
-        _, rho = fed(GradientDescent(bound=bound), psi, score, cost)
-        own = np.zeros(3)
-        for s in range(30):
-            own = own - psi[s] * (cost[s] - max(score[s] - psi[s] @ own, 0)) / math.sqrt(s + 1)
-            own *= min(1, bound / np.linalg.norm(own))
-            np.testing.assert_allclose(rho[s], own, atol=1e-5)

@@ -1,19 +1,15 @@
-"""Confidence bounds, past data at the start of a stage, and spending under a hard budget."""
+"""Confidence bounds, and spending under a hard budget."""
 
-import functools
-
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from helpers import x64
 from reference import staged as plain
-from staged_cases import EVERYTHING, by_index, end, jitted, staged_feedback, two_models
+from staged_cases import EVERYTHING, end
 
 from jaxroute import simulate
-from jaxroute.core import draws
 from jaxroute.problems import staged
-from jaxroute.problems.staged import budgets, estimators, scopes
+from jaxroute.problems.staged import estimators
 from jaxroute.problems.staged.types import Statistics
 
 KNOWN_COSTS = (0.1, 50.0)
@@ -62,46 +58,18 @@ def test_estimators_against_the_reference(name):
     np.testing.assert_allclose(c, expected[1], rtol=2e-6)
 
 
-@pytest.mark.parametrize(
-    ("scope", "slots", "book"), [(scopes.RunScope(), 5, 5), (scopes.RoutingScope(), 0, 5), (scopes.StageScope(), 0, 0)]
-)
-def test_scopes_at_a_stage_start(scope, slots, book):
-    """Five pulls of model 1 in the first stage, and their statistics in the second."""
-    env = jax.tree.map(jnp.asarray, two_models()).replace(support=2)
-    policy = by_index(staged.StageRoute(scope=scope))
-    plan, act, update = jitted(policy)
-    key, t = draws.key(0), jnp.int32(0)
-    obs = env.observe(key, env.init(key), t)
-    state = plan(key, policy.init(key, env.spec), obs, t)
-    action = act(key, state, obs, t)[0].replace(model=jnp.int32(1))
-    for _ in range(5):
-        state = update(key, state, obs, action, staged_feedback(0.5, 1.0), t)
-    seen = []
-
-    class Spy(estimators.EmpiricalMean):
-        def means(self, statistics, cost_floor):
-            seen.append(np.asarray(statistics.pulls))
-            return super().means(statistics, cost_floor)
-
-    state = policy.replace(estimator=Spy()).plan(key, state, obs, jnp.int32(10))
-    np.testing.assert_array_equal(seen[0], [0, 5])  # Every scope deploys with the data of the previous stage.
-    np.testing.assert_array_equal(state.slots.pulls, [0, slots])
-    np.testing.assert_array_equal(state.book.pulls, [0, book])
-
-
-@functools.cache
-def overspending(mode):
-    """Runs of a policy that spends too much (gamma = 14), with the budget mode "free", "stop" or "pace"."""
-    env = staged.arena_market(max_deployed=6, stage_length=250, horizon=6000, stop_at_budget=mode == "stop")
-    policy = staged.StageRoute(gamma=14.0, budget_mode=budgets.Pace() if mode == "pace" else budgets.FixedBudget())
-    data = simulate(env, policy, horizon=6000, seeds=24, record_every=250, record=EVERYTHING, progress=False)
-    return data.isel(policy=0)
-
-
 @pytest.mark.slow
 def test_metrics_of_a_hard_budget_without_one():
     """Queries and reward before the total budget is spent are the same in a run that stops there."""
-    free, stopped = overspending("free"), overspending("stop")
+    options = {"horizon": 6000, "seeds": 24, "record_every": 250, "record": EVERYTHING, "progress": False}
+    free, stopped = (  # A policy that spends too much.
+        simulate(
+            staged.arena_market(max_deployed=6, stage_length=250, horizon=6000, stop_at_budget=stop),
+            staged.StageRoute(gamma=14.0),
+            **options,
+        ).isel(policy=0)
+        for stop in (False, True)
+    )
     served = end(free, "served")
     assert (served < 6000).mean() > 0.9
     np.testing.assert_array_equal(free["served"].values, stopped["served"].values)
