@@ -117,17 +117,6 @@ def test_renumbered_models(name):
     assert abs(found["z"]) < MOST, found
 
 
-@pytest.mark.parametrize(
-    "policy", [stochastic.EpsilonGreedy(), stochastic.UCB1(), stochastic.KLUCB(), stochastic.BayesUCB()]
-)
-def test_equal_models_are_used_alike(policy):
-    """Four sure models, 400 rounds: a quarter of the pulls each, within five errors of the mean over 512 runs."""
-    data = jr.simulate(stochastic.bernoulli([1.0] * 4), policy, horizon=400, seeds=512, record=["pulls"], progress=False)
-    shares = data["pulls"].isel(policy=0, time=-1).values / 400
-    error = shares.std(axis=0, ddof=1) / 512**0.5
-    assert (np.abs(shares.mean(axis=0) - 0.25) < 5 * error + 1e-6).all(), shares.mean(axis=0)
-
-
 def test_fewer_rounds_than_models():
     """Of 50 models 10 are tried, each as often as any other: UCB1 finds the good half wherever it is, 5 times in 10 rounds."""
     for means in ([1.0] * 25 + [0.0] * 25, [0.0] * 25 + [1.0] * 25):

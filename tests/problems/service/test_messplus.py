@@ -18,8 +18,6 @@ from service_cases import (
     played,
     probit,
     recorded_table,
-    run,
-    table,
     typed,
 )
 
@@ -166,15 +164,3 @@ def test_an_oracle_of_models_that_cost_the_same_takes_the_better_one():
     oracle = sv.OracleInformed.of(env)
     action, _ = oracle.act(draws.key(0), (), first_observation(env), jnp.int32(0))
     assert int(action.serve) == 1 and float(env.best.cost) == pytest.approx(100.0)
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: run(sv.OracleClairvoyant.of), "Labels needs an environment with reveals_labels=True"),
-        (lambda: run(sv.OracleInformed.of, table()), "a table of recorded requests has no true probabilities"),
-    ],
-)  # fmt: skip
-def test_bad_input_of_oracle(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()

@@ -106,6 +106,8 @@ WRONG_PARAMS = {"w": np.zeros((2, 3), np.float32), "b": np.zeros(2, np.float32)}
         (lambda: run(sv.OracleInformed(WINOGRANDE.best, PIQA), WINOGRANDE), "requests must be those of this environment"),
         (lambda: run(sv.MessPlus(predictor=sv.TrueProbabilities(TABLE.requests)), TABLE), "has no true probabilities; use a predictor"),
         (lambda: sv.RouteLLM.knowing(TABLE, 0.5), "a table of recorded requests has no true probabilities"),
+        (lambda: run(sv.OracleInformed.of, TABLE), "a table of recorded requests has no true probabilities"),
+        (lambda: run(sv.OracleClairvoyant.of), "Labels needs an environment with reveals_labels=True"),
         (lambda: sv.pretrain(sv.typed_service(), sv.Logistic(), steps=0), "steps must be at least 1"),
         # Optima.
         (lambda: sv.best_in_hindsight(np.ones(3), np.ones(3), 0.5), "satisfied must have shape"),
