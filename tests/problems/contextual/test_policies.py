@@ -1,10 +1,12 @@
-"""Policies of contextual bandits: parameters, bounds, and errors."""
+"""Policies of contextual bandits: limits, samples, bounds, and errors."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from jaxroute import draws
+from jaxroute.estimators.gaussian import Ridge
 from jaxroute.problems import contextual
 from jaxroute.problems.contextual import DisjointParameters, SharedParameters
 
@@ -20,6 +22,20 @@ def state_after(policy, env, rounds):
 
 
 @pytest.mark.fast
+def test_without_bonus_it_is_greedy():
+    """With alpha = 0, scale = 0 or epsilon = 0 the policy uses the best model of the ridge estimate."""
+    env = contextual.linear([[1.0, 0.2], [0.1, 0.9], [0.5, 0.5]])
+    rounds = [([[1.0, 0.1]], 0, 0.4), ([[0.2, 0.9]], 1, 0.8), ([[0.5, 0.5]], 2, 0.3)]
+    for x in np.random.default_rng(0).normal(size=(20, 1, 2)):
+        chosen = set()
+        policies = contextual.LinUCB(alpha=0.0), contextual.LinearThompson(scale=0.0), contextual.EpsilonGreedy(epsilon=0.0)
+        for policy in policies:
+            state = state_after(policy, env, rounds)
+            chosen.add(int(policy.act(KEY, state, jnp.float32(x), jnp.int32(3))[0]))
+        assert chosen == {int(np.argmax(x @ state.theta))}
+
+
+@pytest.mark.fast
 def test_unit_vectors_as_descriptors_are_disjoint_parameters():
     env = contextual.linear([[1.0, 0.2], [0.1, 0.9], [0.5, 0.5]])
     rng, bounds = np.random.default_rng(1), []
@@ -29,6 +45,26 @@ def test_unit_vectors_as_descriptors_are_disjoint_parameters():
         obs = jnp.float32([[0.3, -0.4]])
         bounds.append(policy.act(KEY, state_after(policy, env, rounds), obs, jnp.int32(9))[1]["bound"])
     np.testing.assert_allclose(*bounds, rtol=1e-4)
+
+
+@pytest.mark.fast
+def test_samples_have_the_covariance_of_the_posterior():
+    """Errors of all models are those of one parameter: `x_j' V^-1 x_k`, or 0 between disjoint ones."""
+    rng = np.random.default_rng(3)
+    rows = rng.normal(size=(6, 3))
+    x = jnp.float32(rng.normal(size=(3, 2)))
+    number = 40_000
+    for parameters, size in ((SharedParameters(), 1), (DisjointParameters(), 2)):
+        ridge = Ridge.start(0.5, 3, size)
+        for row in rows:
+            for place in range(size):
+                ridge = ridge.add(jnp.float32(row)[:, None], jnp.float32(0.0), jnp.arange(size) == place)
+        keys = jax.vmap(lambda i: draws.fold_in(KEY, i))(jnp.arange(number))
+        errors = np.asarray(jax.vmap(lambda k, p=parameters, r=ridge: p.errors(k, x, r))(keys), float)
+        expected = x.T @ np.linalg.inv(0.5 * np.eye(3) + rows.T @ rows) @ x
+        expected = expected if size == 1 else np.diag(np.diag(expected))
+        tolerance = 5 * np.sqrt((expected**2 + np.outer(np.diag(expected), np.diag(expected))) / number)
+        assert (np.abs(errors.T @ errors / number - expected) < tolerance).all()
 
 
 REFUSED = {

@@ -75,6 +75,16 @@ def test_the_decision_by_hand():
     assert st.practical_threshold(jnp.float32(8.0), 2, 0.1) == pytest.approx(math.log((math.log(8) + 1) / 0.1))
 
 
+def test_tracking_by_hand():
+    """Two normal models have equal shares; a third that was used less than sqrt(100) - 3 / 2 times comes first."""
+    policy = st.TrackAndStop(family=families.Gaussian())
+    open_ = jnp.zeros((), bool)
+    assert acted(policy, IdentificationState(arms([52, 48], [50, 10]), open_), 100)[0] == 1
+    assert acted(policy, IdentificationState(arms([46, 46, 8], [46, 20, 0]), open_), 100)[0] == 2
+    # Of the shares (.5, .25, .25) sqrt(2) / (1 + sqrt(2)), 1 / 2: (.414214, .292893, .292893) for two equal others.
+    assert acted(policy, IdentificationState(arms([41, 30, 29], [41, 15, 14.5]), open_), 100)[0] == 0
+
+
 # Limits.
 
 

@@ -1,16 +1,14 @@
-"""Order of exploration, triggers, places in a queue, ways to keep waiting queries, and what a learner stores."""
+"""Order of exploration, triggers, places in a queue, and what a learner stores."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from queueing_cases import pool
-from queueing_reference_cases import instance, play
 from reference import queueing as ref
 
 import jaxroute as jr
 from jaxroute.core import draws
-from jaxroute.estimators import mnl
 from jaxroute.estimators.gaussian import ByCholesky, ByFactors, ByRoot
 from jaxroute.estimators.mnl import BFGS, Newton, Tracked
 from jaxroute.problems import queueing as qu
@@ -59,41 +57,6 @@ def test_places_in_long_tables(size):
         place, best, ranked = search(score, arrival, jnp.int32(length), rank)
         assert (place, best) == (order[score[order].argmax()], score[:length].max())
         assert ranked == order[rank]
-
-
-slow = pytest.mark.slow
-
-CONTAINERS = {
-    "ACQB, K1": (1, lambda env: qu.ACQB(solver=mnl.Newton())),
-    "Optimal": (1, qu.Optimal.of),
-    "Optimal, fifo": (2, lambda env: qu.Optimal.of(env, fifo=True)),
-    "Q-UCB": (1, lambda env: qu.QUCB()),
-    "Q-ThS": (1, lambda env: qu.QThS()),
-    "ACQB, K2": (2, lambda env: qu.ACQB()),
-    "ACQB, fifo": (1, lambda env: qu.ACQB(fifo=True)),
-    "CQB-eps": (2, qu.CQBEpsilon.of),
-}
-
-
-@slow
-@pytest.mark.parametrize("name", CONTAINERS)
-def test_containers_agree_path_by_path(name):
-    """4.5: a slot per round and a compact buffer, with the same decisions."""
-    K, build = CONTAINERS[name]
-    inst = instance(0, 300, 3, 3, K)
-    runs = []
-    for limit in (None, 60):  # Slots by round, a buffer of two chunks.
-        env = inst.env(K, limit)
-        runs.append(play(env, build(env)))
-    for other in runs[1:]:
-        busy = other["queue"] > 0
-        for what in ("query", "offered", "chosen", "queue"):
-            np.testing.assert_array_equal(other[what][busy], runs[0][what][busy], err_msg=what)
-        for what, values in runs[0]["flows"].items():
-            np.testing.assert_allclose(other["flows"][what], values, atol=1e-6, err_msg=what)
-        for what, values in runs[0]["gauges"].items():
-            np.testing.assert_array_equal(other["gauges"][what], values, err_msg=what)
-    assert not any(run["flows"]["dropped"].any() for run in runs)
 
 
 def test_what_is_remembered_fits_the_instance():
