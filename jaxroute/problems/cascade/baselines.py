@@ -51,16 +51,16 @@ class EpsilonGreedy(Greedy):
 
 @struct.dataclass
 class ExploreThenCommit(Greedy):
-    """COSMOS without bonuses (`Greedy`) that calls all models in the first `T^(2/3)` of `T` periods (requests), and then stops learning."""
+    """COSMOS without bonuses (`Greedy`) that calls all models in the first `T^(2/3)` of `T` requests, and keeps its estimates afterwards."""
 
     exploration: Exploration = struct.field(default_factory=ExplorationPhase)
 
 
 @struct.dataclass
 class OnlineGradient(Greedy):
-    """COSMOS without bonuses (`Greedy`) that calls all models in one period (request) of each block of `T^(1/6)`, out of `T` periods.
+    """COSMOS without bonuses (`Greedy`) that calls all models at one random request of each block of `T^(1/6)` requests, for a horizon `T`.
 
-    It learns by gradient steps from these periods only. Source: in the spirit of Atsidakou et al. (2024); not their exact algorithm.
+    It learns by gradient steps from these requests only. Source: in the spirit of Atsidakou et al. (2024); not their exact algorithm.
     """
 
     fit: IndexEstimator = struct.field(default_factory=GradientDescent)
@@ -69,7 +69,7 @@ class OnlineGradient(Greedy):
 
 @struct.dataclass
 class DistributionLearner(COSMOS):
-    """COSMOS that learns scores as a linear function of the request plus noise with one distribution, and computes the reservation indices from both.
+    """COSMOS that learns each model's scores as a linear function of the request plus noise, and computes the reservation indices from function and noise.
 
     Source: in the spirit of Liu et al. (2025); the details are those of `LocationFamily`.
     """
@@ -91,9 +91,10 @@ class ThompsonSampling(COSMOS):
 
 @struct.dataclass
 class BootstrapCOSMOS(COSMOS):
-    """COSMOS whose bonus follows the standard deviation over copies of the estimate with random weights of the samples; at first it calls all models.
+    """COSMOS with a bootstrap: copies of the estimate weight samples at random, and the bonus is proportional to their standard deviation.
 
-    Estimate and copies use `StreamingNewton`, which never recomputes earlier scores, a disadvantage where scores are estimated.
+    It calls all models at the first ten requests. Estimate and copies use `StreamingNewton`, which never recomputes earlier scores, a disadvantage
+    where scores are estimated.
     """
 
     fit: IndexEstimator = struct.field(default_factory=StreamingNewton)
@@ -111,10 +112,11 @@ class SearchState:
 
 @struct.dataclass
 class FixedSearch(abc.ABC):
-    """Base class of policies that call models by fixed priorities and thresholds. They learn only to score outputs where scores are not seen.
+    """Base class of policies that call models by fixed priorities and thresholds. They learn nothing but, where scores are not seen, to estimate scores.
 
     Attributes:
-      evaluator, eta0, evaluator_bound: estimator of scores that are not seen, ridge of its design matrix, and largest norm of its coefficients.
+      evaluator: estimator of scores from features of outputs, used where scores are not seen.
+      eta0, evaluator_bound: `[]` ridge of its design matrix, and largest norm of its coefficients.
     """
 
     evaluator: GLM = struct.field(default_factory=OnlineGLM, kw_only=True)
@@ -135,7 +137,7 @@ class FixedSearch(abc.ABC):
 
     @abc.abstractmethod
     def _rule(self, key: Array, number: int) -> tuple[Array, Array]:
-        """Returns priorities and thresholds of `number` models, called by falling priority until the best score reaches the next threshold."""
+        """Returns priorities and thresholds `[K]` of `number` models. They are called by falling priority until the best score reaches the next one's threshold."""
 
     def act(self, key: Array, state: SearchState, obs: Observation, t: Array) -> Decision:
         del obs, t
@@ -208,7 +210,8 @@ class Frugal(FixedSearch):
     def tuned(cls, env: CascadeEnv, number: int = 20_000, **options: Any) -> "Frugal":
         """Returns the cascade from the cheapest to the most expensive model with the best threshold on `number` simulated periods (`tuned_threshold`).
 
-        Where scores are not seen, the policy uses the evaluator for which the threshold was set, like FrugalGPT, whose scorer is trained beforehand.
+        Where scores are not seen, the policy estimates them by the true coefficients of the environment, for which the threshold is set. This
+        corresponds to FrugalGPT, whose scorer is trained beforehand.
         """
         if env.evaluator is not None:
             options = {"evaluator": FrozenGLM(np.asarray(env.evaluator.theta)), **options}
@@ -221,8 +224,8 @@ class Frugal(FixedSearch):
         Args:
           scores: `[N, K]` scores of the outputs of `K` models on `N` training queries.
           costs: `[N, K]` costs of these outputs, multiplied by the `cost_weight` of the environment in which the policy will run.
-          seen: `[N, K]` estimated scores by a scorer that was trained beforehand; None if scores are seen. The policy then needs that scorer,
-            `evaluator=FrozenGLM(...)`.
+          seen: `[N, K]` scores that the policy will see instead of `scores`: estimates by a scorer trained beforehand, which the policy then needs
+            (`evaluator=FrozenGLM(...)`). None if it sees `scores`.
           options: fields of the policy.
         """
         models, thresholds, _ = best_list(scores, costs, seen)
@@ -277,7 +280,7 @@ class LinUCBState:
 class LinUCB:
     """Router without a cascade: calls one model per request, the one with the largest upper confidence bound on score less cost.
 
-    Where scores are not seen it learns from rewards only, hence nothing in the free first period, in which no output is deployed.
+    Where scores are not seen it learns from rewards only, hence nothing in the first period: all models are called there, and no output is deployed.
 
     Source: Li et al. (2010).
 

@@ -43,7 +43,7 @@ class CosmosState:
       evaluation: estimate of the evaluator, eqs. (19) and (20); None if scores are seen.
       opened: `[d, d, K]` for each box the sum of `phi phi'` over its outputs so far, with features `phi`; None if scores are seen.
       potential: `[K]` elliptical potential, eq. (16): sum of the squared norms of requests, each in the inverse design matrix before it.
-      score_potential: `[]` the same sum for the features of deployed outputs.
+      score_potential: `[]` the same sum for deployed outputs: of their features' squared norms in the inverse design matrix of the evaluator.
       errors: rounding errors of the sums, see `numerics.accumulate`.
       radius: state of the policy's `Radius`, which computes the bonuses.
       exploration: state of the policy's `Exploration`, which chooses the periods in which all boxes are opened.
@@ -77,10 +77,10 @@ class COSMOS:
 
     Source: Belloni, Chen and Wei (2026), Algorithm 1 (known evaluator: scores are seen) and Algorithm 2 (unknown evaluator).
 
-    Differs from the paper: constants of the radii are tuned (`PracticalRadius`) because those of the proofs open every box. Indices are fitted to the
-    minimum on the latest samples only, with a small ridge (`Window`; `Window.exact` stores all), and the evaluator by one Newton step per pair, each
-    linearised once, instead of eq. (19) (`OnlineGLM`; `ExactGLM` stores all); estimates that are too long are shortened, not projected. A score of 1
-    ends a search whatever the indices; if the link of an estimated score has rounded to 1, no score ends it.
+    Differs from the paper: constants of the radii are tuned (`PracticalRadius`) because those of the proofs open every box. Indices minimise the loss
+    of the latest samples only, with a small ridge (`Window`; `Window.exact` stores all). The evaluator takes one Newton step per deployed output
+    instead of solving eq. (19) (`OnlineGLM`; `ExactGLM` solves it). Estimates of too large a norm are scaled down, not projected. A score of 1 ends a
+    search whatever the indices; if the link of an estimated score has rounded to 1, no score ends it.
 
     Attributes:
       fit: index estimator, `Window`, `StreamingNewton`, `MomentEquations`, ....
@@ -88,7 +88,7 @@ class COSMOS:
       radius: `PracticalRadius`, `TheoreticalRadius`, `BootstrapRadius` or `SampledRadius`.
       exploration: `WarmUp`, `DecayingExploration`, `ExplorationPhase` or `BlockExploration`.
       eta1, eta0: `[]` ridges of the design matrices of requests, and of deployed outputs.
-      evaluator_bound: `[]` largest length of `theta`.
+      evaluator_bound: `[]` largest norm of the evaluator's coefficients `theta`.
       deploy_optimism: `[]` 1 to deploy the output with the largest optimistic score, 0 to decide by the plain estimate.
       horizon: `[]` number of periods `T` in the radii, None for the horizon of the run.
     """

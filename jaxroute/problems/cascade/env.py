@@ -61,9 +61,9 @@ class CascadeEnv:
     its noisy reward is seen. Nothing is learned about unopened boxes, nor about the reward of outputs that were not deployed. In a first period,
     which does not count, all boxes are opened.
 
-    Regret is measured in three ways, all with the same mean: `regret` replaces each cost by the excess `(M - index)^+`, so that it is never negative
-    and zero for the oracle; `realised_regret` and `mean_cost_regret` compare with the oracle's search on the same outputs, by costs and by mean
-    costs. Source: Belloni, Chen and Wei (2026), sections 2 and 3, eqs. (2) and (3).
+    Regret is measured in three ways, all with the same mean: `regret` replaces each cost by the excess `(score - index)^+`, whose mean is the cost,
+    so that it is never negative and zero for the oracle; `realised_regret` and `mean_cost_regret` compare with the oracle's search on the same
+    outputs, by costs and by mean costs. Source: Belloni, Chen and Wei (2026), sections 2 and 3, eqs. (2) and (3).
 
     Attributes:
       contexts: distribution of requests.
@@ -72,7 +72,7 @@ class CascadeEnv:
       evaluator: distribution of the outputs' features, from which scores must be learned (`ScoredFeatures`, ...); None if scores are seen.
       cost_weight: `[]` utility of a unit of cost.
       bend: `[]` factor of a nonlinear term `bend cos(3 x_1 + a)` in the base index of box `a`, None for 0.
-      index_link: link of the index (static).
+      index_link: link function, which maps the linear function of the features to the index (static).
       shows_all: whether unopened outputs are shown after the period (static).
       names: names of the models (static).
       cost_unit: unit of cost, for tables and axes (static).
@@ -223,7 +223,12 @@ def _flows(period: Period, result: SearchResult, cost_weight: Leaf) -> dict[str,
 
 
 def _optimism(period: Period, action: Any, result: SearchResult, regret: Array, free: Array) -> dict[str, Array]:
-    """Returns metrics that are 0 or 1: whether all indices, or all scores, were optimistic, the search invalid, regret or outcomes out of bounds."""
+    """Returns five metrics of a period that are 0 or 1, by name.
+
+    `optimistic`, `optimistic_score`: all indices, or all scores, of the policy were at least the true ones. `empty`: the search opened no box, or did
+    not deploy one opened box. `violations`: regret was outside its bounds. `outside`: scores were outside [0, 1] or costs negative. The first two of
+    these errors do not count in the `free` first period.
+    """
     score, index, opened, deployed = period.score, period.index, result.opened, result.deployed
     wrong = regret < -_ROUNDING
     all_indices = all_scores = jnp.zeros((), bool)

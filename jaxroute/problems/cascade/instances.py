@@ -89,7 +89,7 @@ def _built(
     reach: float = _REACH,
     **options: Any,
 ) -> CascadeEnv:
-    """Builds and checks a cascade with its bounds on features. `reach` is the largest squared length that a score adds to an output's features."""
+    """Builds and checks a cascade with its bounds on features. `reach` bounds the part of an output's squared feature norm that encodes its score."""
     features = _evaluator(evaluator)
     options["cost_weight"] = np.float32(checks.positive("cost_weight", cost_weight, ()))
     env = CascadeEnv(contexts=contexts, boxes=boxes, index=_float32(index), evaluator=features, **options)
@@ -123,14 +123,14 @@ def uniform_cascade(
     cost_weight: float = 1.0,
     shows_all: bool = False,
 ) -> CascadeEnv:
-    """Builds the main cascade: scores are uniform around indices that are linear in the request (`LOC` of our experiments).
+    """Builds the main cascade of our experiments: scores are uniform around reservation indices that are linear in the request.
 
-    Scores of cheap boxes have a low mean and a wide range, and rarely exceed the index; expensive boxes are reliable.
+    Scores of cheap models have a low mean and a wide range, and rarely exceed the index; expensive models are reliable.
 
     Args:
       num_models, dim: number of models, `K`, at least 2, and number of features of a request, `m`.
-      tilt: slope of the factor `1 + tilt x_1` on mean costs and ranges of scores, None for 0 (`HET` of our experiments has .25).
-      bend: factor of the term `bend cos(3 x_1 + a)` in the index of box `a`, None for 0 (`MISSPEC` of our experiments has .05).
+      tilt: slope of the factor `1 + tilt x_1` on mean costs and ranges of scores, None for 0; our experiments also use .25.
+      bend: factor of the term `bend cos(3 x_1 + a)` in the index of box `a`, None for 0; our experiments also use .05.
       link: link function of the indices, "identity", "tanh" or "flat".
       contexts: distribution of requests, None for `UniformContexts(dim)`.
       evaluator: None if scores are seen, otherwise the number of features of an output, or `ScoredFeatures(...)`.
@@ -177,7 +177,7 @@ def group_cascade(
     evaluator: OutputFeatures | int | None = None,
     cost_weight: float = 1.0,
 ) -> CascadeEnv:
-    """Builds a cascade whose requests belong to groups, drawn with `probabilities`; each model's reservation index depends on the group.
+    """Builds a cascade whose requests belong to groups with the given probabilities; a request shows its group, on which the reservation indices depend.
 
     Other arguments as for `uniform_cascade`.
     """
@@ -189,7 +189,7 @@ def group_cascade(
 
 
 def safe_and_risky(gap: float, *, evaluator: OutputFeatures | int | None = None) -> CascadeEnv:
-    """Builds a cascade of two models: narrow scores with reservation index .5, and wide scores with index `.5 - gap`, hard for a small gap."""
+    """Builds a cascade of two models with reservation indices .5 (a narrow range of scores) and `.5 - gap` (a wide one). A small gap is hard to learn."""
     boxes = UniformBoxes(base_cost=_float32([0.05, 0.05]), quantile=_float32([0.0, 0.5]))
     gap = float(checks.numbers("gap", gap, ()))
     return _built(UniformContexts(1), boxes, [[0.5], [0.5 - gap]], evaluator)
@@ -209,7 +209,7 @@ def two_boxes() -> CascadeEnv:
 
 
 def frozen_cascade() -> CascadeEnv:
-    """Builds a cascade of three models with the same request throughout a run, so that one evaluator coefficient may be unobservable (remark 5.2)."""
+    """Builds a cascade of three models with the same request throughout a run. One evaluator coefficient may then never be learned (remark 5.2)."""
     index = np.column_stack([_index(3, 1)[:, 0], np.full(3, 0.1)])
     return _built(FrozenContexts(), _uniform_boxes(3), index, FrozenFeatures())
 
@@ -227,11 +227,12 @@ def custom_cascade(
     shows_all: bool = False,
     names: Sequence[str] = (),
 ) -> CascadeEnv:
-    """Builds a cascade with uniformly distributed scores (`UniformBoxes`) and given reservation indices, mean costs and quantiles.
+    """Builds a cascade with uniformly distributed scores (`UniformBoxes`) and given reservation indices, mean costs and ranges of scores.
 
     Args:
       index: `[K, m]` coefficients of the reservation indices.
-      mean_cost, quantile: `[K]` mean costs, and probabilities of a score below the index.
+      mean_cost: `[K]` mean costs.
+      quantile: `[K]` probability of a score below the index, which with the mean cost decides the range of the scores (`UniformBoxes`).
       cost_spread: largest relative deviation of a cost from its mean, at most 1.
       contexts, evaluator, link, cost_weight, shows_all: as in `uniform_cascade`.
       names: names of the models.
@@ -257,7 +258,7 @@ def custom_cascade(
 
 
 def token_costs(input_tokens: Leaf, output_tokens: Leaf, input_price: Leaf, output_price: Leaf) -> np.ndarray:
-    """Returns the costs of calls, `input price x input tokens + output price x output tokens`, for arrays that broadcast (remark 2.1)."""
+    """Returns the costs of calls, `input price x input tokens + output price x output tokens`, for arrays that broadcast, with prices per token (remark 2.1)."""
     names = ("input_tokens", "output_tokens", "input_price", "output_price")
     values = (input_tokens, output_tokens, input_price, output_price)
     i, o, p, q = (checks.non_negative(*pair) for pair in zip(names, values, strict=True))
@@ -345,8 +346,8 @@ def query_cascade(
 ) -> CascadeEnv:
     """Builds a cascade that replays recorded queries, each once per pass through the data; a request shows the features of its query.
 
-    All models answer the same query, so that outputs depend on each other, and the data contain no other answers to a query with the same features: the
-    indices of the environment are linear functions of the features with the best fit to the rows, in hindsight.
+    All models answer the same query, so that outputs depend on each other, and the true indices of a query are unknown. The indices of the environment
+    are linear functions of the features that minimise the loss of COSMOS over all rows, in hindsight.
 
     Args:
       scores, costs, cost_weight, score_link, names, cost_unit: as in `replay_cascade`.

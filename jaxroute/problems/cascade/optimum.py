@@ -31,7 +31,7 @@ _SWEEPS = 20
 
 
 def _average(env: CascadeEnv, function: Callable) -> Array:
-    """Returns the mean of `function(features of a request)` over 20,000 random requests, or all recorded ones; JAX may trace it."""
+    """Returns the mean of `function(features)`, an array of any shape, over the features `[m]` of 20,000 random requests, or of all recorded ones."""
     key = draws.key(0)
     if isinstance(env.contexts, RecordedContexts):
         return jnp.mean(jax.vmap(function)(jnp.asarray(env.contexts.table, jnp.float32)), axis=0)
@@ -91,7 +91,7 @@ def tuned_threshold(env: CascadeEnv, number: int = _DRAWS, seed: int = 0) -> tup
     """Returns the best threshold of the cascade from the cheapest to the most expensive model, and its mean utility, on simulated periods.
 
     The threshold applies to the scores that a policy sees. Where true scores are not seen, an evaluator with the true coefficients estimates them,
-    as if trained beforehand. Periods 0 to `number - 1` are drawn, with keys from `seed` that differ from those of a run.
+    as if trained beforehand. The `number` periods are drawn with `seed`, independently of every run.
     """
     env, number = checks.instance("env", env, CascadeEnv), checks.count("number", number)
     key = draws.key(checks.count("seed", seed, minimum=0))
@@ -143,12 +143,12 @@ class BestList(NamedTuple):
 
 
 def best_list(scores: Leaf, costs: Leaf, seen: Leaf | None = None) -> BestList:
-    """Returns the list of models (subset, order, a threshold for each) with the largest mean utility on given rows that a local search finds.
+    """Returns a list of models, their order and a threshold for each, that a local search finds to have the largest mean utility on given rows.
 
     The search starts from the best single model and from all models in the order of their costs. It inserts, removes, exchanges or moves a model as
-    long as that increases the utility, and sets thresholds one by one, each exactly, until none increases it. The list is at least as good as the
-    best single model and as one threshold for all models, but not always the best of all lists. Source: FrugalGPT (Chen, Zaharia and Zou, 2023), the
-    cascade: a list, and thresholds on the scores of a scorer.
+    long as that increases the utility, and sets one threshold after the other to its best value, given the others, until none increases it. The list
+    is at least as good as the best single model and as one threshold for all models, but not always the best of all lists. Source: FrugalGPT (Chen,
+    Zaharia and Zou, 2023), the cascade: a list, and thresholds on the scores of a scorer.
 
     Differs from the paper: utility instead of a budget; lists of any length, where theirs have three models; every step considers all models, where
     theirs are pruned beforehand.
@@ -200,7 +200,7 @@ def _rows(scores: Leaf, costs: Leaf, seen: Leaf | None) -> tuple[np.ndarray, np.
 def _stages(models: np.ndarray, score: np.ndarray, cost: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Computes, for each of `N` rows and each of the `L` calls of `models`, the best score seen so far and the utility of stopping then.
 
-    Returns both as arrays `[N, L]`. Equal scores seen are a tie, which goes to the model with the lower index.
+    Returns both as arrays `[N, L]`. Of equal scores seen, that of the model with the lower index counts, whose true score then enters the utility.
     """
     best, stop = np.empty((2, len(score), len(models)))
     top, earned, holder = np.full(len(score), -np.inf), np.zeros(len(score)), np.full(len(score), score.shape[1])
@@ -247,11 +247,13 @@ class TooManyHistoriesError(ValueError):
 class JointPlan(NamedTuple):
     """Best policy on recorded queries (rows) that all models answer, as a table of actions after each history of calls and outputs.
 
-    A history is coded as an integer: its group's `start` plus, for each called model, its stride multiplied by 1 + its output's index in `signals`.
+    A history is coded as an integer: its group's `start` plus, for each called model, `stride * (1 + j)` if the model showed its `j`-th output in
+      `signals`.
 
     Attributes:
       value: mean utility of the policy on these rows.
-      signals: `[K, V, d]` outputs that each model may show, up to `V` different ones; NaN beyond the last.
+      signals: `[K, V, d]` outputs that each model may show: up to `V` different scores (`d` is 1), or features if scores are not seen; NaN beyond the
+        last.
       strides: `[K]` int32, factors of the models in the code of a history.
       start: `[G]` int32, code of the history before the first call, for each of `G` groups of queries.
       action: `[H]` int32, action after each of `H` histories: a number `a` below `K` calls the model `a`, `K + a` stops and deploys its output.
@@ -272,8 +274,8 @@ def joint_plan(env: CascadeEnv) -> JointPlan:
 
         V(S, h) = max( max_(a in S) E[score_a | h],  max_(a not in S) E[-cost_a + V(S + a, h and the signal of a) | h] ).
 
-    The signal of an output is its score or, where scores are not seen, its features; a cost counts, but is no signal. The plan is evaluated on its own rows:
-    it is an in-sample bound, and identifies single queries if signals hardly repeat.
+    The signal of an output is its score or, where scores are not seen, its features; a cost counts, but is no signal. The plan is evaluated on its
+    own rows: it is an in-sample bound, and identifies single queries if signals hardly repeat.
 
     Raises:
       ValueError: the environment has no rows that all models share, or (`TooManyHistoriesError`) more than two million histories.

@@ -60,7 +60,7 @@ class TrueSearch(FixedPolicy, abc.ABC):
 
 @struct.dataclass
 class TrueIndexSearch(TrueSearch):
-    """Policy by Weitzman's rule with the true index of each box: the best one if outputs are independent (`Oracle`).
+    """Policy by Weitzman's rule with the true reservation index of each box (model), the best policy if the outputs of the models are independent.
 
     If all models answer the same query, outputs depend on each other, and a single call may earn more.
 
@@ -147,7 +147,7 @@ def _to_deploy(plan: Any, opened: Array, seen: Outputs) -> Array:
 
 @struct.dataclass
 class StaticIndex(TrueSearch):
-    """Policy by Weitzman's rule that uses, for every request, the reservation indices of the mean request."""
+    """Policy by Weitzman's rule that uses, for every request, the reservation indices of a request with the mean features."""
 
     def _rule(self, psi: Array) -> tuple[Array, Array]:
         del psi

@@ -155,7 +155,7 @@ def design_growth(env: CascadeEnv, policy: Any, env_state: Any, state: Any, t: A
 
 
 def residual(env: CascadeEnv, policy: Any, env_state: Any, state: CosmosState, t: Array) -> Array:
-    """Returns, for each model, the largest entry of the gradient of the mean loss at the estimate, far from 0 if the estimates no longer change.
+    """Returns for each model, `[K]`, the largest absolute entry of the mean loss's gradient at the estimate; far from 0 for an estimate that is stuck.
 
     The policy's index estimator must store samples (`Window`, `MomentEquations`).
     """

@@ -33,7 +33,7 @@ ZERO_FLOWS = ("empty", "violations", "outside")
 def metrics_in(cost_unit: str = "", *, joint: bool = False) -> tuple[Metric, ...]:
     """Returns the metrics that a cascade can record, with costs in `cost_unit`.
 
-    If outputs depend on each other (`joint`), the means of `regret` and `mean_cost_regret` are not the regret, so they are not recorded by default.
+    If outputs depend on each other (`joint`), `regret` and `mean_cost_regret` are not relative to the best policy, and not recorded by default.
     """
     changes: dict[str, dict[str, Any]] = {"cost": {"unit": f"{cost_unit} per request"}} if cost_unit else {}
     if joint:
@@ -64,7 +64,7 @@ class CascadeSpec(Spec):
 
 @struct.dataclass
 class Observation:
-    """Request before a search, with its index features `context` `[m]`, the paper's `psi(x)`."""
+    """Request before a search: its features `context` `[m]`, on which the reservation indices depend, the paper's `psi(x)`."""
 
     context: Array
 
@@ -91,7 +91,7 @@ class SearchResult:
     Attributes:
       opened: `[K]` bool, opened boxes.
       deployed: `[K]` bool, one-hot, box whose output is deployed.
-      score: `[K]` scores by which the search decided.
+      score: `[K]` scores by which the search decided when to stop: true ones, or optimistic estimates if scores are not seen.
     """
 
     opened: Array
@@ -101,10 +101,10 @@ class SearchResult:
 
 @struct.dataclass
 class Feedback:
-    """Feedback after a request, zero wherever `seen` is False; in the free first period all boxes are opened and nothing is deployed.
+    """Feedback after a request, zero wherever `seen` is False. In the first period, which does not count, all boxes are opened and nothing is deployed.
 
     Attributes:
-      opened, seen: `[K]` bool, opened boxes, and boxes whose output is shown.
+      opened, seen: `[K]` bool, opened boxes, and boxes whose output is shown: the opened ones, or all with `shows_all`.
       deployed: `[K]` bool, box whose output was deployed.
       cost: `[K]` costs, in units of utility.
       score: `[K]` scores, None if scores must be learned.

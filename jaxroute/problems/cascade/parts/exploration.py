@@ -11,7 +11,7 @@ from jaxroute.core.types import Leaf, PyTree
 
 
 def rounded_up(horizon: Array, power: float) -> Array:
-    """Returns `ceil(horizon^power)` as a float. A power that is at most a relative `1e-6` above an integer is rounded down to it."""
+    """Returns `ceil(horizon^power)` as a float. If `horizon^power` exceeds an integer by a relative `1e-6` or less, by rounding, it is this integer."""
     return jnp.ceil(jnp.asarray(horizon, jnp.float32) ** power * (1.0 - 1e-6))
 
 
@@ -63,7 +63,7 @@ class DecayingExploration(Exploration):
 
 @struct.dataclass
 class ExplorationPhase(Exploration):
-    """Rule that calls all models in the first `rounds` periods (requests; None for `ceil(T^(2/3))` of `T` periods), and learns nothing afterwards."""
+    """Rule that calls all models in the first `rounds` periods and learns nothing afterwards; None for `ceil(T^(2/3))` periods of a horizon `T`."""
 
     rounds: Leaf | None = None
 
@@ -86,7 +86,7 @@ class ExplorationPhase(Exploration):
 
 @struct.dataclass
 class BlockExploration(Exploration):
-    """Rule that calls all models in, and learns from, one random period of each block of `length` periods (None for `ceil(T^(1/6))` of all `T`)."""
+    """Rule that calls all models in one random period of each block of `length` periods, and learns from these alone; None for `ceil(T^(1/6))`."""
 
     length: Leaf | None = None
 

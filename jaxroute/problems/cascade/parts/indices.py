@@ -76,7 +76,7 @@ class Sample(NamedTuple):
 
 
 class Evaluator(NamedTuple):
-    """Latest estimate of the function that scores an output by its features, with coefficients `theta` `[d]`; stored outputs are scored again."""
+    """Latest estimate `link(theta . features)` of an output's score, with coefficients `theta` `[d]`; estimators score their stored outputs again by it."""
 
     theta: Array
     link: Link
@@ -97,7 +97,7 @@ class IndexEstimator(abc.ABC):
     def update(
         self, fit: PyTree, rho: Array, sample: Sample, evaluator: Evaluator | None, link: Link
     ) -> tuple[PyTree, Array]:
-        """Returns the state and the estimates `[m, K]` after the outputs `sample`. `evaluator` is None if scores are seen; `link` is that of the indices."""
+        """Returns the state and the estimates `[m, K]` after the outputs `sample`, from those before, `fit` and `rho`. `evaluator` is None if scores are seen."""
 
     def predict(self, fit: PyTree, rho: Array, psi: Array, link: Link) -> tuple[Array, Callable[[Array], Array]]:
         """Returns the estimated indices before their link, `u` `[K]`, for a request `psi` `[m]`, and the function that turns `u` into indices."""
@@ -118,12 +118,12 @@ def loss(link: Link, u: Array, score: Array, cost: Array) -> Array:
 
 
 def curvature(link: Link, u: Array, score: Array, floor: Array | float) -> Array:
-    """Returns the second derivative of the loss, elementwise: the link's slope where the score is above the index, elsewhere `floor` times the slope."""
+    """Returns the loss's second derivative, elementwise: the link's slope where the score is above the index; elsewhere `floor` times it, not the true 0."""
     return jnp.maximum((score > link.value(u)).astype(u.dtype), floor) * link.slope(u)
 
 
 def summed(values: Array) -> Array:
-    """Returns the sum over the first axis. Short sums are pairwise additions, which the compiler vectorises over runs, and does not repeat."""
+    """Returns the sum over the first axis, computed once. Up to `_MOST_TERMS` terms are added in pairs, which the compiler vectorises over runs."""
     size = values.shape[0]
     if size > _MOST_TERMS:
         return xla.compute_once(jnp.sum(values, axis=0))
@@ -145,8 +145,8 @@ class StreamState:
 class StreamingNewton(IndexEstimator):
     """Fastest estimator: takes one Newton step per sample on the loss, with constant memory.
 
-    A score is estimated in the period of its sample and never updated. With a learned evaluator `Window` is better, above all with the identity link,
-    whose first estimate scores every output 0. Without the `floor` of the curvature, estimates stop changing.
+    A score is estimated in the period of its sample and never updated. With a learned evaluator `Window` is better, above all with the evaluator's link
+    `IDENTITY`: its first estimate scores every output 0. Without the `floor` of the curvature, estimates stop changing.
 
     Attributes:
       floor: `[]` least curvature of a sample.
@@ -177,7 +177,7 @@ class StreamingNewton(IndexEstimator):
         return self.weighted(fit, rho, sample, sample.seen.astype(jnp.float32), link)
 
     def weighted(self, fit: StreamState, rho: Array, sample: Sample, weight: Array, link: Link) -> tuple[StreamState, Array]:
-        """Returns the state and the estimates after samples with weights `[K]`; a weight of 0 means that the box has no sample."""
+        """Returns the state and the estimates after one sample per box, whose loss is multiplied by `weight` `[K]`; 0 for a box without a sample."""
         psi, score = sample.psi, sample.score
         u = numerics.combine(psi, rho)
         bend = weight * self._curvature(link, u, score)
@@ -233,7 +233,7 @@ class LocationState:
 
 @struct.dataclass
 class LocationFamily(IndexEstimator):
-    """Estimator that learns scores as a linear function of the request plus noise; the latest residuals are the distribution that gives the index.
+    """Estimator that learns scores as a linear function of the request plus noise, and solves `E[(score - index)^+] = cost` over the latest residuals.
 
     It is biased if the distribution of the noise depends on the request. Source: in the spirit of Liu et al. (2025), who learn distributions; the
     details are ours.

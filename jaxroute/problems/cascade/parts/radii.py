@@ -73,24 +73,26 @@ class Radius(abc.ABC):
 
     @abc.abstractmethod
     def scoring(self, key: Array, inputs: RadiusInputs, theta: Array, inverse: Array) -> tuple[Array, Array]:
-        """Returns the coefficients `[d]` by which outputs are scored, and the factor of the scores' bonus, the scalar `beta_t` of eq. (21).
+        """Returns coefficients `[d]` by which outputs are scored, and the scalar `beta_t` of eq. (21): times an output's norm it is the bonus of its score.
 
-        `theta` `[d]` is the estimate, `inverse` `[d, d]` the inverse of the design matrix of deployed outputs.
+        The coefficients are the estimate `theta` `[d]`, or drawn around it with `key`; `inverse` `[d, d]` the inverse of the design matrix of
+        deployed outputs.
         """
 
 
 def _growth(inputs: RadiusInputs) -> Array:
-    """Returns `d log(1 + t C^2 / eta0)`, a scalar, in period `t` for `d` features of outputs with the largest norm `C`."""
+    """Returns `d log(1 + t C^2 / eta0)`, which bounds the log determinant of the evaluator's design matrix in period `t` (`d` features, norms up to `C`)."""
     return inputs.spec.feature_dim * jnp.log1p(inputs.rounds * inputs.spec.feature_bound**2 / inputs.eta0)
 
 
 @struct.dataclass
 class PracticalRadius(Radius):
-    """Radii of the theory's form with tuned constants; all constants 0 give a greedy policy.
+    """Radii of the theory's form with tuned constants; a bonus is the radius times a norm. If all constants are 0, the policy is greedy.
 
     The radius of an index is `sqrt(index^2 (m log T + log(K T / delta)) + plug_in^2 (d log t + log(1 / delta)) trace)`, that of the evaluator is
-    `optimism sqrt(d log(1 + t C^2 / eta0) + 2 log(2 / delta))`. Here `t` is the period of `T`, `K` the number of boxes, `m` and `d` the numbers of
-    features of a request and of an output, `C` the largest norm of the latter, and delta the failure probability.
+    `optimism sqrt(d log(1 + t C^2 / eta0) + 2 log(2 / delta))`. Here `t` is the period of `T`, `K` the number of boxes, and `trace` that of
+    `RadiusInputs`. `m` and `d` are the numbers of features of a request and of an output, `C` is the largest norm of the latter, and delta the
+    failure probability.
 
     Source: Belloni, Chen and Wei (2026), eqs. (14), (26) and (61).
 
@@ -215,14 +217,14 @@ class BootstrapState:
 
 @struct.dataclass
 class BootstrapRadius(Radius):
-    """Bonus proportional to the standard deviation over copies of the estimate, each of which weights every sample by an exponential draw.
+    """Radius by bootstrap: the bonus is proportional to the standard deviation over copies of the estimate, each with exponential weights of the samples.
 
     Without a warm-up of at least ten rounds, or a `floor`, copies hardly differ after one or two samples, and the policy stops learning.
     Belloni, Chen and Wei (2026) mention the idea after eq. (15); the details are ours.
 
     Attributes:
       factor: `[]` number of standard deviations in the bonus.
-      floor: radius whose bonus is the least bonus of an index, and the bonus of a score.
+      floor: `PracticalRadius` whose bonus of an index is a lower bound of the bonus, and whose bonus of a score is used.
       fit: estimator of the copies.
       copies: number of copies, `B` (static).
     """

@@ -19,10 +19,10 @@ from jaxroute.problems.cascade.types import Outputs, SearchResult
 
 
 def opened_in_order(priority: Array, threshold: Array, score: Array, order: Array | None = None) -> Array:
-    """Returns which boxes are opened, `[K]` bool: by falling priority, each after the first only while the best score so far is below its threshold.
+    """Returns which boxes are opened, `[K]` bool: in the order of falling priority, until the best score so far reaches the next box's threshold.
 
-    Weitzman's rule has the index as priority and threshold. Thresholds may rise along the order. Source: Weitzman (1979); Belloni, Chen and Wei
-    (2026), Algorithm 1, lines 5 to 12.
+    The first box is always opened. Weitzman's rule has the index as priority and threshold; in general a later box may have a higher threshold.
+    Source: Weitzman (1979); Belloni, Chen and Wei (2026), Algorithm 1, lines 5 to 12.
 
     Args:
       priority, threshold: `[K]` priority and threshold of each box.
@@ -59,7 +59,7 @@ def best_opened(opened: Array, score: Array, order: Array | None = None) -> Arra
 
 
 def _before(value: Array, b: int, a: int, order: Array | None) -> Array:
-    """Returns whether box `b` comes before box `a` (`b < a`) in the order of falling `value`. Ties go by the ranks `order`, or to `b`."""
+    """Returns whether box `b` comes before box `a` in the order of falling `value` `[K]`, a scalar; `b` is less than `a`. Ties go by `order`, or to `b`."""
     first = value[b] >= value[a]
     return first if order is None else (value[b] > value[a]) | (first & (order[b] < order[a]))
 
@@ -96,13 +96,13 @@ class Scoring:
 
 @struct.dataclass
 class IndexSearch:
-    """Search that opens boxes by falling priority while the best score so far is below the next threshold, and deploys the best.
+    """Search that opens boxes by falling priority while the best score so far is below the next threshold, and deploys the output of largest score.
 
     Attributes:
       priority, threshold: `[K]` priority and threshold of each box.
       scoring: scores of outputs, None if their scores are seen.
       index: `[K]` optimistic indices that are compared with the true ones, None if the rule has no indices.
-      bounded: `[]` bool, whether search and deployment follow indices and scores alone, so that theorem 3.3 bounds the regret.
+      bounded: `[]` bool, whether `index` is both priority and threshold and the output of best score is deployed, so that theorem 3.3 bounds regret.
       forced: `[]` bool, whether all boxes are opened to learn.
       order: `[K]` int32, rank by which ties are broken; None for the lower box first.
     """
@@ -137,7 +137,7 @@ class LoopSearch:
     """Search by functions of the user, which see the outputs so far (zero for unopened boxes) and choose the next box, or stop.
 
     Attributes:
-      memory: any data for the functions.
+      memory: any data for the functions, constant during a search.
       next_box: `(memory, opened [K], seen outputs) -> (box, stop)`; `stop` is ignored before the first box (static).
       pick: `(memory, opened, seen outputs) -> box` to deploy (static).
     """

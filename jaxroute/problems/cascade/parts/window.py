@@ -35,8 +35,8 @@ class WindowState:
       psi: `[W, m, K]` features of the requests.
       cost, score: `[W, K]` costs and scores; scores are None with a learned evaluator, which scores the outputs' `features` again in each period.
       features: `[W, d, K]` features of the outputs, None if scores are seen.
-      hessian, gradient: second `[m, m, K]` and first `[m, K]` derivatives of the loss of the samples that have left the window.
-      cross: `[m, d, K]` derivative of `gradient` in the evaluator's coefficients; None if scores are seen.
+      hessian, gradient: second `[m, m, K]` and first `[m, K]` derivatives, at `rho = 0`, of the linearised loss of samples that have left the window.
+      cross: `[m, d, K]` derivative of `gradient` with respect to the evaluator's coefficients `theta`; None if scores are seen.
       errors: rounding errors of the sums, see `numerics.accumulate`.
     """
 
@@ -71,13 +71,13 @@ class WindowSamples(NamedTuple):
 class SampleWindow(IndexEstimator):
     """Base class of index estimators that store the latest samples and linearise the loss of earlier samples; derived classes define the steps.
 
-    Where scores must be learned, the latest evaluator scores all old outputs again; for outputs that have left the window only to first order.
+    Where scores must be learned, the latest evaluator scores all old outputs again; the loss of outputs that have left the window changes linearly.
 
     Attributes:
       ridge: `[]` ridge of the loss.
       bound: `[]` largest length of the estimate.
       size: samples per box, `W` (static).
-      tolerance: remaining distance below which the iteration ends, in units of the index before its link (static).
+      tolerance: distance from the minimum below which the iteration ends, as a difference of the index before its link (static).
       iterations: largest number of steps per update (static).
       every: number of rounds between updates of the estimate; each of the first 20 rounds updates it (static).
     """
@@ -194,7 +194,7 @@ class SampleWindow(IndexEstimator):
         return samples + numerics.combine(rho, fit.hessian) + gradient + jnp.asarray(self.ridge, jnp.float32) * rho
 
     def _fitted(self, fit: WindowState, rho: Array, evaluator: Evaluator | None, link: Link) -> Array:
-        """Returns the estimates `[m, K]` after steps from `rho`, repeated until every box is within the tolerance or `iterations` are reached."""
+        """Returns the estimates `[m, K]` after steps (`_step`) from `rho`, until every box is within the tolerance of its minimum, or `iterations` steps."""
         samples = self._samples(fit, evaluator)
         samples = WindowSamples(samples.columns, *xla.compute_once(samples[1:]))
         ridge = jnp.asarray(self.ridge, jnp.float32)
@@ -231,8 +231,8 @@ class Window(SampleWindow):
     """Estimator of eqs. (10) and (23) by Newton steps with a line search; it is exact until a sample leaves the window.
 
     Only samples whose score is above the index have a second derivative. With the identity link a full step ends at the minimum if these samples stay
-    the same. The iteration ends after a step with a decrement `sqrt(slope' H^-1 slope)` (gradient `slope`, second derivatives `H`) within the tolerance.
-    The probe `residual` measures the remaining error of float32. Source: Qi and Sun (1993), "A nonsmooth version of Newton's method".
+    the same. The iteration ends when `sqrt(slope' H^-1 slope)`, with gradient `slope` and second derivatives `H`, is within the tolerance.
+    The probe `theory.residual` measures the remaining error of float32. Source: Qi and Sun (1993), "A nonsmooth version of Newton's method".
     """
 
     def _step(self, fit: WindowState, rho: Array, samples: WindowSamples, ridge: Array, link: Link) -> tuple[Array, Array]:
@@ -257,7 +257,7 @@ class Window(SampleWindow):
         short = xla.compute_once(_BEND / jnp.maximum(jnp.max(jnp.where(used, jnp.abs(along), 0.0), axis=0), _BEND))
 
         def narrower(_: Array, ends: tuple[Array, ...]) -> tuple[Array, ...]:
-            """Narrows `ends`: two step lengths and their slopes of opposite signs, by a geometric mean if they are far apart, else by a secant."""
+            """Narrows `ends`, two step lengths and the slopes there (of opposite signs): at their geometric mean if they are far apart, else by a secant."""
             low, high, at_low, at_high = ends
             share = at_low / jnp.where(at_low < at_high, at_low - at_high, -1.0)
             least = jnp.maximum(low, short)
@@ -280,8 +280,9 @@ class Window(SampleWindow):
 class MomentEquations(SampleWindow):
     """Generalised method of moments: Gauss-Newton steps on the moments themselves, weighted by the features' second moments.
 
-    With as many moments as parameters it has the same estimate as `Window` if it converges. The problem is not convex, and if no parameter solves
-    the equations it ends elsewhere. The paper discusses it (section 4.1) and prefers the loss. It ends after a step shorter than the tolerance.
+    With as many moments as parameters the estimate equals that of `Window` if the steps converge. The problem is not convex: if no parameter solves
+    the equations, the steps end elsewhere. The paper discusses this method (section 4.1) and prefers to minimise the loss, as `Window` does. The steps
+    end with one shorter than the tolerance.
 
     Attributes:
       floor: `[]` least curvature of a sample in the matrix of a step.
@@ -312,7 +313,7 @@ class MomentEquations(SampleWindow):
 def _derivatives(
     fit: WindowState, rho: Array, samples: WindowSamples, ridge: Array, link: Link, floor: Array | float
 ) -> tuple[Array, Array, Array, Array]:
-    """Returns three arrays `[W, K]`, each sample's index before its link, slope and curvature of the loss, and the other terms' gradient `[m, K]`."""
+    """Returns for each sample the index before its link and the loss's first and second derivative in it, `[W, K]`; and `[m, K]`, the gradient of the rest."""
     columns, score, used, gradient = samples
     u = _linear(rho, columns)
     slope = jnp.where(used, moment(link, u, score, fit.cost), 0.0)

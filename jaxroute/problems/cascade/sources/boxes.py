@@ -25,9 +25,9 @@ Draw = tuple[Array, Array, Array | None]
 class Boxes(Protocol):
     """Distribution of scores and costs of `num_boxes` boxes (models), for a request with features `psi` `[m]` and base indices `base` `[K]`.
 
-    Optional, for a score `M`: `excess(psi, base, level)`, `E[(M - level)^+]`, and `above(psi, base, level)`, `P(M > level)`, not for recorded boxes;
-    `check_index(psi, base)`, which raises `ValueError` on an index that no such box can have; `check_spec(dim)`, which raises `ValueError` if requests have
-    too few features; `joint`, True if the models' outputs in a period depend on each other.
+    Optional methods: `excess(psi, base, level)` and `above(psi, base, level)` return `E[(M - level)^+]` and `P(M > level)`, `[K]`, for the scores `M`;
+    recorded boxes lack them. `check_index(psi, base)` raises `ValueError` on an index that no such box can have, `check_spec(dim)` if requests have too
+    few features. The attribute `joint` is True if the models' outputs in a period depend on each other.
     """
 
     @property
@@ -44,7 +44,7 @@ class Boxes(Protocol):
         ...
 
     def draw(self, keys: Keys, psi: Array, base: Array, row: Array | None = None) -> Draw:
-        """Draws the scores and costs of all boxes (models) for one request; `row` is its index among recorded requests, None otherwise."""
+        """Draws scores and costs `[K]` of all boxes for one request with three random `keys`; `row` is its index among recorded requests, else None."""
         ...
 
 
@@ -58,8 +58,8 @@ def check_feature(name: str, value: Leaf | None, dim: int) -> None:
 class UniformBoxes:
     """Boxes (models) with uniform scores `base index + width (U - quantile)`, `width = 2 cost / (1 - quantile)^2` and `U` uniform on [0, 1].
 
-    Costs are `mean (1 + spread l)` with `l = (2 U - 1) / 2 + L / 2`, `L` uniform on [-1, 1]: they increase with quality, as lengths do. Cheap boxes with a
-    large quantile are wide and rarely above their index, expensive ones with a small quantile are reliable.
+    Costs are `mean (1 + spread l)` with the mean cost, `l = (2 U - 1) / 2 + L / 2` for the score's `U`, and `L` uniform on [-1, 1]: better outputs
+    cost more. Cheap boxes with a large quantile are wide and rarely above their index, expensive ones with a small quantile are reliable.
 
     Attributes:
       base_cost: `[K]` mean cost at `x = 0`.
@@ -168,7 +168,7 @@ class SpikeBoxes(UniformBoxes):
 
 @struct.dataclass
 class PassFailBoxes:
-    """Boxes (models) that score `high` with probability `base_probability + slope x_1`, otherwise `low`; mean costs are `probability (high - index)`.
+    """Boxes (models) that score `high` with probability `p = base_probability + slope x_1`, otherwise `low`. The mean cost `p (high - index)` fits the index.
 
     Attributes:
       base_probability: `[K]` probability at `x = 0`.
@@ -240,7 +240,7 @@ class PassFailBoxes:
 
 @struct.dataclass
 class _ScoreTable:
-    """Base class of boxes (models) with recorded outputs. Mean scores and costs are linear in the request; the host solves for the indices.
+    """Base class of boxes (models) with recorded outputs. Mean scores and costs are linear in the request; constructors compute the base indices.
 
     Attributes:
       score, cost: `[N, K]` recorded scores and costs of `K` boxes on `N` queries.
@@ -276,7 +276,7 @@ class _ScoreTable:
         return base
 
     def _outputs(self, rows: Array) -> Draw:
-        """Returns the recorded scores and costs `[K]` of each box (model) `a` on the query `rows[a]`, together with `rows` `[K]`."""
+        """Returns scores and costs `[K]`, for box `a` those recorded on the query with the index `rows[a]`, and `rows` `[K]` itself."""
         table = jnp.stack([jnp.asarray(self.score, jnp.float32), jnp.asarray(self.cost, jnp.float32)], axis=-1)
         cells = jnp.stack([numerics.at(table, (rows[a], a)) for a in range(rows.shape[0])])
         return cells[:, 0], cells[:, 1], rows
@@ -308,7 +308,7 @@ class RecordedBoxes(_ScoreTable):
             checks.non_negative(name, getattr(self, name), (len(first), models))
 
     def rows(self, keys: Keys, psi: Array, base: Array) -> Array:
-        """Returns, for each box (model), the index of the recorded query whose output it shows, `[K]`."""
+        """Draws for each box the index of the query of the request's group whose output it shows, `[K]`; one for all if `joint`. `base` gives the shape."""
         first, size = (numerics.combine(psi, jnp.asarray(x, jnp.float32)) for x in (self.first, self.count))
         u = draws.uniform(keys[0], () if self.joint else base.shape)
         place = jnp.minimum((u * size).astype(jnp.int32), size.astype(jnp.int32) - 1)

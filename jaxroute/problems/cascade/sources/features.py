@@ -25,7 +25,7 @@ class OutputFeatures(abc.ABC):
 
     @abc.abstractmethod
     def bound(self, largest: float) -> float:
-        """Returns the largest norm of an output's features. `largest` bounds the share of the norm that encodes the score if `theta` has length 2."""
+        """Returns the largest norm of an output's features, if the part that encodes the score has a norm of at most `largest` (for a `theta` of norm 2)."""
 
     @abc.abstractmethod
     def check_spec(self, boxes: Boxes, dim: int) -> None:
@@ -33,11 +33,11 @@ class OutputFeatures(abc.ABC):
 
     @abc.abstractmethod
     def draw(self, key: Array, score: Array, psi: Array, row: Array | None) -> Array:
-        """Draws features `[K, d]` of outputs with given scores `[K]`; recorded features are read at the indices `row` `[K]` instead."""
+        """Draws features `[K, d]` of outputs with scores `[K]`, for a request `psi` `[m]`. Recorded features are read in the rows `row` `[K]`, else None."""
 
 
 def reward_of(link: Link, score: Array, coin: Array) -> Array:
-    """Returns the reward of an output: 1 with the probability `score`, otherwise 0; with the identity link a uniform number around `score`, at least 0.
+    """Returns the reward of an output: 1 with the probability `score`, otherwise 0; with the identity link uniform on `score -+ min(.2, score)`.
 
     `coin` is the random number that decides, uniform on [0, 1); all are scalars.
     """
@@ -68,14 +68,14 @@ class RadialNoise:
 
     @classmethod
     def normal(cls, dim: int, longest: float = 3.0, scale: float = 1.0) -> "RadialNoise":
-        """Returns normal vectors with standard deviation `scale`, conditioned on a length of at most `longest`."""
+        """Returns noise of `dim` normal entries with standard deviation `scale`, conditioned on a length (norm) of at most `longest`."""
         from scipy import stats
 
         return cls._of(stats.chi(checks.count("dim", dim), scale=float(checks.positive("scale", scale, ()))), longest)
 
     @classmethod
     def student(cls, dim: int, freedom: float = 3.0, longest: float = 3.0) -> "RadialNoise":
-        """Returns Student vectors with `freedom` degrees of freedom, conditioned on a length of at most `longest`."""
+        """Returns multivariate Student noise in `dim` dimensions with `freedom` degrees of freedom, conditioned on a length (norm) of at most `longest`."""
         from scipy import stats
 
         distribution = stats.f(checks.count("dim", dim), float(checks.positive("freedom", freedom, ())))
@@ -83,7 +83,7 @@ class RadialNoise:
 
     @classmethod
     def _of(cls, distribution: Any, longest: float, to: Callable = np.asarray, back: Callable = np.asarray) -> "RadialNoise":
-        """Returns noise with lengths up to `longest`, such that `to(length)` has the given distribution. `back` is the inverse of `to`."""
+        """Returns noise with lengths up to `longest`, where `to(length)` has the `distribution` (of scipy.stats); `back` is the inverse of `to`."""
         longest = float(checks.positive("longest", longest, ()))
         lengths = back(distribution.ppf(np.linspace(0.0, distribution.cdf(to(longest)), 1025)))
         # A probability that rounds to 1, or nearly, has an infinite quantile.

@@ -26,7 +26,7 @@ _STAND_IN = (
 
 @dataclass(frozen=True)
 class RecordedRows:
-    """Scores and costs of all models on each query of a file.
+    """Scores and costs of all models on each query (row) of a file.
 
     Attributes:
       scores: `[N, K]` score of each model on each query, in [0, 1].
@@ -35,7 +35,7 @@ class RecordedRows:
       names: names of the models.
       unit: unit of the costs.
       features: `[N, K, d]` features of outputs, None where scores are seen.
-      contexts: `[N, m]` features of queries, a constant 1 and principal components of the table's features; None unless requested.
+      contexts: `[N, m]` features of queries, a constant 1 and principal components of the features in the file; None unless requested.
     """
 
     scores: np.ndarray
@@ -52,7 +52,7 @@ class RecordedRows:
         return float(self.costs.mean(axis=0).max())
 
     def take(self, chosen: np.ndarray) -> "RecordedRows":
-        """Selects rows by indices `[n]`. Indices `[n, K]` combine outputs of the models from separate rows of the same group in each new row."""
+        """Returns the rows with the indices `chosen` `[n]`; with `[n, K]`, row `i` has the output of model `k` from row `chosen[i, k]`, of the same group."""
         at = (chosen,) if chosen.ndim == 1 else (chosen, np.arange(len(self.names)))
         return replace(
             self,
@@ -95,8 +95,8 @@ def recorded_rows(
     """Reads the rows of a file that have a score and a cost of each model.
 
     Args:
-      data: file of a table (`jaxroute.data.read_log`), or of columns that `scores` names; "standin" for generated prompts.
-      by: source of a table's groups, "features" (k-means; default if the file has an embedding) or "groups" (its categories); with `scores`, a column.
+      data: file that `jaxroute.data.read_log` reads, or any table of columns if `scores` names them; "standin" for a generated stand-in of RouterBench.
+      by: source of the groups: "features" (k-means; default if the file has an embedding) or "groups" (categories). If `scores` is given, a column.
       groups: number of groups of k-means.
       models: selected models of a table.
       costs: cost per query of each model if the table has none; with `scores` per unit of `sizes`.
@@ -133,8 +133,8 @@ def query_groups(table: RoutingTable, by: str | None = None, number: int = 6) ->
 
     Args:
       table: the queries.
-      by: "features" for k-means (the best of ten fixed random starts), "groups" for the table's groups; None for the first of both that the table has,
-        otherwise one group.
+      by: "features" for k-means (the best of ten fixed random starts), "groups" for the table's categories; None for features if the table has
+        them, else for categories, else for one group.
       number: largest number of groups of k-means.
     """
     if by is not None and getattr(table, checks.one_of("by", by, ("features", "groups"))) is None:
@@ -165,7 +165,7 @@ def _clusters(features: np.ndarray, number: int) -> np.ndarray:
 
 
 def _table(data: str, costs: Mapping[str, float] | None, categories_first: bool) -> RoutingTable:
-    """Reads a table of queries. `costs` are per model, for a file without costs. `categories_first` ignores text features of a file with categories."""
+    """Reads a table of queries from a file or "standin". `costs` by model are for a file without costs. `categories_first` drops features made from text."""
     if data == "standin":
         return standin("routerbench", scores="binary", queries=2000)[0].subset(models=_STAND_IN)
     try:
@@ -209,7 +209,7 @@ def _from_columns(
 
 
 def _output_features(groups: np.ndarray, confidence: np.ndarray, sure: list[bool]) -> np.ndarray:
-    """Returns features `[N, K, d]` of outputs: indicators of group and model, and the `confidence` `[N, K]` of the models marked in `sure`."""
+    """Returns features `[N, K, d]` of outputs: indicators of group and model, and `confidence` `[N, K]` for models that have it (`sure`)."""
     rows, number = confidence.shape
     in_group = np.eye(groups.max() + 1)[groups]
     group = np.broadcast_to(in_group[:, None], (rows, number, in_group.shape[1]))
