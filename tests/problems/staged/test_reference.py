@@ -96,7 +96,7 @@ def compare(name, horizon, seeds):
     return expected
 
 
-QUICK = ("M=6", "stage scope, pseudo", "stop, much noise, other bounds", "Greedy", "routing scope, fees, ragged stages")
+QUICK = ("M=6", "stop, much noise, other bounds", "Greedy", "routing scope, fees, ragged stages")
 
 
 @pytest.mark.parametrize("name", [n if n in QUICK else pytest.param(n, marks=pytest.mark.slow) for n in RUNS])
