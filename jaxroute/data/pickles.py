@@ -21,14 +21,14 @@ class UnsafePickleError(ValueError):
 
 
 def open_pickle(path: str | os.PathLike, content: bytes) -> dict | tuple[list[str], Callable[[str], np.ndarray]]:
-    """Opens a pickle (pandas 1.5 to 3, protocol 4 or 5) without running its code; raises `ValueError` if that is impossible.
+    """Opens a pickle (pandas 1.5 to 3, protocol 4 or 5) without running its code; raises `ValueError` for other or damaged content.
 
     Args:
       path: name of the file, for messages.
       content: all bytes of the file.
 
     Returns:
-      The dict with decoded arrays; or the names of a data frame's columns and a function that reads a column.
+      The dict with decoded arrays; or, for a data frame, its columns' names and a function that reads a column.
     """
     with _explain_damage(path):
         frame = _RecordUnpickler(io.BytesIO(content)).load()
@@ -60,7 +60,7 @@ def open_pickle(path: str | os.PathLike, content: bytes) -> dict | tuple[list[st
 
 @contextlib.contextmanager
 def _explain_damage(path: str | os.PathLike) -> Iterator[None]:
-    """Context that converts all errors of a damaged or unknown pickle to a `ValueError` with a remedy."""
+    """Context manager for reading a pickle: errors of a damaged or unknown one become a `ValueError` with a remedy."""
     try:
         yield
     except UnsafePickleError as error:
@@ -97,7 +97,7 @@ class _Record:
 
 
 def _attribute(owner: Any, name: str) -> type:
-    """Returns a record type called `name` instead of an attribute that a pickle names, such as `ZoneInfo._unpickle`, which is never accessed."""
+    """Returns a record type called `name` for an attribute of `owner` that a pickle calls, as `ZoneInfo._unpickle`, which is never looked up."""
     del owner
     return type(str(name), (_Record,), {"__slots__": ()})
 
@@ -150,7 +150,7 @@ def _decode(record: _Record) -> np.ndarray:
 
 
 def _decode_dtype(record: _Record) -> np.dtype:
-    """Returns the dtype that a record replaces, from its letter and size; the pickled state is not trusted."""
+    """Returns the dtype of a record from its code, such as "f8", and byte order, not from the rest of the pickle, which may be forged."""
     name, byte_order = record.args[0], record.state[1]
     if name in ("M8", "m8"):
         unit = record.state[-1][1][0]

@@ -33,7 +33,7 @@ _PRICE_COLUMNS = {"model": (), "price_in": ("in", "input"), "price_out": ("out",
 
 @dataclass
 class Answers:
-    """Numbers read from the `A` answers of a log. An answer belongs to one model and one query."""
+    """Numbers read from the `A` answers of a log, such as scores, costs in USD and seconds. An answer belongs to one model and one query."""
 
     roles: Roles  #: Roles of the columns.
     models: list[str]  #: Names of the models.
@@ -65,7 +65,7 @@ class Answers:
 
 
 def collect_answers(roles: Roles, units: Mapping[str, str], instead: str = "") -> Answers:
-    """Reads a log's answers and converts `units` (by role) to seconds or USD. `instead` is "costs" or "prices" if the caller gave them, otherwise empty."""
+    """Reads a log's answers; numbers in `units` (by role) become seconds or USD. `instead` names the caller's "costs" or "prices", if any."""
     costs = [*roles.candidates.get("cost", ())]
     if "cost" in roles.families:
         costs += roles.families["cost"].columns.values()
@@ -82,7 +82,7 @@ def collect_answers(roles: Roles, units: Mapping[str, str], instead: str = "") -
 
 
 def _units_in_columns(roles: Roles, units: Mapping[str, str]) -> dict[str, str]:
-    """Returns units by role from columns such as `currency` and `latency_unit`; a column with several units is refused."""
+    """Returns units by role from columns such as `currency`, for roles not in the caller's `units`; a column with several units is refused."""
     sheet, found = roles.sheet, {}
     columns = {role: names[0] for role, names in roles.candidates.items() if names}
     columns |= {role: family.shown("") for role, family in roles.families.items()}
@@ -126,7 +126,7 @@ def _wide_answers(roles: Roles) -> Answers:
 
 
 def _add_role(answers: Answers, role: str, units: Mapping[str, str]) -> None:
-    """Adds the numbers of a role, such as "score", from a column for each model or from a single column, with anything else that names and cells reveal."""
+    """Adds a role's numbers, from a single column or one for each model, to `answers`, and what names and cells reveal, such as a currency."""
     roles, sheet, family = answers.roles, answers.sheet, answers.roles.families.get(role)
     column = roles.column(role) if family is None else family.shown("")
     if column is None:
@@ -227,7 +227,7 @@ def choose_models(answers: Answers, models: list | None, costs: dict | None, pri
 
 
 def check_costs(costs: Any, prices: Any, units: Mapping | None = None) -> tuple[dict[str, float] | None, Prices | None]:
-    """Checks the caller's costs and prices, by model, and returns them. `prices` may be the path of a file, whose columns have the given `units`."""
+    """Returns the caller's costs per query or `prices` (USD per million tokens, or a file, in `units`), by model; ValueError if they are wrong."""
     if costs is not None and prices is not None:
         raise ValueError("costs and prices mean the same: give one of them")
     if isinstance(prices, (str, os.PathLike)):
@@ -248,7 +248,7 @@ def check_costs(costs: Any, prices: Any, units: Mapping | None = None) -> tuple[
 
 
 def _read_prices(path: str | os.PathLike, units: Mapping[str, str] | None) -> Prices:
-    """Reads prices from a file with a row for each model, in USD per million tokens unless `units` or names of columns specify another unit."""
+    """Reads prices by model, in USD per million tokens or other `units`, from the columns model, price_in, price_out (and price_cached) of a file."""
     sheet = open_log(path)
     columns: dict[str, str] = {}
     for role, short in _PRICE_COLUMNS.items():
@@ -272,7 +272,7 @@ def _read_prices(path: str | os.PathLike, units: Mapping[str, str] | None) -> Pr
 
 
 def price_answers(answers: Answers, costs: Mapping[str, float] | None, prices: Prices | None) -> np.ndarray | None:
-    """Returns the cost of each of `A` answers, `[A]`, NaN for gaps: from the caller's costs or prices, or from the file; None without any of these."""
+    """Returns the cost of each answer, `[A]`, NaN for gaps: by `costs` in their unit, else `prices` in USD, else the file; None if unknown."""
     name, values, preset = answers.sheet.name, answers.values, answers.sheet.preset
     if costs is not None:
         answers.notes.append("cost: as given, the same for every query")
@@ -346,13 +346,13 @@ def _count_tokens(answers: Answers) -> tuple[np.ndarray | None, np.ndarray | Non
 
 
 def _lost_usage(values: Mapping[str, np.ndarray], *tokens: np.ndarray | None) -> np.ndarray:
-    """Returns a mask, `[A]` bool, of the `A` answers that have a score but a count of 0 in all arrays `tokens`: such counts must be errors."""
+    """Returns a mask, `[A]`, of answers without recorded usage: they have a score, but 0 in all arrays `tokens`; `values` are numbers by role."""
     answered = ~np.isnan(values["score"]) if "score" in values else np.ones(len(next(iter(values.values()))), bool)
     return answered & np.logical_and.reduce([counts == 0 for counts in tokens if counts is not None])
 
 
 def _cached_cost(answers: Answers, tokens_in: np.ndarray, prices: Mapping[Any, np.ndarray]) -> np.ndarray:
-    """Returns the cost that cached input tokens add to each of `A` answers, `[A]`, in 1e-6 USD; negative if they are cheaper input tokens."""
+    """Returns what cached tokens add to each answer's cost, `[A]` in 1e-6 USD; negative for a discount on input tokens. `prices` are by role."""
     tokens = np.nan_to_num(answers.values.get("tokens_cached", np.zeros(len(answers.row))))
     if not (tokens > 0).any():
         return tokens
@@ -367,7 +367,7 @@ def _cached_cost(answers: Answers, tokens_in: np.ndarray, prices: Mapping[Any, n
 
 
 def _are_beside(answers: Answers, role: str, total: np.ndarray, note: str) -> bool:
-    """Whether tokens of a role, such as cached ones, are counted in addition to the tokens `total`, not as part of them. The report gets the text `note`."""
+    """Whether tokens of a role, such as cached ones, come on top of the counts `total`, `[A]`, or are a part of them, and notes which, by `note`."""
     part, values, beside = np.nan_to_num(answers.values[role]), answers.values, role in answers.beside
     if (part > np.nan_to_num(total, nan=np.inf)).any():
         beside = True

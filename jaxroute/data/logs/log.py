@@ -71,7 +71,7 @@ def read_log(
         scores: [0, 1], percent, or grades up to 5 or 10.
       separator: character between the columns of a text file; None to detect it.
       encoding: encoding of a text file; None to detect it.
-      features: None for the file's embedding, or else its texts, if any; "text", "own" (the embedding) or "none"; an array or file of `[Q, d]` numbers.
+      features: None for the file's embedding, or else its texts, if any; "text", "own" (the embedding), "none"; an array or file of `[Q, d]` numbers.
 
     Raises:
       ValueError: the message names the file, the place in it, the value, and the remedy, often as an option of the command line:
@@ -182,7 +182,7 @@ def _open_answers(options: Mapping[str, Any], wanted: Sequence[str], instead: st
 
 
 def _choose_rows(sheet: Sheet, where: Mapping[str, Any]) -> list[str]:
-    """Keeps the rows that have the values `where` (by column) and count in the file's format. Returns the columns by which rows were chosen."""
+    """Keeps rows with the values `where` (by column), and only the first of several filters of a format. Returns the columns that chose rows."""
     for name, value in where.items():
         column = str(name)
         if column not in sheet.names:
@@ -236,7 +236,7 @@ def load_table(path: Any, *, missing: Literal["error", "drop"] = "error", **read
 def read_experiment_log(
     data: str | os.PathLike | None, costs: Mapping[str, float] | None = None, *, features: str | os.PathLike | None = None
 ) -> Log:
-    """Reads an experiment's log by `read_log`. Errors name options of `jaxroute run`, and notes on omitted queries and doubts become warnings."""
+    """Reads an experiment's log by `read_log`. Errors, also of missing `data`, name options of `jaxroute run`; notes on doubts become warnings."""
     if not data:
         raise ValueError("this experiment runs on the user's own table: give its file with --data FILE")
     try:

@@ -299,7 +299,7 @@ def _open_json(path: Path, text: str, about: str) -> Sheet:
 
 
 def _sheet_of_records(path: Path, records: list, about: str, place: Callable | None = None, **attributes: Any) -> Sheet:
-    """Converts records to a sheet, by the rules of their format if it is known. `place` locates a record in the file; `attributes` are of `Sheet`."""
+    """Converts records to a sheet, by the rules of their format if it is known; `place(i)` is where record `i` is, the rest are fields of `Sheet`."""
     rows, preset = presets.read_records(path, records)
     frame = frame_of(rows)
     place = place if rows is records and len(frame) == len(records) else None
@@ -352,7 +352,7 @@ def _without_summaries(files: Iterable[Path]) -> list[Path]:
 
 
 def _join_files(name: str, files: Sequence[Path], open_one: Callable[[Path], Sheet], listed: bool = False) -> Sheet:
-    """Opens files by `open_one` and joins their rows to one sheet. Files that are no logs are skipped, or refused if the caller named them (`listed`)."""
+    """Opens files by `open_one` and joins their rows to one sheet. Files that are no logs are skipped, or refused if the caller `listed` them."""
     opened, refused = {}, {}
     for file in files:
         try:
@@ -410,7 +410,7 @@ def _stack(name: str, opened: dict[Path, Sheet]) -> Sheet:
 
 
 def _unwrapped(stems: list[str]) -> list[str]:
-    """Removes words such as "samples" that all file names have in common before or after the model, as in `samples_gpt-4`."""
+    """Removes a word such as "samples" that begins or ends all of these names of files, as in `samples_gpt-4`."""
     for pattern in (r"(?P<word>[a-zA-Z]+)[_\-. ](?P<rest>.+)", r"(?P<rest>.+)[_\-. ](?P<word>[a-zA-Z]+)"):
         matches = [match for match in (re.fullmatch(pattern, stem) for stem in stems) if match]
         words = {match["word"].lower() for match in matches}

@@ -1,6 +1,6 @@
 """Finds the role of each column of a log, from its name and content, or the reason why a file is not a log.
 
-Candidates for a role are the columns with the most evidence for it. A family is a group of columns with one role, one for each model.
+Candidates for a role are the columns whose names match it best and whose cells fit. A family is a group of columns of one role, one for each model.
 """
 
 import re
@@ -137,7 +137,7 @@ def _fitting_families(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[s
 
 
 def _best_score_families(families: Sequence[Family]) -> list[Family]:
-    """Returns the most likely groups of score columns (one column per model), several if equally likely. A group of one model needs a clear name."""
+    """Returns the likeliest families of scores: those of most models with other columns, then of the best name (level 2 for a single model)."""
     others = {model for family in families if family.role != "score" for model in family.columns}
 
     def evidence(family: Family) -> tuple[float, ...]:
@@ -184,7 +184,7 @@ def _refuse_different(sheet: Sheet, options: Sequence[Family]) -> None:
 
 
 def _find_candidates(roles: Roles, taken: set[str], has_families: bool) -> None:
-    """Finds candidate columns for roles without a given column, except columns in `taken`. With `has_families`, file names are not taken for models."""
+    """Finds candidate columns, not in `taken`, for roles without a given column. With `has_families`, file names are not taken for models."""
     sheet, candidates = roles.sheet, roles.candidates
     names = [name for name in sheet.names if name and name not in FILE_COLUMNS]
     for role in (role for role in SEARCH_ORDER if role not in roles.given):
@@ -260,7 +260,7 @@ def _models_in_paths(roles: Roles, names: Sequence[str]) -> list[str]:
 
 
 def differing_columns(roles: Roles, role: str, column: str) -> list[str]:
-    """Returns unused columns that match `role` less well than the chosen `column` and have other cells, so that the user can be warned."""
+    """Returns columns without a role that the user may have meant for `role`: they match it less well than `column` and have other cells."""
     sheet, taken = roles.sheet, roles.taken()
     free = [n for n in sheet.single(sheet.names) if n and n not in taken and n not in FILE_COLUMNS]
     weaker = {*similar_names(role, free)} | {name for name in free if match_level(role, name) > 0}
@@ -294,8 +294,8 @@ def _same_cells(sheet: Sheet, a: str, b: str, role: str = "") -> bool:
 def refuse_summary(roles: Roles) -> None:
     """Raises `ValueError` if a log has rows that summarise other rows, such as a line of means at the end.
 
-    Such a row has a word such as "Total" as its query id, while most other ids contain digits (if not, it must have the means or sums of the
-    others). Or it is among the last three rows, and the word is in one of its first columns and in no row above.
+    Such a row has a word such as "Total" as its query id; where most other ids have no digits, it must also have the means or sums of the others. One
+    of the last three rows is such a row, too, if one of its first columns has such a word that no row above has.
     """
     sheet, size, queries = roles.sheet, roles.sheet.num_rows, roles.candidates.get("query", [])
     texts = {*roles.candidates.get("text", ())} - {*queries} if queries else set()
@@ -325,7 +325,7 @@ def _is_summary_word(cell: object) -> bool:
 
 
 def _is_mean(roles: Roles, column: str, row: int) -> bool:
-    """Whether scores and costs of a row are means or sums of the rows with another value in `column` (and with its model, if the row names a model)."""
+    """Whether a row's scores and costs are means or sums of the rows (of its model, if it has one) with other values in `column`, the query ids."""
     sheet, model = roles.sheet, roles.candidates.get("model", [])
     others = roles.codes(column) != roles.codes(column)[row]
     if len(model) == 1 and not which_empty(sheet.cells(model[0]))[row]:
@@ -341,7 +341,7 @@ def _is_mean(roles: Roles, column: str, row: int) -> bool:
 
 
 def _explain_not_a_log(roles: Roles, scores: Family, families: Sequence[Family], wanted: Sequence[str]) -> str:
-    """Returns a message that explains why a file is not a log and how it could become one; `wanted` are models that the caller named."""
+    """Explains why a file is no log and how it could be, given columns by role, the `scores` and all families, and models the caller `wanted`."""
     sheet, candidates, file = roles.sheet, roles.candidates, roles.sheet.name
     names = [name for name in sheet.names if name not in FILE_COLUMNS]
     has = f"It has {join_names(map(repr, names))}."
@@ -396,7 +396,7 @@ def _explain_not_a_log(roles: Roles, scores: Family, families: Sequence[Family],
 
 
 def _likely_columns(sheet: Sheet, lacking: list[str], free: list[str], unknown: list[str]) -> tuple[str, list[str]]:
-    """Proposes, in words, a column for each role in `lacking`, and returns the candidates for the role "model" as well.
+    """Proposes, in words, a column for each role in `lacking`. Also returns the columns that may name the model.
 
     `free` are columns without a role. `unknown` are columns with numbers like scores, whose names match no role; they may be the scores.
     """

@@ -21,7 +21,7 @@ __all__ = [
 
 @dataclass(frozen=True, eq=False)
 class ModelTable:
-    """Table of a paper with the printed names of `N` models, and their scores and costs, `[N]` finite float64, in the order of release."""
+    """Table of a paper: printed names of `N` models in the order of release, their scores and costs, `[N]` float64, the units of both, and source."""
 
     names: tuple[str, ...]
     scores: np.ndarray
@@ -36,7 +36,7 @@ class ModelTable:
 
 @dataclass(frozen=True, eq=False)
 class PriceTable:
-    """Table of a paper with the printed names of `K` models, and their list prices, `[K]` finite float64."""
+    """Table of a paper with the printed names of `K` models, and their list prices in `unit`, `[K]` finite float64."""
 
     names: tuple[str, ...]
     prices: np.ndarray
@@ -49,7 +49,7 @@ class PriceTable:
 
 @dataclass(frozen=True)
 class RunTimes:
-    """Run times of C2MAB-V on one random instance, in seconds for 10,000 rounds of one run."""
+    """Run times of C2MAB-V, with relaxation and without, on one random problem with `num_models` models: seconds for 10,000 rounds."""
 
     num_models: int
     size: int  #: Number of models of a set.
@@ -63,7 +63,7 @@ class Benchmark:
     """One benchmark of MESS+: outcomes of its requests, energy of each model, and settings.
 
     The outcome of a request is one of 8 cells, numbered `4 s_L1B + 2 s_L8B + s_L70B`, where `s = 1` for a model that satisfies the request.
-    `messplus.json` has the source of each column, and how it agrees with Table 2.
+    `messplus.json` has the source of each column, and how it agrees with the paper's Table 2.
 
     Source: Woisetschläger et al., "Dynamically Learned Test-Time Model Routing in Language Model Zoos with Service Level
     Guarantees" (MESS+); outcomes and settings from the public repository laminair/mess-plus.
@@ -108,7 +108,7 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Entry:
-    """Result of one method on one benchmark in Tables 2, 6 and 7 of MESS+, as printed, but `ratio` begins with the smallest model."""
+    """Result of one method on one benchmark in Tables 2, 6 and 7 of MESS+, as printed, but with `ratio` from the smallest to the largest model."""
 
     cost_mj: float  #: Energy of one pass over the benchmark in MJ.
     cost_pm: float  #: Number after its "±", no standard error.
@@ -119,7 +119,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Overhead:
-    """Cost of the predictor on one benchmark, from Table 3 of MESS+. Fields that end in `_pm` are the numbers after "±"."""
+    """Energy that the predictor of MESS+ costs on one benchmark, from the paper's Table 3. Fields `_pm` are the numbers printed after "±"."""
 
     predictor: float  #: Energy of the predictor, training and inference, in J per request.
     predictor_pm: float
@@ -143,7 +143,7 @@ def min_max(scores: np.ndarray) -> np.ndarray:
 
 
 def divide_by_max(scores: np.ndarray) -> np.ndarray:
-    """Divides `[N]` scores by the best model's score, `s / max s`, float64: another possible meaning of the quotation in `min_max`.
+    """Divides `[N]` scores by the best model's score, `s / max s`, float64: another way to normalise to [0, 1] than `min_max`.
 
     The `[N]` scores may have any unit; none is negative, the largest is positive.
     """
@@ -154,7 +154,7 @@ def divide_by_max(scores: np.ndarray) -> np.ndarray:
 
 
 def _set_columns(table: Any, what: str, least: float = -np.inf, **sizes: int) -> None:
-    """Converts fields to read-only float64 arrays of the lengths in `sizes`, with values of at least `least`; `what` names an entry in errors."""
+    """Converts fields to read-only float64 arrays of lengths `sizes` (by field), values from `least`; errors call an entry `what`."""
     for column, size in sizes.items():
         values = np.array(getattr(table, column), dtype=np.float64)
         if values.shape != (size,):
@@ -185,7 +185,7 @@ def _table(kind: Callable[..., Any], paper: str, table: str) -> Any:
 
 
 def _groups(paper: str, table: str) -> dict[Any, list[Any]]:
-    """Returns the rows of a paper's table without their first value, in lists by this value."""
+    """Groups the rows of a paper's table: a dict from each first value to the list of its rows, without that value."""
     groups = {}
     for key, *row in _rows(paper, table):
         groups.setdefault(key, []).append(row)
