@@ -34,20 +34,10 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, JaxprEqn
 from jax.interpreters import ad
 
+from jaxroute.core import rounding
 from jaxroute.core.factorisations import FACTORISATIONS
 from jaxroute.core.functions import DEFINITIONS
-from jaxroute.core.rounding import (
-    Trait,
-    elementwise_primitive,
-    given_zeros,
-    is_exact,
-    product,
-    quotient,
-    trait_of,
-    uneven,
-    unknown_zero,
-    unknown_zeros,
-)
+from jaxroute.core.rounding import Trait, is_exact, product, unknown_zero
 from jaxroute.core.xla import bind, compute_once
 
 Array = jax.Array | np.ndarray
@@ -157,7 +147,7 @@ def elementwise(eqn: JaxprEqn, arrays: Sequence[Any], traits: Sequence[Trait]) -
         a, b = (x + unknown_zero() if trait & Trait.RATIO else x for x, trait in zip(arrays, traits, strict=True))
         shape = np.broadcast_shapes(jnp.shape(a), jnp.shape(b))
         even = traits[1] & Trait.EVEN or jnp.shape(b) != shape
-        return [quotient(a, uneven(jnp.broadcast_to(b, shape)) if even else b)]
+        return [rounding.quotient(a, rounding.uneven(jnp.broadcast_to(b, shape)) if even else b)]
     return [_ROUNDED[name](*arrays)] if name in _ROUNDED else None
 
 
@@ -186,7 +176,7 @@ def defined(eqn: JaxprEqn, arrays: Sequence[Any], traits: Sequence[Trait]) -> ja
     shape = np.broadcast_shapes(*map(jnp.shape, arrays))
     wide = [x if jnp.shape(x) == shape else jnp.broadcast_to(x, shape) for x in arrays]
     function = _Function.of(eqn, tuple(t & Trait.EVEN for t in traits))
-    return defined_p.bind(*wide, unknown_zero(), unknown_zeros(max(shape, default=1)), function=function)
+    return defined_p.bind(*wide, unknown_zero(), rounding.unknown_zeros(max(shape, default=1)), function=function)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -221,7 +211,7 @@ class _Function:
 @functools.partial(jax.jit, static_argnums=0)
 def _computed(function: _Function, *operands: Any) -> Any:
     *xs, zero, zeros = operands
-    with given_zeros(zero, zeros):
+    with rounding.given_zeros(zero, zeros):
         wide = [jnp.atleast_1d(x) for x in xs]  # For a scalar the definition may contain a branch.
         definition = function.definition(tuple(x.shape for x in wide), tuple(x.dtype for x in wide))
         return jnp.reshape(_evaluate(definition, wide, function.traits)[0], xs[0].shape)
@@ -243,12 +233,12 @@ def _evaluate(closed: ClosedJaxpr, args: Sequence[Any], traits: Sequence[Trait])
         else:
             outs = elementwise(eqn, arrays, own)
             outs = bind(eqn, arrays) if outs is None else outs
-        trait = trait_of(eqn, own, True)
+        trait = rounding.trait_of(eqn, own, True)
         env.update(zip(eqn.outvars, ((out, trait) for out in outs), strict=True))
     return [read(v)[0] for v in closed.jaxpr.outvars]
 
 
-defined_p = elementwise_primitive("defined", 2, lambda *operands, function: _computed(function, *operands))
+defined_p = rounding.elementwise_primitive("defined", 2, lambda *operands, function: _computed(function, *operands))
 
 
 def _jvp_defined(primals: Sequence[Any], tangents: Sequence[Any], *, function: _Function) -> Any:
@@ -257,7 +247,7 @@ def _jvp_defined(primals: Sequence[Any], tangents: Sequence[Any], *, function: _
     slopes = [jnp.zeros_like(x) if isinstance(t, ad.Zero) else t for x, t in zip(xs, tangents, strict=False)]
     original = functools.partial(function.primitive.bind, **dict(function.params))
     traced = jax.make_jaxpr(lambda xs, slopes: jax.jvp(original, xs, slopes)[1])(tuple(xs), tuple(slopes))
-    with given_zeros(zero, zeros):
+    with rounding.given_zeros(zero, zeros):
         out = defined_p.bind(*primals, function=function)
         return out, _evaluate(traced, [*xs, *slopes], [Trait.EVEN] * (2 * len(xs)))[0]
 

@@ -187,13 +187,9 @@ def misspelt(value: Any, members: Members) -> list[tuple[str, str]]:
     return pairs
 
 
-def has_plan(policy: Any) -> bool:
-    return hasattr(policy, "plan")
-
-
 def stage_length_of(env: AnyEnvironment, policy: AnyPolicy) -> int | None:
     """Returns the number of rounds after which `plan` is called again, from the environment's `spec` or else the policy. None if it has no `plan`."""
-    if not has_plan(policy):
+    if not hasattr(policy, "plan"):
         return None
     return env.spec.stage_length or getattr(policy, "stage_length", None)
 

@@ -18,21 +18,11 @@ from jax.core import Tracer
 from jaxroute.core import checks, draws, protocols
 from jaxroute.core.batching.dependence import carry_dependence, which_depend
 from jaxroute.core.code import code_of, python
-from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, PolicyOf, has_plan, is_environment, is_policy, stage_length_of
+from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, PolicyOf, is_environment, is_policy, stage_length_of
 from jaxroute.core.rewards import AssumptionWarning, assumptions_of
 from jaxroute.core.types import CostHint, Spec
 from jaxroute.engine import reference
-from jaxroute.engine.grid import (
-    EnvironmentLike,
-    Grid,
-    Policies,
-    PolicyLike,
-    env_settings,
-    example_of,
-    places_of,
-    policy_settings,
-    show_place,
-)
+from jaxroute.engine.grid import EnvironmentLike, Grid, Policies, PolicyLike, env_settings, example_of, policy_settings
 from jaxroute.engine.rounds import STREAMS, States, draws_key, spec_for, state_bytes, strong
 
 # Fields of a `Spec` that are common to all variants of an environment.
@@ -185,8 +175,11 @@ def _policy_name(policy: Any) -> str:
 
 def _variants(name: str, env: Grid, policy: Grid, horizon: int) -> list[Variant]:
     variants: list[Variant] = []
-    for number, position in enumerate(places_of((env, policy))):
-        label = name + "".join(f", {text}" for text in show_place(position, env.axes | policy.axes))
+    axes = env.axes | policy.axes
+    sizes = {axis: len(axes[axis]) for axis in (*env.static, *policy.static)}
+    for number, place in enumerate(np.ndindex(*sizes.values())):
+        position = dict(zip(sizes, place, strict=True))
+        label = name + "".join(f", {axis}={checks.show(axes[axis][at])}" for axis, at in position.items())
         if any(one.label == label for one in variants):  # For example two functions with the same name.
             label += f" ({number})"
         grids = env.part(position), policy.part(position)
@@ -206,7 +199,7 @@ def _check_variant(variant: Variant, first: Spec) -> None:
         if not given:
             checks.attributed(f"policy {variant.policy!r}", protocols.optional, one, "check")
         checks.attributed(f"policy {variant.policy!r}", protocols.optional, one, "check_spec", variant.spec)
-    if has_plan(policy) and stage_length_of(env, policy) is None:
+    if hasattr(policy, "plan") and stage_length_of(env, policy) is None:
         raise ValueError(
             f"policy {variant.policy!r} plans by stage, but neither it nor the environment has a stage_length: the policy belongs to another "
             "problem, or the environment must say how long its stages are"
@@ -308,7 +301,7 @@ def leaf_dependence(env: AnyEnvironment, policy: AnyPolicy | PolicyOf, swept: Se
 
     def one_round(leaves: list[Any], states: States, words: jax.Array, t: jax.Array) -> States:
         (env, policy), keys = components(leaves), dict.fromkeys(STREAMS, draws_key(words))
-        plans = has_plan(policy) and stage_length_of(env, policy)
+        plans = hasattr(policy, "plan") and stage_length_of(env, policy)
         return jax.tree.map(strong, reference.one_round(env, policy, keys, states, t, plans)[0])
 
     states = jax.eval_shape(start, shapes, word)

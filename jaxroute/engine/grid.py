@@ -18,15 +18,7 @@ from flax import struct
 from jaxroute.core import checks, draws, protocols
 from jaxroute.core.checks import show
 from jaxroute.core.description import describe, digest_of_setting
-from jaxroute.core.protocols import (
-    AnyEnvironment,
-    AnyPolicy,
-    PolicyOf,
-    Sampler,
-    is_environment,
-    is_policy,
-    with_double_capacity,
-)
+from jaxroute.core.protocols import AnyEnvironment, AnyPolicy, PolicyOf, Sampler, is_environment, is_policy
 from jaxroute.core.types import classes_of
 from jaxroute.engine.rounds import made_for
 
@@ -219,17 +211,6 @@ def grid(constructor: Callable[..., Any], /, **settings: Any) -> Grid:
     return made
 
 
-def places_of(grids: Sequence[Grid]) -> list[dict[str, int]]:
-    """Returns all combinations of indices along the static axes of some grids, each a dict by axis; one empty dict if no axis is static."""
-    sizes = {axis: len(grid.axes[axis]) for grid in grids for axis in grid.static}
-    return [dict(zip(sizes, place, strict=True)) for place in np.ndindex(*sizes.values())]
-
-
-def show_place(place: Mapping[str, int], axes: Mapping[str, np.ndarray]) -> list[str]:
-    """Formats a setting, given by index along each axis, as texts such as `["window=100"]`; `axes` holds the coordinates."""
-    return [f"{axis}={show(axes[axis][at])}" for axis, at in place.items()]
-
-
 def _need_components(owner: str, objects: Sequence[Any]) -> None:
     for one in objects:
         if isinstance(one, type) or not (callable(one) or hasattr(one, "init")):
@@ -254,8 +235,8 @@ def larger_settings(env: Grid, example: AnyEnvironment) -> Iterator[Grid]:
       env: settings with the present capacity.
       example: one of the environments.
     """
-    larger = with_double_capacity if is_environment(env.example) else _LargerSampler
-    while (more := with_double_capacity(example)) is not None:
+    larger = protocols.with_double_capacity if is_environment(env.example) else _LargerSampler
+    while (more := protocols.with_double_capacity(example)) is not None:
         example = more
         if isinstance(env, FunctionGrid):
             env = FunctionGrid(_LargerSampler(env.function), len(env.axes["instance"]) if env.axes else None)
@@ -274,7 +255,7 @@ class _LargerSampler:
     sampler: Any
 
     def __call__(self, key: jax.Array) -> Any:
-        return with_double_capacity(self.sampler(key))
+        return protocols.with_double_capacity(self.sampler(key))
 
 
 def _is_swept(value: Any) -> bool:

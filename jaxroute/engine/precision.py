@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax import lax
-from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn
+from jax.extend.core import Jaxpr, JaxprEqn
 
 from jaxroute.core.batching import dependence
 from jaxroute.core.batching.dependence import BARRIERS, CALLS, is_key, scan_parts, while_parts
@@ -82,9 +82,7 @@ def _replay(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any]) -> list[An
 
 
 def _called(closed: Any) -> Callable[..., list[Any]]:
-    if isinstance(closed, ClosedJaxpr):
-        return lambda *args: _replay(closed.jaxpr, closed.consts, args)
-    return lambda *args: _replay(closed, [], args)
+    return lambda *args: _replay(getattr(closed, "jaxpr", closed), getattr(closed, "consts", []), args)
 
 
 def _apply(eqn: JaxprEqn, args: list[Any]) -> list[Any]:

@@ -128,6 +128,7 @@ class Progress:
       done: number of blocks that this call has simulated.
       total: number of blocks that this call will simulate.
       seconds: seconds since the call began, with compilation.
+      result: function that returns the result so far, labelled like the complete one. In missing runs all values are NaN, and `valid` is False.
     """
 
     policy: str
@@ -136,11 +137,7 @@ class Progress:
     done: int
     total: int
     seconds: float
-    _so_far: Callable[[], xr.Dataset] = field(repr=False, compare=False)
-
-    def result(self) -> xr.Dataset:
-        """Returns the result so far, labelled like the complete one. In missing runs all values are NaN, and `valid` is False."""
-        return self._so_far()
+    result: Callable[[], xr.Dataset] = field(repr=False, compare=False)
 
 
 # Function that is called after each block; it ends the simulation by returning True.

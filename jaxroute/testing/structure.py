@@ -12,7 +12,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from jaxroute.core import checks, draws
-from jaxroute.core.protocols import ENVIRONMENT, POLICY, Members, has_plan, misspelt, stage_length_of
+from jaxroute.core.protocols import ENVIRONMENT, POLICY, Members, misspelt, stage_length_of
 from jaxroute.core.types import Metric, Spec, classes_of, planned_state
 from jaxroute.engine.grid import check_pytree
 from jaxroute.engine.rounds import spec_for
@@ -130,7 +130,7 @@ def _check_policy(policy: _Component, env: _Component) -> None:
     _check_declared(f"{policy.name}.metrics", declared)
     for name in sorted({m.name for m in declared} & {m.name for m in spec.metrics}):
         raise Fault(f"{policy.name}.metrics declares {name!r}, which {env.name}.spec.metrics declares too")
-    if has_plan(policy.value) and not stage_length_of(env.value, policy.value):
+    if hasattr(policy.value, "plan") and not stage_length_of(env.value, policy.value):
         raise Fault(f"{policy.name} has plan, but neither it nor {env.name} has a stage_length")
 
 
@@ -142,7 +142,7 @@ def _check_round(policy: _Component, env: _Component) -> None:
     if stage_length_of(env.value, policy.value):
         state = planned_state(state)
     obs = env.trace("observe", key, env_state, t).result
-    if has_plan(policy.value):
+    if hasattr(policy.value, "plan"):
         _check_fixed(state, policy.trace("plan", key, state, obs, t), f"{policy.name}.plan")
 
     acted = policy.trace("act", key, state, obs, t).result
