@@ -325,9 +325,7 @@ def evaluate_predictions(sample: Sample) -> tuple[tuple[Prediction, ...], tuple[
         left_out.append("predictions from features: there are none" + ("" if methods else ", and no categories"))
     else:
         methods["nearest neighbours"] = lambda others, part: fit_neighbours(others)[0].predict(part)
-        methods["logistic regression"] = lambda others, part: fit_logistic(others, random_folds(others, 4, 0))[0].predict(
-            part
-        )
+        methods["logistic regression"] = lambda rest, part: fit_logistic(rest, random_folds(rest, 4, 0))[0].predict(part)
     found = tuple(_evaluate(how, predict, sample, prompts % _FOLDS) for how, predict in methods.items())
     return found, tuple(left_out)
 

@@ -19,7 +19,7 @@ from .cells import Numbers, first_cells, is_empty, read_numbers, read_texts, whi
 from .names import PER_MODEL, PRICING_ROLES, has_role, has_unknown_unit, match_level, read_unit, similar_names, title, words
 from .opening import open_log
 from .presets import Prices
-from .roles import Roles, differing_columns, likely_column
+from .roles import Roles, best_match, differing_columns, likely_column
 from .sheets import Sheet
 
 _LONGEST_LATENCY = 300.0  # Seconds; a longer median is doubted if no unit is known.
@@ -252,18 +252,16 @@ def _read_prices(path: str | os.PathLike, units: Mapping[str, str] | None) -> Pr
     sheet = open_log(path)
     columns: dict[str, str] = {}
     for role, short in _PRICE_COLUMNS.items():
-        best = max((match_level(role, name) for name in sheet.names), default=0)
-        names = [n for n in sheet.names if match_level(role, n) == best > 0]
-        names = names or [name for name in sheet.names if name.lower() in short]
+        names = best_match(role, sheet.names) or [name for name in sheet.names if name.lower() in short]
         if len(names) > 1 or (not names and role != "price_cached"):
             problem = f"{' and '.join(map(repr, names))} could both be" if names else "it lacks"
             expected = "expected model, price_in and price_out (USD per million tokens)"
             raise ValueError(f"{path}: {problem} the column {role}; {expected}, got {join_names(map(repr, sheet.names))}")
         columns |= {role: names[0]} if names else {}
     models = [str(cell).strip() for cell in sheet.cells(columns.pop("model"))]
-    repeated = next((model for model in models if models.count(model) > 1), None)
-    if repeated is not None:
-        raise ValueError(f"{path} has two prices of the model {repeated!r}: keep one")
+    for model in models:
+        if models.count(model) > 1:
+            raise ValueError(f"{path} has two prices of the model {model!r}: keep one")
     numbers = {role: read_numbers(sheet, column, role, units).values for role, column in columns.items()}
     for role, values in numbers.items():
         if np.isnan(values).any() and role != "price_cached":

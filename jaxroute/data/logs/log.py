@@ -191,9 +191,8 @@ def _choose_rows(sheet: Sheet, where: Mapping[str, Any]) -> list[str]:
         cells = sheet.cells(column)
         values = value if isinstance(value, (list, tuple, set)) else [value]
         wanted = {text.lower() for one in values for text in (key_text(one), str(one).strip())}
-        rows = np.flatnonzero(
-            [{"" if is_empty(cell) else key_text(cell).lower(), str(cell).lower()} & wanted for cell in cells]
-        )
+        forms = ({"" if is_empty(cell) else key_text(cell).lower(), str(cell).strip().lower()} for cell in cells)
+        rows = np.flatnonzero([not wanted.isdisjoint(texts) for texts in forms])
         if not rows.size:
             values = join_names(map(repr, dict.fromkeys(cells)))
             raise ValueError(f"where[{column!r}] is {value!r}, which no row of {sheet.name} has; it has {values}")

@@ -219,7 +219,7 @@ def _best_columns(roles: Roles, role: str, names: Sequence[str]) -> list[str]:
         of_models = {n for n in fitting if len(model) == 1 and roles.num_different(n, *model) == roles.num_different(*model)}
         fitting = [n for n in fitting if n not in of_models or match_level(role, n) > 1 or roles.num_different(n) == 1]
         fitting = [name for name in fitting if len(set(map(str, sheet.cells(name)))) > 1] or fitting
-    best = _best_match(role, fitting)
+    best = best_match(role, fitting)
     least = max(match_level(role, best[0]) if best else 0, 1)
     repeated = [name for name in names if name not in options and match_level(role, name) >= least]  # Refused later.
     return repeated[:1] or _first_of_each(best, lambda a, b: _same_cells(sheet, a, b, role))
@@ -236,7 +236,7 @@ def _best_queries(roles: Roles, options: Sequence[str]) -> list[str]:
     fitting = ids or fitting  # Texts count beside the ids in any case.
     if len(model) == 1 and len(fitting) > 1 and sheet.single(model):
         fitting = [name for name in fitting if roles.num_different(name, *model) > roles.num_different(name)] or fitting
-    return _first_of_each(_best_match("query", fitting), lambda a, b: np.array_equal(roles.codes(a), roles.codes(b)))
+    return _first_of_each(best_match("query", fitting), lambda a, b: np.array_equal(roles.codes(a), roles.codes(b)))
 
 
 def _models_in_paths(roles: Roles, names: Sequence[str]) -> list[str]:
@@ -268,9 +268,9 @@ def differing_columns(roles: Roles, role: str, column: str) -> list[str]:
     return [name for name in fitting if not _same_cells(sheet, name, column, role)]
 
 
-def _best_match(role: str, names: Sequence[str]) -> list[str]:
+def best_match(role: str, names: Sequence[str]) -> list[str]:
     most = max((match_level(role, name) for name in names), default=0)
-    return [name for name in names if match_level(role, name) == most]
+    return [name for name in names if match_level(role, name) == most > 0]
 
 
 def _first_of_each(names: Sequence[str], same: Callable[[str, str], bool]) -> list[str]:
@@ -348,9 +348,7 @@ def _explain_not_a_log(roles: Roles, scores: Family, families: Sequence[Family],
     if any(pair <= set(map(plain_name, names)) for pair in _PAIRS):
         return f"{file} has pairwise preferences, which are not scores of single answers: have each answer scored. {has}"
     free = [name for name in names if not any(name in columns for columns in candidates.values())]
-    unknown = [
-        n for n in sheet.single(free) if not has_role(n) and "tokens" not in words(n) and _like_scores(sheet.cells(n))
-    ]
+    unknown = [n for n in sheet.single(free) if not (has_role(n) or "tokens" in words(n)) and _like_scores(sheet.cells(n))]
     lacking = [role for role in ("query", "model", "score") if not candidates.get(role)]
     likely, likely_models = _likely_columns(sheet, lacking, free, unknown)
     more = f"{likely}. {has}" if likely else has
