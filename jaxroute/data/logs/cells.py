@@ -29,6 +29,8 @@ _NUMBER = re.compile(r"^[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?$", re.IGNORECASE)
 _CELL_UNITS = {"us": 1e-6, "ms": 1e-3, "msec": 1e-3, **dict.fromkeys(("s", "sec", "secs", "seconds", "j"), 1.0), "min": 60.0}
 _FEWEST_TOKENS = 10.0  # Fractions with a median below this are thousands of tokens, and not means of several answers.
 _NOT_NEGATIVE = ("cost", "tokens", "latency", "price")
+# A comma that is not between thousands, perhaps with points between thousands or a currency.
+DECIMAL_COMMA = re.compile(r"[^\d.,]*([\d.]*\.\d+,\d+|0\d*,\d+|\d*,(\d{0,2}|\d{4,}|\d+[eE][+-]?\d+)|\d{4,},\d+)[^\d.,]*")
 _THOUSANDS = r"[1-9]\d{0,2}(\.\d{3})+"
 _LISTS, _CONTAINERS = (list, tuple, np.ndarray), (list, tuple, np.ndarray, dict)
 _Parsed = tuple[float, str | None, bool]  # Number in a cell, its currency, and whether it has a % sign.
@@ -150,7 +152,10 @@ def _check_range(sheet: "Sheet", column: str, kind: str, values: np.ndarray) -> 
 def _parse_cells(sheet: "Sheet", column: str, kind: str, rest: np.ndarray, numbers: Numbers) -> np.ndarray:
     """Parses the cells at the indices `rest` into `numbers`, or refuses one that is no number. Returns a mask `[R]` of cells with a unit."""
     cells = sheet.cells(column)
-    comma = sheet.decimal_comma or _has_decimal_comma(sheet.separator == ";", cells, rest)
+    with_comma = [cell for cell in cells[rest] if isinstance(cell, str) and "," in cell]
+    points = any(isinstance(cell, str) and "." in cell for cell in cells)
+    only_commas = bool(with_comma) and sheet.separator == ";" and not points
+    comma = sheet.decimal_comma or only_commas or any(map(DECIMAL_COMMA.fullmatch, with_comma))
     rows = np.array([row for row, cell in enumerate(cells) if not is_empty(cell)], int) if comma else rest
     letters = kind == "score" and all(isinstance(cell, str) and cell.strip().lower() in _LETTERS for cell in cells[rest])
     parsed: dict[Any, _Parsed] = {}
@@ -176,10 +181,8 @@ def _parse_cells(sheet: "Sheet", column: str, kind: str, rest: np.ndarray, numbe
     numbers.percent = percent if percent.any() else None
     numbers.currency = next(iter(first_rows), None)
     numbers.notes += [f"currency signs left out ({numbers.currency})"] if first_rows else []
-    if comma:
-        numbers.notes.append("decimal commas read as points")
-    elif any(isinstance(cell, str) and "," in cell for cell in parsed):
-        numbers.notes.append("commas between thousands left out")
+    if with_comma:
+        numbers.notes.append("decimal commas read as points" if comma else "commas between thousands left out")
     texts = {cell.strip(): value for cell, (value, *_) in parsed.items() if isinstance(cell, str)}
     verdicts = {text: value for text, value in texts.items() if text.lower() in VERDICTS | _LETTERS}
     fractions = np.flatnonzero(np.where(percent, 0, np.nan_to_num(numbers.values, posinf=0, neginf=0)) % 1)
@@ -232,20 +235,6 @@ def number_of(cell: Any) -> float:
     """Converts a cell to a number: verdicts such as "correct" are 1 or 0, % signs and decimal commas are read, and other content is NaN."""
     number = _parse(cell, "score", True)
     return np.nan if number is None else number[0]
-
-
-def _has_decimal_comma(semicolons: bool, cells: np.ndarray, rest: np.ndarray) -> bool:
-    """Whether commas are decimal marks: a cell in the rows `rest` shows it, as "0,5", or `semicolons` separate columns and no cell has a point."""
-
-    def is_decimal(text: str) -> bool:
-        number = re.sub(r"[^0-9.,]", "", text)
-        if "." in number:
-            return number.rfind(",") > number.rfind(".")
-        return number.count(",") == 1 and (number.startswith("0") or not re.fullmatch(r"\d{1,3},\d{3}", number))
-
-    texts = [cell for cell in cells[rest] if isinstance(cell, str) and "," in cell]
-    points = any(isinstance(cell, str) and "." in cell for cell in cells)
-    return any(map(is_decimal, texts)) or (bool(texts) and semicolons and not points)
 
 
 def _not_a_number(sheet: "Sheet", row: int, column: str, kind: str) -> ValueError:

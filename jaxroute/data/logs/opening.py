@@ -27,6 +27,7 @@ from jaxroute.core import checks
 from ..files import errors_name, import_optional, join_names
 from ..pickles import open_pickle
 from . import presets
+from .cells import DECIMAL_COMMA
 from .names import UNIT_KINDS, WORDS, match_level
 from .sheets import Sheet, frame_of, open_excel, open_parquet, records_of, sheet_in_memory, sheet_of_frame
 
@@ -38,7 +39,6 @@ _ENDING = re.compile(rf"({'|'.join(map(re.escape, _SUFFIXES + _PACKED))})+$", re
 _SEPARATOR_WORDS = {"\\t": "\t", "tab": "\t", "comma": ",", "semicolon": ";", "pipe": "|"}
 _SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _SAMPLE = 1 << 18  # Only so many characters or bytes at the beginning of a file decide its encoding and separator.
-_DECIMAL_COMMA = re.compile(r"\s*[+-]?(0,\d+|\d+,(\d{1,2}|\d{4,}))\s*$")  # Not a mark between thousands.
 _ENCODINGS = ["cp1252", "cp1250", "cp1251", "cp932", "gb18030", "big5", "cp949", "mac_roman"]
 # Columns of several files with the file and the folders of each row.
 FILE_COLUMNS = ("(file)", "(folder)", "(folder 2)", "(folder 3)")
@@ -235,7 +235,7 @@ def _open_text(path: Path, text: str, separator: str | None, encoding: str, pack
 
     about = f"text in {encoding}, {_SEPARATORS.get(mark, repr(mark))} between columns{packed}"
     numeric = [n for n in names if names.count(n) == 1 and any(match_level(role, n) for role in UNIT_KINDS)]
-    comma = mark != "," and any(_DECIMAL_COMMA.match(cell) for name in numeric for cell in read(name)[:200])
+    comma = mark != "," and any(DECIMAL_COMMA.fullmatch(cell) for name in numeric for cell in read(name)[:200])
     sheet = Sheet(str(path), list(names), read, about, lambda row: f"line {rows[row][0] + before}", mark, notes)
     sheet.decimal_comma = comma
     return sheet
