@@ -236,20 +236,16 @@ def run(
     departures = experiment.departures(max(c.horizon for c in cases), given)
     for case, env, policies in built:
         rows = case.rows or case.one_pass
-        about = {
-            "experiment": experiment.name,
-            "case_coordinates": dict(case.coordinates),
-            "table": f"{table}, {rows(env):,} rows" if table and rows else table,
-            "departures": departures,
-        }
+        named = f"{table}, {rows(env):,} rows" if table and rows else table
+        about: dict[str, Any] = {"experiment": experiment.name, "case_coordinates": dict(case.coordinates)}
+        about |= {"table": named, "departures": departures}
         folder = folder_of(out if store is None else store, case, cases)
         kept = Store(folder, keep_states=keep_states, accept_changed_code=accept_changed_code, description=about)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PartWarning)  # Missing blocks are returned.
             every = None if case.record_every is None else min(case.record_every, case.horizon)
-            recorded: dict[str, Any] = {"record": case.record, "record_every": every, "probes": case.probes}
-            sizes: dict[str, Any] = {"horizon": case.horizon, "seeds": _seeds_of(case, seeds)}
-            data[case.name] = simulate(env, policies, out=kept, **sizes, **recorded, **options)
+            asked: dict[str, Any] = {"horizon": case.horizon, "seeds": _seeds_of(case, seeds), "record": case.record}
+            data[case.name] = simulate(env, policies, out=kept, record_every=every, probes=case.probes, **asked, **options)
         if "stopped" in data[case.name].attrs:
             return {}
         missing = missing or str(data[case.name].attrs.get("missing", ""))
@@ -300,9 +296,8 @@ def _seeds_of(case: Case, seeds: int | range) -> int | range:
     if isinstance(seeds, int):
         return min(seeds, case.seeds)
     if not (own := range(seeds.start, min(seeds.stop, case.seeds))):
-        raise ValueError(
-            f"seeds must begin below {case.seeds}, the number of seeds of the case {case.name!r}, got {seeds.start}:{seeds.stop}"
-        )
+        least = f"{case.seeds}, the number of seeds of the case {case.name!r}"
+        raise ValueError(f"seeds must begin below {least}, got {seeds.start}:{seeds.stop}")
     return own
 
 
@@ -349,21 +344,13 @@ def summarise(experiment: Experiment, data: Results) -> dict[str, Any]:
         {"id": c.id, "text": on_table(c.text, table), "source": c.source, **_judged(c, data, departures)}
         for c in experiment.claims
     ]
-    return {
-        "experiment": experiment.name,
-        "title": on_table(experiment.title, table),
-        "table": table,
-        "problem": first["settings"]["problem"],
-        "horizon": max(int(one["time"][-1]) for one in data.values()),
-        "seeds": max((a["seeds_played"] for a in attributes if "seeds_played" in a), default=seeds),
-        "policies": _policies(data),
-        "claims": claims,
-        "compile_s": round(sum(a["compile_s"] for a in attributes), 3),
-        "run_s": round(run_s, 3),
-        "last_call": {name: round(value, 3) for name, value in last.items()},
-        "decisions_per_s": round(sum(a["decisions"] for a in attributes) / run_s) if run_s else None,
-        **{name: first[name] for name in ("device", "versions", "commit")},
-    }
+    about: dict[str, Any] = {"experiment": experiment.name, "title": on_table(experiment.title, table), "table": table}
+    about |= {"problem": first["settings"]["problem"], "horizon": max(int(one["time"][-1]) for one in data.values())}
+    about |= {"seeds": max((a["seeds_played"] for a in attributes if "seeds_played" in a), default=seeds)}
+    about |= {"policies": _policies(data), "claims": claims, "compile_s": round(sum(a["compile_s"] for a in attributes), 3)}
+    about |= {"run_s": round(run_s, 3), "last_call": {name: round(value, 3) for name, value in last.items()}}
+    about |= {"decisions_per_s": round(sum(a["decisions"] for a in attributes) / run_s) if run_s else None}
+    return about | {name: first[name] for name in ("device", "versions", "commit")}
 
 
 def _judged(claim: Claim, data: Results, departures: str) -> dict[str, Any]:
@@ -385,10 +372,8 @@ def _judged(claim: Claim, data: Results, departures: str) -> dict[str, Any]:
         else:
             raise
     if departures or reason:
-        return {
-            "measured": f"not judged: {departures}" if departures else f"not evaluated: {reason}",
-            "verdict": "not judged",
-        }
+        why = f"not judged: {departures}" if departures else f"not evaluated: {reason}"
+        return {"measured": why, "verdict": "not judged"}
     measured = "; ".join(filter(None, [found[0], judged.text]))
     named = []
     for case, one in data.items() if judged.verdict is Verdict.HOLDS else ():

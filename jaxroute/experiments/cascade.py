@@ -84,21 +84,20 @@ _LEARNERS = {
 _TWO_BOXES = Experiment("cascade/two-boxes",
     "The paper's two boxes: single calls lose .04 per request, and too small a bonus loses as much",
     (case_of(_LEARNERS, 2000, settings={}, environment=lambda: ca.two_boxes(), every=50),), 512, claims(
-            ("oracle", "the optimal cascade of the two boxes earns .54 per request, within 5 %",
-             cl.near((cl.mean("oracle", metric="utility"), 0.54), share=0.05), f"{COSMOS}, section 2.1"),
-            ("single", "a single call loses .04 per request, within 5 %", cl.near((cl.mean("one call"), 80.0), share=0.05), f"{COSMOS}, section 2.1"),
-            ("linear", "the regret of COSMOS grows almost linearly with b = .1 (slope above .9), and slowly with b = 1 (slope below .5)",
-             cl.rising((0.9, cl.slope("COSMOS", share=0.25, index=0.1)), (cl.slope("COSMOS", share=0.25, index=1.0), 0.5))),
-            ("bonus", "b = .1 has more than twenty times the regret of b = 1",
-             cl.rising((20 * cl.mean("COSMOS", index=1.0), cl.mean("COSMOS", index=0.1)))),
-            ("stuck", "with b = .1 more than half of the runs lose .02 per request or more", cl.rising((40.0, cl.quantile(0.5, "COSMOS", index=0.1)))),
-            ("warm", "a warm-up helps: after 60 rounds with all boxes, b = .1 has less than a tenth of its regret without",
-             cl.rising((cl.mean("COSMOS, b = .1, 60 rounds of all"), 0.1 * cl.mean("COSMOS", index=0.1))))),
+        ("oracle", "the optimal cascade of the two boxes earns .54 per request, within 5 %",
+         cl.near((cl.mean("oracle", metric="utility"), 0.54), share=0.05), f"{COSMOS}, section 2.1"),
+        ("single", "a single call loses .04 per request, within 5 %", cl.near((cl.mean("one call"), 80.0), share=0.05), f"{COSMOS}, section 2.1"),
+        ("linear", "the regret of COSMOS grows almost linearly with b = .1 (slope above .9), and slowly with b = 1 (slope below .5)",
+         cl.rising((0.9, cl.slope("COSMOS", share=0.25, index=0.1)), (cl.slope("COSMOS", share=0.25, index=1.0), 0.5))),
+        ("bonus", "b = .1 has more than twenty times the regret of b = 1",
+         cl.rising((20 * cl.mean("COSMOS", index=1.0), cl.mean("COSMOS", index=0.1)))),
+        ("stuck", "with b = .1 more than half of the runs lose .02 per request or more", cl.rising((40.0, cl.quantile(0.5, "COSMOS", index=0.1)))),
+        ("warm", "a warm-up helps: after 60 rounds with all boxes, b = .1 has less than a tenth of its regret without",
+         cl.rising((cl.mean("COSMOS, b = .1, 60 rounds of all"), 0.1 * cl.mean("COSMOS", index=0.1))))),
     {"two-boxes": mean_and_runs(change=lambda data: data.rename(index="b"), policies=["COSMOS", "one call"])},
     source=f"{COSMOS}, section 2.1; the learners are ours",
     notes="the second box pays once in ten calls: after a few failures a small bonus does not raise its index above .5 again. The bonus .1 "
-        "for the other cascades is a calibration",
-    smoke_horizon=200)  # fmt: skip
+        "for the other cascades is a calibration", smoke_horizon=200)  # fmt: skip
 
 # The square root of the horizon.
 
@@ -106,22 +105,15 @@ _STEPS, _HORIZONS = (0.5, 1.0, 2.0), (1000, 3000, 10_000, 30_000, 100_000)
 
 
 def _hard(steps: Sequence[float] = _STEPS, horizon: int = 1000) -> Grid:
-    """Makes a grid of environments with a safe and a risky model. Their indices in the optimal policy differ by `s / sqrt(horizon)`, `s` in `steps`."""
+    """Makes a grid of environments of a safe and a risky model, whose indices in the optimal policy differ by `s / sqrt(horizon)`, `s` in `steps`."""
     return grid(lambda s: ca.safe_and_risky(s / math.sqrt(horizon)), s=list(steps))
-
-
-def _root_case(horizon: int) -> Case:
-    policies, where = {"COSMOS": learner(), "greedy": learner(0.0)}, {"horizon": horizon}
-    return case_of(policies, horizon, f"T{horizon}", {"steps": _STEPS}, environment=_hard, coordinates=where, every=horizon)
 
 
 def _root_panels(results: Results):
     figure, axes = plot.panels(2)
     regret = along(results, "regret", "horizon")
     runs = {f"{p}, s = {s:g}": regret.sel(policy=p, s=s, drop=True) for p in ("COSMOS", "greedy") for s in _STEPS}
-    roots = {
-        name: [(int(r["horizon"]), mean_of(r).times(int(r["horizon"]) ** -0.5)) for r in one] for name, one in runs.items()
-    }
+    roots = {n: [(int(r["horizon"]), mean_of(r).times(int(r["horizon"]) ** -0.5)) for r in one] for n, one in runs.items()}
     seeds = next(iter(results.values())).sizes["seed"]
     plot.points(roots, x=f"horizon T\nmean ± 2 s.e. of {seeds} seeds", y="regret / sqrt(T)", ax=axes[0])
     plot.log_axis(axes[0], "x")
@@ -131,14 +123,15 @@ def _root_panels(results: Results):
 
 
 _ROOT = Experiment("cascade/square-root", "Regret of order sqrt(T): two boxes whose indices differ by s / sqrt(T)",
-    tuple(_root_case(horizon) for horizon in _HORIZONS), 512, claims(
-            ("flat", "R(T) / sqrt(T) is constant: the slope of R is within .05 of .5",
-             cl.near(*[(cl.growth("COSMOS", "horizon", s=s), 0.5) for s in _STEPS], margin=0.05), f"{COSMOS}, proposition 4.5"),
-            ("greedy", "at the longest horizon the greedy policy has less than a tenth of COSMOS' regret: the narrow box, which is better, starts ahead",
-             cl.rising(*[(cl.mean("greedy", "T100000", s=s), 0.1 * cl.mean("COSMOS", "T100000", s=s)) for s in _STEPS]))), {"square-root": _root_panels},
+    tuple(case_of({"COSMOS": learner(), "greedy": learner(0.0)}, T, f"T{T}", {"steps": _STEPS}, environment=_hard,
+        coordinates={"horizon": T}, every=T) for T in _HORIZONS),
+    512, claims(
+        ("flat", "R(T) / sqrt(T) is constant: the slope of R is within .05 of .5",
+         cl.near(*[(cl.growth("COSMOS", "horizon", s=s), 0.5) for s in _STEPS], margin=0.05), f"{COSMOS}, proposition 4.5"),
+        ("greedy", "at the longest horizon the greedy policy has less than a tenth of COSMOS' regret: the narrow box, which is better, starts ahead",
+         cl.rising(*[(cl.mean("greedy", "T100000", s=s), 0.1 * cl.mean("COSMOS", "T100000", s=s)) for s in _STEPS]))), {"square-root": _root_panels},
     notes="with s = 2 the difference of the indices is visible at short horizons, and R(T) / sqrt(T) still rises. Two boxes that are both opened "
-        "half of the time anyway do not show sqrt(T): exploration is free there",
-    source=OURS, smoke_horizon=4000)  # fmt: skip
+        "half of the time anyway do not show sqrt(T): exploration is free there", source=OURS, smoke_horizon=4000)  # fmt: skip
 
 # The radius of the proofs, the ridges, and the design matrix of deployed outputs.
 
@@ -201,43 +194,41 @@ _RADII = {
     "COSMOS, b = .03": learner(0.03),
 }
 _ONLINE = {"COSMOS": learns_scores(fit=STREAMING), "greedy": learns_scores(0.0, 0.0, 0.0, STREAMING)}
-_RIDGE = {"COSMOS": grid(_ridges, eta1=list(_ETA1)), "rule": _ridges(_RULE.eta1)}
-_RIDGES = {"COSMOS": grid(_ridges, eta0=list(_ETA0), unseen=True), "rule": _ridges(*_RULE, unseen=True)}
 _THEORY = Experiment("cascade/theory", "The radius of the proofs, the rule for the ridges, and the growth of the design matrix",
     (
         case_of(_RADII, 10_000, "radius", record=(*RECORD, "optimistic"), every=250),
-        case_of(_RIDGE, 10_000, "ridge", every=1000),
-        case_of(_RIDGES, 10_000, "ridge-unseen", UNSEEN, every=1000),
+        case_of({"COSMOS": grid(_ridges, eta1=list(_ETA1)), "rule": _ridges(_RULE.eta1)}, 10_000, "ridge", every=1000),
+        case_of({"COSMOS": grid(_ridges, eta0=list(_ETA0), unseen=True), "rule": _ridges(*_RULE, unseen=True)}, 10_000, "ridge-unseen",
+            UNSEEN, every=1000),
         case_of(_ONLINE, 4000, "design", UNSEEN, probes={"design": _growth}, every=100),
         case_of(_ONLINE, 4000, "design-frozen", {}, environment=lambda: ca.frozen_cascade(), probes={"design": _growth},
             every=100)),
     256, claims(
-            ("same", "COSMOS with the radius of the proofs equals query-all, up to rounding of sums",
-             cl.near(*[(cl.gap("theory", "query all", "radius", metric), 0.0) for metric in RECORD], margin=0.01)),
-            ("vacuous", "its regret is below the trivial bound, which is below the bound of the theory",
-             cl.rising((cl.mean("theory", "radius"), 70000.0, cl.known("bound", _bound, "radius"))), f"{COSMOS}, proposition 4.5; eq. (58)"),
-            ("coverage", "the radius of the proofs covers the true indices in every round",
-             cl.near((cl.mean("theory", "radius", "optimistic"), 1.0)), f"{COSMOS}, proposition 4.4"),
-            ("practical", "the practical radius has less than a tenth of that regret, and covers the true indices in fewer rounds",
-             cl.rising((cl.mean("COSMOS", "radius"), 0.1 * cl.mean("theory", "radius")), (cl.mean("COSMOS, b = .03", "radius", "optimistic"), cl.mean("COSMOS", "radius", "optimistic"), 1.0))),
-            ("small", "ridges eta_1 up to 2 change regret by at most 5 %",
-             cl.near(*[(cl.mean("COSMOS", "ridge", eta1=eta), cl.mean("COSMOS", "ridge", eta1=1.0)) for eta in (0.01, 0.1, 2.0)], share=0.05)),
-            ("small-unseen", "a ridge eta_0 of .1 changes regret by at most 15 %",
-             cl.near((cl.mean("COSMOS", "ridge-unseen", eta0=0.1), cl.mean("COSMOS", "ridge-unseen", eta0=1.0)), share=0.15)),
-            ("large", "a ridge eta_1 of 10 makes the first bonuses too small: it has more regret than 1",
-             cl.rising((cl.mean("COSMOS", "ridge", eta1=1.0), cl.mean("COSMOS", "ridge", eta1=10.0)))),
-            ("large-unseen", "a ridge eta_0 of 10 has more regret than 1", cl.rising((cl.mean("COSMOS", "ridge-unseen", eta0=1.0), cl.mean("COSMOS", "ridge-unseen", eta0=10.0)))),
-            ("rule", f"the paper's rule, eta_1 = {_RULE.eta1:.2f} and eta_0 = {_RULE.eta0:.2f}, has the regret of 1 and 1 within 10 %",
-             cl.near((cl.mean("rule", "ridge"), cl.mean("COSMOS", "ridge", eta1=1.0)), (cl.mean("rule", "ridge-unseen"), cl.mean("COSMOS", "ridge-unseen", eta0=1.0)), share=0.1), f"{COSMOS}, theorem 5.5"),
-            ("linear", "the least eigenvalue of the design matrix grows linearly: slope within .1 of 1",
-             cl.near(*[(cl.slope(p, "design", metric="design.least"), 1.0) for p in ("COSMOS", "greedy")], margin=0.1), f"{COSMOS}, proposition 10.10"),
-            ("frozen", "with a fixed context of 0 the least eigenvalue stays at eta_0 = 1", _never_grows, f"{COSMOS}, remark 5.2")), {"theory": _theory_panels},
+        ("same", "COSMOS with the radius of the proofs equals query-all, up to rounding of sums",
+         cl.near(*[(cl.gap("theory", "query all", "radius", metric), 0.0) for metric in RECORD], margin=0.01)),
+        ("vacuous", "its regret is below the trivial bound, which is below the bound of the theory",
+         cl.rising((cl.mean("theory", "radius"), 70000.0, cl.known("bound", _bound, "radius"))), f"{COSMOS}, proposition 4.5; eq. (58)"),
+        ("coverage", "the radius of the proofs covers the true indices in every round",
+         cl.near((cl.mean("theory", "radius", "optimistic"), 1.0)), f"{COSMOS}, proposition 4.4"),
+        ("practical", "the practical radius has less than a tenth of that regret, and covers the true indices in fewer rounds",
+         cl.rising((cl.mean("COSMOS", "radius"), 0.1 * cl.mean("theory", "radius")), (cl.mean("COSMOS, b = .03", "radius", "optimistic"), cl.mean("COSMOS", "radius", "optimistic"), 1.0))),
+        ("small", "ridges eta_1 up to 2 change regret by at most 5 %",
+         cl.near(*[(cl.mean("COSMOS", "ridge", eta1=eta), cl.mean("COSMOS", "ridge", eta1=1.0)) for eta in (0.01, 0.1, 2.0)], share=0.05)),
+        ("small-unseen", "a ridge eta_0 of .1 changes regret by at most 15 %",
+         cl.near((cl.mean("COSMOS", "ridge-unseen", eta0=0.1), cl.mean("COSMOS", "ridge-unseen", eta0=1.0)), share=0.15)),
+        ("large", "a ridge eta_1 of 10 makes the first bonuses too small: it has more regret than 1",
+         cl.rising((cl.mean("COSMOS", "ridge", eta1=1.0), cl.mean("COSMOS", "ridge", eta1=10.0)))),
+        ("large-unseen", "a ridge eta_0 of 10 has more regret than 1",
+         cl.rising((cl.mean("COSMOS", "ridge-unseen", eta0=1.0), cl.mean("COSMOS", "ridge-unseen", eta0=10.0)))),
+        ("rule", f"the paper's rule, eta_1 = {_RULE.eta1:.2f} and eta_0 = {_RULE.eta0:.2f}, has the regret of 1 and 1 within 10 %",
+         cl.near((cl.mean("rule", "ridge"), cl.mean("COSMOS", "ridge", eta1=1.0)),
+             (cl.mean("rule", "ridge-unseen"), cl.mean("COSMOS", "ridge-unseen", eta0=1.0)), share=0.1), f"{COSMOS}, theorem 5.5"),
+        ("linear", "the least eigenvalue of the design matrix grows linearly: slope within .1 of 1",
+         cl.near(*[(cl.slope(p, "design", metric="design.least"), 1.0) for p in ("COSMOS", "greedy")], margin=0.1), f"{COSMOS}, proposition 10.10"),
+        ("frozen", "with a fixed context of 0 the least eigenvalue stays at eta_0 = 1", _never_grows, f"{COSMOS}, remark 5.2")),
+    {"theory": _theory_panels},
     source=f"{COSMOS}, propositions 4.4, 4.5 and 10.10, theorem 5.5, remark 5.2",
-    notes="the bonus of the proofs falls below .1 only after about 26 million calls of a model",
-    smoke_horizon=400)  # fmt: skip
-
-_PAPER = (_TWO_BOXES, _ROOT, _THEORY)
-
+    notes="the bonus of the proofs falls below .1 only after about 26 million calls of a model", smoke_horizon=400)  # fmt: skip
 
 # Recorded queries.
 
@@ -416,19 +407,18 @@ def _plane(results: Results):
 
 REPLAY = Experiment("cascade/replay", "Cost and quality on recorded scores and costs of a table (--data FILE)",
     tuple(_case(kind) for kind in _KINDS), 64, claims(
-            ("oracle", "with independent rows no policy beats the oracle by more than .005",
-             _unbeaten("independent"), f"{COSMOS}, proposition 3.1"),
-            ("plan", "with joint rows no policy beats the optimal plan by more than .005",
-             _unbeaten("joint")),
-            *[(f"{name}-{kind}", f"{kind} rows: late in a run COSMOS earns at most .005 less than the {name}",
-               _as_much(kind, name)) for kind in _KINDS for name in _BASELINES]), {"replay": _plane},
+        ("oracle", "with independent rows no policy beats the oracle by more than .005",
+         _unbeaten("independent"), f"{COSMOS}, proposition 3.1"),
+        ("plan", "with joint rows no policy beats the optimal plan by more than .005",
+         _unbeaten("joint")),
+        *[(f"{name}-{kind}", f"{kind} rows: late in a run COSMOS earns at most .005 less than the {name}",
+           _as_much(kind, name)) for kind in _KINDS for name in _BASELINES]), {"replay": _plane},
     notes="half of the rows of each group are used; threshold and list are fitted to the other half, the best in sample knows the used rows. "
         "The bonus of COSMOS (.1, .3 or 1) is chosen on every other seed, and all is judged on the others. With joint rows outputs are dependent, "
         "indices are not optimal, and a realised regret against them may be negative. Queries are grouped by k-means on their features "
         "(--set environment.by=groups for the categories of the table, which are the default without embedding); for other columns, use "
         '--set environment.scores=\'{"small": "perf_small", "large": "perf_large"}\' --set environment.costs=\'{"small": 1, "large": 20}\' '
-        "--set environment.by=dataset",
-    source=OURS, smoke_horizon=200, stand_in=_STAND_IN)  # fmt: skip
+        "--set environment.by=dataset", source=OURS, smoke_horizon=200, stand_in=_STAND_IN)  # fmt: skip
 
 # Each query once, with its features instead of groups.
 
@@ -489,4 +479,4 @@ QUERIES = Experiment("cascade/queries", "Linear indices on the queries of a tabl
         "the principal directions of the features (--set environment.directions=8). COSMOS' bonus is chosen and judged as in cascade/replay",
     source=OURS, smoke_horizon=200, stand_in=_STAND_IN)  # fmt: skip
 
-EXPERIMENTS = (*_PAPER, REPLAY, QUERIES)
+EXPERIMENTS = (_TWO_BOXES, _ROOT, _THEORY, REPLAY, QUERIES)

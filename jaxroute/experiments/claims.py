@@ -64,28 +64,20 @@ def uniform(means: Any, case: str = "result") -> Quantity:
 
 def slope(policy: str, case: str = "result", share: float = 0.1, metric: str = "regret", **where: Any) -> Quantity:
     """Makes a quantity: the log-log slope of a metric's mean over time, without the first fraction `share` of the rounds; `where` selects a setting."""
-
-    def of(results: Results) -> Measured:
-        return measure.late_slope(results[case], metric, policy, share * float(results[case]["time"][-1]), **where)
-
-    return Quantity(_name(policy, case, "slope", where), of)
+    name, last = _name(policy, case, "slope", where), lambda data: float(data["time"][-1])
+    return Quantity(name, lambda found: measure.late_slope(found[case], metric, policy, share * last(found[case]), **where))
 
 
 def growth(policy: str, axis: str, cases: Mapping[str, Any] | None = None, **where: Any) -> Quantity:
     """Makes a quantity: the log-log slope of final regret in the coordinate `axis` of the cases. `cases` selects cases, `where` a setting."""
-
-    def of(results: Results) -> Measured:
-        return power(along(results, "regret", axis, **(cases or {})).sel(policy=policy, **where), axis)
-
-    return Quantity(_name(policy, "result", f"power of {axis}", where), of)
+    name, fixed = _name(policy, "result", f"power of {axis}", where), cases or {}
+    return Quantity(name, lambda results: power(along(results, "regret", axis, **fixed).sel(policy=policy, **where), axis))
 
 
 def quantile(level: float, policy: str, case: str = "result", **where: Any) -> Quantity:
     """Makes a quantity: the quantile of the final regret over runs at `level`, in (0, 1); `where` selects a setting."""
     name = _name(policy, case, f"{100 * level:g} % quantile", where)
-    return Quantity(
-        name, lambda results: measure.quantile_of(measure.runs_of(results[case], "regret", policy, **where), level)
-    )
+    return Quantity(name, lambda found: measure.quantile_of(measure.runs_of(found[case], "regret", policy, **where), level))
 
 
 def gap(policy: str, minus: str, case: str = "result", metric: str = "regret", time: Any = None, **where: Any) -> Quantity:

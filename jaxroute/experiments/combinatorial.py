@@ -12,7 +12,6 @@ import xarray as xr
 from jaxroute import grid, metrics, plot
 from jaxroute.data import C2MABV_CHATGLM2, C2MABV_FIGURE_4, C2MABV_FIGURE_8, C2MABV_SETTINGS, C2MABV_TABLE_3, C2MABV_TABLE_4
 from jaxroute.data.logs.log import read_experiment_log
-from jaxroute.engine.grid import Grid
 from jaxroute.estimators.running import hoeffding_radius, union_log_term
 from jaxroute.experiments import measure as ms
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
@@ -56,25 +55,20 @@ def sciq(
 
 def _always(task: str, costs: str, model: str, horizon: int = 10_000) -> Case:
     """Makes a case in which all models are independent copies of `model`, so that the policy always uses this model."""
-
-    def always_cloud(*, reward: str, costs: Any):
-        return cb.copies_of(cb.sciq_cloud(reward=reward, costs=costs), model)
-
     case = sciq(task, {f"Always {model}": cb.Everything()}, f"{costs}-{model}", costs, horizon)
-    return dataclasses.replace(case, environment=always_cloud)
+    return dataclasses.replace(
+        case, environment=lambda *, reward, costs: cb.copies_of(case.environment(reward=reward, costs=costs), model)
+    )
 
 
 def _budgets(task: str) -> Case:
     """Makes the case for figure 8 of the paper on C2MAB-V: a grid of environments with different budgets. `task` is the kind of reward."""
 
-    def env() -> Grid:
+    def env() -> Any:
         return grid(cb.sciq_cloud, reward=task, costs=cb.FixedCosts(), budget=_BUDGETS[task])
 
     policies = {name: {**SETTINGS, **BASELINES}[name] for name in (_BUDGETED, *C2MABV_FIGURE_8)}
     return Case(env, policies, 10_000, task, coordinates={"task": task}, record=RECORD)
-
-
-# Claims.
 
 
 def with_ratio(data: xr.Dataset) -> xr.Dataset:
@@ -192,14 +186,6 @@ def _slow_direct(results: Results, task: str) -> Finding:
     return text, direct.at_least(batch.times(6.0))
 
 
-# Figures.
-
-
-def _with_always(results: Results) -> Results:
-    """Returns for each kind of costs the result of its case, to which the policy "Always ChatGPT-4" is added from the case of that policy."""
-    return {costs: with_ratio(xr.concat([results[costs], results[f"{costs}-{_LARGE}"]], "policy")) for costs in COSTS}
-
-
 _ratios = panels_of(rows=(Panel(RATIO, log="y"),), columns="case", titles={costs: f"{costs} costs" for costs in COSTS})
 
 
@@ -249,9 +235,7 @@ def experiment(
     name: str, title: str, cases: Sequence[Case], claims: Any, draw: Any, source: str, seeds: int = 208, **options: Any
 ) -> Experiment:
     """Makes an experiment with the figure `draw` (or None). `claims` map ids to (text, test) or (text, test, place); the place is else `source`."""
-    made = tuple(
-        Claim(key, text, f"{PAPER}, {(*where, source)[0]}", measure) for key, (text, measure, *where) in claims.items()
-    )
+    made = tuple(Claim(key, text, f"{PAPER}, {(*where, source)[0]}", test) for key, (text, test, *where) in claims.items())
     options = {"smoke_horizon": 300, "stand_in": SUCCESS, "source": f"{PAPER}, {source}", **options}
     return Experiment(f"combinatorial/{name}", title, tuple(cases), seeds, made, {name: draw} if draw else {}, **options)
 
@@ -272,8 +256,12 @@ def _figure_4(letter: str, task: str) -> Experiment:
         claims[f"above-{costs}"] = text, more(RATIO, SETTINGS, C2MABV_FIGURE_4, costs=costs)
     claims["settles"] = "the ratio of (c) settles within 1,000 rounds, that of epsilon-greedy does not", _settles
     claims["small"] = f"always ChatGLM2 earns less than {bound:g} and never violates", _small(bound)
-    title = f"Reward per violation over time: {TASKS[task]}"
-    return _figure(f"4{letter}", title, cases, claims, lambda results: _ratios(_with_always(results)), notes=STAND_IN)
+
+    def draw(results: Results) -> Any:
+        always = {costs: results[f"{costs}-{_LARGE}"] for costs in COSTS}  # The policy that always uses the large model.
+        return _ratios({costs: with_ratio(xr.concat([results[costs], one], "policy")) for costs, one in always.items()})
+
+    return _figure(f"4{letter}", f"Reward per violation over time: {TASKS[task]}", cases, claims, draw, notes=STAND_IN)
 
 
 def _timing(task: str, name: str, policy: Any, horizon: int, seeds: int) -> Case:
@@ -284,7 +272,6 @@ def _timing(task: str, name: str, policy: Any, horizon: int, seeds: int) -> Case
 
 
 _EVERY = {**SETTINGS, **BASELINES}
-_PAIR = {"multi-tier": cb.C2MABV(), "two-tier": cb.C2MABV(allowed=cb.two_tier(C2MABV_TABLE_3.names))}
 _MANY = {_ONLINE: cb.C2MABV(solver=cb.BestOf()), "CUCB": cb.CUCB(), "EpsilonGreedy": cb.EpsilonGreedy(solver=cb.BestOf())}
 _TIMED = (("C2MAB-V", cb.C2MABV(), 10_000, 256), ("one-seed", cb.C2MABV(), 10_000, 1), ("Direct", cb.Direct(), 50, 16))
 
@@ -297,7 +284,8 @@ _FIGURES = (
                 "C2MAB-V outperforms or matches (within 2 %) epsilon-greedy",
                 more("reward", SETTINGS, "EpsilonGreedy", less=0.02)),
             "falls": ("all in: C2MAB-V's reward falls with time", _falls)},
-        panels_of(rows=("reward", Panel("cost", reference=lambda data: {"budget": BUDGETS[ms.coordinates_of(data)["task"]]})), columns="case", titles=TASKS), notes=STAND_IN),
+        panels_of(rows=("reward", Panel("cost", reference=lambda data: {"budget": BUDGETS[ms.coordinates_of(data)["task"]]})), columns="case",
+            titles=TASKS), notes=STAND_IN),
     _figure("7", "Mean violation over time", [sciq(task, _EVERY, task) for task in TASKS],
         {
             "cucb": ("CUCB violates at least four times as much as C2MAB-V", more("violation", "CUCB", SETTINGS, 4.0)),
@@ -330,7 +318,8 @@ _FIGURES = (
             "reward": ("(a) C2MAB-V earns more in all four settings", more("reward", SETTINGS, "Direct")),
             "ratio": ("C2MAB-V (c) has the highest reward per violation (section 6)", more(RATIO, _ONLINE, "Direct"))},
         at_horizon(dotted("reward", from_zero=False), dotted("violation", log=True), dotted(RATIO, log=True))),
-    _figure("12", "All models against one small and one large model: any win", [sciq("awc", _PAIR)],
+    _figure("12", "All models against one small and one large model: any win",
+        [sciq("awc", {"multi-tier": cb.C2MABV(), "two-tier": cb.C2MABV(allowed=cb.two_tier(C2MABV_TABLE_3.names))})],
         {
             "reward": ("(a) the multi-tier strategy earns more", more("reward", "multi-tier", "two-tier")),
             "violation": ("(b) the multi-tier strategy violates less", more("violation", "two-tier", "multi-tier"))},
@@ -379,10 +368,8 @@ def _slope_case(horizon: int) -> Case:
 @with_parameters
 def _below(results: Results, metric: str, bound: Callable[[int], float]) -> Finding:
     """Tests the claim that the mean of a metric of C2MAB-V is at most `bound(horizon)`, a theorem's bound, at every horizon."""
-    shares, others = (
-        [ms.end(data, metric, policy).times(1 / bound(int(data["time"][-1]))) for data in results.values()]
-        for policy in (_WIDE, "RandomSet")
-    )
+    bounds = {name: bound(int(data["time"][-1])) for name, data in results.items()}
+    shares, others = ([ms.end(results[n], metric, p).times(1 / b) for n, b in bounds.items()] for p in (_WIDE, "RandomSet"))
     text = f"{min(shares)} to {max(shares)} of the bound as printed"
     return text, [a.at_most(1.0).unless("random sets", b.at_most(1.0)) for a, b in zip(shares, others, strict=True)]
 
@@ -406,12 +393,6 @@ def _distance(env: cb.CloudEnv, policy: cb.C2MABV, env_state: Any, state: Any, t
         radii = jnp.abs(seen.mean - jnp.asarray(truth)[0]) / hoeffding_radius(jnp.maximum(seen.count, 1), log_term)
         found[part] = jnp.max(jnp.where(seen.count > 0, radii, 0.0))
     return found
-
-
-_BAND: dict[str, Any] = {"band": "quantile", "log": "x", "reference": {"the radius": 1.0}}
-_COVERAGE = Case(cb.sciq_cloud, {"C2MAB-V": grid(cb.C2MABV, reward_width=1.0, cost_width=1.0, delta=list(_DELTAS))}, 2000,
-    settings={"reward": "suc", "costs": COSTS["scaled"]}, record_every=1, record=("reward",),
-    probes={"distance": _distance})  # fmt: skip
 
 
 @with_parameters
@@ -454,14 +435,17 @@ EXPERIMENTS = (
     experiment("table", "The three tasks on the rows of your own table (--data FILE)", [_table_case(task) for task in TASKS], {},
         at_horizon("reward", "violation"), "section 6, with logged outcomes", 64, smoke_horizon=200, stand_in="",
         notes="each row is used once before any is repeated; models of a row are not independent, see realised_reward"),
-    experiment("coverage", "Coverage of the true means by the radii of Lemma 1 in all rounds", [_COVERAGE],
+    experiment("coverage", "Coverage of the true means by the radii of Lemma 1 in all rounds",
+        [Case(cb.sciq_cloud, {"C2MAB-V": grid(cb.C2MABV, reward_width=1.0, cost_width=1.0, delta=list(_DELTAS))}, 2000,
+            settings={"reward": "suc", "costs": COSTS["scaled"]}, record_every=1, record=("reward",),
+            probes={"distance": _distance})],
         {f"{name}-{part}": (f"{part}s {text}", _covered(part, widths)) for part, narrower in _NARROWER.items()
             for name, text, widths in (
                 ("covers", "are within their radii in a share 1 - delta / 2 of the runs", (1.0,)),
                 ("settings", "are also within them with the widths of settings (a) to (d)", narrower))},
-        side_by_side(*(Panel(f"distance.{part}", label=f"largest error of mean {part}s (radii)", **_BAND) for part in _NARROWER)),
-        "Lemma 1", 1024,
-        smoke_horizon=200,
+        side_by_side(*(Panel(f"distance.{part}", band="quantile", log="x", reference={"the radius": 1.0},
+            label=f"largest error of mean {part}s (radii)") for part in _NARROWER)),
+        "Lemma 1", 1024, smoke_horizon=200,
         notes="both widths are 1, as in the lemma; the paper's experiments multiply radii by .3 or 1 and by .05 or .01. Their delta is 1e-4, which "
             "would require more than 100,000 runs to verify the share of the lemma; here it is .1 and .5"),
     experiment("slopes", "Regret to the relaxed optimum, and violation, against the horizon: sum up",

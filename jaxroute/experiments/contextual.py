@@ -82,19 +82,19 @@ def _regret_figure(results: Results) -> Any:
 _REGRET = Experiment("contextual/regret", "Regret of contextual policies on linear and logistic bandits, beside the bounds",
     tuple(Case(env, policies, 5000, name, coordinates={"rewards": name}) for name, (env, policies) in _CASES.items()),
     seeds=512, claims=(
-            Claim("oful-bound", "the regret of OFUL is at most its bound", _RATIO,
-                  bounded((mean("OFUL", "shared"), known("the bound", partial(_oful, "shared"), "shared"), mean("Uniform", "shared")))),
-            Claim("oful-sublinear", "the regret of OFUL grows slower than the rounds: slope of the second half below .9", _RATIO,
-                  rising(*((slope("OFUL", case, share=0.5), 0.9) for case in ("shared", "disjoint")))),
-            Claim("squarecb-bound", "the regret of SquareCB is at most its bound", "Foster and Rakhlin (2020), Theorem 1",
-                  bounded(*((mean("SquareCB", case), known("the bound", partial(_squarecb, case), case), mean("Uniform", case)) for case in ("shared", "disjoint")))),
-            Claim("context", "policies that use contexts have less regret than the best single model", "Li et al. (2010), section 5.4",
-                  rising(*((gap(policy, "BestSingle", case), 0.0) for case in _TITLES for policy in learners(co.DisjointParameters()))))), figures={"regret": _regret_figure},
+        Claim("oful-bound", "the regret of OFUL is at most its bound", _RATIO,
+              bounded((mean("OFUL", "shared"), known("the bound", partial(_oful, "shared"), "shared"), mean("Uniform", "shared")))),
+        Claim("oful-sublinear", "the regret of OFUL grows slower than the rounds: slope of the second half below .9", _RATIO,
+              rising(*((slope("OFUL", case, share=0.5), 0.9) for case in ("shared", "disjoint")))),
+        Claim("squarecb-bound", "the regret of SquareCB is at most its bound", "Foster and Rakhlin (2020), Theorem 1",
+              bounded(*((mean("SquareCB", case), known("the bound", partial(_squarecb, case), case), mean("Uniform", case)) for case in ("shared", "disjoint")))),
+        Claim("context", "policies that use contexts have less regret than the best single model", "Li et al. (2010), section 5.4",
+              rising(*((gap(policy, "BestSingle", case), 0.0) for case in _TITLES for policy in learners(co.DisjointParameters()))))),
+    figures={"regret": _regret_figure},
     source="Li et al. (2010); Abbasi-Yadkori et al. (2011); Agrawal and Goyal (2013b); Chapelle and Li (2011); Foster and Rakhlin (2020)",
     notes="widths and scales are the standard deviation of a reward instead of the values in the proofs, except for OFUL's; rewards are normal, while "
         "SquareCB's theorem has them in [0, 1], and ten times its gamma is a practical value; with logistic rewards all policies except LogisticThompson "
-        "learn a wrong linear model",
-    smoke_horizon=200)  # fmt: skip
+        "learn a wrong linear model", smoke_horizon=200)  # fmt: skip
 
 
 # Recorded queries.

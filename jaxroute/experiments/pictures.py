@@ -1,6 +1,6 @@
 """Figures of experiments as tables of panels: metrics by cases or settings, drawn by functions of `plot`."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import xarray as xr
@@ -10,6 +10,7 @@ from jaxroute.core.attributes import decoded
 from jaxroute.experiments.base import Results
 
 Picture = Callable[[Results], Any]
+_Side = str | Sequence["str | Panel"]
 
 
 class Panel:
@@ -41,12 +42,7 @@ class Panel:
 
 
 def panels_of(
-    *,
-    rows: str | Sequence[str | Panel],
-    columns: str | Sequence[str | Panel],
-    titles: Mapping[str, str] | Callable[[xr.Dataset], str] | None = None,
-    cases: Sequence[str] | None = None,
-    **options: Any,
+    *, rows: _Side, columns: _Side, titles: Any = None, cases: Sequence[str] | None = None, **options: Any
 ) -> Picture:
     """Makes a function that draws a table of panels: one side lists metrics, the other is "case" or the name of a setting.
 
@@ -62,9 +58,8 @@ def panels_of(
     by_column = isinstance(columns, str)
     places, kinds = (columns, rows) if isinstance(columns, str) else (rows, columns)
     if not isinstance(places, str) or isinstance(kinds, str):
-        raise ValueError(
-            f'one of rows and columns must be "case" or a setting, the other metrics, got {rows!r} and {columns!r}'
-        )
+        got = f"{rows!r} and {columns!r}"
+        raise ValueError(f'one of rows and columns must be "case" or a setting, the other metrics, got {got}')
     panels = [kind if isinstance(kind, Panel) else Panel(kind, **options) for kind in kinds]
 
     def picture(results: Results) -> Any:

@@ -133,7 +133,8 @@ _WHERE = f"{PAPER}, section 6.1 and appendix C.1"
 _CLAIMS = (
     Claim("best", "ACQB has less regret than the policies that ignore contexts", _WHERE, _least_regret),
     Claim("beats-cqb", "ACQB has less regret than CQB-eps", _WHERE, less("ACQB", "CQB-eps")),
-    Claim("hump-lower", "the queue of ACQB is shorter than that of CQB-eps early in the run (one answer)", _WHERE, less("ACQB", "CQB-eps", "queue_length", 0.25, K=1)),
+    Claim("hump-lower", "the queue of ACQB is shorter than that of CQB-eps early in the run (one answer)", _WHERE,
+          less("ACQB", "CQB-eps", "queue_length", 0.25, K=1)),
     Claim("queue", "at the end no learner's queue is shorter by more than a tenth", _WHERE, _final_queue),
     Claim("returns", "the queue of ACQB first grows and then returns towards the optimal one (one answer)", f"{PAPER}, theorem 5", _hump),
     Claim("linear", "the regret of policies without contexts grows linearly (slope .95 to 1.05; one answer)", _WHERE, _linear),
@@ -170,15 +171,12 @@ _THETA = (
 _COUNTS = (*RECORD, "mean_queue_regret")
 # Metrics from which the loss of each round is computed (`_gaps`), and shares of rounds with two offered answers.
 _LOST, _SECOND = ("joint_regret", "explored"), [0.0, 0.1, 0.25, 0.5, 1.0]
-_ARRIVAL_RATE = float(qu.RandomQueues().arrival_rate)
 # With |x| <= 1 and |theta| <= 1, as in the theory, a valid kappa has 1 / kappa <= p_j p_0.
 _VALID_CURVATURE = (1.0 + math.e) ** 2 / math.e
 # Queue in which all models share parameters, under these assumptions. Departure rates hardly exceed the arrival rate. Features on
 # [-1, 1]^5 / sqrt(5) have a second moment of 1 / 15.
 _shared_queue = functools.partial(qu.RandomQueues, pair_features=True, slack=0.0, arrival_rate=0.45)
-_SHARED_THEORY = qu.Theory(
-    dim=5, num_offered=1, arrival_rate=0.45, slack=0.01, curvature=_VALID_CURVATURE, spread=1.0 / 15.0
-)
+_BOUNDS = qu.Theory(dim=5, num_offered=1, arrival_rate=0.45, slack=0.01, curvature=_VALID_CURVATURE, spread=1.0 / 15.0)
 
 
 def _estimate(env, policy, env_state, policy_state, t):
@@ -197,33 +195,24 @@ def _switching(env: qu.QueueEnv) -> dict[str, Any]:
     return {"switch": switch, "ACQB": first, "Optimal": second}
 
 
-def _theory_case(
-    name: str, env: Any, policies: Any, horizon: int, every: int, record: Any = _COUNTS, **options: Any
-) -> Case:
-    return Case(env, policies, horizon, name, record_every=every, record=record, **options)
-
-
 _ACQB, _SHARED = {"ACQB": qu.ACQB()}, {"ACQB": qu.ACQB(curvature=_VALID_CURVATURE)}
 _CASES = (
-    _theory_case("regret", qu.RandomQueues, {**_ACQB, "Random": qu.Random(), "Optimal": qu.Optimal.of}, 5000, 50, seeds=256),
-    _theory_case("long", functools.partial(qu.fixed_queue, _THETA, limit=512), _ACQB, 20_000, 50, seeds=256),
-    _theory_case("exploring", qu.RandomQueues, {"ACQB": grid(qu.ACQB, c1=[1.0, 2.0])}, 1000, 100),
-    _theory_case("shared", _shared_queue, _SHARED, 1000, 50, probes={"estimate": _estimate}),
-    _theory_case("rounds", qu.RandomQueues, _ACQB, 4000, 1, _LOST, seeds=256),
-    _theory_case("rounds-shared", _shared_queue, _SHARED, 1000, 1, _LOST, probes={"estimate": _estimate}, seeds=64),
-    _theory_case("mixed", qu.RandomQueues, {"ACQB": grid(qu.ACQB, second_answer=_SECOND), "Optimal": qu.Optimal.of}, 1000, 50,
-        settings={"num_offered": 2, "mixed": True}, seeds=256),
-    _theory_case("switching", functools.partial(qu.fixed_queue, _THETA), _switching, 100, 1, ("queue_length",), seeds=64),
+    Case(qu.RandomQueues, {**_ACQB, "Random": qu.Random(), "Optimal": qu.Optimal.of}, 5000, "regret", record_every=50, record=_COUNTS, seeds=256),
+    Case(functools.partial(qu.fixed_queue, _THETA, limit=512), _ACQB, 20_000, "long", record_every=50, record=_COUNTS, seeds=256),
+    Case(qu.RandomQueues, {"ACQB": grid(qu.ACQB, c1=[1.0, 2.0])}, 1000, "exploring", record_every=100, record=_COUNTS),
+    Case(_shared_queue, _SHARED, 1000, "shared", record_every=50, record=_COUNTS, probes={"estimate": _estimate}),
+    Case(qu.RandomQueues, _ACQB, 4000, "rounds", record_every=1, record=_LOST, seeds=256),
+    Case(_shared_queue, _SHARED, 1000, "rounds-shared", record_every=1, record=_LOST, probes={"estimate": _estimate}, seeds=64),
+    Case(qu.RandomQueues, {"ACQB": grid(qu.ACQB, second_answer=_SECOND), "Optimal": qu.Optimal.of}, 1000, "mixed",
+        {"num_offered": 2, "mixed": True}, record_every=50, record=_COUNTS, seeds=256),
+    Case(functools.partial(qu.fixed_queue, _THETA), _switching, 100, "switching", record_every=1, record=("queue_length",), seeds=64),
 )  # fmt: skip
 
 
 def _regret_slope(results: Results) -> Finding:
     data, start = results["regret"], 0.1 * float(results["regret"]["time"][-1])
-    slopes = {
-        f"{metric.split('_')[0]} regret, {policy}": ms.late_slope(data, metric, policy, start, every_time=True)
-        for metric in ("joint_regret", "routing_regret")
-        for policy in ("ACQB", "Random")
-    }
+    kinds = itertools.product(("joint_regret", "routing_regret"), ("ACQB", "Random"))
+    slopes = {f"{m.split('_')[0]} regret, {p}": ms.late_slope(data, m, p, start, every_time=True) for m, p in kinds}
     joint, _, routing, random = slopes.values()
     text = "; ".join(f"{name} {slope}" for name, slope in slopes.items())
     rule = "log-log slope over the last nine tenths, ACQB's below .55 and Random's routing within .02 of 1: "
@@ -264,7 +253,7 @@ def _decay(results: Results) -> Finding:
 def _explorations(results: Results) -> Iterator[Finding]:
     data = results["exploring"]
     for c1, explored in ms.ends_along(data, "explored", "ACQB", "c1").items():
-        expected = qu.expected_explorations(int(data["time"][-1]), _ARRIVAL_RATE, float(c1))
+        expected = qu.expected_explorations(int(data["time"][-1]), float(qu.RandomQueues().arrival_rate), float(c1))
         yield f"c1 = {c1:g}: {explored} against {expected:.2f}", explored.near(expected, margin=0.02 * expected)
 
 
@@ -279,7 +268,7 @@ def _coverage(results: Results) -> Finding:
 def _least_eigenvalue(results: Results) -> Iterator[Finding]:
     data = results["shared"]
     for time in data["time"].values[[4, 9, 19] if len(data["time"]) > 19 else [-1]]:
-        bound, probability = _SHARED_THEORY.least_eigenvalue(float(time))
+        bound, probability = _BOUNDS.least_eigenvalue(float(time))
         above = ms.share_of(data["estimate.least"].isel(policy=0).sel(time=time) >= bound)
         text = f"round {time}: above {bound:.2f} in {100 * above.mean:.1f} % (lemma: at least {100 * probability:.1f} %)"
         never = "a matrix that never grows", ms.Measured(0.0).at_least(probability)
@@ -296,7 +285,7 @@ def _gaps(data: xr.Dataset) -> xr.DataArray:
 def _round_bound(results: Results) -> Finding:
     data = results["rounds-shared"]
     gaps, least = _gaps(data), data["estimate.least"].isel(policy=0)
-    reach = xr.DataArray([_SHARED_THEORY.reach(float(t)) for t in gaps["time"].values], {"time": gaps["time"]})
+    reach = xr.DataArray([_BOUNDS.reach(float(t)) for t in gaps["time"].values], {"time": gaps["time"]})
     bound = reach / np.sqrt(least.sel(time=gaps["time"]))
     share, whole = ms.mean_of((gaps / bound).max("time")), ms.mean_of((1.0 / bound).max("time"))
     text = f"largest gap over its bound, mean of the runs, {share}; smallest bound {float(bound.min()):,.0f}"
@@ -317,7 +306,7 @@ def _good_rounds(results: Results) -> Finding:
     gaps, most = _gaps(results["rounds"]), float(qu.RandomQueues().slack) / 2
     late = gaps.where(gaps["time"] > 0.9 * float(gaps["time"][-1]))
     share = ms.mean_of((late <= most).where(late.notnull()).mean("time"))
-    tau = _SHARED_THEORY.bad_rounds(float(gaps["time"][-1]))
+    tau = _BOUNDS.bad_rounds(float(gaps["time"][-1]))
     text = f"{100 * share.mean:.1f} % of the last tenth of the rounds lose at most {most:g}; tau(t) is {tau:.1g} rounds"
     return text, share.at_least(0.99)
 
@@ -381,36 +370,35 @@ def _draw_effects(data: xr.Dataset, metric: str, ax: Any, title: str | None) -> 
     ax.figure.colorbar(image, ax=ax).set_label(f"queries, mean of {data.sizes['seed']} seeds")
 
 
-_COVERAGE: dict[str, Any] = {"label": "distance to the truth", "band": "quantile", "reference": {"the radius": 1.0}}
 _PICTURE = side_by_side(
     Panel("routing_regret", case="regret", log=True, policies=["ACQB", "Random"], title="theorem 6: regret"),
     Panel("mean_queue_regret", _draw_windows, case="long", title="theorem 5: the hump and the decay"),
-    Panel("estimate.distance", case="shared", title="coverage of the radius", **_COVERAGE),
+    Panel("estimate.distance", case="shared", title="coverage of the radius", label="distance to the truth", band="quantile",
+        reference={"the radius": 1.0}),
     Panel("joint_regret", case="rounds", log=True, title="regret with the best query and assortment"),
     Panel("queue_length", case="mixed", policies=["ACQB"], title="two answers in a share of the rounds"),
     Panel("queue_length", _draw_effects, case="switching", title="queue added by the decision of round i"),
     columns=2,
-)
-_THEORY_CLAIMS = (
-    ("theorem-6", "theorem 6", "joint and routing regret grow no faster than the square root of time", _regret_slope),
-    ("theorem-5", "theorem 5", "the queue above the optimal one finally falls at least as fast as t^-1/4", _decay),
-    ("explorations", "appendix G.1", "the number of explorations is lambda times the sum of eta, within 2 %", _explorations),
-    ("coverage", "lemma 33", "the radius covers the truth in 99 % of the runs (shared model, valid kappa)", _coverage),
-    ("eigenvalue", "lemma 25", "the design matrix grows as in the lemma in 99 % of the runs (shared model)", _least_eigenvalue),
-    ("round-bound", "proposition 10", "a round without exploration loses at most (alpha + 48 beta) / sqrt(least eigenvalue)", _round_bound),
-    ("round-decay", "lemma 11", "the loss of such a round falls at least as fast as t^-1/4, like the bound", _round_decay),
-    ("good-rounds", "proposition 14; ours", "99 % of such rounds lose at most half the slack, long before tau(t)", _good_rounds),
-    ("mixed", "ours", "with two answers in a quarter of the rounds the queue is less than half of that with one answer", _second_answers),
-    ("switching", "lemma 8", "a decision changes the queue by one query or none, with a fixed sign; the changes sum to the difference of the policies", _switch_signs),
 )  # fmt: skip
 _THEORY = Experiment("queueing/theory", "Theory of ACQB: regret, queue, exploration and coverage", _CASES, 512,
     (
-        *(Claim(name, text, f"{PAPER}, {where}", measure) for name, where, text, measure in _THEORY_CLAIMS),
+        *(Claim(name, text, f"{PAPER}, {where}", measure) for name, where, text, measure in (
+        ("theorem-6", "theorem 6", "joint and routing regret grow no faster than the square root of time", _regret_slope),
+        ("theorem-5", "theorem 5", "the queue above the optimal one finally falls at least as fast as t^-1/4", _decay),
+        ("explorations", "appendix G.1", "the number of explorations is lambda times the sum of eta, within 2 %", _explorations),
+        ("coverage", "lemma 33", "the radius covers the truth in 99 % of the runs (shared model, valid kappa)", _coverage),
+        ("eigenvalue", "lemma 25", "the design matrix grows as in the lemma in 99 % of the runs (shared model)", _least_eigenvalue),
+        ("round-bound", "proposition 10", "a round without exploration loses at most (alpha + 48 beta) / sqrt(least eigenvalue)", _round_bound),
+        ("round-decay", "lemma 11", "the loss of such a round falls at least as fast as t^-1/4, like the bound", _round_decay),
+        ("good-rounds", "proposition 14; ours", "99 % of such rounds lose at most half the slack, long before tau(t)", _good_rounds),
+        ("mixed", "ours", "with two answers in a quarter of the rounds the queue is less than half of that with one answer", _second_answers),
+        ("switching", "lemma 8",
+            "a decision changes the queue by one query or none, with a fixed sign; the changes sum to the difference of the policies",
+            _switch_signs))),
         Claim("little", "mean queue = arrival rate x mean sojourn, within a tenth", "Little (1961)", _little)),
     {"theory": _PICTURE}, source=f"{PAPER}, theorems 5 and 6 and their proofs",
     notes="theorem 5 requires astronomic horizons (10^32 rounds with these numbers): only its shape is visible; the explicit bound of theorem "
-        "6 is 5,500 times the largest possible regret of 1,000 rounds",
-    smoke_horizon=400)  # fmt: skip
+        "6 is 5,500 times the largest possible regret of 1,000 rounds", smoke_horizon=400)  # fmt: skip
 
 
 # Queues of prompts: figures 3, 6 and 7 on stand-ins for the data of the paper, and on the user's table.
@@ -442,9 +430,8 @@ def _tables(
         return standin(models, preset="semantic-noise", dim=dim)
     table = read_experiment_log(data, None if costs is None else dict(costs), features=embeddings).table
     if table.features is None:
-        raise ValueError(
-            f"{data} has no features, of text or otherwise: give embeddings, a file of them (--set environment.embeddings=FILE)"
-        )
+        advice = "give embeddings, a file of them (--set environment.embeddings=FILE)"
+        raise ValueError(f"{data} has no features, of text or otherwise: {advice}")
     order = np.random.default_rng(0).permutation(table.num_queries)
     pool = min(1000, (2 * table.num_queries) // 3)
     prompts = np.arange(table.num_queries) if table.prompts is None else table.prompts
@@ -514,23 +501,15 @@ def learners(env: qu.QueueEnv, settings: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _every(env: qu.QueueEnv, settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {**not_learning(env.num_offered), **learners(env, settings)}
-
-
-def case_name(num_offered: int, load: float) -> str:
-    return f"K{num_offered}-load{load:g}"
-
-
 def data_case(
-    models: str, num_offered: int, load: float, horizon: int = 5000, dim: int = 64, policies: Any = _every, data: Any = None
+    models: str, num_offered: int, load: float, horizon: int = 5000, dim: int = 64, policies: Any = None, data: Any = None
 ) -> Case:
     """Makes a case of a queue of prompts at one load (arrival rate); arguments as for `data_queue`."""
     settings: dict[str, Any] = {"models": models, "data": data, "embeddings": None, "costs": None, "cost_weight": 0.1}
     settings |= {"load": load, "num_offered": num_offered, "dim": dim}
-    where = {"K": num_offered, "load": load}
-    name, rows = case_name(num_offered, load), lambda env: env.spec.prompts
-    return Case(data_queue, policies, horizon, name, settings, where, record=RECORD, rows=rows)
+    where, name = {"K": num_offered, "load": load}, f"K{num_offered}-load{load:g}"
+    policies = policies or (lambda env, settings: {**not_learning(env.num_offered), **learners(env, settings)})
+    return Case(data_queue, policies, horizon, name, settings, where, record=RECORD, rows=lambda env: env.spec.prompts)
 
 
 def _growth(data: xr.Dataset, policy: str) -> ms.Measured:
@@ -539,19 +518,16 @@ def _growth(data: xr.Dataset, policy: str) -> ms.Measured:
     return over_heads(runs.isel(time=-1) - runs.isel(time=len(data["time"]) // 2 - 1))
 
 
-# A queue counts as no longer growing if it grows by at most this number of queries in half of the rounds.
-_STILL = 1.0
-
-
 def _stable(results: Results) -> Finding:
     """Tests the claim that queues of learning policies hardly grow in the second half of the run, while the queue of the policy Random grows."""
     parts, grows, stops = [], [], []
+    still = 1.0  # A queue counts as no longer growing if it grows by at most this number of queries in half of the rounds.
     for name, data in results.items():
         growth = {policy: _growth(data, policy) for policy in ("Random", "ACQB", "ACQB-CL")}
         parts.append(f"{name} {ms.listed(growth)}")
-        grows.append(growth.pop("Random").above(_STILL))
-        stops += [value.at_most(_STILL) for value in growth.values()]
-    rule = f"growth in the second half, above {_STILL:g} for Random at some load, and for the others at none: "
+        grows.append(growth.pop("Random").above(still))
+        stops += [value.at_most(still) for value in growth.values()]
+    rule = f"growth in the second half, above {still:g} for Random at some load, and for the others at none: "
     return rule + "; ".join(parts), [at_least(1, grows), *stops]
 
 
@@ -569,9 +545,7 @@ def _shorter(results: Results) -> Iterator[Finding]:
 def _sublinear(results: Results) -> Iterator[Finding]:
     for name, data in results.items():
         late = metrics.pick(data, "routing_regret").isel(time=data["time"].values >= 0.2 * float(data["time"][-1]))
-        slopes = {
-            p: over_heads(late.sel(policy=p), lambda runs: ms.power(runs, "time")) for p in ("ACQB", "ACQB-CL", "Random")
-        }
+        slopes = {p: over_heads(late.sel(policy=p), lambda r: ms.power(r, "time")) for p in ("ACQB", "ACQB-CL", "Random")}
         shown = ", ".join(f"{policy} {value}" for policy, value in slopes.items())
         yield f"{name} {shown}", [slopes[p].below(0.95) for p in ("ACQB", "ACQB-CL")]
 
@@ -590,7 +564,7 @@ _PROMPT_CLAIMS = (
 
 @style.styled
 def _draw_means(data: xr.Dataset, metric: str, ax: Any, title: str | None, minus: str | None = None) -> None:
-    """Draws mean curves of the policies that learn from contexts, or differences to the policy `minus`; errors (`over_heads`) are over seeds and heads."""
+    """Draws mean curves of the policies that learn from contexts, or differences to the policy `minus`; errors are those of `over_heads`."""
     runs, about = metrics.pick(data, metric), data[metric].attrs
     runs = runs if minus is None else runs - runs.sel(policy=minus)
     times, paired = runs["time"].values, "" if minus is None else f"\nminus that of {minus}"
@@ -632,7 +606,7 @@ def pictures(name: str, loads: Mapping[int, Sequence[float]], baselines: bool = 
       baselines: whether to draw the first row, which needs policies that do not learn.
     """
     rows = _PROMPT_ROWS[0 if baselines else 1 :]
-    cases = {f"-K{k}" * (len(loads) > 1): [case_name(k, load) for load in of_k] for k, of_k in loads.items()}
+    cases = {f"-K{k}" * (len(loads) > 1): [f"K{k}-load{load:g}" for load in of_k] for k, of_k in loads.items()}
     return {name + which: panels_of(rows=rows, columns="case", cases=some) for which, some in cases.items()}
 
 
@@ -644,22 +618,15 @@ def claims(only: Sequence[str] = (), source: str = f"{PAPER}, section 6.2") -> t
 
 def _prompt_figure(number: int, models: str, name: str, size: int, seeds: int, horizon: int, dim: int) -> Experiment:
     where = f"{PAPER}, figure {number}, section 6.2 and appendix C.2"
-    return Experiment(
-        f"queueing/figure-{number}",
-        f"Queue length and regret with {size} models",
-        tuple(data_case(models, k, load, horizon, dim) for k, loads in LOADS.items() for load in loads),
-        seeds,
-        claims(source=where),
-        pictures(f"figure-{number}", LOADS),
-        # A round with many models and features takes milliseconds.
-        smoke_seeds=2 if size > 100 else 4,
-        smoke_horizon=12 if size > 100 else 60,
-        source=where,
-        stand_in=f"a generated stand-in for {name}",
+    title, stand_in = f"Queue length and regret with {size} models", f"a generated stand-in for {name}"
+    cases = tuple(data_case(models, k, load, horizon, dim) for k, loads in LOADS.items() for load in loads)
+    # A round with many models and features takes milliseconds.
+    sizes: dict[str, Any] = {"smoke_seeds": 2 if size > 100 else 4, "smoke_horizon": 12 if size > 100 else 60}
+    return Experiment(f"queueing/figure-{number}", title, cases, seeds, claims(source=where), pictures(f"figure-{number}", LOADS),
+        source=where, stand_in=stand_in, **sizes,
         notes=f"not the paper's data: without --data, a stand-in of 1,000 generated prompts (semantic noise, soft scores) with {dim} features (paper: 384) "
         f"over {horizon:,} rounds (paper: 5,000); --data FILE uses your log, with its embeddings or features of its text unless --set environment.embeddings=FILE specifies others; "
-        + NOTES,
-    )
+        + NOTES)  # fmt: skip
 
 
 # The same questions about any table, rather than the paper's statements about its data.

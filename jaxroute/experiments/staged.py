@@ -32,16 +32,10 @@ def arena(interval: int, slots: int, name: str = "result", record: tuple[str, ..
 
     `record` names further metrics; if "deployed" is among them, metrics are recorded whenever models are chosen.
     """
-    return Case(
-        staged.arena_market,
-        POLICIES,
-        horizon=10_000,
-        name=name,
-        settings={"max_deployed": slots, "stage_length": interval, **settings},
-        coordinates={"interval": interval, "slots": slots, **{k: v for k, v in settings.items() if k == "optimum"}},
-        record_every=interval if "deployed" in record else 250,
-        record=(*_RECORD, *record) if record else None,
-    )
+    where = {"interval": interval, "slots": slots, **{k: v for k, v in settings.items() if k == "optimum"}}
+    settings = {"max_deployed": slots, "stage_length": interval, **settings}
+    every, metrics = interval if "deployed" in record else 250, (*_RECORD, *record) if record else None
+    return Case(staged.arena_market, POLICIES, 10_000, name, settings, where, every, metrics)
 
 
 # Claims. Every verdict reports the spend.
@@ -136,8 +130,6 @@ def _wider_than_synthetic(results: Results, total: bool) -> Iterator[cl.Finding]
         yield f"synthetic, M = {slots}: {other}", real.above(other)
 
 
-# Figures.
-
 SPEND = Panel("cost_ratio", reference={"budget": 1.0}, title="spend")
 
 
@@ -206,17 +198,9 @@ def _deployment(results: Results):
 def _real(name: str, environment: Any, scale: float, pace: bool = False, **settings: Any) -> Case:
     mode = staged.budgets.Pace() if pace else staged.budgets.FixedBudget()
     learners = {kind.__name__: kind(budget_mode=mode) for kind in (staged.StageRoute, staged.Greedy)}
-    return Case(
-        environment,
-        {**learners, "Oracle": staged.Oracle.of},
-        36_497,
-        name,
-        {"cost_scale": scale, **settings},
-        {"cost_scale": scale, "budget_mode": "pace" if pace else "lp"},
-        record_every=500,
-        record=(*_RECORD, "served", "served_reward"),
-        rows=lambda env: len(env.outcomes.scores),
-    )
+    settings, where = {"cost_scale": scale, **settings}, {"cost_scale": scale, "budget_mode": "pace" if pace else "lp"}
+    policies, record = {**learners, "Oracle": staged.Oracle.of}, (*_RECORD, "served", "served_reward")
+    return Case(environment, policies, 36_497, name, settings, where, 500, record, rows=lambda env: len(env.outcomes.scores))
 
 
 def _table_env(
@@ -235,19 +219,9 @@ def _table_env(
     cheapest_first = int(np.argmin(table.mean_costs()[:5]))
     capacity = np.where(np.arange(table.num_models) == cheapest_first, 1.0, 0.4)
     newcomers = np.maximum(np.arange(table.num_models) - 4, 0)
-    return staged.table_market(
-        table,
-        max_deployed=max_deployed,
-        stage_length=stage_length,
-        horizon=horizon,
-        budget=budget,
-        capacity=capacity,
-        arrival=1 + newcomers * (5000 * horizon // 36_497),
-        cost_scale=cost_scale,
-    )
-
-
-# Experiments.
+    options: dict[str, Any] = {"max_deployed": max_deployed, "stage_length": stage_length, "horizon": horizon}
+    options |= {"budget": budget, "capacity": capacity, "cost_scale": cost_scale}
+    return staged.table_market(table, arrival=1 + newcomers * (5000 * horizon // 36_497), **options)
 
 
 def experiment(
@@ -255,9 +229,8 @@ def experiment(
 ) -> Experiment:
     """Makes an experiment on StageRoute. `claims` map ids to text, place in the paper and test; `source` is the experiment's place in the paper."""
     made = tuple(Claim(key, text, f"{PAPER}, {where}", measure) for key, (text, where, measure) in claims.items())
-    return Experiment(
-        f"staged/{name}", title, tuple(cases), claims=made, figures={name: draw}, source=f"{PAPER}, {source}", **options
-    )
+    options |= {"source": f"{PAPER}, {source}"}
+    return Experiment(f"staged/{name}", title, tuple(cases), claims=made, figures={name: draw}, **options)
 
 
 def _figure(number: str, title: str, cases: Any, claims: Any, draw: Any, says: str = "", **options: Any) -> Experiment:
@@ -285,8 +258,8 @@ def _intervals(letter: str, says: str, interval: int) -> Experiment:
 
 
 _SLOTS = (REGRET, SPEND, Panel("infeasible_share", title="no feasible routing"))
-_PACED = ", costs in 1e-4 USD and the spend paced to the budget"
-_UNITS = {"dollars": "", "scaled": ", costs in 1e-4 USD", "scaled-pace": _PACED}
+_SCALED = ", costs in 1e-4 USD"
+_UNITS = {"dollars": "", "scaled": _SCALED, "scaled-pace": f"{_SCALED} and the spend paced to the budget"}
 _UNIT_TITLES = {"dollars": "dollars", "scaled": "1e-4 dollars", "scaled-pace": "1e-4 dollars, paced"}
 _LOWER, _MARGIN = "StageRoute has lower regret than Greedy", "by an even larger margin than on the synthetic dataset"
 _SYNTHETIC = {slots: arena(500, slots, f"synthetic-{slots}") for slots in (3, 6)}
@@ -342,11 +315,7 @@ _FIGURES = (
 # Theorems.
 
 # Rules for the number of stages: in words, and as functions of the horizon T.
-_STAGES = {
-    "10": lambda horizon: 10,
-    "T^(1/3)": lambda horizon: round(horizon ** (1 / 3)),
-    "T^(1/2)": lambda horizon: round(horizon**0.5),
-}
+_STAGES = {"10": lambda T: 10, "T^(1/3)": lambda T: round(T ** (1 / 3)), "T^(1/2)": lambda T: round(T**0.5)}
 _HORIZONS = tuple(n**3 for n in (10, 16, 24, 32, 44))
 # Sizes for Theorem 1: numbers N of models and of slots, horizon T, T^(1/3) stages, delta; then all pairs, and pairs with N^(2/3) slots.
 _MODELS, _FEW, _LONG, _WINDOWS, _DELTA = (24, 48, 96), (3, 6, 12), 2**18, 2**6, 0.1
@@ -428,9 +397,7 @@ def _upper_bound(models: int, slots: int, horizon: int) -> float:
 def _within(bound: Callable[[int, int, int], float], *sizes: tuple[int, int]) -> cl.Measure:
     """Makes the test of a claim: StageRoute's regret is at most `bound(models, slots, horizon)`, for each pair `(models, slots)` in `sizes`."""
     named = [(f"N{n}-M{m}", partial(bound, n, m)) for n, m in sizes]
-    return cl.bounded(
-        *((cl.mean("StageRoute", at), cl.known("the bound", most, at), cl.mean("Uniform", at)) for at, most in named)
-    )
+    return cl.bounded(*((cl.mean("StageRoute", n), cl.known("the bound", b, n), cl.mean("Uniform", n)) for n, b in named))
 
 
 def _hard_instances(slots: int, horizon: int) -> Case:
@@ -476,15 +443,12 @@ def _theorem_1_figure(results: Results):
     return figure
 
 
-def _slope(rule: str, low: float, high: float) -> cl.Measure:
-    return cl.grows_as("regret", "StageRoute", low, high, {"stages": rule})
-
-
+_grows = partial(cl.grows_as, "regret", "StageRoute")
 _THEOREMS = {
     "discovery-slope": {
-        "third": ("K = T^(1/3) stages give regret of order T^(2/3) (slope 0.62 to 0.70)", "Theorem 1", _slope("T^(1/3)", 0.62, 0.70)),
-        "half": ("N T / (M K) dominates: K = T^(1/2) gives slope 0.5 (0.45 to 0.55)", "Lemma 7", _slope("T^(1/2)", 0.45, 0.55)),
-        "fixed": ("with K fixed the regret is linear (slope 0.95 to 1.05)", "Lemma 7", _slope("10", 0.95, 1.05)),
+        "third": ("K = T^(1/3) stages give regret of order T^(2/3) (slope 0.62 to 0.70)", "Theorem 1", _grows(0.62, 0.70, {"stages": "T^(1/3)"})),
+        "half": ("N T / (M K) dominates: K = T^(1/2) gives slope 0.5 (0.45 to 0.55)", "Lemma 7", _grows(0.45, 0.55, {"stages": "T^(1/2)"})),
+        "fixed": ("with K fixed the regret is linear (slope 0.95 to 1.05)", "Lemma 7", _grows(0.95, 1.05, {"stages": "10"})),
         "stages": ("more stages mean less regret: the term sqrt(M K T) of the bound is not visible", "Theorem 1; ours", _more_stages_help),
     },
     "theorem-1": {
@@ -500,7 +464,7 @@ _THEOREMS = {
         "above": ("the regret of StageRoute, with either gamma, is at least C M^(1/3) T^(2/3), C = c^(1/3) / 16 (here c = 1)", "Theorem 2", _above_bound),
         "others": ("the regret of Greedy and RandomDeploy (gamma = 1) is also at least the bound; that of the oracle, which knows the instance, is less", "Theorem 2", _others_above_bound),
         **{f"slope-M{m}-gamma{gamma}": (f"regret grows as T^(2/3) with M = {m}, gamma = {gamma} (slope 0.60 to 0.75)", "Theorem 2",
-                                        cl.grows_as("regret", "StageRoute", 0.60, 0.75, {"slots": m}, gamma=gamma)) for m in _MOST_SLOTS for gamma in _GAMMAS},
+                                        _grows(0.60, 0.75, {"slots": m}, gamma=gamma)) for m in _MOST_SLOTS for gamma in _GAMMAS},
     },
 }  # fmt: skip
 

@@ -97,10 +97,8 @@ INSTANCES = {
 }
 _DELTAS = (0.001, 0.01, 0.1)
 _HORIZONS, TABLE_1 = {"mu-1": 25_000, "mu-2": 10_000}, {"mu-1": 4052.0, "mu-2": 1406.0}
-_STOPPING = {
-    name: grid(rule, delta=list(_DELTAS), threshold=stochastic.practical_threshold)
-    for name, rule in (("Track-and-Stop", stochastic.TrackAndStop), ("uniform", stochastic.UniformAndStop))
-}
+_RULES = {"Track-and-Stop": stochastic.TrackAndStop, "uniform": stochastic.UniformAndStop}
+_STOPPING = {n: grid(rule, delta=list(_DELTAS), threshold=stochastic.practical_threshold) for n, rule in _RULES.items()}
 
 
 def _mistaken(env, policy, env_state, policy_state, t):
@@ -167,7 +165,8 @@ EXPERIMENTS = (
     Experiment("stochastic/classics",
         "Regret of all policies on a ten-armed Bernoulli bandit with rare successes, beside lower and upper bounds",
         (Case(RARE, _RARE_POLICIES, 20_000),), claims=(
-            Claim("lai-robbins", "in the last nine tenths of the rounds the regret of optimal policies grows .5 to 2 times as much as the Lai-Robbins line",
+            Claim("lai-robbins",
+                  "in the last nine tenths of the rounds the regret of optimal policies grows .5 to 2 times as much as the Lai-Robbins line",
                   "Garivier and Cappe (2011), Fig. 2; Honda and Takemura (2015); Kaufmann et al. (2012)", _parallel_to_the_line),
             Claim("optimal-first", "the optimal policies have less regret than UCB1, UCB-V and MOSS", "Garivier and Cappe (2011), Fig. 2",
                   rising(*((mean(a), mean(b)) for a in _OPTIMAL for b in ("MOSS", "UCB1", "UCB-V")))),
@@ -189,7 +188,8 @@ EXPERIMENTS = (
             Claim("uniform", "Track-and-Stop takes fewer samples than sampling in turn with the same stopping rule",
                   "ours: their experiments have other baselines", _fewer),
             Claim("characteristic-time", "samples over T* log(1 / delta) fall towards 1 as delta falls: below 1.5 at .001",
-                  "ours, after Garivier and Kaufmann (2016), Theorem 14, which is for delta to 0", _approaches)), figures={"samples": _best_arm_figure},
+                  "ours, after Garivier and Kaufmann (2016), Theorem 14, which is for delta to 0", _approaches)),
+        figures={"samples": _best_arm_figure},
         source="Garivier and Kaufmann (2016), their experiments",
         notes="With the threshold log((log t + 1) / delta) of the paper's experiments; runs that have not decided by the horizon count with it."),
 )  # fmt: skip

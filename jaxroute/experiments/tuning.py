@@ -16,12 +16,8 @@ from jaxroute.tune.space import Space
 
 _KINDS = "linear:LOW:HIGH, log:LOW:HIGH, integer:LOW:HIGH, log-integer:LOW:HIGH or choice:A,B,..."
 _PLAIN = (bool, int, float, str, type(None))
-_SCALES: Mapping[str, Callable[..., Any]] = {
-    "linear": tune.Linear,
-    "log": tune.Log,
-    "integer": tune.Integer,
-    "log-integer": lambda low, high: tune.Integer(low, high, log=True),
-}
+_SCALES: dict[str, Callable[..., Any]] = {"linear": tune.Linear, "log": tune.Log, "integer": tune.Integer}
+_SCALES["log-integer"] = functools.partial(tune.Integer, log=True)
 
 
 def scales(texts: Sequence[str]) -> dict[str, Any]:
@@ -120,16 +116,15 @@ def _target(parameters: Mapping[str, Any], policies: Mapping[str, Any], policy: 
     own = [name for name in parameters if name.startswith("environment.")]
     found = [] if policy is None else [checks.one_of("--policy", policy, policies)]
     for name in (name for name in parameters if name not in own):
-        known = max(
-            (one for one in policies if name.startswith(f"{one}.")), key=len, default=""
-        )  # A name may begin with another.
-        found.append(known or checks.one_of("--param", name.partition(".")[0], [*policies, "environment"]))
+        known = [one for one in policies if name.startswith(f"{one}.")]  # A name may begin with another.
+        found.append(
+            max(known, key=len, default="") or checks.one_of("--param", name.partition(".")[0], [*policies, "environment"])
+        )
     if len(found := list(dict.fromkeys(found))) > 1:
         raise ValueError(f"--param must name hyperparameters of one policy, got those of {' and '.join(found)}")
     if not found:
-        raise ValueError(
-            f"--policy must name the policy if all hyperparameters are the environment's: one of {', '.join(map(repr, policies))}"
-        )
+        names = ", ".join(map(repr, policies))
+        raise ValueError(f"--policy must name the policy if all hyperparameters are the environment's: one of {names}")
     return found[0], own
 
 
@@ -167,7 +162,7 @@ def summary(experiment: Experiment, case: Case, policy: str, found: tune.SearchR
         shown = {name: value if isinstance(value, _PLAIN) else checks.show(value) for name, value in one.values.items()}
         return {**one._asdict(), "values": shown}
 
-    about = {"experiment": experiment.name, "case": case.name, "policy": policy, "horizon": case.horizon}
+    about: dict[str, Any] = {"experiment": experiment.name, "case": case.name, "policy": policy, "horizon": case.horizon}
     score, start = found.history["score"].attrs, found.start
     about |= {"score": score["long_name"], "better": score["better"], "best": evaluation(found.best)}
     about |= {"start": None if start is None else evaluation(start), "gain": found.gain}
@@ -177,9 +172,8 @@ def summary(experiment: Experiment, case: Case, policy: str, found: tune.SearchR
 def report(found: tune.SearchResult) -> str:
     """Formats the best values, their score, and its comparison with the start, for the terminal."""
     label, seeds = found.history["score"].attrs["long_name"], int(found.history["seeds"].values[-1])
-    lines = ["Found"]
-    for name, value in found.values.items():
-        lines.append(f"  {name} = {value:.6g}" if isinstance(value, float) else f"  {name} = {checks.show(value)}")
+    values = {name: f"{v:.6g}" if isinstance(v, float) else checks.show(v) for name, v in found.values.items()}
+    lines = ["Found", *(f"  {name} = {shown}" for name, shown in values.items())]
     lines += ["", f"On {seeds:,} seeds that the search did not use"]
     for name, one in [("best", found.best), *([("start", found.start)] if found.start else [])]:
         parts = [f"  {name:<5} {label} {metrics.rounded(*one.score)}"]

@@ -205,8 +205,8 @@ def cells(
 ) -> Iterator[tuple[str, dict[str, int], dict[str, Any], dict[str, np.ndarray]]]:
     """Yields the cells of a table for `values`, a result of `final`: one for each policy and setting.
 
-    A cell has the name of the policy; the indices of policy and setting on their axes; the values of the setting axes in `own(values of the policy)`, while
-    the others keep their first value; and mean and standard error of each metric, `[2]`.
+    A cell has the name of the policy; the indices of policy and setting on their axes; the values of the setting axes that `own` returns for the
+    policy's values (the others keep their first value); and mean and standard error of each metric, `[2]`.
     """
     if "policy" not in values.dims:
         values = values.expand_dims("policy") if "policy" in values.coords else values.expand_dims(policy=["all"])

@@ -58,12 +58,9 @@ def paired(data: Data, metric: str | None, baseline: str) -> xr.Dataset:
         z = middle / error
     about = f"{{}} minus that of {baseline}"
     warned = [text for _, text in worst_violations(violations(data))] if isinstance(data, xr.Dataset) else []
-    variables = {
-        "mean": describe(middle, array, about),
-        "stderr": describe(error, array, f"standard error of {about}"),
-        "z": describe(z, array, f"{about}, in standard errors", unit="standard errors"),
-        "count": describe(number, array, f"seeds of {about}", unit="seeds"),
-    }
+    variables = {"mean": describe(middle, array, about), "stderr": describe(error, array, f"standard error of {about}")}
+    variables["z"] = describe(z, array, f"{about}, in standard errors", unit="standard errors")
+    variables["count"] = describe(number, array, f"seeds of {about}", unit="seeds")
     return xr.Dataset(variables, attrs=encoded({"baseline": baseline, "metric": str(array.name), "notes": warned}))
 
 

@@ -66,8 +66,14 @@ def table(
     values, partial = final(data, names, time), _partial(at_time(data, time), names)
     axes = list(dict.fromkeys(a for name in names for a in setting_axes(like(data, name))))
     rounding = _rounding(data, values, time)
+
+    def own(one: xr.Dataset) -> list[str]:
+        """Returns the setting axes along which means or standard errors of one policy differ."""
+        in_order = [v.transpose(*(a for a in axes if a in v.dims), "statistic") for v in one.data_vars.values()]
+        return own_axes([v.rename(statistic="seed") for v in in_order])
+
     keys, numbers, rows = [], [], []
-    for policy, place, where, cell in cells(values, axes, lambda one: _own_axes(one, axes)):
+    for policy, place, where, cell in cells(values, axes, own):
         texts = {n: "0" if _is_rounding(cell[n], rounding[n]) else rounded(*cell[n]) for n in names}
         for name, of_some in partial.items():
             middle, share = (float(x.isel(place, missing_dims="ignore")) for x in of_some)
@@ -128,12 +134,6 @@ def _partial(now: xr.Dataset, names: Sequence[str]) -> dict[str, tuple[xr.DataAr
     whole = functools.reduce(np.maximum, number.values(), 1)
     some = [name for name in names if ((number[name] > 0) & (number[name] < whole)).any()]
     return {name: (quantiles(now, name, [0.5]).isel(quantile=0), number[name] / whole) for name in some}
-
-
-def _own_axes(one: xr.Dataset, axes: Sequence[str]) -> list[str]:
-    """Returns the setting axes, among `axes`, along which means or standard errors of one policy differ."""
-    in_order = [v.transpose(*(a for a in axes if a in v.dims), "statistic") for v in one.data_vars.values()]
-    return own_axes([v.rename(statistic="seed") for v in in_order])
 
 
 def _footnote(data: xr.Dataset, names: Sequence[str], time: int | None) -> str:

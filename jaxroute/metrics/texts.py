@@ -3,7 +3,7 @@
 import math
 import re
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,12 +55,6 @@ def show_seeds(counts: Any) -> str:
     counts = counts[counts > 0]
     low, high = (int(counts.min()), int(counts.max())) if counts.size else (0, 0)
     return f"{high:,} seed{'s' * (high != 1)}" if low == high else f"{low:,} to {high:,} seeds"
-
-
-def axis_label(attrs: Mapping[str, Any], name: str = "") -> str:
-    """Returns label and unit of a variable for an axis, such as "cumulative regret (reward)". `name` is used if the label is missing."""
-    label, unit = attrs.get("long_name", name), attrs.get("units", "")
-    return f"{label} ({unit})" if unit else str(label)
 
 
 @dataclass(frozen=True)
@@ -117,10 +111,14 @@ class Table:
         def row(cells: Sequence[str]) -> str:
             return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
 
+        def plain_cell(cell: str, key: bool) -> str:
+            found = None if key else _NUMBER.fullmatch(cell)
+            return cell if found is None or found["error"] is None else f"{found['mean']} ± {found['error']}"
+
         lines = [
             row([name.replace("_", " ") + (f" ({unit})" if unit else "") for name, unit in self.heads]),
             f"| :-- |{' --: |' * (len(self.heads) - 1)}",
-            *(row([_plain_cell(cell, i < self.keys) for i, cell in enumerate(cells)]) for cells in self.rows),
+            *(row([plain_cell(cell, i < self.keys) for i, cell in enumerate(cells)]) for cells in self.rows),
         ]
         notes = [note.replace("(standard error)", "± standard error") for note in self.notes]
         return "\n".join(lines) + "".join(f"\n\n{note}" for note in notes)
@@ -168,8 +166,3 @@ def _tex_number(text: str) -> str:
     digits, e, power = text.partition("e")
     digits = digits.replace(",", "{,}")
     return rf"{digits} \times 10^{{{int(power)}}}" if e else digits
-
-
-def _plain_cell(cell: str, key: bool) -> str:
-    found = None if key else _NUMBER.fullmatch(cell)
-    return cell if found is None or found["error"] is None else f"{found['mean']} ± {found['error']}"

@@ -9,9 +9,8 @@ all panels and whichever policies are drawn: they follow its name (see `style`).
 """
 
 from jaxroute.core.exports import public_names
-from jaxroute.plot.figures import level, line_style, log_axis, panels, power_laws, save
+from jaxroute.plot.figures import deployment, heat, level, line_style, log_axis, panels, power_laws, save
 from jaxroute.plot.lines import curves, difference, points, quantiles, sweep
-from jaxroute.plot.maps import deployment, heat
 from jaxroute.plot.style import share_legend
 
 __all__ = ["curves", "deployment", "difference", "heat", "level", "line_style", "log_axis", "panels"]

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from jaxroute.metrics.texts import axis_label, show_value
+from jaxroute.metrics.texts import show_value
 from jaxroute.plot.style import wrapped
 
 # Largest width of a label in letters: along the horizontal axis (WIDE) and the vertical axis (HIGH) of a panel.
@@ -129,8 +129,6 @@ def marker_places(times: np.ndarray, log: bool, shift: int) -> list[int]:
 
 def axis_title(attributes: Mapping[str, Any], name: str, width: int) -> str:
     """Returns label (`name` if it is missing) and unit of a metric with the given attributes, in lines if they are longer than `width` letters."""
-    text = axis_label(attributes, name)
-    if len(text) <= width:
-        return text
     parts = [str(attributes.get("long_name", name)), *([f"({attributes['units']})"] if attributes.get("units") else [])]
-    return "\n".join(wrapped(part, width) for part in parts)
+    text = " ".join(parts)
+    return text if len(text) <= width else "\n".join(wrapped(part, width) for part in parts)

@@ -1,4 +1,4 @@
-"""Draws curves over time and differences between them, and values at the horizon: by policy, against a setting, as quantiles, as points in a plane."""
+"""Draws curves over time, differences between them, and values at the horizon: by policy, against a setting, as quantiles, and as points."""
 
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -269,14 +269,12 @@ def sweep(
             ax.errorbar(value, row, xerr=2 * bar if bar > 0 else None, capsize=2.5, markersize=6, **styles.style(names[i]))
             beside = {"xycoords": ("axes fraction", "data"), "va": "center", "annotation_clip": False}
             ax.annotate(metrics.rounded(value, bar), (1.02, row), fontsize=8, **beside)
-        _rows(ax, [names[i] for i in known])
+        _rows(ax, [names[i] for i in known], f"{axis_title(array.attrs, metric, WIDE)}\n{note}", title)
         if log:
             ax.set_xscale("log")
         ax.margins(x=0.08)
         numbers(ax.xaxis, few=True)
         grid_lines(ax)
-        ax.set_xlabel(f"{axis_title(array.attrs, metric, WIDE)}\n{note}")
-        style.title(ax, title)
         return ax
     (axis,) = axes
     values = array[axis].values
@@ -302,13 +300,15 @@ def sweep(
     return ax
 
 
-def _rows(ax: Any, names: Sequence[str]) -> None:
-    """Labels one row of a figure for each name, the first at the top."""
+def _rows(ax: Any, names: Sequence[str], label: str, title: str | None) -> None:
+    """Labels one row of a figure for each name, the first at the top; `label` is that of the horizontal axis."""
     style.fit_rows(ax, len(names))
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)
     ax.spines["left"].set_visible(False)
+    ax.set_xlabel(label)
+    style.title(ax, title)
 
 
 @style.styled
@@ -374,9 +374,7 @@ def quantiles(
         ax.margins(x=0.06)
         style.legend(ax, title, own)
     else:
-        _rows(ax, drawn)
-        ax.set_xlabel(f"{axis_title(array.attrs, metric, WIDE)}\n{note}")
-        style.title(ax, title)
+        _rows(ax, drawn, f"{axis_title(array.attrs, metric, WIDE)}\n{note}", title)
     return ax
 
 
@@ -406,11 +404,8 @@ def points(
       ax, title: axes to draw on (default: a new figure), and title above them.
     """
     ax, styles, own = style.begin(ax, series)
-    every = {
-        name: np.array([[np.resize([*np.ravel(value), 0.0], 2) for value in place] for place in places], float)
-        for name, places in series.items()
-        if len(places)
-    }
+    pairs = {name: [[np.resize([*np.ravel(v), 0.0], 2) for v in place] for place in at] for name, at in series.items()}
+    every = {name: np.array(places, float) for name, places in pairs.items() if places}
     looks = [{"markersize": 5} | styles.style(name) for name in every]
     style.separate_overlaps([at[:, :, 0].T for at in every.values()], looks)
     for (name, at), look in zip(every.items(), looks, strict=True):

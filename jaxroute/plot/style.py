@@ -10,7 +10,7 @@ import textwrap
 import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
@@ -62,18 +62,6 @@ def styled(function: Callable[P, R]) -> Callable[P, R]:
     return draw
 
 
-# Line styles.
-
-
-class _Role(NamedTuple):
-    """Look of all policies of one role, such as "oracle" (see `role_of`): their colours, line width, drawing order, and dashes."""
-
-    colours: tuple[str, ...]
-    width: float
-    zorder: float
-    dashes: tuple[Any, ...]
-
-
 _SOLID = "-"
 _DASHES = (_SOLID, (0, (5, 1.6)), (0, (5, 1.3, 1.2, 1.3)), (0, (1.4, 1.2)), (0, (8, 1.6)), (0, (5, 1.2, 1.2, 1.2, 1.2, 1.2)))
 _DOTS = ((0, (1, 1.3)), (0, (4, 1.3, 1, 1.3)), (0, (2.5, 1.3)), (0, (7, 1.5)), (0, (1, 3)))
@@ -81,13 +69,14 @@ _MARKERS = ("o", "s", "^", "D", "v", "P", "X")
 # After Okabe and Ito, whose colours differ for colour-blind readers too: vermilion for the subject.
 _COLD = ("#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#6A3D9A", "#1B5E63")
 _COLD += ("#8A8D00", "#7A90B8", "#00324F", "#6CC08B", "#8C2D78", "#A6A6E0")
-_ROLES = {
-    "subject": _Role(("#D55E00",), 2.4, 3.6, (_SOLID,)),
-    "variant": _Role(("#E69F00", "#9E1B32", "#7F4A1E", "#F0767F", "#B8860B"), 1.8, 3.4, _DASHES[1:]),
-    "rival": _Role(_COLD, 1.5, 3.0, _DASHES),
-    "weak": _Role(("#B8AD9C", "#A9BCCB", "#C3B3D1", "#AFC7A8", "#D6BE9C"), 1.3, 2.6, _DASHES),
-    "oracle": _Role(("#000000", "#555555", "#8C8C8C"), 1.2, 4.0, _DASHES[1:]),
-    "reference": _Role(("#333333", "#6B6B6B"), 1.1, 2.5, _DOTS),
+# Look of all policies of one role (see `role_of`): their colours, line width, drawing order, and dashes.
+_ROLES: dict[str, tuple[tuple[str, ...], float, float, tuple[Any, ...]]] = {
+    "subject": (("#D55E00",), 2.4, 3.6, (_SOLID,)),
+    "variant": (("#E69F00", "#9E1B32", "#7F4A1E", "#F0767F", "#B8860B"), 1.8, 3.4, _DASHES[1:]),
+    "rival": (_COLD, 1.5, 3.0, _DASHES),
+    "weak": (("#B8AD9C", "#A9BCCB", "#C3B3D1", "#AFC7A8", "#D6BE9C"), 1.3, 2.6, _DASHES),
+    "oracle": (("#000000", "#555555", "#8C8C8C"), 1.2, 4.0, _DASHES[1:]),
+    "reference": (("#333333", "#6B6B6B"), 1.1, 2.5, _DOTS),
 }
 _SUBJECTS = ("StageRoute", "MESS+", "C2MAB-V (c)", "C2MAB-V", "ACQB", "COSMOS")
 _WEAK = ("random", "uniform", "always ", "query all", "round robin")
@@ -136,9 +125,9 @@ class LineStyles:
         """Returns the look of a policy's line as arguments of `plot`: colour, dash, marker, width and drawing order."""
         self.add([name])
         kind, place = self._places[name]
-        role = _ROLES[kind]
-        style = {"color": role.colours[place % len(role.colours)], "linestyle": role.dashes[place % len(role.dashes)]}
-        style |= {"linewidth": role.width, "zorder": role.zorder}
+        colours, width, height, dashes = _ROLES[kind]
+        style: dict[str, Any] = {"color": colours[place % len(colours)], "linestyle": dashes[place % len(dashes)]}
+        style |= {"linewidth": width, "zorder": height}
         if kind == "reference":
             return style
         return style | {"marker": _MARKERS[place % len(_MARKERS)], "markeredgecolor": "white", "markeredgewidth": 0.6}
@@ -205,9 +194,6 @@ def separate_overlaps(places: Sequence[Any], looks: Sequence[dict[str, Any]], jo
     return cover
 
 
-# Figures with several panels.
-
-
 @dataclass
 class FigureState:
     """State of a figure, which its panels share.
@@ -255,9 +241,6 @@ def fit_rows(ax: Any, number: int) -> None:
     if state.shared and height > state.size[1]:
         state.size = (state.size[0], height)
         share_legend(ax.figure)
-
-
-# Titles and legends.
 
 
 def title(ax: Any, text: str | None) -> None:

@@ -165,7 +165,8 @@ def search(
     history = open_history(out, settings, {"python": python(), **code_of(functions)}, accept_changed_code)
     options = {"horizon": horizon, "root_seed": root_seed, "execution": execution, "record": wanted}
     with tqdm(total=plan.runs, disable=not progress, unit="run", leave=False) as bar:
-        result = _Search(space, goal, plan, strategy, runners, history, options, begin, root_seed, bar).run()
+        phases = _Search(space, goal, plan, strategy, runners, history, options, begin, root_seed, bar)
+        result = phases.test(*phases.select(phases.finalists()))
     if not result.feasible:
         chosen = "the one with the smallest violation was chosen"
         warnings.warn(f"no finalist satisfies all bounds with the margin: {chosen}", stacklevel=2)
@@ -298,9 +299,6 @@ class _Search:
     number: int = 0
     surrogates: dict[int, Surrogate] = field(default_factory=dict)
 
-    def run(self) -> SearchResult:
-        return self.test(*self.select(self.finalists()))
-
     def evaluate(self, phase: str, generation: int, candidates: Sequence[_Candidate], seeds: range) -> None:
         """Simulates candidates of one structure on the same seeds, or reads their stored outcomes. The outcomes are added to the candidates."""
         structure = candidates[0].structure
@@ -427,19 +425,16 @@ class _Search:
         seeds = range(self.next_seed, self.next_seed + self.plan.test_seeds)
         tested = [_Candidate(chosen.number, chosen.structure, chosen.point)]
         tested += [] if self.begin is None else [self.candidate(*self.begin)]
+        evaluations, gain = [], None
         for one in tested:
             self.evaluate("test", 0, [one], seeds)
-        gain = None
+            estimate, metrics = one.estimate(self.goal), {name: moments(runs) for name, runs in one.runs[0][0].items()}
+            values, verdicts = self.space.values(one.structure, one.point), self.goal.verdicts(estimate)
+            evaluations.append(Evaluation(values, estimate.score, metrics, verdicts))
         if len(tested) == 2:
             best, start = (self.goal.scores(one.runs[0][0]) for one in tested)
             gain = moments((1.0 if self.goal.maximise else -1.0) * (best - start))
-        horizon, evaluations = self.options["horizon"], [self._evaluation(one) for one in tested]
-        best, start = evaluations[0], evaluations[1] if len(tested) == 2 else None
+        horizon, best, start = self.options["horizon"], evaluations[0], evaluations[1] if len(tested) == 2 else None
         rounds = {phase: runs * horizon for phase, runs in self.history.runs.items()}
         history = dataset(self.history, self.space, self.goal, horizon, chosen.number)
         return SearchResult(best.values, best, start, gain, feasible, rounds, history)
-
-    def _evaluation(self, one: _Candidate) -> Evaluation:
-        estimate = one.estimate(self.goal)
-        metrics = {name: moments(runs) for name, runs in one.runs[0][0].items()}
-        return Evaluation(self.space.values(one.structure, one.point), estimate.score, metrics, self.goal.verdicts(estimate))

@@ -3,8 +3,8 @@
 A space maps each numeric hyperparameter to a position from 0 to 1, and each combination of discrete choices to a structure. The positions of all
 numeric hyperparameters form a point of the unit cube. Every structure is searched in a separate cube.
 
-A strategy (CMA-ES, and two baselines, random points and a lattice) only holds settings. Its method `begin` makes an optimiser for one structure, which
-proposes points of the unit cube and receives only their order from best to worst. The code that ranks them handles constraints and noise.
+A strategy (CMA-ES, and two baselines, random points and a lattice) only holds settings. Its method `begin` makes an optimiser for one structure,
+which proposes points of the unit cube and receives only their order from best to worst. The code that ranks them handles constraints and noise.
 """
 
 import itertools
@@ -36,7 +36,8 @@ class Linear:
         """Raises ValueError unless the bounds are finite and in order."""
         for end in ("low", "high"):
             checks.numbers(f"parameters[{name!r}].{end}", getattr(self, end), ())
-        _check_order(name, self)
+        if not self.low < self.high:
+            raise ValueError(f"parameters[{name!r}] must have low < high, got {self}")
 
     num_values = 0  # Number of possible values; 0 means that every real number in the range is possible.
 
@@ -85,7 +86,8 @@ class Integer:
     def check(self, name: str) -> None:
         checks.whole(f"parameters[{name!r}].low", self.low, minimum=1 if self.log else -(2**31))
         checks.whole(f"parameters[{name!r}].high", self.high, minimum=-(2**31), maximum=2**31 - 1)
-        _check_order(name, self)
+        if not self.low < self.high:
+            raise ValueError(f"parameters[{name!r}] must have low < high, got {self}")
 
     @property
     def num_values(self) -> int:
@@ -131,11 +133,6 @@ class Choice:
     def index(self, value: Any) -> int | None:
         """Returns the index of an alternative; None if `value` is no alternative."""
         return next((i for i, own in enumerate(self.values) if value is own or value == own), None)
-
-
-def _check_order(name: str, scale: Linear | Integer) -> None:
-    if not scale.low < scale.high:
-        raise ValueError(f"parameters[{name!r}] must have low < high, got {scale}")
 
 
 Scale = Linear | Integer | Choice
@@ -219,9 +216,6 @@ class Space:
         sizes = [len(scale.values) for scale in self.choices.values()]
         structure = int(np.ravel_multi_index(chosen, sizes)) if sizes else 0
         return structure, np.array([scale.position(values[name]) for name, scale in self.numeric.items()])
-
-
-# Strategies.
 
 
 @dataclass(frozen=True)

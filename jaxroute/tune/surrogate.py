@@ -133,14 +133,12 @@ class GaussianProcess:
         same = seen.batch[:, None] == seen.batch
         self._noise = (np.diag(seen.noise) + np.where(same, seen.common, 0.0)) / self._scale**2
         self._noise += 1e-6 * np.eye(len(self._values))
-        self.logs = self._fit() if logs is None else logs
+        if logs is None:  # Those with the largest posterior density.
+            number = self.points.shape[1]
+            start, bounds = np.append(np.full(number, _LENGTH), 0.0), [*[_LENGTHS] * number, _SIZES]
+            logs = optimize.minimize(self._negative_log_posterior, start, jac=True, method="L-BFGS-B", bounds=bounds).x
+        self.logs: np.ndarray = logs
         self._solved = self._solve(self._kernel(self.logs, self.points))
-
-    def _fit(self) -> np.ndarray:
-        """Returns the logarithms of length scales and kernel variance, `[d + 1]`, with the largest posterior density."""
-        number = self.points.shape[1]
-        start, bounds = np.append(np.full(number, _LENGTH), 0.0), [*[_LENGTHS] * number, _SIZES]
-        return optimize.minimize(self._negative_log_posterior, start, jac=True, method="L-BFGS-B", bounds=bounds).x
 
     def _squared_distances(self, logs: np.ndarray, points: np.ndarray) -> np.ndarray:
         """Returns squared differences between the `n` observed points and `points` `[k, d]`, in units of the length scales, `[n, k, d]`."""

@@ -3,7 +3,7 @@
 import numpy as np
 
 from jaxroute import grid
-from jaxroute.experiments.service import common
+from jaxroute.experiments.service import paper as common
 from jaxroute.problems import service
 
 

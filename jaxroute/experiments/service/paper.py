@@ -4,15 +4,21 @@ In the claims, alpha is the target share of satisfied requests, and the violatio
 probability `p_t = min(1, c t^(-1/4))` to explore request `t`. The loss is the predictor's mean log loss on the explored requests.
 """
 
+import dataclasses
 import functools
+import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import xarray as xr
 
-from jaxroute import grid, plot
+from jaxroute import grid, metrics, plot
+from jaxroute.core.provenance import cores
 from jaxroute.data import (
     MESSPLUS_BENCHMARKS,
     MESSPLUS_FIGURE_2,
@@ -23,28 +29,198 @@ from jaxroute.data import (
     MESSPLUS_TABLES_6_7,
 )
 from jaxroute.data.logs.log import read_experiment_log
+from jaxroute.engine.grid import Grid
 from jaxroute.experiments import measure as ms
-from jaxroute.experiments.base import Case, Experiment, Results
-from jaxroute.experiments.claims import Finding, all_hold, at_least, with_parameters
-from jaxroute.experiments.measure import Measured, end, ends_along, listed, mean_of, product
+from jaxroute.experiments.base import Case, Claim, Experiment, Results
+from jaxroute.experiments.claims import Finding, Measure, all_hold, at_least, with_parameters
+from jaxroute.experiments.measure import Measured, end, ends_along, listed, mean_of, product, runs_of
 from jaxroute.experiments.pictures import Panel, panels_of
-from jaxroute.experiments.service import common
-from jaxroute.experiments.service.common import claim, experiment, mj, points_short, reached
-from jaxroute.experiments.verdicts import Verdict, judge
+from jaxroute.experiments.verdicts import Stated, Verdict, judge
 from jaxroute.problems import service as sv
+
+RECORD = ("cost", "satisfaction", "violation", "virtual_queue", "complied", "first_compliance", "explored")
+STAND_IN = (
+    "satisfaction and costs follow recorded outcomes of the eight benchmarks; the features are uninformative, since text is hardly "
+    'informative about the outcomes (the study "signal" has informative features)'
+)
+TRAINED = "RouterDC is trained eight times and each router is used in 64 runs: its error is that over the trainings"
+_ROUTER = "-RouterDC"
+
+
+def claim(name: str, source: str, measure: Measure, text: str = "") -> Claim:
+    """Makes a claim. By default, its text is the first line of the docstring of `measure`, without "Tests the claim:"."""
+    text = text or (measure.__doc__ or "").splitlines()[0].removeprefix("Tests the claim: ").rstrip(".")
+    return Claim(name, text, source if source == "ours" else f"MESS+, {source}", measure)
+
+
+def experiment(
+    name: str, title: str, cases: Any, seeds: int, claims: Any, figures: Any, source: str = "", **options: Any
+) -> Experiment:
+    """Makes an experiment on MESS+ called "service/" and `name`; `source` is a place in the paper (default: our own study)."""
+    options = {"notes": STAND_IN, "smoke_horizon": 200, "stand_in": "recorded answers with stand-in features", **options}
+    source = f"MESS+, {source}" if source else "ours"
+    return Experiment(f"service/{name}", title, tuple(cases), seeds, tuple(claims), figures, source=source, **options)
+
+
+def passes(
+    policies: Any,
+    benchmarks: Iterable[str] = MESSPLUS_BENCHMARKS,
+    *,
+    every: int | None = None,
+    record: Sequence[str] = RECORD,
+    all_alphas: bool = False,
+    **settings: Any,
+) -> tuple[Case, ...]:
+    """Makes a case for each benchmark: a pass, which serves each of its requests once.
+
+    Args:
+      policies: as for `Case`; the argument `settings` of a function has the benchmark's name under "benchmark".
+      benchmarks: names of the benchmarks.
+      every: number of requests between two records (default: one record, at the end).
+      record: as for `Case`.
+      all_alphas: whether to use the three satisfaction targets alpha of the paper's figures instead of the one of its tables.
+      settings: further settings of the environment.
+    """
+    cases = []
+    for name in benchmarks:
+        data = MESSPLUS_BENCHMARKS[name]
+        made = {"benchmark": name, "alpha": list(data.alphas) if all_alphas else data.alpha, **settings}
+        where = {key: value for key, value in made.items() if not isinstance(value, list)}
+        options: dict[str, Any] = {"record_every": every or data.num_requests, "record": record}
+        cases.append(Case(_environment, policies, data.num_requests, name, made, where, **options))
+    return tuple(cases)
+
+
+def _environment(**settings: Any) -> Any:
+    """Makes the environment of a benchmark. If some `settings` are lists, it makes a grid of environments over all combinations of their values."""
+    swept = any(isinstance(value, list) for value in settings.values())
+    return grid(sv.benchmark_service, **settings) if swept else sv.benchmark_service(**settings)
+
+
+def trained_routers(env: sv.ServiceEnv, number: int) -> Grid:
+    """Trains RouterDC `number` times in parallel, and returns the trained policies as a grid along the axis `training` (0, 1, ...)."""
+
+    def trained(training: int) -> sv.RouterDC:
+        return jax.block_until_ready(sv.RouterDC.of(env, training))
+
+    with ThreadPoolExecutor(cores()) as pool:
+        return Grid({"training": range(number)}, list(pool.map(trained, range(number))), "RouterDC.of")
+
+
+def router_passes(benchmarks: Iterable[str] = MESSPLUS_BENCHMARKS, **options: Any) -> tuple[Case, ...]:
+    """Makes a case for each benchmark in which RouterDC, trained eight times, serves each request once. `options` are arguments of `passes`."""
+    cases = passes(lambda env: {"RouterDC": trained_routers(env, 8)}, benchmarks, **options)
+    return tuple(dataclasses.replace(case, name=case.name + _ROUTER, seeds=64) for case in cases)
+
+
+def over_trainings(data: xr.Dataset) -> xr.Dataset:
+    """Averages RouterDC's metrics over seeds. In the returned data, the dimension `seed` lists trainings of RouterDC ("training 0", ...) instead."""
+    names = [name for name in metrics.metric_names(data) if name not in ("complied", "first_compliance")]
+    labels = [f"training {number}" for number in data["training"].values]
+    means = {name: metrics.pick(data, name).mean("seed", keep_attrs=True).rename(training="seed") for name in names}
+    means = {name: one.assign_coords(seed=labels) for name, one in means.items()}
+    valid = xr.ones_like(next(iter(means.values())).isel(time=-1, drop=True), dtype=bool)
+    return xr.Dataset({**means, "valid": valid}, attrs=data.attrs)
+
+
+@functools.cache
+def at_its_target(benchmark: str) -> sv.ServiceEnv:
+    """Makes a benchmark's environment with its satisfaction target in the paper. The result is cached, as finding its optimum takes a fifth of a second."""
+    return sv.benchmark_service(benchmark)
+
+
+def benchmarks_of(results: Results) -> list[str]:
+    return [name for name in results if not name.endswith(_ROUTER)]
+
+
+def runs(results: Results, benchmark: str, metric: str, policy: str, **where: Any) -> xr.DataArray:
+    """Returns a metric `[seed]` of a policy after all requests of a benchmark. RouterDC has one value per training, and ignores the setting `where`."""
+    if policy == "RouterDC":
+        return runs_of(over_trainings(results[benchmark + _ROUTER]), metric, policy)
+    return runs_of(results[benchmark], metric, policy, **where)
+
+
+def reached(results: Results, benchmark: str, metric: str, policy: str, **where: Any) -> Measured:
+    """Returns the mean of a policy's metric after all requests of a benchmark, with its standard error; `where` selects a setting."""
+    found = mean_of(runs(results, benchmark, metric, policy, **where))
+    return found.changed(floor=found.error) if policy == "RouterDC" else found
+
+
+def mj(results: Results, benchmark: str, policy: str, metric: str = "cost", **where: Any) -> Measured:
+    """Returns the energy in megajoules for all requests of a benchmark: the mean per request (`metric`, in J) times their number."""
+    return reached(results, benchmark, metric, policy, **where).times(MESSPLUS_BENCHMARKS[benchmark].num_requests / 1e6)
+
+
+def points_short(results: Results, benchmark: str, policy: str, **where: Any) -> Measured:
+    """Returns the target alpha minus the share of satisfied requests, in percentage points."""
+    return reached(results, benchmark, "violation", policy, **where).times(100.0)
+
+
+def averaged(values: Mapping[str, xr.DataArray], per_pass: bool = False) -> Measured:
+    """Averages runs `[seed]` over benchmarks, paired by seed. `per_pass` converts joules per request to megajoules for a benchmark's requests."""
+    scaled = [one * (MESSPLUS_BENCHMARKS[name].num_requests / 1e6 if per_pass else 1.0) for name, one in values.items()]
+    scaled = [one.drop_vars("case", errors="ignore") for one in scaled]
+    return mean_of(xr.concat(scaled, "benchmark", join="inner", coords="minimal", compat="override").mean("benchmark"))
+
+
+def average_mj(results: Results, benchmarks: Iterable[str], policy: str, metric: str = "cost", **where: Any) -> Measured:
+    """Returns the mean over benchmarks of the energy in megajoules for all requests of a benchmark; `metric` is in joules per request."""
+    return averaged({name: runs(results, name, metric, policy, **where) for name in benchmarks}, per_pass=True)
+
+
+def steps(data: xr.Dataset, metric: str, policy: str, axis: str, **where: Any) -> list[Measured]:
+    """Returns the mean change of a metric from each value of the setting `axis` to the next larger one, and last from the smallest to the largest value."""
+    runs = [runs_of(data, metric, policy, **{axis: value}, **where) for value in np.sort(data[axis].values)]
+    pairs = [*itertools.pairwise(runs), (runs[0], runs[-1])]
+    return [mean_of(after - before) for before, after in pairs]
+
+
+def moves(changes: Sequence[Measured], sign: int) -> Stated:
+    """States that the last of `changes`, the total one in `steps`, has the sign `sign`, and that no other one reverses more than a tenth of it."""
+    *between, whole = (change.times(float(sign)) for change in changes)
+    return [whole.above(0.0), *(change.at_least(0.0, margin=0.1 * abs(whole.mean)) for change in between)]
+
+
+def baselines(benchmark: str) -> dict[str, Any]:
+    """Makes the untrained baselines of the paper on MESS+. RouteLLM's threshold is that of Table 5 for the target nearest to the environment's."""
+    data = MESSPLUS_BENCHMARKS[benchmark]
+
+    def routellm(env: sv.ServiceEnv) -> sv.RouteLLM:
+        alphas = jnp.asarray(data.alphas, jnp.float32)
+        thresholds = jnp.asarray([data.routellm_threshold[alpha] for alpha in data.alphas], jnp.float32)
+        return sv.RouteLLM(threshold=thresholds[jnp.argmin(jnp.abs(alphas - env.alpha))], offset=data.routellm_offset)
+
+    return {"EducatedGuessing": sv.EducatedGuessing.of, "RouteLLM": routellm}
+
+
+def informed(**settings: Any) -> Callable[[sv.ServiceEnv], sv.MessPlus]:
+    """Returns a function that makes MESS+ for an environment with the true probabilities of success, not predictions; `settings` are its arguments."""
+    return lambda env: sv.MessPlus(predictor=sv.TrueProbabilities(env.requests), **settings)
+
+
+def with_router(results: Results, benchmark: str) -> xr.Dataset:
+    """Adds RouterDC to the policies in a benchmark's result. Its entries along `seed` are means of its trainings instead of single runs."""
+    data, router = results[benchmark], over_trainings(results[benchmark + _ROUTER])
+    names = [name for name in router.data_vars if name != "valid"]
+    wide = {name: xr.concat([data[name], router[name]], "policy", join="outer") for name in names}
+    wide = {name: one.transpose(*data[name].dims).assign_attrs(data[name].attrs) for name, one in wide.items()}
+    return xr.Dataset(wide, attrs=data.attrs)
+
+
+def blind_line(accuracy: Any, cost: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Returns shares of satisfied requests, and for each the least cost of a random choice among `K` models of given `accuracy` and `cost`, `[K]`."""
+    contexts = sv.sources.Contexts(np.ones(1), np.asarray(accuracy, float)[None], np.asarray(cost, float)[None])
+    low, high = contexts.success[0, np.argmin(cost)], contexts.success.max()
+    shares = np.union1d(np.linspace(low, high, 40), np.clip(contexts.success, low, high))  # With the line's corners.
+    return shares, np.array([sv.cheapest_choice(contexts, share).value for share in shares])
+
 
 # Satisfaction and cost over a pass, for three targets and three V.
 
 
-def _V_policies(env: Any, settings: dict[str, Any]) -> dict[str, Any]:
-    benchmark = settings["benchmark"]
-    V = list(MESSPLUS_BENCHMARKS[benchmark].V_range)
-    return {"MESS+": grid(sv.paper_policy, benchmark=benchmark, V=V), **common.baselines(benchmark)}
-
-
 def _panels(results: Results) -> Iterator[tuple[str, xr.Dataset, dict[str, Any]]]:
     """Yields a label, a benchmark's result, and the selection `{"alpha": target}`, for each benchmark and each of its satisfaction targets."""
-    for name in common.benchmarks_of(results):
+    for name in benchmarks_of(results):
         for alpha in results[name]["alpha"].values:
             yield f"{name} alpha {alpha:g}", results[name], {"alpha": alpha}
 
@@ -62,7 +238,7 @@ def _approaches(results: Results) -> Iterator[Finding]:
 def _falls_with_V(results: Results, metric: str) -> Iterator[Finding]:
     for name, data, where in _panels(results):
         values = ends_along(data, metric, "MESS+", "V", sorted(data["V"].values), **where).values()
-        falls = common.moves(common.steps(data, metric, "MESS+", "V", **where), -1)
+        falls = moves(steps(data, metric, "MESS+", "V", **where), -1)
         yield f"{name}: {', '.join(map(str, values))}", falls
 
 
@@ -114,7 +290,7 @@ def _is_later(results: Results, axis: str, other: str) -> Iterator[Finding]:
     Runs are paired by seed and counted over all values of the setting `other`. At any one of these, it may be earlier in 5 % more of the runs than
     later.
     """
-    for name in common.benchmarks_of(results):
+    for name in benchmarks_of(results):
         data, signs = results[name], {}
         for value in data[other].values:
             less, more = (_first(data, **{axis: f(data[axis].values), other: value}) for f in (np.min, np.max))
@@ -134,23 +310,27 @@ def _figure(name: str, number: str, benchmarks: Sequence[str], seeds: int) -> Ex
         claim("cheaper", where, _cheaper_for_every_V),
         *([claim("first", f"{where} and appendix C.2", _first_steps)] if "winogrande" in benchmarks else []),
     ]
-    cases = common.passes(_V_policies, benchmarks, every=10, all_alphas=True)
-    routers = common.router_passes(benchmarks, every=10, record=("cost", "satisfaction"))
+
+    def policies(env: Any, settings: dict[str, Any]) -> dict[str, Any]:
+        benchmark = settings["benchmark"]
+        V = list(MESSPLUS_BENCHMARKS[benchmark].V_range)
+        return {"MESS+": grid(sv.paper_policy, benchmark=benchmark, V=V), **baselines(benchmark)}
+
+    cases = passes(policies, benchmarks, every=10, all_alphas=True)
+    routers = router_passes(benchmarks, every=10, record=("cost", "satisfaction"))
     pages = {name if len(benchmarks) == 1 else f"{name}-{b}": functools.partial(_page, benchmark=b) for b in benchmarks}
     title = f"Satisfaction and cost over a pass: {', '.join(MESSPLUS_BENCHMARKS[b].title for b in benchmarks)}"
-    return experiment(
-        name, title, (*cases, *routers), seeds, claims, pages, where, notes=f"{common.STAND_IN}; {common.TRAINED}"
-    )
+    return experiment(name, title, (*cases, *routers), seeds, claims, pages, where, notes=f"{STAND_IN}; {TRAINED}")
 
 
 def _page(results: Results, benchmark: str) -> Any:
     """Draws a column per target alpha: mean satisfaction and cost up to each request, and the share of MESS+'s runs that have met alpha so far."""
-    data = common.with_router(results, benchmark).assign(complied=results[benchmark]["complied"])
+    data = with_router(results, benchmark).assign(complied=results[benchmark]["complied"])
     data = data.sel(time=data["time"] > 10)  # From request 11 on, as in the paper.
     alphas = data["alpha"].values
     figure, axes = plot.panels(3 * len(alphas), columns=len(alphas))
     bounds = {"best blind mixture": sv.best_blind, "clairvoyant": sv.best_clairvoyant}
-    requests = common.at_its_target(benchmark).requests
+    requests = at_its_target(benchmark).requests
     runs = f"request\nmean ± 2 s.e. of {data.sizes['seed']:,} runs"
     for column, alpha in zip(axes.reshape(3, -1).T, alphas, strict=True):
         one, (top, middle, bottom) = data.sel(alpha=alpha), column
@@ -172,10 +352,9 @@ def _page(results: Results, benchmark: str) -> Any:
 # The amount of exploration.
 
 C = [0.01, 0.1, 1.0]
-_EXPLORED = ("cost", "satisfaction", "violation", "explored", "explore_cost", "training_loss", "training_steps")
 
 
-def averaged(results: Results, *names: str, **where: Any) -> xr.Dataset:
+def _over_benchmarks(results: Results, *names: str, **where: Any) -> xr.Dataset:
     """Averages the metrics `names` over the benchmarks, for each seed and time up to the end of the shortest benchmark; `where` selects a setting."""
     parts = [data[[*names, "valid"]].sel(**where).drop_attrs(deep=False) for data in results.values()]
     together = xr.concat(parts, "benchmark", join="inner", combine_attrs="override")
@@ -192,7 +371,7 @@ def base_rate_loss(benchmark: str) -> float:
 
 def _explore_mj(results: Results) -> dict[float, Measured]:
     """Returns the energy in MJ that exploration takes in a whole benchmark, averaged over the benchmarks, by the amount of exploration `c`."""
-    return {c: common.average_mj(results, results, "MESS+", "explore_cost", c=c) for c in C}
+    return {c: average_mj(results, results, "MESS+", "explore_cost", c=c) for c in C}
 
 
 @all_hold()
@@ -217,8 +396,8 @@ def _ten_times(results: Results) -> Finding:
 
 def _loss_falls(results: Results) -> Finding:
     """Tests the claim: A larger c gives a lower loss."""
-    mean = averaged(results, "training_loss")
-    losses, changes = ends_along(mean, "training_loss", "MESS+", "c", C), common.steps(mean, "training_loss", "MESS+", "c")
+    mean = _over_benchmarks(results, "training_loss")
+    losses, changes = ends_along(mean, "training_loss", "MESS+", "c", C), steps(mean, "training_loss", "MESS+", "c")
     base = np.mean([base_rate_loss(name) for name in results])
     text = f"mean loss of explored requests, {listed(losses, 'c {:g}:')} nats; with known base rates {base:.3f}"
     return text, [change.below(0.0) for change in changes]
@@ -231,7 +410,7 @@ def _exploration_figure(results: Results) -> Any:
     for name, one in results.items():  # The paper's sum of losses up to request t over t c falls even without learning.
         loss = one["training_loss"] * one["explored"] / one["c"]
         paper[name] = one.assign(paper_loss=loss.assign_attrs(about))
-    data = averaged(paper, "training_loss", "paper_loss")
+    data = _over_benchmarks(paper, "training_loss", "paper_loss")
     base = {"who knows the base rates": np.mean([base_rate_loss(name) for name in results])}
     plot.curves(data, "training_loss", reference=base, ax=axes[0], title="mean loss of explored requests so far")
     plot.curves(data, "paper_loss", ax=axes[1], log="y", title="as in the paper: sum of losses / (t c)")
@@ -243,34 +422,31 @@ def _exploration_figure(results: Results) -> Any:
     return figure
 
 
-_BY_BENCHMARK = panels_of(rows="case",
-    columns=(
-        Panel("explored", log="y", title="share explored"),
-        Panel("training_loss", title="mean loss so far"),
-        Panel("explore_cost", log="y", title="cost of exploring")),
-    titles=lambda data: MESSPLUS_BENCHMARKS[ms.coordinates_of(data)["benchmark"]].title)  # fmt: skip
 _EXPLORATION = (
     claim("counts", "Lemma A.3", _counts),
     claim("tenfold", "appendix C.3", _ten_times),
     claim("lower", "Fig. 3", _loss_falls),
 )
-_CASES = common.passes(
-    lambda env, settings: {"MESS+": grid(sv.paper_policy, benchmark=settings["benchmark"], c=C)}, every=25, record=_EXPLORED
-)
+_CASES = passes(lambda env, settings: {"MESS+": grid(sv.paper_policy, benchmark=settings["benchmark"], c=C)}, every=25,
+    record=("cost", "satisfaction", "violation", "explored", "explore_cost", "training_loss", "training_steps"))  # fmt: skip
 FIGURES = (
     _figure("figure-2", "2", ["winogrande"], 1024),
     _figure("figure-C2", "C.2", ["arc_challenge", "arc_easy", "boolq", "logiqa"], 512),
     _figure("figure-C3", "C.3", ["piqa", "sciq", "socialiqa"], 512),
     experiment("figure-3", "Amount of exploration: loss and cost, mean of eight benchmarks", _CASES, 512, _EXPLORATION,
         {"figure-3": _exploration_figure}, "Fig. 3"),
-    experiment("figure-C1", "Amount of exploration, by benchmark", _CASES, 512, _EXPLORATION[:2], {"figure-C1": _BY_BENCHMARK}, "Fig. C.1"),
+    experiment("figure-C1", "Amount of exploration, by benchmark", _CASES, 512, _EXPLORATION[:2],
+        {"figure-C1": panels_of(rows="case",
+            columns=(
+                Panel("explored", log="y", title="share explored"),
+                Panel("training_loss", title="mean loss so far"),
+                Panel("explore_cost", log="y", title="cost of exploring")),
+            titles=lambda data: MESSPLUS_BENCHMARKS[ms.coordinates_of(data)["benchmark"]].title)}, "Fig. C.1"),
 )  # fmt: skip
 
 
-# Tables.
-
 _ADAPTIVE = ("EducatedGuessing", "RouteLLM", "RouterDC")
-_RECORD = (*common.RECORD, "served_share", "mean_satisfaction", "explore_cost", "served_cost", "last_violation")
+_RECORD = (*RECORD, "served_share", "mean_satisfaction", "explore_cost", "served_cost", "last_violation")
 # Name of the claim -> name of the method in the paper's Table 2, and name of the policy here.
 _METHODS = {
     **{name.split("-")[-1]: (name, name) for name in MESSPLUS_MODELS},
@@ -284,7 +460,7 @@ _METHODS = {
 def _policies(env: sv.ServiceEnv, settings: dict[str, Any]) -> dict[str, Any]:
     return {
         **{name: sv.Single(m) for m, name in enumerate(MESSPLUS_MODELS)},
-        **common.baselines(settings["benchmark"]),
+        **baselines(settings["benchmark"]),
         "MESS+": sv.paper_policy(settings["benchmark"]),
         "OracleBlind": sv.OracleBlind.of(env),
         "OracleClairvoyant": sv.OracleClairvoyant.of(env),
@@ -294,7 +470,7 @@ def _policies(env: sv.ServiceEnv, settings: dict[str, Any]) -> dict[str, Any]:
 @with_parameters
 @all_hold()
 def _against_paper(results: Results, method: str, policy: str) -> Iterator[Finding]:
-    for name in common.benchmarks_of(results):
+    for name in benchmarks_of(results):
         paper = MESSPLUS_TABLE_2[method][name]
         # Tables 6 and 7 print other costs for some cells. On ARC-E, these are for a single pass over the benchmark. On LogiQA, the cost in
         # Table 2 is for a single pass, and the others are for three passes.
@@ -310,7 +486,7 @@ def _against_paper(results: Results, method: str, policy: str) -> Iterator[Findi
 @all_hold()
 def _call_ratio(results: Results, method: str, policy: str) -> Iterator[Finding]:
     """Tests the claim that on each benchmark `policy` calls each model as often as `method` in the paper's table, within 5 percentage points."""
-    for name in common.benchmarks_of(results):
+    for name in benchmarks_of(results):
         printed = MESSPLUS_TABLE_2[method][name].ratio
         own = {case: data for case, data in results.items() if case.startswith(name)}
         chosen = [{case: data.isel(model=m) for case, data in own.items()} for m in range(3)]
@@ -322,10 +498,10 @@ def _call_ratio(results: Results, method: str, policy: str) -> Iterator[Finding]
 @with_parameters
 def _times_cheaper(results: Results, rivals: Sequence[str], factor: float, together: bool) -> Finding:
     """Tests the claim that each of `rivals` costs at least `factor` times as much as MESS+: on every benchmark or, with `together`, on average."""
-    names = common.benchmarks_of(results)
+    names = benchmarks_of(results)
     texts, stated = [], []
     for group in [names] if together else [[name] for name in names]:
-        costs = {p: common.average_mj(results, group, p) for p in ("MESS+", *rivals)}
+        costs = {p: average_mj(results, group, p) for p in ("MESS+", *rivals)}
         times = {p: product(costs[p], over=costs["MESS+"]) for p in rivals}
         stated += [costs[p].above(costs["MESS+"].times(factor)) for p in rivals]
         which = "mean" if together else group[0]
@@ -338,7 +514,7 @@ def _times_cheaper(results: Results, rivals: Sequence[str], factor: float, toget
 
 def _closest(results: Results) -> Finding:
     """Tests the claim: MESS+ is usually (on more than half of the benchmarks) closest to alpha."""
-    names, parts, count, closer = common.benchmarks_of(results), [], 0, []
+    names, parts, count, closer = benchmarks_of(results), [], 0, []
     for name in names:
         off = {p: points_short(results, name, p) for p in (*_ADAPTIVE, "MESS+")}
         off = {p: v.times(math.copysign(1.0, v.mean)) for p, v in off.items()}
@@ -368,11 +544,11 @@ def _overhead(results: Results) -> Finding:
 def _swept(results: Results, v: float, metric: str, model: int | None) -> tuple[dict[str, Any], Measured, float]:
     """Returns MESS+'s runs `[seed]` at `V = v` by benchmark, their mean (MJ for costs, else %) and the paper's; `model` is an index in a vector."""
     chosen = {name: data if model is None else data.isel(model=model) for name, data in results.items()}
-    found = {name: common.runs(chosen, name, metric, "MESS+", V=v) for name in chosen}
+    found = {name: runs(chosen, name, metric, "MESS+", V=v) for name in chosen}
     paper = (MESSPLUS_TABLES_6_7.get(v) or MESSPLUS_TABLE_2["MESS+"])["average"]
     if metric == "cost":
-        return found, common.averaged(found, per_pass=True), paper.cost_mj
-    return found, common.averaged(found).times(100.0), paper.satisfaction if model is None else paper.ratio[model]
+        return found, averaged(found, per_pass=True), paper.cost_mj
+    return found, averaged(found).times(100.0), paper.satisfaction if model is None else paper.ratio[model]
 
 
 @with_parameters
@@ -381,7 +557,7 @@ def _moves(results: Results, V: Sequence[float], metric: str, sign: int, model: 
     found = [_swept(results, v, metric, model) for v in V]
     texts = [f"V {v:g}: {mean} (paper {printed})" for v, (_, mean, printed) in zip(V, found, strict=True)]
     runs = {name: found[-1][0][name] - found[0][0][name] for name in found[0][0]}
-    change = common.averaged(runs, per_pass=metric == "cost")
+    change = averaged(runs, per_pass=metric == "cost")
     return f"{'MJ per pass' if metric == 'cost' else '% of requests'}, {', '.join(texts)}", change.times(sign).above(0.0)
 
 
@@ -403,16 +579,15 @@ def _sweep_table(number: int, V: Sequence[float]) -> Experiment:
         claim("large-size", where, _as_printed(V[-1], "served_share", 2), "share of the 70B model there, within 5 points"),
     )
     title = f"MESS+ on eight benchmarks with V = {V[-1]:g}, next to {V[0]:g}"
-
-    def policies(env: sv.ServiceEnv, settings: dict[str, Any]) -> dict[str, Any]:
-        return {"MESS+": grid(sv.paper_policy, benchmark=settings["benchmark"], V=list(V))}
-
-    return experiment(f"table-{number}", title, common.passes(policies, record=_RECORD), 1024, claims, {}, where)
+    cases = passes(
+        lambda env, settings: {"MESS+": grid(sv.paper_policy, benchmark=settings["benchmark"], V=list(V))}, record=_RECORD
+    )
+    return experiment(f"table-{number}", title, cases, 1024, claims, {}, where)
 
 
 def _planes(results: Results) -> Any:
     """Draws for each benchmark cost and satisfaction of all methods, the best random choices that ignore the requests, and MESS+ as in its paper."""
-    names = common.benchmarks_of(results)
+    names = benchmarks_of(results)
     figure, axes = plot.panels(len(names), columns=4)
     for ax, name in zip(axes, names, strict=True):
         data, paper = MESSPLUS_BENCHMARKS[name], MESSPLUS_TABLE_2["MESS+"][name]
@@ -422,7 +597,7 @@ def _planes(results: Results) -> Any:
         title = f"{data.title}, alpha = {data.alpha:g}"
         runs = f"MJ per pass\n± 2 s.e. of {results[name].sizes['seed']:,} runs, 8 RouterDCs"
         plot.points(where, x=runs, y="satisfaction", ax=ax, join=False, title=title)
-        shares, costs = common.blind_line(data.accuracy, data.energy_mean)
+        shares, costs = blind_line(data.accuracy, data.energy_mean)
         ax.plot(costs * data.num_requests / 1e6, shares, color="#999999", linewidth=1, zorder=1, label="best blind mixtures")
         ax.plot([paper.cost_mj], [paper.satisfaction / 100], "kx", markersize=7, zorder=5, label="MESS+ in the paper")
         plot.level(ax, "target", data.alpha)
@@ -430,29 +605,24 @@ def _planes(results: Results) -> Any:
     return figure
 
 
-_CLOSE = "cost within 15 %, satisfaction within 1.5 points"
-_CLAIMS_2 = (
-    *(claim(name, "Table 2", _against_paper(*pair), f"{pair[0]}: {_CLOSE}") for name, pair in _METHODS.items()),
-    *(claim(f"ratio-{name}", "Table 2", _call_ratio(*_METHODS[name]), f"{_METHODS[name][0]}: model call ratio, within 5 points")
-      for name in ("guessing", "routellm", "routerdc", "messplus")),
-    claim("cheapest", "section 4.2", _times_cheaper(_ADAPTIVE, 1.0, together=False), "MESS+ is the cheapest adaptive method on every benchmark (whatever share it satisfies)"),
-    claim("twice", "abstract", _times_cheaper(("RouteLLM", "RouterDC"), 1.8, together=True), "RouteLLM and RouterDC cost about twice as much (1.8 times), mean of the benchmarks"),
-    claim("guess-20", "section 4.2", _times_cheaper(("EducatedGuessing",), 1.2, together=True), "educated guessing costs 20 % more, mean of the benchmarks"),
-    claim("closest", "section 4.2", _closest),
-)  # fmt: skip
-_PREDICTORS = [
-    case
-    for name in MESSPLUS_BENCHMARKS
-    for policies in [{"MESS+": sv.paper_policy(name, energy=MESSPLUS_TABLE_3[name].predictor)}]
-    for case in common.passes(policies, [name], record=("cost", "decision_cost", "satisfaction"))
-]
-_ALL = (
-    *common.passes(_policies, record=_RECORD, reveals_labels=True),
-    *common.router_passes(record=(*common.RECORD, "served_share")),
-)
+_PREDICTORS: list[Case] = []
+for _name in MESSPLUS_BENCHMARKS:
+    _predictor = {"MESS+": sv.paper_policy(_name, energy=MESSPLUS_TABLE_3[_name].predictor)}
+    _PREDICTORS += passes(_predictor, [_name], record=("cost", "decision_cost", "satisfaction"))
+_ALL = passes(_policies, record=_RECORD, reveals_labels=True)
+_ALL += router_passes(record=(*RECORD, "served_share"))
 TABLES = (
-    experiment("table-2", "Every method on eight benchmarks: MJ per pass and satisfaction", _ALL, 1024, _CLAIMS_2, {"table-2": _planes},
-        "Table 2", notes=f"{common.STAND_IN}; {common.TRAINED}"),
+    experiment("table-2", "Every method on eight benchmarks: MJ per pass and satisfaction", _ALL, 1024, (
+            *(claim(name, "Table 2", _against_paper(*pair), f"{pair[0]}: cost within 15 %, satisfaction within 1.5 points")
+              for name, pair in _METHODS.items()),
+            *(claim(f"ratio-{name}", "Table 2", _call_ratio(*_METHODS[name]), f"{_METHODS[name][0]}: model call ratio, within 5 points")
+              for name in ("guessing", "routellm", "routerdc", "messplus")),
+            claim("cheapest", "section 4.2", _times_cheaper(_ADAPTIVE, 1.0, together=False), "MESS+ is the cheapest adaptive method on every benchmark (whatever share it satisfies)"),
+            claim("twice", "abstract", _times_cheaper(("RouteLLM", "RouterDC"), 1.8, together=True), "RouteLLM and RouterDC cost about twice as much (1.8 times), mean of the benchmarks"),
+            claim("guess-20", "section 4.2", _times_cheaper(("EducatedGuessing",), 1.2, together=True), "educated guessing costs 20 % more, mean of the benchmarks"),
+            claim("closest", "section 4.2", _closest)),
+        {"table-2": _planes},
+        "Table 2", notes=f"{STAND_IN}; {TRAINED}"),
     experiment("table-3", "What the predictor takes, next to the models", _PREDICTORS, 256, [claim("small", "Table 3", _overhead)], {}, "Table 3",
         notes="the predictor's J per request are the paper's; it does not say how it averaged those of the models"),
     _sweep_table(6, (1e-3, 1e-4)),
@@ -478,7 +648,7 @@ def _table_policies(env: sv.ServiceEnv) -> dict[str, Any]:
         "MESS+, 10 V": sv.MessPlus(V=10.0 * one),
         **{f"always {name}": sv.Single(m) for m, name in enumerate(env.names)},
         **({"EducatedGuessing": sv.EducatedGuessing.of(env)} if env.alpha <= np.max(env.accuracy) else {}),
-        "RouterDC": common.trained_routers(env, 4),
+        "RouterDC": trained_routers(env, 4),
         "OracleBlind": sv.OracleBlind.of(env),
     }
 
@@ -487,7 +657,7 @@ def _table_picture(results: Results) -> Any:
     """Draws three panels: cost against satisfaction, with the best random choices that ignore the requests; then both over the requests served."""
     whole = results["result"]
     data = whole.isel(training=0)
-    router = common.over_trainings(whole.sel(policy=["RouterDC"]))
+    router = over_trainings(whole.sel(policy=["RouterDC"]))
     figure, axes = plot.panels(3)
     unit, alpha = data["cost"].attrs["units"], float((data["violation"] + data["satisfaction"]).isel(time=-1).mean())
     where = {}
@@ -498,7 +668,7 @@ def _table_picture(results: Results) -> Any:
     runs = f"± 2 s.e. of {data.sizes['seed']:,} runs, {whole.sizes['training']} RouterDCs"
     plot.points(where, x=f"{unit}\n{runs}", y="satisfaction", ax=axes[0], join=False)
     single = [where[policy][0] for policy in where if policy.startswith("always ")]
-    shares, costs = common.blind_line([s.mean for _, s in single], [c.mean for c, _ in single])
+    shares, costs = blind_line([s.mean for _, s in single], [c.mean for c, _ in single])
     axes[0].plot(costs, shares, color="#999999", linewidth=1, zorder=1, label="best blind mixtures")
     plot.level(axes[0], "target", alpha)
     moving = [policy for policy in where if not policy.startswith(("always ", "RouterDC"))]
@@ -507,12 +677,10 @@ def _table_picture(results: Results) -> Any:
     return figure
 
 
-_OWN_NOTES = (
-    "one pass over the rows unless --horizon is given; V is one over the mean cost of the most expensive model, a tenth of that and ten times; "
-    "RouterDC is trained on the same rows; if the file has no costs, specify those of each model by "
-    "--set environment.costs='{\"model\": 0.1, ...}'; --set MESS+.V=..., MESS+.c=..., environment.alpha=..., environment.threshold=..."
-)
-_OWN_CASE = Case(_table_env, _table_policies, 6000, settings={"data": None}, record=(*common.RECORD, "explore_cost"),
-    one_pass=lambda env: len(env.requests.labels))  # fmt: skip
-OWN = experiment("table", "MESS+ on the rows of your own table (--data FILE)", [_OWN_CASE], 64, (), {"table": _table_picture},
-    "section 4, with logged outcomes", notes=_OWN_NOTES, stand_in="")  # fmt: skip
+OWN = experiment("table", "MESS+ on the rows of your own table (--data FILE)",
+    [Case(_table_env, _table_policies, 6000, settings={"data": None}, record=(*RECORD, "explore_cost"),
+        one_pass=lambda env: len(env.requests.labels))],
+    64, (), {"table": _table_picture}, "section 4, with logged outcomes", stand_in="",
+    notes="one pass over the rows unless --horizon is given; V is one over the mean cost of the most expensive model, a tenth of that and ten times; "
+        "RouterDC is trained on the same rows; if the file has no costs, specify those of each model by --set "
+        "environment.costs='{\"model\": 0.1, ...}'; --set MESS+.V=..., MESS+.c=..., environment.alpha=..., environment.threshold=...")  # fmt: skip

@@ -23,7 +23,7 @@ from jaxroute.estimators.heads import squared_norm
 from jaxroute.experiments.base import Case, Claim, Results
 from jaxroute.experiments.claims import Finding, all_hold, slope_within
 from jaxroute.experiments.measure import Measured, along, end, mean_of, share_of
-from jaxroute.experiments.service.common import claim, experiment, informed
+from jaxroute.experiments.service.paper import claim, experiment, informed
 from jaxroute.problems import service as sv
 
 _ALPHA = 0.8
@@ -31,7 +31,6 @@ _DEMO = sv.typed_service(alpha=_ALPHA)
 _RANGE = float(np.ptp(_DEMO.requests.cost_mean))  # Range of the mean costs, in J.
 _TIMES = tuple(750 * 2**j for j in range(7))
 _GAP = ("cost", "gap", "satisfaction", "violation", "virtual_queue", "mean_queue", "explored", "explore_overhead")
-_SIGNALS = [0.0, 0.15, 0.37, 0.6, 1.0, 2.0]
 _MU = 0.1
 _MARGIN = {"alpha": 0.75, "horizon": 8000, "V": 1e-2, "slack": 0.05}
 
@@ -41,11 +40,6 @@ def _expected_loss(head: Any, params: Any, source: Any, l2: Any) -> jax.Array:
     logits = jax.vmap(lambda x: head.logits(params, x))(jnp.asarray(source.vectors))
     each = jnp.mean(jnp.logaddexp(0.0, logits) - jnp.asarray(source.probability) * logits, axis=-1)
     return jnp.sum(jnp.asarray(source.weight) * each) + 0.5 * l2 * squared_norm(params)
-
-
-def _exact_loss(env, policy, env_state, policy_state, t):
-    del env_state, t
-    return _expected_loss(policy.predictor.head, policy_state.params, env.requests, policy.l2)
 
 
 @functools.cache
@@ -73,21 +67,20 @@ _STILL = {"c": 0.0, "explores_first": False}  # Settings of MESS+ without explor
 _KNOWN = {"predictor": sv.TrueProbabilities(_DEMO.requests)}
 _V, _HORIZON = _MARGIN["V"], int(_MARGIN["horizon"])
 _LEARNED = sv.MessPlus(V=1e-2, c=0.1)
-_WITH_MARGIN = {
-    "MESS+ with a margin": sv.MessPlus(V=_V, margin=sv.safety_margin(_V, _RANGE, _MARGIN["slack"], _HORIZON), **_KNOWN,
-        **_STILL),
-    "MESS+": sv.MessPlus(V=_V, **_KNOWN, **_STILL),
-}  # fmt: skip
 _CASES = (
     _case("by-V", {"MESS+": grid(sv.MessPlus, V=[1e-2, 2e-2, 4e-2, 8e-2], **_KNOWN, **_STILL)}, _TIMES[-1], 750),
     _case("gap", {"MESS+": grid(sv.MessPlus, V=[1e-5, 1e-4, 1e-3, 1e-2], **_KNOWN, **_STILL)}, 12_000, 12_000),
     *(_case(f"root-{n}", {"MESS+": sv.MessPlus(V=1e-4 * math.sqrt(T), **_KNOWN, **_STILL)}, T, T, coordinates={"horizon": T})
         for n, T in enumerate(_TIMES[2:], 1)),
     _case("exploring", {"MESS+": grid(sv.MessPlus, c=[0.05, 0.1, 0.2], **_KNOWN)}, 48_000, 750),
-    _case("learning", {"MESS+": sv.theory_policy(_MU, 1.0, c=1e9)}, 1600, 50, record=("training_loss",), probes={"exact_loss": _exact_loss}),
-    Case(lambda benchmark: grid(sv.benchmark_service, benchmark=benchmark, signal=_SIGNALS), {"MESS+": informed(V=1e-2, **_STILL)},
-        20_000, "signal", {"benchmark": "winogrande"}, record_every=20_000, record=_GAP),
-    _case("margin", _WITH_MARGIN, _HORIZON, _HORIZON, settings={"alpha": _MARGIN["alpha"]}),
+    _case("learning", {"MESS+": sv.theory_policy(_MU, 1.0, c=1e9)}, 1600, 50, record=("training_loss",),
+        probes={"exact_loss": lambda env, policy, _, state, t: _expected_loss(policy.predictor.head, state.params, env.requests, policy.l2)}),
+    Case(lambda benchmark: grid(sv.benchmark_service, benchmark=benchmark, signal=[0.0, 0.15, 0.37, 0.6, 1.0, 2.0]),
+        {"MESS+": informed(V=1e-2, **_STILL)}, 20_000, "signal", {"benchmark": "winogrande"}, record_every=20_000, record=_GAP),
+    _case("margin", {
+        "MESS+ with a margin": sv.MessPlus(V=_V, margin=sv.safety_margin(_V, _RANGE, _MARGIN["slack"], _HORIZON), **_KNOWN,
+            **_STILL),
+        "MESS+": sv.MessPlus(V=_V, **_KNOWN, **_STILL)}, _HORIZON, _HORIZON, settings={"alpha": _MARGIN["alpha"]}),
     _case("learned", {"MESS+": _LEARNED, "MESS+ (c = .01)": _LEARNED.replace(c=0.01)}, 96_000, 750,
         record=(*_GAP, "training_steps", "training_loss"), seeds=256),
 )  # fmt: skip
@@ -119,18 +112,9 @@ def _roots(results: Results) -> Results:
     return {name: data for name, data in results.items() if name.startswith("root-")}
 
 
-def _root_violation(results: Results) -> xr.DataArray:
-    return along(_roots(results), "violation", "horizon").sel(policy="MESS+").transpose("horizon", "seed")
-
-
 def _count(results: Results) -> xr.DataArray:
     share = _in_time("exploring", "explored", 2, c=0.1)(results)
     return (share * share["time"]).round().clip(min=1.0)
-
-
-def _excess_loss(results: Results) -> xr.DataArray:
-    loss = results["learning"]["exact_loss"].sel(policy="MESS+").transpose("time", "seed") - _least_loss()
-    return loss.assign_attrs(long_name="loss above its minimum")
 
 
 def _law_claims(
@@ -150,8 +134,8 @@ def _law_claims(
     return [within, claim(f"{name}-power", source, exactly, includes)]
 
 
-# By name: the power law in words, its place in the paper, the simulated numbers `[x, seed]` as a function of the results, the stated exponent of `x`, the
-# smallest and the largest exponent that count as agreement; and title and legend of the panel that shows it, if there is one.
+# By name: the power law in words, its place in the paper, the simulated numbers `[x, seed]` as a function of the results, the stated exponent of
+# `x`, the smallest and the largest exponent that count as agreement; and title and legend of the panel that shows it, if there is one.
 POWER_LAWS = {
     "violation-T": ("violation falls as 1 / T with V fixed", "Corollary 1", _in_time("by-V", "violation", 2, V=1e-2),
         -1.0, -1.1, -0.9, ("violation, V fixed", "MESS+ that knows, V = 0.01")),
@@ -163,10 +147,13 @@ POWER_LAWS = {
         _at_end("exploring", "explore_overhead", "c"), 1.0, 0.95, 1.05),
     "count": ("E[K] grows as T^(3/4)", "Lemma A.3", _count, 0.75, 0.72, 0.78),
     "inverse-count": ("E[1/K] falls as T^(-3/4)", "Lemma A.3", lambda results: 1.0 / _count(results), -0.75, -0.79, -0.71),
-    "loss": ("expected loss falls to its minimum as 1 / k", "Lemma A.1", _excess_loss, -1.0, -1.25, -0.75,
-        ("loss of Lemma A.1 by steps", "MESS+")),
-    "root": ("with V = v0 sqrt(T) violation falls as T^(-1/2)", "section 3.2", _root_violation, -0.5, -0.6,
-        -0.4, ("violation, V = v0 sqrt(T)", "MESS+ that knows")),
+    "loss": ("expected loss falls to its minimum as 1 / k", "Lemma A.1",
+        lambda results: (results["learning"]["exact_loss"].sel(policy="MESS+").transpose("time", "seed") - _least_loss())
+            .assign_attrs(long_name="loss above its minimum"),
+        -1.0, -1.25, -0.75, ("loss of Lemma A.1 by steps", "MESS+")),
+    "root": ("with V = v0 sqrt(T) violation falls as T^(-1/2)", "section 3.2",
+        lambda results: along(_roots(results), "violation", "horizon").sel(policy="MESS+").transpose("horizon", "seed"),
+        -0.5, -0.6, -0.4, ("violation, V = v0 sqrt(T)", "MESS+ that knows")),
     "learned": ("with a learned predictor violation falls roughly as 1 / T", "Corollary 1",
         _in_time("learned", "violation", 0, 3000), -1.0, -1.1, -0.75, ("violation, learned predictor", "MESS+, V = 0.01")),
 }  # fmt: skip
@@ -225,9 +212,7 @@ def _gap_in_V(results: Results) -> Finding:
 
 def _gap_vanishes(results: Results) -> Finding:
     """Tests the claim: The distance of the cost to the best vanishes with V = v0 sqrt(T): it is less at the largest T than at the smallest."""
-    gaps, short = (
-        {int(d["time"][-1]): end(d, metric, "MESS+") for d in _roots(results).values()} for metric in ("gap", "violation")
-    )
+    gaps, short = ({int(d["time"][-1]): end(d, m, "MESS+") for d in _roots(results).values()} for m in ("gap", "violation"))
     text = ", ".join(f"{gaps[T]} J at T {T:,}, short by {short[T]}" for T in sorted(gaps))
     first, last = (gaps[T].times(math.copysign(1.0, gaps[T].mean)) for T in (min(gaps), max(gaps)))
     return text, last.below(first)
