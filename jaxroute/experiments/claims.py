@@ -187,3 +187,15 @@ def bounded(results: Results, *rows: tuple[Quantity, Quantity, Quantity]) -> Fin
         texts.append(f"{a} against {b}")
         stated.append(x.at_most(y).unless(trivial.name, z.at_most(y)))
     return "; ".join(texts), stated
+
+
+@with_parameters
+def less(
+    results: Results, policy: str, than: str, metric: str = "routing_regret", share: float = 1.0, **fixed: Any
+) -> Finding:
+    """Tests, in each case with coordinates `fixed`, whether a metric is less for `policy` than for `than` at the fraction `share` of the horizon."""
+    cases = measure.with_coordinates(results, **fixed) if fixed else results
+    gaps = {name: measure.head_gap(data, metric, policy, than, share) for name, data in cases.items()}
+    when = "" if share == 1.0 else f" at {share:g} of the horizon"
+    text = f"{policy} minus {than}{when}: {measure.listed(gaps, between='; ')}"
+    return text, [value.below(0.0) for value in gaps.values()]

@@ -29,10 +29,8 @@ BASELINES = {"CUCB": cb.CUCB(), "Thompson": cb.Thompson(), "EpsilonGreedy": cb.E
 RECORD = ("reward", "cost", "violation", "violation_eq1", "ratio", "alpha_regret", "lp_regret")
 RATIO = "ratio_of_means"
 SUCCESS = "stand-in success rates"
-STAND_IN = (
-    "success rates are a stand-in: the paper prints none. Costs are the list prices, without noise (fixed) and with a factor from "
-    "0.5 to 1.5 (scaled)"
-)
+STAND_IN = "success rates are a stand-in: the paper prints none. Costs are the list prices, without noise (fixed) and with a factor from "
+STAND_IN += "0.5 to 1.5 (scaled)"
 _ONLINE, _BUDGETED, _OFFLINE = "C2MAB-V (c)", "C2MAB-V (d)", "offline"
 _LARGE, _SMALL = "ChatGPT-4", "ChatGLM2-6B-32K"
 _BUDGETS = {"awc": [0.3, 0.45, 0.6, 0.9], "suc": [0.35, 0.5, 0.7, 1.0], "aic": [0.3, 0.4, 0.6, 0.9]}
@@ -55,9 +53,9 @@ def sciq(
 
 def _always(task: str, costs: str, model: str, horizon: int = 10_000) -> Case:
     """Makes a case in which all models are independent copies of `model`, so that the policy always uses this model."""
-    case = sciq(task, {f"Always {model}": cb.Everything()}, f"{costs}-{model}", costs, horizon)
+    case, of = sciq(task, {f"Always {model}": cb.Everything()}, f"{costs}-{model}", costs, horizon), cb.sciq_cloud
     return dataclasses.replace(
-        case, environment=lambda *, reward, costs: cb.copies_of(case.environment(reward=reward, costs=costs), model)
+        case, environment=lambda *, reward, costs: cb.copies_of(of(reward=reward, costs=costs), model)
     )
 
 

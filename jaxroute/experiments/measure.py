@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -203,3 +203,43 @@ def with_coordinates(results: Results, **fixed: Any) -> Results:
 def coordinates_of(data: xr.Dataset) -> dict[str, Any]:
     """Returns the coordinates of the case to which a result belongs."""
     return decoded(data.attrs)["case_coordinates"]
+
+
+def over_heads(runs: xr.DataArray, measure: Callable[[xr.DataArray], Measured] = mean_of) -> Measured:
+    """Returns `measure` (default: the mean) of runs over seeds and heads, with a standard error that covers both. Runs may lack the dimension `head`.
+
+    A head is a trained projection of the features; every head runs with every seed. The squared error is that of the mean over heads, across seeds,
+    plus that of the mean over seeds, across heads. Interactions are counted twice, so the error is slightly too large. The degrees of freedom are
+    Welch's, which are three if the error of four heads dominates. More seeds do not reduce the error due to heads.
+    """
+    if "head" not in runs.dims:
+        return measure(runs)
+    runs = runs.dropna("seed")
+    of_seeds, of_heads = measure(runs.mean("head")), measure(runs.mean("seed").rename(head="seed"))
+    both = of_seeds.minus(Measured(0.0, of_heads.error, dof=of_heads.dof, number=math.inf, floor=of_heads.error))
+    return both.changed(places=of_seeds.places)
+
+
+def head_gap(data: xr.Dataset, metric: str, policy: str, minus: str, share: float = 1.0) -> Measured:
+    """Returns the mean difference in a metric between `policy` and `minus`, paired by seed and head, after the fraction `share` of the rounds."""
+    times = data["time"].values
+    runs = metrics.pick(data, metric).isel(time=int(np.argmin(np.abs(times - share * times[-1]))))
+    return over_heads(runs.sel(policy=policy) - runs.sel(policy=minus))
+
+
+def windows(data: xr.Dataset, policy: str = "ACQB") -> xr.DataArray:
+    """Returns the mean queue length of `policy` minus the optimal policy's, `[first, seed]`, in windows of rounds that begin after the round `first`.
+
+    Windows double in length: the last one is the second half of the run, the one before it is the second quarter, and so on.
+    """
+    runs = metrics.cumulative(data[["mean_queue_regret", "valid"]].sel(policy=policy), "mean_queue_regret")
+    times, last = runs["time"].values, runs.sizes["time"] - 1
+    found: dict[int, xr.DataArray] = {}
+    while last > 0:
+        first = int(np.argmin(np.abs(times - times[last] / 2)))
+        if first == last:
+            break
+        found[int(times[first])] = (runs.isel(time=last) - runs.isel(time=first)) / float(times[last] - times[first])
+        last = first
+    in_order = [found[first].drop_vars("time", errors="ignore") for first in sorted(found)]
+    return xr.concat(in_order, xr.IndexVariable("first", sorted(found)))

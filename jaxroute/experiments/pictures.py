@@ -10,7 +10,6 @@ from jaxroute.core.attributes import decoded
 from jaxroute.experiments.base import Results
 
 Picture = Callable[[Results], Any]
-_Side = str | Sequence["str | Panel"]
 
 
 class Panel:
@@ -41,9 +40,7 @@ class Panel:
         self.draw(data, self.metric, ax=ax, title=title or None, **made)
 
 
-def panels_of(
-    *, rows: _Side, columns: _Side, titles: Any = None, cases: Sequence[str] | None = None, **options: Any
-) -> Picture:
+def panels_of(*, rows: Any, columns: Any, titles: Any = None, cases: Sequence[str] | None = None, **options: Any) -> Picture:
     """Makes a function that draws a table of panels: one side lists metrics, the other is "case" or the name of a setting.
 
         panels_of(rows=("queue_length", "routing_regret"), columns="case", band="deviation")

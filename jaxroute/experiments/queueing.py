@@ -3,7 +3,7 @@
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax.numpy as jnp
@@ -18,56 +18,21 @@ from jaxroute.estimators.contrastive import CONTRASTIVE_PRESETS, fit_projection
 from jaxroute.estimators.running import mnl_radius
 from jaxroute.experiments import measure as ms
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
-from jaxroute.experiments.claims import Finding, all_hold, at_least, with_parameters
+from jaxroute.experiments.claims import Finding, all_hold, at_least, less
 from jaxroute.experiments.pictures import Panel, panels_of, side_by_side
 from jaxroute.plot import style
 from jaxroute.plot.axes import grid_lines, marker_places, numbers
 from jaxroute.problems import queueing as qu
 
 PAPER = "ACQB"
-RECORD = (
-    *("queue_length", "queue_regret", "routing_regret", "joint_regret", "departures", "retrials", "mean_queue", "arrivals"),
-    *("explored", "sojourn", "peak"),
-)
+RECORD = ("queue_length", "queue_regret", "routing_regret", "joint_regret", "departures", "retrials")
+RECORD += ("mean_queue", "arrivals", "explored", "sojourn", "peak")
 
 
 def not_learning(num_offered: int) -> dict[str, Any]:
     """Makes the policies of appendix B.3 of the paper on ACQB, which do not learn how users choose among `num_offered` answers."""
     single = {"Q-UCB": qu.QUCB(), "Q-ThS": qu.QThS()} if num_offered == 1 else {}
     return {"Optimal": qu.Optimal.of, "Random": qu.Random(), **single}
-
-
-def over_heads(runs: xr.DataArray, measure: Callable[[xr.DataArray], ms.Measured] = ms.mean_of) -> ms.Measured:
-    """Returns `measure` (default: the mean) of runs over seeds and heads, with a standard error that covers both. Runs may lack the dimension `head`.
-
-    A head is a trained projection of the features; every head runs with every seed. The squared error is that of the mean over heads, across seeds,
-    plus that of the mean over seeds, across heads. Interactions are counted twice, so the error is slightly too large. The degrees of freedom are
-    Welch's, which are three if the error of four heads dominates. More seeds do not reduce the error due to heads.
-    """
-    if "head" not in runs.dims:
-        return measure(runs)
-    runs = runs.dropna("seed")
-    of_seeds, of_heads = measure(runs.mean("head")), measure(runs.mean("seed").rename(head="seed"))
-    both = of_seeds.minus(ms.Measured(0.0, of_heads.error, dof=of_heads.dof, number=math.inf, floor=of_heads.error))
-    return both.changed(places=of_seeds.places)
-
-
-def gap(data: xr.Dataset, metric: str, policy: str, minus: str, share: float = 1.0) -> ms.Measured:
-    """Returns the mean difference in a metric between `policy` and `minus`, paired by seed and head, after the fraction `share` of the rounds."""
-    times = data["time"].values
-    runs = metrics.pick(data, metric).isel(time=int(np.argmin(np.abs(times - share * times[-1]))))
-    return over_heads(runs.sel(policy=policy) - runs.sel(policy=minus))
-
-
-@with_parameters
-def less(
-    results: Results, policy: str, than: str, metric: str = "routing_regret", share: float = 1.0, **fixed: Any
-) -> Finding:
-    """Tests, in each case with coordinates `fixed`, whether a metric is less for `policy` than for `than` at the fraction `share` of the horizon."""
-    cases = ms.with_coordinates(results, **fixed) if fixed else results
-    gaps = {name: gap(data, metric, policy, than, share) for name, data in cases.items()}
-    when = "" if share == 1.0 else f" at {share:g} of the horizon"
-    return f"{policy} minus {than}{when}: {ms.listed(gaps, between='; ')}", [value.below(0.0) for value in gaps.values()]
 
 
 def _policies(env: Any) -> dict[str, Any]:
@@ -123,12 +88,10 @@ _ROWS = (
     Panel("routing_regret", band="deviation"),
     Panel("routing_regret", plot.difference, minus="ACQB", policies=["CQB-eps"]),
 )
-_NOTES = (
-    "kappa, lambda_0 and c1 are not in the paper; here they are .3, 1 and 1; the paper's 10 runs cannot distinguish ACQB and CQB-eps; "
-    "with 3, 5 and 10 models and one answer, assumption 4 accepts 25, 37 and 57 % of the drawn contexts (6, 14 and 40 % in the worst of 256 "
-    "instances), so that some 2 % of the runs with 3 models find none, are invalid and left out; Q-UCB and Q-ThS explore in each of the "
-    "first 289, 621 and 1,646 rounds with 3, 5 and 10 models: until then they are the same policy, which is the random one except for the order"
-)
+_NOTES = "kappa, lambda_0 and c1 are not in the paper; here they are .3, 1 and 1; the paper's 10 runs cannot distinguish ACQB and CQB-eps; "
+_NOTES += "with 3, 5 and 10 models and one answer, assumption 4 accepts 25, 37 and 57 % of the drawn contexts (6, 14 and 40 % in the worst of 256 "
+_NOTES += "instances), so that some 2 % of the runs with 3 models find none, are invalid and left out; Q-UCB and Q-ThS explore in each of the "
+_NOTES += "first 289, 621 and 1,646 rounds with 3, 5 and 10 models: until then they are the same policy, which is the random one except for the order"
 _WHERE = f"{PAPER}, section 6.1 and appendix C.1"
 _CLAIMS = (
     Claim("best", "ACQB has less regret than the policies that ignore contexts", _WHERE, _least_regret),
@@ -219,26 +182,8 @@ def _regret_slope(results: Results) -> Finding:
     return rule + text, [joint.below(0.55), routing.below(0.55), random.within(0.98, 1.02)]
 
 
-def windows(data: xr.Dataset, policy: str = "ACQB") -> xr.DataArray:
-    """Returns the mean queue length of `policy` minus the optimal policy's, `[first, seed]`, in windows of rounds that begin after the round `first`.
-
-    Windows double in length: the last one is the second half of the run, the one before it is the second quarter, and so on.
-    """
-    runs = metrics.cumulative(data[["mean_queue_regret", "valid"]].sel(policy=policy), "mean_queue_regret")
-    times, last = runs["time"].values, runs.sizes["time"] - 1
-    found: dict[int, xr.DataArray] = {}
-    while last > 0:
-        first = int(np.argmin(np.abs(times - times[last] / 2)))
-        if first == last:
-            break
-        found[int(times[first])] = (runs.isel(time=last) - runs.isel(time=first)) / float(times[last] - times[first])
-        last = first
-    in_order = [found[first].drop_vars("time", errors="ignore") for first in sorted(found)]
-    return xr.concat(in_order, xr.IndexVariable("first", sorted(found)))
-
-
 def _decay(results: Results) -> Finding:
-    runs = windows(results["long"])
+    runs = ms.windows(results["long"])
     # The maximum is located on every other run and measured on the other runs.
     hump = int(runs["first"][int(runs.isel(seed=slice(0, None, 2)).mean("seed").argmax("first"))])
     found = {int(first): ms.mean_of(runs.isel(seed=slice(1, None, 2)).sel(first=first)) for first in runs["first"].values}
@@ -351,7 +296,7 @@ def _little(results: Results) -> Finding:
 
 
 def _draw_windows(data: xr.Dataset, metric: str, ax: Any, title: str | None) -> None:
-    runs = windows(data)
+    runs = ms.windows(data)
     places = [(float(first), ms.mean_of(runs.sel(first=first))) for first in runs["first"].values]
     x = f"first round of a window of doubling length\nmean ± 2 s.e. of {runs.sizes['seed']} seeds"
     plot.points({"ACQB": places}, x=x, y="mean queue above the optimal one (queries)", ax=ax, title=title)
@@ -373,13 +318,19 @@ def _draw_effects(data: xr.Dataset, metric: str, ax: Any, title: str | None) -> 
 _PICTURE = side_by_side(
     Panel("routing_regret", case="regret", log=True, policies=["ACQB", "Random"], title="theorem 6: regret"),
     Panel("mean_queue_regret", _draw_windows, case="long", title="theorem 5: the hump and the decay"),
-    Panel("estimate.distance", case="shared", title="coverage of the radius", label="distance to the truth", band="quantile",
-        reference={"the radius": 1.0}),
+    Panel(
+        "estimate.distance",
+        case="shared",
+        title="coverage of the radius",
+        label="distance to the truth",
+        band="quantile",
+        reference={"the radius": 1.0},
+    ),
     Panel("joint_regret", case="rounds", log=True, title="regret with the best query and assortment"),
     Panel("queue_length", case="mixed", policies=["ACQB"], title="two answers in a share of the rounds"),
     Panel("queue_length", _draw_effects, case="switching", title="queue added by the decision of round i"),
     columns=2,
-)  # fmt: skip
+)
 _THEORY = Experiment("queueing/theory", "Theory of ACQB: regret, queue, exploration and coverage", _CASES, 512,
     (
         *(Claim(name, text, f"{PAPER}, {where}", measure) for name, where, text, measure in (
@@ -405,12 +356,10 @@ _THEORY = Experiment("queueing/theory", "Theory of ACQB: regret, queue, explorat
 
 LOADS = {1: (0.7, 0.8, 0.9), 2: (0.75, 0.85, 0.95)}
 _CONSTANTS: dict[str, Any] = {"c1": 2.0, "curvature": 0.05, "ridge": 0.1}
-NOTES = (
-    "kappa .05, lambda_0 .1, c1 2 and rho .1 are ours; ACQB-CL has four heads, trained by the paper's preset for the data, and in our variant "
-    "'longer' by 60 prompts per model in 100 epochs; standard errors include heads and seeds; ACQB's estimate follows eq. (4) by five "
-    "first-order steps per round, with an error of its logits of .012 (root mean square) in the worst of 11 models after 1,000 rounds of figure 7; Q-UCB and Q-ThS "
-    "explore in each of the first 1,875 rounds with 11 models, 2,596 with 14, 37,218 with 112: until then they are the same policy"
-)
+NOTES = "kappa .05, lambda_0 .1, c1 2 and rho .1 are ours; ACQB-CL has four heads, trained by the paper's preset for the data, and in our variant "
+NOTES += "'longer' by 60 prompts per model in 100 epochs; standard errors include heads and seeds; ACQB's estimate follows eq. (4) by five "
+NOTES += "first-order steps per round, with an error of its logits of .012 (root mean square) in the worst of 11 models after 1,000 rounds of figure 7; Q-UCB and Q-ThS "
+NOTES += "explore in each of the first 1,875 rounds with 11 models, 2,596 with 14, 37,218 with 112: until then they are the same policy"
 # Trainings of ACQB-CL's head (a projection of the features): changes of the paper's preset for the data.
 TRAININGS: dict[str, Any] = {"ACQB-CL": {}, "ACQB-CL, longer": {"per_model": 60, "epochs": 100, "batch": None}}
 # Seeds of the training, for the choice of prompts and the initial parameters.
@@ -515,7 +464,7 @@ def data_case(
 def _growth(data: xr.Dataset, policy: str) -> ms.Measured:
     """Returns the queue length at the end of the run minus the length halfway, in queries."""
     runs = metrics.pick(data, "queue_length").sel(policy=policy)
-    return over_heads(runs.isel(time=-1) - runs.isel(time=len(data["time"]) // 2 - 1))
+    return ms.over_heads(runs.isel(time=-1) - runs.isel(time=len(data["time"]) // 2 - 1))
 
 
 def _stable(results: Results) -> Finding:
@@ -535,9 +484,9 @@ def _stable(results: Results) -> Finding:
 def _shorter(results: Results) -> Iterator[Finding]:
     for name, data in results.items():
         runs, shown = metrics.pick(data, "queue_length").isel(time=-1), ("ACQB", "ACQB-CL", *not_learning(1))
-        ends = {str(p): over_heads(runs.sel(policy=p)) for p in runs["policy"].values if p in shown}
+        ends = {str(p): ms.over_heads(runs.sel(policy=p)) for p in runs["policy"].values if p in shown}
         others = [policy for policy in ends if policy not in ("Optimal", "ACQB", "ACQB-CL")]
-        gaps = [gap(data, "queue_length", policy, other) for policy in ("ACQB", "ACQB-CL") for other in others]
+        gaps = [ms.head_gap(data, "queue_length", policy, other) for policy in ("ACQB", "ACQB-CL") for other in others]
         yield f"{name} {ms.listed(ends)}", [one.below(0.0) for one in gaps]
 
 
@@ -545,7 +494,7 @@ def _shorter(results: Results) -> Iterator[Finding]:
 def _sublinear(results: Results) -> Iterator[Finding]:
     for name, data in results.items():
         late = metrics.pick(data, "routing_regret").isel(time=data["time"].values >= 0.2 * float(data["time"][-1]))
-        slopes = {p: over_heads(late.sel(policy=p), lambda r: ms.power(r, "time")) for p in ("ACQB", "ACQB-CL", "Random")}
+        slopes = {p: ms.over_heads(late.sel(policy=p), lambda r: ms.power(r, "time")) for p in ("ACQB", "ACQB-CL", "Random")}
         shown = ", ".join(f"{policy} {value}" for policy, value in slopes.items())
         yield f"{name} {shown}", [slopes[p].below(0.95) for p in ("ACQB", "ACQB-CL")]
 
@@ -622,11 +571,13 @@ def _prompt_figure(number: int, models: str, name: str, size: int, seeds: int, h
     cases = tuple(data_case(models, k, load, horizon, dim) for k, loads in LOADS.items() for load in loads)
     # A round with many models and features takes milliseconds.
     sizes: dict[str, Any] = {"smoke_seeds": 2 if size > 100 else 4, "smoke_horizon": 12 if size > 100 else 60}
-    return Experiment(f"queueing/figure-{number}", title, cases, seeds, claims(source=where), pictures(f"figure-{number}", LOADS),
-        source=where, stand_in=stand_in, **sizes,
-        notes=f"not the paper's data: without --data, a stand-in of 1,000 generated prompts (semantic noise, soft scores) with {dim} features (paper: 384) "
+    notes = (
+        f"not the paper's data: without --data, a stand-in of 1,000 generated prompts (semantic noise, soft scores) with {dim} features (paper: 384) "
         f"over {horizon:,} rounds (paper: 5,000); --data FILE uses your log, with its embeddings or features of its text unless --set environment.embeddings=FILE specifies others; "
-        + NOTES)  # fmt: skip
+    )
+    options: dict[str, Any] = {"source": where, "stand_in": stand_in, "notes": notes + NOTES, **sizes}
+    drawn = pictures(f"figure-{number}", LOADS)
+    return Experiment(f"queueing/figure-{number}", title, cases, seeds, claims(source=where), drawn, **options)
 
 
 # The same questions about any table, rather than the paper's statements about its data.

@@ -175,8 +175,8 @@ def _best_feasible(data: xr.Dataset) -> dict[str, tuple[np.ndarray, np.ndarray]]
     return {"best feasible": (np.ravel([starts, ends], "F"), np.repeat(best, 2))}
 
 
-_SCORE = Panel("score", plot.difference, minus="Oracle", title="score against the oracle's",
-    change=lambda data: data.assign(score=metrics.cumulative(data, "reward")))  # fmt: skip
+_TOTAL: dict[str, Any] = {"change": lambda data: data.assign(score=metrics.cumulative(data, "reward"))}
+_SCORE = Panel("score", plot.difference, minus="Oracle", title="score against the oracle's", **_TOTAL)
 _REWARD = Panel("mean_reward", change=_moving, reference=_best_feasible, title="expected reward, last 250 queries")
 _SERVED = Panel("served_reward", title="score under a hard budget")
 _SCORES = (_SCORE, Panel("cost_ratio", reference={"budget": 1.0}, log="y", title="spend"), _SERVED)

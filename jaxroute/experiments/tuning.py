@@ -115,16 +115,15 @@ def _target(parameters: Mapping[str, Any], policies: Mapping[str, Any], policy: 
     """Returns the name of the policy whose hyperparameters are searched, and the names of the searched environment settings."""
     own = [name for name in parameters if name.startswith("environment.")]
     found = [] if policy is None else [checks.one_of("--policy", policy, policies)]
+    names = [*policies, "environment"]
     for name in (name for name in parameters if name not in own):
         known = [one for one in policies if name.startswith(f"{one}.")]  # A name may begin with another.
-        found.append(
-            max(known, key=len, default="") or checks.one_of("--param", name.partition(".")[0], [*policies, "environment"])
-        )
+        found.append(max(known, key=len, default="") or checks.one_of("--param", name.partition(".")[0], names))
     if len(found := list(dict.fromkeys(found))) > 1:
         raise ValueError(f"--param must name hyperparameters of one policy, got those of {' and '.join(found)}")
     if not found:
-        names = ", ".join(map(repr, policies))
-        raise ValueError(f"--policy must name the policy if all hyperparameters are the environment's: one of {names}")
+        given = ", ".join(map(repr, policies))
+        raise ValueError(f"--policy must name the policy if all hyperparameters are the environment's: one of {given}")
     return found[0], own
 
 

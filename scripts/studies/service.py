@@ -21,7 +21,8 @@ from jaxroute.experiments.claims import Finding, all_hold, at_least
 from jaxroute.experiments.measure import Measured, average, ends_along, listed, mean_of, published
 from jaxroute.experiments.pictures import Panel, panels_of, side_by_side
 from jaxroute.experiments.service import paper as common
-from jaxroute.experiments.service.paper import C, base_rate_loss, claim, experiment, mj, points_short, reached
+from jaxroute.experiments.service.paper import claim, experiment, mj, points_short, reached
+from jaxroute.experiments.service.theory import C, base_rate_loss
 from jaxroute.experiments.verdicts import Verdict, judge
 from jaxroute.problems import service as sv
 

@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 from every_experiment import EXPERIMENTS
 
-from jaxroute.experiments.queueing import over_heads
+from jaxroute.experiments.measure import over_heads
 from jaxroute.experiments.verdicts import judge
 
 SEEDS = 32

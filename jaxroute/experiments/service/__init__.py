@@ -2,4 +2,4 @@
 
 from jaxroute.experiments.service import paper, theory
 
-EXPERIMENTS = (*paper.FIGURES, *paper.TABLES, *theory.EXPERIMENTS, paper.OWN)
+EXPERIMENTS = (*paper.FIGURES, *theory.EXPLORATION, *paper.TABLES, *theory.EXPERIMENTS, paper.OWN)

@@ -34,15 +34,12 @@ from jaxroute.experiments import measure as ms
 from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Finding, Measure, all_hold, at_least, with_parameters
 from jaxroute.experiments.measure import Measured, end, ends_along, listed, mean_of, product, runs_of
-from jaxroute.experiments.pictures import Panel, panels_of
 from jaxroute.experiments.verdicts import Stated, Verdict, judge
 from jaxroute.problems import service as sv
 
 RECORD = ("cost", "satisfaction", "violation", "virtual_queue", "complied", "first_compliance", "explored")
-STAND_IN = (
-    "satisfaction and costs follow recorded outcomes of the eight benchmarks; the features are uninformative, since text is hardly "
-    'informative about the outcomes (the study "signal" has informative features)'
-)
+STAND_IN = "satisfaction and costs follow recorded outcomes of the eight benchmarks; the features are uninformative, since text is hardly "
+STAND_IN += 'informative about the outcomes (the study "signal" has informative features)'
 TRAINED = "RouterDC is trained eight times and each router is used in 64 runs: its error is that over the trainings"
 _ROUTER = "-RouterDC"
 
@@ -349,99 +346,10 @@ def _page(results: Results, benchmark: str) -> Any:
     return figure
 
 
-# The amount of exploration.
-
-C = [0.01, 0.1, 1.0]
-
-
-def _over_benchmarks(results: Results, *names: str, **where: Any) -> xr.Dataset:
-    """Averages the metrics `names` over the benchmarks, for each seed and time up to the end of the shortest benchmark; `where` selects a setting."""
-    parts = [data[[*names, "valid"]].sel(**where).drop_attrs(deep=False) for data in results.values()]
-    together = xr.concat(parts, "benchmark", join="inner", combine_attrs="override")
-    mean = together[list(names)].mean("benchmark", keep_attrs=True)
-    time = mean["time"].assign_attrs(long_name="request")
-    return mean.assign(valid=together["valid"].all("benchmark")).assign_coords(time=time)
-
-
-def base_rate_loss(benchmark: str) -> float:
-    """Returns the mean log loss (nats) of a constant prediction: each model's accuracy on the whole benchmark."""
-    p = MESSPLUS_BENCHMARKS[benchmark].accuracy
-    return float(-np.mean(p * np.log(p) + (1 - p) * np.log(1 - p)))
-
-
-def _explore_mj(results: Results) -> dict[float, Measured]:
-    """Returns the energy in MJ that exploration takes in a whole benchmark, averaged over the benchmarks, by the amount of exploration `c`."""
-    return {c: average_mj(results, results, "MESS+", "explore_cost", c=c) for c in C}
-
-
-@all_hold()
-def _counts(results: Results):
-    """Tests the claim: The number of explored requests is the sum of p_t, within 2 %."""
-    for name, data in results.items():
-        horizon, parts, stated = int(data["time"][-1]), [], []
-        for c, share in ends_along(data, "explored", "MESS+", "c", C).items():
-            explored, expected = share.times(horizon), sv.expected_explorations(c, horizon)
-            stated.append(explored.near(expected, margin=0.02 * expected))
-            parts.append(f"c {c:g} {explored} ({expected:.1f})")
-        yield f"{name}: {', '.join(parts)}", stated
-
-
-def _ten_times(results: Results) -> Finding:
-    """Tests the claim: Exploration costs about ten (5 to 15) times as much with c = 1 as with c = .01."""
-    cost = _explore_mj(results)
-    ratio = product(cost[1.0], over=cost[0.01])
-    text = f"{listed(cost, 'c {:g}:')} MJ per pass; c = 1 costs {ratio} times c = .01"
-    return text, [cost[1.0].at_least(cost[0.01].times(5.0)), cost[1.0].at_most(cost[0.01].times(15.0))]
-
-
-def _loss_falls(results: Results) -> Finding:
-    """Tests the claim: A larger c gives a lower loss."""
-    mean = _over_benchmarks(results, "training_loss")
-    losses, changes = ends_along(mean, "training_loss", "MESS+", "c", C), steps(mean, "training_loss", "MESS+", "c")
-    base = np.mean([base_rate_loss(name) for name in results])
-    text = f"mean loss of explored requests, {listed(losses, 'c {:g}:')} nats; with known base rates {base:.3f}"
-    return text, [change.below(0.0) for change in changes]
-
-
-def _exploration_figure(results: Results) -> Any:
-    """Draws the loss of explored requests, the loss as defined in the paper, and the cost of exploration; means over the benchmarks."""
-    figure, axes = plot.panels(3)
-    about, paper = {"kind": "gauge", "long_name": "sum of losses / (t c), as in the paper", "units": "nats"}, {}
-    for name, one in results.items():  # The paper's sum of losses up to request t over t c falls even without learning.
-        loss = one["training_loss"] * one["explored"] / one["c"]
-        paper[name] = one.assign(paper_loss=loss.assign_attrs(about))
-    data = _over_benchmarks(paper, "training_loss", "paper_loss")
-    base = {"who knows the base rates": np.mean([base_rate_loss(name) for name in results])}
-    plot.curves(data, "training_loss", reference=base, ax=axes[0], title="mean loss of explored requests so far")
-    plot.curves(data, "paper_loss", ax=axes[1], log="y", title="as in the paper: sum of losses / (t c)")
-    label = f"c\nmean ± 2 s.e. of {data.sizes['seed']:,} runs"
-    cost = {"MESS+": [(c, cost) for c, cost in _explore_mj(results).items()]}
-    plot.points(cost, x=label, y="MJ per pass spent on exploring", ax=axes[2], title="cost of exploring")
-    plot.log_axis(axes[2], "x")
-    plot.log_axis(axes[2], "y")
-    return figure
-
-
-_EXPLORATION = (
-    claim("counts", "Lemma A.3", _counts),
-    claim("tenfold", "appendix C.3", _ten_times),
-    claim("lower", "Fig. 3", _loss_falls),
-)
-_CASES = passes(lambda env, settings: {"MESS+": grid(sv.paper_policy, benchmark=settings["benchmark"], c=C)}, every=25,
-    record=("cost", "satisfaction", "violation", "explored", "explore_cost", "training_loss", "training_steps"))  # fmt: skip
 FIGURES = (
     _figure("figure-2", "2", ["winogrande"], 1024),
     _figure("figure-C2", "C.2", ["arc_challenge", "arc_easy", "boolq", "logiqa"], 512),
     _figure("figure-C3", "C.3", ["piqa", "sciq", "socialiqa"], 512),
-    experiment("figure-3", "Amount of exploration: loss and cost, mean of eight benchmarks", _CASES, 512, _EXPLORATION,
-        {"figure-3": _exploration_figure}, "Fig. 3"),
-    experiment("figure-C1", "Amount of exploration, by benchmark", _CASES, 512, _EXPLORATION[:2],
-        {"figure-C1": panels_of(rows="case",
-            columns=(
-                Panel("explored", log="y", title="share explored"),
-                Panel("training_loss", title="mean loss so far"),
-                Panel("explore_cost", log="y", title="cost of exploring")),
-            titles=lambda data: MESSPLUS_BENCHMARKS[ms.coordinates_of(data)["benchmark"]].title)}, "Fig. C.1"),
 )  # fmt: skip
 
 
