@@ -117,7 +117,7 @@ def unit_of(role: str, name: str, given: Mapping[str, str]) -> tuple[float, str 
 def read_unit(name: str, role: str, texts: Sequence[str], called: str) -> tuple[str, str]:
     """Returns the unit of a role in a column such as `cost_unit` or `currency`, and a line for the user; both are empty if it is not such a column.
 
-    `texts` are the different cells of the column, and `called` is the name of the column with the numbers. The unit is empty if it is the standard one.
+    `texts` are the different cells of the column, `called` is the name of the column with the numbers. The unit is empty if it is the standard one.
     """
     kind, match = UNIT_KINDS.get(role, ""), re.fullmatch("(.*?)(currency|units?)(code)?", plain_name(name))
     if not kind or not match or not texts or (match[1] and match[1] not in (kind, *NAMES[role])):
