@@ -282,16 +282,15 @@ def _close_gaps(answers: Answers, keys: _Keys, scores: np.ndarray, costs: np.nda
     if keep.all():
         return keep
     counts, total = gaps.sum(axis=0), len(gaps)
-    order = [int(i) for i in np.argsort(-counts, kind="stable") if counts[i]]
     query, model = map(int, np.argwhere(gaps)[0])
     rows = np.flatnonzero((keys.query == query) & (answers.model == model))
     if rows.size:
-        first = answers.place(int(rows[0]))
+        first = answers.place(rows[0])
     else:
         column, row = answers.roles.column("query"), keys.first[query]
         name = row if column is None else answers.sheet.cells(column)[row]
         first = f"query {str(name)!r} and model {models[model]!r}"
-    lacking = join_names((f"{models[i]} {counts[i]:,}" for i in order), 5)
+    lacking = join_names((f"{models[i]} {counts[i]:,}" for i in np.argsort(-counts, kind="stable") if counts[i]), 5)
     unpriced = [m for m, column in zip(models, (gaps & np.isnan(costs)).T, strict=True) if column.all()]
     if unpriced and len(unpriced) < len(models) - 1:
         others = option("--models", ",".join(model for model in models if model not in unpriced))

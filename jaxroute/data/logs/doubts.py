@@ -134,10 +134,9 @@ def check_scores(answers: Answers, has_scale: bool) -> None:
             raise ValueError(f"{file}: {problem}: write all so that higher is better, as 1 - score")
         for metric in map(str, values) if is_metric else ():
             others = any(match_level(role, metric) > 0 for role in PER_MODEL if role not in ("score", "response"))
-            if not (others or WORDS["lower"] & set(words(metric))):
-                continue
-            problem = f"some scores ({columns}) are of the metric {metric!r} (column {name!r}), which is not a score"
-            raise ValueError(f"{file}: {problem}: keep those that are ({option('--where', name)}=METRIC)")
+            if others or WORDS["lower"] & set(words(metric)):
+                problem = f"some scores ({columns}) are of the metric {metric!r} (column {name!r}), which is not a score"
+                raise ValueError(f"{file}: {problem}: keep those that are ({option('--where', name)}=METRIC)")
         if match_level("score", name) > 0:
             scores = answers.values["score"]
             verdicts = np.array([number_of(cell) for cell in answers.sheet.cells(name)])[answers.row]
@@ -182,11 +181,9 @@ def _describe_scores(answers: Answers) -> tuple[str, str, list[str], float]:
     truths = [name for name in names if WORDS["truths"] & set(words(name)) and name not in columns]
     values = {value for column in columns for value in _different_values(answers, column)} if truths else set()
     numbers = level <= 1 and all(isinstance(value, float) for value in values)
-    alike = []
-    for name in truths:
-        labels = _different_values(answers, name)
-        if (labels == values and 1 < len(labels) <= 20) or (numbers and labels == {0.0, 1.0}):
-            alike.append(name)
+    same = [values] if 1 < len(values) <= 20 else []
+    same += [{0.0, 1.0}] if numbers else []
+    alike = [name for name in truths if _different_values(answers, name) in same]
     return shown, f"confirm that they are judgements ({give})", alike, level
 
 
