@@ -152,11 +152,8 @@ def open_parquet(path: Path, content: Any) -> Sheet:
         column = flat(file.read(columns=[name]))[name]
         if arrow.types.is_dictionary(column.type):  # Decoded first, because to_numpy would give missing values a label.
             column = column.cast(column.type.value_type)
-        if arrow.types.is_nested(column.type):
-            cells = np.empty(len(column), object)
-            cells[:] = column.to_pylist()
-            return cells
-        return column.to_numpy()
+        is_nested = arrow.types.is_nested(column.type)
+        return np.fromiter(column.to_pylist(), object) if is_nested else column.to_numpy()
 
     return Sheet(str(path), flat(file.schema_arrow.empty_table()).column_names, read, "a parquet file")
 
@@ -259,7 +256,7 @@ def _role_evidence(records: Sequence[Mapping]) -> float:
 
 
 def _without_lists(name: str, value: Mapping) -> tuple[list[dict], list[str]]:
-    """Converts an object to records, with notes: equally long columns, objects by id or by query and model, or a single record."""
+    """Converts an object to records, with notes: equally long columns, or objects by id or by query and model."""
     columns = list(value.values())
     if columns and all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns):
         return [dict(zip(value, row, strict=True)) for row in zip(*columns, strict=True)], ["file: an object of columns"]
@@ -389,8 +386,7 @@ def sheet_of_arrays(name: str, arrays: Mapping[str, np.ndarray], about: str) -> 
         elif array.ndim == 2 and len(array) == size and is_embedding:
             if array.dtype.kind not in "biuf" or not np.isfinite(array).all():
                 raise ValueError(f"{name}, array {key!r} must be finite numbers, got {checks.show(array)}")
-            columns[key] = np.empty(size, object)
-            columns[key][:] = list(array)
+            columns[key] = np.fromiter(array, object)
         else:
             unused.append(key)
     notes = [f"not used: the arrays {join_names(unused)}"] if unused else []
