@@ -292,7 +292,10 @@ class AtLeast:
     parts: "tuple[Statement | AtLeast, ...]"
 
     def holds(self, risk: float) -> bool:
-        """Whether at least `number` of `n` parts hold, each at the risk `risk / (n - number + 1)`: so many are false if this statement is false."""
+        """Whether at least `number` parts hold at the confidence 1 - `risk`.
+
+        If that is false, at least `len(parts) - number + 1` parts are false, each of which holds by mistake with an equal share of the `risk`.
+        """
         share = risk / (len(self.parts) - self.number + 1)
         return sum(part.holds(share) for part in self.parts) >= self.number
 

@@ -392,7 +392,7 @@ class Statistics:
         return found, len(seeds) == len(every)
 
     def _take_full(self, granule: int, summaries: Mapping[tuple[int, int], Summary]) -> None:
-        """Stores the `summaries`, by tree and setting (indices), of a granule whose single runs are complete, and adds the granule to `full`."""
+        """Adds the statistics of a granule (256 seeds) whose runs are all finished, and its number to `full`. `summaries` is a result of `_of_runs`."""
         for (number, setting), one in summaries.items():
             tree, node = self._trees[number], (granule, 1)
             if tree.lacks(setting, [node], self._wanted):

@@ -95,15 +95,16 @@ def recorded_rows(
     """Reads the rows of a file that have a score and a cost of each model.
 
     Args:
-      data: file that `jaxroute.data.read_log` reads, or any table of columns if `scores` names them; "standin" for a generated stand-in of RouterBench.
-      by: source of the groups: "features" (k-means; default if the file has an embedding) or "groups" (categories). If `scores` is given, a column.
+      data: a log that `jaxroute.data.read_log` reads; or, if `scores` is given, any file with columns; "standin" for a generated stand-in of RouterBench.
+      by: groups of queries, which are what a cascade shows: "features" (k-means; default if a log has an embedding) or "groups" (categories of a log);
+        if `scores` is given, the name of a column.
       groups: number of groups of k-means.
-      models: selected models of a table.
-      costs: cost per query of each model if the table has none; with `scores` per unit of `sizes`.
-      scores: columns of scores in [0, 1], by model.
+      models: models of a log to select.
+      costs: cost per query by model if a log has none; if `scores` is given, cost per unit of `sizes`.
+      scores: names of the columns of scores in [0, 1], by model, for a file that is no log. `sizes` and `confidence` need it.
       sizes: columns of the quantities that are paid for (such as tokens), by model.
       confidence: columns of an output's confidence, by model; if given, scores are not seen but must be learned from such features.
-      directions: number of principal components of a table's features that contexts show, None for no contexts.
+      directions: number of principal components of a log's features that contexts show, None for no contexts.
     """
     count = checks.count("groups", groups)
     for name, value in (("costs", costs), ("scores", scores), ("sizes", sizes), ("confidence", confidence)):

@@ -43,7 +43,8 @@ class RoundRobin(Optimistic):
 class Hold:
     """Base class of rules for the rounds between two decisions of a policy that decides once per batch of feedback.
 
-    The argument `fresh` of the methods is True in rounds with a decision. This class repeats nothing; `C2MABV` calls `relaxed`, rounds, then calls `hold`.
+    `fresh` is True in rounds with a decision. A policy first asks `relaxed` for the selection that it rounds to a set, then `hold` for the set to use. By
+    default both return those of the present round; subclasses repeat those of the last decision.
     """
 
     def relaxed(self, fresh: Array, z: Array, held_z: Array) -> Array:
