@@ -302,7 +302,11 @@ def sweep(
 
 def _rows(ax: Any, names: Sequence[str], label: str, title: str | None) -> None:
     """Labels one row of a figure for each name, the first at the top; `label` is that of the horizontal axis."""
-    style.fit_rows(ax, len(names))
+    state = style.state_of(ax.figure)
+    height = state.rows * (1.0 + 0.2 * len(names))
+    if state.shared and height > state.size[1]:  # Names in neighbouring rows would touch each other.
+        state.size = (state.size[0], height)
+        style.share_legend(ax.figure)
     ax.set_yticks(range(len(names)), names)
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0)

@@ -234,15 +234,6 @@ def begin(ax: Any, names: Iterable[str] = (), size: tuple[float, float] = SIZE) 
     return ax, styles_of(ax), own
 
 
-def fit_rows(ax: Any, number: int) -> None:
-    """Makes a figure of panels higher if `number` rows of names, such as those of policies, would touch each other in a panel."""
-    state = state_of(ax.figure)
-    height = state.rows * (1.0 + 0.2 * number)
-    if state.shared and height > state.size[1]:
-        state.size = (state.size[0], height)
-        share_legend(ax.figure)
-
-
 def title(ax: Any, text: str | None) -> None:
     """Draws a title at the left, broken into lines."""
     if text:

@@ -150,7 +150,10 @@ def search(
     begin = None if start is None else space.locate("start", start)
     plan = Plan.of(space, strategy, checks.whole("rounds", rounds), horizon, seeds, test_seeds, 1 if begin is None else 2)
     factory = CandidateFactory(env, policy, list(space.parameters))
-    runners = [CandidateRunner(factory, _probes(space, number)) for number in range(len(space.structures))]
+    # Example candidates: all hyperparameters in the middle of their ranges, then each alone at either end of its range.
+    places = np.arange(len(space.centre))
+    points = [space.centre, *(np.where(places == place, end, space.centre) for place in places for end in (0.0, 1.0))]
+    runners = [CandidateRunner(factory, [space.values(n, point) for point in points]) for n in range(len(space.structures))]
     example = space.values(0, space.centre)
     known = runners[0].metrics(example)
     goal = Goal.of(metric, maximise, at_most, at_least, margin, known)
@@ -171,14 +174,6 @@ def search(
         chosen = "the one with the smallest violation was chosen"
         warnings.warn(f"no finalist satisfies all bounds with the margin: {chosen}", stacklevel=2)
     return result
-
-
-def _probes(space: Space, structure: int) -> list[dict[str, Any]]:
-    """Returns example candidates of a structure: all hyperparameters in the middle of their ranges, then each alone at either end of its range."""
-    points = [space.centre]
-    for place in range(len(space.centre)):
-        points += [np.where(np.arange(len(space.centre)) == place, end, space.centre) for end in (0.0, 1.0)]
-    return [space.values(structure, point) for point in points]
 
 
 @dataclass(frozen=True)
