@@ -344,14 +344,10 @@ def find_families(names: Sequence[str], given: Mapping[str, str], wanted: Sequen
             families[role, column] = Family(role, column.replace("*", "{}"), 4.0, columns)
     # Columns called like the models are scores, if the models have a column of another role or the caller named them.
     if "score" not in given:
-        for family in [*families.values()]:
-            bare = {model: model for model in family.columns if model in free}
-            most = len(families["score", "{}"].columns) if ("score", "{}") in families else 1
-            if family.role != "score" and len(bare) > most:
-                families["score", "{}"] = Family("score", "{}", 1.0, bare)
-        bare = {model: model for model in wanted if model in free}
-        if len(bare) > 1:
-            families["score", "{}"] = Family("score", "{}", 2.5, bare)
+        others = [[m for m in family.columns if m in free] for family in families.values() if family.role != "score"]
+        for level, models in ((1.0, max(others, key=len, default=[])), (2.5, [model for model in wanted if model in free])):
+            if len(models) > 1:
+                families["score", "{}"] = Family("score", "{}", level, dict(zip(models, models)))
     _add_units_behind_models(families)
     _remove_statistics(families, given, wanted)
     return [family for family in families.values() if family.columns or family.statistics]
