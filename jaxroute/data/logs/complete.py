@@ -259,8 +259,7 @@ def _check_repeats(answers: Answers, keys: _Keys, column: str) -> None:
 
 def _tells_apart(pairs: np.ndarray, values: np.ndarray) -> bool:
     """Whether `values` tell repeated answers apart: in most `pairs` (query and model) none occurs twice, or each as often as in other pairs."""
-    codes, number = pd.factorize(pairs)[0], int(values.max()) + 1
-    table = np.bincount(codes * np.int64(number) + values, minlength=(codes.max() + 1) * number).reshape(-1, number)
+    table = pd.crosstab(pairs, values).to_numpy()
     once = (table.max(axis=1) == 1) & (table.sum(axis=1) > 1)
     typical = np.median(table, axis=0)
     balanced = (table == typical).all(axis=1) & ((typical > 0).sum() > 1)
