@@ -151,12 +151,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Compares all policies, prints and stores the table; returns the number of rows whose bits differ without a reason."""
     parser = parser_of(__doc__, None)
     parser.add_argument("--speed", action="store_true", help="speeds instead of bits")
-    parser.add_argument(
-        "--ways",
-        nargs="+",
-        choices=WAYS,
-        help="default: all, for speeds scan, gcc-16 and clang-16; the first is the reference",
-    )
+    text = "default: all, for speeds scan, gcc-16 and clang-16; the first is what the others are compared with"
+    parser.add_argument("--ways", nargs="+", choices=WAYS, help=text)
     parser.add_argument("--runs", type=int, default=RUNS)
     parser.add_argument("--rounds", type=int, help=f"default: {ROUNDS}, for speeds by problem")
     parser.add_argument("--repeats", type=int, default=5, help="of calls whose speed is measured")

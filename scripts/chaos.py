@@ -602,9 +602,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--faults", type=int, default=2000, help="number, a half of damage, a half of events (default 2000)")
     parser.add_argument("--kills", type=int, default=200, help="number of processes (default 200)")
-    parser.add_argument(
-        "--points", type=int, help="also ends calls at so many moments besides their ends, at all moments if 0"
-    )
+    parser.add_argument("--points", type=int, help="also power cuts, at so many moments of each call; 0: at all")
     parser.add_argument("--seed", type=int, default=0, help="of all that is random (default 0)")
     options, bad = parser.parse_args(), False
     faults, kills = options.faults // 4, options.kills // 2

@@ -188,13 +188,8 @@ def loop_messplus(rounds: int, runs: int, seed: int) -> np.ndarray:
 
 def loop_acqb(num_offered: int, rounds: int, runs: int, seed: int) -> Regrets:
     """Simulates ACQB of `tests/reference` on the instances of its figure 2, with new estimates after every round; returns the regret of routing."""
-    sizes = (rounds, 5, 5, num_offered, 0.7, 0.03, 0.3, 1.0, 1.0)
-    return np.asarray(
-        [
-            _reference("queueing").acqb_loop(np.random.default_rng((seed, run)), *sizes)["routing_gap"].sum()
-            for run in range(runs)
-        ]
-    )
+    acqb, sizes = _reference("queueing").acqb_loop, (rounds, 5, 5, num_offered, 0.7, 0.03, 0.3, 1.0, 1.0)
+    return np.asarray([acqb(np.random.default_rng((seed, run)), *sizes)["routing_gap"].sum() for run in range(runs)])
 
 
 def loop_cosmos(rounds: int, runs: int, seed: int) -> Regrets:
