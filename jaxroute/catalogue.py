@@ -23,7 +23,7 @@ def catalogue() -> dict[str, Any]:
 
 
 def described() -> dict[str, Any]:
-    """Returns the result of `catalogue` without its key `data_sets`, by importing all problems and experiments: the content of `catalogue.json`."""
+    """Imports all problems and experiments, and returns the content of `catalogue.json`: the result of `catalogue` without its key `data_sets`."""
     from jaxroute.experiments import EXPERIMENTS
     from jaxroute.experiments.base import on_table
     from jaxroute.problems import policies_of, problems

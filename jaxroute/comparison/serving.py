@@ -39,7 +39,7 @@ class Strategy:
       name: name of the strategy.
       setting: description of the fitted rule in words.
       rule: fitted rule.
-      reader: converts texts or long embeddings to features, by `of`; None if the strategy uses numbers directly, or no features.
+      reader: object whose method `of` converts texts or long embeddings to features; None if numbers are used as given, or not at all.
       width: number of features of a query; 0 if the rule uses none.
       categories: names of the categories of queries in the log.
       unit: unit of the costs of answers.

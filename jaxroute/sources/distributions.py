@@ -45,7 +45,7 @@ class Distribution(abc.ABC):
         del name, mean, scale
 
     def rewards(self, least_mean: float, largest_mean: float, scale: float) -> Rewards | None:
-        """Returns bounds, noise and largest mean of rewards with means in the given interval, for constants of policies; None if unknown."""
+        """Returns bounds and noise of rewards with means from `least_mean` to `largest_mean`, which set constants of policies; None if unknown."""
         del least_mean, largest_mean, scale
         return None
 
@@ -142,7 +142,7 @@ class Constant(NormalTransform):
 
 @dataclass(frozen=True)
 class TokenCost(NormalTransform):
-    """Cost proportional to the tokens of a query and its answer: log-normal numbers of coefficient of variation `scale`; the answer's is capped.
+    """Cost proportional to the numbers of tokens of a query and its answer (capped). Both are log-normal with coefficient of variation `scale`.
 
     The cost is scaled so that its mean is the given one. All models share the numbers of tokens. No experiment uses this cost. Source: the cost model
     of StageRoute (arXiv 2506.17254), section 3; as Table 1 gives only one price per model, the log-normal distribution is our choice.

@@ -72,7 +72,8 @@ class _Trace(NamedTuple):
 class _Component:
     """Environment or policy with abstract values instead of arrays, whose methods are traced.
 
-    `made` is the object, with the method `method`, or a function, such as a sampler, that makes it from the abstract `argument`. Errors use `role`.
+    `made` is the object itself, which has the method `method`, or a function, such as a sampler, that makes the object from the abstract `argument`.
+    `role` names the component in errors.
     """
 
     def __init__(self, role: str, made: Any, method: str, argument: Any):
@@ -197,7 +198,10 @@ def _check_declared(where: str, metrics: Any) -> None:
 
 
 def _check_measured(metrics, sums: tuple[str, dict], gauges: tuple[str, dict], declared: str, spec: Spec) -> None:
-    """Checks that each metric has values of its dimensions in `sums` or, for a gauge, `gauges`: (place, values by name). Errors use `declared`."""
+    """Checks that each metric has values with its dimensions in `sums` or, if it describes the current state (a gauge), in `gauges`.
+
+    `sums` and `gauges` consist of the name of the place, for errors, and the values by metric. Errors also say where metrics are `declared`.
+    """
     for metric in metrics:
         place, values = gauges if metric.kind == "gauge" else sums
         if metric.name not in values:

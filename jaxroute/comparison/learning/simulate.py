@@ -121,7 +121,7 @@ def _point(
     times: list[int],
     warm: float,
 ) -> Point:
-    """Summarises the runs of one setting: `curves` are metrics `[seed, time]` summed until each of `times`, of which a part `warm` does not count."""
+    """Summarises runs of a setting from metrics `[seed, time]` summed up to each of the rounds `times`; the first share `warm` of rounds is omitted."""
     if len(times) > 2 and times[-1] - times[-2] < times[0] / 2:  # A last part of a few queries is too noisy.
         times, curves = [*times[:-2], times[-1]], {name: np.delete(curve, -2, axis=1) for name, curve in curves.items()}
     begin, half = (int(np.searchsorted(times, share * times[-1])) for share in (warm, (1.0 + warm) / 2))
@@ -153,8 +153,8 @@ def _measures(curves: Mapping[str, np.ndarray], traffic: Traffic, pool: int | No
     """Returns means per query at the end of cumulative curves `[seed, time]`, with standard errors that include both orders and queries.
 
     If `pool` is None, each run serves every query once, so runs differ only by their orders, and the variance between queries is estimated within
-    runs. Otherwise a run draws queries with replacement from a pool of this size. As pools differ like runs of `pool` draws, the variance between
-    pools is then that between runs times `answered queries / pool`.
+    runs. Otherwise a run draws queries with replacement from a pool of this size, which is a sample itself. Pools
+    differ as much as runs of `pool` draws do, so their variance is the variance between runs times `answered queries / pool`.
     """
     sums = {name: curve[:, -1] for name, curve in curves.items()}
     answered = np.maximum(sums["answered"], 1.0)
@@ -173,10 +173,11 @@ def _measures(curves: Mapping[str, np.ndarray], traffic: Traffic, pool: int | No
 
 
 def values_between(strategy: OnlineStrategy, points: Mapping[tuple[float, ...], Point], target: float) -> tuple[float, ...]:
-    """Chooses three values of the environment's parameter, such as a budget, between the cheapest setting that meets a target and the next worse.
+    """Chooses three values of the environment's parameter, such as a budget, for a finer grid near the cheapest setting that meets a target.
 
-    `points` are those of the first grid, by their setting (this parameter's value, then the options); their measures `chosen_by` decide. Returns no
-    values if no setting meets the target, or if the next value does not exist or meets the target, too.
+    They lie between its value and the neighbouring value of lower quality. `points` are those of the first grid, by setting (this parameter's value,
+    then the options); their measures `chosen_by` decide. Returns no values if no setting meets the target, or if the neighbouring value is absent or
+    meets the target, too.
     """
     reached = {s: p.chosen_by for s, p in points.items() if meets(p.chosen_by.quality, target)}
     if not reached:

@@ -159,7 +159,7 @@ class OnlineStrategy:
 
 @dataclass(frozen=True)
 class _ParallelWin(AnyWin):
-    """Reward `AnyWin` of a set of models for calls at the same time: the best answer is served, and a success saves no call."""
+    """Reward `AnyWin` for models that are all called at the same time: the best answer is served, and all are paid even if the first one succeeds."""
 
     cascade = False
 
@@ -262,7 +262,7 @@ def _asked_in_turn(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy | Non
 def _cascade(
     traffic: Traffic, name: str, policy: Any, options: Mapping[str, tuple[float, ...]], words: Any, needs: Any, **more: Any
 ) -> OnlineStrategy:
-    """Makes a strategy for cascades whose settings are weights of cost; `more` has other fields of it, or `features` of answers, `[Q, N, d]`."""
+    """Makes a strategy for cascades with weights of cost as settings; `more` are fields of the strategy, or `features` of answers, `[Q, N, d]`."""
     unit, features = traffic.unit, more.pop("features", None)
     about: dict[str, Any] = {"names": unit.models} | ({} if features is None else {"features": features})
 

@@ -99,7 +99,7 @@ class CascadeSearch:
 
 
 def thresholds_of(values: np.ndarray, number: int = THRESHOLDS) -> np.ndarray:
-    """Returns `number` thresholds halfway between neighbouring values: those at quantiles if there are more, padded with NaN if there are fewer."""
+    """Returns `number` thresholds, midpoints of neighbouring `values`. Of more midpoints, those at quantiles are taken; NaN replaces missing ones."""
     seen, counts = np.unique(values, return_counts=True)
     cuts = (seen[1:] + seen[:-1]) / 2
     if len(cuts) > number:
@@ -110,7 +110,7 @@ def thresholds_of(values: np.ndarray, number: int = THRESHOLDS) -> np.ndarray:
 
 
 def least_dominated(cost: np.ndarray, quality: np.ndarray, most: int = MOST_MODELS) -> np.ndarray:
-    """Returns the indices of the `most` models with the fewest others no worse in mean `cost` and `quality`, `[N]`, and better in one of them."""
+    """Returns indices of the `most` models that the fewest others dominate, being no worse in mean `cost` and `quality`, `[N]`, and better in one."""
     worse = (cost[:, None] >= cost) & (quality[:, None] <= quality) & ((cost[:, None] > cost) | (quality[:, None] < quality))
     return np.sort(np.lexsort((-quality, worse.sum(1)))[:most])
 

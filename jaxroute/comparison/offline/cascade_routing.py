@@ -120,7 +120,7 @@ def conditional(before: np.ndarray, scores: np.ndarray, called: np.ndarray, cova
 
 
 def shrunk_covariance(missed: np.ndarray) -> np.ndarray:
-    """Returns the mean products `[N, N]` of residuals, score - prediction, `[Q, N]`, times `1 - N / (N + Q / 10)` off the diagonal (shrinkage)."""
+    """Returns mean products `[N, N]` of residuals (score - prediction) `missed`, `[Q, N]`, multiplied by `1 - N / (N + Q / 10)` off the diagonal."""
     num_queries, num_models = missed.shape
     moments = missed.T @ missed / num_queries
     part = num_models / (num_models + num_queries / 10)
@@ -128,7 +128,7 @@ def shrunk_covariance(missed: np.ndarray) -> np.ndarray:
 
 
 def _fit(part: Part) -> PriceGrid:
-    """Fits cascade routing at a grid of prices of cost (score per unit of cost), and at 22 more where mean scores of neighbours differ most."""
+    """Fits cascade routing at a grid of prices (score per unit of cost), then at 22 prices between neighbours whose mean scores differ most."""
     sample = part.sample
     predictor, before = part.logistic if sample.described else part.means
     missed, costs = sample.scores - before, sample.costs.mean(0)

@@ -150,7 +150,7 @@ class PriceGrid:
 
 
 def multipliers(costs: np.ndarray, number: int) -> np.ndarray:
-    """Returns `number` prices of a unit of cost, 0 and a geometric series, until mean costs `[N]` decide alone; only 0 if all costs are 0."""
+    """Returns `number` prices of a unit of cost: 0 and a geometric series until mean `costs`, `[N]`, outweigh scores; only 0 if no model has a cost."""
     paid = costs[costs > 0]
     if not paid.size:
         return np.zeros(1)
@@ -160,7 +160,7 @@ def multipliers(costs: np.ndarray, number: int) -> np.ndarray:
 
 
 def between(prices: np.ndarray, reached: np.ndarray, number: int) -> np.ndarray:
-    """Returns `number` further prices, in geometric series between neighbours of `prices` `[L]`, most where mean scores `reached` differ most."""
+    """Returns `number` more prices, spaced geometrically between neighbouring `prices`, `[L]`; most lie where mean scores `reached` differ most."""
     gaps = np.abs(np.diff(reached))
     pieces = np.ones(len(gaps))
     for _ in range(number if len(gaps) else 0):

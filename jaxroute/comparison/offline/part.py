@@ -75,7 +75,7 @@ Prediction = tuple[Predictor, np.ndarray]
 
 
 class Part:
-    """Part of the queries to which rules are fitted. It also has predictors of scores, each of which is fitted when it is first needed.
+    """Queries to which rules are fitted, such as all folds except one, with predictors of scores, each of which is fitted when it is first needed.
 
     Args:
       sample: the queries; more than `MOST_FITTED` are subsampled.

@@ -1,4 +1,4 @@
-"""Rules that call one model for each query: a mixture ignores the query, a router predicts the scores of its answers."""
+"""Rules that call one model for each query: a mixture ignores the query, a router predicts the score of each model's answer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """Samples of queries for fitting and evaluating rules, and outcomes of a rule on a sample.
 
-Also upper bounds on the quality of any rule at its cost: choices that know the score of every model on a query before any model is called.
+Upper bounds on the quality of any rule at a given cost come from rules that know the score of every model on a query before any call.
 """
 
 from dataclasses import dataclass, replace
@@ -77,11 +77,11 @@ def best_of_each(sample: Sample) -> np.ndarray:
 
 
 def steps(sample: Sample) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """Lists the steps of all queries between neighbouring models on the upper convex hull of score over cost, from the cheapest to the best.
+    """Lists the steps from one model to the next better one on the upper convex hull of score over cost, for all queries.
 
     Returns:
-      `[Q]` index of each query's cheapest model (ties go to the best). Then four arrays over all steps, in decreasing order of gain
-      per cost: index of the query, model before the step, model after it, and gain in score.
+      `[Q]` index of each query's cheapest model (ties go to the best). Then four arrays over the steps of all queries together,
+      in decreasing order of gain per cost: index of the query, model before the step, model after it, and gain in score.
     """
     scores, costs, rows = sample.scores, sample.costs, np.arange(sample.num_queries)
     least = costs <= costs.min(1, keepdims=True)

@@ -26,7 +26,7 @@ def stand_in(text: str) -> str:
 
 
 class Placer:
-    """Finds free places for labels one by one, so the most important label comes first. All lengths are in points (1/72 inch).
+    """Finds free places for labels one by one; place the most important label first. All lengths are in points (1/72 inch).
 
     Args:
       area: rectangle `(left, bottom, right, top)` that no label may leave.
@@ -39,7 +39,7 @@ class Placer:
         self._prices = np.empty(0)
 
     def avoid(self, points: ArrayLike, radius: float, price: float) -> None:
-        """Discourages labels over `points`: covering the square of half-width `radius` around one adds `price` to a label's cost (see `place`)."""
+        """Discourages labels over `points`: a label that covers the square of half-width `radius` around a point costs `price` more (see `place`)."""
         centres = np.reshape(np.asarray(points, float), (-1, 2))
         self._obstacles = np.vstack([self._obstacles, np.hstack([centres - radius, centres + radius])])
         self._prices = np.append(self._prices, np.full(len(centres), price / (2 * radius) ** 2))

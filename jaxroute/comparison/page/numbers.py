@@ -56,7 +56,7 @@ def portions(shares: dict[str, float]) -> str:
 
 
 def ticks(values: list[float], log: bool = False) -> list[str]:
-    """Formats tick labels, very small or large ones with a power of ten, which all labels share unless the axis is logarithmic (`log`)."""
+    """Formats tick labels. Very small or large numbers have a power of ten: one for all labels or, on a logarithmic axis (`log`), one per label."""
     top = _exponent(max(map(abs, values), default=0.0))
     return [_tick(v, _exponent(v) if log else top) for v in values]
 
@@ -90,7 +90,10 @@ def _power(tens: int) -> str:
 
 
 def _rounded(value: float, places: int, tens: int = 0, significant: int | None = None) -> str:
-    """Formats `value / 10**tens` with `places` decimals (-1: to tens), halves away from zero; a whole number has `significant` digits, then zeros."""
+    """Formats `value / 10**tens` with `places` decimals; a negative number rounds before the point (-1: multiples of 10), halves away from zero.
+
+    If `significant` is given, a number without decimals is rounded to so many digits, as 123,456 to 123,000.
+    """
     number = Decimal(repr(float(value))).scaleb(-tens)
     if significant is not None and number:
         places = min(places, significant - 1 - number.adjusted()) if places <= 0 else places
@@ -100,7 +103,7 @@ def _rounded(value: float, places: int, tens: int = 0, significant: int | None =
 
 
 def _error(error: float, tens: int, decimals: int | None) -> str:
-    """Formats an error `error / 10**tens` with one digit (two if the first is 1), or with `decimals` decimals (with one digit if these show 0)."""
+    """Formats `error / 10**tens` with `decimals` decimals, or with one digit if these show 0; None means one digit, or two if the first is 1."""
     number = Decimal(repr(float(error))).scaleb(-tens)
     if not number:
         return "0"

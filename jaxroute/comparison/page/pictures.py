@@ -42,7 +42,10 @@ MARKERS = {"o": 1.0, "s": 0.9, "^": 1.15, "D": 0.87, "v": 1.15, "P": 1.15, "X": 
 
 
 def _palette(base: dict[str, str], series: tuple[str, ...], tint: float) -> dict[str, str]:
-    """Returns colours by name: those of `base`, those of strategies (`series`) as `c0`, ..., and a part `tint` of these on paper as `c0-tint`, ..."""
+    """Returns colours by name: those of `base`, and one for each strategy in `series`, called "c0", "c1" and so on.
+
+    The colours of strategies and "muted" also have pale versions, such as "c0-tint", a share `tint` of the colour on the background "paper".
+    """
 
     def mixed(colour: str) -> str:
         channels = [(int(colour[i : i + 2], 16), int(base["paper"][i : i + 2], 16)) for i in (1, 3, 5)]
@@ -366,7 +369,7 @@ def _label(
 def _handles(
     points: list[PointSummary], looks: dict[str, Look], best: PointSummary | None, single: PointSummary | None, form: Form
 ) -> list[tuple[list[Line2D], str]]:
-    """Lists the entries of two legends with their colours: strategies, and the meanings of marks, such as fillings and rings (`best`, `single`)."""
+    """Returns entries and text colours of two legends: strategies; and marks, such as fillings and rings around the points `best` and `single`."""
 
     def entry(label: str, look: Look, size: float = 1.0) -> Line2D:
         return Line2D([], [], label=label, **_marker(look, size * form.radius))

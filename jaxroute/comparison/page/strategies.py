@@ -103,7 +103,7 @@ def needs(summary: Summary) -> dict[str, set[str]]:
 
 
 def further(summary: Summary) -> dict[str, str]:
-    """Returns Python code that simulates or fits each strategy again, by name: the code of its chosen setting, or else of its cheapest with code."""
+    """Returns, by strategy, Python code that simulates or fits its chosen setting again or, if this has no code, its cheapest setting with code."""
     lines: dict[str, str] = {}
     for point in sorted(by_cost(summary["points"]), key=lambda p: not p["answer"]):
         if point["further"]:
