@@ -111,6 +111,18 @@ def test_every_name_of_tokens_is_known(role, name, tmp_path):
     assert log.table.costs.tolist() == [[1, 2], [1, 3]]
 
 
+@pytest.mark.parametrize("latency", ["latency in ms", "latencyms", "latency (ms)"])
+def test_names_of_two_words_and_units_inside_names_are_known(latency, tmp_path):
+    """Repeated answers are numbered by `answer_idx`; dates have no marks."""
+    rows = ["problem_idx,answer_idx,model,correct,cost,date," + latency]
+    rows += [f"{q},{n},{m},{n},1,2025013{q},500" for q in (0, 1) for m in "ab" for n in (0, 1)]
+    (tmp_path / "t.csv").write_text("\n".join(rows))
+    log = read_log(tmp_path / "t.csv")
+    assert log.table.scores.tolist() == [[0.5, 0.5]] * 2
+    np.testing.assert_allclose(log.latency, 0.5)
+    assert log.dates.tolist() == [np.datetime64(f"2025-01-3{q}T00:00:00").tolist() for q in (0, 1)]
+
+
 def test_the_same_table_in_every_form(tmp_path):
     rng = np.random.default_rng(3)
     models = ("gpt-4", "mistralai/mixtral-8x7b", "claude 2")

@@ -338,6 +338,8 @@ def _date(cell: Any) -> np.datetime64 | None:
     if isinstance(cell, date):
         return np.datetime64(cell, "s")
     text = str(cell).strip()
+    if len(text) == 8 and text.isdigit() and 1970 <= int(text[:4]) <= 2100:
+        return _date(f"{text[:4]}-{text[4:6]}-{text[6:]}")
     try:
         seconds = float(text)
     except ValueError:

@@ -89,9 +89,14 @@ def split_unit(kind: str, name: str) -> tuple[str, tuple[str, ...]]:
                 break
         else:
             break
+    if found and len(parts) > 1 and parts[-1] == "in" and kind in ("latency", "cost"):  # As in `latency in ms`.
+        parts = parts[:-1]
     if found:
         return "".join(parts), tuple(found)
     base = plain_name(name)
+    for unit in sorted(units, key=len, reverse=True):  # Without marks between words, as in `latencyms`.
+        if len(unit) > 1 and base.endswith(unit) and any(base[: -len(unit)] in names for names in NAMES.values()):
+            return base[: -len(unit)], (unit,)
     return base, (base,) if base in units else ()
 
 
@@ -191,6 +196,10 @@ def full_match_level(role: str, name: str) -> float:
     """Returns how well a whole name, not parts of `usage.cost` or `cost (USD)`, matches a role, from 0 (not at all) to 3 (the role's own name)."""
     kind, whole, names = UNIT_KINDS.get(role, ""), plain_name(name), NAMES.get(role, {})
     base, units = split_unit(kind, name) if kind else (whole, ())
+    if role == "query" and whole not in names and len(words(name)) == 2:  # As in `problem_idx`.
+        first, second = words(name)
+        if first in WORDS["asked"] and second in WORDS["numbered"]:
+            return 2.0
     if role == "cost" and base == "price" and any(unit.startswith("per") for unit in units):
         return 0.0  # It is unclear whether the price is per tokens or queries.
     found = float(names.get(whole, 0) or names.get(base, 0))
@@ -242,9 +251,10 @@ def lower_is_better(name: str) -> bool:
 
 
 def is_repeat(name: str) -> bool:
-    """Whether the name of a column shows that it numbers repeated answers, as `run` and `seed` do."""
+    """Whether the name of a column shows that it numbers repeated answers, as `run` and `answer_idx` do."""
     parts = set(words(name))
-    return bool(WORDS["repeats"] & parts) and not {"date", "time"} & parts
+    answers = parts & {"answer", "completion", "output"} and parts & {"idx", "index", "id", "number"}
+    return bool((WORDS["repeats"] & parts and not {"date", "time"} & parts) or answers)
 
 
 def numbered_columns(names: Sequence[str]) -> list[str]:
