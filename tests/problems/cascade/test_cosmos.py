@@ -138,8 +138,8 @@ def test_elliptical_potentials_stay_below_their_bound():
     # The bound is not idle: it is within a factor of eight where all is opened.
     assert (potential.max() * 8) > potential_bound(121, 3, math.sqrt(3), 1.0)
     env, policy = ca.uniform_cascade(3, 2, evaluator=2, cost_weight=1.5), ca.COSMOS(fit=Window(size=4))
-    options = {"record_every": 1, "probes": {"potential": lambda env, policy, env_state, state, t: state.score_potential}}
-    seen = play(env, policy, 80, 40, **options)["potential"].isel(policy=0)
+    options = {"record_every": 1, "probes": {"of_scores": lambda env, policy, env_state, state, t: state.score_potential}}
+    seen = play(env, policy, 80, 40, **options)["of_scores"].isel(policy=0)
     assert (seen <= potential_bound(seen["time"].values, 2, math.sqrt(5), 1.0) + 1e-6).all()
 
 
