@@ -51,7 +51,7 @@ MOST_TERMS = 64
 
 
 def is_defined(eqn: JaxprEqn) -> bool:
-    """Whether exact arithmetic is on (`rounding.is_exact`) and replaces this elementwise operation, such as `exp`, by its `definition`."""
+    """Whether an elementwise operation, such as `exp`, is computed by its `definition`: exact arithmetic is on, and there is a definition."""
     return is_exact() and _of_one_element(eqn)
 
 
@@ -61,7 +61,7 @@ def _of_one_element(eqn: JaxprEqn) -> bool:
 
 
 def definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
-    """Returns the jaxpr that computes an operation by basic operations (on single elements if it is elementwise). None if XLA computes it."""
+    """Returns a jaxpr that computes an operation by basic operations; None if XLA computes it. An elementwise operation has a jaxpr for scalars."""
     if _of_one_element(eqn):
         types = tuple(getattr(v.aval, "dtype", None) for v in eqn.invars)
         return _Function.of(eqn).definition(((),) * len(eqn.invars), types)
@@ -128,9 +128,9 @@ WHOLE: dict[str, Callable[..., Any]] = {**FACTORISATIONS, **_LONG, "cumlogsumexp
 
 
 def elementwise(eqn: JaxprEqn, arrays: Sequence[Any], traits: Sequence[Trait]) -> list[Any] | None:
-    """Computes an elementwise float32 operation on `arrays` of one shape (or scalars), rounded once. Returns None where XLA's result is right.
+    """Computes an elementwise float32 operation on `arrays` of one shape (or scalars), rounded once. Returns None if XLA's own operation suffices.
 
-    `traits` has a `Trait` for each operand: a property, such as being a constant, because of which XLA would rewrite the operation.
+    `traits` has a `Trait` for each operand: what XLA knows of the operand, such as that it is constant, and would use to rewrite the operation.
     """
     name = eqn.primitive.name
     if not is_exact() or getattr(eqn.outvars[0].aval, "dtype", None) != jnp.float32:
@@ -218,7 +218,7 @@ def _computed(function: _Function, *operands: Any) -> Any:
 
 
 def _evaluate(closed: ClosedJaxpr, args: Sequence[Any], traits: Sequence[Trait]) -> list[Any]:
-    """Returns the results of a jaxpr without loops, each operation rounded once. XLA would rewrite operations on `args` because of their `traits`."""
+    """Returns the results of a jaxpr without loops, each operation rounded once. `traits` has each argument's `Trait`, which XLA might exploit."""
     env: dict[Any, tuple[Any, Trait]] = {}
     env.update(zip(closed.jaxpr.constvars, ((c, Trait.CONSTANT) for c in closed.consts), strict=True))
     env.update(zip(closed.jaxpr.invars, zip(args, traits, strict=True), strict=True))
@@ -242,7 +242,7 @@ defined_p = rounding.elementwise_primitive("defined", 2, lambda *operands, funct
 
 
 def _jvp_defined(primals: Sequence[Any], tangents: Sequence[Any], *, function: _Function) -> Any:
-    """Computes the derivative of the original function. The bit operations in its definition have none."""
+    """Returns value and derivative of a `_Function`. The derivative is that of the JAX function; the bit operations of its definition have none."""
     *xs, zero, zeros = primals
     slopes = [jnp.zeros_like(x) if isinstance(t, ad.Zero) else t for x, t in zip(xs, tangents, strict=False)]
     original = functools.partial(function.primitive.bind, **dict(function.params))
@@ -299,7 +299,7 @@ def terms_of(eqn: JaxprEqn) -> int:
 
 
 def dot(a: jax.Array, b: jax.Array, dimension_numbers: Any, runs: tuple[bool, bool] = (False, False)) -> jax.Array:
-    """Computes `lax.dot_general`, adding in order. `runs` flags operands with a further last axis, of runs; the result then has this axis too."""
+    """Computes `lax.dot_general`, adding in order. `runs` says whether `a` and `b` have one more, last axis, of runs; the result then has it, too."""
     (a_sum, b_sum), (a_batch, b_batch) = dimension_numbers
 
     def parts(x: Any, summed: Any, batch: Any, own: bool) -> tuple[Any, Any, Any]:

@@ -76,7 +76,7 @@ def bounded(
 
 
 def _range(allowed: str, ok: Callable[[np.ndarray], Any]) -> Callable[..., np.ndarray]:
-    """Returns the function `bounded` of a name, a value and a shape (None by default) for this range of numbers."""
+    """Returns a check `(name, value, shape=None)` for this range of numbers, which calls `bounded` with `allowed` and `ok`."""
     return lambda name, value, shape=None: bounded(name, value, shape, allowed, ok)
 
 

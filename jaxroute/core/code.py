@@ -63,7 +63,7 @@ class _Search:
         self._kept: list[Any] = []  # Keeps the visited objects alive, so that their ids are not reused.
 
     def value(self, value: Any) -> None:
-        """Adds the digests of an object: of its class's methods, its fields, and the code, closure and default arguments of a function."""
+        """Adds the digests for an object: for a function its code, closure and default arguments, otherwise its class's methods and its fields."""
         if isinstance(value, (*_PLAIN, np.ndarray, np.generic, Array, types.ModuleType)) or id(value) in self._seen:
             return
         self._seen.add(id(value))
@@ -136,7 +136,7 @@ class _Search:
     def _used(self, place: str, value: Any, names: set[str], through: tuple[str, ...] = ()) -> None:
         """Adds the digests of a global object, called `place` ("module.name"), that a function's code uses; `names` has all names in that code.
 
-        Of a module, these are the digests of the attributes in `names`, unless the search came `through` this module before.
+        For a module these are the digests of its attributes in `names`, unless it is one of the modules `through` which the search came.
         """
         if isinstance(value, types.ModuleType):
             if not _is_foreign(value.__name__, self._homes) and value.__name__ not in through:

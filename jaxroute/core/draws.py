@@ -106,7 +106,7 @@ def _bits(words: _Words, places: Leaf) -> Array:
 
 
 def _unit(words: _Words, places: Leaf) -> Array:
-    """Returns a uniform number on [0, 1) for each of the flat indices `places`, from a key's two `words`. The caller adds `compute_once`."""
+    """Returns uniform numbers on [0, 1), one for each flat index in `places`, from a key's `words`. Callers mark their results by `compute_once`."""
     mantissa = (_bits(words, places) >> np.uint32(9)) | np.uint32(0x3F800000)
     return lax.bitcast_convert_type(mantissa, jnp.float32) - np.float32(1)
 
@@ -200,7 +200,7 @@ def _gammas(keys: Sequence[Array], shape_parameters: Sequence[Leaf], tries: int 
     d = xla.compute_once(alpha - np.float32(1 / 3))  # [streams, number]
 
     def attempt(words: Sequence[Any], places: Leaf, d: Array) -> Array:
-        """Draws a candidate of `gamma / d` from the keys in `words` for each of `places`, which address their random bits; 0 if it is rejected."""
+        """Draws a candidate of `gamma / d`, 0 if rejected, for each flat index in `places`. Index and keys' `words` determine the random bits."""
         x = _normal((words[0][0], words[0][1]), places)
         u = xla.compute_once(_open_unit((words[1][0], words[1][1]), places))
         v = (1 + np.float32(1) / jnp.sqrt(9 * d) * x) ** 3
@@ -214,7 +214,7 @@ def _gammas(keys: Sequence[Array], shape_parameters: Sequence[Leaf], tries: int 
         return xla.compute_once(functools.reduce(lambda later, one: jnp.where(one > 0, one, later), found[::-1]))
 
     def repaired(drawn: Array) -> Array:
-        """Returns `drawn` after one or two steps that each replace the first element that is 0 (rejected) by the next candidate for this element."""
+        """Returns `drawn` after one or two steps. Each replaces the first rejected element (0) by the next candidate for this element."""
         index = lax.iota(jnp.int32, size)
         drawn, before, tried = drawn.reshape(size), jnp.int32(size), jnp.uint32(0)
         for _ in range(min(_REPAIRS, tries - 1)):

@@ -64,7 +64,7 @@ def _diagonal(x: Array) -> Array:
 
 
 def _power(x: Array) -> Array:
-    """Returns a power of two, a scalar, with which `x` is multiplied so that the squares of its largest entries neither overflow nor vanish."""
+    """Returns a scalar power of two. After a multiplication of `x` by it, the squares of its largest entries neither overflow nor vanish."""
     third, size = 2.0 ** (jnp.finfo(x.dtype).maxexp // 3), jnp.abs(x)
     largest = jnp.max(jnp.where(size < jnp.inf, size, 0.0))
     return jnp.where(largest > third, third**-2, jnp.where(largest < 1 / third, third**2, 1.0)).astype(x.dtype)
@@ -213,9 +213,9 @@ def _rotation(norms: Array, products: Array, limit: float) -> tuple[Callable[[Ar
 
 
 def _sweeps(size: int, step: Callable[[Any], tuple[Any, Array]], start: Any) -> Any:
-    """Repeats sweeps until one rotates no pair of columns in any run, at most 16 times. A sweep is `size - 1` calls of `step`, for `size` columns.
+    """Repeats sweeps of rotations until a sweep rotates no columns in any run, at most 16 times. For `size` columns a sweep is `size - 1` steps.
 
-    `step` maps a value, at first `start`, to a new value and a mask of the rotated pairs. More sweeps do not change a run that has finished.
+    `step` maps a value, at first `start`, to a new value and a mask of the rotated pairs. Sweeps that only other runs need do not change a run.
     """
 
     def one(_: Any, carry: tuple[Any, Array]) -> tuple[Any, Array]:

@@ -88,7 +88,7 @@ LOG = (-0.12882076, 0.13988008, -0.12186583, 0.14005138, -0.1668031, 0.20010452,
 
 
 def exponent(x: Array) -> Array:
-    """Returns `k = -n * 2^23` for the exponent n of a positive normal number: `x * 2^-n` is in [2/3, 4/3). `scaled(x, k)` computes this number."""
+    """Returns `k = -n * 2^23`, with the n for which `x * 2^-n` is in [2/3, 4/3), for positive normal x. `scaled(x, k)` is that product."""
     return (0x3FAAAAAA - bits(x)) & -0x800000
 
 
@@ -337,7 +337,8 @@ def quadrant(x: Array) -> tuple[Array, Array, Array]:
 def far_quadrant(x: Array) -> tuple[Array, Array, Array]:
     """Returns the results of `quadrant` for a large number m * 2^e, from 96 bits of 2 / pi. Source: Payne and Hanek (1983).
 
-    Earlier bits of 2 / pi give multiples of 2 pi. The first two bits of m times the 96 bits, modulo 2^96, are the quadrant, the others its fraction.
+    The product of m and these bits, modulo 2^96, has the quadrant in its first two bits and the fraction of a quadrant in the others. Earlier bits of
+    2 / pi only add multiples of 2 pi.
     """
     word = np.uint32
     mantissa = lax.bitcast_convert_type(x, jnp.uint32) & word(0x7FFFFF) | word(0x800000)
@@ -415,7 +416,7 @@ def tan(x: Array) -> Array:
 
 
 def arcsine(x: Array) -> tuple[Array, Array, Array]:
-    """Returns a mask of `|x| > 1/2` and two summands: of `asin(sqrt((1 - |x|) / 2))` where the mask is True, else of `asin(x)` (Cephes' `asinf`)."""
+    """Returns the mask `|x| > 1/2` and two numbers. Their sum is `asin(sqrt((1 - |x|) / 2))` where it is True, else `asin(x)` (Cephes' `asinf`)."""
     a = jnp.abs(x)
     large = a > f32(0.5)
     square = jnp.where(large, (f32(1) - a) * f32(0.5), x * x)
@@ -439,7 +440,7 @@ def acos(x: Array) -> Array:
 
 
 def atan(x: Array) -> Array:
-    """Arc tangent, with an error of at most 0.86 ulp: that of a constant c near `|x|`, plus that of `(|x| - c) / (1 + c|x|)`, with x's sign."""
+    """Arc tangent, with an error of at most 0.86 ulp: the sum, with x's sign, of those of a constant c near `|x|` and of `(|x| - c) / (1 + c|x|)`."""
     a = jnp.abs(x)
     centre, high, low = f32(0), f32(0), f32(0)
     for bound, c in ((14 / 32, 0.5), (23 / 32, 1.0), (39 / 32, 1.5)):

@@ -116,7 +116,7 @@ def no_errors(**sums: jax.Array) -> dict[str, jax.Array]:
 
 
 def accumulate(state: Any, seen: Array | None = None, /, **values: Array) -> Any:
-    """Returns `state` with `values` added to its fields of these names, compensated sums with errors `state.errors`; no change where not `seen`."""
+    """Returns `state` with each value added to the field of its name, a compensated sum with error `state.errors[name]`; unchanged if not `seen`."""
     sums, errors = {}, dict(state.errors)
     for name, value in values.items():
         sums[name], errors[name] = add_up(getattr(state, name), errors[name], value, seen)
@@ -163,10 +163,10 @@ def of_group(groups: Sequence[int] | np.ndarray, values: Array) -> jax.Array:
 
 
 def combine(x: Array, rows: Array) -> jax.Array:
-    """Returns `sum_i x[i] * rows[i]`, `[...]`, for a vector `x` `[d]` and `rows` `[d, ...]`. Both may have other values in each run.
+    """Returns `sum_i x[i] * rows[i]`, `[...]`, for a vector `x` `[d]` and `rows` `[d, ...]`, which may both differ between runs.
 
-    For `rows` `[d, ..., K]`, an `x` `[d, K]` has one vector for each index of the last axis. Up to 64 terms are unrolled: XLA's sum over the first
-    axis is 2 to 10 times slower.
+    If `rows` is `[d, ..., K]`, `x` may be `[d, K]`: another vector for each of the K last indices. Up to 64 terms are unrolled: XLA's sum over the
+    first axis is 2 to 10 times slower.
     """
     size = x.shape[0]
     if size > _MOST_TERMS and x.ndim == 1 and rows.ndim == 2:
@@ -181,8 +181,8 @@ def combine(x: Array, rows: Array) -> jax.Array:
 def has_nan(values: Array) -> jax.Array:
     """Whether any element of `values` is NaN. It is computed as their maximum, which is then NaN.
 
-    XLA does not vectorise a reduction of booleans over runs, and a maximum over more than 32 elements takes five times as long as one in
-    parts. Compiled kernels recognise this call by its name.
+    XLA does not vectorise a reduction of booleans over runs. More than 32 elements are divided into parts, whose maxima are compared: this is five
+    times as fast. Compiled kernels recognise this call by its name.
     """
     values = values.reshape(-1)
     if values.size >= _LARGE_TABLE:

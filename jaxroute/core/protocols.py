@@ -195,7 +195,7 @@ def stage_length_of(env: AnyEnvironment, policy: AnyPolicy) -> int | None:
 
 
 def first_state(env: AnyEnvironment, policy: AnyPolicy, key: chex.PRNGKey, spec: Spec) -> Any:
-    """Returns a policy's state before the first round. If stages begin with `plan`, this is `plan`'s argument, without its `UnplannedState`."""
+    """Returns a policy's state before the first round. If stages begin with `plan`, it is the argument of `plan`: the state in `UnplannedState`."""
     state = policy.init(key, spec)
     return planned_state(state) if stage_length_of(env, policy) else state
 

@@ -27,8 +27,8 @@ def quick_jit(
 ) -> Callable[Given, Made]:
     """Compiles a function like `jax.jit`, but quickly and with exact arithmetic, for a few runs of well below a second.
 
-    With `often`, for a program that runs dozens of times, LLVM optimises, which it otherwise does not. `static_argnums` is as in `jax.jit`. Inside
-    another traced function, the function becomes a part of that program, with its arithmetic.
+    `often` switches on LLVM's optimisations, for a program that runs dozens of times. `static_argnums` is as in `jax.jit`. If the result is called
+    while another function is traced, it becomes a part of that program, with that program's arithmetic.
     """
     places = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
 

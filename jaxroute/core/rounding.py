@@ -1,8 +1,8 @@
-"""Protection of programs against XLA's rewriting, by a -0.0 whose value the compiler cannot know.
+"""Protection of float operations against XLA's rewriting, by adding a -0.0 that XLA cannot see to be constant.
 
-XLA contracts `a * b + c` on a CPU, whatever its options, and simplifies a program as if numbers were not rounded. With a number `zero` that is
--0.0 at run time only, `a * b + zero` is the product, rounded once, even if that sum is contracted. A constant plus `zero` is no constant for the
-compiler, and a divisor plus `zero` no shared divisor. On processors with fused multiply-add this costs nothing.
+On a CPU, XLA contracts `a * b + c` to one operation with one rounding, whatever its options, and simplifies programs as if numbers were not rounded.
+With a number `zero` that is -0.0 at run time only, `a * b + zero` is the product, rounded once, even if that sum is contracted. A constant plus
+`zero` is no constant for the compiler, and a divisor plus `zero` no shared divisor. On processors with fused multiply-add this costs nothing.
 """
 
 import enum
@@ -137,7 +137,7 @@ _HANDING_ON = frozenset([
 
 
 def trait_of(eqn: JaxprEqn, traits: Sequence[Trait], same_shape: bool) -> Trait:
-    """Returns the `Trait` of an operation's result from those of its operands. `same_shape`: an element depends on operands at its index alone."""
+    """Returns the `Trait` of an operation's result from the `traits` of its operands. `same_shape`: whether the operation is elementwise."""
     name = eqn.primitive.name
     every = functools.reduce(lambda a, b: a & b, traits, Trait.CONSTANT | Trait.EVEN)
     some = functools.reduce(lambda a, b: a | b, traits, Trait.NONE)
@@ -159,7 +159,8 @@ def trait_of(eqn: JaxprEqn, traits: Sequence[Trait], same_shape: bool) -> Trait:
 def elementwise_primitive(name: str, zeros: int, function: Callable[..., Any], divides: bool = False) -> Primitive:
     """Creates a JAX primitive that applies `function` to scalars or to arrays of one shape.
 
-    Callers pass unknown zeros as its last `zeros` operands, which `jax.vmap` does not batch. `divides`: the second operand is a divisor.
+    `zeros` is the number of its last operands that are unknown zeros (see `unknown_zero`), which `jax.vmap` does not batch. `divides`: whether the
+    second operand is a divisor.
     """
     primitive = Primitive(name)
 

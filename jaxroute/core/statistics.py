@@ -253,7 +253,7 @@ GRANULE = 256
 def reduced(
     curves: Sequence[Curves], names: Sequence[str], place: int, spans: Sequence[tuple[int, int]]
 ) -> list[tuple[np.ndarray, Histogram]]:
-    """Computes moments and a histogram of the curves of each span of runs on the device, for one policy or the first minus the second of two.
+    """Computes on the device, for each span of runs, moments and a histogram of one policy's curves, or of the first minus the second policy's.
 
     Args:
       curves: for each policy, arrays by name with axes for settings, runs and values, and `valid`: the curves of invalid runs count as NaN.
@@ -261,7 +261,7 @@ def reduced(
       place: index of the axis of runs.
       spans: first run and end (exclusive) of each span of runs; its length is 256 times a power of two, or less than 256.
 
-    Returns for each span the moments `[6, settings, C]`, for the `C` values of all curves of a run, and their histogram (empty for two policies).
+    Returns for each span the moments `[6, settings, C]`, where a run's curves have `C` values in total, and a histogram (empty for two policies).
     """
     with jax.enable_x64(True):
         moments, bins = _on_device(curves, tuple(names), place, tuple(spans))
@@ -296,7 +296,7 @@ def _values(xp: Any, curves: Sequence[Curves], names: Sequence[str], place: int)
 
 
 def _moments_and_bins(xp: Any, curves: Any, names: Sequence[str], place: int, spans: Sequence[tuple[int, int]]) -> Any:
-    """Returns two lists, per span: moments `[6, settings, C]` and, for one policy, sorted bins `[settings * C, runs]`. Arguments as in `reduced`."""
+    """Returns two lists, with an array per span: moments `[6, settings, C]`, and sorted bins `[settings * C, runs]` (empty for two policies)."""
     values = _values(xp, curves, names, place)
     moments, bins = [], []
     for start, stop in spans:

@@ -56,15 +56,15 @@ def first_best(score: Array, allowed: Array | None = None, order: Array | None =
 
 
 def place_mask(size: int) -> int:
-    """Returns the bit mask that extracts a model's index (or `size` for none) from the numbers that `draws.order(key, size)` draws."""
+    """Returns the bit mask that extracts a model's index from a number of `draws.order(key, size)`. Its bits can also hold `size`, for no model."""
     return (1 << size.bit_length()) - 1
 
 
 def first_places(shape: Sequence[int], axis: int, given: Sequence[Any], ordered: bool) -> tuple[Any, Any, int, int]:
-    """Prepares how `first_best` breaks ties along an axis: each element gets a number, its index or that in the order, and the smallest wins.
+    """Returns numbers that break ties in `first_best` along an axis: of tied elements that with the smallest number wins.
 
-    `given` has a mask of allowed elements, if any, then the order, if `ordered`. Returns the mask or None, the numbers, a larger number, and a bit
-    mask that extracts an element's index from its number.
+    An element's number is its index or, if `ordered`, its number in a random order. `given` has the mask of allowed elements, if any, then the order,
+    if `ordered`. Returns the mask or None, the numbers, a larger number for "no element", and a bit mask that extracts an index from a number.
     """
     size = shape[axis]
     if not ordered:
@@ -76,7 +76,7 @@ def first_places(shape: Sequence[int], axis: int, given: Sequence[Any], ordered:
 def largest_over_runs(number: Array | int) -> jax.Array:
     """Returns the maximum of an integer scalar over the runs of a batch, for example to bound a loop that all runs share.
 
-    Results must not depend on it: mask everything beyond the run's own number, because a run that is simulated alone has a smaller maximum.
+    Results must not depend on it, because a run that is simulated alone has a smaller maximum: mask the steps beyond the run's own `number`.
     """
     return largest_over_runs_p.bind(jnp.asarray(number))
 

@@ -54,7 +54,7 @@ class Variant:
     hint: CostHint
 
     def first_state(self, horizon: int) -> Any:
-        """Returns the traced program of the policy's first state, as comparable values: runs of two horizons begin alike if these are equal."""
+        """Returns a comparable form of the program that makes the policy's first state. If it is equal for two horizons, their runs begin alike."""
         begin = functools.partial(protocols.first_state, spec=spec_for(self.example[0], horizon))
         program, shape = jax.make_jaxpr(begin, return_shape=True)(*self.example, draws.key(0))
         return str(program), [np.asarray(const).tobytes() for const in program.consts], jax.tree.structure(shape)
@@ -99,7 +99,7 @@ class Components:
         return shared_axes([variant.grids for variant in self.variants], self.static_axes)
 
     def variant(self, policy: str, place: Mapping[str, Any]) -> Variant:
-        """Returns the variant of a policy that simulates `place`, an index or several indices for each axis (only one along static axes)."""
+        """Returns the variant of a policy that simulates the settings at `place`: indices (along a static axis only one) along each axis."""
         own = (one for one in self.variants if one.policy == policy)
         return next(one for one in own if all(int(np.ravel(place[axis])[0]) == at for axis, at in one.position.items()))
 
@@ -111,7 +111,7 @@ class Components:
         Args:
           stored: horizons of stored results.
           horizon: horizon of this simulation.
-          every: rounds of a record interval; only multiples of it can be continued.
+          every: rounds of a record interval; only stored horizons that are multiples of it can be continued.
         """
         found = sorted((one for one in stored if one < horizon and one % every == 0), reverse=True)
         differ = {one: {v.policy for v in self.variants if v.first_state(horizon) != v.first_state(one)} for one in found}

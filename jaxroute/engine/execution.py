@@ -34,13 +34,12 @@ class Execution:
         - "kernel": one compiled C function for all rounds: on a GPU with a thread for each run, on a CPU in C++ for as many runs at once as a vector
           has numbers. It needs a C++ compiler (`c++`, `g++`, `clang++` or `CXX`), on a GPU NVRTC, which comes with jax (or `JAXROUTE_NVRTC`).
         - "reference": a plain `vmap` of a scan, slower, for comparison.
-        - "auto": the kernel; the scan where no kernel can be used (one warning names the reason), in double precision, and on a CPU for a policy
-          that multiplies large matrices.
+        - "auto": the scan in double precision, and on a CPU for a policy that multiplies large matrices; the kernel in all other cases.
 
-        On a CPU all give the same bits (see `arithmetic`). The scan replaces the kernel if a policy has an operation that kernels lack, if a
-        compiler, driver or GPU fails, and on a GPU if a policy has more than 3 KiB of arrays on a thread's stack (COSMOS, ACQB, hundreds of models).
-        The result's attributes `backend` and `fell_back` (from the kernel to the scan) name the back end and the reason by policy. A warning does so
-        too, unless the scan is faster or the user did not choose the kernel.
+        On a CPU all give the same bits (see `arithmetic`). For "auto" and "kernel" the scan replaces a kernel that cannot be used: a compiler is
+        missing, a compiler, driver or GPU fails, the policy has an operation that kernels lack, or on a GPU it has more than 3 KiB of arrays on a
+        thread's stack (COSMOS, ACQB, hundreds of models). The result's attributes `backend` and `fell_back` give the back end and the reason by
+        policy. A warning does so, too, unless the scan is faster, or the user gave "auto" and kernels for a CPU lack an operation.
       devices: jax devices among which the seeds are divided (default: all local devices).
       block: number of seeds of a compiled call (default: chosen for the device and its memory).
       share: part of the runs that this process simulates, where several processes make the same call of `simulate` with the same `out` (default:
@@ -147,7 +146,7 @@ class Target:
     Attributes:
       devices: devices that simulate, of one kind.
       backend: "scan", "kernel" or "reference".
-      chosen: whether jaxroute chose the back end, because the user gave "auto".
+      chosen: True if jaxroute chose the back end, because the user gave "auto".
       quick: whether programs are compiled with few optimisations.
       arithmetic: "exact", "fast" or "float64".
       block: number of seeds of a compiled call; None if `layout` chooses it.
@@ -177,7 +176,7 @@ class Target:
         return "scan" if self.no_kernel or (free and scan_is_faster) else self.backend
 
     def one_by_one(self, hint: CostHint) -> bool:
-        """Whether a CPU core simulates one run of a policy after the other, as is faster if the run's matrices (bytes in `hint`) fill its cache."""
+        """Whether a CPU core simulates a policy's runs one after the other. That is faster if the matrices of one run (see `hint`) fill its cache."""
         scan = self.quick or self.backend_of(hint) == "scan"
         return self.on_cpu and len(self.devices) == 1 and scan and hint.matrix_bytes >= _EXPENSIVE_BYTES
 

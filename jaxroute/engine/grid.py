@@ -116,7 +116,7 @@ class Grid:
 class FunctionGrid(Grid):
     """Grid for a function that is given instead of an environment or policy: `env -> policy` (an oracle), or a sampler `key -> Environment`.
 
-    With a `number` of environments to draw, which all seeds share, a sampler has the axis `instance`; otherwise it draws one for each run.
+    With a `number`, a sampler draws that many environments, along the axis `instance`, which all seeds share; otherwise it draws one for each run.
     """
 
     def __init__(self, function: Callable[..., Any], number: int | None = None):
@@ -410,7 +410,7 @@ def _sampled(env: Grid) -> Any:
 
 @describe.register
 def _(value: Grid) -> Any:
-    """Describes a grid by its axes and settings, as plain JSON. Of more than 16 settings only the first is described; all have digests."""
+    """Describes a grid by its axes and settings, as plain JSON; if there are more than 16 settings, by the first one and a digest of each."""
     if not value.axes:
         return describe(value.example)
     axes = {name: values.tolist() for name, values in value.axes.items()}

@@ -114,13 +114,14 @@ def choose_layout(setup: Setup, needs: Mapping[str, tuple[int, int]]) -> Layout:
 def _whole_waves(num_seeds: int, most: int, settings: int, waves: Sequence[int]) -> int:
     """Returns the number of seeds of a block on a GPU, at most `most`, for which all policies together take the least time.
 
-    It takes whole waves of runs, which the GPUs simulate at the same time. `waves` has their size for each policy; a call has `settings` settings.
+    The GPUs simulate a wave of runs at the same time, so a block of whole waves is best. `waves` has the runs of a wave for each policy. A call has
+    `settings` settings for each seed.
     """
     step = 1 << max(0, most.bit_length() - 4)
     most = max(1, most // step * step)  # A block that does not fit into memory can be halved.
 
     def size(number: int) -> int:
-        """Returns how many seeds a block has if there are `number` blocks, rounded up by at most a quarter, so that few different shapes occur."""
+        """Returns the seeds of a block if there are `number` blocks. Rounding them up, by at most a quarter, leaves few sizes to compile."""
         seeds = -(-num_seeds // number)
         unit = 1 << max(0, seeds.bit_length() - 3)
         return min(most, -(-seeds // unit) * unit)

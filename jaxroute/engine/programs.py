@@ -222,7 +222,7 @@ class Block:
     def _fall_back(self, reason: str, refused: bool, slower: bool = False) -> None:
         """Replaces the kernel by the scan from now on, because of a `reason` in words.
 
-        It warns if a compiler or driver has `refused` the kernel, or if the scan is not faster (`slower`) and the block is not quiet.
+        It warns if a compiler or driver has `refused` the kernel, and otherwise unless the kernel is `slower` than the scan or the block is quiet.
         """
         if self.arithmetic == "exact" and self.device.platform != "cpu":
             raise RuntimeError(
@@ -389,7 +389,7 @@ def compile_blocks(blocks: Mapping[str, Block], pool: ThreadPoolExecutor, progre
 
 
 def threads(devices: Sequence[Any], runs: int) -> int:
-    """Returns the number of CPU threads among which the runs of a block are divided, because XLA computes small operations on one core only."""
+    """Returns among how many CPU threads a block's `runs` are divided (1 for a GPU or several devices): XLA computes small operations on one core."""
     if devices[0].platform != "cpu" or len(devices) > 1:
         return 1
     number = 1

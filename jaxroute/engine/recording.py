@@ -132,7 +132,7 @@ def make_records(
     every: int,
     probes: Mapping[str, Probe],
 ) -> dict[str, Record]:
-    """Returns what each pair in `examples` records every `every` rounds, under the pair's label: metrics `names` (None: defaults) and `probes`."""
+    """Returns the `Record` of each pair in `examples`, by its label: the metrics `names` (None: the defaults) and `probes`, every `every` rounds."""
     spec = next(iter(examples.values()))[0].spec
     declared = {name: metrics_of(policy) for name, (_, policy) in examples.items()}
     everything = {m.name: m for m in (*spec.metrics, *(m for metrics in declared.values() for m in metrics))}
@@ -232,7 +232,10 @@ def _check_metrics(spec: Spec, declared: Mapping[str, tuple[Metric, ...]], measu
 
 
 def check_names(names: Iterable[str], zero_flows: Sequence[str], axes: Iterable[str], statistics: bool) -> None:
-    """Raises `ValueError` if files cannot hold a name of quantities, zero flows or axes, or if two stored `statistics` would have one name."""
+    """Raises `ValueError` if files cannot hold a name of `names` (quantities), `zero_flows` or `axes`.
+
+    With `statistics`, the names of the statistics, which are derived from these names, must also be unique.
+    """
     names, axes = list(names), list(axes)
     for name in (*names, *zero_flows, *axes):
         if not _LEGAL.fullmatch(name):

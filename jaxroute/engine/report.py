@@ -162,7 +162,7 @@ def _first_of_statistics(data: xr.Dataset, policy: str) -> _Bad | None:
 def _replay(
     grids: tuple[Grid, Grid], leaves: Any, seed: int, record: Record, rounds: int, sampling: Sampling
 ) -> dict[str, np.ndarray]:
-    """Simulates the first `rounds` counted rounds of one run again. The run is that of the setting with these leaves, and of a seed.
+    """Simulates the first `rounds` counted rounds of one run again: that of the settings with these `leaves` (of `grids`), and of the seed `seed`.
 
     Returns for each recorded quantity the first round, counted from 0, in which its value is bad (see `_bad`), or -1 if there is none.
     """
@@ -195,7 +195,7 @@ def _replay(
 
 
 def _bad(record: Record, states: tuple[Any, Any], values: Mapping[str, Any]) -> dict[str, jax.Array]:
-    """Returns whether each value of a round is bad, by name: recorded flows if not finite, zero flows if not 0, feedback, Info and states if NaN."""
+    """Returns by name whether a value of a round is bad: a recorded flow not finite, a zero flow not 0, or NaN in feedback, Info or states."""
     flows = values["flows"]
     bad = {m.name: ~jnp.isfinite(jnp.asarray(flows[m.name], jnp.float32)).all() for m in record.flows}
     bad |= {name: jnp.any(jnp.asarray(flows[name]) != 0) for name in record.zero_flows}

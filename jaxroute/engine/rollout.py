@@ -135,8 +135,8 @@ def packed_rollout(
       since: counted rounds before the checkpoint, a multiple of the record interval (static).
       begun: states of the checkpoint, as `leaves_of` returns them; None to start in the first round.
       keep_states: whether the states after the last round are returned, too (static).
-      reversible: whether all loops have fixed lengths, for derivatives in reverse; a shorter interval then has a separate loop (static).
-      spans: traced result of `spans_of`, which replaces `horizon`; `horizon` then only fixes the number of records of the program.
+      reversible: whether loops have fixed lengths, as reverse-mode derivatives need; intervals of another length have separate loops (static).
+      spans: result of `spans_of` as a traced array, so that one program serves several horizons with the same number of records; else None.
     """
     run = one_run(env, policy, streams, horizon, record)
     stage_length, chunk, of_runs = run.stage_length, run.chunk, (run.instance, run.words)
@@ -157,7 +157,7 @@ def packed_rollout(
         return jax.tree.map(jnp.add, a, b)
 
     def rounds(states: States, first: Any, count: Any, begun: Values = zeros) -> tuple[States, Values]:
-        """Simulates `count` rounds (at most `chunk`) from `first` on, and plans if a stage begins there. Adds recorded values to the sums `begun`."""
+        """Simulates `count` rounds (at most `chunk`) from `first` on, and plans if a stage begins there. The recorded sums start at `begun`."""
 
         def one(i: Any, carry: tuple[States, Values]) -> tuple[States, Values]:
             states, sums = carry
@@ -230,7 +230,7 @@ def spans_of(rounds: int, every: int, warm_up: int, first: int) -> np.ndarray:
     Args:
       rounds: number of recorded rounds.
       every: rounds of an interval.
-      warm_up: number of rounds before `first` that are not recorded. If there are any, they are one more interval, in the first row.
+      warm_up: number of rounds before `first` that are simulated but not recorded. If it is not 0, these rounds are an interval in the first row.
       first: index of the first recorded round, counted from the start of the run.
     """
     full, short = divmod(rounds, every)

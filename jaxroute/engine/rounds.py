@@ -126,7 +126,7 @@ _measured: dict[Any, Any] = {}  # Results of `traced_once`.
 
 
 def traced_once(what: Hashable, trace: Callable[[Any, Any], Any], env: AnyEnvironment, policy: AnyPolicy) -> Any:
-    """Returns `trace(env, policy)`, called with shapes instead of arrays once for all pairs of equal structure; `what` identifies `trace`."""
+    """Returns `trace(env, policy)`, with shapes for arrays, computed once for all pairs of equal structure. `what` names `trace` in this cache."""
     leaves, structure = jax.tree.flatten((env, policy))
     types = tuple((np.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves)
     key = (what, structure, types, jax.config.read("jax_enable_x64"))
@@ -140,7 +140,7 @@ def traced_once(what: Hashable, trace: Callable[[Any, Any], Any], env: AnyEnviro
 def made_for(
     env: AnyEnvironment, policy: AnyPolicy | PolicyOf, arithmetic: Callable[..., Any] = lambda made: made
 ) -> AnyPolicy:
-    """Returns `policy`, or the policy that it builds for `env` if it is a function; `arithmetic` wraps the function (`exactly`: exact rounding)."""
+    """Returns `policy`, or the policy that it makes of `env` if it is a function. `arithmetic` wraps this function, for example `exactly`."""
     return policy if is_policy(policy) else arithmetic(widened(functools.partial(protocols.build_policy, policy)))(env)
 
 

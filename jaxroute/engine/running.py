@@ -70,7 +70,7 @@ def simulate_ahead(
     """Simulates calls in a second thread. Yields batch, call, curves and checkpoint of each, which the caller can store while the next call runs.
 
     Args:
-      steps: batches and calls in order; None where no call is available at the moment, so that the running one is yielded next.
+      steps: batches and calls in order. None means that no call is available yet: the running call is then finished and yielded first.
       simulate: function that simulates a call from a checkpoint, as `simulate_call` does.
       waiting: function that is called twice a second with the running call, to show its progress.
       interrupt: function that ends the running call (argument True) if the caller stops, and later allows calls again (False).
@@ -157,7 +157,7 @@ def run_schedule(
 
 @contextlib.contextmanager
 def _interruptible(result: Runs | Statistics, stored: bool) -> Generator[None, None, None]:
-    """Context that at its end writes statistics to the store. A keyboard interrupt gets a note: finished blocks are stored, if there is a store."""
+    """Context that writes statistics to the store at its end. A `KeyboardInterrupt` gets a note that says whether finished blocks are `stored`."""
     try:
         yield
     except KeyboardInterrupt as error:
@@ -224,7 +224,7 @@ def simulate_call(block: Block, call: Call, effort: Effort, checkpoint: Checkpoi
 
 
 def _padded(values: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """Extends the first dimensions, settings and then seeds, to `sizes`: repeats the last setting, and the seeds from the first on."""
+    """Extends the axes of settings, and then the axis of seeds, to the lengths `sizes`: repeats the last setting, and all seeds in turn."""
     for axis, size in enumerate(sizes):
         values = np.take(values, np.arange(size), axis=axis, mode="wrap" if axis == len(sizes) - 1 else "clip")
     return values

@@ -52,7 +52,7 @@ class Ending:
 def seed_numbers(goals: Mapping[str, float], seeds: Seeds) -> list[int]:
     """Returns the numbers of seeds after which standard errors are compared with goals: about 256, 512, 1024, ..., and all. Without goals only all.
 
-    If the seeds are not 0, 1, 2, ..., a number is increased until it includes all seeds of each stored group (granule) of which it includes one.
+    If the seeds are not 0, 1, 2, ..., a number is increased until the first so many seeds include all or none of each granule's seeds.
     """
     last = np.zeros(len(seeds.values), np.int64)
     if not goals:
@@ -105,8 +105,8 @@ class Batch:
       tile: indices of the settings along each axis of the policy; for statistics along each axis of the result.
       seeds: indices into the seeds of the result.
       calls: calls in order.
-      policies: for statistics, names of all policies whose curves are needed, from this batch or the one before.
-      curves: for statistics, curves of finished calls by policy; batches share this dict, as differences need the curves of two policies.
+      policies: for statistics, names of all policies whose curves are needed; those without a call in this batch were simulated for an earlier one.
+      curves: for statistics, curves of finished calls by policy. Batches share this dict, so that a later batch can use the curves again.
     """
 
     result: Runs | Statistics
@@ -137,7 +137,7 @@ class Batch:
             self.curves |= {policy: [one] for policy, one in whole.items()}
 
     def addresses(self) -> Iterator[tuple[bytes, int, int]]:
-        """Yields each cell's family (a digest), first granule (256 seeds), and mask of seeds or, for statistics, number of granules."""
+        """Yields the parts of each cell's address: family (a digest), first granule and extent (mask of seeds; for statistics number of granules)."""
         request = self.result.request
         if isinstance(self.result, Statistics):
             granules = (request.cut.values[self.seeds][::GRANULE] // GRANULE).tolist()
@@ -166,9 +166,9 @@ def _joined(parts: Sequence[Mapping[str, Any]], axis: int) -> Mapping[str, Any]:
 
 
 def parts_of(share: Share, setting: int, settings: int, parts: int) -> range:
-    """Divides `parts` groups of seeds, at each of `settings` settings, among processes; `share` is the index of a process and their number.
+    """Returns which of `parts` groups of seeds (their indices) a process simulates at a setting, given its index among `settings` settings.
 
-    Returns the indices of the groups that the process simulates at the setting with the index `setting`.
+    `share` is the index of the process and the number of processes.
     """
     first, last = (-(-number * parts * settings // share[1]) for number in (share[0], share[0] + 1))
     begin, end = (-(-(number - setting) // settings) for number in (first, last))
@@ -312,7 +312,7 @@ class Schedule:
         return [found[span] for span in spans]
 
     def _tiles(self, left: np.ndarray, axes: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:
-        """Yields rectangles of settings, indices by axis, that cover all True elements of `left`; indices with many such elements come first."""
+        """Yields tiles (indices by axis) that cover all True elements of `left`. Along each axis, indices with the most True elements come first."""
         spans = []
         for place, axis in enumerate(axes):
             counts = left.sum(axis=tuple(i for i in range(left.ndim) if i != place))
@@ -327,7 +327,7 @@ class Schedule:
     def _continued(
         self, runs: Runs, policy: str, settings: Sequence[int], masks: dict[int, int]
     ) -> Iterator[tuple[int, dict[int, int]]]:
-        """Groups seeds (bit masks by granule) by the most rounds that are stored at all `settings`, 0 if none. Yields rounds and the masks."""
+        """Yields rounds and the seeds (masks by granule) that continue from there: the most rounds stored at all `settings`, 0 if there are none."""
         store, request = runs.store, runs.request
         for rounds in self.horizons(policy):
             if store is None or not masks:
@@ -379,7 +379,10 @@ class Schedule:
     def _left(
         self, found: Statistics, chunk: np.ndarray, shape: tuple[int, ...], granules: np.ndarray
     ) -> Iterator[tuple[np.ndarray, list[int]]]:
-        """Yields pairs: settings (a bool array of this `shape`), and those granules of `chunk` that this process must simulate there."""
+        """Yields settings (a bool array of this `shape`) and the granules in `chunk` whose statistics `found` lacks there and this process simulates.
+
+        `granules` has the numbers of all granules that are divided among the processes, `chunk` some of these numbers.
+        """
         settings, alike = math.prod(shape), dict[bytes, list[int]]()
         spans = [parts_of(self._share, setting, settings, len(granules)) for setting in range(settings)]
         begin, end = (np.asarray([getattr(span, name) for span in spans]) for name in ("start", "stop"))

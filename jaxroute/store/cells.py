@@ -42,7 +42,7 @@ def address(family: bytes, granule: int, extent: int) -> bytes:
 
 
 def group(family: bytes, granule: int) -> bytes:
-    """Returns the first 32 bytes of the addresses of all cells of a family and a first granule. Stores find, and processes claim, cells by them."""
+    """Returns the first 32 bytes of an address, common to cells of a family and first granule. Stores find, and processes claim, cells by them."""
     return family + granule.to_bytes(8, "big")
 
 
@@ -51,7 +51,7 @@ def extent_of(address: bytes) -> int:
 
 
 def numbers(shape: Sequence[int], spans: Sequence[np.ndarray]) -> list[int]:
-    """Returns the flat indices, in row-major order, of all combinations of the indices `spans` (one array per axis) into an array of this shape."""
+    """Returns the flat (row-major) indices of a part of an array of this `shape`: all combinations of the indices `spans`, one array per axis."""
     return np.ravel(np.arange(math.prod(shape)).reshape(shape)[np.ix_(*spans)]).tolist()
 
 
@@ -175,7 +175,7 @@ class Request:
         return tuple(len(self.axes[axis]) for axis in self.policy_axes[policy])
 
     def families(self, kind: str, policy: str, horizon: int | None = None) -> list[bytes]:
-        """Returns the start (24 bytes) of the addresses of a policy's cells of a `kind` (`CURVES`, ...) at each setting; default: this horizon."""
+        """Returns the first 24 bytes of the addresses of a policy's cells of a `kind` (`CURVES`, ...), by setting. None: the request's horizon."""
         what = kind, policy, self.horizon if horizon is None else horizon
         if what not in self._families:
             end, own = plain([kind, what[2]]), map(bytes.fromhex, self.identities[policy])
@@ -322,7 +322,7 @@ class Claims:
             self._place.write(self.name, [*self._mine, b"."], False)
 
     def keep(self, groups: Iterable[bytes], new: Iterable[bytes]) -> set[bytes]:
-        """Claims the cells `groups`, claimed before, and those of `new` that no other process claims. Returns the others of `new`.
+        """Renews the claims of the cells `groups`, and claims cells in `new`. Returns the cells in `new` that another process has claimed already.
 
         Cells are given by their `group`. Of two processes that claim a cell at the same time, that with the smaller file name gets it, or rarely
         both.

@@ -120,7 +120,7 @@ def _parquet(data: xr.Dataset, to: Path) -> _Writers:
 
 
 def _beside(dims: Sequence[Any]) -> tuple[str, ...]:
-    """Returns the dimensions that put a variable into a separate table: the baseline, and those after the time (of models or of bins)."""
+    """Returns the dimensions that put a variable into a separate table: `baseline` and all after `time` (models, bins)."""
     vector = dims[dims.index("time") + 1 :] if "time" in dims else ()
     return tuple(str(one) for one in dims if one == "baseline" or one in vector)
 

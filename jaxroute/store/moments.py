@@ -102,17 +102,17 @@ def summarise(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SummaryTree:
-    """Merged statistics of one policy, or of the difference of two, as a binary counter for each setting.
+    """Statistics of one policy, or of the difference of two, at each setting, as a binary tree over ranges of granules (256 consecutive seeds).
 
-    Level k of a counter has statistics of ranges of 2**k neighbouring granules. Two neighbouring ranges of a level merge to one of the next level.
+    Level k has statistics of ranges of 2**k neighbouring granules. Two neighbouring ranges of a level merge to one of the next level.
 
     Attributes:
       policies: index in the request of the policy, or of the two policies.
-      axes: numbers of settings along the axes on which the runs depend, by the name of the axis.
-      numbers: for each quantity that all `policies` record, by name, the slice of its numbers among the `C` numbers of a `Summary`, and its shape.
-      families: family of the cells of each setting.
-      nodes: for each setting the statistics of ranges of granules, by range.
-      new: pairs of setting and range whose statistics are not written to the store yet.
+      axes: number of settings along each axis on which the runs depend, by the name of the axis.
+      numbers: slice among the `C` numbers of a `Summary`, and shape, of each quantity that all `policies` record, by name.
+      families: family (first 24 bytes of addresses) of the cells of each setting.
+      nodes: for each setting the statistics of ranges, by range (first granule, number of granules).
+      new: pairs (setting, range) of statistics that are not written to the store yet.
     """
 
     policies: tuple[int, ...]
@@ -132,9 +132,9 @@ class SummaryTree:
         return tuple(place.get(axis, slice(None)) for axis in axes)
 
     def lacks(self, setting: int, ranges: Iterable[Range], wanted: Container[Range]) -> bool:
-        """Whether statistics of any of `ranges` (of granules) are missing.
+        """Whether any of `ranges` (of granules) has no statistics.
 
-        A range has statistics if all its parts do, or if it is part of a larger range with merged statistics that lies inside one of `wanted`.
+        A range has statistics if all its granules have, or if they are merged into those of a larger range, inside one of the `wanted` ranges.
         """
         return any(not self._holds(setting, *one, wanted) for one in ranges)
 
@@ -166,7 +166,7 @@ class SummaryTree:
             summary, first, size = a.merged(b), left, 2 * size
 
     def node(self, setting: int, node: Range) -> Summary | None:
-        """Returns the statistics of those granules of the range `node` that have any, merged; None if there are none."""
+        """Returns the statistics of the range `node`, merged from those of all granules in it that have statistics; None if there are none."""
         found, (first, size) = self.nodes[setting].get(node), node
         if found is not None or size == 1:
             return found
@@ -280,7 +280,7 @@ class Statistics:
         return self.request.cut if seeds == len(self.request.seeds) else cells.Seeds(self.request.seeds[:seeds])
 
     def _stored_as_runs(self) -> set[int]:
-        """Returns the granules in `full` of which the store has single runs alone. If they are too many to be read, it returns none of them."""
+        """Returns the granules in `full` with stored runs but no statistics, which then follow from the runs; none if too many would be read."""
         found: set[int] = set()
         for policy, tree in zip(self.request.policies, self._trees, strict=False):
             for setting, family in enumerate(self.request.families(cells.CURVES, policy)):
@@ -290,7 +290,7 @@ class Statistics:
         return found if len(found) <= _MOST_FROM_RUNS else set()
 
     def left(self, granule: int) -> np.ndarray:
-        """Returns where a granule lacks statistics, of any policy or difference that depends on the setting, as a bool array `[settings...]`."""
+        """Returns a bool array `[settings...]`, True where a granule lacks the statistics of a policy, or of a difference between policies."""
         found = np.zeros([len(values) for values in self.request.axes.values()], bool)
         for tree in self._trees:
             own = [tree.lacks(setting, [(granule, 1)], self._wanted) for setting in range(len(tree.families))]
@@ -352,7 +352,7 @@ class Statistics:
     # The result.
 
     def totals(self, seeds: int, parts: Sequence[SummaryTree] | None = None) -> Iterator[tuple[SummaryTree, int, Summary]]:
-        """Yields tree, setting (flat index) and statistics of the available runs of the first `seeds` seeds, for the trees `parts` (None: all)."""
+        """Yields each `SummaryTree` in `parts` (None: all), setting (flat index) and its statistics of the available runs of the first `seeds` seeds."""
         cut, of_runs = self._cut(seeds), {}
         for granule in self.runs.request.cut.granules if self.runs else ():
             if granule in cut.granules and granule not in self.full:

@@ -205,7 +205,7 @@ class PackStore:
       bad: name of the pack and index of the row of each cell that was found to be damaged.
       where: name of the pack and index of the row of each cell, by address.
       groups: addresses of cells, by their first `GROUP` bytes.
-      families: digests of code (8 bytes each) that cells have, by the first 16 bytes of their address, which depend on no code (see `cells`).
+      families: digests (8 bytes) of the versions of code that computed cells, by the first 16 bytes of the cells' addresses (see `cells`).
       notes: notes of all packs, by digest.
       conflicts: number of copies of cells whose numbers differ from those of another copy; all readers take the same copy.
     """
@@ -272,7 +272,8 @@ class PackStore:
     def _listed(self) -> dict[str, FileState]:
         """Lists the packs by name. If a known pack is missing or none is known yet, lists them again until two lists agree.
 
-        If another process joins packs meanwhile, the list may lack an old pack, removed already, and also the new one, which was written later.
+        If another process joins packs meanwhile, one list may lack both an old pack, already removed, and the new one, written after its part of the
+        folder was read.
         """
         found = self.place.names(ENDING)
         if not self.packs or self.packs.keys() - found.keys():

@@ -167,7 +167,7 @@ class Bucket:
 
     @contextlib.contextmanager
     def _told(self, name: str, what: str) -> Iterator[None]:
-        """Context manager that turns errors of obstore into an `OSError`: the object `name` (empty: the location) cannot be `what` ("read", ...)."""
+        """Context that replaces errors of obstore by an `OSError`: the object `name` (empty: the location) "cannot be" `what`, such as "read"."""
         try:
             yield
         except (self._error, FileNotFoundError) as error:

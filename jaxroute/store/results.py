@@ -57,7 +57,7 @@ class CallLog:
         return dict(list(self.requests.values())[-1].settings) if self.requests else {}
 
     def is_latest(self, request: Request) -> bool:
-        """Whether the last call has ended and was for this request. A call that simulates nothing then needs no note."""
+        """Whether the last call has ended and was for this request. If so, a repeated call that simulates nothing is not logged."""
         return bool(self.calls) and self.calls[-1]["request"] == request.digest and self.calls[-1]["ended"]
 
     def reports(self, request: Request) -> list[dict[str, Any]]:
@@ -161,7 +161,7 @@ def _what_changed(store: PackStore, request: Request, other: set[bytes]) -> str:
 
 
 def sessions(store: PackStore, families: Sequence[bytes]) -> list[dict[str, Any]]:
-    """Returns dicts of versions and devices by which the cells of these families were computed, with the number of `cells`, the largest first."""
+    """Returns dicts of versions and devices that computed the cells of these families, with the number of `cells`, the largest number first."""
     wanted, found = set(families), Counter()
     for address, (name, row) in store.where.items():
         if address[:24] in wanted:
@@ -232,7 +232,7 @@ def opened(path: str | os.PathLike[str]) -> PackStore:
 
 
 def summed(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Combines the reports of calls for a result: the last one, with sums of the measurements `ADDED`, and all calls' times, devices and versions."""
+    """Combines the reports of a result's calls: the last one, with sums of the measurements `ADDED`, and all calls' dates, devices and versions."""
     found: dict[str, Any] = dict(reports[-1]) if reports else {}
     found |= {name: sum(one.get(name, 0) for one in reports) for name in ADDED} if reports else {}
     if len(reports) > 1:

@@ -39,7 +39,7 @@ class Flow(Generic[Fact]):
         raise NotImplementedError
 
     def row(self, fact: Fact) -> Fact:
-        """Returns the fact about a row of a scanned array from that about the array, or about an array from its rows. By default they are equal."""
+        """Converts the fact about a scanned array to that about its rows, or the fact about rows to that about their array; unchanged by default."""
         return fact
 
     def is_opaque(self, eqn: JaxprEqn) -> bool:
@@ -82,7 +82,7 @@ class Flow(Generic[Fact]):
         return self.operation(eqn, args)
 
     def carried(self, start: Sequence[Fact], step: Callable[[list[Fact]], Sequence[Fact]]) -> list[Fact]:
-        """Returns the facts about a loop's values after any number of iterations, from those at the `start`; an iteration maps facts by `step`."""
+        """Returns the facts about a loop's values after any number of iterations, from those at its `start`. `step` maps facts over an iteration."""
         now = list(start)
         while True:
             grown = [self.joined(pair, self._nothing) for pair in zip(now, step(now), strict=True)]
@@ -112,7 +112,7 @@ def which_depend(closed: ClosedJaxpr, given: Sequence[bool]) -> list[bool]:
 
 
 def carry_dependence(given: Sequence[bool], step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
-    """Returns which carried values of a loop may depend on marked inputs. `given` has these flags at the start; an iteration maps them by `step`."""
+    """Returns which carried values of a loop may depend on marked inputs. `given` has these flags initially; `step` maps them over an iteration."""
     return _DEPENDENCE.carried(given, step)
 
 
@@ -140,7 +140,7 @@ def solver_operands(params: Mapping[str, Any], operands: Sequence[Any]) -> list[
 
 
 def switch(params: Mapping[str, Any], branches: Sequence[Callable[..., Any]], index: Any, *operands: Any) -> Any:
-    """Writes the operation `cond` with these parameters again for other `branches`: an index chooses one, or the platform before compilation."""
+    """Computes a `cond` with other `branches`, of which `index` chooses one; if its `params` name platforms, the platform chooses instead."""
     if (platforms := params.get("branches_platforms")) is None:
         return lax.switch(index, branches, *operands)
     named = {name: one for one, names in zip(branches, platforms, strict=True) for name in names or ("default",)}

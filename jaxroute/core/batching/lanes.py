@@ -108,7 +108,7 @@ class Lanes:
 
 
 def _replay(jaxpr: Jaxpr, consts: Sequence[Any], args: list[Value], size: int, tables: Tables | None = None) -> list[Value]:
-    """Evaluates one run's jaxpr for `size` runs, which share `consts`. `tables` records reads of long arrays, by the calling jaxpr too."""
+    """Evaluates one run's jaxpr for `size` runs, which share `consts`. `tables` is the calling jaxpr's record of reads of long arrays, if any."""
     tables = Tables() if tables is None else tables
     env: dict[Any, Value] = {}
     fixed = Trait.CONSTANT | Trait.EVEN
@@ -262,7 +262,7 @@ def _own_derivative(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value
 
 
 def _in_place_of(eqn: JaxprEqn, inner: ClosedJaxpr, places: Sequence[int], values: list[Value], size: int) -> list[Value]:
-    """Evaluates the jaxpr `inner` instead of an operation, on its operands `values[i]` for i in `places`. Derivatives are those of the operation."""
+    """Computes the operation `eqn` by the jaxpr `inner` on its operands `values[i]`, i in `places`. Derivatives are those of `eqn` itself."""
     apart = any(v.mapped for v in values)
 
     def again(arrays: Sequence[Any]) -> list[Value]:
@@ -286,7 +286,7 @@ def _values(arrays: Sequence[Any], mapped: Sequence[bool], variables: Sequence[A
 
 
 def _unchanged(now: list[Value], start: Sequence[Value], variables: Sequence[Any], body: ClosedJaxpr) -> list[Value]:
-    """Returns a loop's values `now`; those that its `body` does not change get the trait (see `Value`) that they had at the `start`."""
+    """Returns a loop's values `now`. A value whose input (in `variables`) `body` does not change regains its trait (see `Value`) at the `start`."""
     same = [v is out for v, out in zip(variables, body.jaxpr.outvars, strict=False)][: len(start)]
     kept = [v._replace(trait=old.trait) if stays else v for v, old, stays in zip(now, start, same, strict=False)]
     return [*kept, *now[len(start) :]]
@@ -335,11 +335,11 @@ def _cond(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
 
 
 def _rarely(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
-    """Computes a branch whose condition differs between runs, fast on a CPU if few runs take the expensive side.
+    """Computes a branch whose condition differs between runs, fast on a CPU if few runs take the expensive branch.
 
-    For `lax.cond(rare, expensive, cheap, x)` it computes the cheap side for all runs and the expensive side only for runs that need it, gathered in
-    groups of fixed size, so that a run's arithmetic does not depend on other runs. It is a few times slower than a selection if all runs need it.
-    On other devices, where loops of unknown length are slow, and in derivatives, both sides are computed for all runs.
+    For `lax.cond(rare, expensive, cheap, x)` it computes the cheap branch for all runs and the expensive one only for runs that need it, gathered in
+    groups of fixed size, so that a run's arithmetic does not depend on other runs. If all runs need it, this is a few times slower than computing
+    both branches for all runs, which is done on other devices, where loops of unknown length are slow, and in derivatives.
     """
     index, *operands = values
     branches = eqn.params["branches"]
