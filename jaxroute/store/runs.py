@@ -254,6 +254,7 @@ class LazyRuns(Runs):
         (policies, _), *axes, (seeds, _) = lead
         spans = {axis: span for axis, (span, _) in zip(self.request.axes, axes, strict=True)}
         part = self._part(name, policies, spans, seeds)
+        assert self.store is not None
         runs = Runs(part, self.store)
         if not self.partial and (missing := runs.missing(len(part.seeds))):
             raise ValueError(f"the result in {str(self.store.place)!r} is not complete any more: {missing}")

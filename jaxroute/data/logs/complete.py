@@ -77,7 +77,7 @@ def complete_log(answers: Answers, costs: Mapping | None, prices: Prices | None,
     check_models(answers, matrix, cost_matrix, [*(options["models"] or ()), *(costs or ()), *(prices or ())])
     doubt_costs(answers, cost_matrix, unit, stated=costs is prices is None and "cost" in answers.values)
     prompts = np.asarray(arrays["prompts"])[original][keep] if "prompts" in arrays else None
-    text = column_of_text = None
+    text, column_of_text, empty = None, None, np.zeros(0, int)
     if (column := roles.column("text")) is not None:
         text = _first_of_queries(answers, keys, read_texts(sheet.cells(column)))[keep]
         column_of_text, empty = (text, column), np.flatnonzero(text == "")

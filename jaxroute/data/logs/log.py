@@ -142,7 +142,8 @@ def _open_answers(options: Mapping[str, Any], wanted: Sequence[str], instead: st
     `options` are the arguments of `read_log`, and `wanted` the models that these arguments name. `instead` is "costs" or "prices" if the caller
     gave such, which replace the file's, else empty. Without `scored`, a log may have no scores.
     """
-    data, where, columns = (options.get(name) for name in ("data", "where", "columns"))
+    data: Any = options.get("data")
+    where, columns = options.get("where"), options.get("columns")
     if where is not None and not isinstance(where, Mapping):
         raise ValueError(f"where must map columns to values, as {{'filter': 'strict-match'}}, got {checks.show(where)}")
     is_path, arrays = isinstance(data, (str, os.PathLike)), {}  # Arrays that do not become columns.
