@@ -170,7 +170,7 @@ class Histogram:
 
     @staticmethod
     def of_sorted(bins: Any) -> "Histogram":
-        """Returns the histogram of each row of `bins` `[rows, R]`, an array on the host or a device: the bin indices of `R` runs in ascending order."""
+        """Returns the histogram of each row of `bins` `[rows, R]`, on the host or a device: the bin indices of `R` runs in ascending order."""
         xp: Any = np if isinstance(bins, np.ndarray) else jnp
         first = xp.concatenate([xp.ones_like(bins[:, :1], bool), bins[:, 1:] != bins[:, :-1]], axis=1)
         if xp is np:

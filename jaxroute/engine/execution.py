@@ -34,7 +34,7 @@ class Execution:
         - "kernel": one compiled C function for all rounds: on a GPU with a thread for each run, on a CPU in C++ for as many runs at once as a vector
           has numbers. It needs a C++ compiler (`c++`, `g++`, `clang++` or `CXX`), on a GPU NVRTC, which comes with jax (or `JAXROUTE_NVRTC`).
         - "reference": a plain `vmap` of a scan, slower, for comparison.
-        - "auto": the scan in double precision, and on a CPU for a policy that multiplies large matrices; the kernel in all other cases.
+        - "auto": the scan in double precision, and on a CPU if a policy multiplies large matrices or settings share its state; else the kernel.
 
         On a CPU all give the same bits (see `arithmetic`). For "auto" and "kernel" the scan replaces a kernel that cannot be used: a compiler is
         missing, a compiler, driver or GPU fails, the policy has an operation that kernels lack, or on a GPU it has more than 3 KiB of arrays on a

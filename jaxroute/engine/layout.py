@@ -121,7 +121,7 @@ def _whole_waves(num_seeds: int, most: int, settings: int, waves: Sequence[int])
     most = max(1, most // step * step)  # A block that does not fit into memory can be halved.
 
     def size(number: int) -> int:
-        """Returns the seeds of a block if there are `number` blocks. Rounding them up, by at most a quarter, leaves few sizes to compile."""
+        """Returns the number of seeds of a block if there are `number` blocks, rounded up by at most a quarter to one of few sizes to compile."""
         seeds = -(-num_seeds // number)
         unit = 1 << max(0, seeds.bit_length() - 3)
         return min(most, -(-seeds // unit) * unit)

@@ -140,7 +140,7 @@ def traced_once(what: Hashable, trace: Callable[[Any, Any], Any], env: AnyEnviro
 def made_for(
     env: AnyEnvironment, policy: AnyPolicy | PolicyOf, arithmetic: Callable[..., Any] = lambda made: made
 ) -> AnyPolicy:
-    """Returns `policy`, or the policy that it makes of `env` if it is a function. `arithmetic` wraps this function, for example `exactly`."""
+    """Returns `policy`, or if it is a function, the policy it makes of `env`. `arithmetic` wraps the function: `exactly` for exact rounding."""
     return policy if is_policy(policy) else arithmetic(widened(functools.partial(protocols.build_policy, policy)))(env)
 
 

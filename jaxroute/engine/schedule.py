@@ -327,7 +327,7 @@ class Schedule:
     def _continued(
         self, runs: Runs, policy: str, settings: Sequence[int], masks: dict[int, int]
     ) -> Iterator[tuple[int, dict[int, int]]]:
-        """Yields rounds and the seeds (masks by granule) that continue from there: the most rounds stored at all `settings`, 0 if there are none."""
+        """Yields pairs (rounds, seeds as masks by granule). The seeds continue after the most rounds that are stored at all `settings`, or 0."""
         store, request = runs.store, runs.request
         for rounds in self.horizons(policy):
             if store is None or not masks:

@@ -352,7 +352,7 @@ class Statistics:
     # The result.
 
     def totals(self, seeds: int, parts: Sequence[SummaryTree] | None = None) -> Iterator[tuple[SummaryTree, int, Summary]]:
-        """Yields each `SummaryTree` in `parts` (None: all), setting (flat index) and its statistics of the available runs of the first `seeds` seeds."""
+        """Yields `SummaryTree`, setting (flat index) and statistics of the available runs of the first `seeds` seeds, for `parts` (None: all)."""
         cut, of_runs = self._cut(seeds), {}
         for granule in self.runs.request.cut.granules if self.runs else ():
             if granule in cut.granules and granule not in self.full:
@@ -392,7 +392,7 @@ class Statistics:
         return found, len(seeds) == len(every)
 
     def _take_full(self, granule: int, summaries: Mapping[tuple[int, int], Summary]) -> None:
-        """Adds the statistics of a granule (256 seeds) whose runs are all finished, and its number to `full`. `summaries` is a result of `_of_runs`."""
+        """Adds the statistics of a granule (256 seeds) whose runs are all finished, and its number to `full`. `summaries` comes from `_of_runs`."""
         for (number, setting), one in summaries.items():
             tree, node = self._trees[number], (granule, 1)
             if tree.lacks(setting, [node], self._wanted):
