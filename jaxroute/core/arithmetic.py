@@ -171,7 +171,7 @@ _ROUNDED: dict[str, Callable[..., Any]] = {
 def defined(eqn: JaxprEqn, arrays: Sequence[Any], traits: Sequence[Trait]) -> jax.Array:
     """Computes an elementwise function, such as `exp`, by its definition in basic operations.
 
-    `traits` are properties of the operands because of which XLA would rewrite operations on them.
+    `traits` has a `Trait` for each operand, as in `elementwise`.
     """
     shape = np.broadcast_shapes(*map(jnp.shape, arrays))
     wide = [x if jnp.shape(x) == shape else jnp.broadcast_to(x, shape) for x in arrays]

@@ -327,7 +327,7 @@ class Schedule:
     def _continued(
         self, runs: Runs, policy: str, settings: Sequence[int], masks: dict[int, int]
     ) -> Iterator[tuple[int, dict[int, int]]]:
-        """Yields pairs (rounds, seeds as masks by granule). The seeds continue after the most rounds that are stored at all `settings`, or 0."""
+        """Yields pairs (rounds, seeds as masks by granule). These seeds continue after the most rounds that are stored at all `settings` (or 0)."""
         store, request = runs.store, runs.request
         for rounds in self.horizons(policy):
             if store is None or not masks:
@@ -379,7 +379,7 @@ class Schedule:
     def _left(
         self, found: Statistics, chunk: np.ndarray, shape: tuple[int, ...], granules: np.ndarray
     ) -> Iterator[tuple[np.ndarray, list[int]]]:
-        """Yields settings (a bool array of this `shape`) and the granules in `chunk` whose statistics `found` lacks there and this process simulates.
+        """Yields settings (a bool array of this `shape`) and the granules in `chunk` that this process simulates there, because `found` lacks them.
 
         `granules` has the numbers of all granules that are divided among the processes, `chunk` some of these numbers.
         """

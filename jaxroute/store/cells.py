@@ -324,8 +324,7 @@ class Claims:
     def keep(self, groups: Iterable[bytes], new: Iterable[bytes]) -> set[bytes]:
         """Renews the claims of the cells `groups`, and claims cells in `new`. Returns the cells in `new` that another process has claimed already.
 
-        Cells are given by their `group`. Of two processes that claim a cell at the same time, that with the smaller file name gets it, or rarely
-        both.
+        Cells are given by their `group`. If two processes claim a cell at the same time, the one with the smaller file name gets it, rarely both.
         """
         groups, new = list(groups), set(new)
         self._mine = [*groups, *new]
