@@ -173,7 +173,7 @@ def _apply(eqn: JaxprEqn, values: list[Value], size: int, tables: Tables) -> lis
 
 
 def _exact(eqn: JaxprEqn, arrays: list[Any], traits: list[Trait], runs: tuple[bool, ...]) -> list[Any] | None:
-    """Computes a float32 operation in exact arithmetic; None if XLA's own suffices. `runs` says which operands of `dot_general` have an axis of runs."""
+    """Computes a float32 operation in exact arithmetic; None if XLA's own suffices. `runs`: which operands of `dot_general` have an axis of runs."""
     name, params = eqn.primitive.name, eqn.params
     if not rounding.is_exact() or getattr(eqn.outvars[0].aval, "dtype", None) != jnp.float32:
         return None
