@@ -69,7 +69,7 @@ class OnlineGradient(Greedy):
 
 @struct.dataclass
 class DistributionLearner(COSMOS):
-    """COSMOS that learns each model's scores as a linear function of the request plus noise, and computes the reservation indices from function and noise.
+    """COSMOS that learns each model's scores as a linear function of the request plus noise, and computes the indices from this distribution.
 
     Source: in the spirit of Liu et al. (2025); the details are those of `LocationFamily`.
     """
@@ -80,9 +80,9 @@ class DistributionLearner(COSMOS):
 
 @struct.dataclass
 class ThompsonSampling(COSMOS):
-    """COSMOS that draws randomly around its estimates (Thompson sampling) instead of adding bonuses. Not in the paper.
+    """COSMOS that draws indices and estimated scores at random around the estimates (Thompson sampling) instead of adding bonuses. Not in the paper.
 
-    Its estimator `StreamingNewton` never recomputes scores of earlier outputs, a disadvantage where scores are not seen but estimated.
+    Its estimator `StreamingNewton` never recomputes the scores of earlier outputs, a disadvantage where scores are not seen but estimated.
     """
 
     fit: IndexEstimator = struct.field(default_factory=StreamingNewton)
@@ -91,7 +91,7 @@ class ThompsonSampling(COSMOS):
 
 @struct.dataclass
 class BootstrapCOSMOS(COSMOS):
-    """COSMOS with a bootstrap: copies of the estimate weight samples at random, and the bonus is proportional to their standard deviation.
+    """COSMOS with a bootstrap: each copy of the estimate gives random weights to samples; bonuses are proportional to the copies' standard deviation.
 
     It calls all models at the first ten requests. Estimate and copies use `StreamingNewton`, which never recomputes earlier scores, a disadvantage
     where scores are estimated.
@@ -112,11 +112,11 @@ class SearchState:
 
 @struct.dataclass
 class FixedSearch(abc.ABC):
-    """Base class of policies that call models by fixed priorities and thresholds. They learn nothing but, where scores are not seen, to estimate scores.
+    """Base class of policies that call models by fixed priorities and thresholds. They learn only to estimate scores that are not seen.
 
     Attributes:
       evaluator: estimator of scores from features of outputs, used where scores are not seen.
-      eta0, evaluator_bound: `[]` ridge of its design matrix, and largest norm of its coefficients.
+      eta0, evaluator_bound: `[]` ridge of the evaluator's design matrix, and largest norm of the evaluator's coefficients.
     """
 
     evaluator: GLM = struct.field(default_factory=OnlineGLM, kw_only=True)
@@ -280,7 +280,8 @@ class LinUCBState:
 class LinUCB:
     """Router without a cascade: calls one model per request, the one with the largest upper confidence bound on score less cost.
 
-    Where scores are not seen it learns from rewards only, hence nothing in the first period: all models are called there, and no output is deployed.
+    Where scores are not seen, it learns from rewards of deployed outputs only, hence nothing in the first period, which calls all models and deploys
+    none.
 
     Source: Li et al. (2010).
 

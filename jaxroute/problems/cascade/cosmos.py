@@ -42,8 +42,8 @@ class CosmosState:
       design: `[m, m, K]` inverses of the design matrices `V_at`, eq. (13).
       evaluation: estimate of the evaluator, eqs. (19) and (20); None if scores are seen.
       opened: `[d, d, K]` for each box the sum of `phi phi'` over its outputs so far, with features `phi`; None if scores are seen.
-      potential: `[K]` elliptical potential, eq. (16): sum of the squared norms of requests, each in the inverse design matrix before it.
-      score_potential: `[]` the same sum for deployed outputs: of their features' squared norms in the inverse design matrix of the evaluator.
+      potential: `[K]` elliptical potential, eq. (16): sum over past requests of `psi' V^-1 psi`, with the design matrix `V` before the request.
+      score_potential: `[]` sum over deployed outputs of `phi' V^-1 phi`, with features `phi` and the evaluator's design matrix `V` before the output.
       errors: rounding errors of the sums, see `numerics.accumulate`.
       radius: state of the policy's `Radius`, which computes the bonuses.
       exploration: state of the policy's `Exploration`, which chooses the periods in which all boxes are opened.
@@ -77,10 +77,10 @@ class COSMOS:
 
     Source: Belloni, Chen and Wei (2026), Algorithm 1 (known evaluator: scores are seen) and Algorithm 2 (unknown evaluator).
 
-    Differs from the paper: constants of the radii are tuned (`PracticalRadius`) because those of the proofs open every box. Indices minimise the loss
-    of the latest samples only, with a small ridge (`Window`; `Window.exact` stores all). The evaluator takes one Newton step per deployed output
-    instead of solving eq. (19) (`OnlineGLM`; `ExactGLM` solves it). Estimates of too large a norm are scaled down, not projected. A score of 1 ends a
-    search whatever the indices; if the link of an estimated score has rounded to 1, no score ends it.
+    Differs from the paper: constants of the radii are tuned (`PracticalRadius`): with those of the proofs every box would be opened. Indices minimise
+    the loss of the latest samples only, with a small ridge (`Window`; `Window.exact` stores all). The evaluator takes one Newton step per deployed
+    output instead of solving eq. (19) (`OnlineGLM`; `ExactGLM` solves it). Estimates of too large a norm are scaled down, not projected. A score of 1
+    ends a search whatever the indices; an estimated score, which may be 1 by rounding, does not end it below an index that may be 1 by rounding.
 
     Attributes:
       fit: index estimator, `Window`, `StreamingNewton`, `MomentEquations`, ....

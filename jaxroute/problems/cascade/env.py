@@ -58,11 +58,11 @@ class CascadeEnv:
     """Environment of `K` models, the boxes: for each request a policy opens some in turn, sees their costs afterwards, and deploys one output.
 
     In a period the features of the request are seen, the policy's search opens boxes one by one and stops, one of the opened outputs is deployed, and
-    its noisy reward is seen. Nothing is learned about unopened boxes, nor about the reward of outputs that were not deployed. In a first period,
-    which does not count, all boxes are opened.
+    its noisy reward is seen. Nothing is learned about unopened boxes, nor about the reward of outputs that were not deployed. In the first
+    period all boxes are opened, and no output is deployed; it only prepares the policy, and its metrics are not part of the results.
 
-    Regret is measured in three ways, all with the same mean: `regret` replaces each cost by the excess `(score - index)^+`, whose mean is the cost,
-    so that it is never negative and zero for the oracle; `realised_regret` and `mean_cost_regret` compare with the oracle's search on the same
+    Regret is measured in three ways, all with the same mean: `regret` replaces each cost by the excess `(score - index)^+`, whose mean is the cost;
+    this regret is never negative, and zero for the oracle. `realised_regret` and `mean_cost_regret` compare with the oracle's search on the same
     outputs, by costs and by mean costs. Source: Belloni, Chen and Wei (2026), sections 2 and 3, eqs. (2) and (3).
 
     Attributes:
@@ -223,11 +223,11 @@ def _flows(period: Period, result: SearchResult, cost_weight: Leaf) -> dict[str,
 
 
 def _optimism(period: Period, action: Any, result: SearchResult, regret: Array, free: Array) -> dict[str, Array]:
-    """Returns five metrics of a period that are 0 or 1, by name.
+    """Returns five metrics of a period, by name, which are 1 if a condition holds, otherwise 0.
 
     `optimistic`, `optimistic_score`: all indices, or all scores, of the policy were at least the true ones. `empty`: the search opened no box, or did
-    not deploy one opened box. `violations`: regret was outside its bounds. `outside`: scores were outside [0, 1] or costs negative. The first two of
-    these errors do not count in the `free` first period.
+    not deploy one opened box. `violations`: regret was outside its bounds. `outside`: scores were outside [0, 1] or costs negative. In the first
+    period, for which `free` is True, `empty` and `violations` are 0.
     """
     score, index, opened, deployed = period.score, period.index, result.opened, result.deployed
     wrong = regret < -_ROUNDING

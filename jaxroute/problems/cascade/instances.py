@@ -89,7 +89,7 @@ def _built(
     reach: float = _REACH,
     **options: Any,
 ) -> CascadeEnv:
-    """Builds and checks a cascade with its bounds on features. `reach` bounds the part of an output's squared feature norm that encodes its score."""
+    """Builds and checks a cascade. `reach` is a score's largest contribution to the squared norm of an output's features, for `theta` of norm 2."""
     features = _evaluator(evaluator)
     options["cost_weight"] = np.float32(checks.positive("cost_weight", cost_weight, ()))
     env = CascadeEnv(contexts=contexts, boxes=boxes, index=_float32(index), evaluator=features, **options)
@@ -232,7 +232,7 @@ def custom_cascade(
     Args:
       index: `[K, m]` coefficients of the reservation indices.
       mean_cost: `[K]` mean costs.
-      quantile: `[K]` probability of a score below the index, which with the mean cost decides the range of the scores (`UniformBoxes`).
+      quantile: `[K]` probability of a score below the index; with the mean cost it determines the range of the scores, see `UniformBoxes`.
       cost_spread: largest relative deviation of a cost from its mean, at most 1.
       contexts, evaluator, link, cost_weight, shows_all: as in `uniform_cascade`.
       names: names of the models.
@@ -270,7 +270,7 @@ def token_costs(input_tokens: Leaf, output_tokens: Leaf, input_price: Leaf, outp
 
 
 def _recorded_features(features: Leaf, scores: np.ndarray, score_link: str, order: np.ndarray) -> RecordedFeatures:
-    """Returns the recorded `features` of outputs, with a fit of the scores to them. `order` sorts their rows like `scores`, which is already sorted."""
+    """Returns the recorded `features` of outputs, with a fit of the sorted `scores` to them. `order` sorts the rows of `features` likewise."""
     table = checks.numbers("features", features, (*scores.shape, "d"))[order]
     link = SCORE_LINKS[checks.one_of("score_link", score_link, SCORE_LINKS)]
     theta = fit_glm(table.reshape(-1, table.shape[-1]), scores.reshape(-1), link)

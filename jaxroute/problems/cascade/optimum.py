@@ -1,6 +1,6 @@
-"""Benchmarks of cascades: the largest expected utility `U*` of eq. (3), the best policy on recorded rows that all models share, and best thresholds.
+"""Benchmarks of cascades: the largest expected utility `U*` of eq. (3), the best policy on recorded queries that all models answer, thresholds.
 
-All are computed on the host in float64, up to the float32 of the environment's distributions.
+All are computed on the host in float64; only the parameters of the environment's distributions are float32.
 """
 
 import itertools
@@ -200,7 +200,8 @@ def _rows(scores: Leaf, costs: Leaf, seen: Leaf | None) -> tuple[np.ndarray, np.
 def _stages(models: np.ndarray, score: np.ndarray, cost: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Computes, for each of `N` rows and each of the `L` calls of `models`, the best score seen so far and the utility of stopping then.
 
-    Returns both as arrays `[N, L]`. Of equal scores seen, that of the model with the lower index counts, whose true score then enters the utility.
+    Returns both as arrays `[N, L]`. The output with the best score seen, of equal ones that of the lower index, is deployed: the utility has its true
+    score.
     """
     best, stop = np.empty((2, len(score), len(models)))
     top, earned, holder = np.full(len(score), -np.inf), np.zeros(len(score)), np.full(len(score), score.shape[1])
@@ -247,8 +248,7 @@ class TooManyHistoriesError(ValueError):
 class JointPlan(NamedTuple):
     """Best policy on recorded queries (rows) that all models answer, as a table of actions after each history of calls and outputs.
 
-    A history is coded as an integer: its group's `start` plus, for each called model, `stride * (1 + j)` if the model showed its `j`-th output in
-      `signals`.
+    A history is coded as an integer: `start[g]` of its group `g`, plus `strides[a] * (1 + j)` for each called model `a` that showed `signals[a, j]`.
 
     Attributes:
       value: mean utility of the policy on these rows.

@@ -1,4 +1,4 @@
-"""The contextual bandit: a context is observed before the model is chosen; also routing of recorded queries with features.
+"""The contextual bandit: a context is observed before the model is chosen. Contexts are random, or features of recorded queries.
 
 Contexts are `[K, d]`, one for each model, or `[1, d]`, the same for all; `DisjointParameters` and `SharedParameters` give each model a separate
 parameter, or all the same one. `env` simulates generalised linear rewards or recorded queries, `instances` builds ready-made

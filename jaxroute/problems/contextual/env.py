@@ -129,9 +129,9 @@ class ContextualEnv:
 class TableEnv:
     """Routing of recorded queries as a contextual bandit: features of the query are the context, score minus weighted cost is the reward.
 
-    A row has the outcomes of all models on a query; only that of the chosen model is observed. The expected rewards given the features are unknown.
-    So there are three benchmarks: the best model of each query, which no policy can know; the linear predictor fitted to all rows, which
-    is about the optimum of a linear policy; and the best single model.
+    A row has the outcomes of all models on a query; only that of the chosen model is observed. The expected rewards given the features are unknown,
+    so that three benchmarks replace the optimum: the best model of each query, which is out of reach of any policy; the linear predictor fitted to
+    all rows, which is about the best that a linear policy can do; and the best single model.
 
     Attributes:
       features: `[Q, d]` contexts.
@@ -184,7 +184,7 @@ class TableEnv:
         return random_order(key, self.num_queries) if self.one_pass else ()
 
     def row(self, key: Array, state: Order, t: Array) -> Array:
-        """Returns the index `[]` of round `t`'s row: the next one of the order `state`, which repeats, or drawn with `key` if `state` is `()`."""
+        """Returns the index `[]` of round `t`'s row, by turns from the random order `state`, over and over; if `state` is `()`, drawn with `key`."""
         return draws.randint(key, self.num_queries) if isinstance(state, tuple) else row_in_order(state, t)
 
     def observe(self, key: Array, state: Order, t: Array) -> Array:

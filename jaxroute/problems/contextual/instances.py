@@ -65,10 +65,10 @@ def _environment(theta: Leaf, num_models: int | None, intercept: bool, link: Lin
 
 
 def table_routing(table: RoutingTable, *, cost_weight: float = 0.0, directions: int = 8, one_pass: bool = True) -> TableEnv:
-    """Builds an environment that simulates the queries of a table, the common baseline of papers on routers.
+    """Builds an environment that replays the queries of a table as a contextual bandit, a common baseline in papers on routers.
 
-    A context has a constant 1 and the principal components of the queries' features. Without features it has indicators of the table's groups; without
-    either it is 1.
+    A context has a constant 1 and the principal components of the query's features. If the table has no features, a context has indicators of the
+    table's groups; if it has no groups either, a context is the constant 1.
 
     Args:
       table: scores and costs of every model on every query, preferably with features.

@@ -29,7 +29,7 @@ class MeanPath(Protocol):
 
 
 class _Path:
-    """Base class of paths whose first field has the models on its last axis. By default paths have no state: means depend on the round alone."""
+    """Base class of paths; the last axis of their first field has the models. By default paths have no state, and means depend on the round alone."""
 
     @property
     def num_models(self) -> int:

@@ -109,7 +109,10 @@ def optimal_weights(env: BanditEnv) -> np.ndarray:
         return (1.0 - part) * mean[best] + part * others
 
     def parts(y: float) -> np.ndarray:
-        """Returns `x / (1 + x)` for each other model, where `kl(mean_1, m) + x kl(mean, m) = y`, `m = (mean_1 + x mean) / (1 + x)` (1: the best)."""
+        """Returns `x / (1 + x)` for each model `k` except the best model 1, with the ratio of shares `x = w_k / w_1`.
+
+        The ratio solves `kl(mean_1, m) + x kl(mean_k, m) = y`, where `m = (mean_1 + x mean_k) / (1 + x)`.
+        """
         low, high = np.zeros_like(others), np.ones_like(others)
         for _ in range(_HALVINGS):
             part = (low + high) / 2.0

@@ -27,7 +27,7 @@ class EvaluatorState:
 
 
 def check_spec(estimator: GLM, spec: CascadeSpec) -> None:
-    """Raises `ValueError` if the `estimator` of scores has another dimension than the output features, or is frozen although the environment has none."""
+    """Raises `ValueError` if the `estimator` of scores does not fit the sizes of the environment, or is a `FrozenGLM` although scores are seen."""
     if spec.feature_dim:
         estimator.check_spec(spec.feature_dim, spec.horizon or 0)
     elif not estimator.learns:

@@ -1,4 +1,4 @@
-"""Rules that choose the periods in which a policy opens all boxes (calls all models), and learns. In the free period 0 all are opened anyway."""
+"""Rules that choose the periods in which a policy opens all boxes (calls all models), and learns. Period 0 opens all whatever the rule."""
 
 import abc
 
@@ -11,7 +11,7 @@ from jaxroute.core.types import Leaf, PyTree
 
 
 def rounded_up(horizon: Array, power: float) -> Array:
-    """Returns `ceil(horizon^power)` as a float. If `horizon^power` exceeds an integer by a relative `1e-6` or less, by rounding, it is this integer."""
+    """Returns `ceil(horizon^power)` as a float, but rounds down if the power exceeds an integer by a relative 1e-6 or less, as by rounding errors."""
     return jnp.ceil(jnp.asarray(horizon, jnp.float32) ** power * (1.0 - 1e-6))
 
 
@@ -63,7 +63,7 @@ class DecayingExploration(Exploration):
 
 @struct.dataclass
 class ExplorationPhase(Exploration):
-    """Rule that calls all models in the first `rounds` periods and learns nothing afterwards; None for `ceil(T^(2/3))` periods of a horizon `T`."""
+    """Rule that calls all models in the first `rounds` periods (None: `ceil(horizon^(2/3))`), and learns nothing afterwards."""
 
     rounds: Leaf | None = None
 
@@ -86,7 +86,7 @@ class ExplorationPhase(Exploration):
 
 @struct.dataclass
 class BlockExploration(Exploration):
-    """Rule that calls all models in one random period of each block of `length` periods, and learns from these alone; None for `ceil(T^(1/6))`."""
+    """Rule that calls all models in one random period of each block of `length` periods (None: `ceil(horizon^(1/6))`), and learns only then."""
 
     length: Leaf | None = None
 

@@ -2,12 +2,12 @@
 
 An index is `L(u)` with a link `L` and `u = rho . psi`, eq. (5). The loss of a sample with cost `c` and score `M` is `int_0^u (c - (M - L(v))^+) dv`,
 eq. (8), and with a learned evaluator eq. (22). Its derivative is the moment `c - (M - L(u))^+`, eqs. (7) and (9). For the identity link the loss is
-quadratic left of the score and rises with slope `c` right of it. All boxes are fitted side by side; they are the last axis of arrays.
+quadratic in indices below the score, and rises with slope `c` above the score. All boxes are fitted side by side; they are the last axis of arrays.
 
 Source: Belloni, Chen and Wei (2026), section 4.1, eqs. (7) to (10), and section 5.2, eqs. (22) and (23).
 
-Differs from the paper: a ridge of 1e-4 breaks ties; an estimate outside the ball is shortened, not projected. Samples that have left the window, and
-all samples in `StreamingNewton`, are linearised at the estimate of their period.
+Differs from the paper: a ridge of 1e-4 breaks ties; an estimate outside the ball is shortened, not projected. The derivative of the loss is
+linearised for a sample that leaves the window, and for every new sample of `StreamingNewton`, at the estimate of that period.
 """
 
 import abc
@@ -118,12 +118,12 @@ def loss(link: Link, u: Array, score: Array, cost: Array) -> Array:
 
 
 def curvature(link: Link, u: Array, score: Array, floor: Array | float) -> Array:
-    """Returns the loss's second derivative, elementwise: the link's slope where the score is above the index; elsewhere `floor` times it, not the true 0."""
+    """Returns the loss's second derivative, elementwise: the link's slope if the score is above the index, else `floor` times the slope (truly 0)."""
     return jnp.maximum((score > link.value(u)).astype(u.dtype), floor) * link.slope(u)
 
 
 def summed(values: Array) -> Array:
-    """Returns the sum over the first axis, computed once. Up to `_MOST_TERMS` terms are added in pairs, which the compiler vectorises over runs."""
+    """Returns the sum over the first axis, not recomputed at each use. Up to `_MOST_TERMS` terms are added in pairs, to be vectorised over runs."""
     size = values.shape[0]
     if size > _MOST_TERMS:
         return xla.compute_once(jnp.sum(values, axis=0))

@@ -73,10 +73,10 @@ class Radius(abc.ABC):
 
     @abc.abstractmethod
     def scoring(self, key: Array, inputs: RadiusInputs, theta: Array, inverse: Array) -> tuple[Array, Array]:
-        """Returns coefficients `[d]` by which outputs are scored, and the scalar `beta_t` of eq. (21): times an output's norm it is the bonus of its score.
+        """Returns the coefficients `[d]` by which outputs are scored, and the factor `beta_t` `[]` of a score's bonus, eq. (21).
 
-        The coefficients are the estimate `theta` `[d]`, or drawn around it with `key`; `inverse` `[d, d]` the inverse of the design matrix of
-        deployed outputs.
+        The bonus is `beta_t` times the norm of the output's features in `inverse` `[d, d]`, the inverse of the design matrix of deployed outputs. The
+        coefficients are the estimate `theta` `[d]`, or are drawn around the estimate with `key`.
         """
 
 
@@ -217,14 +217,14 @@ class BootstrapState:
 
 @struct.dataclass
 class BootstrapRadius(Radius):
-    """Radius by bootstrap: the bonus is proportional to the standard deviation over copies of the estimate, each with exponential weights of the samples.
+    """Radius by bootstrap: the bonus is proportional to the standard deviation of copies of the estimate, for which samples have random weights.
 
-    Without a warm-up of at least ten rounds, or a `floor`, copies hardly differ after one or two samples, and the policy stops learning.
-    Belloni, Chen and Wei (2026) mention the idea after eq. (15); the details are ours.
+    Weights are exponential. Without a warm-up of at least ten rounds, or a `floor`, copies hardly differ after one or two samples, and the policy
+    stops learning. Belloni, Chen and Wei (2026) mention the idea after eq. (15); the details are ours.
 
     Attributes:
       factor: `[]` number of standard deviations in the bonus.
-      floor: `PracticalRadius` whose bonus of an index is a lower bound of the bonus, and whose bonus of a score is used.
+      floor: `PracticalRadius` that gives the least bonus of an index, and the bonus of a score.
       fit: estimator of the copies.
       copies: number of copies, `B` (static).
     """

@@ -100,9 +100,9 @@ class IndexSearch:
 
     Attributes:
       priority, threshold: `[K]` priority and threshold of each box.
-      scoring: scores of outputs, None if their scores are seen.
+      scoring: rule that estimates the scores of outputs, None if scores are seen.
       index: `[K]` optimistic indices that are compared with the true ones, None if the rule has no indices.
-      bounded: `[]` bool, whether `index` is both priority and threshold and the output of best score is deployed, so that theorem 3.3 bounds regret.
+      bounded: `[]` bool, whether theorem 3.3 bounds the regret: `index` is priority and threshold, the best score is deployed; None for True.
       forced: `[]` bool, whether all boxes are opened to learn.
       order: `[K]` int32, rank by which ties are broken; None for the lower box first.
     """

@@ -57,8 +57,8 @@ class WindowSamples(NamedTuple):
     Attributes:
       columns: `[m, W, K]` features of the requests.
       score: `[W, K]` scores.
-      used: `[W, K]` bool, slots with a sample.
-      gradient: `[m, K]` gradient, at `rho = 0`, of the linearised samples that have left the window.
+      used: `[W, K]` bool, True for slots of the window that hold a sample.
+      gradient: `[m, K]` derivative, at `rho = 0`, of the loss of samples that have left the window; this derivative is linearised.
     """
 
     columns: Array
@@ -69,9 +69,10 @@ class WindowSamples(NamedTuple):
 
 @struct.dataclass
 class SampleWindow(IndexEstimator):
-    """Base class of index estimators that store the latest samples and linearise the loss of earlier samples; derived classes define the steps.
+    """Base class of index estimators that store the latest samples and linearise the loss's derivative for earlier ones; subclasses define steps.
 
-    Where scores must be learned, the latest evaluator scores all old outputs again; the loss of outputs that have left the window changes linearly.
+    Where scores must be learned, the latest evaluator scores the outputs in the window again. For earlier outputs the derivative of the loss changes
+    linearly with the evaluator's coefficients.
 
     Attributes:
       ridge: `[]` ridge of the loss.
@@ -79,7 +80,7 @@ class SampleWindow(IndexEstimator):
       size: samples per box, `W` (static).
       tolerance: distance from the minimum below which the iteration ends, as a difference of the index before its link (static).
       iterations: largest number of steps per update (static).
-      every: number of rounds between updates of the estimate; each of the first 20 rounds updates it (static).
+      every: number of rounds between updates of the estimate, except that each of the first 20 rounds updates the estimate (static).
     """
 
     ridge: Leaf = 1e-4
@@ -194,7 +195,7 @@ class SampleWindow(IndexEstimator):
         return samples + numerics.combine(rho, fit.hessian) + gradient + jnp.asarray(self.ridge, jnp.float32) * rho
 
     def _fitted(self, fit: WindowState, rho: Array, evaluator: Evaluator | None, link: Link) -> Array:
-        """Returns the estimates `[m, K]` after steps (`_step`) from `rho`, until every box is within the tolerance of its minimum, or `iterations` steps."""
+        """Returns the estimates `[m, K]`: takes up to `iterations` steps from `rho`, until every box is within the tolerance of its minimum."""
         samples = self._samples(fit, evaluator)
         samples = WindowSamples(samples.columns, *xla.compute_once(samples[1:]))
         ridge = jnp.asarray(self.ridge, jnp.float32)
@@ -257,7 +258,7 @@ class Window(SampleWindow):
         short = xla.compute_once(_BEND / jnp.maximum(jnp.max(jnp.where(used, jnp.abs(along), 0.0), axis=0), _BEND))
 
         def narrower(_: Array, ends: tuple[Array, ...]) -> tuple[Array, ...]:
-            """Narrows `ends`, two step lengths and the slopes there (of opposite signs): at their geometric mean if they are far apart, else by a secant."""
+            """Narrows `ends`, two step lengths with slopes of opposite sign: at their geometric mean if far apart, else by a secant."""
             low, high, at_low, at_high = ends
             share = at_low / jnp.where(at_low < at_high, at_low - at_high, -1.0)
             least = jnp.maximum(low, short)
@@ -281,8 +282,8 @@ class MomentEquations(SampleWindow):
     """Generalised method of moments: Gauss-Newton steps on the moments themselves, weighted by the features' second moments.
 
     With as many moments as parameters the estimate equals that of `Window` if the steps converge. The problem is not convex: if no parameter solves
-    the equations, the steps end elsewhere. The paper discusses this method (section 4.1) and prefers to minimise the loss, as `Window` does. The steps
-    end with one shorter than the tolerance.
+    the equations, the iteration ends at another point than the minimum of the loss. The paper discusses this method (section 4.1) and prefers to
+    minimise the loss, as `Window` does. The iteration ends after a step that is shorter than the tolerance.
 
     Attributes:
       floor: `[]` least curvature of a sample in the matrix of a step.
@@ -313,7 +314,10 @@ class MomentEquations(SampleWindow):
 def _derivatives(
     fit: WindowState, rho: Array, samples: WindowSamples, ridge: Array, link: Link, floor: Array | float
 ) -> tuple[Array, Array, Array, Array]:
-    """Returns for each sample the index before its link and the loss's first and second derivative in it, `[W, K]`; and `[m, K]`, the gradient of the rest."""
+    """Returns for each sample in the window, `[W, K]`, the index `u` before its link, and the loss's first and second derivative with respect to `u`.
+
+    The fourth result is the gradient `[m, K]` of the loss of earlier samples and of the ridge term.
+    """
     columns, score, used, gradient = samples
     u = _linear(rho, columns)
     slope = jnp.where(used, moment(link, u, score, fit.cost), 0.0)

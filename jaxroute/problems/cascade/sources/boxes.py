@@ -58,8 +58,8 @@ def check_feature(name: str, value: Leaf | None, dim: int) -> None:
 class UniformBoxes:
     """Boxes (models) with uniform scores `base index + width (U - quantile)`, `width = 2 cost / (1 - quantile)^2` and `U` uniform on [0, 1].
 
-    Costs are `mean (1 + spread l)` with the mean cost, `l = (2 U - 1) / 2 + L / 2` for the score's `U`, and `L` uniform on [-1, 1]: better outputs
-    cost more. Cheap boxes with a large quantile are wide and rarely above their index, expensive ones with a small quantile are reliable.
+    Costs are `mean (1 + spread l)` with the mean cost, `l = (2 U - 1) / 2 + L / 2`, the same `U` as in the score, and `L` uniform on [-1, 1]: better
+    outputs cost more. A box with a large quantile has a wide range of scores, rarely above its index; one with a small quantile scores reliably.
 
     Attributes:
       base_cost: `[K]` mean cost at `x = 0`.
@@ -124,7 +124,7 @@ class UniformBoxes:
 
 @struct.dataclass
 class SpikeBoxes(UniformBoxes):
-    """`UniformBoxes` that score `top` with probability `jackpot` for any request, so that scores can exceed every level below `top` (assumption 4.1)."""
+    """`UniformBoxes` whose score is replaced by `top` with probability `jackpot`: every score below `top` can be exceeded (assumption 4.1)."""
 
     jackpot: Leaf = 0.01
     top: Leaf = 0.97
@@ -168,7 +168,9 @@ class SpikeBoxes(UniformBoxes):
 
 @struct.dataclass
 class PassFailBoxes:
-    """Boxes (models) that score `high` with probability `p = base_probability + slope x_1`, otherwise `low`. The mean cost `p (high - index)` fits the index.
+    """Boxes (models) that score `high` with probability `p = base_probability + slope x_1`, otherwise `low`.
+
+    The mean cost is `p (high - index)`, which makes `index` the reservation index.
 
     Attributes:
       base_probability: `[K]` probability at `x = 0`.
@@ -308,7 +310,7 @@ class RecordedBoxes(_ScoreTable):
             checks.non_negative(name, getattr(self, name), (len(first), models))
 
     def rows(self, keys: Keys, psi: Array, base: Array) -> Array:
-        """Draws for each box the index of the query of the request's group whose output it shows, `[K]`; one for all if `joint`. `base` gives the shape."""
+        """Draws for each box `[K]` the row of a query of the request's group, one row for all if `joint`. Only the shape of `base` `[K]` is used."""
         first, size = (numerics.combine(psi, jnp.asarray(x, jnp.float32)) for x in (self.first, self.count))
         u = draws.uniform(keys[0], () if self.joint else base.shape)
         place = jnp.minimum((u * size).astype(jnp.int32), size.astype(jnp.int32) - 1)

@@ -137,7 +137,7 @@ class TwoTimesContexts(Contexts):
 
     Attributes:
       first, second: contexts of the same dimension.
-      length: `[]` number of periods of `first`, the first period included, which does not count and in which all models are called.
+      length: `[]` number of periods with contexts from `first`, from period 0 on, the preparatory period in which all models are called.
       in_turns: whether `first` and `second` alternate, each for `length` periods (static).
     """
 

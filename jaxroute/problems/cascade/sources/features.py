@@ -25,7 +25,7 @@ class OutputFeatures(abc.ABC):
 
     @abc.abstractmethod
     def bound(self, largest: float) -> float:
-        """Returns the largest norm of an output's features, if the part that encodes the score has a norm of at most `largest` (for a `theta` of norm 2)."""
+        """Returns the largest norm of an output's features, if the part that encodes the score has a norm up to `largest` for `theta` of norm 2."""
 
     @abc.abstractmethod
     def check_spec(self, boxes: Boxes, dim: int) -> None:
@@ -33,7 +33,7 @@ class OutputFeatures(abc.ABC):
 
     @abc.abstractmethod
     def draw(self, key: Array, score: Array, psi: Array, row: Array | None) -> Array:
-        """Draws features `[K, d]` of outputs with scores `[K]`, for a request `psi` `[m]`. Recorded features are read in the rows `row` `[K]`, else None."""
+        """Draws features `[K, d]` of outputs with scores `[K]`, for a request `psi` `[m]`; recorded features read the rows `row` `[K]`."""
 
 
 def reward_of(link: Link, score: Array, coin: Array) -> Array:

@@ -52,7 +52,7 @@ class RecordedRows:
         return float(self.costs.mean(axis=0).max())
 
     def take(self, chosen: np.ndarray) -> "RecordedRows":
-        """Returns the rows with the indices `chosen` `[n]`; with `[n, K]`, row `i` has the output of model `k` from row `chosen[i, k]`, of the same group."""
+        """Returns the rows `chosen` `[n]`; or, for `[n, K]`, rows whose output `i` of model `k` is from row `chosen[i, k]`, of one group per `i`."""
         at = (chosen,) if chosen.ndim == 1 else (chosen, np.arange(len(self.names)))
         return replace(
             self,
@@ -92,19 +92,19 @@ def recorded_rows(
     confidence: Columns | None = None,
     directions: int | None = None,
 ) -> RecordedRows:
-    """Reads the rows of a file that have a score and a cost of each model.
+    """Reads the rows of a file that have a score and a cost of each model: a log or, if `scores` is given, any file with columns.
 
     Args:
-      data: a log that `jaxroute.data.read_log` reads; or, if `scores` is given, any file with columns; "standin" for a generated stand-in of RouterBench.
-      by: groups of queries, which are what a cascade shows: "features" (k-means; default if a log has an embedding) or "groups" (categories of a log);
-        if `scores` is given, the name of a column.
-      groups: number of groups of k-means.
-      models: models of a log to select.
-      costs: cost per query by model if a log has none; if `scores` is given, cost per unit of `sizes`.
-      scores: names of the columns of scores in [0, 1], by model, for a file that is no log. `sizes` and `confidence` need it.
-      sizes: columns of the quantities that are paid for (such as tokens), by model.
-      confidence: columns of an output's confidence, by model; if given, scores are not seen but must be learned from such features.
-      directions: number of principal components of a log's features that contexts show, None for no contexts.
+      data: a log that `jaxroute.data.read_log` reads, or "standin" for a generated stand-in of RouterBench; or a file with columns.
+      by: groups of queries, which are what a cascade shows. For a log "features" (k-means; default if a log has an embedding) or "groups" (the log's
+        categories); for a file with columns the name of a column.
+      groups: for a log, number of groups of k-means.
+      models: for a log, models to select.
+      costs: for a log without costs, cost per query by model; for a file with columns, cost per unit of `sizes`, by model.
+      scores: for a file with columns, names of the columns of scores in [0, 1], by model.
+      sizes: for a file with columns, names of the columns of quantities that are paid for (such as tokens), by model.
+      confidence: for a file with columns, names of the columns of an output's confidence, by model, from which scores must be learned; None if seen.
+      directions: for a log, number of principal components of the features that contexts show, None for no contexts.
     """
     count = checks.count("groups", groups)
     for name, value in (("costs", costs), ("scores", scores), ("sizes", sizes), ("confidence", confidence)):

@@ -42,7 +42,7 @@ class LinUCB(RidgePolicy):
 
 @struct.dataclass
 class OFULState:
-    """State of `OFUL`: `G` ridge regressions, the growth `log(det V / det(lambda I))` `[G]` of their design matrices, and its rounding errors."""
+    """State of `OFUL`: `G` ridge regressions; `log(det V / det(lambda I))` `[G]` of their design matrices `V`; and the latter's rounding errors."""
 
     estimate: Ridge
     log_det: Array
@@ -58,12 +58,13 @@ class OFUL(RidgePolicy):
 
     Source: Abbasi-Yadkori, Pal and Szepesvari (2011), Theorem 2 and Figure 1.
 
-    Differs from the paper: with `DisjointParameters()` each of the `K` parameters has a separate radius, which fails with probability `delta / K`.
+    Differs from the paper: with `DisjointParameters()` each of the `K` parameter vectors has a separate bound, which fails with probability at most
+    `delta / K`.
 
     Attributes:
       noise: `[]` sub-Gaussian constant of the rewards, the paper's R.
-      norm: `[]` largest norm of a parameter, the paper's S.
-      delta: `[]` probability that the radius ever fails, in (0, 1].
+      norm: `[]` largest norm of a parameter vector, the paper's S.
+      delta: `[]` largest probability that a bound ever fails, in (0, 1].
       ridge: `[]` weight of the squared norm, the paper's lambda, above 0.
       parameters: `DisjointParameters()` for a separate parameter vector of each model, or `SharedParameters()` for one of all models.
     """
@@ -115,7 +116,8 @@ class LinearThompson(RidgePolicy):
     Differs from the paper: with `DisjointParameters()` each model has a separate posterior.
 
     Attributes:
-      scale: `[]` the paper's v, in units of reward: with the standard deviation of one reward, draws are exact for a normal prior and noise.
+      scale: `[]` the paper's v, in units of reward. If it is the standard deviation of one reward, draws are from the exact posterior of a normal
+        prior and normal noise.
       ridge: `[]` weight of the squared norm, above 0.
       parameters: `DisjointParameters()` for a separate parameter vector of each model, or `SharedParameters()` for one of all models.
     """

@@ -30,7 +30,7 @@ class LaplacePosterior:
     errors: dict[str, Array]
 
     def square_deviation(self, x: Array) -> Array:
-        """Returns the variance `[K]` of the models' predictions `w . x`. Features `x` `[d, K]` or posteriors may have a single column for all."""
+        """Returns the variance `[K]` of the predictions `w . x`. Features `x` `[d, K]` or posteriors may have one column that serves all models."""
         return numerics.combine(jnp.square(x), 1.0 / self.precision)
 
     def sample(self, noise: Array) -> Array:
@@ -39,10 +39,11 @@ class LaplacePosterior:
 
 
 def newest_slope(level: Array, variance: Array, label: Array) -> Array:
-    """Returns the `c` by which a new observation `x` moves the means `m` of logistic weights with precisions `q`: to `m + c x / q`.
+    """Returns the factor `c` with which an observation of features `x` moves the means `m` of logistic weights to `m + c x / q`, for precisions `q`.
 
-    It solves `c = label - sigmoid(level + c variance)` for a label in [0, 1], the prediction `level = m . x` and `variance = sum_i x_i^2 / q_i`.
-    Newton's method finds `s = level + c variance`. From `s = 0`, where the sigmoid has its inflection, the steps never pass the root.
+    The factor solves `c = label - sigmoid(level + c variance)` for a label in [0, 1], the prediction `level = m . x` and
+    `variance = sum_i x_i^2 / q_i`. Newton's method finds `s = level + c variance`. From `s = 0`, the inflection of the sigmoid, its steps never pass
+    the root.
     """
     target = level + variance * label
     s = jnp.zeros_like(target)

@@ -28,14 +28,14 @@ class DisjointParameters:
         return features.T
 
     def of_chosen(self, x: Array, action: Array, number: int) -> tuple[Array, Array]:
-        """Returns the features of the chosen model, `[d, G]` or `[d, 1]`, and which parameter vectors its reward updates, `[G]` bool.
+        """Returns features with a column per parameter vector, `[d, G]`, or one for all, `[d, 1]`, and the mask `[G]` of vectors to update.
 
-        `x` are the features of all models from `columns`, `number` is `G`.
+        The reward of the chosen model `action` updates the vectors in the mask. `x` are the features of all models from `columns`, `number` is `G`.
         """
         return x, numerics.one_hot(action, number)
 
     def errors(self, key: Array, x: Array, distribution: Any) -> Array:
-        """Draws random errors `[K]` of the models' predicted rewards, as if the parameter vectors were drawn from their posterior.
+        """Draws deviations `[K]` of predicted rewards from their means, as if parameter vectors were drawn from the posterior (Thompson sampling).
 
         `x` are the features from `columns`, `distribution` is the posterior, a `Ridge` or a `LaplacePosterior`.
         """

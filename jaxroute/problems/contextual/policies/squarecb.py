@@ -20,10 +20,10 @@ class SquareCBState:
 
 
 def inverse_gap_weights(predicted: Array, gamma: Leaf, order: Array | None = None) -> Array:
-    """Returns the probabilities of `K` models: `1 / (K + gamma gap)` for a gap to the best predicted reward, the remainder for the best model.
+    """Returns the probabilities of `K` models: `1 / (K + gamma gap)` if the predicted reward is `gap` below the best; the best gets the remainder.
 
-    `predicted` `[K]` are predicted rewards; ties go by the ranks `order` `[K]`, or for None to the lower index. Source: Foster and Rakhlin (2020),
-    Algorithm 1, with `mu = K`.
+    `predicted` `[K]` are predicted rewards. Of equal ones the model with the lowest rank in `order` `[K]` is the best, or with the lowest index if
+    `order` is None. Source: Foster and Rakhlin (2020), Algorithm 1, with `mu = K`.
     """
     number = predicted.shape[-1]
     best = numerics.one_hot(numerics.argmax(predicted, order=order), number)
@@ -37,8 +37,8 @@ class SquareCB(RidgePolicy):
     """Uses each model with a probability that falls with the gap of its predicted reward to the best prediction.
 
     Predictions are those of Vovk, Azoury and Warmuth, ridge regressions that include the new context before the prediction:
-    `theta_k . x / (1 + x' V_k^-1 x)`. The known bound of their regret in square loss gives
-    `gamma = scale sqrt(K T / (square regret + log(2 / delta)))`; see `square_regret`. Source: Foster and Rakhlin (2020), Algorithm 1 and Theorem 1.
+    `theta_k . x / (1 + x' V_k^-1 x)`. With the known bound `B` of the regret of these predictions in square loss (`square_regret`),
+    `gamma = scale sqrt(K T / (B + log(2 / delta)))`. Source: Foster and Rakhlin (2020), Algorithm 1 and Theorem 1.
 
     Differs from the paper: it predicts rewards; the paper has losses, one minus the rewards.
 

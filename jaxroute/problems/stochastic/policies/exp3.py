@@ -105,9 +105,9 @@ class Exp3PlusPlus:
     """Exponential weights with exploration by estimated gaps, for adversarial and for stochastic rewards.
 
     Model `k` has the weight `rho_k = exp(-eta L_k) / sum_j exp(-eta L_j)`, with its estimated total loss `L_k` and `eta = sqrt(log K / (t K)) / 2`.
-    Its probability is `epsilon_k + (1 - sum_j epsilon_j) rho_k`, with `epsilon_k = min(1 / (2 K), eta, beta log t / (t gap_k^2))`. The gap is the
-    lower confidence bound of the model's mean loss minus the smallest upper bound of all models, with radius `sqrt(alpha log(t K^(1 / alpha)) / (2
-    pulls))`. The regret is of the order of Exp3's for all rewards, and of `log(T)^2` for fixed means.
+    Its probability is `epsilon_k + (1 - sum_j epsilon_j) rho_k`, with `epsilon_k = min(1 / (2 K), eta, beta log t / (t gap_k^2))`. `gap_k` is a
+    difference of two confidence bounds of mean losses: the lower bound of model `k`, less the smallest upper bound of all models. Each bound has the
+    radius `sqrt(alpha log(t K^(1 / alpha)) / (2 pulls))`. The regret is of the order of Exp3's for all rewards, and of `log(T)^2` for fixed means.
 
     Source: Seldin and Slivkins (2014), Algorithm 1, with the gap estimate of Seldin and Lugosi (2017), which has `alpha = 3` and `beta = 256`;
     rewards in [0, 1]; `t` is 1 in the first round.

@@ -20,9 +20,9 @@ def optimal_shares(mean: Array, family: Family) -> Array:
     """Returns the shares of samples, summing to 1, with which the best model is identified soonest; `mean` `[K]` must be in the range of the family.
 
     Let 1 be the best model and `w` the shares. For each other model, of mean `mean_k`, let `x = w_k / w_1` and `m = (mean_1 + x mean_k) / (1 + x)`.
-    At the optimum all costs `kl(mean_1, m) + x kl(mean_k, m)` are one number `y`, and the sum of `kl(mean_1, m) / kl(mean_k, m)` is 1. Newton's
-    method in `log x` solves for all `x` and `y` together: five steps from the solution for normal distributions, with an error of the shares of at
-    most 1e-4 (a test measures it). Several best models get equal shares.
+    At the optimum the costs `kl(mean_1, m) + x kl(mean_k, m)` of all other models equal one number `y`, and their `kl(mean_1, m) / kl(mean_k, m)` sum
+    to 1. Newton's method in `log x` solves for all `x` and `y` together. It starts at the solution for normal distributions and takes five steps; the
+    shares then have errors of at most 1e-4 (a test measures them). Several best models get equal shares.
 
     Source: Garivier and Kaufmann (2016), Theorem 5.
     """
@@ -77,8 +77,8 @@ def optimal_shares(mean: Array, family: Family) -> Array:
 def evidence(pulls: Array, mean: Array, family: Family) -> Array:
     """Returns the generalised log-likelihood ratio, a scalar, for the hypothesis that the model with the largest empirical mean is the best.
 
-    Let 1 be the best model. The ratio is the least `pulls_1 kl(mean_1, m) + pulls kl(mean, m)` over the other models, where `m` is the mean of all
-    rewards of both models. It is 0 if several models are best, infinite if there is one model. `pulls` `[K]` are at least 1,
+    Let 1 be the best model. The ratio is the least of `pulls_1 kl(mean_1, m) + pulls_k kl(mean_k, m)` over the other models `k`, where `m` is the
+    mean of all rewards of models 1 and `k`. The ratio is 0 if several models are best, infinite if there is one model. `pulls` `[K]` are at least 1,
     `mean` `[K]` are empirical means. Source: Garivier and Kaufmann (2016), section 3.2.
     """
     mean = xla.barrier(mean)
@@ -101,12 +101,12 @@ _MARGIN = 1e-4
 
 
 def proven_threshold(rounds: Array, num_models: int, delta: Leaf) -> Array:
-    """Returns the threshold `log(2 t (K - 1) / delta)`, `t = rounds`, with a proof for Bernoulli rewards (Garivier and Kaufmann, 2016, Theorem 10)."""
+    """Returns the stopping threshold `log(2 rounds (K - 1) / delta)`, proven for Bernoulli rewards (Garivier and Kaufmann, 2016, Theorem 10)."""
     return jnp.log(2.0 * rounds * max(num_models - 1, 1) / delta)
 
 
 def practical_threshold(rounds: Array, num_models: int, delta: Leaf) -> Array:
-    """Returns the threshold `log((log t + 1) / delta)`, `t = rounds`: lower, without a proof (the experiments of Garivier and Kaufmann, 2016)."""
+    """Returns the stopping threshold `log((log rounds + 1) / delta)`: lower, without a proof (experiments of Garivier and Kaufmann, 2016)."""
     del num_models
     return jnp.log((jnp.log(rounds) + 1.0) / delta)
 

@@ -49,8 +49,8 @@ class UCB1(SumPolicy):
 
     Source: Auer, Cesa-Bianchi and Fischer (2002), Fig. 1, with `width = sqrt(2)`, for rewards in [0, 1].
 
-    Differs from the paper: the paper has the logarithm of the past rounds; `t + 2`, with rounds from 0, is two more, so that the logarithm is
-    positive from the first round on.
+    Differs from the paper: the paper has the logarithm of the number of past rounds, `t`. Here it is the logarithm of `t + 2`, which is positive from
+    the first round on.
 
     Attributes:
       width: `[]` multiplier of the radius, in units of reward.
@@ -79,7 +79,7 @@ class UCB1(SumPolicy):
 class VarianceStatistics:
     """Sums of the rewards of every model, and of the squared deviations from their mean.
 
-    Source: Welford (1962), for the deviations: a variance from sums of squares is a difference of large numbers.
+    Source: Welford (1962), for the update of the deviations. A variance from sums of squares would be an imprecise difference of large numbers.
 
     Attributes:
       pulls: `[K]` int32, uses of each model.
