@@ -29,7 +29,7 @@ class Learner:
     """Base class of policies that learn the mean outcome and cost of each model; subclasses define `act`.
 
     Attributes:
-      order: rule for the order in which the models of a set are asked for any win, such as `ByPrice`.
+      order: rule for the order in which a cascade (reward `AnyWin`) asks the models of a set, such as `ByPrice`.
     """
 
     order: Order = struct.field(default_factory=ByPrice, kw_only=True)
@@ -166,7 +166,7 @@ class ConstrainedThompson(Relaxer):
 class EpsilonGreedy(Relaxer):
     """Policy that selects `N` random models with probability `min(1, scale sqrt(K / t))`, otherwise solves the relaxed problem for the empirical means.
 
-    Source: C2MAB-V, section 6, which does not specify the exploitation; only a budget-aware choice agrees with its figures.
+    Source: C2MAB-V, section 6. It does not specify which set is selected without exploration; its figures agree only with a choice within the budget.
 
     Attributes:
       scale: `[]` factor of the exploration probability, 2 in the paper.

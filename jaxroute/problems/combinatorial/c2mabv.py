@@ -38,14 +38,14 @@ class C2MABV:
 
     Source: C2MAB-V, Algorithm 1 with Algorithms 2 and 3, eqs. (3) to (6).
 
-    Differs from the paper: only where the paper is silent. Models without observations have reward bound 1 and cost bound 0. Bounds stay at 1, and
-    equal, for hundreds of rounds; random numbers (`noise`) break these ties. With any win, the models of a set are asked in ascending order of price.
-    If no set is within the budget by the cost bounds, the cheapest set is selected. `delta` of the experiments is 1/T. Rounds between two decisions
-    repeat the last set without its unavailable models.
+    Differs from the paper: only where the paper is silent. Models without observations have reward bound 1 and cost bound 0. For hundreds of
+    rounds many bounds are clipped to 1, hence equal; random numbers (`noise`) break these ties. With the reward `AnyWin` the models of a set are
+    asked in ascending order of price. If by the cost bounds every set exceeds the budget, the cheapest set is selected. `delta` of the experiments
+    is 1/T. Rounds between two decisions repeat the last set without its unavailable models.
 
     Attributes:
       reward_width: `[]` multiplier of the rewards' radius, the paper's alpha_mu.
-      cost_width: `[]` multiplier of the costs' radius, alpha_c. Settings (a) to (d) of both are (.3, .05), (1, .05), (.3, .01), (1, .01).
+      cost_width: `[]` multiplier of the costs' radius, alpha_c. Settings (a) to (d) of both widths are (.3, .05), (1, .05), (.3, .01), (1, .01).
       delta: `[]` largest probability that any bound ever fails, for multipliers of 1; 1/T in the theorems (default: 1e-4, for T = 10,000 rounds).
       batch: `[]` number of rounds with feedback until the next decision (appendix E.3).
       allowed: `[K]` bool, models that may be selected (default: all); two models give the two-tier variant of Fig. 12.
@@ -54,7 +54,7 @@ class C2MABV:
       budget_share: `[]` share of the budget that the relaxed problem may spend (1 in the paper).
       hold: rule for the rounds between two decisions, `HoldAction` or `HoldRelaxed`.
       start: rule for the first rounds, `Optimistic` or `RoundRobin`.
-      order: rule for the order in which a set is asked for any win, such as `ByPrice`.
+      order: rule for the order in which a cascade (reward `AnyWin`) asks the models of a set, such as `ByPrice`.
       solver: solver of the relaxed problem, such as `Vertices` (default: `default_solver`).
       rounding: `Pairwise` or `Swap` (default: the paper's for the reward).
       cap: `[]` largest success probability that the solver receives.

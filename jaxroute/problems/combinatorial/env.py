@@ -23,8 +23,8 @@ class CloudState:
     Attributes:
       spent: `[]` mean cost per round of the models that were asked; `[M]` with a budget for each group.
       reward: `[]` mean expected reward.
-      violation: `[]` mean over rounds of a round's cost above the budget.
-      violation_eq1: `[]` mean over rounds of `max(spent - budget, 0)`, with `spent` after each round: the violation of eq. (1).
+      violation: `[]` mean over rounds of `max(cost - budget, 0)`, with the cost of the round alone.
+      violation_eq1: `[]` mean over rounds of `max(spent - budget, 0)`, with the running mean `spent` after the round: the violation of eq. (1).
       errors: rounding errors of the means, see `numerics.accumulate`.
       source: state of the source of outcomes.
     """

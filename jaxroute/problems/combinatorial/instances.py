@@ -66,15 +66,15 @@ def cloud(
 
     Args:
       outcomes: `ParametricOutcomes` or `TableOutcomes` of `K` models.
-      reward: `AnyWin()`, `SumUp()` or `AllIn()`, or "awc", "suc" or "aic", in this order.
+      reward: `AnyWin()` or its name "awc", `SumUp()` ("suc"), or `AllIn()` ("aic").
       budget: mean cost per round; with groups optionally one number for each group.
-      size: number `N` of models in a set: at most (any win) or exactly; with groups one number for each group.
+      size: number `N` of models in a set, with `AnyWin` the largest number; with groups one number for each group.
       price: `[K]` known prices, for the order of a cascade (default: the mean costs of the first segment).
       groups: index of each model's group, from 0 (default: one group). A set takes `size[g]` models from group `g`, for example one tutor for each
         subject (appendix C.1, a partition matroid).
       availability: probability that a model is available in a round; one number or `[K]` (default: 1).
       arrival: probability that the feedback of a round arrives (default: 1).
-      sizes: smallest and largest `size` over the settings of a sweep over sizes, which share a program (default: `size`).
+      sizes: only for a sweep over `size` in one compiled program, its smallest and its largest value (default: `size`).
       sees_all_costs: whether the costs of all selected models are observed, also of models that were not asked.
       any_size: whether sets of any size are allowed, not only of `size`.
       names: names of the models.
@@ -111,9 +111,9 @@ def cloud(
             raise ValueError(f"availability needs at most {_MOST_MODELS_WITH_AVAILABILITY} models, {why}, got {count}")
 
     def optima(find: Callable) -> tuple[np.ndarray, np.ndarray]:
-        """Applies `find`, which is `best_set` or `best_relaxed`, to `G` segments and `A` sets of available models, in the order of their bit masks.
+        """Applies `find`, which is `best_set` or `best_relaxed`, in each of `G` segments to each of `A` sets of available models.
 
-        Returns the rewards `[G, A]`, and the selections `[G, K]` if all models are available.
+        Returns the rewards `[G, A]`, with sets in the order of their bit masks, and the selections `[G, K]` for the set of all models.
         """
         segments = list(zip(mean, cost, strict=True))
         found = [find(reward, m, c, budget, size, groups=labels) for m, c in segments]

@@ -1,7 +1,7 @@
 """Sources of the outcomes and costs of all models: parametric distributions, or the rows of a table.
 
-Means may drift: every mean is `[G, K]`, with one row for each of `G` segments of rounds. A success (a bool) ends a cascade; an outcome in [0, 1] is
-the reward.
+Means may drift: every mean is `[G, K]`, with one row for each of `G` segments of rounds. A model has two results in a
+round: an outcome in [0, 1], which is its reward, and a success (a bool), which ends a cascade.
 """
 
 import math

@@ -1,6 +1,6 @@
-"""ACQB, a policy for queues. In some rounds it explores: it serves the newest query, by the next set of models in a fixed order.
+"""ACQB, a policy for queues. In some rounds it explores: it serves the newest query with the next set of models in a fixed order.
 
-In all other rounds it serves the waiting query, by the set of models, with the largest probability of acceptance under sampled parameters.
+In all other rounds it serves the pair of waiting query and set of models whose answer is most probably accepted, by sampled parameters.
 """
 
 import math
@@ -34,13 +34,13 @@ FEW_ANSWERS = 2
 
 @struct.dataclass
 class LearnerState:
-    """State of a policy that learns which answers users accept. With pair features there is a single parameter vector: `theta` and `spread` have `N = 1`.
+    """State of a policy that learns which answers users accept. If all models share one parameter vector, `theta` and `spread` have `N = 1`.
 
     Attributes:
       theta: `[N, d]` estimated parameters.
       spread: state of the sampler, the design matrices `[N, d, d]` or square roots of their inverses.
       fit: state of the solver that computes the estimate.
-      data: observations so far, as the policy's `Memory` stores them.
+      data: observations so far, in the form of the policy's `Memory`.
       pulls: `[N]` int32, number of rounds in which each model was shown.
       next_offer: `[K]` int32, indices of the models that the next explored round shows.
       spec: sizes of the environment (static).
@@ -98,20 +98,20 @@ def choose_parts(policy: "ACQB", spec: QueueSpec) -> Parts:
 class ACQB:
     """Anytime contextual queueing bandit: Thompson sampling of the query and of the assortment (set of models shown), with forced exploration.
 
-    Some arrivals are explored with the next assortment in turn. In the other rounds `M` parameters are sampled from `N(theta_j, radius_j^2 V_j^-1)`
-    for each model; a utility is the largest over the samples, and the query and assortment with the largest departure rate are served. The estimate
-    maximises the regularised likelihood; its logits are within 1e-3 of the optimum's (relative to logits above 1), and the metric `residual` bounds
-    the remaining error. The default solver takes Newton steps for up to 8 features (`Tracked` if rounds show one answer, otherwise `Newton`). With more
-    than 8, and for a pool of prompts, it takes quasi-Newton steps (`BFGS`). `Online` approximates the estimate without a pass over the data, which
-    is many times as fast in long runs.
+    Some arrivals are explored: served with the next assortment in a fixed order. In the other rounds `M` parameter vectors are sampled from
+    `N(theta_j, radius_j^2 V_j^-1)` for each model; the largest utility over the samples counts. The query and assortment with the largest departure
+    rate (probability that an answer is accepted) are served. The estimate maximises the regularised likelihood; its logits are within 1e-3 of the
+    optimum's (relative to logits above 1), and the metric `residual` bounds the remaining error. The default solver takes Newton steps for
+    up to 8 features (`Tracked` if rounds show one answer, otherwise `Newton`). With more than 8, and for a pool of prompts, it takes quasi-Newton steps
+    (`BFGS`). `Online` approximates the estimate without a pass over the data, which is many times as fast in long runs.
 
     The environment decides whether features describe queries (one parameter vector per model) or pairs of query and model (one for all models).
 
     Source: ACQB, Algorithm 1 (pair features) and Algorithm 2, whose lines are given in the code.
 
     Differs from the paper: kappa, lambda_0 and c1 are not given there. With the kappa of the theory the policy is hardly better than a random one;
-    the default is a tuned scale. `log 0` in the radius is 0. Eq. (4) lacks a factor `x_i`. Ties go to the query that arrived first, then to the lower
-    models.
+    the default is a tuned scale. `log 0` in the radius is 0. Eq. (4) lacks a factor `x_i`. Ties go to the query that arrived first, then to models of
+    lower index.
 
     Attributes:
       curvature: `[]` the paper's kappa.
@@ -233,7 +233,7 @@ class ACQB:
         return full if self.second_answer is None else jnp.where(draws.uniform(key) < self.second_answer, full, 1)
 
     def _weight(self, utilities: list[Array], size: Array, spec: QueueSpec) -> Array:
-        """Returns for each query the log of the sum of `exp(utility)` over its `size` best models, `[C]`, for `utilities` that have an array `[C]` per model.
+        """Returns the log of the sum of `exp(utility)` over the `size` best models of each query, `[C]`; `utilities` has an array `[C]` per model.
 
         The query with the largest result has the largest departure rate (probability that an answer is accepted).
         """
@@ -287,7 +287,7 @@ class ACQB:
             raise ValueError(f"solver must be Newton(...) or BFGS(...) with {what}, got Tracked(...)")
 
     def cost_hint(self, spec: QueueSpec) -> CostHint:
-        """Returns the bytes of a run's design matrices, and of those that each round multiplies: the engine's choice of a batch size depends on them."""
+        """Returns memory sizes by which the engine chooses a batch size: bytes of a run's design matrices, and of those a round multiplies."""
         memory = choose_parts(self, spec).memory
         size = 4 * memory.num_parameters * memory.dim**2
         return CostHint(matrix_bytes=size, product_bytes=0 if isinstance(memory, PromptCounts) else size)

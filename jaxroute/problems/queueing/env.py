@@ -42,17 +42,17 @@ class QueueEnv:
     """Queue of queries and `N` models: a waiting query is served with the answers of `K` models, and leaves if the user accepts an answer.
 
     In a round the policy sees the waiting queries and serves one with an assortment (set of models). The user accepts an answer or tries again, and
-    then a new query may arrive, to be served from the next round on. A query that is tried again stays at its place. An empty queue has arrivals only.
+    then a new query may arrive, to be served from the next round on. A query that is tried again stays at its place. With an empty queue nothing is served.
 
     All policies face the same arrivals, contexts and one uniform number per round that decides the user's choice (`choose`). The environment also
     simulates the queue of the optimal policy, which serves the query and the assortment with the largest true departure rate; `queue_regret` is the
     difference of the lengths of both queues. Source: ACQB, section 2 and appendix D.1.
 
-    A round's key has three children, in this order: whether a query arrives, its context (or its prompt), and the user's choice. `recorded_queue` and
+    A round's key is split into three, in this order: for the arrival, the context (or the prompt), and the user's choice. `recorded_queue` and
     `pool_queue(recorded=...)` read arrivals, contexts and uniform numbers from arrays instead.
 
-    Differs from the paper: on an empty queue the paper serves a dummy query. Its recursion `Q(t + 1) = [Q(t) + A(t) - D(t)]^+` would then lose a
-    query that arrives in the round in which the dummy leaves. Here nothing is served on an empty queue, `Q(t + 1) = Q(t) + A(t) - D(t)`, and no
+    Differs from the paper: on an empty queue the paper serves a dummy query. By its recursion `Q(t + 1) = [Q(t) + A(t) - D(t)]^+`, a query that
+    arrives while the dummy leaves would be lost. Here nothing is served on an empty queue, `Q(t + 1) = Q(t) + A(t) - D(t)`, and no
     regret is counted.
 
     Attributes:

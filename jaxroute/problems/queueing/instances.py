@@ -46,8 +46,8 @@ class RandomQueues:
     Attributes:
       arrival_rate: `[]` probability lambda of an arrival in a round.
       slack: `[]` epsilon, least difference between the departure rate of a context and the arrival rate.
-      spread: `[]` largest absolute entry. Pair features and their parameters are also divided by `sqrt(d)` for norms of at most one (assumption 1);
-        others are not, as in the paper's figures. Then departure rates are at most `sigmoid(1)` for one answer: an `arrival_rate` of about .4 suits.
+      spread: `[]` largest absolute entry. Only pair features and their parameters are also divided by `sqrt(d)`, for norms up to one (assumption 1):
+        departure rates are then at most `sigmoid(1)` for one answer, and an `arrival_rate` of about .4 suits. The paper's figures have no division.
       num_models: number of models, `N` (static).
       num_offered: number of answers shown in a round, `K` (static).
       dim: number of features, `d` (static).
@@ -115,7 +115,7 @@ class RandomQueues:
 def fixed_queue(theta: ArrayLike, *, num_offered: int = 1, horizon: int = 1000, **settings: Any) -> QueueEnv:
     """Builds a queue with given parameters, the same in all runs, and random contexts.
 
-    Warns if in many runs some round will find no context that an assortment serves well enough, which makes a run invalid.
+    Warns if many runs are likely to be invalid: those with an arrival for which no drawn context has a large enough departure rate.
 
     Args:
       theta: `[N, d]` parameters, one row per model.

@@ -33,8 +33,9 @@ def expected_explorations(horizon: int, arrival_rate: float, c1: float) -> float
 class Theory:
     """Bounds of ACQB for pair features, with one parameter vector for all models. Source: ACQB, theorems 5 and 6, appendices D, E and G.
 
-    Differs from the paper: some of its equations have `eps - 2 eta` without the square of eq. (7); the square is used. The warm-up `M(u)` decreases in `u`
-    only beyond its pole at `eps = 2 eta(u)`, so `tau` is searched beyond the pole.
+    Differs from the paper: some of its equations have `eps - 2 eta` where eq. (7) has the square; here it is always the square. `eps` is the field
+    `slack`, `eta(u)` the exploration probability of round `u`. The result of `warm_up` decreases in `u` only beyond its pole at `eps = 2 eta(u)`, so
+    that `bad_rounds` searches beyond the pole.
 
     Attributes:
       dim: number of features, `d`.
@@ -93,7 +94,7 @@ class Theory:
     def warm_up(self, t: float, u: float) -> float:
         """Returns `M(t)`, the number of explored rounds after which all rounds up to `t` are close to the best departure rate, eq. (7).
 
-        Its exploration probability is that of round `u`: `bad_rounds` searches the `u` at which enough rounds were explored.
+        `u` is the round whose exploration probability enters the formula; `bad_rounds` searches the `u` by which enough rounds were explored.
         """
         gap = self.slack - 2.0 * explore_probability(u, self.c1)
         if gap <= 0:
@@ -125,7 +126,7 @@ class Theory:
         return math.exp(high)
 
     def burn_in(self, t: float) -> float:
-        """Returns `omega = 4 tau(t) / eps`: in so many rounds `survival` assumes that a difference between two queues' lengths remains (condition 20)."""
+        """Returns `omega = 4 tau(t) / eps` (condition 20): `survival` assumes that queues which begin to differ still do so `omega` rounds later."""
         return 4.0 * self.bad_rounds(t) / self.slack
 
     def holds(self, t: float) -> bool:

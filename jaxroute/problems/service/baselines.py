@@ -88,13 +88,13 @@ class EducatedGuessing(RandomMix):
 
 
 def educated_guess(accuracy: Array, alpha: Array) -> Array:
-    """Returns probabilities `[M]` with which models of accuracies `[M]` reach the target `alpha`, in the precision of the arguments.
+    """Returns probabilities `[M]` with which models of accuracies `[M]` reach the target `alpha`, in the precision of `accuracy`.
 
     All probabilities are equal at first. While the expected satisfaction is below `alpha`, the probabilities of models of higher accuracy increase by
     1 % and the others decrease by 1 %, at most 5,000 times. Source: MESS+, appendix B, the listing "random with constraint".
 
-    Differs from the paper: if the target is not reached and no error can be raised, because an argument is
-    traced or after 5,000 steps, the result is the fallback of the listing (`_guess`).
+    Differs from the paper: a traced argument, for example under `jit`, raises no error. If 5,000 steps do not reach the target, the result is the
+    fallback of the listing (`_guess`).
 
     Raises:
       ValueError: no accuracy reaches `alpha`, as in the listing.
@@ -137,9 +137,9 @@ def _guess(accuracy: Array, alpha: Array) -> Array:
 class RouteLLM(FixedPolicy):
     """Policy that uses the largest model if a router's score of the request reaches a threshold, otherwise the smallest model.
 
-    The score replaces the paper's router: `sigmoid(offset + spread z + advantage h)` with standard normal `z`. The advantage `h` is the
-    difference between the probabilities that the largest and that the smallest model satisfies the request, standardised by `usual` and `deviation`.
-    By default the score does not depend on the request, as in Table 2, where the router is no better than random; `knowing` returns an informed router.
+    The score replaces the paper's router: it is `sigmoid(offset + spread z + advantage h)` with standard normal `z`. Here
+    `h = (p_largest - p_smallest - usual) / deviation`, with the probabilities `p` that these models satisfy the request. By default `advantage` is 0:
+    the score ignores the request, as in Table 2, where the router is no better than random. The method `knowing` returns an informed router.
 
     Source: MESS+, section 4.1 and appendix B, RouteLLM with thresholds .1 to .9.
 
@@ -210,11 +210,10 @@ class RouteLLM(FixedPolicy):
 
     @classmethod
     def of(cls, env: ServiceEnv, **options: Any) -> "RouteLLM":
-        """Returns a router with the largest threshold of .9, .8, ..., .1 with which it meets the target of `env`; `options` are other fields.
+        """Returns a router that meets the target of `env`, with the largest such threshold of .9, .8, ..., .1; `options` are other fields.
 
-        The threshold is computed as if `advantage` were 0.
-
-        The paper's thresholds are often lower (Table 5), with more calls of the large model than necessary.
+        The threshold is computed as if `advantage` were 0. The paper's thresholds are often lower (Table 5), so that the large model is called more
+        often than necessary.
         """
         router = cls(**options)
         strong = strong_share(jnp.asarray(_THRESHOLDS, jnp.float32), router.offset, router.spread)

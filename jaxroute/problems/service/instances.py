@@ -103,7 +103,7 @@ def typed_service(
       alpha, options: as for `service`.
       features: `[K, d]` features of each type (default: one-hot).
       cost_noise: standard deviation of the logarithm of a cost.
-      comonotone: whether a model satisfies a request whenever one with a smaller probability for its type does; otherwise models are independent.
+      comonotone: whether satisfaction is nested: if a model satisfies, so do all models with larger probabilities; otherwise models are independent.
     """
     if (success is None) != (cost is None):
         raise ValueError("success and cost must be given together, or neither")
@@ -132,8 +132,8 @@ def cell_service(
     """Builds a service with a given joint distribution of satisfaction.
 
     Args:
-      cells: `[2 ** M]` shares or counts of requests with each set of at most 20 satisfying models; the first model is the highest bit of a set's index
-        (for two models: none, the second, the first, both).
+      cells: `[2 ** M]` share or count of the requests that are satisfied by exactly each set of the `M` models, at most 20; the first model is the
+        highest bit of a set's index (for two models: none, the second, the first, both).
       cost: `[M]` mean cost of each model, J.
       cost_spread: `[M]` standard deviation of the cost.
       alpha, options: as for `service`.

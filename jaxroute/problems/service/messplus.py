@@ -50,8 +50,8 @@ class LearnerState:
 class Learner(abc.ABC):
     """Policy that learns to predict satisfaction, and serves unexplored requests with the model of lowest `score`, which subclasses define.
 
-    Exploration depends only on `c`, `explore_power` and the seed, and only explored requests train the predictor. It is therefore the same for all
-    values of `V` and `alpha`, and a grid over these trains it once. Source: MESS+, Algorithm 1, eqs. (2) and (4).
+    Exploration depends only on `c`, `explore_power` and the seed, and only explored requests train the predictor. The predictor is therefore
+    the same for all values of `V` and `alpha`, and a grid over these values trains it once. Source: MESS+, Algorithm 1, eqs. (2) and (4).
 
     Attributes:
       c: `[]` exploration coefficient: request `t = 1, 2, ...` is explored with probability `min(1, c t^-explore_power)`; 0 explores only the first.

@@ -20,7 +20,7 @@ class Optimum(NamedTuple):
     Attributes:
       value: mean cost, J per request; NaN if infeasible.
       price: shadow price of the constraint, J per unit of satisfaction; infinite if infeasible.
-      part: share, in [0, 1], of the steps at about this price (within `PRICE_STEP`) that the choice takes to reach the target.
+      part: share, in [0, 1], of the possible gain of satisfaction at about this price (within `PRICE_STEP`) that suffices to reach the target.
       cost: mean cost of `choice`, J per request; equal to `value` if feasible.
       choice: `[W, M]` probability of each of `M` models for each of `W` contexts (groups of like requests); the most satisfying choice if infeasible.
       satisfaction: mean satisfaction that `choice` reaches.
@@ -109,9 +109,10 @@ def best_informed(requests: RequestSource, alpha: float, knows_cost: bool = True
 
 
 def best_clairvoyant(requests: RequestSource, alpha: float) -> Optimum:
-    """Returns the cheapest policy that satisfies a share `alpha` of requests and knows which models satisfy a request, but not the request's costs.
+    """Returns the cheapest policy that satisfies a share `alpha` of requests and knows which models satisfy a request.
 
-    In `ServiceEnv.clairvoyant` the policy also observes the costs of a request, if the environment has `knows_cost=True`.
+    Costs are mean costs, but those of single requests for `ProbitRequests` and `TableRequests`. In `ServiceEnv.clairvoyant` the policy observes the
+    costs of single requests if the environment has `knows_cost=True`, otherwise mean costs.
     """
     return cheapest_choice(requests.label_contexts(), alpha)
 

@@ -34,7 +34,7 @@ class PricedOracle(FixedPolicy):
     optimal at the shadow price, so that the target is met exactly.
 
     Attributes:
-      price: shadow price of satisfaction (`price`), and the share of requests that use the higher price (`part`).
+      price: `Price` with the shadow price of satisfaction (field `price`), and the share of requests that use the higher price (field `part`).
       predictor: source of the probabilities, `TrueProbabilities` or `Labels`.
     """
 

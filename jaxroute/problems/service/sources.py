@@ -104,7 +104,7 @@ class RequestSource(Protocol):
         ...
 
     def label_contexts(self) -> Contexts:
-        """Returns the contexts (groups of requests) of a policy that observes which models satisfy, but no costs; by default from a sample."""
+        """Returns the contexts (groups of requests) of a policy that observes which models satisfy; by default the requests of a sample."""
         return labelled(self)
 
     def clairvoyant_contexts(self, knows_cost: bool = True) -> Contexts:

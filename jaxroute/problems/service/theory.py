@@ -1,4 +1,4 @@
-"""Bounds of the theory of MESS+ (Theorem 1, Corollary 1, Lemma A.3), and a margin: a policy for target plus margin meets the target itself."""
+"""Bounds of the theory of MESS+ (Theorem 1, Corollary 1, Lemma A.3), and the margin to add to a target so that it is met in time."""
 
 import math
 

@@ -119,7 +119,7 @@ class ServiceState:
       rounds: `[]` int32 number of requests so far.
       satisfied: `[]` int32 number of satisfied requests.
       queue: virtual queue of eq. (2) with the true satisfaction.
-      first_compliance: `[]` int32 number, from 1, of the first request from the 50th on after which the share satisfied is at least alpha; 0 for none.
+      first_compliance: `[]` int32 number of the first of the requests 50, 51, ... after which the share satisfied is at least alpha; 0 for none.
       last_violation: `[]` int32 number, from 1, of the last request after which the share satisfied is below alpha; 0 for none.
       source: state of the source of requests.
     """
@@ -175,7 +175,7 @@ class Feedback:
 
     Attributes:
       arrived: `[]` bool, whether the user gave feedback.
-      satisfied: `[]` float32, 1 if the user is satisfied, otherwise 0, also without feedback.
+      satisfied: `[]` float32, 1 if the user gave feedback and is satisfied, otherwise 0.
       cost: `[]` cost of the models that worked on the request, J; without the energy of the decision.
       labels: `[M]` float32, 1 for models that satisfy, otherwise 0; only for an explored request.
       costs: `[M]` cost of each model, J; only for an explored request.

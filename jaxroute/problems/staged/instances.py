@@ -110,7 +110,7 @@ def market(
 
 
 def _scaled(currency: str, scale: float) -> str:
-    """Returns the unit of costs that are numbers in `currency` times `scale`: for USD and a scale of 1000 "0.001 USD", of which a cost of 1 is one."""
+    """Returns the unit of costs in `currency` times `scale`: "0.001 USD" for "USD" and 1000, because a scaled cost of 1 means 0.001 USD."""
     return currency if scale == 1.0 else f"{1 / scale:.3g} {currency}"
 
 

@@ -97,7 +97,8 @@ class StageRoute:
     the budget by the bounds (the cheapest one).
 
     Attributes:
-      gamma: `[]` confidence parameter; the radius is `radius_multiplier * (sqrt(gamma mean / n) + gamma / n)` for `n - 1` uses, larger for larger gamma.
+      gamma: `[]` confidence parameter. The bounds `U` and `L` are the mean reward plus, and the mean cost minus, the radius
+        `radius_multiplier * (sqrt(gamma mean / n) + gamma / n)`, where `n` is the number of uses plus 1.
       radius_multiplier: `[]` factor in front of the radius.
       cost_floor: `[]` least cost per query, known in advance, in the currency of the budget; also the assumed cost of an unused model. None: the
         market's.

@@ -1,9 +1,9 @@
 """Solvers of the relaxed problem, which selects a fraction in [0, 1] of each model instead of a set.
 
-A solver handles groups only with a common budget; with a budget for each group, `solve_by_group` solves a separate problem for each group.
+A solver handles groups of models only if they have a common budget; otherwise `solve_by_group` solves a separate problem for each group.
 
-The multiplier of a `Selection` is the gain per unit of the budget, in the reward's additive weight (see `rewards`). The weight is the reward itself
-for `SumUp`, its logarithm for `AllIn`, and minus the logarithm of the probability that no model succeeds for `AnyWin`.
+The `multiplier` of a `Selection` is the shadow price of the budget: the gain in total weight per additional unit of budget. The total weight is the
+reward for `SumUp`, its logarithm for `AllIn`, and minus the logarithm of the probability that no model succeeds for `AnyWin` (see `rewards`).
 """
 
 import dataclasses
@@ -156,7 +156,7 @@ class BestSet:
 
 @struct.dataclass
 class Smoothed:
-    """Differentiable approximation of `Linear`: the Euclidean projection of the weights (scaled to at most 1) over `temperature` onto feasible selections.
+    """Differentiable approximation of `Linear`: projects the weights, scaled to at most 1 and divided by `temperature`, onto the feasible selections.
 
     Attributes:
       temperature: `[]` degree of smoothing. At the default the selection nearly equals the linear program's, and most derivatives are zero; use
@@ -212,7 +212,7 @@ class ProjectedGradient:
 def _scaled(weight: Array) -> tuple[Array, Array]:
     """Divides weights by the largest absolute weight. Returns the scaled weights and this largest weight.
 
-    The position of the maximum is computed once: the derivative of `jnp.max` would compute the weights again, and miss the maximum if they differ.
+    The maximum is read at its index. The derivative of `jnp.max` would search the maximum in recomputed weights, which may differ by rounding.
     """
     size = jnp.abs(weight)
     first = numerics.one_hot(jnp.argmax(size), size.shape[-1])

@@ -18,7 +18,7 @@ class Pairwise:
     """Pairwise rounding: repeatedly shifts weight between two fractions until one of them is 0 or 1. Source: C2MAB-V, Algorithm 3."""
 
     def round(self, key: Array, z: Array, spec: CombinatorialSpec) -> Array:
-        """Draws a random set, `[K]` bool, that contains each model with the probability `z` `[K]`, all of one group (`round_by_group` handles several)."""
+        """Draws a random set, `[K]` bool, that contains each model with probability `z` `[K]`, for one group (`round_by_group` handles several)."""
         return rounding.pairwise(z, draws.uniform(key, z.shape), whole_sum=spec.reward.exact_size)
 
 

@@ -15,7 +15,7 @@ class Optimistic:
     """Uses the policy's confidence bounds from the first round on; models without observations have the best bounds. Source: C2MAB-V, Algorithm 1."""
 
     def active(self, state: Statistics, allowed: Array) -> Array:
-        """Returns whether this rule selects the set from the models `allowed` `[K]`, a scalar bool; here always False: the confidence bounds select it."""
+        """Returns whether this rule replaces the policy's choice among the models `allowed` `[K]` in this round, a scalar bool; here always False."""
         del state, allowed
         return jnp.asarray(False)
 
@@ -48,12 +48,12 @@ class Hold:
     """
 
     def relaxed(self, fresh: Array, z: Array, held_z: Array) -> Array:
-        """Returns the relaxed selection `[K]` to round to a set, from that of this round (`z`, the default) and of the last decision (`held_z`)."""
+        """Returns the relaxed selection `[K]` to round to a set: `z` of this round or `held_z` of the last decision; in this base class `z`."""
         del fresh, held_z
         return z
 
     def hold(self, fresh: Array, new: tuple[Array, Array], held: tuple[Array, Array]) -> tuple[Array, Array]:
-        """Returns the set and the relaxed selection to use, from those of this round (`new`, the default) and of the last decision (`held`)."""
+        """Returns the set and the relaxed selection to use: the pair `new` of this round or `held` of the last decision; in this base class `new`."""
         del fresh, held
         return new
 

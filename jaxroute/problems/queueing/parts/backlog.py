@@ -37,7 +37,7 @@ class Backlog:
     misses no query. Queries fill the first places; the last one moves into the place of a query that leaves.
 
     Attributes:
-      rounds: number of rounds of a run, beyond which the doubled `limit` does not grow (static).
+      rounds: number of rounds of a run, each with one arrival at most; doubling does not raise `limit` above this number (static).
       limit: largest number of waiting queries (static).
     """
 
@@ -78,10 +78,10 @@ class Backlog:
         return view.replace(oldest=oldest_place(view))
 
     def serve(self, state: BacklogState, action: Action) -> tuple[Any, BacklogState, Action]:
-        """Returns the data of the served query, and `state` and `action` as they were passed.
+        """Reads the data of the served query. Returns the data, and `state` and `action` behind an optimisation barrier.
 
-        The returned ones come after an optimisation barrier: what uses them is computed after the read, so that `move` can overwrite the buffer
-        without a copy.
+        `state` and `action` have the same values as before, but whatever uses the returned ones is computed after the read, so that `move` can
+        overwrite the buffer without a copy.
         """
         row = jax.tree.map(lambda x: numerics.take(x, action.query), state.rows)
         row, rows, action = xla.barrier((row, state.rows, action))

@@ -65,7 +65,7 @@ class Memory(abc.ABC):
         """Returns the empty data, before the first observation."""
 
     def rounds_learned(self, pulls: Array, t: Array) -> Array:
-        """Returns `[number of parameter vectors]`, the number of rounds from which each vector was learned, for its confidence radius.
+        """Returns an array with the number of rounds from which each parameter vector was learned, for the confidence radius of the vector.
 
         `pulls` `[N]` int32 counts the rounds in which each model was shown, `t` the rounds so far.
         """
@@ -94,8 +94,8 @@ class Memory(abc.ABC):
     def derivatives(self, data: Any, refit: Array, features: Array, t: Array) -> mnl.Derivatives:
         """Returns a function of `theta` that computes the gradient and the Hessian of the data's negative log-likelihood.
 
-        The derivatives are those in the parameter vectors with the indices `refit` `[A]`. `t` is the last round. `features` are those of the queries at
-        all places of the queue, `[d, B]`, or of all prompts of a pool, `[d, P]`.
+        Derivatives are with respect to the parameter vectors with the indices `refit` `[A]`. `t` is the last round. For a pool of prompts, whose data
+        are counts, `features` `[d, P]` are the features of all prompts; otherwise they are not used.
         """
         del features
 

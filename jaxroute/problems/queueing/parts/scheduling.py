@@ -132,7 +132,7 @@ def optimistic_utilities(sample: Array, x: Array) -> list[Array]:
 
 @struct.dataclass
 class QueueQueries:
-    """Reads the features of queries, where each place of the queue stores those of its query: the context map phi of ACQB, Algorithm 2, line 1."""
+    """Reads a query's features at the query's place in the queue, which stores them. This is the context map phi of ACQB, Algorithm 2, line 1."""
 
     def features(self, obs: Observation) -> Array:
         """Returns the features of the queries at all places, `[d, B]` (pair features `[N, d, B]`); `PromptQueries` returns those of all prompts, `[d, P]`."""

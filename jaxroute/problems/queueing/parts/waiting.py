@@ -23,9 +23,9 @@ def class_of(waited: Array) -> Array:
 def waiting_percentiles(data: xr.Dataset, percents: Sequence[float] = (50.0, 95.0, 99.0)) -> xr.DataArray:
     """Returns percentiles of the waiting time of the queries that left, for each run and record time; in rounds, NaN where no query has left.
 
-    Below 64 rounds they are exact; above, a percentile is the longest time of its class, at most 9 % more than the true one. Queries that still wait
-    are not included; the metric `oldest_wait` covers them. The result has a dimension `percent` instead of the dimension `wait` of the
-    histogram (a record time is a round at which metrics are recorded).
+    Times below 64 rounds are exact. Longer times are counted in bins; a percentile is the longest time of its bin, at most 9 % above the true one.
+    Queries that still wait are not included; the metric `oldest_wait` covers them. The result has a dimension `percent` instead of the bins `wait`
+    of the histogram in `data` (a record time is a round at which metrics are recorded).
 
     Args:
       data: result of `simulate(..., record=["waiting_times", ...])`.

@@ -104,8 +104,8 @@ class RandomContexts(_LinearUtility):
 
     Source: ACQB, section 6.1 and assumption 4.
 
-    Differs from the paper: a context is the first of `candidates` random ones that fulfils the condition. If none does in a round with an arrival, it is
-    the last one, and the metric `infeasible` counts it, which makes the run invalid: parameters that serve hardly any context well are excluded.
+    Differs from the paper: a context is the first of `candidates` random ones that fulfils the condition. If none does in a round with an arrival,
+    the last one is used, the metric `infeasible` counts it, and the run is invalid. Parameters that serve hardly any context well are thus excluded.
     `describe_contexts` computes the share of contexts that fulfil the condition.
 
     Attributes:
@@ -139,7 +139,10 @@ class RandomContexts(_LinearUtility):
         starts = self.candidates * np.arange(np.prod(lead), dtype=np.uint32).reshape(*lead, 1)
 
         def search(first: Array, number: int) -> tuple[Array, Array, Array]:
-            """Returns features, best rate and index of the first of `number` candidates with a sufficient rate (else the last), from `first` on."""
+            """Returns features, best rate and index of the first candidate with a sufficient rate among the `number` candidates from `first` on.
+
+            If none has a sufficient rate, the last candidate is returned, with the index after it.
+            """
             numbers = jnp.minimum(lax.iota(jnp.uint32, number) + first.astype(jnp.uint32), np.uint32(self.candidates - 1))
             key = jax.random.wrap_key_data(words, impl=draws.KEY_IMPL)
             x = scale * (2.0 * draws.uniform_at(key, jnp.asarray(starts) + numbers) - 1.0)

@@ -55,9 +55,9 @@ def deploy(
 ) -> Deployment:
     """Returns the models of the best routing with at most `M` models, and fillers for the free slots.
 
-    The linear program without the limit of `M` models has a solution with at most `max_support` models. If `M` is at least that, this is the routing
-    returned. For fewer slots all sets of `M` models are enumerated, or searched by branch and bound if there are more than 500. Among equally good sets
-    an enumeration returns the first in lexicographic order, branch and bound any. Among equal models, the first in the order of `tie` serves most queries.
+    The linear program without the limit of `M` models has a solution with at most `max_support` models; if `M` is as large, these are deployed.
+    Otherwise all sets of `M` models are compared, or searched by branch and bound if there are more than 500. Among equally good sets a comparison
+    chooses the first in lexicographic order, branch and bound any. Among equal models, the first in the order of `tie` serves most queries.
 
     Source: StageRoute, DeployOPT, eqs. (3) and (6).
 
@@ -108,9 +108,9 @@ def deploy(
 
 
 def _first_of_equals(amount: Array, value: Array, cost: Array, obs: Observation, priority: Array) -> Array:
-    """Returns the shares of the queries, `amount` `[N]`, permuted among models of equal value, cost and capacity: the lowest `priority` gets most.
+    """Returns the shares of the queries, `amount` `[N]`, exchanged among models of equal value, cost and capacity: the lowest `priority` gets most.
 
-    Two sets that differ only by equal models have the same value, but rounding errors, which depend on the order of summation, may favour either.
+    Without this, rounding errors, which depend on the order of summation, would decide between sets that differ only by equal models.
     """
     value, cost = xla.barrier((value, cost))
     same = (value, cost, obs.capacity, obs.available)

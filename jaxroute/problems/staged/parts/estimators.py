@@ -20,7 +20,7 @@ class Estimator(abc.ABC):
         """Returns mean rewards and costs, shaped like the statistics, finite also for unused models; `cost_floor` is the least cost of a query."""
 
     def start(self, statistics: Statistics, upper: Array, lower: Array, cost_floor: Leaf) -> Pair:
-        """Returns the bounds `upper` of rewards and `lower` of costs, for models without pulls in `statistics` start values; by default all unchanged."""
+        """Returns the bounds `upper` of rewards and `lower` of costs, with start values for models unused in `statistics`; by default unchanged."""
         del statistics, cost_floor
         return upper, lower
 

@@ -19,7 +19,7 @@ class Filler(abc.ABC):
     """Rule that selects models for the free slots, which remain when the models that the best routing uses are deployed.
 
     Attributes:
-      share: least share of the queries that the routing behind the choice of a set must give every model of the set; 0 for none (see `deploy`).
+      share: least share of the queries for each model of a set, in the routing by which `deploy` compares sets; 0 for none.
     """
 
     share: float = 0.0

@@ -13,12 +13,12 @@ class Scope:
     """Rule that selects the observations of earlier stages on which a stage bases deployment and routing; by default all."""
 
     def write_back(self, book: Array, slots: Array) -> Array:
-        """Returns the `[M]` counts or sums of the deployed models to store after a stage, from those before it (`book`) and at its end (`slots`)."""
+        """Returns the counts or sums `[M]` to store for deployed models, from those before a stage (`book`) and at its end (`slots`, the default)."""
         del book
         return slots
 
     def retain(self, book: Statistics) -> Statistics:
-        """Returns the statistics `[N]` to store for later deployments, right after that of a stage is chosen; by default `book`, all past statistics."""
+        """Returns the statistics `[N]` to retain for later stages when the models of a stage are chosen; by default `book`, all past statistics."""
         return book
 
     def load(self, loaded: Statistics) -> Statistics:
