@@ -85,7 +85,7 @@ Reader = Words | Directions | Standardisation | None
 
 
 def scales(features: np.ndarray) -> np.ndarray:
-    """Returns the number by which to divide each feature, `[d]`: its standard deviation if the largest is over 100 times the smallest, else 1."""
+    """Returns divisors that standardise features, `[d]`: standard deviations if the largest deviation is over 100 times the smallest, else 1."""
     scale = Standardisation.fit(features).scale
     finite = scale[np.isfinite(scale)]
     return scale if finite.size and finite.max() > _LARGEST_RATIO * finite.min() else np.ones_like(scale)
@@ -120,7 +120,7 @@ def choose_features(
     """Chooses the features of a log's `Q` queries, and appends lines for the user about what is not used to `notes`.
 
     Args:
-      wanted: None for the numbers in the file, or else its texts, if any; "none", "text" or "own" (these numbers); an array; or the path of its file.
+      wanted: "own" (numbers in the file), "text" (its texts), "none", an array, or its path; None for numbers in the file or, without any, its texts.
       text: `[Q]` texts of the queries and the name of their column; None without texts.
       own: `[Q, d]` numbers in the file, their source in words, and whether they are separate columns (not an embedding); None without numbers.
       rows: `[Q]` row of each query in the file.
@@ -155,7 +155,7 @@ def choose_features(
 
 
 def _from_numbers(numbers: np.ndarray, source: str, are_columns: bool, notes: list[str]) -> tuple[np.ndarray, str, Reader]:
-    """Standardises `numbers` `[Q, d]` of separate columns, or reduces a long embedding; returns features, source, and converter of new queries."""
+    """Standardises `numbers`, `[Q, d]`, of separate columns, or reduces a long embedding; returns features, source, and reader of new queries."""
     if are_columns or (scales(numbers) != 1).any():
         standard = Standardisation.fit(numbers)
         return standard.of(numbers), f"{source}, standardised", standard

@@ -97,7 +97,7 @@ class _Record:
 
 
 def _attribute(owner: Any, name: str) -> type:
-    """Returns a record type called `name` for an attribute of `owner` that a pickle calls, as `ZoneInfo._unpickle`, which is never looked up."""
+    """Returns a record type instead of the attribute of `owner` that a pickle calls, as `ZoneInfo._unpickle`; the attribute is not looked up."""
     del owner
     return type(str(name), (_Record,), {"__slots__": ()})
 

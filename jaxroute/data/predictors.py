@@ -96,7 +96,7 @@ class Design:
 
 
 def design(sample: Sample) -> Design:
-    """Fits a `Design`; features are standardised if their standard deviations differ 100-fold, and over 64 reduced to 64 principal directions."""
+    """Fits a `Design`. Features are standardised if standard deviations differ 100-fold; more than 64 are reduced to 64 principal directions."""
     mean = turn = groups = None
     if sample.features is not None:
         mean, scale = sample.features.mean(0), scales(sample.features)
@@ -266,7 +266,8 @@ def _neighbour_means(
 ) -> np.ndarray:
     """Returns the mean scores of each query's nearest recorded queries, `[S, Q, N]`, for each of `S` ascending numbers of neighbours in `sizes`.
 
-    `columns` are `[Q, r]`, `recorded` `[R, r]` and `scores` `[R, N]`. If the recorded queries are the same ones, `prompts` `[Q]` excludes copies.
+    `columns` are `[Q, r]`, `recorded` `[R, r]` and `scores` `[R, N]`. If the queries are the recorded ones, a query and its copies,
+    which have the same number in `prompts`, `[Q]`, are excluded from the query's neighbours.
     """
     means = np.empty((len(sizes), len(columns), scores.shape[1]))
     lengths, most = np.square(recorded).sum(1), sizes[-1]
@@ -331,7 +332,7 @@ def evaluate_predictions(sample: Sample) -> tuple[tuple[Prediction, ...], tuple[
 
 
 def _category_means(others: Sample, sample: Sample) -> np.ndarray:
-    """Predicts scores `[Q, N]` by each model's mean on `others` of the query's category, to which two queries of overall mean are added."""
+    """Predicts scores `[Q, N]` by each model's mean on `others` of the query's category, as if two more had the model's overall mean (shrinkage)."""
     assert others.groups is not None and sample.groups is not None
     mean, size = others.scores.mean(axis=0), 1 + int(max(others.groups.max(), sample.groups.max()))
     count = np.bincount(others.groups, minlength=size)[:, None]
@@ -340,7 +341,7 @@ def _category_means(others: Sample, sample: Sample) -> np.ndarray:
 
 
 def _evaluate(how: str, predict: Callable[[Sample, Sample], np.ndarray], sample: Sample, fold: np.ndarray) -> Prediction:
-    """Evaluates the method `how` by cross-validation over `fold`, that of each query: `predict(others, part)` fits to `others`, predicts `part`."""
+    """Evaluates the method `how` by cross-validation; `fold` is each query's fold. `predict(others, part)` fits to `others` and predicts `part`."""
     scores, costs, rows = sample.scores, sample.costs, np.arange(sample.num_queries)
     predicted = np.empty_like(scores)
     for number in range(_FOLDS):
@@ -356,7 +357,7 @@ def _evaluate(how: str, predict: Callable[[Sample, Sample], np.ndarray], sample:
 def _choose_models(predicted: np.ndarray, scores: np.ndarray, costs: np.ndarray, fold: np.ndarray) -> np.ndarray:
     """Chooses for each query the index of the model with the largest predicted score minus a weight times the model's mean cost.
 
-    The weight is that of the highest mean score on the other folds at no more than the cost of the best single model; `fold` `[Q]` is each query's.
+    The weight gives the highest mean score on the other folds at no more than the cost of the best single model. `fold`, `[Q]`, is each query's fold.
     """
     choice = np.zeros(len(scores), int)
     for number in range(_FOLDS):

@@ -121,7 +121,7 @@ def _point(
     times: list[int],
     warm: float,
 ) -> Point:
-    """Summarises runs of a setting from metrics `[seed, time]` summed up to each of the rounds `times`; the first share `warm` of rounds is omitted."""
+    """Summarises runs of a setting from metrics `[seed, time]` summed up to each of the rounds `times`; a first share `warm` of rounds is omitted."""
     if len(times) > 2 and times[-1] - times[-2] < times[0] / 2:  # A last part of a few queries is too noisy.
         times, curves = [*times[:-2], times[-1]], {name: np.delete(curve, -2, axis=1) for name, curve in curves.items()}
     begin, half = (int(np.searchsorted(times, share * times[-1])) for share in (warm, (1.0 + warm) / 2))

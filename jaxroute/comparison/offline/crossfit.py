@@ -150,7 +150,7 @@ class PriceGrid:
 
 
 def multipliers(costs: np.ndarray, number: int) -> np.ndarray:
-    """Returns `number` prices of a unit of cost: 0 and a geometric series until mean `costs`, `[N]`, outweigh scores; only 0 if no model has a cost."""
+    """Returns `number` prices of a unit of cost: 0 and a geometric series until mean `costs`, `[N]`, outweigh scores; only 0 if all costs are 0."""
     paid = costs[costs > 0]
     if not paid.size:
         return np.zeros(1)

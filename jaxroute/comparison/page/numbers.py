@@ -90,7 +90,7 @@ def _power(tens: int) -> str:
 
 
 def _rounded(value: float, places: int, tens: int = 0, significant: int | None = None) -> str:
-    """Formats `value / 10**tens` with `places` decimals; a negative number rounds before the point (-1: multiples of 10), halves away from zero.
+    """Formats `value / 10**tens` with `places` decimals, halves rounded away from zero; negative `places` round to multiples of 10 (-1), 100, ...
 
     If `significant` is given, a number without decimals is rounded to so many digits, as 123,456 to 123,000.
     """

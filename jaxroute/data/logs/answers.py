@@ -126,7 +126,7 @@ def _wide_answers(roles: Roles) -> Answers:
 
 
 def _add_role(answers: Answers, role: str, units: Mapping[str, str]) -> None:
-    """Adds a role's numbers, from a single column or one for each model, to `answers`, and what names and cells reveal, such as a currency."""
+    """Adds to `answers` a role's numbers, from one column or from one for each model, and facts that names and cells reveal, such as the currency."""
     roles, sheet, family = answers.roles, answers.sheet, answers.roles.families.get(role)
     column = roles.column(role) if family is None else family.shown("")
     if column is None:
@@ -227,7 +227,10 @@ def choose_models(answers: Answers, models: list | None, costs: dict | None, pri
 
 
 def check_costs(costs: Any, prices: Any, units: Mapping | None = None) -> tuple[dict[str, float] | None, Prices | None]:
-    """Returns the caller's costs per query or `prices` (USD per million tokens, or a file, in `units`), by model; ValueError if they are wrong."""
+    """Returns the caller's costs (per query) and prices (USD per million tokens), by model, after checks; ValueError if they are wrong.
+
+    `prices` may also be the path of a file of prices, in the given `units` (by role).
+    """
     if costs is not None and prices is not None:
         raise ValueError("costs and prices mean the same: give one of them")
     if isinstance(prices, (str, os.PathLike)):
@@ -344,7 +347,7 @@ def _count_tokens(answers: Answers) -> tuple[np.ndarray | None, np.ndarray | Non
 
 
 def _lost_usage(values: Mapping[str, np.ndarray], *tokens: np.ndarray | None) -> np.ndarray:
-    """Returns a mask, `[A]`, of answers without recorded usage: they have a score, but 0 in all arrays `tokens`; `values` are numbers by role."""
+    """Returns a mask, `[A]`, of answers whose usage was not recorded: they have a score (`values` are by role), but 0 in every array of `tokens`."""
     answered = ~np.isnan(values["score"]) if "score" in values else np.ones(len(next(iter(values.values()))), bool)
     return answered & np.logical_and.reduce([counts == 0 for counts in tokens if counts is not None])
 
@@ -365,7 +368,7 @@ def _cached_cost(answers: Answers, tokens_in: np.ndarray, prices: Mapping[Any, n
 
 
 def _are_beside(answers: Answers, role: str, total: np.ndarray, note: str) -> bool:
-    """Whether tokens of a role, such as cached ones, come on top of the counts `total`, `[A]`, or are a part of them, and notes which, by `note`."""
+    """Whether tokens of a role, such as cached ones, are not included in the counts `total`, `[A]`. The template `note` tells the user the result."""
     part, values, beside = np.nan_to_num(answers.values[role]), answers.values, role in answers.beside
     if (part > np.nan_to_num(total, nan=np.inf)).any():
         beside = True

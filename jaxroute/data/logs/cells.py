@@ -92,7 +92,10 @@ def examples(cells: np.ndarray) -> str:
 
 
 def read_numbers(sheet: "Sheet", column: str, role: str, units: Mapping | None = None, name: str | None = None) -> Numbers:
-    """Reads a column of a role as seconds, USD (per million tokens) or fractions, by the unit in `units`, or in `name` (default: the column's)."""
+    """Reads a column as numbers in the standard unit of its role: seconds, USD, USD per million tokens, or fractions.
+
+    The unit of the column is the one in `units` (by role), or else the one in `name` (default: the name of the column).
+    """
     other = "tokens" if role.startswith("tokens") else "length" if role.endswith("_chars") else "feature"
     kind = UNIT_KINDS.get(role, other)
     cells = sheet.cells(column)
@@ -150,7 +153,7 @@ def _check_range(sheet: "Sheet", column: str, kind: str, values: np.ndarray) -> 
 
 
 def _parse_cells(sheet: "Sheet", column: str, kind: str, rest: np.ndarray, numbers: Numbers) -> np.ndarray:
-    """Parses the cells at the indices `rest` into `numbers`, or refuses one that is no number. Returns a mask `[R]` of cells with a unit."""
+    """Parses the cells `rest`, not yet numbers, into `numbers`, or refuses them. Returns a mask, `[R]`, of the rows whose cell names a unit."""
     cells = sheet.cells(column)
     with_comma = [cell for cell in cells[rest] if isinstance(cell, str) and "," in cell]
     points = any(isinstance(cell, str) and "." in cell for cell in cells)

@@ -144,7 +144,7 @@ def _convert_costs(answers: Answers, costs: Mapping[str, float] | None, prices: 
 
 @dataclass
 class _Keys:
-    """Indices of queries: stores the index of each answer's query, and the first row of each query in the file."""
+    """Assignment of answers to queries: the index of the query of each answer, and the first row of each query in the file."""
 
     query: np.ndarray  #: `[A]` index of the query.
     first: np.ndarray  #: `[Q]` first row of each query in the file.
@@ -228,7 +228,7 @@ def _pair_codes(codes: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def _check_repeats(answers: Answers, keys: _Keys, column: str) -> None:
-    """Notes repeated answers of a model to a query; refuses them if a column, such as a temperature, tells them apart. `column` has the queries."""
+    """Notes repeated answers of a model to a query; refuses them if a column, such as a temperature, tells them apart. Query ids are in `column`."""
     pairs, how = keys.pairs(answers), answers.sheet.preset.how
     count = np.bincount(pairs)
     is_repeated = count[pairs] > 1
@@ -331,7 +331,7 @@ def _propose_models(models: list[str], gaps: np.ndarray, num_complete: int) -> s
 
 
 def _shared_column(answers: Answers) -> str:
-    """Returns the name of a column that may hold query ids, else "": most of its values occur with several models, once with each."""
+    """Returns a column that may hold query ids, or "": more than half its values occur with several models, and hardly any twice with one model."""
     roles, sheet = answers.roles, answers.sheet
     others = {*FILE_COLUMNS, *roles.candidates.get("query", ()), *roles.candidates.get("model", ())}
     columns = [name for name in sheet.single(sheet.names) if name not in others]
@@ -380,7 +380,7 @@ def _unlike_rest(models: list[str], scores: np.ndarray, keep: np.ndarray) -> lis
 
 
 def _latency(answers: Answers, keys: _Keys, keep: np.ndarray) -> np.ndarray | None:
-    """Returns seconds, query by model, for the queries `keep`, with the model's median for gaps; None if a model, or all, lack latencies."""
+    """Returns latencies in seconds, query by model, of the queries `keep`, with gaps filled by the model's median; None if some model has none."""
     if "latency" not in answers.values:
         return None
     latency = _pivot(answers, keys, answers.values["latency"], "mean")[keep]
@@ -421,7 +421,7 @@ def _dates(answers: Answers, rows: np.ndarray) -> np.ndarray | None:
 
 
 def _own_numbers(answers: Answers, first: np.ndarray) -> tuple[np.ndarray, str, bool] | None:
-    """Returns features from the rows `first` (one per query), their source in words, and if they are separate columns, no embedding; or None."""
+    """Returns features from rows `first` (one per query), their source, and whether they are separate columns (no embedding); None without any."""
     roles, sheet = answers.roles, answers.sheet
     names, (head, star, tail) = roles.vectors, roles.given.get("embedding", "").partition("*")
     if star:

@@ -1,6 +1,7 @@
 """Finds the scale of scores, and evidence in a file that scores, costs or models are not what their names say.
 
-Such are "scores" that are labels beside the right labels, or points beside their maximum; "models" that are means of others; "costs" that are sums.
+For example, "scores" may be predicted labels next to right ones, or points next to their maximum; "models" may be means of other models, and "costs"
+running sums.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -31,7 +32,7 @@ def to_unit_interval(answers: Answers, scale: tuple[float, float] | None, name: 
     """Returns the score of each answer in [0, 1], and notes the conversion for the user; scores on an unclear scale, or on several, are refused.
 
     `scale` is the lowest and the highest possible score; None to take them from the `name` of the score column, as "Score (0-10)", or to infer them.
-    All models and categories in `groups` (which give each answer's) must have the same scale.
+    All models and categories must have the same scale; `groups` has the model and the category of each answer.
     """
     scores, percent, notes = answers.values["score"], answers.percent, answers.notes
     if scale is None and (scale := scale_in_name(name)) is not None:
@@ -94,7 +95,7 @@ def to_unit_interval(answers: Answers, scale: tuple[float, float] | None, name: 
 
 
 def _refuse_mixed(scores: np.ndarray, groups: Groups, place: Callable[[int], str]) -> None:
-    """Refuses scores if some model or category in `groups` has fractions up to 1 and another has more than 1; `place(i)` is that of answer `i`."""
+    """Refuses scores if one model or category in `groups` has fractions up to 1 and another more than 1; `place(i)` says where answer `i` is."""
     found, present = [], np.isfinite(scores)
     for kind, (codes, names) in groups.items():
         high, low = np.full(len(names), -np.inf), np.full(len(names), np.inf)
@@ -166,7 +167,7 @@ def _labels_error(answers: Answers, columns: str, alike: list[str], remedy: str)
 
 
 def _describe_scores(answers: Answers) -> tuple[str, str, list[str], float]:
-    """Returns the score columns in words, how a user confirms them, columns of right answers with equal values, and the names' match level."""
+    """Returns score columns in words, the option that confirms them, columns of right answers with the same values, and the names' `match_level`."""
     roles = answers.roles
     if roles.models:
         family = roles.families["score"]
@@ -202,7 +203,7 @@ def _different_values(answers: Answers, column: str) -> set[float | str]:
 
 
 def check_same_scores(answers: Answers, scores: np.ndarray) -> None:
-    """Refuses scores (query by model) that are the same for all models; for verdicts in a clearly named column, or few scores, only warns."""
+    """Refuses scores (query by model) that are equal for all models; only warns of few scores, or of verdicts (right or wrong) in a clear column."""
     if "score" in answers.given or answers.sheet.preset.name or not (scores == scores[:, :1]).all() or np.ptp(scores) == 0:
         return
     columns, remedy, alike, level = _describe_scores(answers)

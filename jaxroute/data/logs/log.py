@@ -183,7 +183,10 @@ def _open_answers(options: Mapping[str, Any], wanted: Sequence[str], instead: st
 
 
 def _choose_rows(sheet: Sheet, where: Mapping[str, Any]) -> list[str]:
-    """Keeps rows with the values `where` (by column), and only the first of several filters of a format. Returns the columns that chose rows."""
+    """Keeps the rows that have the values `where` (by column), and returns the columns by which rows were chosen.
+
+    Some formats record an answer several times, once per filter (way of extracting the result); of these rows, only each task's first filter is used.
+    """
     for name, value in where.items():
         column = str(name)
         if column not in sheet.names:

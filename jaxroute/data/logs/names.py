@@ -177,7 +177,7 @@ def has_unknown_unit(kind: str, name: str) -> bool:
 def match_level(role: str, name: str) -> float:
     """Returns how well a name matches a role, from 0 (not at all) to 3 (the role's own name).
 
-    A synonym has level 2. A field of an object (`usage.prompt_tokens`) has less, and a name with a remark (`cost (total)`) half a level less.
+    A synonym has level 2. A field of an object (`call.cost`) has 1.9 instead of 3, or 1.5 instead of 2; a remark (`cost (estimated)`) subtracts 0.5.
     """
     found = full_match_level(role, name)
     head, remark = _split_remark(str(name))
@@ -193,7 +193,7 @@ def match_level(role: str, name: str) -> float:
 
 @lru_cache(65536)
 def full_match_level(role: str, name: str) -> float:
-    """Returns how well a whole name, not parts of `usage.cost` or `cost (USD)`, matches a role, from 0 (not at all) to 3 (the role's own name)."""
+    """Returns `match_level` if the name as a whole matches a role, or else 0, as for `call.cost` and `cost (estimated)`, of which a part matches."""
     kind, whole, names = UNIT_KINDS.get(role, ""), plain_name(name), NAMES.get(role, {})
     base, units = split_unit(kind, name) if kind else (whole, ())
     if role == "query" and whole not in names and len(words(name)) == 2:  # As in `problem_idx`.
@@ -378,7 +378,7 @@ def _splits(name: str) -> list[_Split]:
 
 
 def _best_splits(free: Sequence[str]) -> Iterator[tuple[str, _Split]]:
-    """Yields each name in `free` with its best divisions into role and model: of models with most roles, then frequent patterns, long roles."""
+    """Yields each name with the best divisions into role and model by number of the model's roles, frequency of the pattern, length of role."""
     splits = {name: _splits(name) for name in free}
     roles_of: dict[str, set[str]] = {}
     for split in (split for found in splits.values() for split in found):

@@ -76,7 +76,7 @@ class Preset:
         return rows
 
     def complete_prices(self, file: str, prices: Prices | None, models: Sequence[str]) -> Prices | None:
-        """Adds the format's price list, if any, to the caller's prices, which win; models without a price are refused (`file` for the error)."""
+        """Adds the format's price list, if any, to the caller's prices, which take precedence; an error about `file` names models without a price."""
         if not self.prices:
             return prices
         known = {**self.prices, **(prices or {})}
@@ -110,7 +110,7 @@ def nested(value: Any, *keys: Any) -> Any:
 
 
 def cell_at(record: Mapping[str, Any], path: str) -> Any:
-    """Returns a record's value at a path: the first of "usage.cost|cost" that is present, or the seconds of "start..end"; None without."""
+    """Returns a value at a path of a record, None or NaN if absent. "a.b|c" is `a.b` or else `c`, and "start..end" the seconds between two times."""
     if ".." in path:
         moments = [pd.to_datetime(parse_nested(record.get(name)), errors="coerce", utc=True) for name in path.split("..")]
         return float((moments[1] - moments[0]).total_seconds()) if not any(map(pd.isna, moments)) else np.nan
@@ -219,7 +219,7 @@ def _mix_instruct(path: Path, record: Record) -> Record:
 
 
 def _langfuse(path: Path, record: Record) -> Record:
-    """Reads an observation's (logged call's) scores in Langfuse: a list in a column for each score, or a column of lists of {"name", "value"}."""
+    """Reads the scores of a logged call from an export of Langfuse: a column of lists for each score, or one column of lists of {"name", "value"}."""
     own = set(" ".join(_FILE["columns of Langfuse"]).split())
     firsts = {name: nested(value, 0) for name, value in record.items() if name not in own and "." not in name}
     scores = {name: record[name] if value is None else value for name, value in firsts.items()}
@@ -257,8 +257,8 @@ _SIZE = re.compile(r"(?<![\d.])(?:(\d+)x)?(\d+(?:\.\d+)?)([bm])(\d)?(?=v\d|[^a-z
 def costs_by_size(models: Iterable[str], default: float = 7.0) -> dict[str, float]:
     """Reads the sizes of models in 1e9 parameters from their names. They serve as costs where a file (EmbedLLM) has none.
 
-    The first size in a name counts: 13 for "vicuna-13b-v1.5", 56 for "Mixtral-8x7B", 0.35 for "opt-350m", 7.1 for
-    "bloom-7b1". Experts are multiplied out, although they share parameters (a Mixtral-8x7B has 47, not 56).
+    The first size in a name counts: 13 for "vicuna-13b-v1.5", 0.35 for "opt-350m", 7.1 for "bloom-7b1". For a mixture of experts, their number times
+    their size counts, as 56 for "Mixtral-8x7B", although experts share parameters, and the true size is smaller (47).
 
     Source: replaces the cost map of ACQB's EmbedLLM experiment, which is taken from another paper and not printed.
 

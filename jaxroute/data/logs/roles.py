@@ -137,7 +137,10 @@ def _fitting_families(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[s
 
 
 def _best_score_families(families: Sequence[Family]) -> list[Family]:
-    """Returns the likeliest families of scores: those of most models with other columns, then of the best name (level 2 for a single model)."""
+    """Returns the likeliest families of scores: those with most models that have columns of other roles, then those with the best name.
+
+    A family of a single model is only considered if there is no larger one, and its name has at least level 2.
+    """
     others = {model for family in families if family.role != "score" for model in family.columns}
 
     def evidence(family: Family) -> tuple[float, ...]:
@@ -294,8 +297,8 @@ def _same_cells(sheet: Sheet, a: str, b: str, role: str = "") -> bool:
 def refuse_summary(roles: Roles) -> None:
     """Raises `ValueError` if a log has rows that summarise other rows, such as a line of means at the end.
 
-    Such a row has a word such as "Total" as its query id; where most other ids have no digits, it must also have the means or sums of the others. One
-    of the last three rows is such a row, too, if one of its first columns has such a word that no row above has.
+    A summary has a word such as "Total" as its query id; where most other ids have no digits, its numbers must also be means or sums of other rows.
+    One of the last three rows is a summary, too, if a word such as "Total" is in one of its first columns and in no row above.
     """
     sheet, size, queries = roles.sheet, roles.sheet.num_rows, roles.candidates.get("query", [])
     texts = {*roles.candidates.get("text", ())} - {*queries} if queries else set()
@@ -325,7 +328,7 @@ def _is_summary_word(cell: object) -> bool:
 
 
 def _is_mean(roles: Roles, column: str, row: int) -> bool:
-    """Whether a row's scores and costs are means or sums of the rows (of its model, if it has one) with other values in `column`, the query ids."""
+    """Whether a row's scores and costs are means or sums of all rows with other query ids (in `column`) and, if it names a model, the same model."""
     sheet, model = roles.sheet, roles.candidates.get("model", [])
     others = roles.codes(column) != roles.codes(column)[row]
     if len(model) == 1 and not which_empty(sheet.cells(model[0]))[row]:
@@ -341,7 +344,7 @@ def _is_mean(roles: Roles, column: str, row: int) -> bool:
 
 
 def _explain_not_a_log(roles: Roles, scores: Family, families: Sequence[Family], wanted: Sequence[str]) -> str:
-    """Explains why a file is no log and how it could be, given columns by role, the `scores` and all families, and models the caller `wanted`."""
+    """Explains why a file is no log and how to make it one; `scores` are the likeliest of `families`, `wanted` the models that the caller named."""
     sheet, candidates, file = roles.sheet, roles.candidates, roles.sheet.name
     names = [name for name in sheet.names if name not in FILE_COLUMNS]
     has = f"It has {join_names(map(repr, names))}."

@@ -89,7 +89,7 @@ class Sheet:
 
 
 def sheet_of_frame(name: str, frame: pd.DataFrame, about: str, **attributes: Any) -> Sheet:
-    """Converts a data frame to a sheet called `name`, with columns for fields of objects in cells; `about` and `attributes` are its fields."""
+    """Converts a data frame to a sheet called `name`, with a column per field of objects in cells; `about` and `attributes` are for the `Sheet`."""
     if not frame.size:
         raise ValueError(f"{name} has no {'columns' if len(frame) else 'rows'}")
     frame = frame.set_axis([str(column) for column in frame.columns], axis=1)
@@ -231,7 +231,7 @@ def records_of(name: str, value: Any) -> tuple[list[dict], list[str]]:
 
 
 def _record_lists(value: Mapping, before: str) -> list[tuple[str, list]]:
-    """Returns (path, list) of all lists of records in an object, at any depth; objects under keys "0", "1", ... are one. `before` begins paths."""
+    """Returns (path, list) of each list of records in an object, at any depth; keys "0", "1", ... also make a list. All paths begin with `before`."""
     found = []
     for key, part in value.items():
         if isinstance(part, list) and part and all(isinstance(record, dict) for record in part):

@@ -108,7 +108,7 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Entry:
-    """Result of one method on one benchmark in Tables 2, 6 and 7 of MESS+, as printed, but with `ratio` from the smallest to the largest model."""
+    """Result of one method on one benchmark in Tables 2, 6 and 7 of MESS+, as printed, except that `ratio` begins with the smallest model."""
 
     cost_mj: float  #: Energy of one pass over the benchmark in MJ.
     cost_pm: float  #: Number after its "±", no standard error.
@@ -154,7 +154,7 @@ def divide_by_max(scores: np.ndarray) -> np.ndarray:
 
 
 def _set_columns(table: Any, what: str, least: float = -np.inf, **sizes: int) -> None:
-    """Converts fields to read-only float64 arrays of lengths `sizes` (by field), values from `least`; errors call an entry `what`."""
+    """Makes fields of `table` read-only float64 arrays of lengths `sizes`, by field, and checks that no value is below `least`. Errors use `what`."""
     for column, size in sizes.items():
         values = np.array(getattr(table, column), dtype=np.float64)
         if values.shape != (size,):
