@@ -280,8 +280,7 @@ class LinUCBState:
 class LinUCB:
     """Router without a cascade: calls one model per request, the one with the largest upper confidence bound on score less cost.
 
-    Where scores are not seen, it learns from rewards of deployed outputs only, hence nothing in the first period, which calls all models and deploys
-    none.
+    Where scores are not seen, it learns from rewards of deployed outputs; it learns nothing in the first period, which calls all and deploys none.
 
     Source: Li et al. (2010).
 

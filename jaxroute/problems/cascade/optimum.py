@@ -200,8 +200,7 @@ def _rows(scores: Leaf, costs: Leaf, seen: Leaf | None) -> tuple[np.ndarray, np.
 def _stages(models: np.ndarray, score: np.ndarray, cost: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Computes, for each of `N` rows and each of the `L` calls of `models`, the best score seen so far and the utility of stopping then.
 
-    Returns both as arrays `[N, L]`. The output with the best score seen, of equal ones that of the lower index, is deployed: the utility has its true
-    score.
+    Returns both as arrays `[N, L]`. The utility has the true score of the output that is best by the scores seen, of equal ones the lower model's.
     """
     best, stop = np.empty((2, len(score), len(models)))
     top, earned, holder = np.full(len(score), -np.inf), np.zeros(len(score)), np.full(len(score), score.shape[1])

@@ -174,8 +174,7 @@ def _any_win_by_chords(w: np.ndarray, cost: np.ndarray, budget: float, sizes: np
     """Finds the same selection as `_any_win_vertex` by mixed-integer programs with converging upper bounds of the objective, for many models.
 
     The objective `-log(1 - w z)`, for a success probability `w`, is convex in the fraction `z` and thus below its chords between chosen points, at
-    first 0 and 1. Each program maximises the sum of the models' chords instead. Its solution gives new chosen points, until chords and objective
-    agree there.
+    first 0 and 1. Each program maximises the sum of the models' chords instead. Its solution gives new points, until chords and objective agree.
     """
     count = len(w)
     w = np.minimum(w, 1 - 1e-15)

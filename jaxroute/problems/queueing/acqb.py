@@ -102,7 +102,7 @@ class ACQB:
     `N(theta_j, radius_j^2 V_j^-1)` for each model; the largest utility over the samples counts. The query and assortment with the largest departure
     rate (probability that an answer is accepted) are served. The estimate maximises the regularised likelihood; its logits are within 1e-3 of the
     optimum's (relative to logits above 1), and the metric `residual` bounds the remaining error. The default solver takes Newton steps for
-    up to 8 features (`Tracked` if rounds show one answer, otherwise `Newton`). With more than 8, and for a pool of prompts, it takes quasi-Newton steps
+    up to 8 features (`Tracked` if rounds show one answer, otherwise `Newton`). With more, and for a pool of prompts, it takes quasi-Newton steps
     (`BFGS`). `Online` approximates the estimate without a pass over the data, which is many times as fast in long runs.
 
     The environment decides whether features describe queries (one parameter vector per model) or pairs of query and model (one for all models).

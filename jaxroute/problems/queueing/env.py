@@ -42,7 +42,8 @@ class QueueEnv:
     """Queue of queries and `N` models: a waiting query is served with the answers of `K` models, and leaves if the user accepts an answer.
 
     In a round the policy sees the waiting queries and serves one with an assortment (set of models). The user accepts an answer or tries again, and
-    then a new query may arrive, to be served from the next round on. A query that is tried again stays at its place. With an empty queue nothing is served.
+    then a new query may arrive, to be served from the next round on. A query that is tried again stays at its place. Nothing is served
+    on an empty queue.
 
     All policies face the same arrivals, contexts and one uniform number per round that decides the user's choice (`choose`). The environment also
     simulates the queue of the optimal policy, which serves the query and the assortment with the largest true departure rate; `queue_regret` is the

@@ -314,10 +314,7 @@ class MomentEquations(SampleWindow):
 def _derivatives(
     fit: WindowState, rho: Array, samples: WindowSamples, ridge: Array, link: Link, floor: Array | float
 ) -> tuple[Array, Array, Array, Array]:
-    """Returns for each sample in the window, `[W, K]`, the index `u` before its link, and the loss's first and second derivative with respect to `u`.
-
-    The fourth result is the gradient `[m, K]` of the loss of earlier samples and of the ridge term.
-    """
+    """Returns indices `u` before their link, the loss's two derivatives by `u`, each `[W, K]`, and the gradient of ridge and older samples, `[m, K]`."""
     columns, score, used, gradient = samples
     u = _linear(rho, columns)
     slope = jnp.where(used, moment(link, u, score, fit.cost), 0.0)

@@ -101,12 +101,12 @@ _MARGIN = 1e-4
 
 
 def proven_threshold(rounds: Array, num_models: int, delta: Leaf) -> Array:
-    """Returns the stopping threshold `log(2 rounds (K - 1) / delta)`, proven for Bernoulli rewards (Garivier and Kaufmann, 2016, Theorem 10)."""
+    """Returns the `evidence` needed to stop, `log(2 rounds (K - 1) / delta)`, for Bernoulli rewards (Garivier and Kaufmann, 2016, Theorem 10)."""
     return jnp.log(2.0 * rounds * max(num_models - 1, 1) / delta)
 
 
 def practical_threshold(rounds: Array, num_models: int, delta: Leaf) -> Array:
-    """Returns the stopping threshold `log((log rounds + 1) / delta)`: lower, without a proof (experiments of Garivier and Kaufmann, 2016)."""
+    """Returns the `evidence` needed to stop, `log((log rounds + 1) / delta)`, without a proof (Garivier and Kaufmann, 2016, experiments)."""
     del num_models
     return jnp.log((jnp.log(rounds) + 1.0) / delta)
 
