@@ -227,10 +227,7 @@ def choose_models(answers: Answers, models: list | None, costs: dict | None, pri
 
 
 def check_costs(costs: Any, prices: Any, units: Mapping | None = None) -> tuple[dict[str, float] | None, Prices | None]:
-    """Returns the caller's costs (per query) and prices (USD per million tokens), by model, after checks; ValueError if they are wrong.
-
-    `prices` may also be the path of a file of prices, in the given `units` (by role).
-    """
+    """Checks and returns the caller's costs per query or prices (USD per million tokens, or a file of prices in `units`), by model; or ValueError."""
     if costs is not None and prices is not None:
         raise ValueError("costs and prices mean the same: give one of them")
     if isinstance(prices, (str, os.PathLike)):
