@@ -314,7 +314,7 @@ class MomentEquations(SampleWindow):
 def _derivatives(
     fit: WindowState, rho: Array, samples: WindowSamples, ridge: Array, link: Link, floor: Array | float
 ) -> tuple[Array, Array, Array, Array]:
-    """Returns indices `u` before their link, the loss's two derivatives by `u`, each `[W, K]`, and the gradient of ridge and older samples, `[m, K]`."""
+    """Returns indices `u` before their link, the loss's two derivatives by `u`, `[W, K]`, and the gradient of ridge and old samples, `[m, K]`."""
     columns, score, used, gradient = samples
     u = _linear(rho, columns)
     slope = jnp.where(used, moment(link, u, score, fit.cost), 0.0)
