@@ -67,8 +67,8 @@ def balanced_rows(utility: ArrayLike, per_model: int, seed: int = 0) -> np.ndarr
 def utility_cosine(utility: ArrayLike) -> np.ndarray:
     """Returns the cosines `[n, n]` between the rows of `utility` `[n, N]` (`n` prompts, `N` models), after the mean of each row is subtracted.
 
-    The cosines with a constant row are 0. An increasing linear function of a row, such as ACQB's departure probability of the utility, has the same
-    cosines. They are computed in float64, rounded to 9 decimals and returned in float32, so that rounding errors do not break ties.
+    The cosines with a constant row are 0. An increasing linear function of a row's utilities, such as ACQB's departure probabilities, gives the same
+    cosines. Cosines are computed in float64, rounded to 9 decimals and returned in float32, lest rounding errors break ties.
 
     Source: ACQB (Bae et al.), Algorithm 3, lines 2 and 3.
     """
@@ -162,7 +162,7 @@ class Projection:
 
     Attributes:
       params: parameters of the network.
-      losses: `[epochs]` loss `info_nce` of each gradient step before the step, summed over the prompts of its batch.
+      losses: `[epochs]` loss (the sum `info_nce` over the batch of prompts) before each gradient step.
       module: network, a `ProjectionHead` (static).
     """
 

@@ -180,9 +180,9 @@ def upper_quantile(a: Array, b: Array, log_tail: Array, deviate: Array) -> Array
     """Returns the `x` that a Beta(a, b) variable exceeds with a given small probability: `P(X > x) = exp(log_tail)`.
 
     Newton's method on the logarithm of the tail, with a fixed number of steps. The continued fraction of the tail converges in a few terms above the
-    mean, and also gives the slope. The error is that of float32 (a test measures it) if the probability is at most 1/2 and `1 / (a + b - 2)`, as in
-    index policies after as many rounds as the prior counts for. Before, it is at most 2.5e-4 standard deviations if `a + b = 20`, and .08 if `a + b =
-    200`.
+    mean, and also gives the slope. The error is that of float32 (a test measures it) if the probability is at most `min(1/2, 1 / (a + b - 2))`. Index
+    policies meet this, except in about the first `a + b` rounds of a strong prior: there the error is at most 2.5e-4 standard deviations for a prior
+    with `a + b = 20`, and .08 for one with `a + b = 200`.
 
     Source: DiDonato and Morris (1992), eq. (9), the continued fraction; Wilson and Hilferty (1931), the starting point.
 
@@ -218,7 +218,7 @@ def upper_quantile(a: Array, b: Array, log_tail: Array, deviate: Array) -> Array
 
 
 def _moved(high: Array, excess: Array, step: Array) -> Array:
-    """Returns `high = -log(1 - x)` after a Newton step on `excess = 0`, the logarithm of a tail minus its target, with the slope `-1 / step`."""
+    """Returns `high = -log(1 - x)` after a Newton step that solves `excess = 0`; `excess` is a log tail minus its target, its slope `-1 / step`."""
     return jnp.clip(high + excess * step, 1e-7, 80.0)
 
 

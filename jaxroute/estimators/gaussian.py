@@ -76,7 +76,8 @@ def sherman_morrison(inverse: numerics.Sum, x: Array, weight: Leaf = 1.0) -> num
 def grown_root(root: numerics.Sum, x: Array) -> numerics.Sum:
     """Returns a square root of `(V + x x')^-1` from `root`, a square root `W` `[d, d]` of `V^-1 = W W'`, for `x` `[d]`.
 
-    It is `W (I - c a a')` with `a = W' x` and `c = (1 - (1 + |a|^2)^(-1/2)) / |a|^2`. Both are sums with rounding errors (`numerics.Sum`).
+    The new root is `W (I - c a a')` with `a = W' x` and `c = (1 - (1 + |a|^2)^(-1/2)) / |a|^2`. `root` and the new root are `numerics.Sum`s, which
+    carry their rounding errors.
     """
     a = xla.compute_once(numerics.combine(x, root.total))
     norm = jnp.sum(a * a)
@@ -324,7 +325,7 @@ class ByFactors:
         pages = jnp.where(counts, pages, 0)
 
         def through(_: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            """Takes a page and a vector `[d]`; returns the parameter's next page, at the end the empty one (`Q = I`), and the vector times `Q'`."""
+            """Takes (page, vector `[d]`); returns the parameter's next page (after the last the empty one, `Q = I`) and `Q'` times the vector."""
             page, a = carry
             rows, mix = _page(spread, page)
             return numerics.at(spread.after, (page,)), a - _times(_times(_times(rows, a), mix), rows)
@@ -365,7 +366,7 @@ class ByFactors:
         number = xla.largest_over_runs(spread.in_use)
 
         def through(step: Array, samples: Array) -> Array:
-            """Multiplies the samples of one parameter, in `samples` `[N, M, d]`, by `Q` of one of its pages; step 0 takes the newest page of all."""
+            """Multiplies by one page's `Q` the samples of the parameter that owns the page; step 0 is the newest page, `samples` is `[N, M, d]`."""
             page = number - 1 - step
             rows, mix = _page(spread, page)
             owner = (numerics.at(spread.owner, (page,)),)

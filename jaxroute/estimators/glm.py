@@ -84,7 +84,7 @@ class OnlineState:
 
 @struct.dataclass
 class OnlineGLM(GLM):
-    """Estimator with a Newton step per pair (features, reward), for the link linearised at the estimate before it; for the identity it is exact."""
+    """Estimator with one Newton step per pair (features, reward), with the link linearised at the previous estimate; exact for the identity link."""
 
     def init(self, dim: int, ridge: Leaf) -> OnlineState:
         zero = jnp.zeros((dim,), jnp.float32)

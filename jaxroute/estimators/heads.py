@@ -183,7 +183,7 @@ class TheorySteps:
 
 
 def _compensated(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-    """Returns `updates` plus the rounding errors of the last parameter update (`state`), and the errors of this one: small steps would be lost."""
+    """Adds to `updates` the rounding errors of the last update (`state`), lest small steps be lost; also returns the errors of this update."""
     given = jax.tree.map(jnp.add, updates, state)
     return given, jax.tree.map(lambda value, step: step - ((value + step) - value), params, given)
 

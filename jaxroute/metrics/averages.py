@@ -144,9 +144,9 @@ def tail(data: Data, metric: str | None = None, *, above: float) -> xr.Dataset:
       above: the value.
 
     Returns:
-      A Dataset of `probability`; its standard error `stderr`; `lower` and `upper`, between which the share of the runs certainly is (none or all runs
-      of the bin count as above; equal if single runs are stored); and `count`, the number `n` of seeds. `stderr` is 0 if none or all of the runs are
-      above the value, but then the probability is not known exactly: at a true probability of 3 / n, one result in twenty has no run above the value.
+      A Dataset of `probability`; its standard error `stderr`; `lower` and `upper`, bounds of that share, for which none or all runs of the bin count
+      as above (equal if single runs are stored); and `count`, the number `n` of seeds. `stderr` is 0 if none or all of the runs are above the value,
+      but then the probability is not known exactly: at a true probability of 3 / n, one result in twenty has no run above the value.
 
     Example:
       >>> import jaxroute as jr
@@ -203,10 +203,10 @@ def final(data: xr.Dataset, metrics: str | Sequence[str] | None = None, time: in
 def cells(
     values: xr.Dataset, axes: Sequence[str], own: Callable[[xr.Dataset], Sequence[str]]
 ) -> Iterator[tuple[str, dict[str, int], dict[str, Any], dict[str, np.ndarray]]]:
-    """Yields the cells of a table for `values`, a result of `final`: one for each policy and setting.
+    """Yields for a table the cells of `values`, a result of `final`: one for each policy and each combination of its settings.
 
-    A cell has the name of the policy; the indices of policy and setting on their axes; the values of the setting axes that `own` returns for the
-    policy's values (the others keep their first value); and mean and standard error of each metric, `[2]`.
+    A cell has the policy's name; indices along the axis `policy` and the setting axes `axes`; values of those setting axes that `own(values of the
+    policy)` names (the other axes have index 0); and mean and standard error of each metric, `[2]`.
     """
     if "policy" not in values.dims:
         values = values.expand_dims("policy") if "policy" in values.coords else values.expand_dims(policy=["all"])

@@ -20,7 +20,7 @@ def _sum(array: xr.DataArray) -> xr.DataArray:
 
 
 def cumulative(data: Data, metric: str | None = None) -> xr.DataArray:
-    """Returns the sum over rounds of a metric up to each time, run by run: itself for the kind "total" (see `Metric`); gauges are refused."""
+    """Returns the sum of a metric over rounds up to each time, run by run; a "total" metric unchanged (see `Metric`). Gauges raise `ValueError`."""
     array = pick(data, metric)
     total = _sum(array)
     if total is array:
@@ -32,8 +32,8 @@ def cumulative(data: Data, metric: str | None = None) -> xr.DataArray:
 def window_mean(data: Data, metric: str | None, window: int) -> xr.DataArray:
     """Returns the mean per round of a metric over the last `window` rounds, run by run. Its kind (see `Metric`) must be "average" or "total".
 
-    `window` must be a multiple of the record interval. The result has the times from `window` on, without a horizon that is no multiple of the
-    interval.
+    `window` must be a multiple of the record interval. The result starts at time `window`; a last record at a horizon that is not a multiple of the
+    interval is dropped.
     """
     window = checks.whole("window", window)
     array = pick(data, metric)

@@ -40,7 +40,7 @@ R = TypeVar("R")
 
 
 def styled(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorator: makes a function draw in the style of the package, and checks its argument names, `ax` and `title`."""
+    """Decorator of drawing functions: applies the style of the package, refuses unknown argument names and wrong values of `ax` and `title`."""
 
     @functools.wraps(function)
     def draw(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -164,9 +164,9 @@ def _mixed(colour: str, position: int, number: int) -> tuple[float, ...]:
 def separate_overlaps(places: Sequence[Any], looks: Sequence[dict[str, Any]], joined: bool = False) -> list[int | None]:
     """Changes the looks of lines and points that coincide with others drawn above them, so that they are visible.
 
-    `places` are the coordinates `(x, y)` of each line or set of points, and `looks` their arguments of `plot`, which are changed in place; `zorder`
-    decides what is drawn above. With `joined`, a line below a solid line becomes a thin dashed line in its middle. Otherwise, points below others get
-    larger markers. Returns for each line or set the index of the uppermost one that covers it, or None.
+    `places` are the coordinates `(x, y)` of each line or set of points. `looks` are their keyword arguments of `plot`, changed in place; `zorder`
+    decides what is drawn above. With `joined`, a line hidden below a solid line becomes thin and dashed and is drawn on top of the solid line.
+    Otherwise, points below others get larger markers. Returns for each line or set the index of the uppermost one that covers it, or None.
     """
     at = [np.asarray(place, np.float64) for place in places]
     heights = [look["zorder"] for look in looks]

@@ -1,6 +1,6 @@
 """Solvers of optimisation problems that several papers share: exact, without data-dependent control flow, batched by `jax.vmap`.
 
-A solver for "any win" maximises the probability that at least one selected model succeeds; its "all wins" counterpart needs all of them.
+A model wins if it succeeds. A solver for "any win" maximises the probability that at least one selected model wins, one for "all wins" that all do.
 
 - `select`: best relaxed selection for a sum of wins, any win or all wins, with derivatives; start here.
 - `annealed`: schedule of falling temperatures for `select`, and `perturbed`: solver averaged over noise; for training where derivatives are zero.
@@ -15,7 +15,7 @@ A solver for "any win" maximises the probability that at least one selected mode
 - `differentiable_lp`: best mix of models under a budget, with exact derivatives in rewards, costs and budget.
 - `smoothed_lp`: linear program with a quadratic term that makes it differentiable, on which `differentiable_lp` is based.
 - `projected_gradient`: projected gradient ascent with an optax step, differentiable at its fixed point; returns an `Ascent`.
-- `pairwise`, `swap`: random sets, in which each model is with the probability that a fractional selection gives it.
+- `pairwise`, `swap`: random rounding to a set that contains each model with the probability given by a fractional selection.
 - `best_models`, `best_pair`, `log_weight_of_best`: assortments under a multinomial-logit choice.
 - `uniform_index`, `two_point_index`, `discrete_index`, `linear_index`, `index_by_bisection`: reservation values in Weitzman's search problem.
 """

@@ -30,8 +30,8 @@ def known(value: Any) -> bool:
 def inputs(mask: Any = None, groups: Sequence[int] | None = None, **given: Any) -> list[Array]:
     """Converts a solver's arguments, given by name, to arrays in the type of the first one. Raises `ValueError` if one is invalid.
 
-    `budget`, `total`, `size`, `most` and `temperature` are numbers; with `groups`, the group of each model, also `[M]`. Others are vectors `[K]`, and
-    0 where `mask` is False.
+    `budget`, `total`, `size`, `most` and `temperature` must be scalars, or `[M]` (one per group) if `groups` gives each model's group. All other
+    arguments must be vectors `[K]`; they become 0 where `mask` is False.
     """
     found: list[Array] = []
     for name, value in given.items():
@@ -57,7 +57,7 @@ def vector(name: str, value: Any, length: int | None = None) -> Array:
 
 
 def bounds(name: str, value: Any, like: Array) -> Array:
-    """Returns the argument `name`, upper bounds `[K]` (None: 1 each; or a mask), in the type of `like` `[K]`. Raises `ValueError` if it is wrong."""
+    """Converts upper bounds `value` `[K]` (None: all 1) to the type of `like` `[K]`. Raises `ValueError` about the argument `name` if invalid."""
     return jnp.ones_like(like) if value is None else vector(name, value, like.shape[0]).astype(like.dtype)
 
 
@@ -98,9 +98,9 @@ def finite(*values: Array) -> Array:
 
 
 def feasible(least: Number, budget: Number, capacity: Number, total: Number, *values: Array) -> Array:
-    """Whether some `z` meets `0 <= z <= upper`, `sum z = total` (or `<=`) and `cost . z <= budget`, and all numbers are finite; a boolean scalar.
+    """Whether some `z` with `0 <= z <= upper` and `cost . z <= budget` has the sum `total` (or at most `total`), and all numbers are finite, `[]`.
 
-    The cheapest `z` may exceed the budget, and `total` the sum of the bounds, by the relative tolerance `rounding`.
+    Within the relative tolerance `rounding`, `least` may exceed the budget, and `total` may exceed `capacity`.
 
     Args:
       least: `[]` cost of the cheapest `z`; 0 if the sum may be smaller than `total`.

@@ -35,11 +35,11 @@ _SPARE = 1.001
 
 
 class Program(NamedTuple):
-    """Linear program: maximises `constant + gain . (x - low)` over `{low <= x <= high, rows @ x <= limit}`; `search` may make constraints equations.
+    """Linear program: maximises `constant + gain . (x - low)` over `{low <= x <= high, rows @ x <= limit}`.
 
     Attributes:
       gain: `[n]` objective per unit of each of `n` variables `x`.
-      rows: `[R, n]` coefficients of `R` constraints, scaled by the caller to the order of one.
+      rows: `[R, n]` coefficients of `R` constraints, scaled by the caller to the order of one; the argument `equal` of `search` makes some equations.
       limit: `[R]` right-hand sides.
       low: `[n]` lower bounds.
       high: `[n]` upper bounds.
@@ -154,11 +154,11 @@ def search(
     Args:
       start: the whole search space as a piece, a pytree of arrays.
       program: function from a piece to its relaxation, a `Program`; all its numbers may differ between nodes.
-      branch: function from a piece, its `Basis`, the best value so far and the tolerance for comparisons with it. It returns the value of the basic
-        solution (-inf if it solves not the problem), the half of the piece to search first, the other half, and whether the piece can be split.
+      branch: function of (piece, its `Basis`, best value so far, tolerance of comparisons with that value). It returns (value of the basic solution,
+        or -inf if that does not solve the original problem; half of the piece to search first; other half; whether the piece can be split).
       equal: for each constraint, whether it is an equation (static).
       depth: capacity of the stack of pieces (static); further pieces are abandoned.
-      most_nodes: `[]` limit of visited nodes. Until a point is found, up to `depth` more are visited.
+      most_nodes: `[]` limit of the number of visited nodes; `depth` higher as long as no point is found.
       needed: `[]` bool; False skips the search.
     """
     root = jax.eval_shape(program, start)
@@ -386,8 +386,8 @@ def sparse_fill(
 ) -> BranchingSolution:
     """Maximises `value . x` over `{0 <= x <= capacity, sum(x) = 1, cost . x <= budget}` with at most `most` positive amounts, exactly.
 
-    Towards `most`, the relaxation counts the used share of a model's capacity, or 1 once the search has decided that the model is in the mix. A model
-    that is dominated by another model in value, cost and capacity is used only together with that model.
+    In the relaxation, a model counts towards `most` with its used share of capacity, `x / capacity`, or with 1 once the search has put it in the mix.
+    A model that is dominated by another model in value, cost and capacity is used only together with that model.
 
     Source: StageRoute (arXiv 2506.17254), eq. (3); the search is ours.
 

@@ -17,7 +17,7 @@ class FillSolution(NamedTuple):
     """Solution of `budgeted_fill`.
 
     Attributes:
-      amount: `[K]` optimal amounts; the cheapest amounts if the budget is too small, scaled capacities if they are too small.
+      amount: `[K]` optimal amounts; if the budget is too small the cheapest; if the capacities are too small, capacities scaled to sum to `total`.
       multiplier: `[]` shadow price of the budget, value per unit of cost; the last multiplier tried if infeasible.
       feasible: `[]` bool, whether the constraints admit a point; False if a number is NaN or infinite.
       residual: `[]` increase of the Lagrangian, in units of value, by one more dual step; 0 at the optimum.
@@ -59,10 +59,10 @@ def budgeted_fill(
 
     A fill uses the models in a certain order, each up to its capacity, until the sum is `total`. For a multiplier `lam` of the budget, the order by
     `value - lam * cost` maximises the Lagrangian. Two fills enclose the budget: the best (`lam = 0`, ties to the cheaper model) and the cheapest
-    (ties to the better model). A step takes the slope between the two in the cost-value plane as the next multiplier. Its fill replaces the expensive
-    fill if it exceeds the budget, else the cheap one. Each effective step reaches a new vertex of the frontier, so finitely many suffice. The answer
-    mixes the last two fills to meet the budget with equality. Comparisons use differences of raw values and costs, so that equal costs cancel
-    exactly. Rounding could put three models ahead of each other in a circle: the order of a fill is by the number of models ahead of each.
+    (ties to the better model). A step takes the slope between the two in the cost-value plane as the next multiplier. The fill of this multiplier
+    replaces the more expensive of the two if it exceeds the budget, else the cheaper one. Each effective step reaches a new vertex of the frontier,
+    so finitely many suffice. The answer mixes the last two fills to meet the budget with equality. Comparisons use differences of raw values and
+    costs, so that equal costs cancel exactly. As rounding can make comparisons cyclic, a fill takes first the models that fewest others precede.
 
     Source: StageRoute (arXiv 2506.17254), eq. (7). The dual method and the number of steps are ours.
 

@@ -216,7 +216,7 @@ def _rows(z: Array, cost: Array, upper: Array, nu: Array, multiplier: Array, at_
     budget_on = (multiplier > 0.0) & (spread > 10.0 * np.finfo(z.dtype).eps * jnp.max(free * cost) ** 2)
 
     def solve(change: Array, sum_side: Array, budget_side: Array) -> tuple[Array, Array, Array]:
-        """Returns the free vector nearest to `change` with the sum `sum_side` and the cost `budget_side`, and the multipliers of both constraints."""
+        """Returns the vector nearest to `change`, 0 where not free, with sum `sum_side` and cost `budget_side`; multipliers of sum and budget."""
         change = free * change
         level = jnp.where(sum_on, (jnp.sum(change) - sum_side) / number, 0.0)
         change = change - free * level
@@ -230,7 +230,7 @@ def _rows(z: Array, cost: Array, upper: Array, nu: Array, multiplier: Array, at_
 def _polish(
     y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool, nu: Array, multiplier: Array, z: Array
 ) -> tuple[Array, Array, Array]:
-    """Returns `z`, `nu` and `multiplier` after solving binding constraints for coordinates between their bounds; unchanged if a bound would break."""
+    """Returns `z`, `nu`, `multiplier` after binding constraints are met exactly by coordinates between bounds; the inputs if that breaks a bound."""
     free, solve = _rows(z, cost, upper, nu, multiplier, at_most)
     held = jnp.where(free > 0.0, 0.0, z)
     moved, d_nu, d_multiplier = solve(y, total - jnp.sum(held), budget - jnp.sum(cost * held))
@@ -428,9 +428,9 @@ def projected_gradient(
 
     The derivative (forward and reverse, first order) in `cost`, `budget`, `total`, `upper` and all values that `gradient` closes over is implicit:
     that of the fixed point `z = P(z + gradient(z))` of the projection `P`, for any optimizer. It is valid if `converged`; if the fixed point is not
-    unique, it is the least-norm derivative. At a vertex of the set the derivative in the objective is zero. It costs one `[K, K]` pseudo-inverse and
-    `K` directional derivatives of the projection. With `implicit=False` the steps themselves are differentiated, which is right for any number of
-    them and takes their time and memory. For a linear objective `differentiable_lp` and `select` are faster.
+    unique, it is the least-norm derivative. At a vertex of the set the derivative in the objective is zero. The derivative takes one `[K, K]`
+    pseudo-inverse and `K` directional derivatives of the projection. With `implicit=False` JAX differentiates through the steps: correct even before
+    convergence, but time and memory grow with `steps`. For a linear objective `differentiable_lp` and `select` are faster.
 
     Args:
       gradient: function from `z` `[K]` to the gradient of the objective.

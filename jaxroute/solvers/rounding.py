@@ -77,9 +77,9 @@ def pairwise(z: Array, uniforms: Array, *, whole_sum: bool) -> Array:
 def _sets_between(upper: Array, points: Array) -> tuple[Array, Array]:
     """Writes a selection `z` as a mixture of `n` sets by systematic sampling. Returns their weights `[n]` (some may be 0) and masks `[n, K]` bool.
 
-    `upper` `[K]` are the prefix sums `C` of `z`. Model `k` is in the set of an offset `u` in (0, 1] if a point `u + integer` lies in `(C_(k-1),
-    C_k]`. The set changes only where `u` passes one of the `points` `[n]`: the fractional parts of `C`, in any order, and 1 as the last one. The size
-    of a set is the floor or the ceiling of the sum of `z`.
+    `upper` `[K]` are the prefix sums `C` of `z`. The set of an offset `u` in (0, 1] has each model `k` for which `u + i` with some integer `i` lies
+    in `(C_(k-1), C_k]`. It changes only where `u` passes one of `points` `[n]`: the fractional parts of `C` in any order, then 1. The size of a set
+    is the floor or the ceiling of the sum of `z`.
     """
     size = points.shape[-1]
     # Sorts by rank, without gathers.
@@ -99,9 +99,9 @@ def swap(z: Array, uniforms: Array, surplus_uniforms: Array) -> Array:
 
     It writes the selection as a mixture of sets and merges them one by one; random draws decide which elements remain.
 
-    A merge pairs the elements that only one of two sets has, the r-th lowest of each. One of a pair remains, with a probability proportional to its
-    set's weight. If a set is larger by one, its lowest such element has no partner and remains with the probability of its set's weight. At a vertex
-    of a budget and a size only two sets have a positive weight, and only the last merge is computed.
+    A merge pairs the elements that only one of two sets has, the r-th lowest of each. One of a pair remains, with a probability proportional to the
+    weight of its set. If one set is larger by one, the lowest element that it alone has is unpaired, and remains with the same probability. If `z` is
+    a vertex of the polytope given by a budget and a size, only two sets have positive weights, and only the last merge is computed.
 
     Source: Chekuri, Vondrak and Zenklusen (2010); C2MAB-V, Algorithm 2.
 
@@ -116,7 +116,7 @@ def swap(z: Array, uniforms: Array, surplus_uniforms: Array) -> Array:
 
 
 def swap_with(z: Array, trades: Callable[[np.ndarray], Array], surplus: Callable[[np.ndarray], Array]) -> Array:
-    """Computes `swap` with functions that draw uniforms for the indices of `n` computed merges: `trades` `[n, M]` for pairs, `surplus` `[n]`."""
+    """Like `swap`; draws uniforms only for computed merges: `trades(indices)` `[n, M]` for pairs, `surplus(indices)` `[n]` for unpaired elements."""
     size = z.shape[-1]
     upper = numerics.prefix_sums(z)
     # Sums that are integers up to rounding are rounded; otherwise a set could be too large by one model.

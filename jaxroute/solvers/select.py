@@ -133,8 +133,8 @@ def _exact_jvp(reward: str, at_most: bool, primals: Any, tangents: Any) -> Any:
 def annealed(first: float = 1.0, last: float = 0.01, *, steps: int) -> optax.Schedule:
     """Returns a temperature schedule that falls geometrically from `first` to `last` in `steps` steps and then stays constant.
 
-    It is `optax.exponential_decay`: call it with the index of the step. Early steps have a derivative nearly everywhere, late steps nearly the
-    objective of the linear program; see the table of `smoothed_lp`.
+    It is `optax.exponential_decay`: call it with the index of the step. At early (high) temperatures the derivative is almost never zero; at late
+    ones the objective is almost that of the linear program. See the table of `smoothed_lp`.
 
     Raises:
       ValueError: a temperature is not above 0, `last` is above `first`, or `steps` is below 1.
@@ -152,9 +152,9 @@ def perturbed(
 ) -> Callable[[Array, Array], Array]:
     """Returns a function that averages `solver(weight + sigma * noise)` over normal noise and has a derivative in the weights.
 
-    The derivative is `E[z noise^T] / sigma`, from the same samples of the solution `z`; the solver is never differentiated. Both are unbiased for the
-    expectation over the noise, which differs the more from `solver(weight)` the larger `sigma` is. Antithetic pairs, `(z(+) - z(-)) noise^T / (2
-    sigma)`, remove the variance of the solution itself from the derivative.
+    The derivative is `E[z noise^T] / sigma`, from the same samples of the solution `z`; the solver is never differentiated. Average and derivative
+    are unbiased estimates for the expected solution over the noise, which differs the more from `solver(weight)` the larger `sigma`. Antithetic
+    pairs, `(z(+) - z(-)) noise^T / (2 sigma)`, remove the variance that a constant part of `z` causes.
 
     There are first derivatives in the weights alone, in forward and reverse mode. Differentiating a value that the solver closes over (a cost, a
     budget) is an error, because this estimator lacks those derivatives.

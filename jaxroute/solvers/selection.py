@@ -131,11 +131,11 @@ class _AnyWinSets(NamedTuple):
 
     Attributes:
       members: `[sets, K]` bool, in order of size (static).
-      full: index of the first set that two fractions, which sum to one, may join: with them it reaches the smallest possible size (static).
+      full: index of the first set that is large enough to reach the smallest allowed size with two models whose fractions sum to one (static).
       labels: `[K]` group of each model (static).
       pairs: `[P, 2]` indices of the models of each pair (static).
       left: `[sets]` budget that a set leaves.
-      lose: `[M, sets]` probability that all models of the set, of any group, fail; `_BARRED` (huge) if no place is left in the group.
+      lose: `[M, sets]` probability that all models of the set fail, the same for each group, but `_BARRED` (huge) if the set fills the group's size.
     """
 
     members: np.ndarray
@@ -233,7 +233,7 @@ def _least_with_two(pairs: _Candidates, group: np.ndarray, joined: np.ndarray, l
     """Returns for each set the smallest probability `[sets]` that all models fail after one of the candidate `pairs` has joined it.
 
     It considers one set at a time, with pairs of models outside the set, under the budget `left` by the set. The probabilities are stored before
-    their minimum is taken: fused into one loop, both would not be vectorised over runs and take 20 times as long.
+    their minimum is taken: a loop fused by XLA from both operations is not vectorised over runs and takes 20 times as long.
     """
     most = int((~joined).sum(1).max())
     if not most:
@@ -285,7 +285,7 @@ def _best_join(
 
 
 def num_vertices(num_models: int, largest: int) -> int:
-    """Returns an upper bound of the vertices that `exact_any_win` compares: sets below the `largest` size, times models and pairs that may join."""
+    """Returns an upper bound of the vertices that `exact_any_win` compares: sets below size `largest`, times the models and pairs to add."""
     sets = sum(math.comb(num_models, m) for m in range(min(largest, num_models)))
     return sets * math.comb(num_models + 1, 2)
 
@@ -461,8 +461,8 @@ def log_any_win(
 ) -> Selection:
     """Selects models for any win (at least one succeeds) by one linear program with weights `-log(1 - w)`; optimal if its solution is integral.
 
-    No guarantee otherwise: with `w = (.999, .49)`, `cost = (1, .1)` and a budget of .1 it reaches .0999 of .49.
-    `w` `[K]` has the models' probabilities of success; the selection has at most `size` models and a cost of at most `budget`.
+    No guarantee otherwise: with `w = (.999, .49)`, `cost = (1, .1)` and a budget of .1, the probability of any win is .0999; the optimum is .49. `w`
+    `[K]` has the models' probabilities of success; the selection has at most `size` models and a cost of at most `budget`.
     """
     w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
     found = linear_selection(any_win_weight(w), cost, budget, size, allowed=allowed, groups=groups, exact_size=False)

@@ -113,8 +113,8 @@ class CandidateRunner:
 
     Args:
       factory: object that makes environment and policy from the hyperparameters of a candidate.
-      probes: candidates in which every hyperparameter varies: the arrays of environment and policy that differ between them get an axis of candidates
-        in every generation, so that all generations run the same compiled program.
+      probes: example candidates in which every hyperparameter varies. They show which arrays of environment and policy depend on hyperparameters;
+        every generation stacks these over candidates, so that all run the same compiled program.
     """
 
     def __init__(self, factory: CandidateFactory, probes: Sequence[Mapping[str, Any]]):

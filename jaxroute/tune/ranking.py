@@ -111,7 +111,7 @@ class Goal:
         return name.replace("<lambda>", "score")
 
     def record(self, known: Mapping[str, Metric], record: Sequence[str] | None) -> list[str]:
-        """Returns the metrics to record: a named score, those with bounds, and `record` (None: the defaults if a function scores)."""
+        """Returns the metrics to record: the score (if a metric), those with bounds, and `record` (None: the default ones if a function scores)."""
         named = [self.metric] if isinstance(self.metric, str) else []
         usual = [m.name for m in known.values() if m.default] if callable(self.metric) else []
         return list(dict.fromkeys([*named, *self.bounded, *(usual if record is None else record)]))
@@ -133,7 +133,7 @@ class Goal:
         return Estimate(moments(scores), bounded, bool(np.all(valid) and np.isfinite(scores).all()))
 
     def violations(self, one: Estimate, margin: float | None = None) -> np.ndarray:
-        """Returns for each bound, first those of `at_most`, by how much the mean worsened by `margin` standard errors violates it; else 0."""
+        """Returns by how much the mean, worsened by `margin` standard errors, violates each bound (those of `at_most` first); 0 if satisfied."""
         margin = self.margin if margin is None else margin
         above = [one.bounded[n][0] + margin * one.bounded[n][1] - most for n, most in self.at_most.items()]
         below = [least - one.bounded[n][0] + margin * one.bounded[n][1] for n, least in self.at_least.items()]

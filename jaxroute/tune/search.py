@@ -8,7 +8,7 @@ seeds. If the ranking by one half of the seeds disagrees with the ranking by the
 continues.
 2. Selection: finalists are the strategy's estimates of the best point and the best candidates by a model of all evaluations of a structure
 (`surrogate`). They run again on fresh seeds, in rungs (rounds of halving) of equal cost, each with half of the finalists and twice as many seeds.
-With bounds, some finalists satisfy them by more than the margin, since an error of the model of a bound affects all candidates alike.
+With bounds, some finalists are chosen by stricter margins, because an error of the model could otherwise make all finalists violate a bound.
 3. Test: the chosen candidate and the user's `start`, if any, run on seeds that neither phase has used, so their means are unbiased.
 """
 
@@ -121,8 +121,8 @@ def search(
       metric: name of a recorded metric, or a function of a dict of metric to values `[seed]` that returns a score for each seed, `[seed]`.
       horizon: number of rounds of a run, after the warm-up of environments that have one.
       rounds: largest number of such rounds in all runs of search, selection and test together.
-      seeds: seeds of a candidate in the first generations; doubled if noise decides the order of candidates. Few seeds allow many generations; 16
-        take about the same time on a CPU, and are better if only time counts.
+      seeds: seeds of a candidate in the first generations; doubled if noise decides the order of candidates. Few seeds use the rounds best; 16
+        simulate more rounds in about the same time on a CPU, which is better if only time is limited.
       maximise: whether more is better (default: by the name of the metric).
       at_most, at_least: bounds on the means of metrics, by name.
       margin: number of standard errors by which a mean must satisfy its bound.
@@ -231,7 +231,7 @@ class Plan:
 
     @property
     def block(self) -> int:
-        """Number of seeds per compiled call in selection and test, the same for all candidates, so that one program serves any number of seeds."""
+        """Number of seeds that a call simulates in selection and test; fixed, so that one compiled program, called repeatedly, serves any number."""
         return min(256, max(16, 1 << (max(1, self.test_seeds) - 1).bit_length()))
 
 
@@ -380,7 +380,7 @@ class _Search:
     def _finalists(self, states: Mapping[int, _Structure]) -> list[_Candidate]:
         """Returns new candidates, without outcomes, at the strategies' estimates of the best point and at the best points of the search.
 
-        With bounds, the best points by three margins alternate, two of them stricter: candidates close to a bound may all violate it on other seeds.
+        With bounds, points come in turn from rankings by three margins, two of them stricter: all points near a bound may violate it on other seeds.
         """
         most = _FINALISTS
         while most > 1 and self.plan.selection // (most * max(1, math.ceil(math.log2(most)))) < _FEWEST_SEEDS:

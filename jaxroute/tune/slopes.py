@@ -85,16 +85,16 @@ def slope(
 ) -> Slope:
     """Returns the derivative of the mean of a metric at the horizon in hyperparameters, with its standard error.
 
-    By default each of `L` hyperparameters has a candidate above and one below: `2 L` runs per seed. With `pairs` all hyperparameters change at once,
-    in random orthogonal directions: `2 pairs` runs per seed. Each derivative then has additional noise from the other hyperparameters; the errors
-    include this noise only if `pairs` is a multiple of `L`.
+    By default each of `L` hyperparameters has a candidate above and one below, which takes `2 L` runs per seed. With `pairs` all hyperparameters
+    change at once, in random orthogonal directions, which takes `2 pairs` runs per seed. Each derivative then has additional noise from the other
+    hyperparameters; the errors include this noise only if `pairs` is a multiple of `L`.
 
     Args:
       env, policy: environment and policy, or functions of hyperparameters that make them, as in `search`.
       parameters: `Linear` or `Log` by name; a step is relative to their ranges.
       metric: name of a recorded metric, or a function of a dict of metric to values `[seed]` that returns a score for each seed, `[seed]`.
       horizon: number of rounds of a run, after the warm-up of environments that have one.
-      at: hyperparameters (default: the middle of the ranges). A value closer to a bound than the step is replaced by the one at that distance.
+      at: hyperparameters (default: the middle of the ranges). A value so near the end of a range that a candidate would be outside is moved inwards.
       seeds: number of seeds, common to all candidates.
       step: half the distance of two candidates, as a share of the range.
       pairs: number of random directions (default: one hyperparameter at a time).

@@ -150,7 +150,7 @@ class GaussianProcess:
         return np.exp(logs[-1]) * (1.0 + r + r**2 / 3.0) * np.exp(-r)
 
     def _solve(self, kernel: np.ndarray) -> tuple[Any, np.ndarray, float, float, np.ndarray]:
-        """Returns for `C = kernel + noise` its Cholesky factor, `C^-1 ones`, precision and estimate of `level`, and `C^-1 (values - level)`."""
+        """Returns (Cholesky factor of `C = kernel + noise`, `C^-1 1`, inverse variance of `level`, estimate of `level`, `C^-1 (values - level)`)."""
         factor = linalg.cho_factor(kernel + self._noise, lower=True)
         ones = linalg.cho_solve(factor, np.ones(len(self._values)))
         precision = float(ones.sum())
@@ -182,9 +182,9 @@ class GaussianProcess:
 
 
 def without_outliers(seen: Observations, good: np.ndarray, sign: float) -> Observations:
-    """Limits bad values to `low - 3 (high - low)`: `low` is the worst value of the better half (indices `good`), `high` exceeds 80 % of that half.
+    """Clips bad values, which would dominate a fit, at `low - 3 (high - low)`, with worst value `low` and 80 % quantile `high` of the better half.
 
-    `sign` is 1 if more is better, -1 if less is.
+    `good` has the indices of the better half. `sign` is 1 if more is better, -1 if less is (then the rule is for the negative values).
     """
     values = sign * seen.values
     low, high = np.quantile(values[good], [0.0, 0.8])

@@ -55,9 +55,9 @@ class NewestObservation:
     With one parameter vector for all items, `A` is 1 and the rows of `x` and `weight` are the `K` shown items.
 
     Attributes:
-      x: `[A, d]` features, zero for an item that was not shown; or `[K, d]`.
+      x: `[A, d]` features of each item, zero if it was not shown; `[K, d]` with one parameter vector for all items.
       gradient: `[A, d]` gradient `(p_j - y_j) x`, with the probability `p_j` that item `j` is accepted, and `y_j` 1 if it was, else 0.
-      weight: `[A]` or `[K]` variance `p_j (1 - p_j)` of the acceptance of each row's item.
+      weight: variance `p_j (1 - p_j)` of the acceptance of the item in each row of `x`, `[A]` or `[K]`.
       took: `[K]` float32, 1 for the accepted item, else 0; None if the solver does not use it.
       shown: `[K]` bool, whether each place shows an item; None if the solver does not use it.
     """
@@ -144,7 +144,7 @@ class Solver(Protocol):
         ...
 
     def residual(self, state: Any) -> Array:
-        """Returns the largest bound or estimate `[]`, over all fits so far, of a logit's distance from its exact value; NaN if not computed."""
+        """Returns the largest error of a logit over all fits so far, `[]`: a bound or an estimate, depending on the solver; NaN if unknown."""
         return state.residual
 
     def fit(
@@ -154,7 +154,7 @@ class Solver(Protocol):
 
         Args:
           state: state from `init` or the last fit.
-          sums: function of the parameters that returns derivatives, without the ridge, in those of the items `chosen`, over all observations so far.
+          sums: function of `theta` that returns derivatives of the loss without the ridge in the parameters of items `chosen`, over all observations.
           theta: `[N, d]` parameters after the last fit.
           chosen: `[A]` int32 items whose parameters may change; -1 for none.
           ridge: `[]` weight of the squared norm in the loss.

@@ -57,7 +57,7 @@ def _left(reach: Array, decrement: Array) -> Array:
 
 
 def _of_logit(error: Array, drift: Array, inverse: Array, longest: Array) -> Array:
-    """Returns a bound `[]` of the error of any logit for the longest features, of norm `longest`, from a bound `error` of the decrement.
+    """Converts `error` `[]`, a bound of the Newton decrement, to a bound of the error of any logit, for features of norm at most `longest`.
 
     `drift` bounds the move of any logit since the second derivatives were computed, of which `inverse` `[D, D]` is the inverse.
     """
@@ -85,7 +85,7 @@ class Newton(Solver):
     The decrement is `l = sqrt(g' H^-1 g)`, with the gradient `g` and the second derivatives `H` of the loss. A full step that moves logits by at most
     `r` reduces it to at most `l r / 2 exp(r / 2)`. The error of a logit is at most `l sqrt(x' H^-1 x)` for features `x`. Steps end when this bound
     for the longest features is within the tolerance, or when rounding prevents the decrement from decreasing. A step that may move a logit by more
-    than 1.79, up to where `exp(z) - z - 1 < z^2`, is shortened to a length at which the loss decreases for any features and ridge.
+    than 1.79 (the largest `z` with `exp(z) - z - 1 <= z^2`) is shortened to a length at which the loss decreases for any features and ridge.
 
     Source: Sun and Tran-Dinh (2019), "Generalized self-concordant functions".
 
@@ -126,8 +126,9 @@ class Newton(Solver):
     ) -> tuple[_Point, Array]:
         """Takes Newton steps from `start` while any run of a batch needs them. Returns the last point and a bound of the error of any logit there.
 
-        `masks` has a one-hot vector `[N]` for each parameter vector that moves. `longest` is the norm of the longest features. A step of norm `s`
-        changes a logit by at most `longest * s`, and a difference of logits, which bounds the third derivative, by at most `spread * longest * s`.
+        `masks` has a one-hot vector `[N]` for each item whose parameters are fitted. `longest` is the norm of the longest features. A step of norm
+        `s` changes a logit by at most `longest * s`. A difference of two logits, which bounds the third derivative, changes by at most `spread` times
+        as much.
         """
         dim = theta.shape[1]
 
@@ -179,9 +180,9 @@ class Tracked(Newton):
     """`Newton` for rounds that show one item, without unnecessary passes over the data.
 
     A quadratic model approximates the loss of the old observations, and the exact loss of the newest one is added. The minimum then moves along the
-    newest features alone, by one scalar equation in their utility, and the second derivatives change by a matrix of rank one. The sum of all moves
-    since the last Newton step counts as one longer step, whose remaining error is bounded as in `Newton` (for later observations an estimate). When
-    the bound exceeds the tolerance, Newton steps on all data replace the model, which becomes rare as data accumulate.
+    newest features alone, by one scalar equation in their utility, and the second derivatives change by a matrix of rank one. All moves since the
+    last Newton step together count as one step, after which the error is bounded as in `Newton` (only estimated for observations since that Newton
+    step). When the bound exceeds the tolerance, Newton steps on all data replace the model; they become rare as data accumulate.
 
     The bound is at least four times the error. With the default tolerance errors were below `8e-4 max(1, |logit|)` in 42 streams of up to 1,500
     rounds, with ridges from .01 to 1, features of norms up to 7, 4 to 12 dimensions and rarely shown items.

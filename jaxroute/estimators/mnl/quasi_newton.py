@@ -25,7 +25,7 @@ class Online(Solver):
     """Solver that takes one step, on the new observation (features `x`) alone: `theta_j <- theta_j - B_j^-1 (p_j - y_j) x`.
 
     `p_j` is the predicted probability of acceptance, `y_j` the outcome (1 or 0), and `B_j` the ridge plus the second derivatives of all observations,
-    each at the estimate before it. For horizons at which passes over all data are too expensive, it approximates the maximum-likelihood estimate.
+    each evaluated at the estimate just before that observation. It approximates maximum likelihood where passes over all data are too expensive.
 
     Source: the online Newton step; Zhang and Sugiyama (2023) for the multinomial-logit model. Not in ACQB.
     """
@@ -70,8 +70,8 @@ class _Point(NamedTuple):
       inverse: `[N, d, d]` estimates `B_j^-1` of the inverse second derivatives.
       gradient: `[A, d]` gradient of the loss, including the ridge, in the chosen parameters.
       moves: `[A, d]` products of `B_j^-1` and the gradient: the next steps with the opposite sign.
-      least: `[]` smallest estimate so far of the largest error of a logit.
-      since: `[]` int32 number of steps since `least` decreased; after four per item the run stops, because only rounding errors remain.
+      least: `[]` smallest value so far of the estimated largest error of a logit.
+      since: `[]` int32 number of steps since `least` last decreased; the run stops at `4 A`, because only rounding errors remain.
       wanted: `[]` bool, whether this run needs another step.
       steps: `[]` int32 number of steps so far, the same in all runs of a batch.
     """
@@ -90,11 +90,11 @@ class _Point(NamedTuple):
 class BFGS(Solver):
     """Solver with quasi-Newton steps until all logits are within a tolerance of the maximum-likelihood ones; for large dimensions.
 
-    An estimate `B^-1` of each parameter vector's inverse second derivatives is carried from round to round. A new observation adds its second
-    derivatives to `B` and takes a first step without a pass over the data, as in `Online`. Steps `theta_j <- theta_j - B_j^-1 gradient` follow, one
-    vector after the other, each with a new gradient by a pass, whose change updates `B_j^-1` (Broyden, Fletcher, Goldfarb and Shanno). They end when
-    `sqrt(gradient' B^-1 gradient / ridge)` times the norm of the longest features, an estimate of a logit's error, is within the tolerance, or when
-    rounding prevents a decrease. The last gradient then serves for one more step. Steps are shortened as in `Newton`.
+    An estimate `B^-1` of each parameter vector's inverse second derivatives is carried from round to round. A new observation's second derivatives
+    are added to `B`, and a first step needs no pass over the data, as in `Online`. Steps `theta_j <- theta_j - B_j^-1 gradient` follow, one item
+    after the other. Each computes the gradient in a pass; the gradient's change updates `B_j^-1` (Broyden, Fletcher, Goldfarb and Shanno). Steps end
+    when `sqrt(gradient' B^-1 gradient / ridge)` times the norm of the longest features, an estimate of a logit's error, is within the tolerance, or
+    when rounding prevents a decrease. The last gradient then serves for one more step. Steps are shortened as in `Newton`.
 
     Source: Nocedal and Wright (2006), "Numerical Optimization", eq. (6.17).
 
@@ -191,8 +191,8 @@ def _online(
 ) -> tuple[numerics.Sum, numerics.Sum]:
     """Moves the parameters `[N, d]` of the items `chosen` `[A]` by a step on the new observation alone, and updates `inverses` `[N, d, d]`.
 
-    These are inverse second derivatives; like `theta`, they are sums with rounding errors (`numerics.Sum`). A `spread` shortens steps to a `safe`
-    length: a step of norm `s` moves a difference of logits by at most `spread * s`. None means no shortening.
+    `inverses` are each item's inverse second derivatives. Both arrays are `numerics.Sum`s, which carry their rounding errors. A `spread` shortens
+    steps to a `safe` length: a step of norm `s` moves a difference of logits by at most `spread * s`. None means no shortening.
     """
     for a in range(chosen.shape[0]):
         # Item -1 has zero features: writing it changes nothing.

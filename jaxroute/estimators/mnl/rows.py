@@ -62,10 +62,10 @@ class Rows:
     def sums(self, theta: Array, chosen: Array, in_use: Array | int, *, hessian: bool = True) -> Sums:
         """Returns the derivatives of the negative log-likelihood without the ridge: the sum in eq. (4), and second derivatives if `hessian`.
 
-        In `theta_a` of a chosen item `a` they are sums over the rows that show the item, with `y_a` 1 if it was accepted, else 0:
+        For chosen items `a` and `b` they are sums over the rows that show `a`, with `y_a` 1 if `a` was accepted, else 0:
 
-            gradient: `(p_a - y_a) x`,
-            hessian: `p_a (1 - p_a) x x'` with itself, `-p_a p_b x x'` with another chosen item `b`.
+            gradient in `theta_a`: `(p_a - y_a) x`,
+            hessian: block (a, a) `p_a (1 - p_a) x x'`, block (a, b) `-p_a p_b x x'`.
 
         Args:
           theta: `[N, d]` parameters.
@@ -337,7 +337,7 @@ class PairCounts:
     Each item has a list of up to `C` entries: combinations of a query and the other shown item, which is the item itself if it was shown alone.
 
     Attributes:
-      places: `[N, N, P]` int16 or int32 position, from 1, in an item's list of another item and a query; 0 if missing.
+      places: `[N, N, P]` int16 or int32; `[i, j, q]` is the position (from 1) in item `i`'s list of the entry for other item `j` and query `q`, or 0.
       queries: `[N, C]` int16 or int32 query of each entry, in the order of the first trial.
       others: `[N, C]` int16 or int32 other item of each entry.
       tried: `[N, C]` int16 or int32 number of trials of each entry.
