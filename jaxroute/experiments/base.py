@@ -58,14 +58,14 @@ class Case:
       policies: policies by name, as for `simulate`, or a function of the environment that returns them. If it has an argument `settings`, it also
         receives the settings of the environment.
       horizon: number of rounds of a run, after the warm-up of environments that have one.
-      name: name of the case and of its folder, if the experiment has several; without numbers that another horizon would change.
+      name: name of the case and of its folder, if the experiment has several; must not contain numbers that depend on the horizon.
       settings: arguments of `environment`.
       coordinates: values that distinguish the case, for tables.
       record_every, record, probes: as for `simulate`.
       seeds: largest number of seeds of this case.
       one_pass: function of the environment that returns the number of rounds of one pass over its table, which replaces `horizon` unless the user
         specifies a horizon.
-      rows: function of the environment that returns the number of rows of its table, which titles mention (default: `one_pass`).
+      rows: function of the environment that returns its table's number of rows, for titles (default: the function `one_pass`).
     """
 
     environment: Any
@@ -82,7 +82,7 @@ class Case:
     rows: Callable[[Any], int] | None = None
 
     def build(self, horizon: int, changes: Mapping[str, Any]) -> Any:
-        """Makes the environment for a horizon. `changes` are new values of `settings` by name; an `environment` that is not a function has none.
+        """Makes the environment for a horizon. `changes` are new values of `settings` by name; none for an `environment` that is no function.
 
         Raises:
           ValueError: a setting cannot be changed, is unknown or has a wrong value.

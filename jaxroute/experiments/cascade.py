@@ -270,7 +270,7 @@ def replay(
     """Makes a grid of cascades, one per cost weight, that serve recorded queries. Half of the rows are used; the other half is for fitting baselines.
 
     Args:
-      weights: cost weights: the score that is worth the cost of a mean call of the most expensive model.
+      weights: cost weights, one per environment: score that is worth the cost of a mean call of the most expensive model.
       joint: whether all models answer the same query; otherwise each model answers an independent one of the same group.
       data, by, groups, models, costs, scores, sizes, confidence: as in `cascade.recorded_rows`.
     """
@@ -296,7 +296,7 @@ def _by_weight(envs: Grid, policies: Iterable[Any]) -> Callable[[ca.CascadeEnv],
 
 
 def _tuned(rows: RecordedRows, weights: Sequence[float], score: Any = None, **more: Any) -> list[ca.Frugal]:
-    """Makes for each cost weight a cascade from cheap to expensive models; its threshold of `score` (None: true scores) is the best one on `rows`."""
+    """Makes a cascade for each cost weight: calls models, cheapest first, until `score` (None: the true one) reaches the best threshold on `rows`."""
     order = np.argsort(np.argsort(rows.costs.mean(axis=0), kind="stable")).astype(np.float32)
     return [ca.Frugal(ca.best_threshold(rows.scores, w * rows.costs, score)[0], order, **more) for w in weights]
 

@@ -180,7 +180,7 @@ def near(*pairs: tuple[Quantity, Quantity | float], share: float = 0.0, margin: 
 
 @with_parameters
 def bounded(results: Results, *rows: tuple[Quantity, Quantity, Quantity]) -> Finding:
-    """Tests whether each row's first quantity is at most its second, a bound. Vacuous if the third (of a trivial policy) is at most it, too."""
+    """Tests whether each row's first quantity is at most its second, a bound; vacuous if the third, a trivial policy's, is within the bound, too."""
     texts, stated = [], []
     for value, bound, trivial in rows:
         (a, x), (b, y), (_, z) = (_found(one, results) for one in (value, bound, trivial))
@@ -193,7 +193,7 @@ def bounded(results: Results, *rows: tuple[Quantity, Quantity, Quantity]) -> Fin
 def less(
     results: Results, policy: str, than: str, metric: str = "routing_regret", share: float = 1.0, **fixed: Any
 ) -> Finding:
-    """Tests, in each case with coordinates `fixed`, whether a metric is less for `policy` than for `than` at the fraction `share` of the horizon."""
+    """Tests in all cases with coordinates `fixed` whether `policy` has less of a metric than policy `than` at the fraction `share` of the horizon."""
     cases = measure.with_coordinates(results, **fixed) if fixed else results
     gaps = {name: measure.head_gap(data, metric, policy, than, share) for name, data in cases.items()}
     when = "" if share == 1.0 else f" at {share:g} of the horizon"

@@ -212,7 +212,7 @@ def dotted(metric: str, **options: Any) -> Panel:
 
 
 def at_horizon(*names: str | Panel, **options: Any) -> Picture:
-    """Makes a function that draws metrics (rows) by case (columns) at the horizon; the reverse if there are over three cases, more than metrics."""
+    """Makes a function that draws metrics by case at the horizon. Metrics are rows, but cases are if they outnumber both three and the metrics."""
     kinds = [one if isinstance(one, Panel) else dotted(one, **options) for one in names]
 
     def title(data: xr.Dataset) -> str:
@@ -232,7 +232,7 @@ def at_horizon(*names: str | Panel, **options: Any) -> Picture:
 def experiment(
     name: str, title: str, cases: Sequence[Case], claims: Any, draw: Any, source: str, seeds: int = 208, **options: Any
 ) -> Experiment:
-    """Makes an experiment with the figure `draw` (or None). `claims` map ids to (text, test) or (text, test, place); the place is else `source`."""
+    """Makes an experiment with the figure `draw` (or None). `claims` map ids to (text, test) or (text, test, place if not `source`)."""
     made = tuple(Claim(key, text, f"{PAPER}, {(*where, source)[0]}", test) for key, (text, test, *where) in claims.items())
     options = {"smoke_horizon": 300, "stand_in": SUCCESS, "source": f"{PAPER}, {source}", **options}
     return Experiment(f"combinatorial/{name}", title, tuple(cases), seeds, made, {name: draw} if draw else {}, **options)
@@ -396,7 +396,7 @@ def _distance(env: cb.CloudEnv, policy: cb.C2MABV, env_state: Any, state: Any, t
 @with_parameters
 @all_hold()
 def _covered(results: Results, part: str, widths: Sequence[float]) -> Iterator[Finding]:
-    """Tests for each of `widths` whether all errors of mean `part`s are within so many radii of Lemma 1 in at least `1 - delta / 2` of the runs."""
+    """Tests for each width `w` whether `1 - delta / 2` of the runs have all errors of mean outcomes or costs (`part`) below `w` radii (Lemma 1)."""
     for delta, width in itertools.product(_DELTAS, widths):
         runs = results["result"][f"distance.{part}"].sel(policy="C2MAB-V", delta=delta).max("time")
         share, least = ms.share_of(runs < width), 1.0 - delta / 2

@@ -31,7 +31,7 @@ def _curves_of(data: xr.Dataset, metric: str, policy: str, **where: Any) -> xr.D
 
 
 def _one_setting(data: Any, own: Sequence[str]) -> Any:
-    """Removes the setting axes along which nothing differs, those not in `own` or with one value, by selecting their first value."""
+    """Drops the setting axes that are not in `own` or have one value, along which nothing differs, by selecting their first value."""
     return data.isel({axis: 0 for axis in metrics.setting_axes(data) if axis not in own or data.sizes[axis] == 1})
 
 
@@ -51,7 +51,7 @@ def mean_of(runs: xr.DataArray, unit: str = "") -> Measured:
 
     Args:
       runs: `[seed]` values.
-      unit: what the values along `seed` belong to if these are not seeds, such as "training"; the error then does not fall with more seeds.
+      unit: name of what `seed` really counts, such as "training" (then more seeds do not reduce the error); empty for seeds.
     """
     found = _series(runs)
     if unit:
@@ -134,7 +134,7 @@ def late_slope(data: xr.Dataset, metric: str, policy: str, start: float, every_t
 
 
 def late_runs(data: xr.Dataset, metric: str, policy: str, **where: Any) -> xr.DataArray:
-    """Returns a "total" or "average" metric per round in the later half of each run (or all of it, if there is one record), `[seed]`."""
+    """Returns a metric ("total" or "average") per round over the later half of each run, `[seed]`; over the whole run if there is one record."""
     total = metrics.cumulative(data.sel(policy=policy, **where)[[metric, "valid"]], metric)
     times, half = data["time"].values, len(data["time"]) // 2 - 1
     first, start = (0.0, 0) if half < 0 else (total.isel(time=half, drop=True), times[half])
@@ -163,7 +163,7 @@ def published(value: float, runs: int, simulated: Measured) -> Measured:
 def product(*factors: Measured, over: Measured | None = None) -> Measured:
     """Multiplies means and divides by the mean `over` if given. The standard error is that of the delta method, paired by seed.
 
-    The result is infinite if `over` is 0. Compare quotients whose divisors may be 0 as products: instead of `a / b` and `c / d`, `a d` and `c b`.
+    The result is infinite if `over` is 0. To compare `a / b` with `c / d` when `b` or `d` may be 0, compare `a d` with `c b`.
     """
     means = [factor.mean for factor in factors]
     value, scale = math.prod(means), 1.0

@@ -370,7 +370,7 @@ _HEADS = (0, 1, 2, 3)
 def _tables(
     models: str, data: str | None, embeddings: str | None, costs: tuple[tuple[str, float], ...] | None, dim: int
 ) -> tuple[RoutingTable, RoutingTable]:
-    """Returns two tables: the prompts that arrive in the queue, and other prompts for training projections of the features. Arguments as for `data_queue`."""
+    """Returns two tables: prompts that arrive in the queue, and others for training feature projections. Arguments as for `data_queue`."""
     checks.one_of("models", models, CONTRASTIVE_PRESETS)
     if data in (None, "standin"):
         for name, value in (("embeddings", embeddings), ("costs", costs)):
@@ -408,9 +408,9 @@ def data_queue(
     """Makes a queue of prompts from a file, or from the stand-in for a public data set.
 
     Args:
-      models: "sprout", "embedllm" or "routerbench": data set that the stand-in replaces, and key of the training's settings (`CONTRASTIVE_PRESETS`).
-      data: file of a log (`jaxroute.data.read_log`), of which at most 1,000 rows, and at most two thirds, become the pool; None or "standin" for the
-        stand-in.
+      models: "sprout", "embedllm" or "routerbench": selects the stand-in, if used, and the training settings (`CONTRASTIVE_PRESETS`).
+      data: file of a log (`jaxroute.data.read_log`), of which at most 1,000 rows, and at most two thirds, are the pool of arriving prompts; None or
+        "standin" for the stand-in.
       embeddings: file of features; None for the features of the log, or of its text.
       costs: costs per query of each model, if the file has none.
       load: arrival rate, in queries per round.
@@ -425,7 +425,7 @@ def data_queue(
 
 @functools.lru_cache(maxsize=8)
 def _projected(training: str, cost_weight: float, models: str, *about: Any) -> list[np.ndarray]:
-    """Trains projections ("heads") as `TRAININGS[training]`, `about` as in `_tables`. Returns for each the projected prompts, features `[d, P]`."""
+    """Trains projections ("heads") as `TRAININGS[training]` on `_tables(models, *about)`. Returns each one's features `[d, P]` of the pool."""
     pool, offline = _tables(models, *about)
     probability, _ = qu.departure_probability(offline.scores, qu.divide_costs(offline.costs), cost_weight=cost_weight)
     features = np.asarray(offline.features)

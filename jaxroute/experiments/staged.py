@@ -54,7 +54,7 @@ def _lead(data: xr.Dataset, metric: str) -> ms.Measured:
 
 @cl.with_parameters
 def _ahead(results: Results, case: str, metric: str = "conditional_regret") -> cl.Finding:
-    """Tests the claim that StageRoute has less of a regret, or more of another metric, than Greedy. The text reports spending or served queries."""
+    """Tests the claim that StageRoute has a smaller regret, or more of another `metric`, than Greedy. The text reports spending or served queries."""
     data = results[case]
     lead, values = _lead(data, metric), ms.listed(ms.ends(data, metric, _LEARNERS))
     hard = metric == "served_reward"
@@ -212,7 +212,7 @@ def _table_env(
     cost_scale: float = 1.0,
     costs: Mapping[str, float] | None = None,
 ) -> staged.MarketEnv:
-    """Makes a market of a table's models: first those of the paper's Table 2 in order of release. Arguments as for `table_market`, `read_log`."""
+    """Makes a market of a table's models, those of the paper's Table 2 first, in order of release. Arguments as for `table_market`, `read_log`."""
     table = read_experiment_log(data, costs, features="none").table
     released = [m for m in STAGEROUTE_TABLE_2.names if m in table.models]
     table = table.subset(models=[*released, *(m for m in table.models if m not in released)])
@@ -234,7 +234,7 @@ def experiment(
 
 
 def _figure(number: str, title: str, cases: Any, claims: Any, draw: Any, says: str = "", **options: Any) -> Experiment:
-    """Makes the experiment for figure `number`, drawn by `draw`. `claims` map ids to (text, test); `says` is its number in the paper's text."""
+    """Makes the experiment for figure `number`, drawn by `draw`. `claims` map ids to (text, test); `says`: number in the paper's text if another."""
     where = f"Fig. {number[0]}"
     made = {key: (text, where, measure) for key, (text, measure) in claims.items()}
     source = where + (f' ("{says}" in its text)' if says else "")

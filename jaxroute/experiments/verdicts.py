@@ -124,8 +124,8 @@ class Measured(NamedTuple("_Mean", [("mean", float), ("error", float)])):
     def minus(self, other: "Measured | float") -> "Measured":
         """Returns the difference to another number, paired if both have runs with the same labels, otherwise as for independent numbers.
 
-        If one of them is skewed or has another interval than Student's, squared distances from estimate to ends are added (Zou and Donner, 2008).
-        This is exact for independent numbers, and too wide for positively correlated ones.
+        If one of them is skewed or has another interval than Student's, the squared distance of each end from the estimate is the sum of those of the
+        two intervals (Zou and Donner, 2008). This is exact for independent numbers, and too wide for positively correlated ones.
         """
         other = other if isinstance(other, Measured) else Measured(other)
         mean, places = self.mean - other.mean, self.places + other.places
@@ -184,7 +184,7 @@ class Measured(NamedTuple("_Mean", [("mean", float), ("error", float)])):
 
 
 def _about(value: Measured, other: Measured | float, low: float = -math.inf, high: float = math.inf, strict: bool = False):
-    """Makes the statement that `value` minus `other` is from `low` to `high`; if one of them has no error, as bounds of the other one."""
+    """Makes the statement that `value - other` is from `low` to `high`; if one of the two has no error, about the other one with shifted bounds."""
     other = other if isinstance(other, Measured) else Measured(other)
     if other.certain:
         return Statement(value.changed(places=value.places + other.places), other.mean + low, other.mean + high, strict)
@@ -294,13 +294,13 @@ class AtLeast:
     def holds(self, risk: float) -> bool:
         """Whether at least `number` parts hold at the confidence 1 - `risk`.
 
-        If that is false, at least `len(parts) - number + 1` parts are false, each of which holds by mistake with an equal share of the `risk`.
+        If fewer hold, at least `len(parts) - number + 1` parts are false; so each part is tested at the `risk` divided by that number.
         """
         share = risk / (len(self.parts) - self.number + 1)
         return sum(part.holds(share) for part in self.parts) >= self.number
 
     def refuted(self, risk: float) -> bool:
-        """Whether so many parts are refuted that fewer than `number` can be true. Each is tested at the risk `risk / number`."""
+        """Whether so many parts are refuted, each at the risk `risk / number`, that fewer than `number` can be true."""
         return sum(part.refuted(risk / self.number) for part in self.parts) > len(self.parts) - self.number
 
     def leaves(self) -> list[Statement]:
@@ -347,7 +347,7 @@ class Judgement(NamedTuple):
 
     Attributes:
       verdict: the verdict.
-      text: statement nearest to its boundary, with interval; how many seeds would decide an open claim; which trivial policy makes it vacuous.
+      text: reason: the statement nearest to its boundary, with interval; if open, seeds that would decide it; if vacuous, the trivial policy.
       numbers: content of the text as plain JSON: interval, boundaries, confidence, runs, degrees of freedom, and `seeds_to_decide`.
       places: coordinates of all values from which the numbers were computed.
     """

@@ -1,4 +1,4 @@
-"""Makes Python functions custom calls of XLA, by ctypes and the C interface of XLA's FFI, and lists the compilations of kernels to wait for them.
+"""Registers Python functions as custom calls of XLA, by ctypes and the C interface of XLA's FFI, and lets callers wait for compilations of kernels.
 
 The interface is binary and versioned ("XLA runtime guarantees that old API versions are supported for at least 12 months", c_api.h). Only its oldest
 part is used: call frame, buffers, stream and error. So no build and no header is needed. A call simulates all rounds of all its runs, so that taking

@@ -278,10 +278,10 @@ class LoadedKernel:
         return max(1, blocks) * BLOCK * attribute(_PROCESSORS, self.device)
 
     def check_memory(self, scratch: int) -> None:
-        """Raises `SlowerThanScan` if a thread's stack or a run's `scratch` bytes are too large, then `Unsupported` if the stacks exceed free memory.
+        """Raises `SlowerThanScan` if a thread's stack or a run's `scratch` bytes are too large, and `Unsupported` if the stacks exceed free memory.
 
-        The driver reserves stacks for all threads that the device can run at once, and uses those of earlier kernels again: only the difference
-        counts.
+        The driver reserves stacks for all threads that the device can run at once, and reuses the memory of earlier kernels' stacks: only additional
+        bytes must be free.
         """
         if self.local_bytes > MOST_STACK or scratch > MOST_SCRATCH:
             size = (self.local_bytes + scratch) / 1024

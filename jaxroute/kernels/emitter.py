@@ -175,8 +175,8 @@ class Emitter(Writer):
           body: function that writes one step and returns the new values.
           start: initial values.
           varying: for each value, whether it differs between the runs that are simulated at once; None means that all do.
-          test: function that writes statements before a step that leave the loop at its end ("break"); None if `statement` has an end condition.
-          mask: condition of the runs that continue, while the others wait; None if all runs take the same steps.
+          test: function that writes, before each step, statements that leave a finished loop ("break"); None if `statement` has an end condition.
+          mask: condition under which a run takes a step, while other runs wait; None if all runs take the same steps.
         """
         storages: list[ir.Storage] = []
         for value, varies in zip(start, [True] * len(start) if varying is None else varying, strict=True):

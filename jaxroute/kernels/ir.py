@@ -32,9 +32,9 @@ class Storage:
       stride: distance in memory between two elements, as an expression of C; empty for 1.
       apart: whether the elements of each run are contiguous if several runs are simulated at once; otherwise runs are interleaved.
       varying: whether its contents differ between runs that are simulated at once.
-      depth: number of branches around its declaration that only some of the runs execute.
-      readers: number of arrays of the traced function whose elements read it, and which later operations still use.
-      store: block of a loop that several operations share, and the statement in it that assigns an element of this array; None for others.
+      depth: number of branches that only some of the runs execute (masks) around its declaration.
+      readers: number of traced arrays whose elements are read from it and that later operations still use.
+      store: (block, statement): body of a loop that operations share and the statement there that assigns this array's elements; None without one.
       successor: storage that statements read and write instead of this one, which saves a copy; None if it was not replaced.
     """
 
@@ -251,7 +251,7 @@ class If(Statement):
 
 @dataclasses.dataclass(eq=False)
 class Call(Statement):
-    """Statement with a fixed C text, such as "break", found by `name` in `printer`; `operands` and `size` (elements of a row) are inserted in it."""
+    """Statement whose C text, such as "break", `printer` has under `name`; `operands` and, to copy rows, `size` (elements of a row) fill it in."""
 
     name: str
     operands: tuple[Expr, ...] = ()

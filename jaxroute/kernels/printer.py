@@ -200,7 +200,7 @@ def _format_of(e: ir.Expr) -> str:
 
 
 def print_block(statements: ir.Block, wide: bool) -> tuple[str, int, int]:
-    """Returns the text of statements in C (C++ if `wide`), and the size of long arrays: vectors (`lanes.h`) on a CPU, bytes per run on a GPU."""
+    """Returns the text in C (C++ if `wide`), the vectors that long arrays need on a CPU (`lanes.h`), and the bytes per run they need on a GPU."""
     printer = _Printer(wide, ir.live(statements))
     return "\n".join(printer.block(statements)), printer.heap, printer.scratch
 

@@ -51,8 +51,10 @@ def kernel_rollout(
 
     Args:
       env, policy: environment (or a sampler `key -> Environment`, for one instance per run) and policy (or a function `env -> policy`).
-      streams, horizon, record: words of the runs' random keys, number of rounds after the warm-up, and quantities to record.
-      since, begun: number of these rounds before a checkpoint, and the states there by name (None without one).
+      streams: words of the runs' random keys by name.
+      horizon: number of rounds after the warm-up.
+      record: quantities to record.
+      since, begun: number of rounds (without warm-up) before the checkpoint from which runs resume, and its states by name (0 and None without one).
       keep_states: whether to return the last states, too.
       spans: first round and number of rounds of each record interval, if the program serves several horizons; None otherwise.
       wide: whether to simulate several runs at once, on CPUs; otherwise runs are sequential on CPUs and have a thread each on GPUs.
@@ -91,10 +93,10 @@ def _(*operands: Any, source: Source, size: int, lead: tuple[int, ...], spread: 
 
 
 def _batch(operands: Sequence[Any], dims: Sequence[int | None], *, source: Source, size: int, lead: Any, spread: Any) -> Any:
-    """Maps the kernel's call over a new axis of settings, as `jax.vmap` does: the first axis of all results and of the operands that have it.
+    """Maps the kernel's call over a new axis of settings, as `jax.vmap` does. That axis becomes the first of results and operands that have it.
 
-    `dims` has each operand's position of the axis, or None. `lead` has the lengths of the other such axes, `spread` for each operand whether it has
-    them.
+    `dims` has the new axis's position in each operand, or None. `lead` has the lengths of the axes that were mapped before, `spread` for each operand
+    which of those axes it has.
     """
     number = next(x.shape[d] for x, d in zip(operands, dims, strict=True) if d is not None)
     moved = [x if d is None else jnp.moveaxis(x, d, 0) for x, d in zip(operands, dims, strict=True)]
@@ -111,7 +113,7 @@ _registered: dict[str, Future[Any]] = {}
 
 
 def _host_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) -> tuple[str, Future[Any]]:
-    """Starts a kernel's compilation for a CPU. Returns its name in XLA, which depends on the code alone (for disk caches), and the compilation."""
+    """Starts compiling a kernel for a CPU; arguments as in `_batch`. Returns its XLA name (a code hash, for disk caches) and the compilation."""
     text, every = source.for_host(), steps(lead, (True,) * len(lead))
     # For each array its steps between two settings along each axis, and its bytes.
     sizes = [math.prod(a.shape) * (1 if a.shared else size) * a.dtype.itemsize for a in source.inputs]

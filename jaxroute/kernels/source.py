@@ -129,7 +129,7 @@ _DEVICE = """#define ARRAY(kind, name, size, first) kind *const name = (kind *)(
 
 
 def steps(lead: Sequence[int], own: Sequence[bool]) -> list[int]:
-    """Returns an input's stride along each axis of settings, in arrays of one setting; 0 along axes where it does not differ (`own` is False)."""
+    """Returns an input's stride along each axis of settings, in units of one setting's array; 0 where `own` is False: the input is the same."""
     found, step = [], 1
     for size, varies in reversed(list(zip(lead, own, strict=True))):
         found.append(step if varies else 0)
@@ -138,7 +138,7 @@ def steps(lead: Sequence[int], own: Sequence[bool]) -> list[int]:
 
 
 def _offset(array: Array, lead: Sequence[int], own: Sequence[bool]) -> str:
-    """Returns C text to add to a pointer to reach a setting's array. `lead`: lengths of the axes of settings; `own`: whether it differs there."""
+    """Returns the C text of the current setting's offset in `array`; `lead`: lengths of the setting axes, `own`: whether it differs along each."""
     terms, after = [], math.prod(lead)
     for size, step in zip(lead, steps(lead, own), strict=True):
         after //= size

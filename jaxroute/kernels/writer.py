@@ -122,7 +122,7 @@ class Writer:
         self.masks.pop()
 
     def meant(self, depth: int = 0) -> ir.Expr:
-        """Returns the condition under which a run executes the next statement; True if its target was declared under the same `depth` masks."""
+        """Returns the mask of runs whose variable, declared under `depth` masks, the next statement may change; True if no mask was added since."""
         return self.masks[-1] if depth < len(self.masks) else ir.literal(True, bool)
 
     # Storages
@@ -153,7 +153,7 @@ class Writer:
         return ir.variable(storage)
 
     def given(self, number: int, dtype: Any, size: int) -> ir.Storage:
-        """Returns a C array with the `size` elements that the runs being simulated have in input `number`, an array `[..., R]` of all `R` runs."""
+        """Declares a C array of the `size` elements that the runs being simulated have in the kernel's input with index `number`, `[..., R]`."""
         storage = self.storage("p", dtype, max(1, size))
         storage.writable, storage.stride = False, "R"
         source = ir.Storage(f"in{number}", storage.dtype, size)
@@ -358,7 +358,7 @@ class Writer:
         dtypes: Sequence[Any],
         make: Callable[[ir.Place, Sequence[ir.Storage]], Sequence[ir.Statement]],
     ) -> list[Value]:
-        """Returns arrays that a loop computes. `make` returns the statements of a step, which set a given variable for each array."""
+        """Returns an array for each of `dtypes`. `make(place, variables)` returns statements that set the variables to the elements at `place`."""
         if not math.prod(shape):
             return [self.nothing(shape, dtype) for dtype in dtypes]
         results = [self.storage("x", dtype, 0, varying=False) for dtype in dtypes]
@@ -397,7 +397,7 @@ class Writer:
     ) -> list[Value]:
         """Returns numbers that a shared loop over all elements of a shape accumulates, starting from `starts`.
 
-        `step` returns statements that update the numbers at an index tuple, `last` statements that change them after the loop.
+        `step(place, numbers)` returns statements that update the numbers with the elements at `place`, `last(numbers)` statements after the loop.
         """
         storages = [self.storage("x", start.dtype, 0, varying=False) for start in starts]
         numbers = [ir.variable(one) for one in storages]

@@ -68,10 +68,10 @@ def passes(
     all_alphas: bool = False,
     **settings: Any,
 ) -> tuple[Case, ...]:
-    """Makes a case for each benchmark: a pass, which serves each of its requests once.
+    """Makes a case for each benchmark, in which each of its requests is served once.
 
     Args:
-      policies: as for `Case`; the argument `settings` of a function has the benchmark's name under "benchmark".
+      policies: as for `Case`; a function with an argument `settings` finds the benchmark's name in `settings["benchmark"]`.
       benchmarks: names of the benchmarks.
       every: number of requests between two records (default: one record, at the end).
       record: as for `Case`.
@@ -173,7 +173,7 @@ def steps(data: xr.Dataset, metric: str, policy: str, axis: str, **where: Any) -
 
 
 def moves(changes: Sequence[Measured], sign: int) -> Stated:
-    """States that the last of `changes`, the total one in `steps`, has the sign `sign`, and that no other one reverses more than a tenth of it."""
+    """States that the total change (last of `changes`, see `steps`) has the sign `sign`, and that no other one reverses more than a tenth of it."""
     *between, whole = (change.times(float(sign)) for change in changes)
     return [whole.above(0.0), *(change.at_least(0.0, margin=0.1 * abs(whole.mean)) for change in between)]
 
@@ -284,8 +284,8 @@ def _first_steps(results: Results) -> Iterator[Finding]:
 def _is_later(results: Results, axis: str, other: str) -> Iterator[Finding]:
     """Tests the claim that the target is met later for the largest value of the setting `axis` than for the smallest, in more runs than earlier.
 
-    Runs are paired by seed and counted over all values of the setting `other`. At any one of these, it may be earlier in 5 % more of the runs than
-    later.
+    Runs are paired by seed and counted over all values of the setting `other`. At a single value, runs that meet the target earlier may outnumber
+    those that meet it later by 5 % of the runs.
     """
     for name in benchmarks_of(results):
         data, signs = results[name], {}
@@ -450,7 +450,7 @@ def _overhead(results: Results) -> Finding:
 
 
 def _swept(results: Results, v: float, metric: str, model: int | None) -> tuple[dict[str, Any], Measured, float]:
-    """Returns MESS+'s runs `[seed]` at `V = v` by benchmark, their mean (MJ for costs, else %) and the paper's; `model` is an index in a vector."""
+    """Returns MESS+ at `V = v`: runs `[seed]` by benchmark, mean (MJ for costs, else %), the paper's mean; `model`: index in a metric per model."""
     chosen = {name: data if model is None else data.isel(model=model) for name, data in results.items()}
     found = {name: runs(chosen, name, metric, "MESS+", V=v) for name in chosen}
     paper = (MESSPLUS_TABLES_6_7.get(v) or MESSPLUS_TABLE_2["MESS+"])["average"]

@@ -1,9 +1,11 @@
 """Experiments on the theory of MESS+: its queue, violation, exploration and learning, compared with the theorems; and its figures of exploration.
 
 In the claims, `alpha` is the target share of satisfied requests, `s` is 1 for a satisfied request and 0 otherwise, and the violation is alpha minus
-the mean of `s`. The price of satisfaction is the derivative of the least mean cost (J) in alpha; the debt is the price times the violation. `T` is
-the number of requests, `v0` a constant, and slack is that of the paper's assumption 1. The safety margin is added to alpha. The informed oracle knows
-the probability that a model satisfies a request given its features, the clairvoyant whether it does.
+the mean of `s`. The price of satisfaction is the derivative of the least mean cost (J) in alpha; the debt is the price times the violation. The gap
+is the mean cost minus that of the best policy. Means are over runs, but the mean queue is over time; a level "within 10 % and 3" may differ by 10 %
+plus 3 requests. Request `t` is explored with probability `min(1, c t^(-1/4))`. `T` is the number of requests, `v0` a constant, and slack is that of
+the paper's assumption 1. The safety margin is added to alpha. The informed oracle knows the probability that a model satisfies a request given its
+features, the clairvoyant whether it does.
 """
 
 import functools

@@ -23,7 +23,7 @@ _JAX = os.path.dirname(jax.__file__)
 
 
 def raise_for_user(error: ir.Unsupported, name: str, called: Any) -> None:
-    """Raises `error` again with the `name` of the jitted function that caused it, if its jaxpr `called` shows that it is JAX's; else returns."""
+    """Raises `error` again with the `name` of the jitted function that caused it if its jaxpr `called` shows that JAX defines it; else returns."""
     debug = getattr(getattr(called, "jaxpr", called), "debug_info", None)
     name = name.removeprefix("_")
     module = next((one for one in (jax.random, jnp.linalg, jnp.fft, jnp) if hasattr(one, name)), None)

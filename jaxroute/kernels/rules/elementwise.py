@@ -195,7 +195,7 @@ def _random_seed(writer: Writer, eqn: Any, seeds: Value) -> list[Value]:
 def _blocks(
     writer: Writer, keys: Value, shape: tuple[int, ...], address: Callable[[ir.Place], ir.Index] | None = None
 ) -> list[Value]:
-    """Returns two arrays: the words of each key's encryption of a number, `address` of the index tuple (None: its flat index after the key axes)."""
+    """Returns two arrays, the words of `address(index tuple)` encrypted with each key (default: of the flat index along the axes after the keys')."""
     lead = len(keys.shape) - 1
 
     def words(place: ir.Place) -> list[ir.Expr]:

@@ -81,7 +81,7 @@ def _rev(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 
 def _part(writer: Writer, x: Value, shape: Sequence[int], starts: Sequence[int], strides: Sequence[int]) -> Value:
-    """Returns the part of `x`, of shape `shape`, with every `strides[i]`-th element from `starts[i]` on along axis `i`, and all along later axes."""
+    """Returns the part of `x` of shape `shape`: from `starts[i]` on in steps of `strides[i]` along the first axes `i`, all along the others."""
 
     def at(place: ir.Place) -> ir.Expr:
         front = (add(times(p, stride), start) for p, start, stride in zip(place, starts, strides, strict=False))
@@ -241,10 +241,11 @@ def _in_window(
     window: Sequence[tuple[int, int]],
     place: ir.Place,
 ) -> tuple[ir.Place, list[ir.Expr]]:
-    """Returns the index tuple in the array that a gather reads or a scatter writes, and conditions that hold if its window needs no clipping.
+    """Returns the index tuple at which a gather reads or a scatter writes, and conditions that are true if the window lies inside the array.
 
-    A window of lengths `sizes` begins at one of the `indices`, clipped into the array's `shape`. `numbers` are JAX's dimension numbers, `place` is an
-    index tuple of the result or of the updates. `window` pairs each of the window's axes in the array with that in the result.
+    `place` is the index tuple in the gather's result or the scatter's updates. A window of lengths `sizes` begins at one of the `indices`, moved if
+    needed into the array of shape `shape`. `numbers` are JAX's dimension numbers. `window` pairs each axis of the window in the array with its axis
+    in `place`.
     """
     starts: list[ir.Index] = [0] * len(shape)
     own = getattr(numbers, "start_indices_batching_dims", getattr(numbers, "scatter_indices_batching_dims", ()))
