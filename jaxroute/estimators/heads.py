@@ -183,7 +183,7 @@ class TheorySteps:
 
 
 def _compensated(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-    """Adds to `updates` the rounding errors of the last update (`state`), lest small steps be lost; also returns the errors of this update."""
+    """Adds to `updates` the rounding errors `state` of the last update, so that small steps are not lost; also returns the errors of this update."""
     given = jax.tree.map(jnp.add, updates, state)
     return given, jax.tree.map(lambda value, step: step - ((value + step) - value), params, given)
 

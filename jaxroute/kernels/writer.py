@@ -161,7 +161,7 @@ class Writer:
         return storage
 
     def put(self, number: int, at: ir.Index, value: ir.Expr) -> None:
-        """Writes a value of the simulated runs to output `number`, an array `[..., R]` of all `R` runs, at the flat index `at` of its first axes."""
+        """Writes a value of the runs being simulated to the kernel's output with index `number`, `[..., R]`, at flat index `at` of its first axes."""
         self.add(ir.Call("put", (ir.variable(ir.Storage(f"out{number}", value.dtype, 1)), ir.as_expr(at), value)))
 
     def assign(self, target: ir.Expr, value: ir.Expr, test: ir.Expr | None = None) -> None:

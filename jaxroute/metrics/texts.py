@@ -74,7 +74,7 @@ class Table:
     notes: Sequence[str]
 
     def text(self, width: int | None = None) -> str:
-        """Returns aligned lines. Columns beyond `width` (None: no limit) form blocks below that repeat the first `keys` columns. Notes wrap, too."""
+        """Returns aligned lines. Columns beyond `width` (None: no limit) form blocks below that repeat the first `keys` columns. Long notes wrap."""
         columns = [_column(head, [row[i] for row in self.rows], i > 0) for i, head in enumerate(self.heads)]
         keys, others = columns[: self.keys], columns[self.keys :]
         used, groups = _width(keys), [list[list[str]]()]
