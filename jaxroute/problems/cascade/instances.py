@@ -5,7 +5,7 @@ The paper has no experiment. These environments, their names and numbers are our
 
 import warnings
 from collections.abc import Sequence
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 
@@ -35,15 +35,6 @@ def _float32(x: Any) -> np.ndarray:
     return np.asarray(x, np.float32)
 
 
-def _contexts(contexts: Contexts | None, dim: int) -> Contexts:
-    if contexts is None:
-        return UniformContexts(dim)
-    checks.part("contexts", contexts, "draw", "UniformContexts(...)")
-    if contexts.dim != dim:
-        raise ValueError(f"contexts must have {dim} features, as the indices, got {contexts.dim}")
-    return contexts
-
-
 def _share(num_models: int) -> np.ndarray:
     """Returns the positions `a / (K - 1)` of the boxes (models) `a = 0, ..., K - 1`: 0 for the cheapest, 1 for the most expensive."""
     return np.arange(checks.count("num_models", num_models, minimum=2)) / (num_models - 1)
@@ -69,32 +60,37 @@ def default_theta(dim: int) -> np.ndarray:
     return _float32(2.0 * h / np.linalg.norm(h))
 
 
-def _evaluator(evaluator: OutputFeatures | int | None) -> OutputFeatures | None:
-    has_methods = all(hasattr(evaluator, name) for name in ("draw", "dim", "link", "theta"))
-    if evaluator is None or (has_methods and not isinstance(evaluator, type)):
-        return cast(OutputFeatures | None, evaluator)
-    if isinstance(evaluator, bool) or not isinstance(evaluator, int | np.integer) or evaluator < 1:
-        shown = checks.show(evaluator)
-        raise ValueError(f"evaluator must be None, a number of features or ScoredFeatures(...), got {shown}")
-    return ScoredFeatures(default_theta(int(evaluator)))
-
-
 def _built(
-    contexts: Contexts,
+    contexts: Contexts | None,
     boxes: Boxes,
     index: Leaf,
-    evaluator: OutputFeatures | int | None = None,
+    evaluator: Any = None,
     cost_weight: float = 1.0,
     *,
     reach: float = _REACH,
+    link: str = "identity",
+    shows_all: bool = False,
     **options: Any,
 ) -> CascadeEnv:
     """Builds and checks a cascade. `reach` is a score's largest contribution to the squared norm of an output's features, for `theta` of norm 2."""
-    features = _evaluator(evaluator)
+    index = _float32(index)
+    contexts = UniformContexts(index.shape[1]) if contexts is None else contexts
+    checks.part("contexts", contexts, "draw", "UniformContexts(...)")
+    if contexts.dim != index.shape[1]:
+        raise ValueError(f"contexts must have {index.shape[1]} features, as the indices, got {contexts.dim}")
+    if checks.is_integer(evaluator) and evaluator >= 1:
+        evaluator = ScoredFeatures(default_theta(int(evaluator)))
+    elif evaluator is not None:
+        has_methods = all(hasattr(evaluator, name) for name in ("draw", "dim", "link", "theta"))
+        if isinstance(evaluator, type) or not has_methods:
+            shown = checks.show(evaluator)
+            raise ValueError(f"evaluator must be None, a number of features or ScoredFeatures(...), got {shown}")
+    options["index_link"] = INDEX_LINKS[checks.one_of("link", link, INDEX_LINKS)]
     options["cost_weight"] = np.float32(checks.positive("cost_weight", cost_weight, ()))
-    env = CascadeEnv(contexts=contexts, boxes=boxes, index=_float32(index), evaluator=features, **options)
+    options["shows_all"] = checks.boolean("shows_all", shows_all)
+    env = CascadeEnv(contexts=contexts, boxes=boxes, index=index, evaluator=evaluator, **options)
     env.check()
-    longest = 1.0 if features is None else features.bound(float(np.sqrt(reach)))
+    longest = 1.0 if evaluator is None else evaluator.bound(float(np.sqrt(reach)))
     return env.replace(names=tuple(env.names), context_bound=float(contexts.bound), feature_bound=float(longest))
 
 
@@ -137,25 +133,19 @@ def uniform_cascade(
       cost_weight: utility of a unit of cost.
       shows_all: whether unopened outputs are shown after the period.
     """
-    return _built(
-        _contexts(contexts, dim),
-        _uniform_boxes(num_models, tilt=None if tilt is None else np.float32(checks.numbers("tilt", tilt, ()))),
-        _index(num_models, dim),
-        evaluator,
-        reach=_REACH if tilt is None and bend is None else 8.2,
-        bend=None if bend is None else np.float32(checks.numbers("bend", bend, ())),
-        index_link=INDEX_LINKS[checks.one_of("link", link, INDEX_LINKS)],
-        cost_weight=cost_weight,
-        shows_all=checks.boolean("shows_all", shows_all),
+    tilt, bend = (
+        None if x is None else np.float32(checks.numbers(name, x, ())) for name, x in (("tilt", tilt), ("bend", bend))
     )
+    boxes, reach = _uniform_boxes(num_models, tilt=tilt), _REACH if tilt is None and bend is None else 8.2
+    more = {"reach": reach, "bend": bend, "link": link, "shows_all": shows_all}
+    return _built(contexts, boxes, _index(num_models, dim), evaluator, cost_weight, **more)
 
 
 def spike_cascade(
     num_models: int = 3, dim: int = 3, *, evaluator: OutputFeatures | int | None = None, cost_weight: float = 1.0
 ) -> CascadeEnv:
     """Builds `uniform_cascade` with models that score .97 in 1 % of the calls: a score above any index has positive probability (assumption 4.1)."""
-    boxes = _uniform_boxes(num_models, SpikeBoxes)
-    return _built(UniformContexts(dim), boxes, _index(num_models, dim), evaluator, cost_weight, reach=3.1)
+    return _built(None, _uniform_boxes(num_models, SpikeBoxes), _index(num_models, dim), evaluator, cost_weight, reach=3.1)
 
 
 def pass_fail_cascade(
@@ -167,7 +157,7 @@ def pass_fail_cascade(
     boxes = PassFailBoxes(
         base_probability=_float32(0.25 + 0.5 * _share(num_models)), slope=np.float32(0.1) if dim > 1 else None
     )
-    return _built(UniformContexts(dim), boxes, index, evaluator, cost_weight)
+    return _built(None, boxes, index, evaluator, cost_weight)
 
 
 def group_cascade(
@@ -192,7 +182,7 @@ def safe_and_risky(gap: float, *, evaluator: OutputFeatures | int | None = None)
     """Builds a cascade of two models with reservation indices .5 (a narrow range of scores) and `.5 - gap` (a wide one). A small gap is hard to learn."""
     boxes = UniformBoxes(base_cost=_float32([0.05, 0.05]), quantile=_float32([0.0, 0.5]))
     gap = float(checks.numbers("gap", gap, ()))
-    return _built(UniformContexts(1), boxes, [[0.5], [0.5 - gap]], evaluator)
+    return _built(None, boxes, [[0.5], [0.5 - gap]], evaluator)
 
 
 def two_boxes() -> CascadeEnv:
@@ -205,7 +195,7 @@ def two_boxes() -> CascadeEnv:
     boxes = PassFailBoxes(
         base_probability=_float32([1.0, 0.1]), slope=None, low=np.float32(0.0), high=np.float32(1.0), spread=np.float32(0.0)
     )
-    return _built(UniformContexts(1), boxes, [[0.5], [0.9]])
+    return _built(None, boxes, [[0.5], [0.9]])
 
 
 def frozen_cascade() -> CascadeEnv:
@@ -243,17 +233,8 @@ def custom_cascade(
         quantile=_float32(checks.probability("quantile", quantile, (len(index),))),
         spread=np.float32(checks.probability("cost_spread", cost_spread, ())),
     )
-    env = _built(
-        _contexts(contexts, index.shape[1]),
-        boxes,
-        index,
-        evaluator,
-        reach=25.0,
-        index_link=INDEX_LINKS[checks.one_of("link", link, INDEX_LINKS)],
-        cost_weight=cost_weight,
-        shows_all=checks.boolean("shows_all", shows_all),
-        names=names,
-    )
+    more = {"reach": 25.0, "link": link, "shows_all": shows_all, "names": names}
+    env = _built(contexts, boxes, index, evaluator, cost_weight, **more)
     return _with_warning(env, env.true_index(env.contexts.mean))
 
 
@@ -318,9 +299,8 @@ def replay_cascade(
     members = [np.flatnonzero(number == g) for g in range(len(count))]
     mean_score = np.stack([scores[m].mean(axis=0) for m in members])
     mean_cost = np.stack([costs[m].mean(axis=0) for m in members])
-    equal = np.ones(len(scores))
     index = [
-        [discrete_index(scores[m, a], equal[m], weight * mean_cost[g, a]) for g, m in enumerate(members)]
+        [discrete_index(scores[m, a], np.ones(len(m)), weight * mean_cost[g, a]) for g, m in enumerate(members)]
         for a in range(scores.shape[1])
     ]
     evaluator = None if features is None else _recorded_features(features, scores, score_link, order)

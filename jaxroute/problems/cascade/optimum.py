@@ -123,7 +123,8 @@ def best_threshold(
     score, cost, seen = _rows(scores, costs, seen)
     chosen = np.argsort(cost.mean(axis=0), kind="stable") if order is None else np.asarray(order)
     best, stop = _stages(chosen, score, cost, seen)
-    values = [float(_list_value(best, stop, np.full(len(chosen), threshold)).mean()) for threshold in _THRESHOLDS]
+    rows = np.arange(len(best))  # The search stops at the first call with a score of at least the threshold, or the last.
+    values = [float(stop[rows, (best[:, :-1] < threshold).sum(axis=1)].mean()) for threshold in _THRESHOLDS]
     place = int(np.argmax(values))
     return float(_THRESHOLDS[place]), values[place]
 
@@ -161,9 +162,8 @@ def best_list(scores: Leaf, costs: Leaf, seen: Leaf | None = None) -> BestList:
     number = score.shape[1]
 
     def tuned(models: Sequence[int]) -> BestList:
-        best, stop = _stages(np.asarray(models), score, cost, seen)
-        thresholds = _best_thresholds(best, stop)
-        return BestList(np.asarray(models), thresholds, float(_list_value(best, stop, thresholds).mean()))
+        chosen = np.asarray(models)
+        return BestList(chosen, *_best_thresholds(*_stages(chosen, score, cost, seen)))
 
     def improved(current: BestList) -> BestList:
         tried = {tuple(current.models.tolist())}
@@ -213,15 +213,8 @@ def _stages(models: np.ndarray, score: np.ndarray, cost: np.ndarray, seen: np.nd
     return best, stop - np.cumsum(cost[:, models], axis=1)
 
 
-def _list_value(best: np.ndarray, stop: np.ndarray, thresholds: np.ndarray) -> np.ndarray:
-    value = stop[:, -1]
-    for place in range(best.shape[1] - 1, 0, -1):
-        value = np.where(best[:, place - 1] < thresholds[place], value, stop[:, place - 1])
-    return value
-
-
-def _best_thresholds(best: np.ndarray, stop: np.ndarray) -> np.ndarray:
-    """Returns thresholds `[L]` of `L` calls, each the best given the others. `best` and `stop` `[N, L]` are the scores and utilities of `_stages`."""
+def _best_thresholds(best: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, float]:
+    """Returns thresholds `[L]` of `L` calls, each the best given the others, and their mean utility. `best` and `stop` `[N, L]` are those of `_stages`."""
     length = best.shape[1]
     thresholds, utility = np.full(length, np.inf), -np.inf
     for _ in range(_SWEEPS):
@@ -234,10 +227,10 @@ def _best_thresholds(best: np.ndarray, stop: np.ndarray) -> np.ndarray:
             edges = np.concatenate([[-np.inf], 0.5 * (level[1:] + level[:-1]), [np.inf]]) if len(level) else np.zeros(1)
             thresholds[place] = edges[cut]
             value = np.where(best[:, place - 1] < thresholds[place], value, stop[:, place - 1])
-        if not value.mean() > utility:
+        before, utility = utility, float(value.mean())
+        if not utility > before:
             break
-        utility = float(value.mean())
-    return thresholds
+    return thresholds, utility
 
 
 class TooManyHistoriesError(ValueError):

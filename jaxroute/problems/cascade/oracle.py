@@ -48,14 +48,12 @@ class TrueSearch(FixedPolicy, abc.ABC):
 
     def act(self, key: Array, state: FixedState, obs: Observation, t: Array) -> Decision:
         del key, state, t
-        return IndexSearch(*self._rule(obs.context), self._scoring()), {}
-
-    def _scoring(self) -> Scoring | None:
-        evaluator = self.env.evaluator
+        search, evaluator = IndexSearch(*self._rule(obs.context)), self.env.evaluator
         if evaluator is None:
-            return None
+            return search, {}
         theta, zero = jnp.asarray(evaluator.theta, jnp.float32), jnp.zeros((), jnp.float32)
-        return Scoring(theta, jnp.zeros((theta.shape[0],) * 2, jnp.float32), zero, zero, link=evaluator.link)
+        scoring = Scoring(theta, jnp.zeros((theta.shape[0],) * 2, jnp.float32), zero, zero, link=evaluator.link)
+        return search.replace(scoring=scoring), {}
 
 
 @struct.dataclass

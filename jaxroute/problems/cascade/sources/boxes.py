@@ -309,16 +309,12 @@ class RecordedBoxes(_ScoreTable):
         for name in ("score_fit", "cost_fit"):
             checks.non_negative(name, getattr(self, name), (len(first), models))
 
-    def rows(self, keys: Keys, psi: Array, base: Array) -> Array:
-        """Draws for each box `[K]` the row of a query of the request's group, one row for all if `joint`. Only the shape of `base` `[K]` is used."""
+    def draw(self, keys: Keys, psi: Array, base: Array, row: Array | None = None) -> Draw:
+        del row
         first, size = (numerics.combine(psi, jnp.asarray(x, jnp.float32)) for x in (self.first, self.count))
         u = draws.uniform(keys[0], () if self.joint else base.shape)
         place = jnp.minimum((u * size).astype(jnp.int32), size.astype(jnp.int32) - 1)
-        return jnp.broadcast_to(first.astype(jnp.int32) + place, base.shape)
-
-    def draw(self, keys: Keys, psi: Array, base: Array, row: Array | None = None) -> Draw:
-        del row
-        return self._outputs(self.rows(keys, psi, base))
+        return self._outputs(jnp.broadcast_to(first.astype(jnp.int32) + place, base.shape))
 
 
 @struct.dataclass

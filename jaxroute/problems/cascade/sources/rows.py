@@ -205,14 +205,10 @@ def _from_columns(
     if not whole.any():
         raise ValueError(f"{data} has no row with a number in each of {', '.join(numbers)}")
     groups = _numbered(read[by][whole]) if by else np.zeros(int(whole.sum()), int)
-    features = _output_features(groups, trust[whole], [n in trust_of for n in names]) if trust_of else None
+    features = None
+    if trust_of:  # Indicators of group and model, and the confidence of the models that have it.
+        group = np.repeat(np.eye(groups.max() + 1)[groups][:, None], len(names), axis=1)
+        model = np.tile(np.eye(len(names)), (len(groups), 1, 1))
+        sure = model[..., [n in trust_of for n in names]] * trust[whole][:, :, None]
+        features = np.concatenate([group, model[..., 1:], sure], axis=-1)
     return RecordedRows(score[whole], cost[whole], groups, names, "units of costs", features)
-
-
-def _output_features(groups: np.ndarray, confidence: np.ndarray, sure: list[bool]) -> np.ndarray:
-    """Returns features `[N, K, d]` of outputs: indicators of group and model, and `confidence` `[N, K]` for models that have it (`sure`)."""
-    rows, number = confidence.shape
-    in_group = np.eye(groups.max() + 1)[groups]
-    group = np.broadcast_to(in_group[:, None], (rows, number, in_group.shape[1]))
-    model = np.broadcast_to(np.eye(number), (rows, number, number))
-    return np.concatenate([group, model[..., 1:], model[..., sure] * confidence[:, :, None]], axis=-1)
