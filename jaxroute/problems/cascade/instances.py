@@ -133,11 +133,9 @@ def uniform_cascade(
       cost_weight: utility of a unit of cost.
       shows_all: whether unopened outputs are shown after the period.
     """
-    tilt, bend = (
-        None if x is None else np.float32(checks.numbers(name, x, ())) for name, x in (("tilt", tilt), ("bend", bend))
-    )
-    boxes, reach = _uniform_boxes(num_models, tilt=tilt), _REACH if tilt is None and bend is None else 8.2
-    more = {"reach": reach, "bend": bend, "link": link, "shows_all": shows_all}
+    boxes = _uniform_boxes(num_models, tilt=None if tilt is None else np.float32(checks.numbers("tilt", tilt, ())))
+    more = {"link": link, "shows_all": shows_all, "reach": _REACH if tilt is None and bend is None else 8.2}
+    more["bend"] = None if bend is None else np.float32(checks.numbers("bend", bend, ()))
     return _built(contexts, boxes, _index(num_models, dim), evaluator, cost_weight, **more)
 
 

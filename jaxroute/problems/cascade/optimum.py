@@ -292,21 +292,13 @@ def joint_plan(env: CascadeEnv) -> JointPlan:
         signals[a, : len(levels)] = levels
     strides = np.concatenate([np.cumprod(sizes[::-1])[-2::-1], [1]])
     start = np.arange(len(boxes.count)) * int(np.prod(sizes))
-    value, action = _joint_values(seen, np.asarray(score, np.float64), cost, start[groups], strides, int(histories))
-    return JointPlan(value, signals, strides.astype(np.int32), start.astype(np.int32), action)
-
-
-def _joint_values(
-    seen: np.ndarray, score: np.ndarray, cost: np.ndarray, start: np.ndarray, strides: np.ndarray, histories: int
-) -> tuple[float, np.ndarray]:
-    """Returns the best policy's mean value and its action after each history. `seen` `[N, K]` are indices of outputs; see `JointPlan`."""
-    number = score.shape[1]
-    action = np.full(histories, number, np.int32)
+    score, number = np.asarray(score, np.float64), len(pairs)
+    action = np.full(int(histories), number, np.int32)
     # By the set of the called models, as bits: the value `[N]` of the history of each row.
     values: dict[int, np.ndarray] = {}
     for called in range((1 << number) - 1, -1, -1):
         inside = [a for a in range(number) if called >> a & 1]
-        history = start + (seen[:, inside] + 1) @ strides[inside] if inside else start
+        history = start[groups] + ((seen[:, inside] + 1) @ strides[inside] if inside else 0)
         places, row = np.unique(history, return_inverse=True)
         size = np.bincount(row)
         options = {number + a: np.bincount(row, score[:, a]) / size for a in inside}
@@ -317,4 +309,5 @@ def _joint_values(
         best = means.argmax(axis=0)
         action[places] = codes[best]
         values[called] = means[best, np.arange(len(places))][row]
-    return float(values[0].mean()), action
+    value = float(values[0].mean())
+    return JointPlan(value, signals, strides.astype(np.int32), start.astype(np.int32), action)

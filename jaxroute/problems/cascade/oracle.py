@@ -125,22 +125,18 @@ class JointOracle(FixedPolicy):
         return LoopSearch(plan._replace(start=start), _next_call, _to_deploy), {}
 
 
-def _planned(plan: Any, opened: Array, seen: Outputs) -> Array:
-    """Returns the action (coded as in `JointPlan`) of `plan` after calls of the models marked in `opened`, `[K]` bool, with the outputs `seen`."""
+def _next_call(plan: Any, opened: Array, seen: Outputs) -> tuple[Array, Array]:
+    """Returns the action (as in `JointPlan`) after calls of the models marked in `opened`, `[K]` bool, with the outputs `seen`, and whether it stops."""
     shown: Any = seen.features if seen.score is None else seen.score[:, None]
     same = jnp.all(shown[:, None, :] == plan.signals, axis=-1)  # [K, V]
     number = 1 + jnp.sum(jnp.where(same, jnp.arange(same.shape[1], dtype=jnp.int32), 0), axis=1)
     history = plan.start + jnp.sum(jnp.where(opened, number * plan.strides, 0))
-    return numerics.take(plan.action, history)
-
-
-def _next_call(plan: Any, opened: Array, seen: Outputs) -> tuple[Array, Array]:
-    action = _planned(plan, opened, seen)
+    action = numerics.take(plan.action, history)
     return action, action >= opened.shape[0]
 
 
 def _to_deploy(plan: Any, opened: Array, seen: Outputs) -> Array:
-    return _planned(plan, opened, seen) - opened.shape[0]
+    return _next_call(plan, opened, seen)[0] - opened.shape[0]
 
 
 @struct.dataclass
