@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import xarray as xr
@@ -287,13 +287,18 @@ def compare(
         raise ValueError(f"{next(iter(reading))} must be left out if data is a Log, which has already been read")
     seconds: dict[str, float] = {}
     with _Progress(progress, callback) as told:
-        told.show("reading")
+        told.set_description_str("reading")
         log = data if isinstance(data, Log) else read_log(data, **reading)
         table = log.table
         if table.num_queries < _FEWEST:
             raise ValueError(f"data must have at least {_FEWEST} queries that all models answered, got {table.num_queries}")
         targets = _targets(table, target)
-        planned = _plan(log, target, targets, orders=orders, warm=float(warm), minutes=minutes)
+        traffic = learning.Traffic.of(table, log.latency, log.signals)
+        online = learning.strategies_for(traffic, targets)
+        number = orders or int(np.clip(_SERVED // table.num_queries, 8, 32))
+        # A fit for each fold and for the whole table, the simulations, and the report.
+        steps = math.prod(offline.partitions(table.num_queries)) + 1 + sum(one.num_grids for one in online) + 1
+        lines = _description(log, target, online, orders=number, steps=steps, warm=float(warm), minutes=minutes)
         folder, file = None if out is None else Path(out), data if isinstance(data, (str, os.PathLike)) else None
         name = name or ("a table" if file is None else Path(file).name)
         if folder is not None:
@@ -301,22 +306,21 @@ def compare(
         seconds["reading"] = time.perf_counter() - start
         if begun is not None:
             with tqdm.external_write_mode():  # The text appears above the progress line.
-                begun(planned.lines)
-        told.total = planned.steps
+                begun(lines)
+        told.total = steps
 
         mark = time.perf_counter()
         fixed = offline.offline(table, targets, latency=log.latency, progress=told)
         seconds["fitted rules"] = time.perf_counter() - mark
 
-        number = planned.orders
         with tempfile.TemporaryDirectory() as temporary:
             runs = Path(temporary) if folder is None else folder / "runs"
             options = {"warm": float(warm), "folder": runs, "progress": told}
-            learned = _learned(planned, target, targets, seconds, orders=number, **options)
+            learned = _learned(traffic, online, target, targets, seconds, orders=number, **options)
             while minutes is not None and _fits(start, seconds, minutes):
                 number *= 2
-                told.total += sum(planned.grids)
-                learned = _learned(planned, target, targets, seconds, orders=number, **options)
+                told.total += sum(one.num_grids for one in online)
+                learned = _learned(traffic, online, target, targets, seconds, orders=number, **options)
         if command is None:
             words = ["jaxroute", "compare", os.fspath(file or ""), "--target-quality", f"{target:g}"]
             words += [] if out is None else ["--out", os.fspath(out)]
@@ -331,38 +335,24 @@ def compare(
     return found
 
 
-class _Plan(NamedTuple):
-    """Steps of a comparison, described before it begins.
-
-    Attributes:
-      traffic: recorded queries in the form that online policies need.
-      orders: number of random orders of the queries.
-      grids: largest number of simulations of each online policy, in their order; each simulation covers a grid of its settings.
-      steps: largest number of steps: a fit for each fold and for the whole table, the simulations, and the report.
-      lines: description of the steps.
-    """
-
-    traffic: learning.Traffic
-    orders: int
-    grids: tuple[int, ...]
-    steps: int
-    lines: list[str]
-
-
-def _plan(
-    log: Log, target: float, targets: Sequence[float], *, orders: int | None, warm: float, minutes: float | None
-) -> _Plan:
+def _description(
+    log: Log,
+    target: float,
+    online: Sequence[learning.OnlineStrategy],
+    *,
+    orders: int,
+    steps: int,
+    warm: float,
+    minutes: float | None,
+) -> list[str]:
+    """Describes the `steps` of a comparison, before it begins, in lines of text."""
     table = log.table
-    traffic = learning.Traffic.of(table, log.latency, log.signals)
-    online, fitted = learning.strategies_for(traffic, targets), offline.strategies(offline.sample_of(table, log.latency))
-    grids = tuple(learning.num_grids(strategy) for strategy in online)
-    orders = orders or int(np.clip(_SERVED // table.num_queries, 8, 32))
+    fitted = offline.strategies(offline.sample_of(table, log.latency))
     times, folds = offline.partitions(table.num_queries)
-    steps = times * folds + 1 + sum(grids) + 1
     uncounted = f" (the first {100 * warm:g} % of each are not counted)" if warm else ""
     more = "" if minutes is None else f", doubled as long as it fits into {minutes:g} min"
     number, models = len(fitted) + len(online), table.num_models
-    lines = [
+    return [
         f"{number} routing strategies between {models} models: which reaches {share(target)} at the least cost?",
         f"{models} single models, each for all queries, as a reference",
         f"{len(fitted)} fitted to a part of the queries and evaluated on the others, in {times} random partitions into {folds} folds: "
@@ -371,22 +361,27 @@ def _plan(
         f"{'; '.join(strategy.name for strategy in online)}",
         f"At most {steps} steps. Takes a few minutes (the first time mostly compilation); can be interrupted and resumed.",
     ]
-    return _Plan(traffic, orders, grids, steps, lines)
 
 
 def _learned(
-    planned: _Plan, target: float, targets: Sequence[float], seconds: dict[str, float], progress: "_Progress", **options: Any
+    traffic: learning.Traffic,
+    online: Sequence[learning.OnlineStrategy],
+    target: float,
+    targets: Sequence[float],
+    seconds: dict[str, float],
+    progress: "_Progress",
+    **options: Any,
 ) -> list[Point]:
-    """Simulates the online policies of a plan with `options` of `learning.simulate`; returns their points, and adds their seconds to `seconds`."""
+    """Simulates the `online` policies with `options` of `learning.simulate`; returns their points, and adds their seconds to `seconds`."""
     points: list[Point] = []
-    mark, done = time.perf_counter(), progress.done
-    simulated = learning.simulate(planned.traffic, target, targets, progress=progress, **options)
-    for of_strategy, grids in zip(simulated, planned.grids, strict=True):
+    mark, done = time.perf_counter(), progress.n
+    simulated = learning.simulate(traffic, target, targets, progress=progress, **options)
+    for of_strategy, strategy in zip(simulated, online, strict=True):
         points += of_strategy
-        done += grids
-        progress.done = done  # A second simulation that was not needed counts as done.
-        now, name = time.perf_counter(), of_strategy[0].strategy
-        seconds[name] = seconds.get(name, 0.0) + now - mark
+        done += strategy.num_grids
+        progress.n = done  # A second simulation that was not needed counts as done.
+        now = time.perf_counter()
+        seconds[strategy.name] = seconds.get(strategy.name, 0.0) + now - mark
         mark = now
     return points
 
@@ -464,42 +459,33 @@ def assumptions(found: Comparison) -> list[str]:
     return lines
 
 
-class _Progress:
+class _Progress(tqdm):
     """Shows the current step and the elapsed time on stderr, updated even while JAX compiles; calls `callback` with each step in words.
 
-    Attributes:
-      done: number of steps that have begun.
-      total: number of all steps.
+    The step that has begun last is `n` of `total`.
     """
 
     def __init__(self, shown: bool, callback: Callable[[str], None] | None = None):
-        self.done, self.total, self._callback = 0, 0, callback
-        self._bar: Any = tqdm(total=0, bar_format="{desc} [{elapsed}]", disable=not shown, file=sys.stderr, leave=False)
-        self._ended = threading.Event()
+        super().__init__(total=0, bar_format="{desc} [{elapsed}]", disable=not shown, file=sys.stderr, leave=False)
+        self._callback, self._ended = callback, threading.Event()
         self._beat = threading.Thread(target=self._refresh, daemon=True)
+        if shown:
+            self._beat.start()
 
     def _refresh(self) -> None:
         while not self._ended.wait(1.0):
-            self._bar.refresh()
-
-    def __enter__(self) -> "_Progress":
-        if not self._bar.disable:
-            self._beat.start()
-        return self
+            self.refresh()
 
     def __call__(self, text: str) -> None:
         """Begins the next step, which `text` describes."""
-        self.done += 1
-        text = f"step {self.done} of {self.total}: {text}"
-        self.show(text)
+        self.n += 1
+        text = f"step {self.n} of {self.total}: {text}"
+        self.set_description_str(text)
         if self._callback is not None:
             self._callback(text)
 
-    def show(self, text: str) -> None:
-        self._bar.set_description_str(text)
-
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
         self._ended.set()
         if self._beat.is_alive():
             self._beat.join()
-        self._bar.close()
+        super().close()

@@ -253,7 +253,9 @@ GRANULE = 256
 def reduced(
     curves: Sequence[Curves], names: Sequence[str], place: int, spans: Sequence[tuple[int, int]]
 ) -> list[tuple[np.ndarray, Histogram]]:
-    """Computes on the device, for each span of runs, moments and a histogram of one policy's curves, or of the first minus the second policy's.
+    """Computes, for each span of runs, moments and a histogram of one policy's curves, or of the first minus the second policy's.
+
+    Curves of JAX arrays are reduced on their device, others by NumPy.
 
     Args:
       curves: for each policy, arrays by name with axes for settings, runs and values, and `valid`: the curves of invalid runs count as NaN.
@@ -263,19 +265,12 @@ def reduced(
 
     Returns for each span the moments `[6, settings, C]`, where a run's curves have `C` values in total, and a histogram (empty for two policies).
     """
-    with jax.enable_x64(True):
-        moments, bins = _on_device(curves, tuple(names), place, tuple(spans))
+    on_device = all(isinstance(one["valid"], jax.Array) for one in curves)
+    with jax.enable_x64(True) if on_device else np.errstate(invalid="ignore"):
+        function = _on_device if on_device else functools.partial(_moments_and_bins, np)
+        moments, bins = function(curves, tuple(names), place, tuple(spans))
         histograms = list(map(Histogram.of_sorted, bins)) or [Histogram.empty()] * len(spans)
         return list(zip(map(np.asarray, jax.device_get(moments)), histograms, strict=True))
-
-
-def reduced_on_host(
-    curves: Sequence[Curves], names: Sequence[str], place: int, spans: Sequence[tuple[int, int]]
-) -> list[tuple[np.ndarray, Histogram]]:
-    """Computes the moments and histograms of curves for each span of runs, as `reduced` does on the device, by NumPy from the same arguments."""
-    with np.errstate(invalid="ignore"):
-        moments, bins = _moments_and_bins(np, curves, names, place, spans)
-    return list(zip(moments, map(Histogram.of_sorted, bins) if bins else [Histogram.empty()] * len(spans), strict=True))
 
 
 def _values(xp: Any, curves: Sequence[Curves], names: Sequence[str], place: int) -> Any:

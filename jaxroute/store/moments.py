@@ -13,7 +13,6 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import jax
 import numpy as np
 import xarray as xr
 
@@ -84,8 +83,7 @@ def summarise(
       spans: first position and end (exclusive) of spans of seeds: 1, 2, 4, ... whole granules, or some seeds of one granule.
     """
     place, found = curves[0]["valid"].ndim - 1, []
-    on_device = all(isinstance(one["valid"], jax.Array) for one in curves)
-    reduced = (statistics.reduced if on_device else statistics.reduced_on_host)(curves, names, place, spans)
+    reduced = statistics.reduced(curves, names, place, spans)
     for (start, stop), (packed, histogram) in zip(spans, reduced, strict=True):
         settings, numbers = packed.shape[1:]
         flags = np.full((settings, 1), _NEVER)

@@ -37,6 +37,8 @@ OTHER_VERSION = "it was written by another version of jaxroute"
 # Number of bytes at the end of a pack that are read first, bytes of a frame, bytes below which a pack is small and joined with others, and largest
 # number of bytes of a joined pack, before compression.
 _TAIL, _FRAME, _SMALL, _LARGE = 1 << 16, 1 << 18, 2 << 20, 256 << 20
+# Bytes of a new pack, before compression; longest time for which cells wait to be written; and number of threads that write and read.
+_PACK_BYTES, _WAIT_S, _THREADS = 16 << 20, 5.0, 4
 _SIZES = [(name, "<u8") for name in ("cells", "frames", "forms", "notes", "rows")]
 _FOOTER = np.dtype([*_SIZES, ("digest", "V16"), ("magic", "S16")])
 _ROW = np.dtype([("address", f"V{ADDRESS}"), ("digest", "V16"), ("form", "<u4"), ("session", "<u4")])
@@ -189,15 +191,12 @@ def _decoded(index: Index, frame: int, content: bytes) -> list[dict[str, np.ndar
 class PackStore:
     """Reader of the packs (files of results) that a location had at the last `refresh`, and writer of new packs.
 
-    Cells are written in the background: as soon as there are `size` bytes, or `seconds` after the first cell. The next `put` or `flush` raises an
+    Cells are written in the background: as soon as there are 16 MiB, or five seconds after the first cell. The next `put` or `flush` raises an
     error of the background. Only one thread may use a store.
 
     Args:
       place: location of the packs.
       session: versions and devices by which this process computes cells, as plain JSON.
-      size: bytes of a new pack, before compression.
-      seconds: longest time for which cells wait to be written.
-      threads: number of threads that write and read.
 
     Attributes:
       packs: index of each readable pack, by name.
@@ -210,17 +209,8 @@ class PackStore:
       conflicts: number of copies of cells whose numbers differ from those of another copy; all readers take the same copy.
     """
 
-    def __init__(
-        self,
-        place: Location,
-        session: Mapping[str, Any] | None = None,
-        *,
-        size: int = 16 << 20,
-        seconds: float = 5.0,
-        threads: int = 4,
-    ):
+    def __init__(self, place: Location, session: Mapping[str, Any] | None = None):
         self.place, self.session = place, dict(session or {})
-        self.size, self.seconds, self.threads = size, seconds, threads
         self.packs: dict[str, Index] = {}
         self.damaged: dict[str, Damage] = {}
         self.bad: set[tuple[str, int]] = set()
@@ -229,7 +219,7 @@ class PackStore:
         self.families: dict[bytes, set[bytes]] = {}
         self.notes: dict[str, dict[str, Any]] = {}
         self.conflicts = 0
-        self._pool = ThreadPoolExecutor(threads)
+        self._pool = ThreadPoolExecutor(_THREADS)
         self._lock = threading.RLock()
         self._waiting: dict[bytes, Cell] = {}
         self._said: list[Note] = []  # Notes for the next pack.
@@ -380,10 +370,10 @@ class PackStore:
                 self._pending.pop(0).result()
             self._waiting[address] = cell
             self._gathered += sum(a.nbytes for a in cell.values())
-            if self._gathered >= self.size:
+            if self._gathered >= _PACK_BYTES:
                 self._start()
             elif self._timer is None:
-                self._timer = threading.Timer(self.seconds, self._tick)
+                self._timer = threading.Timer(_WAIT_S, self._tick)
                 self._timer.daemon = True
                 self._timer.start()
 
@@ -395,7 +385,7 @@ class PackStore:
     def _start(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        while len(self._pending) >= self.threads:  # Waits for the disk, so that memory does not fill up.
+        while len(self._pending) >= _THREADS:  # Waits for the disk, so that memory does not fill up.
             self._pending[0].result()  # An error stays there until it is raised outside of the timer.
             del self._pending[0]
         cells, self._waiting, self._gathered, self._timer = self._waiting, {}, 0, None

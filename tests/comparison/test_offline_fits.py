@@ -8,7 +8,7 @@ from offline_cases import random_sample, world
 from reference import offline as reference
 
 from jaxroute.comparison.offline import cascade
-from jaxroute.comparison.offline.cascade import PERFECT, CascadeSearch, least_dominated, search, thresholds_of
+from jaxroute.comparison.offline.cascade import PERFECT, least_dominated, search, thresholds_of
 from jaxroute.comparison.offline.crossfit import between, cheapest, multipliers
 from jaxroute.comparison.offline.part import Part, TrueScores
 from jaxroute.comparison.offline.router import LOGISTIC
@@ -33,8 +33,7 @@ def test_the_search_finds_what_all_cascades_have(seed, perfect):
     values = sample.scores if perfect else np.random.default_rng(seed).random(sample.scores.shape)
     everything = reference.all_cascades(sample.scores, sample.costs, values)
     numbers = np.arange(sample.num_models)
-    judge = TrueScores()
-    found = CascadeSearch(sample.models, judge, numbers, *search(sample, values, numbers, 8))
+    found = search(sample, TrueScores(), values, numbers, 8)
     assert np.isfinite(found.spent).sum() == len(everything)
     for target in (0.0, 0.3, 0.5, 0.6, 0.7, 0.8, 0.95, 1.0):
         rule = found.tuned(target)
@@ -49,7 +48,7 @@ def test_every_candidate_is_what_it_says():
     found = PERFECT.fit(Part(sample))
     seen = set()
     for c in np.flatnonzero(np.isfinite(found.spent)):
-        rule = replace(found, reached=-np.abs(np.arange(found.reached.size) - c)).tuned(0.0)
+        rule = found.rule(c)
         played = rule.evaluate(sample)
         assert (played.quality.mean(), played.cost.mean()) == pytest.approx((found.reached[c], found.spent[c]), abs=1e-12)
         seen.add((rule.stages, rule.thresholds))
@@ -77,7 +76,7 @@ def test_more_models_than_are_searched():
     scores = (rng.random((60, 30)) < np.linspace(0.2, 0.9, 30)).astype(float)
     sample = Sample(tuple(map(str, range(30))), scores, np.tile(np.linspace(1, 30, 30), (60, 1)))
     found = PERFECT.fit(Part(sample))
-    assert found.numbers.size == cascade.MOST_MODELS
+    assert [len(found.rule(i).stages) for i in (cascade.MOST_MODELS - 1, cascade.MOST_MODELS)] == [1, 2]
     rule = found.tuned(0.8)
     assert rule.evaluate(sample).quality.mean() >= 0.8
 

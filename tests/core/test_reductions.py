@@ -38,7 +38,7 @@ CASES = {
 def stays(monkeypatch):
     """Counts the blocks that are summed up where they were played."""
     seen = []
-    reduced, make_block = jr.core.statistics.reduced, engine.Block
+    reduced, make_block = jr.core.statistics._on_device, engine.Block
 
     def noted(*arguments):
         seen.append(arguments)
@@ -52,7 +52,7 @@ def stays(monkeypatch):
     def play(*arguments, **options):
         with monkeypatch.context() as patch:
             patch.setattr(engine, "Block", on_device)
-            patch.setattr(jr.core.statistics, "reduced", noted)
+            patch.setattr(jr.core.statistics, "_on_device", noted)
             return jr.simulate(*arguments, **options), len(seen)
 
     return play

@@ -35,9 +35,13 @@ def cell(number, size=40):
 
 
 @contextlib.contextmanager
-def opened(path, **options):
-    with contextlib.closing(PackStore(Folder(path), **options)) as store:
-        yield store
+def opened(path, **constants):
+    """Opens a store with other values of constants of the module."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in constants.items():
+            patch.setattr(packs, name, value)
+        with contextlib.closing(PackStore(Folder(path))) as store:
+            yield store
 
 
 def put(path, cells, note=None):
@@ -263,13 +267,13 @@ def test_writers_readers_and_those_that_join_packs_do_not_disturb_each_other(tmp
 
 
 def test_cells_are_written_after_some_seconds_or_bytes(tmp_path):
-    with opened(tmp_path, seconds=0.05) as store:
+    with opened(tmp_path, _WAIT_S=0.05) as store:
         store.put(address(1), cell(1))
         until = time.monotonic() + 20
         while not packs_in(tmp_path) and time.monotonic() < until:
             time.sleep(0.01)
         assert len(packs_in(tmp_path)) == 1
-    with opened(tmp_path, size=5000, seconds=1000.0) as store:
+    with opened(tmp_path, _PACK_BYTES=5000, _WAIT_S=1000.0) as store:
         for n in range(20):
             store.put(address(n), cell(n))
         store.flush()
@@ -288,7 +292,7 @@ def test_what_goes_wrong_in_the_background_is_raised(then, tmp_path, monkeypatch
         write(*args)
 
     monkeypatch.setattr(Folder, "write", full)
-    with opened(tmp_path, seconds=0.01, threads=1) as store:
+    with opened(tmp_path, _WAIT_S=0.01, _THREADS=1) as store:
         store.put(address(1), cell(1))
         time.sleep(0.1)
         if then == "a slow disk":  # The next pack waits for the one that cannot be written.

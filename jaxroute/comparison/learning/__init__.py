@@ -1,7 +1,7 @@
 """Simulates online policies (StageRoute, MESS+, C2MAB-V, COSMOS, ACQB, LinUCB) on recorded queries, with common metrics such as quality and cost."""
 
-from .simulate import num_grids, simulate
+from .simulate import simulate
 from .strategies import STRATEGIES, Metered, OnlineStrategy, setting_of, strategies_for
 from .traffic import Traffic
 
-__all__ = ["STRATEGIES", "Metered", "OnlineStrategy", "Traffic", "num_grids", "setting_of", "simulate", "strategies_for"]
+__all__ = ["STRATEGIES", "Metered", "OnlineStrategy", "Traffic", "setting_of", "simulate", "strategies_for"]

@@ -1,11 +1,9 @@
 """Simulates online strategies on recorded queries, and summarises the runs of each setting as a point."""
 
-import itertools
 import math
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,20 +13,13 @@ import xarray as xr
 import jaxroute as jr
 from jaxroute.comparison.points import Estimate, Learning, Measures, Point, meets
 
-from .strategies import POOL, OnlineStrategy, strategies_for
+from .strategies import OnlineStrategy, strategies_for
 from .traffic import Traffic
 
 # Number of parts of a stream that are recorded, and number of values that the second grid adds between two neighbours of the first.
 _PIECES, _BETWEEN = 20, 3
-# Strategy without a second, finer grid: a simulation takes long, and its stream does not serve each query once.
-_ONE_GRID = "ACQB, with retries"
 # Metrics that are recorded with their squares, for standard errors.
 _MEASURED = ("quality", "spent", "calls", "latency")
-
-
-def num_grids(strategy: OnlineStrategy) -> int:
-    """Returns how often a strategy is simulated at most: 2, for a grid and a finer one near the target quality; 1 for ACQB, without the latter."""
-    return 1 if strategy.name == _ONE_GRID else 2
 
 
 def simulate(
@@ -39,7 +30,7 @@ def simulate(
     orders: int,
     warm: float = 0.0,
     folder: str | os.PathLike[str] | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str], None] = lambda text: None,
 ) -> Iterator[list[Point]]:
     """Simulates each strategy on random orders of the queries: first over its grid of settings, then over a finer grid near the target.
 
@@ -57,16 +48,15 @@ def simulate(
     Yields:
       The points of one strategy.
     """
-    tell = progress or (lambda text: None)
     for strategy in strategies_for(traffic, targets):
-        tell(strategy.name)
+        progress(strategy.name)
         name = "".join(letter if letter.isalnum() else "-" for letter in strategy.name.lower())
         place = None if folder is None else str(Path(folder) / name)
         runs = _runs(strategy, strategy.values, orders, place and f"{place}-grid")
         first = _points(strategy, traffic, runs, warm)
-        between = () if num_grids(strategy) == 1 else values_between(strategy, first, target)
+        between = () if strategy.num_grids == 1 else values_between(strategy, first, target)
         if between:
-            tell(f"{strategy.name}, near the target")
+            progress(f"{strategy.name}, near the target")
             # The values may change with more orders, so each set of values has its own folder.
             second = _runs(strategy, between, orders, place and f"{place}-near-{between[0]:.6g}")
             first = first | _points(strategy, traffic, second, warm)
@@ -87,66 +77,48 @@ def _runs(strategy: OnlineStrategy, values: Sequence[float], orders: int, out: s
 
 
 def _points(strategy: OnlineStrategy, traffic: Traffic, data: xr.Dataset, warm: float) -> dict[tuple[float, ...], Point]:
-    """Summarises the runs `data` of a grid as points, by setting: the value of `strategy.axis`, then those of the policy's `strategy.options`."""
-    names = [strategy.axis, *strategy.options]
+    """Summarises the runs `data` of a grid as points, by setting: the value of `strategy.axis`, then those of the policy's `strategy.options`.
 
-    def values_of(array: xr.DataArray, *dims: str) -> np.ndarray:
-        return array.transpose(*names, "seed", *dims).to_numpy().astype(np.float64)
-
-    recorded = (*_MEASURED, *(f"{name}_square" for name in _MEASURED), "answered")
-    arrays = {name: values_of(data[name], "time") for name in recorded}
-    times = [int(t) for t in data["time"].values]
-    sent = values_of(data["sent"].isel(time=-1), "model")
-    if warm:
-        sent = sent - values_of(data["sent"].isel(time=int(np.searchsorted(times, warm * times[-1]))), "model")
+    Metrics are summed up to each recorded round. The share `warm` of rounds at the beginning is not counted.
+    """
+    names, times = [strategy.axis, *strategy.options], data["time"].values
+    if len(times) > 2 and times[-1] - times[-2] < times[0] / 2:  # A last part of a few queries is too noisy.
+        data = data.isel(time=[*range(len(times) - 2), -1])
+        times = data["time"].values
+    begin, half = (int(np.searchsorted(times, share * times[-1])) for share in (warm, (1.0 + warm) / 2))
+    recorded = [*_MEASURED, *(f"{name}_square" for name in _MEASURED), "answered"]
+    data = data[[*recorded, "sent"]].transpose(*names, "seed", "time", "model").astype(np.float64)
+    counted = data - data.isel(time=begin, drop=True) if warm else data
     models = [str(name) for name in data["model"].values]
     points = {}
-    for place in itertools.product(*(range(data.sizes[name]) for name in names)):
-        values = tuple(float(data[name].values[i]) for name, i in zip(names, place, strict=True))
-        curves = {name: array[place] for name, array in arrays.items()}
-        point = _point(strategy, traffic, dict(zip(names, values, strict=True)), curves, times, warm)
+    for place in np.ndindex(*(data.sizes[name] for name in names)):
+        setting = {name: float(data[name].values[i]) for name, i in zip(names, place, strict=True)}
+        values = ", ".join(f"{name}={value!r}" for name, value in setting.items())
+        even, odd = ({name: counted[name].values[place][first::2] for name in recorded} for first in (0, 1))
+        judged = _measures(odd, traffic, strategy.pool)
         # Shares come from the odd runs, like `judged`, and add up to the calls per query.
-        called = sent[place][1::2].sum(axis=0)
-        shares = called * point.judged.calls.value / max(float(called.sum()), 1.0)
-        by_model = {name: float(share) for name, share in zip(models, shares, strict=True) if share > 0}
-        points[values] = replace(point, shares=by_model)
+        called = counted["sent"].values[place][1::2, -1].sum(axis=0)
+        shares = called * judged.calls.value / max(float(called.sum()), 1.0)
+        parts = {name: np.diff(data[name].values[place].mean(axis=0), prepend=0.0) for name in recorded}
+        answered = np.maximum(parts["answered"], 1e-9)
+        points[tuple(setting.values())] = Point(
+            strategy.name,
+            "online",
+            strategy.words(**setting),
+            chosen_by=_measures(even, traffic, strategy.pool),
+            judged=judged,
+            late=_measures({name: curve - curve[:, half : half + 1] for name, curve in odd.items()}, traffic, strategy.pool),
+            needs=strategy.needs,
+            further=f"env, policy, rounds = jaxroute.comparison.setting_of(log.table, {strategy.name!r}, {values}{strategy.given})\n"
+            f"result = jaxroute.simulate(env, {{{strategy.name!r}: policy}}, horizon=rounds, seeds=256)",
+            learning=Learning(
+                tuple(round(float(n)) for n in np.cumsum(parts["answered"])),
+                tuple((parts["quality"] / answered).tolist()),
+                tuple((parts["spent"] / answered).tolist()),
+            ),
+            shares={name: float(share) for name, share in zip(models, shares, strict=True) if share > 0},
+        )
     return points
-
-
-def _point(
-    strategy: OnlineStrategy,
-    traffic: Traffic,
-    setting: dict[str, float],
-    curves: Mapping[str, np.ndarray],
-    times: list[int],
-    warm: float,
-) -> Point:
-    """Summarises runs of a setting from metrics `[seed, time]` summed up to each of the rounds `times`; a first share `warm` of rounds is omitted."""
-    if len(times) > 2 and times[-1] - times[-2] < times[0] / 2:  # A last part of a few queries is too noisy.
-        times, curves = [*times[:-2], times[-1]], {name: np.delete(curve, -2, axis=1) for name, curve in curves.items()}
-    begin, half = (int(np.searchsorted(times, share * times[-1])) for share in (warm, (1.0 + warm) / 2))
-    whole = curves if warm == 0.0 else {name: curve - curve[:, begin : begin + 1] for name, curve in curves.items()}
-    even, odd = ({name: curve[first::2] for name, curve in whole.items()} for first in (0, 1))
-    values = ", ".join(f"{name}={value!r}" for name, value in setting.items())
-    pool = min(POOL, traffic.num_queries) if strategy.name == _ONE_GRID else None
-    parts = {name: np.diff(curve.mean(axis=0), prepend=0.0) for name, curve in curves.items()}
-    answered = np.maximum(parts["answered"], 1e-9)
-    return Point(
-        strategy.name,
-        "online",
-        strategy.words(**setting),
-        chosen_by=_measures(even, traffic, pool),
-        judged=_measures(odd, traffic, pool),
-        late=_measures({name: curve - curve[:, half : half + 1] for name, curve in odd.items()}, traffic, pool),
-        needs=strategy.needs,
-        further=f"env, policy, rounds = jaxroute.comparison.setting_of(log.table, {strategy.name!r}, {values}{strategy.given})\n"
-        f"result = jaxroute.simulate(env, {{{strategy.name!r}: policy}}, horizon=rounds, seeds=256)",
-        learning=Learning(
-            tuple(round(float(n)) for n in np.cumsum(parts["answered"])),
-            tuple((parts["quality"] / answered).tolist()),
-            tuple((parts["spent"] / answered).tolist()),
-        ),
-    )
 
 
 def _measures(curves: Mapping[str, np.ndarray], traffic: Traffic, pool: int | None = None) -> Measures:

@@ -26,7 +26,7 @@ from jaxroute.problems.combinatorial import AnyWin
 from .traffic import Traffic
 
 # Largest numbers of models that StageRoute deploys, of calls by C2MAB-V per query, of queries in ACQB's pool, and of ACQB's rounds.
-_SLOTS, _ASKED, POOL, _QUEUE_ROUNDS = 6, 3, 1000, 2000
+_SLOTS, _ASKED, _POOL, _QUEUE_ROUNDS = 6, 3, 1000, 2000
 # Largest numbers of principal directions of query features, and of models, for a learned evaluator, whose rounds are slow.
 _OUTPUT_DIRECTIONS, _MOST_SIGNALLED = 4, 4
 _LOAD = 0.5  # Share of ACQB's rounds in which a query arrives.
@@ -90,12 +90,11 @@ class Metered(Wrapper):
     costs: Leaf
     latency: Leaf | None
     reading: Reading = struct.field(pytree_node=False)
-    names: tuple[str, ...] = struct.field(pytree_node=False, default=())
+    names: tuple[str, ...] = struct.field(pytree_node=False)
 
     @property
     def spec(self) -> Any:
-        names = self.names or self.env.spec.model_names
-        return replace(self.env.spec, metrics=METRICS, overflow_flow=None, model_names=names)
+        return replace(self.env.spec, metrics=METRICS, overflow_flow=None, model_names=self.names)
 
     def step(self, key: jax.Array, state: Any, action: Any, t: jax.Array) -> tuple[Any, Any, dict[str, jax.Array]]:
         after, feedback, flows = self.env.step(key, state, action, t)
@@ -141,6 +140,8 @@ class OnlineStrategy:
       needs: requirements in production as texts, for example "the cost of each call".
       rounds: number of rounds of a run; usually the number of queries.
       rising: whether quality increases with the environment's parameter, so a finer grid near a target extends to smaller values.
+      pool: size of the pool from which the queries of a run are drawn with replacement; None if each run serves every query once. With a pool
+        there is no finer grid, because a simulation takes long.
       given: Python code of further arguments that `setting_of` needs for this strategy, such as ", signals=log.signals".
     """
 
@@ -154,7 +155,13 @@ class OnlineStrategy:
     needs: tuple[str, ...]
     rounds: int
     rising: bool = False
+    pool: int | None = None
     given: str = ""
+
+    @property
+    def num_grids(self) -> int:
+        """Largest number of simulations: 2, for a grid of settings and a finer one near the target quality; 1 without the latter."""
+        return 1 if self.pool else 2
 
 
 @dataclass(frozen=True)
@@ -167,9 +174,9 @@ class _ParallelWin(AnyWin):
 def _metered(traffic: Traffic, env: Any, reading: Reading, order: Sequence[str] = ()) -> Metered:
     """Adds metrics of quality, cost and latency from the table to `env`, whose models have the given `order` (default: as in the table)."""
     table = traffic.table
-    places = [table.models.index(name) for name in order] if order else list(range(table.num_models))
+    names = tuple(order) or table.models
+    places = [table.models.index(name) for name in names]
     latency = None if traffic.latency is None else np.asarray(traffic.latency, np.float32)[:, places]
-    names = tuple(table.models[place] for place in places)
     return Metered(env, table.scores[:, places], table.costs[:, places], latency, reading, names)
 
 
@@ -323,7 +330,7 @@ def _linucb(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy:
 def _acqb(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy | None:
     if traffic.contexts.shape[1] == 1:
         return None  # ACQB can learn only from features of queries.
-    rows = np.random.default_rng(0).permutation(traffic.num_queries)[:POOL]
+    rows = np.random.default_rng(0).permutation(traffic.num_queries)[:_POOL]
     contexts, latency = traffic.contexts[rows], None if traffic.latency is None else traffic.latency[rows]
     unit = traffic.unit.subset(rows=rows).with_features(contexts)
     pool = Traffic(traffic.table.subset(rows=rows), unit, contexts, latency)
@@ -343,6 +350,7 @@ def _acqb(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy | None:
         lambda weight: f"rho = {weight:.3g}, a query in {100 * _LOAD:g} % of the rounds",
         (RETRIES, _FEATURES),
         rounds,
+        pool=len(rows),
     )
 
 

@@ -1,12 +1,13 @@
 """FrugalGPT, a cascade: cheap models are called first, and the next model is called only if a judge rejects the answer."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from ..points import JUDGE, RECORDED
-from .crossfit import OfflineStrategy, cheapest
+from .crossfit import Candidates, OfflineStrategy
 from .part import Part, Prediction, Predictor
 from .sample import Outcomes, Sample, several_calls
 
@@ -61,43 +62,6 @@ class Cascade:
         return " ".join(parts)
 
 
-@dataclass(frozen=True, eq=False)
-class CascadeSearch:
-    """Stores quality and cost of all cascades of up to three models on the queries for fitting, and finds the cheapest that reaches a target.
-
-    Attributes:
-      models: names of the models.
-      judge: predictor of the scores of answers, after the calls.
-      numbers: `[M]` indices of the searched models.
-      thresholds: `[M, T]` thresholds of each searched model.
-      reached: `[C]` mean score of each cascade: flattened `[M]` single models, `[i, T, j]` pairs, and `[k, i, T, j, T]` triples, called as i, j, k.
-      spent: `[C]` mean cost of each cascade; infinite if it would call a model twice.
-    """
-
-    models: tuple[str, ...]
-    judge: Predictor
-    numbers: np.ndarray
-    thresholds: np.ndarray
-    reached: np.ndarray
-    spent: np.ndarray
-
-    def tuned(self, target: float) -> Cascade:
-        """Returns the cascade that reaches the target at the least cost on the queries for fitting, or that of highest quality if none does."""
-        best = int(cheapest(self.reached, self.spent, target))
-        num_models, num_thresholds = self.thresholds.shape
-        pairs = num_models * num_thresholds * num_models
-        if best < num_models:
-            stages, cuts = (best,), ()
-        elif best < num_models + pairs:
-            i, t, j = np.unravel_index(best - num_models, (num_models, num_thresholds, num_models))
-            stages, cuts = (i, j), (self.thresholds[i, t],)
-        else:
-            shape = (num_models, num_models, num_thresholds, num_models, num_thresholds)
-            k, i, t, j, u = np.unravel_index(best - num_models - pairs, shape)
-            stages, cuts = (i, j, k), (self.thresholds[i, t], self.thresholds[j, u])
-        return Cascade(self.models, self.judge, tuple(int(self.numbers[s]) for s in stages), tuple(map(float, cuts)))
-
-
 def thresholds_of(values: np.ndarray, number: int = THRESHOLDS) -> np.ndarray:
     """Returns `number` thresholds, midpoints of neighbouring `values`. Of more midpoints, those at quantiles are taken; NaN replaces missing ones."""
     seen, counts = np.unique(values, return_counts=True)
@@ -115,20 +79,23 @@ def least_dominated(cost: np.ndarray, quality: np.ndarray, most: int = MOST_MODE
     return np.sort(np.lexsort((-quality, worse.sum(1)))[:most])
 
 
-def search(sample: Sample, values: np.ndarray, numbers: np.ndarray, number: int = THRESHOLDS) -> tuple[np.ndarray, ...]:
-    """Computes quality and cost of all cascades of up to three models, at all thresholds, by sums over queries.
+def search(
+    sample: Sample, judge: Predictor, values: np.ndarray, numbers: np.ndarray, number: int = THRESHOLDS
+) -> Candidates:
+    """Returns all cascades of up to three models, at all thresholds, with their qualities and costs, computed by sums over queries.
 
     A triple (i, j, k) at thresholds (t, u) serves score `s_i` if the judge's value `v_i >= t`, else `s_j` if `v_j >= u`, else `s_k`. It needs only
     sums of scores and costs over the queries below `t` and `u`: cumulative histograms over the thresholds of each pair of models.
 
     Args:
       sample: the queries for fitting.
+      judge: predictor of the scores of answers, after the calls.
       values: `[Q, N]` judge's value of each answer.
       numbers: `[M]` indices of the searched models.
       number: `T`, the number of thresholds of each model.
 
     Returns:
-      Thresholds `[M, T]`, then mean score and mean cost of all `C` cascades, `[C]` each, in the order of `CascadeSearch.reached`.
+      `M` single models, then `[i, T, j]` pairs, and `[k, i, T, j, T]` triples, called as i, j, k; the cost is infinite if a model is called twice.
     """
     scores, costs, values = (a[:, numbers].T for a in (sample.scores, sample.costs, values))
     num_models = len(scores)
@@ -152,7 +119,20 @@ def search(sample: Sample, values: np.ndarray, numbers: np.ndarray, number: int 
     triple_cost[np.broadcast_to(same[:, :, None, None, None] | same[:, None, None, :, None], triple_cost.shape)] = np.inf
     reached = np.concatenate([scores.mean(1), pair_quality.reshape(-1), triple_quality.reshape(-1)])
     spent = np.concatenate([costs.mean(1), pair_cost.reshape(-1), triple_cost.reshape(-1)])
-    return cuts, np.where(np.isfinite(spent), reached, -np.inf), spent
+    pairs, triples = pair_cost.shape, triple_cost.shape
+
+    def rule(index: int) -> Cascade:
+        if index < num_models:
+            stages, thresholds = (index,), ()
+        elif index < num_models + math.prod(pairs):
+            i, t, j = np.unravel_index(index - num_models, pairs)
+            stages, thresholds = (i, j), (cuts[i, t],)
+        else:
+            k, i, t, j, u = np.unravel_index(index - num_models - math.prod(pairs), triples)
+            stages, thresholds = (i, j, k), (cuts[i, t], cuts[j, u])
+        return Cascade(sample.models, judge, tuple(int(numbers[s]) for s in stages), tuple(map(float, thresholds)))
+
+    return Candidates(rule, np.where(np.isfinite(spent), reached, -np.inf), spent)
 
 
 def _below(cuts: np.ndarray, values: np.ndarray, amounts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -176,10 +156,10 @@ def _below(cuts: np.ndarray, values: np.ndarray, amounts: np.ndarray) -> tuple[n
     return np.einsum("aiit->ait", two[..., -1]), two[..., :number]
 
 
-def _fit(part: Part, prediction: Prediction) -> CascadeSearch:
+def _fit(part: Part, prediction: Prediction) -> Candidates:
     (judge, values), sample = prediction, part.sample
     numbers = least_dominated(sample.costs.mean(0), sample.scores.mean(0))
-    return CascadeSearch(sample.models, judge, numbers, *search(sample, values, numbers))
+    return search(sample, judge, values, numbers)
 
 
 _NEEDS = (RECORDED, "features of each query before it is served", "the cost of each answer")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..points import JUDGE, RECORDED
-from .crossfit import OfflineStrategy, PriceGrid, between, multipliers
+from .crossfit import Candidates, OfflineStrategy, between, multipliers
 from .part import Part, Predictor
 from .sample import Outcomes, Sample, several_calls
 
@@ -127,7 +127,7 @@ def shrunk_covariance(missed: np.ndarray) -> np.ndarray:
     return (1 - part) * moments + part * np.diag(np.diag(moments))
 
 
-def _fit(part: Part) -> PriceGrid:
+def _fit(part: Part) -> Candidates:
     """Fits cascade routing at a grid of prices (score per unit of cost), then at 22 prices between neighbours whose mean scores differ most."""
     sample = part.sample
     predictor, before = part.logistic if sample.described else part.means
@@ -138,8 +138,8 @@ def _fit(part: Part) -> PriceGrid:
     if further.size:
         parts = zip((prices, reached, spent), (further, *_evaluate(part, before, further)))
         prices, reached, spent = (np.concatenate(both) for both in parts)
-    rule = CascadeRouting(sample.models, predictor, shrunk_covariance(missed), costs, 0.0)
-    return PriceGrid(rule, prices, reached, spent)
+    about = sample.models, predictor, shrunk_covariance(missed), costs
+    return Candidates(lambda i: CascadeRouting(*about, float(prices[i])), reached, spent)
 
 
 def _evaluate(part: Part, before: np.ndarray, prices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

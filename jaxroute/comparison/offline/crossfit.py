@@ -4,7 +4,7 @@ Rules are selected by their quality and cost on the queries for fitting. Many ru
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -129,24 +129,16 @@ def cheapest(quality: np.ndarray, cost: np.ndarray, target: float) -> int:
 
 
 @dataclass(frozen=True, eq=False)
-class PriceGrid:
-    """Mean score and cost, on the queries for fitting, of a rule that maximises score minus price times cost, at each of `L` prices.
+class Candidates:
+    """Mean scores `reached` and mean costs `spent`, `[C]` each, of `C` rules on the queries for fitting; `rule(index)` makes one of them."""
 
-    Attributes:
-      rule: rule whose field `price` is to be set.
-      prices: `[L]` prices.
-      reached: `[L]` mean scores.
-      spent: `[L]` mean costs.
-    """
-
-    rule: Any
-    prices: np.ndarray
+    rule: Callable[[int], Any]
     reached: np.ndarray
     spent: np.ndarray
 
     def tuned(self, target: float) -> Any:
-        """Returns the rule at the price with which it reaches the target quality at the least cost."""
-        return replace(self.rule, price=float(self.prices[cheapest(self.reached, self.spent, target)]))
+        """Returns the rule that reaches the target quality at the least cost, or that of highest quality if none does."""
+        return self.rule(cheapest(self.reached, self.spent, target))
 
 
 def multipliers(costs: np.ndarray, number: int) -> np.ndarray:

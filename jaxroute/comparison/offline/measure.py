@@ -26,7 +26,7 @@ def offline(
     targets: Sequence[float],
     *,
     latency: np.ndarray | None = None,
-    progress: Callable[[str], None] | None = None,
+    progress: Callable[[str], None] = lambda text: None,
 ) -> list[Point]:
     """Returns a point for each single model, each rule tuned to each target, and each upper bound.
 
@@ -46,13 +46,12 @@ def offline(
     """
     targets = tuple(checks.probability("targets", list(targets), ("number",)).tolist())
     sample = sample_of(table, latency)
-    tell = progress or (lambda line: None)
     singles = {name: single_call(sample, np.full(sample.num_queries, i)) for i, name in enumerate(sample.models)}
     points = [_unfitted(name, "single", "", singles[name], sample) for name in table.models] + _bounds(sample, targets)
     used = strategies(sample)
     with _one_thread():
-        records = crossfit(sample, used, targets, *partitions(table.num_queries), tell)
-        tell("fitted rules: the whole table")
+        records = crossfit(sample, used, targets, *partitions(table.num_queries), progress)
+        progress("fitted rules: the whole table")
         whole = Part(sample, _WHOLE)
         fitted_to_whole = [strategy.fit(whole) for strategy in used]
     for strategy, fitted, of_targets in zip(used, fitted_to_whole, records):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ..points import RECORDED
-from .crossfit import OfflineStrategy, PriceGrid, multipliers
+from .crossfit import Candidates, OfflineStrategy, multipliers
 from .part import Part, Prediction, Predictor
 from .sample import Outcomes, Sample, single_call, steps
 
@@ -136,7 +136,7 @@ class Router:
         return f"highest predicted score - {self.price:.3g} x mean cost"
 
 
-def _fit(part: Part, prediction: Prediction) -> PriceGrid:
+def _fit(part: Part, prediction: Prediction) -> Candidates:
     """Evaluates a router at each price of a unit of cost in a grid, by the cross-validated predictions in `prediction` for the queries of `part`."""
     (predictor, predicted), sample = prediction, part.sample
     costs = sample.costs.mean(0)
@@ -145,7 +145,7 @@ def _fit(part: Part, prediction: Prediction) -> PriceGrid:
     for i, price in enumerate(prices):
         chosen = np.argmax(predicted - price * costs, axis=1)
         reached[i], spent[i] = sample.scores[rows, chosen].mean(), sample.costs[rows, chosen].mean()
-    return PriceGrid(Router(sample.models, predictor, costs, 0.0), prices, reached, spent)
+    return Candidates(lambda i: Router(sample.models, predictor, costs, float(prices[i])), reached, spent)
 
 
 _NEEDS = (RECORDED, "features of each query before it is served")
