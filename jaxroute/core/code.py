@@ -59,15 +59,13 @@ class _Search:
         """Prepares a search that enters no installed library except the top-level packages `homes`, in which its first objects are defined."""
         self.digests: dict[str, str] = {}
         self._homes = homes
-        self._seen: set[int] = set()
-        self._kept: list[Any] = []  # Keeps the visited objects alive, so that their ids are not reused.
+        self._seen: dict[int, Any] = {}  # Visited objects by id, kept alive so that their ids are not reused.
 
     def value(self, value: Any) -> None:
         """Adds the digests for an object: for a function its code, closure and default arguments, otherwise its class's methods and its fields."""
         if isinstance(value, (*_PLAIN, np.ndarray, np.generic, Array, types.ModuleType)) or id(value) in self._seen:
             return
-        self._seen.add(id(value))
-        self._kept.append(value)
+        self._seen[id(value)] = value
         if isinstance(value, functools.partial):
             self._all([value.func, *value.args, *value.keywords.values()])
         elif isinstance(value, Mapping):
@@ -123,8 +121,7 @@ class _Search:
         digest = short_digest([digest_of_code(code), [plain_constant(v) for v in defaults if _is_constant(v)]])
         if known == digest and id(function) in self._seen:
             return None
-        self._seen.add(id(function))
-        self._kept.append(function)
+        self._seen[id(function)] = function
         self.digests[name] = digest if known in (None, digest) else short_digest([known, digest])
         self._all(defaults)
         self._all(_contents_of(function.__closure__ or ()))

@@ -94,14 +94,11 @@ class Seeds:
 
     def of(self, masks: Mapping[int, int]) -> np.ndarray:
         """Returns the ascending positions in `values` of the seeds in `masks`, a dict from granule (256 seeds) to a bit mask of its seeds."""
-        found = []
+        found = [np.zeros(0, np.int64)]
         for number, mask in masks.items():
             part = self.granules[number]
-            if mask == self.masks[number]:
-                found.append(part)
-            else:
-                found.append(part[np.isin(self.values[part] % GRANULE, bits(mask))])
-        return np.sort(np.concatenate([np.zeros(0, np.int64), *found]))
+            found.append(part if mask == self.masks[number] else part[np.isin(self.values[part] % GRANULE, bits(mask))])
+        return np.sort(np.concatenate(found))
 
     def cut(self, positions: np.ndarray) -> Iterator[tuple[int, int, np.ndarray]]:
         """Groups the seeds `values[positions]` by granule. Yields the granule, the bit mask of its seeds, and their indices into `positions`."""
