@@ -24,7 +24,7 @@ def has_runs(data: Data) -> bool:
 
 
 def metric_names(data: xr.Dataset) -> list[str]:
-    """Returns the metrics with a single number per run; only those over time, if the result has times. Flags such as `valid` are no metrics."""
+    """Returns the names of metrics that are one number per run, at each time if the result has times. Vectors and flags such as `valid` are left out."""
     check_result(data)
     names = [name for name, variable in data.data_vars.items() if variable.attrs.get("kind") in _KINDS]
     if "time" in data.dims:

@@ -418,7 +418,7 @@ def any_win_gradient(w: Array, z: Array) -> Array:
 
 
 def any_win_weight(w: Array | np.ndarray, xp: Any = jnp) -> Any:
-    """Returns `-log(1 - w)` elementwise by the array module `xp` (finite for `w = 1`). The larger its sum over a set, the likelier any win."""
+    """Returns `-log(1 - w)` of win probabilities `w`, by the array module `xp`, clipped below 1. The larger its sum over a set, the likelier any win."""
     return -xp.log1p(-xp.minimum(w, 1.0 - np.finfo(w.dtype).epsneg))
 
 

@@ -478,7 +478,10 @@ class Statistics:
         return Moments(*np.moveaxis(alone, -1, 0)), Moments(*np.moveaxis(apart, -1, 0))
 
     def _histogram(self, name: str, totals: _Totals, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns how many runs have the metric in each bin, `[policy, settings..., time, ..., bins]`, and the indices of the bins in use."""
+        """Returns the counts `[*shape, number of bins]` of runs whose metric `name` is in each bin, and the numbers of these bins, those with any run.
+
+        `totals` are the merged statistics from `totals`, `shape` is that of the metric: `(policies, settings..., times, ...)`.
+        """
         found = []
         for tree, setting, total in totals:
             if len(tree.policies) == 1 and name in tree.numbers:

@@ -2,7 +2,7 @@
 
 A result has dimensions `(policy, settings..., seed, time)`, and `model` for vector metrics. `time` is a number of rounds. Each variable has the
 attributes `long_name`, `units` and `kind`: a "total" is the cumulative sum up to `time`, an "average" the mean per round up to `time`, a "gauge" the
-state's value at `time`. `valid` is False for a run in which a flow that must be zero was not zero, or a value was not finite.
+state's value at `time`. `valid` is False for a run with a value that is not finite, or with a non-zero count of errors, such as illegal actions.
 """
 
 import dataclasses

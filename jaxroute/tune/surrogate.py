@@ -182,9 +182,10 @@ class GaussianProcess:
 
 
 def without_outliers(seen: Observations, good: np.ndarray, sign: float) -> Observations:
-    """Clips bad values, which would dominate a fit, at `low - 3 (high - low)`, with worst value `low` and 80 % quantile `high` of the better half.
+    """Clips bad values, which would dominate a fit.
 
-    `good` has the indices of the better half. `sign` is 1 if more is better, -1 if less is (then the rule is for the negative values).
+    Values times `sign` (1 if more is better, -1 if less is) are at least `low - 3 (high - low)`. Here `low` is the worst value, `high` the 80 % quantile
+    of the better half of the values, which has the indices `good`.
     """
     values = sign * seen.values
     low, high = np.quantile(values[good], [0.0, 0.8])

@@ -151,12 +151,12 @@ def fit_cascade(table: RoutingTable, target: float, judge: Literal["learned", "p
 
 
 def fit_cascade_routing(table: RoutingTable, target: float) -> CascadeRouting:
-    """Returns the cascade routing with a perfect judge that reaches a target in [0, 1] on a table at the least cost."""
+    """Returns the cheapest cascade routing with a perfect judge whose mean quality on a table reaches `target`, in [0, 1]."""
     return fit_rule(PERFECT_ROUTING, table, target)
 
 
 def fit_rule(strategy: OfflineStrategy, table: RoutingTable, target: float) -> Any:
-    """Returns the rule of a strategy that reaches a target in [0, 1] on a table at the least cost. Raises `ValueError` if an argument is wrong."""
+    """Returns the cheapest rule of a strategy whose mean quality on a table reaches `target`, in [0, 1]. Raises `ValueError` if an argument is wrong."""
     if not isinstance(table, RoutingTable):
         raise ValueError(f"table must be a RoutingTable, got {checks.show(table)}")
     checks.probability("target", target, ())

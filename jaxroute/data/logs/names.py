@@ -397,7 +397,7 @@ def _best_splits(free: Sequence[str]) -> Iterator[tuple[str, _Split]]:
 
 
 def _add_units_behind_models(families: dict[tuple[str, str], Family]) -> None:
-    """Adds families such as `cost_<model>_usd`, with a unit behind the model, to `families`, whose keys are roles and patterns of names."""
+    """Adds a family `cost_{}_usd` for each family `cost_{}` whose columns have a unit behind the model, to `families` by role and pattern of names."""
     scored = {model for family in families.values() if family.role == "score" for model in family.columns}
     for (role, pattern), family in [*families.items()]:
         unit = next((words(model)[-1] for model in family.columns if words(model)), "")

@@ -126,7 +126,7 @@ class Theory:
         return math.exp(high)
 
     def burn_in(self, t: float) -> float:
-        """Returns `omega = 4 tau(t) / eps` (condition 20): `survival` assumes that queues which begin to differ still do so `omega` rounds later."""
+        """Returns `4 bad_rounds(t) / slack`, the number of rounds for which `survival` assumes that two queues differ once they do (ACQB, condition 20)."""
         return 4.0 * self.bad_rounds(t) / self.slack
 
     def holds(self, t: float) -> bool:

@@ -55,7 +55,7 @@ def deploy(
 ) -> Deployment:
     """Returns the models of the best routing with at most `M` models, and fillers for the free slots.
 
-    The linear program without the limit of `M` models has a solution with at most `max_support` models, which are deployed if `M` is as large.
+    The linear program without the limit of `M` models has a solution with at most `max_support` models, which are deployed if `M` is at least that.
     Otherwise all sets of `M` models are compared, or searched by branch and bound if there are more than 500. Among equally good sets a comparison
     chooses the first in lexicographic order, branch and bound any. Among equal models, the first in the order of `tie` serves most queries.
 
