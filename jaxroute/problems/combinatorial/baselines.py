@@ -100,8 +100,7 @@ class CUCB(Learner):
         radius = self.radius.radius(state.outcome.count, state.spec.num_models, t + 1)
         value = jnp.minimum(state.outcome.mean + radius, 1.0)
         selected = top_models(value - self.noise * draws.uniform(k_tie, value.shape), obs, state.spec)
-        relaxed = selected.astype(jnp.float32)
-        action = action_of(self.order, k_order, obs, selected, relaxed, value, state.cost.mean)
+        action = action_of(self.order, k_order, obs, selected, value, state.cost.mean)
         return action, {"reward_ucb": value}
 
 
@@ -125,8 +124,7 @@ class Thompson(Learner):
         count = state.outcome.count.astype(jnp.float32)
         value = self.posterior.sample(k_sample, count * state.outcome.mean, state.outcome.losses())
         selected = top_models(value, obs, state.spec)
-        relaxed = selected.astype(jnp.float32)
-        return action_of(self.order, k_order, obs, selected, relaxed, value, state.cost.mean), {"sampled": value}
+        return action_of(self.order, k_order, obs, selected, value, state.cost.mean), {"sampled": value}
 
     def update(
         self, key: Array, state: beliefs.Statistics, obs: Observation, action: Action, feedback: Feedback, t: Array
@@ -158,7 +156,7 @@ class ConstrainedThompson(Relaxer):
         cost = jnp.where(seen > 0, jnp.maximum(state.cost.mean + shock, 0.0), 0.0)
         found = self.relax(k_tie, value, cost, obs, state.spec)
         selected = round_by_group(self.rounding, k_round, found.z, state.spec)
-        action = action_of(self.order, k_order, obs, selected, found.z, value, cost)
+        action = action_of(self.order, k_order, obs, selected, value, cost, found.z)
         return action, {"sampled": value, **relaxation.info_of(found)}
 
 
@@ -188,7 +186,7 @@ class EpsilonGreedy(Relaxer):
         exploring = draws.uniform(k_coin) < epsilon
         selected = jnp.where(exploring, explore, exploit)
         relaxed = jnp.where(exploring, explore.astype(jnp.float32), found.z)
-        action = action_of(self.order, k_order, obs, selected, relaxed, value, cost)
+        action = action_of(self.order, k_order, obs, selected, value, cost, relaxed)
         return action, {"explored": exploring, **relaxation.info_of(found)}
 
 
@@ -201,7 +199,7 @@ class RandomSet(Learner):
         k_set, k_order = draws.split(key)
         score = draws.uniform(k_set, obs.price.shape)
         selected = top_models(-score, obs, state.spec)
-        return action_of(self.order, k_order, obs, selected, selected.astype(jnp.float32), score, obs.price), {}
+        return action_of(self.order, k_order, obs, selected, score, obs.price), {}
 
 
 @struct.dataclass
@@ -211,7 +209,7 @@ class Everything(Learner):
     def act(self, key: Array, state: beliefs.Statistics, obs: Observation, t: Array) -> tuple[Action, Info]:
         del t, state
         zero = jnp.zeros_like(obs.price)
-        return action_of(self.order, key, obs, obs.available, obs.available.astype(jnp.float32), zero, zero), {}
+        return action_of(self.order, key, obs, obs.available, zero, zero), {}
 
 
 @struct.dataclass
@@ -269,4 +267,4 @@ class OfflineFixed(FixedPolicy):
     def act(self, key: Array, state: Array, obs: Observation, t: Array) -> tuple[Action, Info]:
         del t
         zero = jnp.zeros_like(obs.price)
-        return action_of(self.order, key, obs, state, state.astype(jnp.float32), zero, zero), {}
+        return action_of(self.order, key, obs, state, zero, zero), {}

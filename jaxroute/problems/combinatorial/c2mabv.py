@@ -152,7 +152,7 @@ class C2MABV:
         selected = round_by_group(self.rounding, k_round, z, state.spec)
         selected, z = self.hold.hold(fresh, (selected, z), (state.held, state.held_relaxed))
         selected = self.start.choose(state, obs, allowed, selected)
-        action = action_of(self.order, k_order, obs, selected, z, value, cost)
+        action = action_of(self.order, k_order, obs, selected, value, cost, z)
         info = {
             **relaxation.info_of(found),
             "optimistic_reward": state.spec.reward.value(action.selected, value),

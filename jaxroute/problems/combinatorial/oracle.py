@@ -46,7 +46,7 @@ class _Oracle(FixedPolicy):
         segment = jnp.sum((jnp.asarray(self.switch) <= t).astype(jnp.int32)) - 1
         z = jnp.asarray(self.relaxed, jnp.float32)[segment]
         selected = round_by_group(self.rounding, k_round, z, state.spec)
-        return action_of(self.order, k_order, obs, selected, z, z, obs.price), {}
+        return action_of(self.order, k_order, obs, selected, z, obs.price, z), {}
 
 
 @struct.dataclass

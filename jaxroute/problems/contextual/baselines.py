@@ -1,32 +1,17 @@
 """Policies that learn nothing: uniform choice, the best single model, and the oracle, which knows the parameters."""
 
-from typing import Any
-
 import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
 from jaxroute.core import draws, numerics
-from jaxroute.core.types import Leaf
+from jaxroute.core.types import FixedPolicy, FixedState, Leaf
 from jaxroute.problems.contextual.env import ContextualEnv, TableEnv
 from jaxroute.problems.contextual.types import Choice, ContextualSpec
 
 
 @struct.dataclass
-class StatelessPolicy:
-    """Base class of policies that learn nothing and have an empty state."""
-
-    def init(self, key: Array, spec: ContextualSpec) -> Any:
-        del key, spec
-        return ()
-
-    def update(self, key: Array, state: Any, obs: Array, action: Array, feedback: Array, t: Array) -> Any:
-        del key, obs, action, feedback, t
-        return state
-
-
-@struct.dataclass
-class Uniform(StatelessPolicy):
+class Uniform(FixedPolicy):
     """Uses a uniformly random model in every round."""
 
     def init(self, key: Array, spec: ContextualSpec) -> Array:
@@ -39,7 +24,7 @@ class Uniform(StatelessPolicy):
 
 
 @struct.dataclass
-class BestSingle(StatelessPolicy):
+class BestSingle(FixedPolicy):
     """Always uses the model that is best on average over all contexts: the best policy that ignores contexts.
 
     Attributes:
@@ -53,13 +38,13 @@ class BestSingle(StatelessPolicy):
         """Returns the policy that always uses the model with the largest mean reward, `env.average`."""
         return cls(best=numerics.argmax(jnp.asarray(env.average)))
 
-    def act(self, key: Array, state: tuple[()], obs: Array, t: Array) -> Choice:
+    def act(self, key: Array, state: FixedState, obs: Array, t: Array) -> Choice:
         del key, state, obs, t
         return self.best, {}
 
 
 @struct.dataclass
-class Oracle(StatelessPolicy):
+class Oracle(FixedPolicy):
     """Always uses the model with the largest expected reward in the context; its regret is then zero.
 
     The expected rewards of a table are unknown: the policy then uses linear predictions, fitted to the rewards of all rows, and has a positive
@@ -78,7 +63,7 @@ class Oracle(StatelessPolicy):
         theta = env.theta if isinstance(env, ContextualEnv) else jnp.asarray(env.fit).T
         return cls(theta=theta, num_models=env.spec.num_models)
 
-    def act(self, key: Array, state: tuple[()], obs: Array, t: Array) -> Choice:
+    def act(self, key: Array, state: FixedState, obs: Array, t: Array) -> Choice:
         del key, state, t
         # Every link is increasing, so the linear predictor has its maximum at the best model.
         predictor = numerics.combine(obs.T, jnp.asarray(self.theta).T)

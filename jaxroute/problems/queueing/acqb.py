@@ -177,8 +177,15 @@ class ACQB:
         sample = xla.compute_once(sample)
 
         # Line 10 (Algorithm 1, line 7): the query and the assortment with the largest optimistic departure rate.
-        size = self._size(k_size, spec)
-        place, score = parts.queries.best(sample, lambda utilities: self._weight(utilities, size, spec), obs)
+        size = jnp.int32(spec.num_offered)
+        if self.second_answer is not None:
+            size = jnp.where(draws.uniform(k_size) < self.second_answer, size, 1)
+
+        def log_weight(utilities: list[Array]) -> Array:
+            full = log_weight_of_best(utilities, spec.num_offered)
+            return full if self.second_answer is None else jnp.where(size == 1, log_weight_of_best(utilities, 1), full)
+
+        place, score = parts.queries.best(sample, log_weight, obs)
         if self.fifo:
             place = obs.oldest
         best = best_models(parts.queries.utilities(sample, obs, place), size)
@@ -226,19 +233,6 @@ class ACQB:
             pulls=state.pulls + (action.offered & busy).astype(jnp.int32),
             next_offer=next_offer,
         )
-
-    def _size(self, key: Array, spec: QueueSpec) -> Array:
-        """Returns the number of answers to show in a round without exploration, 1 or `K`, drawn if the field `second_answer` is a probability."""
-        full = jnp.int32(spec.num_offered)
-        return full if self.second_answer is None else jnp.where(draws.uniform(key) < self.second_answer, full, 1)
-
-    def _weight(self, utilities: list[Array], size: Array, spec: QueueSpec) -> Array:
-        """Returns the log of the sum of `exp(utility)` over the `size` best models of each query, `[C]`; `utilities` has an array `[C]` per model.
-
-        The query with the largest result has the largest departure rate (probability that an answer is accepted).
-        """
-        full = log_weight_of_best(utilities, spec.num_offered)
-        return full if self.second_answer is None else jnp.where(size == 1, log_weight_of_best(utilities, 1), full)
 
     def gauges(self, state: LearnerState) -> dict[str, Array]:
         parts = choose_parts(self, state.spec)

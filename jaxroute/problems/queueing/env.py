@@ -8,12 +8,12 @@ from flax import struct
 from jax import Array
 
 from jaxroute.core import checks, draws, xla
-from jaxroute.problems.queueing.parts.backlog import Backlog, BacklogState
+from jaxroute.problems.queueing.parts.backlog import Backlog
 from jaxroute.problems.queueing.parts.scheduling import best_place, best_rate_waiting
 from jaxroute.problems.queueing.parts.waiting import class_of
 from jaxroute.problems.queueing.sources.arrivals import Arrivals
 from jaxroute.problems.queueing.sources.choice import choose, shortfall
-from jaxroute.problems.queueing.sources.contexts import Round, Source
+from jaxroute.problems.queueing.sources.contexts import Source
 from jaxroute.problems.queueing.types import METRICS, ZERO_FLOWS, Action, Feedback, Observation, QueueSpec
 
 # Number of the child of a round's key that the process of arrivals uses; the source of queries uses children from 0 on.
@@ -157,7 +157,11 @@ class QueueEnv:
 
         # Then a query may arrive; the optimal policy's queue has the same arrivals, contexts and uniform number.
         after, dropped = self.backlog.move(backlog, action.query, departed, drawn.row, drawn.arrived, t)
-        optimal, lost = _optimal_round(self.backlog, state.optimal, drawn, t)
+        # That queue stores only the departure rate of a query's best assortment; a query leaves if this is at least the uniform number.
+        place, most = best_place(lambda rate: rate, state.optimal.rows.best_rate, self.backlog.view(state.optimal))
+        place, most, optimal = xla.barrier((place, most, state.optimal))
+        leaves = (optimal.length > 0) & (drawn.uniform <= most)
+        optimal, lost = self.backlog.move(optimal, place, leaves, drawn.row.for_optimum(), drawn.arrived, t)
 
         def counted(flag: Array) -> Array:
             return flag.astype(jnp.float32)
@@ -193,15 +197,3 @@ class QueueEnv:
             "queue_regret": (length - state.optimal.length).astype(jnp.float32),
             "peak": state.peak.astype(jnp.float32),
         }
-
-
-def _optimal_round(backlog: Backlog, state: BacklogState, drawn: Round, t: Array) -> tuple[BacklogState, Array]:
-    """Simulates a round of the optimal policy's queue; returns its new state, and whether an arrival was lost because the buffer was full.
-
-    A query is stored as `Query.for_optimum()`, which has only the departure rate of its best assortment: the query leaves if this rate is at least the
-    round's uniform number. Source: ACQB, section 2 and appendix D.1.
-    """
-    place, rate = best_place(lambda rate: rate, state.rows.best_rate, backlog.view(state))
-    place, rate, state = xla.barrier((place, rate, state))
-    departed = (state.length > 0) & (drawn.uniform <= rate)
-    return backlog.move(state, place, departed, drawn.row.for_optimum(), drawn.arrived, t)

@@ -161,22 +161,18 @@ def describe_contexts(queues: RandomQueues | QueueEnv, *, instances: int = 256, 
     else:
         envs = [queues]
     number, rng = checks.count("contexts", contexts), np.random.default_rng(0)
-    found = [_accepted(env, number, rng) for env in envs]
-    accepted, valid = (np.array(values) for values in zip(*found, strict=True))
-    return {"accepted": float(accepted.mean()), "least": float(accepted.min()), "valid": float(valid.mean())}
-
-
-def _accepted(env: Any, number: int, rng: np.random.Generator) -> tuple[float, float]:
-    """Returns the share of accepted contexts among `number` random ones, and the probability that every arrival of a run of `env` finds one."""
-    source = getattr(env, "contexts", None)
-    if not isinstance(source, RandomContexts):
-        raise ValueError(f"queues must be RandomQueues or a queue with random contexts, got {checks.show(env)}")
-    theta = np.asarray(source.theta, np.float64)
-    x = float(source.scale) * rng.uniform(-1.0, 1.0, (number, *((env.num_models,) if env.pair_features else ()), env.dim))
-    weight = np.sort(np.exp(x @ theta.T), axis=1)[:, env.num_models - env.num_offered :].sum(axis=1)
-    rate = float(source.arrival_rate)
-    share = float((weight / (1.0 + weight) >= rate + float(source.slack)).mean())
-    return share, float((1.0 - rate * (1.0 - share) ** source.candidates) ** env.horizon)
+    accepted, valid = [], []
+    for env in envs:
+        source = getattr(env, "contexts", None)
+        if not isinstance(source, RandomContexts):
+            raise ValueError(f"queues must be RandomQueues or a queue with random contexts, got {checks.show(env)}")
+        theta, rate = np.asarray(source.theta, np.float64), float(source.arrival_rate)
+        x = float(source.scale) * rng.uniform(-1.0, 1.0, (number, *(env.num_models,) * env.pair_features, env.dim))
+        weight = np.sort(np.exp(x @ theta.T), axis=1)[:, env.num_models - env.num_offered :].sum(axis=1)
+        share = float((weight / (1.0 + weight) >= rate + float(source.slack)).mean())
+        accepted.append(share)
+        valid.append((1.0 - rate * (1.0 - share) ** source.candidates) ** env.horizon)
+    return {"accepted": float(np.mean(accepted)), "least": min(accepted), "valid": float(np.mean(valid))}
 
 
 def recorded_queue(

@@ -12,7 +12,7 @@ from jaxroute.core import checks, numerics
 from jaxroute.core.protocols import cost_hint, is_policy, metrics_of, optional
 from jaxroute.core.types import CostHint, FixedPolicy, FixedState, Leaf, Metric
 from jaxroute.problems.queueing.env import QueueEnv
-from jaxroute.problems.queueing.parts.scheduling import QueueQueries, best_prompt
+from jaxroute.problems.queueing.parts.scheduling import QueueQueries, best_place
 from jaxroute.problems.queueing.types import Action, Decision, Feedback, Observation, QueueSpec
 from jaxroute.solvers.assortment import best_models, log_weight_of_best
 
@@ -58,7 +58,8 @@ class Optimal(FixedPolicy):
         size = state.spec.num_offered
         if self.theta is None:
             table = jnp.asarray(self.log_odds, obs.features.dtype)
-            place, _ = best_prompt(log_weight_of_best(list(table), size), obs)
+            score = log_weight_of_best(list(table), size)
+            place, _ = best_place(lambda prompt: jnp.take(score, prompt, mode="clip"), obs.prompt, obs)
             place = obs.oldest if self.fifo else place
             utility = numerics.take(table, numerics.take(obs.prompt, place))
         else:

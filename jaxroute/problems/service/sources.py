@@ -72,7 +72,7 @@ def fingerprint(requests: Any) -> str:
 
 
 class RequestSource(Protocol):
-    """Methods of a source of requests with `d` features for `M` models. Subclasses inherit `init`, `average` and `label_contexts`."""
+    """Methods of a source of requests with `d` features for `M` models. Subclasses define `num_features`, `draw` and `success`."""
 
     @property
     def num_features(self) -> int:
@@ -100,8 +100,10 @@ class RequestSource(Protocol):
         return self.label_contexts().mean()
 
     def contexts(self, knows_cost: bool = True) -> Contexts:
-        """Returns the contexts (groups of requests) that a policy can distinguish by features, and by costs if `knows_cost` is True."""
-        ...
+        """Returns the contexts (groups of requests) that features, and costs if `knows_cost` is True, distinguish; by default from a sample."""
+        sample = sampled(self)
+        contexts = equally_weighted(sample.success, sample.cost)
+        return contexts if knows_cost else contexts.at_cost(self.cost_mean)
 
     def label_contexts(self) -> Contexts:
         """Returns the contexts (groups of requests) of a policy that observes which models satisfy; by default the requests of a sample."""
@@ -109,7 +111,7 @@ class RequestSource(Protocol):
 
     def clairvoyant_contexts(self, knows_cost: bool = True) -> Contexts:
         """Returns the contexts (groups of requests) of a policy that observes which models satisfy and, if `knows_cost` is True, also the costs."""
-        ...
+        return self.label_contexts() if knows_cost else self.label_contexts().at_cost(self.average().cost[0])
 
 
 def all_labels(num_models: int) -> np.ndarray:
@@ -305,11 +307,6 @@ class CellRequests(RequestSource):
         mass = jnp.asarray(self.weight, jnp.float32) * jnp.exp(lean - jnp.max(lean))
         return jnp.sum(mass[:, None] * labels, axis=0) / jnp.sum(mass)
 
-    def contexts(self, knows_cost: bool = True) -> Contexts:
-        sample = sampled(self)
-        contexts = equally_weighted(sample.success, sample.cost)
-        return contexts if knows_cost else contexts.at_cost(self.cost_mean)
-
     def label_contexts(self) -> Contexts:
         labels = all_labels(np.shape(self.cost_mean)[0]).astype(np.float64)
         weight = np.asarray(self.weight, np.float64)
@@ -380,14 +377,6 @@ class ProbitRequests(RequestSource):
     def average(self) -> Contexts:
         return Contexts(np.ones(1), *(np.asarray(x, np.float64)[None] for x in (ndtr(self.threshold), self.cost_mean)))
 
-    def contexts(self, knows_cost: bool = True) -> Contexts:
-        sample = sampled(self)
-        contexts = equally_weighted(sample.success, sample.cost)
-        return contexts if knows_cost else contexts.at_cost(self.cost_mean)
-
-    def clairvoyant_contexts(self, knows_cost: bool = True) -> Contexts:
-        return self.label_contexts() if knows_cost else self.label_contexts().at_cost(self.cost_mean)
-
 
 @struct.dataclass
 class TableRequests(RequestSource):
@@ -432,6 +421,3 @@ class TableRequests(RequestSource):
 
     def label_contexts(self) -> Contexts:
         return equally_weighted(*(np.asarray(x, np.float64) for x in (self.labels, self.cost_table)))
-
-    def clairvoyant_contexts(self, knows_cost: bool = True) -> Contexts:
-        return self.label_contexts() if knows_cost else self.label_contexts().at_cost(self.average().cost[0])

@@ -72,10 +72,7 @@ class MarketEnv:
             raise ValueError(f"cost_floor must be at most cost_ceiling = {float(self.cost_ceiling):g}, got {floor:g}")
         if np.shape(self.arrival) != size or np.min(self.arrival) < 1:
             raise ValueError(f"arrival must be {size[0]} rounds of at least 1, got {checks.show(self.arrival)}")
-        self._check_optimum()
-
-    def _check_optimum(self) -> None:
-        """Raises `ValueError` if the market was changed after its optimum was computed: its regret would be wrong."""
+        # If the market was changed after its optimum was computed, its regret would be wrong.
         mean, cost, capacity = (
             np.asarray(x, np.float64) for x in (self.outcomes.reward_mean, self.outcomes.cost_mean, self.capacity)
         )

@@ -24,63 +24,6 @@ from jaxroute.problems.staged.parts.ties import RandomOrderTie, Tie
 from jaxroute.problems.staged.types import POLICY_METRICS, Action, Feedback, Observation, SlotState, StagedSpec, Statistics
 
 
-def empty_slots(spec: StagedSpec) -> SlotState:
-    """Returns the state before the first deployment, without observations and deployed models."""
-
-    def nothing(size: int) -> Statistics:
-        zeros = jnp.zeros((size,), jnp.float32)
-        return Statistics.of(pulls=jnp.zeros((size,), jnp.int32), reward_sum=zeros, cost_sum=zeros)
-
-    slots = min(spec.max_deployed, spec.num_models)
-    return SlotState(
-        book=nothing(spec.num_models),
-        slots=nothing(slots),
-        slot_model=jnp.zeros((slots,), jnp.int32),
-        slot_filled=jnp.zeros((slots,), bool),
-        slot_capacity=jnp.zeros((slots,), jnp.float32),
-        unfinished=jnp.zeros((), bool),
-        spec=spec,
-    )
-
-
-def written_back(state: SlotState, scope: Scope) -> Statistics:
-    """Returns the statistics `[N]` of all models at the end of a stage; `scope` combines those in the slots with those from before the stage."""
-    in_slots = state.in_slots()
-
-    def write_back(book: Array, slots: Array) -> Array:
-        before = jnp.sum(jnp.where(in_slots, book[None, :], 0), axis=1).astype(book.dtype)
-        after = scope.write_back(before, slots)
-        spread = jnp.sum(jnp.where(in_slots, after[:, None], 0), axis=0).astype(book.dtype)
-        return jnp.where(jnp.any(in_slots, axis=0), spread, book)
-
-    return jax.tree.map(write_back, state.book, state.slots)
-
-
-def loaded(
-    state: SlotState, book: Statistics, deployed: Array, capacity: Array, scope: Scope, unfinished: Array, priority: Array
-) -> SlotState:
-    """Returns the state at the start of a stage, with the at most `M` models of the mask `deployed` in the slots, lowest `priority` first.
-
-    `book` is the result of `written_back`, and `capacity` the largest share of the queries that each model may serve. `scope` selects the past data.
-    `unfinished` is True if the search for the deployment stopped early.
-    """
-    position = numerics.rank(deployed, -priority)
-    slots = state.slot_model.shape[-1]
-    load = (position[None, :] == lax.iota(jnp.int32, slots)[:, None]) & deployed[None, :]
-
-    def take(values: Array) -> Array:
-        return jnp.sum(jnp.where(load, values[None, :], 0), axis=1).astype(values.dtype)
-
-    return state.replace(
-        book=scope.retain(book),
-        slots=scope.load(jax.tree.map(take, book)),
-        slot_model=take(lax.iota(jnp.int32, state.spec.num_models)),
-        slot_filled=jnp.any(load, axis=1),
-        slot_capacity=take(capacity),
-        unfinished=unfinished,
-    )
-
-
 @struct.dataclass
 class StageRoute:
     """Policy that deploys `M` models per stage and routes each query, both by a linear program with optimistic rewards and costs.
@@ -155,17 +98,56 @@ class StageRoute:
 
     def init(self, key: Array, spec: StagedSpec) -> UnplannedState[SlotState]:
         del key
-        return UnplannedState(empty_slots(spec))  # Algorithm 1, line 1: nothing is known, nothing is deployed
+
+        def nothing(size: int) -> Statistics:
+            zeros = jnp.zeros((size,), jnp.float32)
+            return Statistics.of(pulls=jnp.zeros((size,), jnp.int32), reward_sum=zeros, cost_sum=zeros)
+
+        slots = min(spec.max_deployed, spec.num_models)
+        state = SlotState(  # Algorithm 1, line 1: nothing is known, nothing is deployed.
+            book=nothing(spec.num_models),
+            slots=nothing(slots),
+            slot_model=jnp.zeros((slots,), jnp.int32),
+            slot_filled=jnp.zeros((slots,), bool),
+            slot_capacity=jnp.zeros((slots,), jnp.float32),
+            unfinished=jnp.zeros((), bool),
+            spec=spec,
+        )
+        return UnplannedState(state)
 
     def plan(self, key: Array, state: SlotState | UnplannedState[SlotState], obs: Observation, t: Array) -> SlotState:
         state = planned_state(state)
-        book = written_back(state, self.scope)
+        in_slots = state.in_slots()
+
+        def write_back(book: Array, slots: Array) -> Array:
+            before = jnp.sum(jnp.where(in_slots, book[None, :], 0), axis=1).astype(book.dtype)
+            after = self.scope.write_back(before, slots)
+            spread = jnp.sum(jnp.where(in_slots, after[:, None], 0), axis=0).astype(book.dtype)
+            return jnp.where(jnp.any(in_slots, axis=0), spread, book)
+
+        book = jax.tree.map(write_back, state.book, state.slots)  # Statistics of all models at the end of the last stage.
         # Algorithm 1, line 4: models that are new have no pulls, and the start values.
         value, cost = self.bounds(book, self.known_costs(obs))
         chosen = self.choose(key, state.replace(book=book), value, cost, obs, t)  # Algorithm 1, line 5: DeployOPT, eq. (3)
         deployed = chosen.deployed & obs.available  # Algorithm 1, line 6 and eq. (6)
         _, priority = self.tie.apply(draws.split(key)[0], value)  # As `deploy` draws it.
-        return loaded(state, book, deployed, obs.capacity, self.scope, ~jnp.asarray(chosen.converged), priority)
+        unfinished = ~jnp.asarray(chosen.converged)
+        # The deployed models in the slots, lowest priority first.
+        position = numerics.rank(deployed, -priority)
+        slots = state.slot_model.shape[-1]
+        load = (position[None, :] == lax.iota(jnp.int32, slots)[:, None]) & deployed[None, :]
+
+        def take(values: Array) -> Array:
+            return jnp.sum(jnp.where(load, values[None, :], 0), axis=1).astype(values.dtype)
+
+        return state.replace(
+            book=self.scope.retain(book),
+            slots=self.scope.load(jax.tree.map(take, book)),
+            slot_model=take(lax.iota(jnp.int32, state.spec.num_models)),
+            slot_filled=jnp.any(load, axis=1),
+            slot_capacity=take(obs.capacity),
+            unfinished=unfinished,
+        )
 
     def route_next(self, state: SlotState, obs: Observation) -> Routing:
         """Returns the probability that the next query goes to the model in each slot, by default from RouteOPT. Source: Algorithm 1, line 9, eq. (7)."""

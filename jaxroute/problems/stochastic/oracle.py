@@ -5,13 +5,13 @@ from flax import struct
 from jax import Array
 
 from jaxroute.core import numerics
-from jaxroute.core.types import Spec
+from jaxroute.core.types import FixedPolicy, FixedState
 from jaxroute.problems.stochastic.env import BanditEnv
 from jaxroute.problems.stochastic.types import Choice
 
 
 @struct.dataclass
-class Oracle:
+class Oracle(FixedPolicy):
     """Always uses the model with the largest true mean; its regret is zero.
 
     Attributes:
@@ -30,14 +30,6 @@ class Oracle:
             )
         return cls(best=numerics.argmax(jnp.asarray(env.mean)))
 
-    def init(self, key: Array, spec: Spec) -> tuple[()]:
-        del key, spec
-        return ()
-
-    def act(self, key: Array, state: tuple[()], obs: tuple[()], t: Array) -> Choice:
+    def act(self, key: Array, state: FixedState, obs: tuple[()], t: Array) -> Choice:
         del key, state, obs, t
         return self.best, {}
-
-    def update(self, key: Array, state: tuple[()], obs: tuple[()], action: Array, feedback: Array, t: Array) -> tuple[()]:
-        del key, obs, action, feedback, t
-        return state

@@ -13,11 +13,17 @@ from jaxroute.core.types import Leaf
 
 
 class MeanPath(Protocol):
-    """Rule by which the mean rewards of all models change during a run."""
+    """Rule by which the mean rewards of all models change during a run. By default a path has no state: means depend on the round alone."""
+
+    @property
+    def num_models(self) -> int:
+        """Returns the number of models, by default the length of the last axis of the first field."""
+        return np.shape(jax.tree.leaves(self)[0])[-1]
 
     def init(self, key: Array) -> Any:
         """Returns the path's state before the first round, from which `mean` computes the means."""
-        ...
+        del key
+        return ()
 
     def mean(self, state: Any, t: Array) -> Array:
         """Returns the mean rewards `[K]` of the models in round `t`."""
@@ -25,27 +31,12 @@ class MeanPath(Protocol):
 
     def move(self, key: Array, state: Any, t: Array) -> Any:
         """Returns the path's state for round `t + 1`, given its `state` in round `t`."""
-        ...
-
-
-class _Path:
-    """Base class of paths; the last axis of their first field has the models. By default paths have no state, and means depend on the round alone."""
-
-    @property
-    def num_models(self) -> int:
-        return np.shape(jax.tree.leaves(self)[0])[-1]
-
-    def init(self, key: Array) -> Any:
-        del key
-        return ()
-
-    def move(self, key: Array, state: Any, t: Array) -> Any:
         del key, state, t
         return ()
 
 
 @struct.dataclass
-class Pieces(_Path):
+class Pieces(MeanPath):
     """Piecewise constant means. Source: Garivier and Moulines (2011), section 2, abruptly changing environments.
 
     Attributes:
@@ -69,7 +60,7 @@ class Pieces(_Path):
 
 
 @struct.dataclass
-class Sinusoid(_Path):
+class Sinusoid(MeanPath):
     """Sinusoidal means: `centre + amplitude sin(2 pi (t / period + phase))`.
 
     Source: Garivier and Moulines (2011), their simulations; Besbes, Gur and Zeevi (2014), section 5.
@@ -100,7 +91,7 @@ class Sinusoid(_Path):
 
 
 @struct.dataclass
-class BrownianMotion(_Path):
+class BrownianMotion(MeanPath):
     """Means that take a normal step in each round, reflected at both ends of an interval. Source: Slivkins and Upfal (2008), Definition 1.1.
 
     Attributes:
@@ -139,7 +130,7 @@ class BrownianMotion(_Path):
 
 
 @struct.dataclass
-class MarkovChains(_Path):
+class MarkovChains(MeanPath):
     """Means that jump between `low` and `high`, for each model by a separate Markov chain, whether the model is used or not: a restless bandit.
 
     Source: Gilbert (1960); Whittle (1988); Liu and Zhao (2010), section II.

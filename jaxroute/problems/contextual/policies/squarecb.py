@@ -19,19 +19,6 @@ class SquareCBState:
     gamma: Array
 
 
-def inverse_gap_weights(predicted: Array, gamma: Leaf, order: Array | None = None) -> Array:
-    """Returns the probabilities of `K` models: `1 / (K + gamma gap)` if the predicted reward is `gap` below the best; the best gets the remainder.
-
-    `predicted` `[K]` are predicted rewards. Of equal ones the model with the lowest rank in `order` `[K]` is the best, or with the lowest index if
-    `order` is None. Source: Foster and Rakhlin (2020), Algorithm 1, with `mu = K`.
-    """
-    number = predicted.shape[-1]
-    best = numerics.one_hot(numerics.argmax(predicted, order=order), number)
-    gap = jnp.max(predicted) - predicted
-    others = jnp.where(best, 0.0, 1.0 / (number + gamma * gap))
-    return jnp.where(best, 1.0 - jnp.sum(others), others)
-
-
 @struct.dataclass
 class SquareCB(RidgePolicy):
     """Uses each model with a probability that falls with the gap of its predicted reward to the best prediction.
@@ -75,7 +62,12 @@ class SquareCB(RidgePolicy):
         del t
         x = self.parameters.columns(obs)
         predicted = state.estimate.predict(x) / (1.0 + state.estimate.square_deviation(x))
-        probabilities = inverse_gap_weights(predicted, state.gamma, draws.order(draws.fold_in(key, 0), predicted.shape[-1]))
+        number = predicted.shape[-1]
+        order = draws.order(draws.fold_in(key, 0), number)
+        best = numerics.one_hot(numerics.argmax(predicted, order=order), number)
+        gap = jnp.max(predicted) - predicted
+        others = jnp.where(best, 0.0, 1.0 / (number + state.gamma * gap))  # Algorithm 1 with mu = K.
+        probabilities = jnp.where(best, 1.0 - jnp.sum(others), others)
         return numerics.inverse_cdf(probabilities, draws.uniform(key)), {"probability": probabilities}
 
     def update(

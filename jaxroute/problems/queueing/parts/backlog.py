@@ -8,7 +8,7 @@ from flax import struct
 from jax import Array, lax
 
 from jaxroute.core import checks, numerics, xla
-from jaxroute.problems.queueing.parts.scheduling import oldest_place
+from jaxroute.problems.queueing.parts.scheduling import best_place
 from jaxroute.problems.queueing.types import Action, QueueView
 
 
@@ -75,7 +75,8 @@ class Backlog:
             arrived=state.arrived,
             newest=jnp.maximum(state.length - 1, 0),
         )
-        return view.replace(oldest=oldest_place(view))
+        oldest, _ = best_place(lambda waiting: jnp.zeros(waiting.shape, jnp.float32), view.waiting, view)
+        return view.replace(oldest=oldest)
 
     def serve(self, state: BacklogState, action: Action) -> tuple[Any, BacklogState, Action]:
         """Reads the data of the served query. Returns the data, and `state` and `action` behind an optimisation barrier.

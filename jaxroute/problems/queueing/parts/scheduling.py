@@ -1,6 +1,5 @@
 """Functions that find a waiting query in the buffer: the one with the best score, with a given rank of arrival, or the oldest."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -63,38 +62,25 @@ def best_place(score: Callable[[Any], Array], leaves: Any, queue: QueueView) -> 
     return jnp.minimum(place, size), best
 
 
-def best_prompt(score: Array, obs: Observation) -> tuple[Array, Array]:
-    """Returns the place of the waiting query whose prompt has the largest score in `score` `[P]` (all prompts), and this score; see `best_place`."""
-    return best_place(lambda prompt: jnp.take(score, prompt, mode="clip"), obs.prompt, obs)
-
-
 def place_of_rank(queue: QueueView, rank: Leaf, t: Array) -> Array:
     """Returns the place in the buffer of the waiting query with this `rank` by arrival (0: the oldest); `B`, the number of places, if none."""
-    arrived = _round_of_rank(queue, rank, t)
-    return best_place(lambda arrival: (arrival == arrived).astype(jnp.float32), queue.arrival, queue)[0]
-
-
-def _round_of_rank(queue: QueueView, rank: Leaf, t: Array) -> Array:
-    """Returns the round, at most `t`, in which the waiting query with this `rank` arrived; an arbitrary round if no query has this rank."""
-
-    def step(last: Array, count: Array, chunk: _Chunk, first: Array) -> Array:
-        del first
-        _, waiting, arrival = chunk
-        return count + jnp.sum(waiting & (arrival <= last), axis=-1, dtype=jnp.int32)
 
     def halve(_: Array, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
         middle = low + (high - low) // 2
-        enough = _fold((), queue, jnp.int32(0), functools.partial(step, middle)) > rank
+
+        def arrived_by_then(count: Array, chunk: _Chunk, first: Array) -> Array:
+            del first
+            _, waiting, arrival = chunk
+            return count + jnp.sum(waiting & (arrival <= middle), axis=-1, dtype=jnp.int32)
+
+        enough = _fold((), queue, jnp.int32(0), arrived_by_then) > rank
         return jnp.where(enough, low, middle + 1), jnp.where(enough, middle, high)
 
+    # The round of its arrival, by bisection; an arbitrary round if no query has this rank.
     halvings = 32 - lax.clz(jnp.asarray(t, jnp.int32))
-    return lax.fori_loop(0, halvings, halve, (jnp.int32(0), jnp.asarray(t, jnp.int32)))[0]
-
-
-def oldest_place(queue: QueueView) -> Array:
-    """Returns the place in the buffer of the query that has waited longest; the number of places `B` if no query waits."""
-    return best_place(lambda waiting: jnp.zeros(waiting.shape, jnp.float32), queue.waiting, queue)[0]
+    arrived, _ = lax.fori_loop(0, halvings, halve, (jnp.int32(0), jnp.asarray(t, jnp.int32)))
+    return best_place(lambda arrival: (arrival == arrived).astype(jnp.float32), queue.arrival, queue)[0]
 
 
 def best_rate_waiting(rate: Array, queue: QueueView) -> Array:

@@ -93,8 +93,19 @@ def deploy(
         if share or number <= _MOST_SETS:
             best, best_amount, best_multiplier = _best_set(value, cost, obs, priority, slots, share)
         else:
-            searched = _searched_set(value, cost, obs, priority, slots, too_many & feasible, most_nodes)
-            best, best_amount, best_multiplier, residual, converged, nodes = searched
+            limits, needed = (obs.capacity, obs.budget, slots), too_many & feasible
+            found = sparse_fill(
+                value, cost, *limits, valid=available, priority=priority, most_nodes=most_nodes, needed=needed
+            )
+            # The search's own amounts are less precise.
+            routed = budgeted_fill(value, cost, obs.capacity, obs.budget, valid=found.members, priority=priority)
+            reward = jnp.sum(jnp.where(found.members, value * routed.amount, 0.0))
+            best, best_amount, best_multiplier = (
+                jnp.where(found.value > -jnp.inf, reward, -1.0),
+                routed.amount,
+                routed.multiplier,
+            )
+            residual, converged, nodes = found.residual, found.converged, found.nodes
         best_amount = _first_of_equals(best_amount, value, cost, obs, priority)
         use = (best >= 0.0) if share else (too_many & feasible)
         amount = jnp.where(use, best_amount, amount)
@@ -131,21 +142,6 @@ def _first_of_equals(amount: Array, value: Array, cost: Array, obs: Observation,
     place = xla.sum_over_better(ones, (*same, priority), before)
     order = xla.sum_over_better(ones, (*same, priority, amount), more)
     return xla.sum_over_better(amount, (*same, order, place), at)
-
-
-def _searched_set(
-    value: Array, cost: Array, obs: Observation, priority: Array, slots: int, needed: Array, most_nodes: Array | int
-) -> tuple[Array, ...]:
-    """Returns the results of `_best_set` for `share` 0, by branch and bound, and the diagnostics `residual`, `converged` and `nodes`.
-
-    If `needed` is False, nothing is searched, and the caller must not use the results.
-    """
-    limits = obs.capacity, obs.budget, slots
-    found = sparse_fill(value, cost, *limits, valid=obs.available, priority=priority, most_nodes=most_nodes, needed=needed)
-    # The search's own amounts are less precise.
-    routed = budgeted_fill(value, cost, obs.capacity, obs.budget, valid=found.members, priority=priority)
-    best = jnp.where(found.value > -jnp.inf, jnp.sum(jnp.where(found.members, value * routed.amount, 0.0)), -1.0)
-    return best, routed.amount, routed.multiplier, found.residual, found.converged, found.nodes
 
 
 def _best_set(

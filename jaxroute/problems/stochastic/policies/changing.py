@@ -99,16 +99,6 @@ class DiscountedSums(ArmStatistics):
         errors = numerics.no_errors(pulls=zeros, reward_sum=zeros)
         return cls(zeros, zeros, errors, draws.order(key, num_models))
 
-    def discounted(self, discount: Leaf, action: Array, reward: Array) -> Self:
-        """Returns the sums after another round: the former sums multiplied by `discount`, plus the new `reward` of the model `action`."""
-        chosen = numerics.one_hot(action, self.pulls.shape[-1])
-        lost = 1.0 - discount  # Subtracting the small lost part retains digits that a product with the discount would lose.
-        return numerics.accumulate(
-            self,
-            pulls=chosen.astype(jnp.float32) - lost * self.pulls,
-            reward_sum=jnp.where(chosen, reward, 0.0) - lost * self.reward_sum,
-        )
-
 
 @struct.dataclass
 class DiscountedPolicy:
@@ -126,7 +116,15 @@ class DiscountedPolicy:
         self, key: Array, state: DiscountedSums, obs: tuple[()], action: Array, feedback: Array, t: Array
     ) -> DiscountedSums:
         del key, obs, t
-        return state.discounted(self.discount, action, feedback)
+        chosen = numerics.one_hot(action, state.pulls.shape[-1])
+        lost = (
+            1.0 - self.discount
+        )  # Subtracting the small lost part retains digits that a product with the discount would lose.
+        return numerics.accumulate(
+            state,
+            pulls=chosen.astype(jnp.float32) - lost * state.pulls,
+            reward_sum=jnp.where(chosen, feedback, 0.0) - lost * state.reward_sum,
+        )
 
 
 @struct.dataclass
