@@ -7,6 +7,7 @@ from jax import Array
 
 from jaxroute.core import checks, draws
 from jaxroute.core.types import FixedPolicy, Leaf, Metric
+from jaxroute.estimators.running import RunningMean
 from jaxroute.problems.combinatorial.c2mabv import C2MABV
 from jaxroute.problems.combinatorial.env import CloudEnv
 from jaxroute.problems.combinatorial.parts import beliefs, relaxation
@@ -39,7 +40,7 @@ class Learner:
 
     def init(self, key: Array, spec: CombinatorialSpec) -> beliefs.Statistics:
         del key
-        return beliefs.Statistics.empty(spec)
+        return beliefs.Statistics(RunningMean.empty(spec.num_models), RunningMean.empty(spec.num_models), spec)
 
     def update(
         self, key: Array, state: beliefs.Statistics, obs: Observation, action: Action, feedback: Feedback, t: Array

@@ -164,7 +164,7 @@ class ACQB:
         # Lines 3 and 4 (Algorithm 1, lines 2 and 3): if A(t - 1) = E(t - 1) = 1, the newest query, and C[c + 1].
         trigger = DecayingExploration(self.c1) if self.trigger is None else self.trigger
         explore = obs.arrived & trigger.fires(t, draws.uniform(k_coin))
-        in_turn = mask_of(state.next_offer, spec.num_models)
+        in_turn = jnp.any(state.next_offer[:, None] == jnp.arange(spec.num_models), axis=0)
 
         # Lines 7 to 9 (Algorithm 1, line 6): M samples of each parameter from N(theta, alpha^2 V^-1), with alpha of eq. (3).
         rounds = parts.memory.rounds_learned(state.pulls, t)
@@ -292,11 +292,6 @@ def shown_items(offered: Array, size: int) -> Array:
     place = numerics.prefix_sums(offered.astype(jnp.int32))
     models = jnp.arange(offered.shape[0], dtype=jnp.int32)
     return jnp.stack([jnp.sum(jnp.where(offered & (place == k + 1), models + 1, 0)) - 1 for k in range(size)])
-
-
-def mask_of(items: Array, number: int) -> Array:
-    """Converts indices of models, `items` `[K]`, to a mask `[number]` of all models, True at these indices."""
-    return jnp.any(items[:, None] == jnp.arange(number), axis=0)
 
 
 def accepted_place(items: Array, chosen: Array) -> Array:

@@ -11,7 +11,7 @@ from flax import struct
 from jax import Array, lax
 
 from jaxroute.core import checks, draws, numerics
-from jaxroute.core.protocols import Info
+from jaxroute.core.protocols import Info, optional
 from jaxroute.core.quick import quick_jit
 from jaxroute.core.types import FixedPolicy, Leaf
 from jaxroute.problems.service.env import ServiceEnv
@@ -175,8 +175,7 @@ class RouteLLM(FixedPolicy):
             raise ValueError(f"predictor must be TrueProbabilities(...), got {checks.show(self.predictor)}")
 
     def check_spec(self, spec: ServiceSpec) -> None:
-        if isinstance(self.predictor, TrueProbabilities):
-            self.predictor.check_spec(spec)
+        optional(self.predictor, "check_spec", spec)
 
     def init(self, key: Array, spec: ServiceSpec) -> Params:
         return () if self.predictor is None else self.predictor.init(key, spec)

@@ -15,10 +15,10 @@ from flax import struct
 from jax import Array
 
 from jaxroute.core import checks, draws, numerics, xla
-from jaxroute.core.protocols import Info
+from jaxroute.core.protocols import Info, optional
 from jaxroute.core.types import Leaf, Metric
 from jaxroute.estimators.heads import SGD, binary_cross_entropy, squared_norm
-from jaxroute.problems.service.parts.predictors import CostModel, KnownCost, Learned, Predictor, TrueProbabilities
+from jaxroute.problems.service.parts.predictors import CostModel, KnownCost, Learned, Predictor
 from jaxroute.problems.service.types import Action, Feedback, Observation, Params, ServiceSpec, VirtualQueue
 
 # Parameters, state of the optimiser, mean loss and number of steps.
@@ -93,8 +93,7 @@ class Learner(abc.ABC):
         checks.part("optimiser", self.optimiser, "transform", "SGD()")
 
     def check_spec(self, spec: ServiceSpec) -> None:
-        if isinstance(self.predictor, TrueProbabilities):
-            self.predictor.check_spec(spec)
+        optional(self.predictor, "check_spec", spec)
 
     def init(self, key: Array, spec: ServiceSpec) -> LearnerState:
         params = self.predictor.init(key, spec)
@@ -152,10 +151,15 @@ class Learner(abc.ABC):
 
         def learn(trained: Trained) -> Trained:
             params, optimiser, mean, steps = trained
-            params, optimiser, loss = self.descend(
-                jax.random.wrap_key_data(words, impl=draws.KEY_IMPL), params, optimiser, obs, feedback
-            )
-            return params, optimiser, mean.add((loss - mean.total) / (steps + 1).astype(jnp.float32)), steps + 1
+            key, transform = jax.random.wrap_key_data(words, impl=draws.KEY_IMPL), self.optimiser.transform()
+            losses = []
+            for repeat in range(self.repeats):
+                k_step = key if self.repeats == 1 else draws.fold_in(key, repeat)
+                loss, gradients = jax.value_and_grad(self.loss, argnums=1)(k_step, params, obs.features, feedback.labels)
+                updates, optimiser = transform.update(gradients, optimiser, params)
+                params = jax.tree.map(jnp.add, params, updates)
+                losses.append(loss)
+            return params, optimiser, mean.add((losses[0] - mean.total) / (steps + 1).astype(jnp.float32)), steps + 1
 
         # Line 8 for an explored request, line 15 otherwise. Only learned values pass through the branch, so that they do not depend
         # on V and alpha.
@@ -172,20 +176,6 @@ class Learner(abc.ABC):
         """
         logits = self.predictor.training_logits(key, params, features)
         return binary_cross_entropy(logits, labels) + 0.5 * self.l2 * squared_norm(params)
-
-    def descend(
-        self, key: Array, params: Params, optimiser: optax.OptState, obs: Observation, feedback: Feedback
-    ) -> tuple[Params, optax.OptState, Array]:
-        """Trains the predictor on a request (Algorithm 1, line 8). Returns new parameters and optimiser state, and the loss before training."""
-        transform = self.optimiser.transform()
-        losses = []
-        for repeat in range(self.repeats):
-            k_step = key if self.repeats == 1 else draws.fold_in(key, repeat)
-            loss, gradients = jax.value_and_grad(self.loss, argnums=1)(k_step, params, obs.features, feedback.labels)
-            updates, optimiser = transform.update(gradients, optimiser, params)
-            params = jax.tree.map(jnp.add, params, updates)
-            losses.append(loss)
-        return params, optimiser, losses[0]
 
     def gauges(self, state: LearnerState) -> dict[str, Array]:
         return {

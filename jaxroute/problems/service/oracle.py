@@ -7,7 +7,7 @@ from flax import struct
 from jax import Array
 
 from jaxroute.core import draws, numerics
-from jaxroute.core.protocols import Info
+from jaxroute.core.protocols import Info, optional
 from jaxroute.core.types import FixedPolicy
 from jaxroute.problems.service.baselines import RandomMix, serve_with
 from jaxroute.problems.service.env import ServiceEnv
@@ -42,8 +42,7 @@ class PricedOracle(FixedPolicy):
     predictor: Predictor
 
     def check_spec(self, spec: ServiceSpec) -> None:
-        if isinstance(self.predictor, TrueProbabilities):
-            self.predictor.check_spec(spec)
+        optional(self.predictor, "check_spec", spec)
 
     def init(self, key: Array, spec: ServiceSpec) -> Params:
         if not spec.knows_cost:

@@ -25,11 +25,6 @@ class Statistics:
     cost: RunningMean
     spec: CombinatorialSpec = struct.field(pytree_node=False)
 
-    @classmethod
-    def empty(cls, spec: CombinatorialSpec) -> "Statistics":
-        """Returns statistics of all models without observations."""
-        return Statistics(RunningMean.empty(spec.num_models), RunningMean.empty(spec.num_models), spec)
-
     def add(self, feedback: Feedback) -> Self:
         """Returns the statistics after the feedback of a round, by eq. (6)."""
         outcome = self.outcome.add(feedback.observed, feedback.outcome)

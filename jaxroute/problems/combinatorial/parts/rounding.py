@@ -51,17 +51,13 @@ class Indicator:
 Rounding = Pairwise | Swap | Indicator
 
 
-def default_rounding(spec: CombinatorialSpec) -> Rounding:
-    """Returns the paper's rounding: `Swap` for any win, `Pairwise` for sets of exact size."""
-    return Pairwise() if spec.reward.exact_size else Swap()
-
-
 def round_by_group(rounding: Rounding | None, key: Array, z: Array, spec: CombinatorialSpec) -> Array:
-    """Draws a random set by a rounding, or by `default_rounding` if `rounding` is None; other arguments as for `Pairwise.round`.
+    """Draws a random set by a rounding (None: the paper's, `Swap` for any win, `Pairwise` for sets of exact size); other arguments as for `Pairwise.round`.
 
     Each group is rounded separately, which preserves its size.
     """
-    rounding = default_rounding(spec) if rounding is None else rounding
+    if rounding is None:
+        rounding = Pairwise() if spec.reward.exact_size else Swap()
     if spec.groups is None:
         return rounding.round(key, z, spec)
     chosen: list[Array] = [z] * spec.num_models

@@ -4,7 +4,7 @@ The environment stores each query as a `Query`, which has its features, or only 
 then stores the features of all prompts.
 """
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -19,22 +19,6 @@ from jaxroute.problems.queueing.types import QueueSpec
 
 # Number of candidates for a context that are tried at once, until some assortment serves one well enough.
 _CANDIDATES = 8
-
-
-class _Search(NamedTuple):
-    """State of a search for a context, which draws candidates until one has a departure rate of at least `arrival_rate + slack`.
-
-    Attributes:
-      features: features of the candidate that was found, or of the last one.
-      rate: `[]` departure rate of its best assortment.
-      rejected: `[]` int32, number of candidates rejected so far.
-      seen: `[]` int32, number of candidates drawn so far.
-    """
-
-    features: Array
-    rate: Array
-    rejected: Array
-    seen: Array
 
 
 @struct.dataclass
@@ -151,13 +135,15 @@ class RandomContexts(_LinearUtility):
             return numerics.pick(chosen, x), numerics.pick(chosen, rate), rejected
 
         def in_blocks() -> tuple[Array, Array, Array]:
-            def unfinished(state: _Search) -> Array:
-                return (state.rejected == state.seen) & (state.seen < self.candidates)
+            # The state is the result of the latest search, and the number of candidates seen so far.
+            def unfinished(state: tuple[Array, ...]) -> Array:
+                _, _, rejected, seen = state
+                return (rejected == seen) & (seen < self.candidates)
 
-            def more(state: _Search) -> _Search:
-                return _Search(*search(state.seen, _CANDIDATES), state.seen + _CANDIDATES)
+            def more(state: tuple[Array, ...]) -> tuple[Array, ...]:
+                return *search(state[3], _CANDIDATES), state[3] + _CANDIDATES
 
-            start = _Search(jnp.zeros(lead), jnp.zeros(()), jnp.int32(0), jnp.int32(0))
+            start = (jnp.zeros(lead), jnp.zeros(()), jnp.int32(0), jnp.int32(0))
             return lax.while_loop(unfinished, more, start)[:3]
 
         x, rate, rejected = xla.on_a_gpu(lambda: search(jnp.int32(0), self.candidates), in_blocks)
