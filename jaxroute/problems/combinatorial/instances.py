@@ -26,26 +26,6 @@ SCIQ_SUCCESS = SCIQ_LEVELS @ np.array([0.5, 0.3, 0.1])
 BUDGETS = {"awc": 0.45, "suc": 0.5, "aic": 0.3}
 
 
-def _grouped(
-    groups: Sequence[int], size: Any, budget: Any, sizes: tuple[int, int] | None, count: int
-) -> tuple[tuple[int, ...], np.ndarray, Any]:
-    """Checks arguments of `cloud` for `count` models in `M` groups. Returns the groups, sizes `[M]`, and the budget (one number or `[M]`)."""
-    labels = np.asarray(groups)
-    if labels.shape != (count,) or labels.dtype.kind not in "iu" or set(labels.tolist()) != set(range(labels.max() + 1)):
-        wanted = f"{count} whole numbers, the group of each model from 0 on"
-        raise ValueError(f"groups must be {wanted}, got {checks.show(groups)}")
-    if sizes is not None:
-        raise ValueError(f"sizes must be None with groups, got {checks.show(sizes)}")
-    number = int(labels.max()) + 1
-    members = np.bincount(labels)
-    size = checks.numbers("size", size, (number,))
-    if (size != np.round(size)).any() or (size < 1).any() or (size > members).any():
-        largest = f"the size of each group {members.tolist()}"
-        raise ValueError(f"size must be whole numbers from 1 to {largest}, got {size.tolist()}")
-    budget = checks.positive("budget", budget, (number,) if np.ndim(budget) else ())
-    return tuple(labels.tolist()), size.astype(int), budget if np.ndim(budget) else float(budget)
-
-
 def cloud(
     outcomes: sources.Source,
     *,
@@ -91,12 +71,23 @@ def cloud(
     mean, cost = (np.asarray(x, np.float64) for x in (outcomes.outcome_mean, outcomes.cost_mean))
     count = mean.shape[-1]
     labels = None
-    if groups is not None:
-        labels, size, budget = _grouped(groups, size, budget, sizes, count)
-        sizes = (int(size.sum()), int(size.sum()))
-    else:
+    if groups is None:
         size = checks.count("size", size, maximum=count)
         budget = float(checks.positive("budget", budget, ()))
+    else:
+        given = np.asarray(groups)
+        if given.shape != (count,) or given.dtype.kind not in "iu" or set(given.tolist()) != set(range(given.max() + 1)):
+            wanted = f"{count} whole numbers, the group of each model from 0 on"
+            raise ValueError(f"groups must be {wanted}, got {checks.show(groups)}")
+        if sizes is not None:
+            raise ValueError(f"sizes must be None with groups, got {checks.show(sizes)}")
+        labels, members = tuple(given.tolist()), np.bincount(given)
+        size = checks.numbers("size", size, members.shape)
+        if (size != np.round(size)).any() or (size < 1).any() or (size > members).any():
+            largest = f"the size of each group {members.tolist()}"
+            raise ValueError(f"size must be whole numbers from 1 to {largest}, got {size.tolist()}")
+        size, sizes = size.astype(int), (int(size.sum()), int(size.sum()))
+        budget = checks.positive("budget", budget, members.shape if np.ndim(budget) else ())
     low, high = (size, size) if sizes is None else sizes
     high = checks.count("sizes[1]", high, minimum=int(np.sum(size)), maximum=count)
     low = checks.count("sizes[0]", low, maximum=int(np.sum(size)))

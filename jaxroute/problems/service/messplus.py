@@ -114,14 +114,10 @@ class Learner(abc.ABC):
         margin.
         """
 
-    def explore_probability(self, t: Array) -> Array:
-        """Returns the probability that the request of round `t` (from 0) is explored. Source: MESS+, Algorithm 1, lines 3 and 5."""
-        probability = jnp.minimum(1.0, self.c * jnp.power((t + 1).astype(jnp.float32), -self.explore_power))  # Line 3.
-        return jnp.where(t == 0, 1.0, probability) if self.explores_first else probability  # Line 5, "or t = 1".
-
     def act(self, key: Array, state: LearnerState, obs: Observation, t: Array) -> tuple[Action, Info]:
-        p = self.explore_probability(t)
-        explore = draws.uniform(key) < p  # Algorithm 1, lines 4 and 5.
+        p = jnp.minimum(1.0, self.c * jnp.power((t + 1).astype(jnp.float32), -self.explore_power))  # Algorithm 1, line 3.
+        p = jnp.where(t == 0, 1.0, p) if self.explores_first else p  # Line 5, "or t = 1".
+        explore = draws.uniform(key) < p  # Lines 4 and 5.
         probability = self.predictor.probabilities(state.params, obs)  # Line 12.
         cost = self.costs.estimate(state.cost, obs)
         score = self.score(state.queue.length, cost, probability, obs.alpha + self.margin)

@@ -85,24 +85,22 @@ def describe_probabilities(probability: ArrayLike, *, size: int = 1) -> dict[str
 
     def mean_rates(subsets: np.ndarray) -> np.ndarray:
         """Returns, for each assortment (a row of `subsets` `[s, K]`), the mean probability over the prompts that it satisfies the user."""
-        total = sum(odds.T[column] for column in subsets.T)
-        return (total / (1 + total)).mean(axis=1)
-
-    def in_parts(subsets: np.ndarray) -> np.ndarray:
-        return np.concatenate([mean_rates(part) for part in np.array_split(subsets, len(subsets) // 256 + 1) if len(part)])
+        parts = [part for part in np.array_split(subsets, len(subsets) // 256 + 1) if len(part)]
+        totals = (sum(odds.T[column] for column in part.T) for part in parts)
+        return np.concatenate([(total / (1 + total)).mean(axis=1) for total in totals])
 
     exact = math.comb(num_models, size) <= _MOST_SUBSETS
     if exact:
         subsets = np.array(list(itertools.combinations(range(num_models), size)))
-        rates = in_parts(subsets)
+        rates = mean_rates(subsets)
         random, best, best_rate = rates.mean(), subsets[rates.argmax()], rates.max()
     else:
         rng = np.random.default_rng(0)
-        random = in_parts(np.argsort(rng.random((_SAMPLED_SUBSETS, num_models)), axis=1)[:, :size]).mean()
+        random = mean_rates(np.argsort(rng.random((_SAMPLED_SUBSETS, num_models)), axis=1)[:, :size]).mean()
         best, best_rate = np.empty(0, int), 0.0
         for _ in range(size):
             others = np.setdiff1d(np.arange(num_models), best)
-            rates = in_parts(np.column_stack([np.broadcast_to(best, (others.size, best.size)), others]))
+            rates = mean_rates(np.column_stack([np.broadcast_to(best, (others.size, best.size)), others]))
             best, best_rate = np.append(best, others[rates.argmax()]), rates.max()
     top = np.sort(odds, axis=1)[:, num_models - size :].sum(axis=1)
     return {
