@@ -21,9 +21,6 @@ from jaxroute.estimators.heads import SGD, binary_cross_entropy, squared_norm
 from jaxroute.problems.service.parts.predictors import CostModel, KnownCost, Learned, Predictor
 from jaxroute.problems.service.types import Action, Feedback, Observation, Params, ServiceSpec, VirtualQueue
 
-# Parameters, state of the optimiser, mean loss and number of steps.
-Trained = tuple[Params, optax.OptState, numerics.Sum, Array]
-
 
 @struct.dataclass
 class LearnerState:
@@ -145,7 +142,7 @@ class Learner(abc.ABC):
             return state
         words = jax.random.key_data(key)  # Branches take keys as plain words.
 
-        def learn(trained: Trained) -> Trained:
+        def learn(trained: tuple) -> tuple:
             params, optimiser, mean, steps = trained
             key, transform = jax.random.wrap_key_data(words, impl=draws.KEY_IMPL), self.optimiser.transform()
             losses = []

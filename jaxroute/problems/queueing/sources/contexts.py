@@ -144,7 +144,8 @@ class RandomContexts(_LinearUtility):
                 return *search(state[3], _CANDIDATES), state[3] + _CANDIDATES
 
             start = (jnp.zeros(lead), jnp.zeros(()), jnp.int32(0), jnp.int32(0))
-            return lax.while_loop(unfinished, more, start)[:3]
+            x, rate, rejected, _ = lax.while_loop(unfinished, more, start)
+            return x, rate, rejected
 
         x, rate, rejected = xla.on_a_gpu(lambda: search(jnp.int32(0), self.candidates), in_blocks)
         return Round(
