@@ -43,12 +43,12 @@ class TrueSearch(FixedPolicy, abc.ABC):
                 raise ValueError(f"env must have {name}={needed}, as the environment of the run, got {value}")
 
     @abc.abstractmethod
-    def _rule(self, psi: Array) -> tuple[Array, Array]:
-        """Returns priorities and thresholds `[K]` for a request `psi`: boxes are opened by priority until a score reaches the next threshold."""
+    def _rule(self, psi: Array) -> IndexSearch:
+        """Returns the search for a request `psi` `[m]`; `act` adds how scores are computed that are not seen."""
 
     def act(self, key: Array, state: FixedState, obs: Observation, t: Array) -> Decision:
         del key, state, t
-        search, evaluator = IndexSearch(*self._rule(obs.context)), self.env.evaluator
+        search, evaluator = self._rule(obs.context), self.env.evaluator
         if evaluator is None:
             return search, {}
         theta, zero = jnp.asarray(evaluator.theta, jnp.float32), jnp.zeros((), jnp.float32)
@@ -65,13 +65,9 @@ class TrueIndexSearch(TrueSearch):
     Source: Weitzman (1979); Belloni, Chen and Wei (2026), proposition 3.1.
     """
 
-    def _rule(self, psi: Array) -> tuple[Array, Array]:
+    def _rule(self, psi: Array) -> IndexSearch:
         index = self.env.true_index(psi)
-        return index, index
-
-    def act(self, key: Array, state: FixedState, obs: Observation, t: Array) -> Decision:
-        search, info = super().act(key, state, obs, t)
-        return search.replace(index=search.priority), info
+        return IndexSearch(index, index, index=index)
 
 
 @struct.dataclass
@@ -143,19 +139,19 @@ def _to_deploy(plan: Any, opened: Array, seen: Outputs) -> Array:
 class StaticIndex(TrueSearch):
     """Policy by Weitzman's rule that uses, for every request, the reservation indices of a request with the mean features."""
 
-    def _rule(self, psi: Array) -> tuple[Array, Array]:
+    def _rule(self, psi: Array) -> IndexSearch:
         del psi
         index = self.env.true_index(self.env.contexts.mean)
-        return index, index
+        return IndexSearch(index, index)
 
 
 @struct.dataclass
 class ContextSingle(TrueSearch):
     """Calls one model per request, the one with the largest expected score minus cost for this request: the best router without cascades."""
 
-    def _rule(self, psi: Array) -> tuple[Array, Array]:
+    def _rule(self, psi: Array) -> IndexSearch:
         value = self.env.single_value(psi)
-        return value, jnp.full_like(value, -jnp.inf)
+        return IndexSearch(value, jnp.full_like(value, -jnp.inf))
 
 
 @struct.dataclass
@@ -177,8 +173,8 @@ class BestSingle(TrueSearch):
         super().check()
         checks.whole("model", float(checks.numbers("model", self.model, ())), 0, self.env.spec.num_models - 1)
 
-    def _rule(self, psi: Array) -> tuple[Array, Array]:
+    def _rule(self, psi: Array) -> IndexSearch:
         del psi
         number = self.env.spec.num_models
         first = numerics.one_hot(jnp.asarray(self.model, jnp.int32), number)
-        return first.astype(jnp.float32), jnp.full((number,), -jnp.inf)
+        return IndexSearch(first.astype(jnp.float32), jnp.full((number,), -jnp.inf))

@@ -111,7 +111,7 @@ def regret_bound(
         evaluator_bound=jnp.float32(evaluator_bound),
         spec=spec,
     )
-    index = 2.0 * L * float(radius.index_radius(inputs)[0]) * K * spread
+    index = 2.0 * L * float(radius.bonus(draws.key(0), (), inputs)[0]) * K * spread
     if not d:
         return index
     width = float(radius.scoring(draws.key(0), inputs, jnp.zeros(d), jnp.eye(d))[1])

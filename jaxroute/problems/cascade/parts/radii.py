@@ -153,8 +153,8 @@ class TheoreticalRadius(Radius):
         for name in ("slope", "reach", "score_slope", "reward_bound", "lipschitz"):
             checks.positive(name, getattr(self, name), ())
 
-    def index_radius(self, inputs: RadiusInputs) -> Array:
-        """Returns the factor `[K]` of each index's bonus: eq. (51) where scores are seen, otherwise proposition 11.2."""
+    def bonus(self, key: Array, state: tuple[()], inputs: RadiusInputs) -> Array:
+        del key, state
         spec, strength = inputs.spec, self.mass * self.slope
         diameter = 2.0 * inputs.index_bound
         longest = spec.context_bound * diameter
@@ -166,13 +166,12 @@ class TheoreticalRadius(Radius):
         bracket = 144.0 / strength + 2.0 * jnp.minimum(2.0 * self.reach, longest) + 6.0
         start = inputs.eta1 * diameter**2
         if inputs.trace is None:
-            return jnp.sqrt(8.0 / (3.0 * strength) * bracket * gamma + 40.0 / (3.0 * strength) + 1.0 / 3.0 + start)
-        first = jnp.sqrt(4.0 * gamma / strength * bracket + 20.0 / strength + 0.5 + start)
-        return first + 2.0 * math.sqrt(2.0) * self.lipschitz / strength * self._width(inputs, 3.0) * jnp.sqrt(inputs.trace)
-
-    def bonus(self, key: Array, state: tuple[()], inputs: RadiusInputs) -> Array:
-        del key, state
-        return self.index_radius(inputs) * inputs.norm
+            radius = jnp.sqrt(8.0 / (3.0 * strength) * bracket * gamma + 40.0 / (3.0 * strength) + 1.0 / 3.0 + start)
+        else:
+            radius = jnp.sqrt(4.0 * gamma / strength * bracket + 20.0 / strength + 0.5 + start)
+            width = 2.0 * math.sqrt(2.0) * self.lipschitz / strength * self._width(inputs, 3.0)
+            radius = radius + width * jnp.sqrt(inputs.trace)
+        return radius * inputs.norm
 
     def _width(self, inputs: RadiusInputs, union: float) -> Array:
         """Returns the factor of a score's bonus, a scalar, eq. (61), with the failure probability divided by `union`, the number of bounds used."""
