@@ -295,8 +295,7 @@ def replay_cascade(
     order = np.argsort(number, kind="stable")
     scores, costs, number = scores[order], costs[order], number[order]
     members = [np.flatnonzero(number == g) for g in range(len(count))]
-    mean_score = np.stack([scores[m].mean(axis=0) for m in members])
-    mean_cost = np.stack([costs[m].mean(axis=0) for m in members])
+    mean_score, mean_cost = (np.stack([x[m].mean(axis=0) for m in members]) for x in (scores, costs))
     index = [
         [discrete_index(scores[m, a], np.ones(len(m)), weight * mean_cost[g, a]) for g, m in enumerate(members)]
         for a in range(scores.shape[1])

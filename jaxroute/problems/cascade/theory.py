@@ -92,10 +92,9 @@ def regret_bound(
     checks.instance("spec", spec, CascadeSpec)
     checks.instance("radius", radius, TheoreticalRadius).check()
     T, K, m, d = checks.count("horizon", horizon), spec.num_models, spec.context_dim, spec.feature_dim
-    growth = float(K * K) if growth is None else growth
-    sizes = {"eta1": eta1, "eta0": eta0, "index_bound": index_bound, "evaluator_bound": evaluator_bound, "growth": growth}
-    for name, value in sizes.items():
-        checks.positive(name, value, ())
+    sizes = {"eta1": eta1, "eta0": eta0, "index_bound": index_bound, "evaluator_bound": evaluator_bound}
+    sizes = {name: jnp.float32(checks.positive(name, value, ())) for name, value in sizes.items()}
+    growth = float(checks.positive("growth", K * K if growth is None else growth, ()))
     L, square = float(radius.lipschitz), spec.feature_bound**2
     spread = math.sqrt(T * float(potential_bound(T, m, spec.context_bound, eta1)))
     inputs = RadiusInputs(
@@ -105,11 +104,8 @@ def regret_bound(
         psi=jnp.zeros((m,)),
         norm=jnp.ones((1,)),
         trace=jnp.full((1,), 16.0 * square * growth, jnp.float32) if d else None,
-        eta1=jnp.float32(eta1),
-        eta0=jnp.float32(eta0),
-        index_bound=jnp.float32(index_bound),
-        evaluator_bound=jnp.float32(evaluator_bound),
         spec=spec,
+        **sizes,
     )
     index = 2.0 * L * float(radius.bonus(draws.key(0), (), inputs)[0]) * K * spread
     if not d:
