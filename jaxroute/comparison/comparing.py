@@ -95,8 +95,7 @@ class Comparison:
         - `to_route`: explanation and Python code for routing a new query; the code may be empty.
         """
         log, table, target = self.log, self.log.table, self.target
-        singles = {p.strategy: p.judged for p in self.points if p.kind == "single"}
-        names = [table.models[k] for k in np.argsort(table.mean_costs(), kind="stable")]
+        singles, names = {p.strategy: p.judged for p in self.points if p.kind == "single"}, table.order_by_cost().models
         answer, chosen = self.answer, {id(p) for p in choice.answers(self.points, target)}
         first, *besides = self.sentences
         return {

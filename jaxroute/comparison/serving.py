@@ -218,7 +218,7 @@ def strategy_of(log: Log, point: Point) -> Strategy:
         rules = f"one of {', '.join(_FITTED)}, which are fitted to a log"
         raise ValueError(f"point must be a single model or {rules}, got {point.strategy}")
     if point.kind == "single":
-        models = tuple(table.models[k] for k in np.argsort(table.mean_costs(), kind="stable"))
+        models = table.order_by_cost().models
         alone = models.index(point.strategy)
         return Strategy(point.strategy, "for every query", Mixture(models, alone, alone, 0.0), unit=table.cost_unit)
     assert point.tuned is not None

@@ -100,9 +100,8 @@ class _Search:
                 if name in _CHECKS:
                     continue
                 place = f"{one.__module__}.{one.__qualname__}.{name}"
-                for inner in _functions_in(entry):
-                    if inspect.isfunction(inner):
-                        self._function(inner)
+                if inspect.isfunction(inner := _function_in(entry)):
+                    self._function(inner)
                 # The values of fields are settings, which `describe` covers.
                 if name not in _GIVEN and name not in fields and not name.startswith(("__", "_flax")):
                     self._constant(place, entry)
@@ -174,15 +173,13 @@ def _lies_in_a_library(top: str) -> bool:
     return any("site-packages" in place or "dist-packages" in place for place in places)
 
 
-def _functions_in(entry: Any) -> Iterator[Any]:
-    """Yields the plain function behind an attribute of a class, if any. The attribute may be a method, property, class method, or cached function."""
+def _function_in(entry: Any) -> Any:
+    """Returns the plain function behind an attribute of a class, if any. The attribute may be a method, property, class method, or cached function."""
     for name in ("__func__", "fget", "fset", "func", "__wrapped__"):
         inner = getattr(entry, name, None) if not isinstance(entry, type) else None
         if callable(inner):
-            yield inspect.unwrap(inner)
-            return
-    if inspect.isfunction(entry):
-        yield inspect.unwrap(entry)
+            return inspect.unwrap(inner)
+    return inspect.unwrap(entry) if inspect.isfunction(entry) else None
 
 
 def _contents_of(cells: Iterable[Any]) -> Iterator[Any]:

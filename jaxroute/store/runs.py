@@ -104,13 +104,10 @@ class Runs:
                 if family[:16] in self.store.families:
                     wanted.append(((policy, place), family, self._lacking(policy, place)))
         for (policy, place), seeds, arrays in read(self.store, self.request.cut, wanted):
-            own = dict(zip(self.request.policy_axes[policy], place, strict=True))
-            lacking = len(self.request.axes) - len(place)
-            where = (self.request.policies.index(policy), *(own.get(axis, slice(None)) for axis in self.request.axes))
-            inside = (*[slice(None)] * lacking, _as_slice(seeds))
-            for name in arrays.keys() & self.data.keys():  # A part of a result does not need all arrays of a cell.
-                self.data[name][where][inside] = arrays[name]
-            self.done[where][inside] = True
+            tile = {axis: np.asarray([at]) for axis, at in zip(self.request.policy_axes[policy], place, strict=True)}
+            # A part of a result does not need all arrays of a cell.
+            used = {name: array[(None,) * len(place)] for name, array in arrays.items() if name in self.data}
+            self._place(policy, tile, seeds, used)
 
     def _lacking(self, policy: str, place: tuple[int, ...]) -> dict[int, int]:
         """Returns bit masks of a policy's missing seeds, by granule (256 seeds), at the setting with the index `place` along the policy's axes."""
@@ -251,18 +248,17 @@ class LazyRuns(Runs):
     def read(self, name: str, chosen: Sequence[np.ndarray]) -> np.ndarray:
         """Reads a variable at the positions `chosen` along each dimension; raises `ValueError` if it is too large, or if runs are missing."""
         lead = [np.unique(places, return_inverse=True) for places in chosen[: len(self.lead)]]
-        (policies, _), *axes, (seeds, _) = lead
-        spans = {axis: span for axis, (span, _) in zip(self.request.axes, axes, strict=True)}
-        part = self._part(name, policies, spans, seeds)
+        part = self._part(name, *(span for span, _ in lead))
         assert self.store is not None
         runs = Runs(part, self.store)
         if not self.partial and (missing := runs.missing(len(part.seeds))):
             raise ValueError(f"the result in {str(self.store.place)!r} is not complete any more: {missing}")
         return runs.data[name][np.ix_(*(places for _, places in lead), *chosen[len(self.lead) :])]
 
-    def _part(self, name: str, policies: np.ndarray, axes: Mapping[str, np.ndarray], seeds: np.ndarray) -> Request:
-        """Returns a copy of the request that is limited to one variable and to the policies, settings (by axis) and seeds at some positions."""
+    def _part(self, name: str, policies: np.ndarray, *spans: np.ndarray) -> Request:
+        """Returns a copy of the request that is limited to one variable and to the policies, settings (along each axis) and seeds at some positions."""
         whole, identities = self.request, {}
+        axes, seeds = dict(zip(whole.axes, spans, strict=False)), spans[-1]
         for policy in (names := [whole.policies[i] for i in policies]):
             own = np.asarray(whole.identities[policy]).reshape(whole.shape(policy))
             for place, axis in enumerate(whole.policy_axes[policy]):

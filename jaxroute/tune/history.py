@@ -7,7 +7,7 @@ its result is the same as without a stored history.
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -81,21 +81,21 @@ class History:
             self._stored[_key(content["batch"])] = values, np.asarray(content["valid"], bool)
         self._next = 1 + max((int(file.stem.removeprefix(_BATCH)) for file in files), default=-1)
 
-    def stored(self, batch: Batch) -> Outcomes | None:
-        """Returns the outcomes of a batch and adds them to the history if the folder has them; returns None otherwise."""
-        outcomes = self._stored.get(_key(asdict(batch)))
-        if outcomes is not None:
-            self.evaluated.append((batch, outcomes))
-        return outcomes
-
-    def add(self, batch: Batch, outcomes: Outcomes) -> None:
-        """Adds a newly simulated batch to the history, and writes it to the folder."""
-        values, valid = outcomes
-        if self.folder is not None:
-            content = {"batch": asdict(batch), "values": {n: v.tolist() for n, v in values.items()}, "valid": valid.tolist()}
-            self.folder.write(f"{_BATCH}{self._next:05d}.json", [json.dumps(_with_digest(content)).encode()])
-            self._next += 1
-        self.evaluated.append((batch, outcomes))
+    def outcomes(self, batch: Batch, simulate: Callable[[], Outcomes]) -> Outcomes:
+        """Adds a batch to the history and returns its outcomes: those in the folder, or else those that `simulate` returns, which are then stored."""
+        found = self._stored.get(_key(asdict(batch)))
+        if found is None:
+            values, valid = found = simulate()
+            if self.folder is not None:
+                content = {
+                    "batch": asdict(batch),
+                    "values": {n: v.tolist() for n, v in values.items()},
+                    "valid": valid.tolist(),
+                }
+                self.folder.write(f"{_BATCH}{self._next:05d}.json", [json.dumps(_with_digest(content)).encode()])
+                self._next += 1
+        self.evaluated.append((batch, found))
+        return found
 
     @property
     def runs(self) -> dict[str, int]:

@@ -299,17 +299,13 @@ class _Search:
         structure = candidates[0].structure
         points = [[float(u) for u in one.point] for one in candidates]
         batch = Batch(phase, generation, structure, [c.number for c in candidates], points, seeds.start, len(seeds))
-        outcomes = self.history.stored(batch)
-        if outcomes is None:
-            runner, execution = self.runners[structure], self.options["execution"]
-            is_search = phase == "search"
-            run, block = (runner.run_grid, self.plan.seeds) if is_search else (runner.run_each, self.plan.block)
-            options = self.options | {"execution": replace(execution, block=execution.block or block)}
-            outcomes = run([self.space.values(structure, point) for point in points], seeds, **options)
-            self.history.add(batch, outcomes)
+        runner, execution = self.runners[structure], self.options["execution"]
+        run, block = (runner.run_grid, self.plan.seeds) if phase == "search" else (runner.run_each, self.plan.block)
+        options = self.options | {"execution": replace(execution, block=execution.block or block)}
+        values_of = [self.space.values(structure, point) for point in points]
+        values, valid = self.history.outcomes(batch, lambda: run(values_of, seeds, **options))
         self.bar.set_description(phase)
         self.bar.update(len(candidates) * len(seeds))
-        values, valid = outcomes
         if phase != "test":
             self.surrogates.setdefault(structure, Surrogate(self.goal)).add(np.array(points), values, valid)
         for place, one in enumerate(candidates):

@@ -3,6 +3,7 @@
 The metrics are quality, cost, calls and latency of every served query, read from the recorded table.
 """
 
+import functools
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -83,18 +84,20 @@ class Metered(Wrapper):
       costs: `[Q, N]` costs in the unit of the log, such as USD per query.
       latency: `[Q, N]` latencies in seconds; None counts as 0.
       reading: names of the metrics of `env` that show called models and the served answer (static).
-      names: names of the models, in the order of `env` (static).
     """
 
     scores: Leaf
     costs: Leaf
     latency: Leaf | None
     reading: Reading = struct.field(pytree_node=False)
-    names: tuple[str, ...] = struct.field(pytree_node=False)
 
     @property
     def spec(self) -> Any:
-        return replace(self.env.spec, metrics=METRICS, overflow_flow=None, model_names=self.names)
+        return replace(
+            self.env.spec,
+            metrics=METRICS,
+            overflow_flow=None,
+        )
 
     def step(self, key: jax.Array, state: Any, action: Any, t: jax.Array) -> tuple[Any, Any, dict[str, jax.Array]]:
         after, feedback, flows = self.env.step(key, state, action, t)
@@ -171,13 +174,12 @@ class _ParallelWin(AnyWin):
     cascade = False
 
 
-def _metered(traffic: Traffic, env: Any, reading: Reading, order: Sequence[str] = ()) -> Metered:
-    """Adds metrics of quality, cost and latency from the table to `env`, whose models have the given `order` (default: as in the table)."""
+def _metered(traffic: Traffic, env: Any, reading: Reading) -> Metered:
+    """Adds metrics of quality, cost and latency from the table to `env`."""
     table = traffic.table
-    names = tuple(order) or table.models
-    places = [table.models.index(name) for name in names]
+    places = [table.models.index(name) for name in env.spec.model_names]
     latency = None if traffic.latency is None else np.asarray(traffic.latency, np.float32)[:, places]
-    return Metered(env, table.scores[:, places], table.costs[:, places], latency, reading, names)
+    return Metered(env, table.scores[:, places], table.costs[:, places], latency, reading)
 
 
 def _budgets(traffic: Traffic, targets: Sequence[float]) -> tuple[float, ...]:
@@ -190,22 +192,22 @@ def _stageroute(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
     number, rounds = traffic.unit.num_models, traffic.num_queries
     slots = min(_SLOTS, max(2, number - 1), number)
     sizes = {"max_deployed": slots, "stage_length": max(10, rounds // 20), "horizon": rounds}
-
-    def environment(budget: float) -> Metered:
-        return _metered(traffic, staged.table_market(traffic.unit, budget=budget, one_pass=True, **sizes), ROUTED)
-
+    market = functools.partial(staged.table_market, traffic.unit, one_pass=True, **sizes)
     words, budgets = f"{slots} of {number} models deployed", _budgets(traffic, targets)
-    return _with_budget(traffic, "StageRoute", environment, budgets, staged.StageRoute(), words, _SCORE_SERVED)
+    return _with_budget(traffic, "StageRoute", market, ROUTED, budgets, staged.StageRoute(), words, _SCORE_SERVED)
 
 
 def _with_budget(
-    traffic: Traffic, name: str, environment: Any, budgets: Sequence[float], policy: Any, words: str, score: str
+    traffic: Traffic, name: str, env: Any, reading: Reading, budgets: Sequence[float], policy: Any, words: str, score: str
 ) -> OnlineStrategy:
     """Makes a strategy with a grid of budgets (see `_budgets`); `words` describe the settings, `score` is the feedback on scores that it needs."""
     most_expensive = float(traffic.table.mean_costs().max())  # The unit of budgets.
 
     def described(budget: float) -> str:
         return ", ".join(filter(None, (f"budget {budget * most_expensive:.3g} {traffic.table.cost_unit}", words)))
+
+    def environment(budget: float) -> Metered:
+        return _metered(traffic, env(budget=budget), reading)
 
     needs, rounds = (score, _COSTS), traffic.num_queries
     return OnlineStrategy(name, environment, "budget", tuple(budgets), lambda: policy, {}, described, needs, rounds, True)
@@ -215,14 +217,9 @@ def _messplus(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
     rounds = traffic.num_queries
     # With V = v0 sqrt(T), the paper's bounds on excess cost and on violation both vanish.
     weights = tuple(float(v0 * np.sqrt(rounds / 100.0)) for v0 in (0.1, 0.3, 1.0, 3.0))
-
-    def environment(alpha: float) -> Metered:
-        env = service.table_service(traffic.unit, alpha=alpha)
-        return _metered(traffic, env, EXPLORED, env.names)
-
     return OnlineStrategy(
         "MESS+",
-        environment,
+        lambda alpha: _metered(traffic, service.table_service(traffic.unit, alpha=alpha), EXPLORED),
         "alpha",
         tuple(sorted({float(np.clip(target, 0.01, 0.999)) for target in targets})),
         # The cost of a call is unknown in advance, so the policy uses the mean of past calls.
@@ -239,17 +236,10 @@ def _c2mabv(
     traffic: Traffic, name: str, reward: Any, size: int, budgets: Sequence[float], reading: Reading
 ) -> OnlineStrategy:
     """Makes a strategy in which C2MAB-V calls up to `size` models per query; `reward` is an object or its name; `budgets` are as in `_budgets`."""
-
-    def environment(budget: float) -> Metered:
-        return _metered(traffic, combinatorial.table_cloud(traffic.unit, reward=reward, budget=budget, size=size), reading)
-
+    cloud = functools.partial(combinatorial.table_cloud, traffic.unit, reward=reward, size=size)
     words, score = (f"at most {size} models a query", JUDGE) if size > 1 else ("", _SCORE_SERVED)
     policy = combinatorial.C2MABV(delta=1.0 / traffic.num_queries)
-    return _with_budget(traffic, name, environment, budgets, policy, words, score)
-
-
-def _one_answer(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
-    return _c2mabv(traffic, "C2MAB-V, one answer", "suc", 1, _budgets(traffic, targets), AT_ONCE)
+    return _with_budget(traffic, name, cloud, reading, budgets, policy, words, score)
 
 
 def _several(traffic: Traffic, name: str, reward: AnyWin, reading: Reading) -> OnlineStrategy:
@@ -335,14 +325,10 @@ def _acqb(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy | None:
     unit = traffic.unit.subset(rows=rows).with_features(contexts)
     pool = Traffic(traffic.table.subset(rows=rows), unit, contexts, latency)
     rounds = min(_QUEUE_ROUNDS, int(2 * traffic.num_queries))
-
-    def environment(weight: float) -> Metered:
-        env = queueing.table_queue(pool.unit, arrival_rate=_LOAD, horizon=rounds, cost_weight=weight)
-        return _metered(pool, env, RETRIED)
-
+    queue = functools.partial(queueing.table_queue, pool.unit, arrival_rate=_LOAD, horizon=rounds)
     return OnlineStrategy(
         "ACQB, with retries",
-        environment,
+        lambda weight: _metered(pool, queue(cost_weight=weight), RETRIED),
         "weight",
         (3.0, 1.0, 0.3, 0.1, 0.0),
         lambda: queueing.ACQB(curvature=0.05, ridge=0.1, c1=2.0),
@@ -355,9 +341,10 @@ def _acqb(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy | None:
 
 
 STRATEGIES: dict[str, Callable[[Traffic, Sequence[float]], OnlineStrategy | None]]
-STRATEGIES = {"StageRoute": _stageroute, "MESS+": _messplus, "C2MAB-V, one answer": _one_answer}
+STRATEGIES = {"StageRoute": _stageroute, "MESS+": _messplus}
 STRATEGIES |= {
-    "C2MAB-V, best of several": lambda traffic, _: _several(traffic, "C2MAB-V, best of several", _ParallelWin(), AT_ONCE),
+    "C2MAB-V, one answer": lambda t, targets: _c2mabv(t, "C2MAB-V, one answer", "suc", 1, _budgets(t, targets), AT_ONCE),
+    "C2MAB-V, best of several": lambda t, _: _several(t, "C2MAB-V, best of several", _ParallelWin(), AT_ONCE),
     "C2MAB-V, asked in turn": _asked_in_turn,
 }
 STRATEGIES |= {"COSMOS": _cosmos, "COSMOS, learned evaluator": _cosmos_by_signals}
