@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from flax import struct
 from jax import Array
 
-from jaxroute.core import checks, draws, xla
+from jaxroute.core import checks, draws, numerics, xla
 from jaxroute.problems.queueing.parts.backlog import Backlog
 from jaxroute.problems.queueing.parts.scheduling import best_place, best_rate_waiting
 from jaxroute.problems.queueing.parts.waiting import class_of
@@ -79,10 +79,6 @@ class QueueEnv:
     arrivals: Arrivals | None = None
 
     @property
-    def pool(self) -> bool:
-        return self.contexts.pool_size > 0
-
-    @property
     def spec(self) -> QueueSpec:
         return QueueSpec(
             num_models=self.num_models,
@@ -117,8 +113,8 @@ class QueueEnv:
 
     def with_double_capacity(self) -> "QueueEnv | None":
         """Returns the queue with twice the places for waiting queries; None if it already has a place for every round of a run."""
-        backlog = self.backlog.with_double_capacity()
-        return None if backlog is None else self.replace(backlog=backlog)
+        rounds, limit = self.backlog.rounds, self.backlog.limit
+        return None if limit >= rounds else self.replace(backlog=self.backlog.replace(limit=min(2 * limit, rounds)))
 
     def init(self, key: Array) -> QueueState:
         example = jax.eval_shape(lambda key: self.contexts.draw(key, jnp.int32(0), self.spec).row, key)
@@ -153,7 +149,7 @@ class QueueEnv:
         size = jnp.sum(action.offered.astype(jnp.int32))
         allowed = (size == self.num_offered) | (self.mixed & (size >= 1) & (size <= self.num_offered))
         waits = (action.query >= 0) & (action.query < self.backlog.places) & (action.query < backlog.length)
-        waited, oldest = (self.backlog.waited(backlog, place, t) for place in (action.query, view.oldest))
+        waited, oldest = (t - numerics.take(backlog.arrival, place) for place in (action.query, view.oldest))
 
         # Then a query may arrive; the optimal policy's queue has the same arrivals, contexts and uniform number.
         after, dropped = self.backlog.move(backlog, action.query, departed, drawn.row, drawn.arrived, t)

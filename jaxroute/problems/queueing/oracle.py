@@ -38,7 +38,7 @@ class Optimal(FixedPolicy):
             raise ValueError(
                 f"env must be a QueueEnv, got {checks.show(env)}; for a sampler the policy is `Optimal.of` itself"
             )
-        if env.pool:
+        if env.contexts.pool_size:
             return cls(log_odds=env.contexts.log_odds, fifo=fifo)
         theta = jnp.asarray(env.contexts.theta)
         return cls(theta=theta[None] if env.pair_features else theta, fifo=fifo)

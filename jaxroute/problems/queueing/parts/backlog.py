@@ -48,9 +48,6 @@ class Backlog:
         checks.count("rounds", self.rounds)
         checks.count("limit", self.limit)
 
-    def with_double_capacity(self) -> "Backlog | None":
-        return None if self.limit >= self.rounds else self.replace(limit=min(2 * self.limit, self.rounds))
-
     @property
     def places(self) -> int:
         """Returns the number of places `B`: `limit`, rounded up to a multiple of the chunks in which loops read the buffer."""
@@ -87,9 +84,6 @@ class Backlog:
         row = jax.tree.map(lambda x: numerics.take(x, action.query), state.rows)
         row, rows, action = xla.barrier((row, state.rows, action))
         return row, state.replace(rows=rows), action
-
-    def waited(self, state: BacklogState, place: Array, t: Array) -> Array:
-        return t - numerics.take(state.arrival, place)
 
     def move(
         self, state: BacklogState, place: Array, departed: Array, row: Any, arrived: Array, t: Array
