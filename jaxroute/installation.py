@@ -173,7 +173,7 @@ def _check_jax(have: Mapping[str, str], bounds: Sequence[tuple[str, str]], cards
 
 
 def _jax(version: str, have: Mapping[str, str], cards: Sequence[GPU]) -> str:
-    """Returns pip's argument for jax, as `jax[cuda12]==0.7.0` for `version` "==0.7.0"; the extra suits the plugin in `have`, else the GPUs."""
+    """Returns pip's argument for jax, as `jax[cuda12]==0.7.0`. Its extra is that of the plugin in `have` or, without one, suits the GPUs `cards`."""
     extra = ""
     for cuda in _plugins(have):  # If no package contains CUDA's libraries, those of the machine stay in use.
         extra = cuda if f"nvidia-cudnn-{cuda.replace('da', '')}" in have else f"{cuda}-local"

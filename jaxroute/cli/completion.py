@@ -46,7 +46,7 @@ def experiments(prefix: str = "", **_: Any) -> list[str]:
 
 
 def completed(action: argparse.Action, completer: Any) -> None:
-    """Sets the list of texts, or the function that returns such a list, by which a shell completes an argument of the command (default: files)."""
+    """Declares by which texts a shell completes an argument of a command: a list, or a function that returns one (default: names of files)."""
     action.completer = completer if callable(completer) else lambda **_: completer  # type: ignore[attr-defined]
 
 

@@ -198,7 +198,7 @@ def print_report(
 
 
 def print_claims(claims: Sequence[dict[str, Any]], number: int, output: Output) -> None:
-    """Prints each claim's verdict, text, source and measurement with its number of runs (seeds): its key `runs`, or `number` if it has none."""
+    """Prints each claim's verdict, text, source and measurement, and its number of runs (seeds): its entry `runs`, or else `number`."""
     rows = []
     for claim in claims:
         verdict = claim["verdict"]

@@ -32,7 +32,7 @@ def add_out(group: Any, what: str, default: str) -> None:
 
 
 def folder_of(options: argparse.Namespace, experiment: Any, before: str = "", after: str = "") -> Path:
-    """Returns the folder for results: the user's, or else `results/` with the experiment's name between `before`, such as "tune-", and `after`."""
+    """Returns the folder for results: the user's, or else `results/{before}{name}{after}` with the experiment's name; `before` may be "tune-"."""
     name = Path(experiment.name).stem if ".py" in options.experiment else experiment.name
     return options.out or Path("results") / f"{before}{name.replace('/', '-')}{after}"
 

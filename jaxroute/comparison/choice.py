@@ -1,6 +1,6 @@
 """Recommends a routing strategy for a target quality, and describes the recommendation in sentences.
 
-A setting is a choice of a strategy's parameters. Settings are chosen by the measures `Point.chosen_by`. Reports show `Point.judged`, measured on
+A setting is a choice of a strategy's parameters, measured twice: settings are chosen by `Point.chosen_by`, and reports show `Point.judged`, from
 other random orders or partitions of the queries. The recommendation is the cheapest strategy whose chosen setting also meets the target by `judged`.
 """
 
@@ -67,7 +67,7 @@ def answers(points: Iterable[Point], target: float) -> list[Point]:
 
 
 def answer(points: Iterable[Point], target: float) -> Answer:
-    """Returns the cheapest deployable point, point with a perfect judge, and single model among `answers` that meet a target by `judged`, too."""
+    """Returns the cheapest deployable point, point with a perfect judge, and single model: of `answers` that also meet the target by `judged`."""
     chosen = [p for p in answers(points, target) if p.meets(target)]
     best = _cheapest([p for p in chosen if p.available])
     judged = _cheapest([p for p in chosen if JUDGE in p.needs])
@@ -79,8 +79,8 @@ def answer(points: Iterable[Point], target: float) -> Answer:
 def saved(points: Iterable[Point], target: float, fits: Callable[[Point], bool]) -> Point | None:
     """Returns the point whose rule is saved for new queries, or None; `fits` tells whether the rule of a point can be saved.
 
-    It is the cheapest single model that meets the target if no deployable strategy is clearly cheaper. Otherwise it is the recommended point if it
-    satisfies `fits`, or else the cheapest deployable point that satisfies `fits` and meets the target.
+    If no deployable strategy is clearly cheaper than the cheapest single model that meets the target, it is this model. Otherwise it is the
+    recommended point if it satisfies `fits`, or else the cheapest deployable point that satisfies `fits` and meets the target.
     """
     points = list(points)
     found = answer(points, target)

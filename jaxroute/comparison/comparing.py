@@ -64,7 +64,7 @@ class Comparison:
 
     @property
     def answer(self) -> choice.Answer:
-        """Recommendation: the cheapest deployable strategy, strategy with a perfect judge, and single model that meet the target."""
+        """Recommendation: the cheapest points that meet the target, one each of deployable strategies, those with a perfect judge, single models."""
         return choice.answer(self.points, self.target)
 
     @property
@@ -134,7 +134,7 @@ class Comparison:
 
     @property
     def exported(self) -> Point | None:
-        """Point whose rule `report` saves: the recommendation, or else the cheapest single model or fitted rule that meets the target."""
+        """Point whose rule `report` saves: the recommendation if it can be saved, else the cheapest that can and meets the target; None without."""
         return choice.saved(self.points, self.target, serving.can_be_saved)
 
     def strategy(self, point: Point | None = None) -> serving.Strategy:

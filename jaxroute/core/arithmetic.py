@@ -61,7 +61,7 @@ def _of_one_element(eqn: JaxprEqn) -> bool:
 
 
 def definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
-    """Returns a jaxpr that computes an operation by basic operations; None if XLA computes it. An elementwise operation has a jaxpr for scalars."""
+    """Returns a jaxpr that computes `eqn` by basic operations, for scalars if the operation is elementwise; None if XLA computes the operation."""
     if _of_one_element(eqn):
         types = tuple(getattr(v.aval, "dtype", None) for v in eqn.invars)
         return _Function.of(eqn).definition(((),) * len(eqn.invars), types)
@@ -110,7 +110,7 @@ def _cumulative_log_sum(x: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
 def _by_blocks(
     reduce: Callable[..., jax.Array], step: Callable[..., jax.Array], x: jax.Array, *, axes: Sequence[int], **_: Any
 ) -> jax.Array:
-    """Returns the sum (product) of `x` over `axes`, by blocks of 64. `reduce` is `jnp.sum` (`jnp.prod`), `step` is `jnp.add` (`jnp.multiply`)."""
+    """Returns the sum of `x` over `axes`, in blocks of 64 terms, for `jnp.sum` and `jnp.add`, or the product for `jnp.prod` and `jnp.multiply`."""
     axes = tuple(axes)
     terms = jnp.moveaxis(x, axes, range(len(axes)))
     terms = jnp.reshape(terms, (-1, *terms.shape[len(axes) :]))
@@ -267,7 +267,7 @@ def reduced(name: str, x: Array, axes: Sequence[int]) -> jax.Array:
 
 
 def _in_turn(adds: bool, terms: Sequence[jax.Array], shape: Sequence[int]) -> jax.Array:
-    """Returns the sum (if `adds`) or product of arrays of this shape, in order, marked so that XLA does not repeat it in each later operation."""
+    """Returns the sum (if `adds`) or product of arrays of this shape, in the given order. XLA computes the result once, not again for each use."""
     if not terms:
         return jnp.full(shape, 0.0 if adds else 1.0, jnp.float32)
     first = terms[0] - unknown_zero() if adds else terms[0]  # 0 + x is x, except for -0.
@@ -299,7 +299,7 @@ def terms_of(eqn: JaxprEqn) -> int:
 
 
 def dot(a: jax.Array, b: jax.Array, dimension_numbers: Any, runs: tuple[bool, bool] = (False, False)) -> jax.Array:
-    """Computes `lax.dot_general`, adding in order. `runs` says whether `a` and `b` have one more, last axis, of runs; the result then has it, too."""
+    """Computes `lax.dot_general`, adding in order. `runs`: whether `a` and `b` have an additional last axis, of runs; the result then has it, too."""
     (a_sum, b_sum), (a_batch, b_batch) = dimension_numbers
 
     def parts(x: Any, summed: Any, batch: Any, own: bool) -> tuple[Any, Any, Any]:

@@ -76,7 +76,7 @@ def bounded(
 
 
 def _range(allowed: str, ok: Callable[[np.ndarray], Any]) -> Callable[..., np.ndarray]:
-    """Returns a check `(name, value, shape=None)` for this range of numbers, which calls `bounded` with `allowed` and `ok`."""
+    """Returns a check `(name, value, shape=None)` of numbers: `bounded` with the test `ok`, which error messages describe as `allowed`."""
     return lambda name, value, shape=None: bounded(name, value, shape, allowed, ok)
 
 
@@ -144,7 +144,7 @@ def takes(name: str, function: Callable[..., Any], *arguments: str) -> None:
 
 
 def keywords(called: str, function: Callable[..., Any], given: Iterable[str]) -> None:
-    """Raises `TypeError` if a name in `given` is no argument of `function`. The error suggests the closest one; `called` names the function in it."""
+    """Raises `TypeError` if a name in `given` is no argument of `function`, which it calls `called`; it suggests the most similar argument."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):  # Written in C.
@@ -208,7 +208,7 @@ def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
 def part(name: str, value: Any, method: str, example: str) -> None:
     """Raises `ValueError` unless `value` is an object with this `method`, and calls `value.check()`, if there is one, to check its fields.
 
-    The error message has the `name` of the argument and an `example`, an expression that creates a right value ("CMAES()").
+    The error message has the `name` of the argument and an `example`, an expression that creates a valid object, such as "CMAES()".
     """
     if isinstance(value, type) or not hasattr(value, method):
         raise ValueError(f"{name} must be an object such as {example}, got {show(value)}")

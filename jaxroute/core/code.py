@@ -56,7 +56,7 @@ class _Search:
     """
 
     def __init__(self, homes: set[str]) -> None:
-        """Prepares a search that enters no installed library except the top-level packages `homes`, in which its first objects are defined."""
+        """Prepares a search. `homes` are the top-level packages of the objects at which it begins; it enters no other installed library."""
         self.digests: dict[str, str] = {}
         self._homes = homes
         self._seen: dict[int, Any] = {}  # Visited objects by id, kept alive so that their ids are not reused.
@@ -132,7 +132,7 @@ class _Search:
     def _used(self, place: str, value: Any, names: set[str], through: tuple[str, ...] = ()) -> None:
         """Adds the digests of a global object, called `place` ("module.name"), that a function's code uses; `names` has all names in that code.
 
-        For a module these are the digests of its attributes in `names`, unless it is one of the modules `through` which the search came.
+        For a module these are the digests of its attributes in `names`. `through` has the modules that are being searched already, which are skipped.
         """
         if isinstance(value, types.ModuleType):
             if not _is_foreign(value.__name__, self._homes) and value.__name__ not in through:

@@ -200,7 +200,7 @@ def _gammas(keys: Sequence[Array], shape_parameters: Sequence[Leaf], tries: int 
     d = xla.compute_once(alpha - np.float32(1 / 3))  # [streams, number]
 
     def attempt(words: Sequence[Any], places: Leaf, d: Array) -> Array:
-        """Draws a candidate of `gamma / d`, 0 if rejected, for each flat index in `places`. Index and keys' `words` determine the random bits."""
+        """Draws by the keys' `words`, for each flat index in `places`, a candidate for a gamma variable over `d` (shape - 1/3); 0 if rejected."""
         x = _normal((words[0][0], words[0][1]), places)
         u = xla.compute_once(_open_unit((words[1][0], words[1][1]), places))
         v = (1 + np.float32(1) / jnp.sqrt(9 * d) * x) ** 3
@@ -214,7 +214,7 @@ def _gammas(keys: Sequence[Array], shape_parameters: Sequence[Leaf], tries: int 
         return xla.compute_once(functools.reduce(lambda later, one: jnp.where(one > 0, one, later), found[::-1]))
 
     def repaired(drawn: Array) -> Array:
-        """Returns `drawn` after one or two steps. Each replaces the first rejected element (0) by the next candidate for this element."""
+        """Returns `drawn` after one or two repairs: each replaces the first rejected element (0) by its next candidate; others remain as they are."""
         index = lax.iota(jnp.int32, size)
         drawn, before, tried = drawn.reshape(size), jnp.int32(size), jnp.uint32(0)
         for _ in range(min(_REPAIRS, tries - 1)):
@@ -249,7 +249,7 @@ def beta(key: Array, a: Leaf, b: Leaf) -> Array:
 
 
 def _spread(words: Any, dims: Any) -> list[Any]:
-    """Moves the axis that `vmap` maps, at `dims` of each operand, to the front, and inserts axes of length 1 after it so that operands broadcast."""
+    """Moves the batched axis `dims[i]` of each operand `words[i]` to the front, and inserts axes of length 1 after it, so that they broadcast."""
     size = next(w.shape[d] for w, d in zip(words, dims, strict=True) if d is not None)
     moved = [w if d is None else batching.bdim_at_front(w, d, size) for w, d in zip(words, dims, strict=True)]
     rank = max(jnp.ndim(w) - (d is not None) for w, d in zip(words, dims, strict=True))

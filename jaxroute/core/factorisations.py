@@ -64,7 +64,7 @@ def _diagonal(x: Array) -> Array:
 
 
 def _power(x: Array) -> Array:
-    """Returns a scalar power of two. After a multiplication of `x` by it, the squares of its largest entries neither overflow nor vanish."""
+    """Returns the power of two by which `x` must be multiplied so that the squares of its largest entries neither overflow nor vanish."""
     third, size = 2.0 ** (jnp.finfo(x.dtype).maxexp // 3), jnp.abs(x)
     largest = jnp.max(jnp.where(size < jnp.inf, size, 0.0))
     return jnp.where(largest > third, third**-2, jnp.where(largest < 1 / third, third**2, 1.0)).astype(x.dtype)
@@ -107,7 +107,7 @@ def triangular_solve(
 
 
 def lu(x: Array) -> tuple[Array, Array, Array]:
-    """Factors `x` `[m, n]` into `L U` with `L` below the diagonal of one matrix. Returns the matrix, each step's pivot row, and the order of rows."""
+    """Factors `x` `[m, n]`. Returns one matrix, `U` with `L` below its diagonal; the row exchanged in each step; and the resulting row order."""
     rows, columns = (_places(size) for size in x.shape)
     steps = _places(min(x.shape))
 
@@ -187,8 +187,9 @@ def _rotation(norms: Array, products: Array, limit: float) -> tuple[Callable[[Ar
     """Computes one step of Jacobi rotations, which make each column in a matrix's first half orthogonal to its partner in the second half.
 
     Returns a function that rotates the columns of a matrix and exchanges partners (all pairs meet in `N - 1` steps), a mask of the rotated pairs, and
-    the new `norms`. These are the squared norms `[N]` of the columns (or the diagonal of a symmetric matrix); `products` `[N / 2]` are twice the
-    scalar products (or entries off the diagonal). A pair with `|product| <= 2 limit sqrt(|norm| |partner's norm|)` is not rotated.
+    the new `norms`. For a singular value decomposition `norms` `[N]` are the squared norms of the N columns, `products` `[N / 2]` twice the scalar
+    products of partners. For the eigenvalues of a symmetric matrix they are its diagonal, and twice the entries off the diagonal. A pair with
+    `|product| <= 2 limit sqrt(|norm| |partner's norm|)` is not rotated.
     """
     half = products.shape[0]
     first, second = norms[:half], norms[half:]

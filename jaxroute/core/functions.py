@@ -416,7 +416,7 @@ def tan(x: Array) -> Array:
 
 
 def arcsine(x: Array) -> tuple[Array, Array, Array]:
-    """Returns the mask `|x| > 1/2` and two numbers. Their sum is `asin(sqrt((1 - |x|) / 2))` where it is True, else `asin(x)` (Cephes' `asinf`)."""
+    """Returns the mask `|x| > 1/2` and two numbers. Their sum is `asin(sqrt((1 - |x|) / 2))` in the mask, else `asin(x)` (Cephes' `asinf`)."""
     a = jnp.abs(x)
     large = a > f32(0.5)
     square = jnp.where(large, (f32(1) - a) * f32(0.5), x * x)
@@ -440,7 +440,7 @@ def acos(x: Array) -> Array:
 
 
 def atan(x: Array) -> Array:
-    """Arc tangent, with an error of at most 0.86 ulp: the sum, with x's sign, of those of a constant c near `|x|` and of `(|x| - c) / (1 + c|x|)`."""
+    """Arc tangent, with an error of at most 0.86 ulp: arctan c + arctan((|x| - c) / (1 + c |x|)), c a constant near |x|, with the sign of x."""
     a = jnp.abs(x)
     centre, high, low = f32(0), f32(0), f32(0)
     for bound, c in ((14 / 32, 0.5), (23 / 32, 1.0), (39 / 32, 1.5)):

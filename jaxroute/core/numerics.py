@@ -165,8 +165,8 @@ def of_group(groups: Sequence[int] | np.ndarray, values: Array) -> jax.Array:
 def combine(x: Array, rows: Array) -> jax.Array:
     """Returns `sum_i x[i] * rows[i]`, `[...]`, for a vector `x` `[d]` and `rows` `[d, ...]`, which may both differ between runs.
 
-    If `rows` is `[d, ..., K]`, `x` may be `[d, K]`: another vector for each of the K last indices. Up to 64 terms are unrolled: XLA's sum over the
-    first axis is 2 to 10 times slower.
+    If `rows` is `[d, ..., K]`, `x` may be `[d, K]`, a separate vector for each index of the last axis. Up to 64 terms are unrolled: XLA's sum over
+    the first axis is 2 to 10 times slower.
     """
     size = x.shape[0]
     if size > _MOST_TERMS and x.ndim == 1 and rows.ndim == 2:

@@ -6,8 +6,8 @@ static fields are sizes and structural choices.
 
 Rules for the environments and policies of all problems:
 
-- `observe` is pure. In each round `observe` and `step` get the same key, so that the environment can draw the same noise twice. At the start of
-  a stage `observe` is called once more, with the same key.
+- `observe` is pure. In each round `observe` and `step` get the same key, so that both can draw the same noise. If a policy plans (`plan`, every
+  `stage_length` rounds, a stage), `observe` is called once more at the start of a stage, with the key of its first round.
 - The environment draws the outcome of every model and reveals that of the chosen model. Its key does not depend on the policy, so all policies
   and settings share common random numbers.
 - An action may be a decision rule: a pytree with a pure `run(outputs)` that the environment calls on its outputs.
@@ -195,7 +195,7 @@ def stage_length_of(env: AnyEnvironment, policy: AnyPolicy) -> int | None:
 
 
 def first_state(env: AnyEnvironment, policy: AnyPolicy, key: chex.PRNGKey, spec: Spec) -> Any:
-    """Returns a policy's state before the first round. If stages begin with `plan`, it is the argument of `plan`: the state in `UnplannedState`."""
+    """Returns a policy's state before the first round. If it has `plan`, this is the state inside `init`'s `UnplannedState`, which `plan` takes."""
     state = policy.init(key, spec)
     return planned_state(state) if stage_length_of(env, policy) else state
 

@@ -22,7 +22,7 @@ class Rewards:
       low: smallest reward; for normal rewards three standard deviations below the smallest mean.
       high: largest reward; for normal rewards three standard deviations above the largest mean.
       noise: sub-Gaussian constant, infinite for rewards without one; the standard deviation if rewards are recorded data.
-      width: largest length of the interval of one model's rewards, over all models.
+      width: length of the interval that contains a model's rewards, for the model with the longest interval.
       largest_mean: mean reward of the best model.
     """
 

@@ -48,7 +48,7 @@ class Trait(enum.IntFlag):
 def protected(words: Array) -> Generator[None, None, None]:
     """Context manager that protects the operations traced inside: they use a number -0.0 that XLA's compiler does not know.
 
-    The program computes this number from `words`, uint32 `[R]` for `R` runs, one of its arguments. It is -0.0 for all words.
+    The program computes this number from its argument `words`, uint32 `[R]` for `R` runs; the result is -0.0 whatever the words are.
     """
     if not is_exact():
         yield
@@ -159,8 +159,8 @@ def trait_of(eqn: JaxprEqn, traits: Sequence[Trait], same_shape: bool) -> Trait:
 def elementwise_primitive(name: str, zeros: int, function: Callable[..., Any], divides: bool = False) -> Primitive:
     """Creates a JAX primitive that applies `function` to scalars or to arrays of one shape.
 
-    `zeros` is the number of its last operands that are unknown zeros (see `unknown_zero`), which `jax.vmap` does not batch. `divides`: whether the
-    second operand is a divisor.
+    Its last operands, as many as `zeros` says, are scalars of `unknown_zero`, which `jax.vmap` does not batch. `divides` says whether the second
+    operand is a divisor.
     """
     primitive = Primitive(name)
 

@@ -253,12 +253,12 @@ GRANULE = 256
 def reduced(
     curves: Sequence[Curves], names: Sequence[str], place: int, spans: Sequence[tuple[int, int]]
 ) -> list[tuple[np.ndarray, Histogram]]:
-    """Computes, for each span of runs, moments and a histogram of one policy's curves, or of the first minus the second policy's.
+    """Computes, for each span of runs, moments and a histogram of a policy's curves or, given two policies, moments of their differences.
 
     Curves of JAX arrays are reduced on their device, others by NumPy.
 
     Args:
-      curves: for each policy, arrays by name with axes for settings, runs and values, and `valid`: the curves of invalid runs count as NaN.
+      curves: for each policy, arrays by name with axes for settings, runs and values; `valid` marks valid runs, others count as NaN.
       names: names of the curves, in the order of the statistics.
       place: index of the axis of runs.
       spans: first run and end (exclusive) of each span of runs; its length is 256 times a power of two, or less than 256.

@@ -25,7 +25,7 @@ class Metric:
       kind: "total" for the cumulative sum of the rounds' values, "average" for their running mean, "gauge" for the state's value when it is recorded.
       dims: names of the dimensions of a vector (for example `("model",)`).
       default: whether it is recorded unless the user specifies other metrics.
-      limit: largest mean over runs that a policy may have (1 for spend / budget), None without a limit.
+      limit: largest allowed value of its mean over runs, for example 1 for spend divided by budget; None without a limit.
       violation: label of a policy above `limit` in tables and pictures ("over budget").
     """
 

@@ -56,15 +56,16 @@ def first_best(score: Array, allowed: Array | None = None, order: Array | None =
 
 
 def place_mask(size: int) -> int:
-    """Returns the bit mask that extracts a model's index from a number of `draws.order(key, size)`. Its bits can also hold `size`, for no model."""
+    """Returns the bit mask that extracts a model's index from a number of `draws.order(key, size)`, or `size` from a number that means "no model"."""
     return (1 << size.bit_length()) - 1
 
 
 def first_places(shape: Sequence[int], axis: int, given: Sequence[Any], ordered: bool) -> tuple[Any, Any, int, int]:
     """Returns numbers that break ties in `first_best` along an axis: of tied elements that with the smallest number wins.
 
-    An element's number is its index or, if `ordered`, its number in a random order. `given` has the mask of allowed elements, if any, then the order,
-    if `ordered`. Returns the mask or None, the numbers, a larger number for "no element", and a bit mask that extracts an index from a number.
+    An element's number is its index or, if `ordered`, its number in a random order. `given` has the mask of allowed elements, if there is one, and as
+    its last entry the order, if `ordered`. Returns the mask or None, the numbers, a larger number for "no element", and a bit mask that extracts an
+    index from a number.
     """
     size = shape[axis]
     if not ordered:

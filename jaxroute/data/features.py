@@ -124,7 +124,7 @@ def choose_features(
       text: `[Q]` texts of the queries and the name of their column; None without texts.
       own: `[Q, d]` numbers in the file, their source in words, and whether they are separate columns (not an embedding); None without numbers.
       rows: `[Q]` row of each query in the file.
-      num_rows: number of rows of the file; an array as `wanted` may have a row for each.
+      num_rows: number of rows of the file; an array `wanted` may have a row for each of them instead of each query.
 
     Returns:
       `[Q, d]` features or None, their source in words, and the object that computes the features of new queries.
@@ -155,7 +155,7 @@ def choose_features(
 
 
 def _from_numbers(numbers: np.ndarray, source: str, are_columns: bool, notes: list[str]) -> tuple[np.ndarray, str, Reader]:
-    """Standardises `numbers`, `[Q, d]`, of separate columns, or reduces a long embedding; returns features, source, and reader of new queries."""
+    """Returns features made of `numbers` `[Q, d]` (standardised columns or a reduced long embedding), their source, and the reader of new queries."""
     if are_columns or (scales(numbers) != 1).any():
         standard = Standardisation.fit(numbers)
         return standard.of(numbers), f"{source}, standardised", standard

@@ -28,7 +28,7 @@ def file_path(path: Any) -> Path:
 
 @contextlib.contextmanager
 def errors_name(path: str | os.PathLike) -> Iterator[None]:
-    """Context manager for reading the file `path`: errors whose text does not contain its name become ValueErrors that do."""
+    """Context manager for reading the file `path`: errors whose message lacks the file's name are replaced by a `ValueError` that has it."""
     try:
         yield
     except UnsafePickleError:

@@ -97,7 +97,7 @@ class _Record:
 
 
 def _attribute(owner: Any, name: str) -> type:
-    """Returns a record type instead of the attribute of `owner` that a pickle calls, as `ZoneInfo._unpickle`; the attribute is not looked up."""
+    """Returns a record type instead of an attribute, `name`, that a pickle reads, as `ZoneInfo._unpickle`, so that no foreign code is called."""
     del owner
     return type(str(name), (_Record,), {"__slots__": ()})
 

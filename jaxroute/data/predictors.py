@@ -96,7 +96,7 @@ class Design:
 
 
 def design(sample: Sample) -> Design:
-    """Fits a `Design`. Features are standardised if standard deviations differ 100-fold; more than 64 are reduced to 64 principal directions."""
+    """Fits a `Design`: features, standardised if standard deviations differ 100-fold, and reduced to 64 principal directions if there are more."""
     mean = turn = groups = None
     if sample.features is not None:
         mean, scale = sample.features.mean(0), scales(sample.features)
@@ -223,7 +223,7 @@ class Logistic:
 
 
 def fit_logistic(sample: Sample, folds: np.ndarray) -> tuple[Logistic, np.ndarray]:
-    """Fits a logistic regression; cross-validation over `folds` `[Q]` chooses its penalty. Also returns scores `[Q, N]` by fits to other folds."""
+    """Fits a logistic regression whose penalty is chosen on `folds` `[Q]`. Also returns scores `[Q, N]`, each predicted by a fit to other folds."""
     penalties = np.array(PENALTIES)
     predicted = np.empty((len(penalties), *sample.scores.shape))
     for fold in np.unique(folds):
@@ -251,7 +251,7 @@ class Neighbours:
 
 
 def fit_neighbours(sample: Sample) -> tuple[Neighbours, np.ndarray]:
-    """Fits a `Neighbours` predictor of the size with the least squared error; also returns scores `[Q, N]`, predicted from other prompts."""
+    """Fits `Neighbours`, their number chosen by least squared error. Also returns scores `[Q, N]`, each predicted from queries of other prompts."""
     made, prompts = design(sample), sample.numbered()
     columns = made.columns(sample)
     others = sample.num_queries - int(np.bincount(prompts).max())
@@ -332,7 +332,7 @@ def evaluate_predictions(sample: Sample) -> tuple[tuple[Prediction, ...], tuple[
 
 
 def _category_means(others: Sample, sample: Sample) -> np.ndarray:
-    """Predicts scores `[Q, N]` by each model's mean on `others` of the query's category, as if two more had the model's overall mean (shrinkage)."""
+    """Predicts scores `[Q, N]` by each model's mean on the category in `others`, to which two queries with its overall mean are added."""
     assert others.groups is not None and sample.groups is not None
     mean, size = others.scores.mean(axis=0), 1 + int(max(others.groups.max(), sample.groups.max()))
     count = np.bincount(others.groups, minlength=size)[:, None]

@@ -27,8 +27,8 @@ class RoutingTable:
       groups: `[Q]` int32 index into `group_names`, for example of the benchmark a query comes from, or None.
       group_names: names of the groups; empty without `groups`.
       cost_unit: unit of a cost.
-      rows: `[Q]` int64 row of each query in the file or arrays; if each query has a row per model, the query's index in order of appearance.
-      num_rows: number of rows of the file, or of its different queries.
+      rows: `[Q]` int64 row of each query in the file or arrays; if these have a row per answer, the index of the query in order of appearance.
+      num_rows: number of rows of the file or, if it has a row per answer, of its queries.
       prompts: `[Q]` int32 index of each query's prompt, equal for copies of one prompt; None if prompts are unknown, so that
         each query counts as different. Copies stay together wherever queries are split.
 

@@ -54,7 +54,7 @@ class Variant:
     hint: CostHint
 
     def first_state(self, horizon: int) -> Any:
-        """Returns a comparable form of the program that makes the policy's first state. If it is equal for two horizons, their runs begin alike."""
+        """Returns the program of the policy's first state in a comparable form. If two horizons have equal ones, runs can continue to the longer."""
         begin = functools.partial(protocols.first_state, spec=spec_for(self.example[0], horizon))
         program, shape = jax.make_jaxpr(begin, return_shape=True)(*self.example, draws.key(0))
         return str(program), [np.asarray(const).tobytes() for const in program.consts], jax.tree.structure(shape)
@@ -99,7 +99,7 @@ class Components:
         return shared_axes([variant.grids for variant in self.variants], self.static_axes)
 
     def variant(self, policy: str, place: Mapping[str, Any]) -> Variant:
-        """Returns the variant of a policy that simulates the settings at `place`: indices (along a static axis only one) along each axis."""
+        """Returns the variant of a policy that simulates the settings at `place`: indices by axis (along a static axis a single one)."""
         own = (one for one in self.variants if one.policy == policy)
         return next(one for one in own if all(int(np.ravel(place[axis])[0]) == at for axis, at in one.position.items()))
 

@@ -34,12 +34,12 @@ class Execution:
         - "kernel": one compiled C function for all rounds: on a GPU with a thread for each run, on a CPU in C++ for as many runs at once as a vector
           has numbers. It needs a C++ compiler (`c++`, `g++`, `clang++` or `CXX`), on a GPU NVRTC, which comes with jax (or `JAXROUTE_NVRTC`).
         - "reference": a plain `vmap` of a scan, slower, for comparison.
-        - "auto": the scan in double precision, and on a CPU if a policy multiplies large matrices or settings share its state; else the kernel.
+        - "auto": the kernel; but the scan in double precision and, on a CPU, if a policy multiplies large matrices or settings share its state.
 
         On a CPU all give the same bits (see `arithmetic`). For "auto" and "kernel" the scan replaces a kernel that cannot be used: a compiler is
         missing, a compiler, driver or GPU fails, the policy has an operation that kernels lack, or on a GPU it has more than 3 KiB of arrays on a
         thread's stack (COSMOS, ACQB, hundreds of models). The result's attributes `backend` and `fell_back` give the back end and the reason by
-        policy. A warning does so, too, unless the scan is faster, or the user gave "auto" and kernels for a CPU lack an operation.
+        policy. A warning gives the reason, too, unless the scan is faster, or the user gave "auto" and kernels for a CPU lack an operation.
       devices: jax devices among which the seeds are divided (default: all local devices).
       block: number of seeds of a compiled call (default: chosen for the device and its memory).
       share: part of the runs that this process simulates, where several processes make the same call of `simulate` with the same `out` (default:

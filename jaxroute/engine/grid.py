@@ -148,8 +148,8 @@ def grid(constructor: Callable[..., Any], /, **settings: Any) -> Grid:
     """Calls `constructor` for every combination of the swept settings and stacks the results.
 
     A list, a range or an array (of NumPy or JAX) is swept along its first dimension; any other value, a tuple for example, is passed on as it
-    is. An array that is one value is given as a tuple, or by `functools.partial(constructor, breaks=np.array([300, 600]))`. The constructor
-    runs on the host for each setting, so that derived values (benchmarks, normalised tables) fit the setting.
+    is. To give an array as a single value, convert it to a tuple, or bind it: `functools.partial(constructor, breaks=np.array([300, 600]))`. The
+    constructor runs on the host for each setting, so that derived values (benchmarks, normalised tables) fit the setting.
 
     Numbers are swept in one program. Each value of a static field (sizes, choices of behaviour) is a separately compiled program, under the
     same axis of the result. States may have different sizes; recorded quantities must have one shape.

@@ -61,13 +61,13 @@ WIDE = True
 
 @dataclass
 class Backend:
-    """Name, progress and stop request of the back end that runs a `Block`. Copies of the block, which `changed` makes, share this object.
+    """Name, progress and stop request of the back end that runs a `Block` (a compiled program). Copies of it by `Block.changed` share this object.
 
     Attributes:
       name: "scan", "kernel" or "reference".
       reason: why the scan runs instead of the kernel; empty if it does not.
-      blocks: number of blocks of seeds that the kernel has finished.
-      kernels: GPU kernels of the running call, which report their progress.
+      blocks: number of groups of seeds that the kernel has finished.
+      kernels: GPU kernels of the call in progress, which report how far they are.
       stopped: whether calls of kernels must end.
     """
 
@@ -187,13 +187,13 @@ class Block:
         return jax.shard_map(function, mesh=self.mesh, in_specs=specs, out_specs=by_run, check_vma=False)
 
     def changed(self, since: int = 0, env: Grid | None = None) -> "Block":
-        """Returns a copy that continues runs after `since` counted rounds, or for an `env` that differs in static fields only (the capacity)."""
+        """Returns a copy that continues runs after `since` counted rounds, or has another environment `env`, of another capacity only."""
         other = copy.copy(self)
         other.since, other.grids = since, (env or self.grids[0], self.grids[1])
         return other
 
     def lower(self, seeds: np.ndarray | None = None, begun: States = NO_STATES) -> Program:
-        """Returns the traced program for as many seeds as given (None: the usual number), from the cache if possible, to continue from `begun`."""
+        """Returns the traced program, perhaps from the cache, for `len(seeds)` seeds (None: those of a whole block), continued from `begun`."""
         if seeds is None:  # The values of seeds do not matter when a program is traced.
             seeds = np.zeros(1 if self.one_by_one else self.layout.block // self.threads)
         arguments = self._arguments(dict.fromkeys(self.axes, 0), seeds, begun)
@@ -253,7 +253,7 @@ class Block:
     def compile_in(
         self, pool: ThreadPoolExecutor, seeds: np.ndarray | None = None, begun: States = NO_STATES
     ) -> "Future[Any]":
-        """Starts compiling the program for as many seeds as given (None: the usual number) in a pool of threads, unless it is compiled already."""
+        """Starts compiling the program for `len(seeds)` seeds (None: those of a whole block) in a pool of threads, unless it is compiled already."""
         program = self.lower(seeds, begun)
         compiling = program.compiled
         failed = compiling is not None and (compiling.cancelled() or (compiling.done() and compiling.exception()))
@@ -360,7 +360,7 @@ class Block:
 
 
 def _of_one_setting(function: Callable[..., Any], in_axes: Any) -> Callable[..., Any]:
-    """Replaces `jax.vmap` for axes of length one: drops the first axis of arguments whose entry in `in_axes` is 0, and adds one to all results."""
+    """Replaces `jax.vmap` for axes of length one: drops the first axis of arguments whose `in_axes` is 0, and inserts one into all results."""
 
     def one(*args: Any) -> Any:
         def at_first(axis: int | None, part: Any) -> Any:
@@ -389,7 +389,7 @@ def compile_blocks(blocks: Mapping[str, Block], pool: ThreadPoolExecutor, progre
 
 
 def threads(devices: Sequence[Any], runs: int) -> int:
-    """Returns among how many CPU threads a block's `runs` are divided (1 for a GPU or several devices): XLA computes small operations on one core."""
+    """Returns the number of CPU threads that share a block's `runs`, as XLA computes small operations on one core; 1 for a GPU or several devices."""
     if devices[0].platform != "cpu" or len(devices) > 1:
         return 1
     number = 1

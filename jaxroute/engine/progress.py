@@ -29,7 +29,7 @@ _SECONDS_FILE = "jaxroute-seconds.json"
 class LineProgress(contextlib.AbstractContextManager["LineProgress"]):
     """Prints progress as lines of text where no terminal can show a bar, 10, 20, 40, ... seconds after the start.
 
-    It has the methods of `tqdm` that `jaxroute` calls; `print` can be the `callback` of `jaxroute.compare`, which calls it with a text.
+    It has the methods of `tqdm` that `jaxroute` calls. Its method `print`, for one line, can be the argument `callback` of `jaxroute.compare`.
 
     Args:
       total: number of blocks.

@@ -132,7 +132,7 @@ def make_records(
     every: int,
     probes: Mapping[str, Probe],
 ) -> dict[str, Record]:
-    """Returns the `Record` of each pair in `examples`, by its label: the metrics `names` (None: the defaults) and `probes`, every `every` rounds."""
+    """Returns by label the `Record` of each pair in `examples`, of the metrics `names` (None: the defaults) and `probes`, every `every` rounds."""
     spec = next(iter(examples.values()))[0].spec
     declared = {name: metrics_of(policy) for name, (_, policy) in examples.items()}
     everything = {m.name: m for m in (*spec.metrics, *(m for metrics in declared.values() for m in metrics))}

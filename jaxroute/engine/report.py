@@ -52,7 +52,7 @@ def warn(
     ending: Ending,
     invalid: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Warns about invalid runs (from `first_bad_rounds`), NaN in probes, and standard errors above their goals. `recorded` has names by policy."""
+    """Warns about invalid runs (from `first_bad_rounds`), NaN in probes, and standard errors above goals. `recorded`: names of records by policy."""
     if "invalid" in data:
         number, runs, where = int(data["invalid"].sum()), int(data["runs"].sum()), "'invalid'"
     else:
@@ -162,8 +162,9 @@ def _first_of_statistics(data: xr.Dataset, policy: str) -> _Bad | None:
 def _replay(
     grids: tuple[Grid, Grid], leaves: Any, seed: int, record: Record, rounds: int, sampling: Sampling
 ) -> dict[str, np.ndarray]:
-    """Simulates the first `rounds` counted rounds of one run again: that of the settings with these `leaves` (of `grids`), and of the seed `seed`.
+    """Simulates the first `rounds` counted rounds of one run again.
 
+    The run has the given `seed`, and the setting of environment and policy with the parameters `leaves`, one of the settings in `grids`.
     Returns for each recorded quantity the first round, counted from 0, in which its value is bad (see `_bad`), or -1 if there is none.
     """
 

@@ -42,7 +42,8 @@ class PackedRecords:
     XLA writes and copies each array of a program's result by a separate loop, and each loop takes time to compile.
 
     Attributes:
-      arrays: arrays by name, with `n` numbers per record and run: `[n, R]` (one record), `[N, n, R]`, or `[settings..., R, N, n]` from a program.
+      arrays: arrays by name, with `n` numbers per record and run: `[n, R]` for one record, `[N, n, R]` for N records that a scan has stacked, or
+        `[settings..., R, N, n]` as the compiled program returns them.
       slots: places of the quantities (static).
       structure: structure of the pytree of the quantities, a dict by name (static).
     """
@@ -66,7 +67,7 @@ class PackedRecords:
 
     @classmethod
     def of_separate(cls, values: Mapping[str, Any]) -> "PackedRecords":
-        """Returns an object of this class for the arrays `[N, ..., R]` of a back end that does not pack quantities; they stay separate."""
+        """Wraps the arrays `[N, ..., R]`, by name, of a back end that returns an array per quantity, without joining them."""
         leaves, structure = jax.tree.flatten(dict(values))
         slots = tuple(Slot(str(i), 0, leaf.shape[1:-1]) for i, leaf in enumerate(leaves))
         arrays = {str(i): jnp.reshape(leaf, (leaf.shape[0], -1, leaf.shape[-1])) for i, leaf in enumerate(leaves)}
@@ -157,7 +158,7 @@ def packed_rollout(
         return jax.tree.map(jnp.add, a, b)
 
     def rounds(states: States, first: Any, count: Any, begun: Values = zeros) -> tuple[States, Values]:
-        """Simulates `count` rounds (at most `chunk`) from `first` on, and plans if a stage begins there. The recorded sums start at `begun`."""
+        """Simulates `count` rounds (at most `chunk`) from `first` on, after `plan` if a stage begins there, and adds recorded values to `begun`."""
 
         def one(i: Any, carry: tuple[States, Values]) -> tuple[States, Values]:
             states, sums = carry
@@ -199,7 +200,7 @@ def packed_rollout(
     most = int(fixed[:, 1].max())
 
     def simulated(states: States, part: np.ndarray) -> tuple[States, PackedRecords]:
-        """Simulates record intervals; `part` `[N, 2]` has their first rounds and lengths. Unequal lengths allow no derivatives in reverse."""
+        """Simulates record intervals of the first rounds and lengths `part` `[N, 2]`. Unequal lengths make reverse-mode derivatives impossible."""
         count = int(part[0, 1]) if spans is None and (part[:, 1] == part[0, 1]).all() else None
 
         def one(states: States, span: jax.Array) -> tuple[States, PackedRecords]:
@@ -230,7 +231,7 @@ def spans_of(rounds: int, every: int, warm_up: int, first: int) -> np.ndarray:
     Args:
       rounds: number of recorded rounds.
       every: rounds of an interval.
-      warm_up: number of rounds before `first` that are simulated but not recorded. If it is not 0, these rounds are an interval in the first row.
+      warm_up: number of rounds before `first` that are simulated only. If it is not 0, the first row of the result is an interval of these rounds.
       first: index of the first recorded round, counted from the start of the run.
     """
     full, short = divmod(rounds, every)

@@ -126,7 +126,7 @@ _measured: dict[Any, Any] = {}  # Results of `traced_once`.
 
 
 def traced_once(what: Hashable, trace: Callable[[Any, Any], Any], env: AnyEnvironment, policy: AnyPolicy) -> Any:
-    """Returns `trace(env, policy)`, with shapes for arrays, computed once for all pairs of equal structure. `what` names `trace` in this cache."""
+    """Returns `trace(env, policy)` of shapes instead of arrays, from a cache for pairs of equal structure, in which `what` identifies `trace`."""
     leaves, structure = jax.tree.flatten((env, policy))
     types = tuple((np.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves)
     key = (what, structure, types, jax.config.read("jax_enable_x64"))
@@ -140,7 +140,7 @@ def traced_once(what: Hashable, trace: Callable[[Any, Any], Any], env: AnyEnviro
 def made_for(
     env: AnyEnvironment, policy: AnyPolicy | PolicyOf, arithmetic: Callable[..., Any] = lambda made: made
 ) -> AnyPolicy:
-    """Returns `policy`, or if it is a function, the policy it makes of `env`. `arithmetic` wraps the function: `exactly` for exact rounding."""
+    """Returns `policy` or, if it is a function, its value for `env`. `arithmetic` is a wrapper of this function, such as `lanes.exactly`."""
     return policy if is_policy(policy) else arithmetic(widened(functools.partial(protocols.build_policy, policy)))(env)
 
 
@@ -150,7 +150,7 @@ def spec_for(env: AnyEnvironment, horizon: int) -> Spec:
 
 
 def chunk_length(record_every: int, free_rounds: int, stage_length: int | None) -> int:
-    """Chooses the rounds of the inner loop, so that stages and intervals consist of whole loops: at most `LONGEST_CHUNK` if possible.
+    """Chooses the number of rounds of the inner loop: a divisor of stages, record intervals and free rounds, if possible at most `LONGEST_CHUNK`.
 
     Args:
       record_every: rounds of a record interval.
@@ -210,7 +210,7 @@ class Run:
     """Functions and sizes with which a back end simulates `R` runs of one environment and one policy; the functions are those of a single run.
 
     Attributes:
-      instance: environment and policy by these names, if they are drawn for each run, with the runs on the last axis; empty if all runs share them.
+      instance: `env` and `policy`, each only if runs draw their own, with the runs on the last axis of their arrays; empty if all runs share both.
       words: words of the random keys `[2, R]` by stream, except the stream of the instance.
       size: number of runs, `R`.
       free_rounds: rounds at the start that are not counted.

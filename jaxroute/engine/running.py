@@ -157,7 +157,7 @@ def run_schedule(
 
 @contextlib.contextmanager
 def _interruptible(result: Runs | Statistics, stored: bool) -> Generator[None, None, None]:
-    """Context that writes statistics to the store at its end. A `KeyboardInterrupt` gets a note that says whether finished blocks are `stored`."""
+    """Context that writes statistics to the store at its end, and adds to a `KeyboardInterrupt` a note whether finished blocks are `stored`."""
     try:
         yield
     except KeyboardInterrupt as error:
@@ -224,7 +224,7 @@ def simulate_call(block: Block, call: Call, effort: Effort, checkpoint: Checkpoi
 
 
 def _padded(values: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """Extends the axes of settings, and then the axis of seeds, to the lengths `sizes`: repeats the last setting, and all seeds in turn."""
+    """Extends axes of settings, and then the axis of seeds, to the lengths `sizes`: repeats the last setting, and the seeds from the first on."""
     for axis, size in enumerate(sizes):
         values = np.take(values, np.arange(size), axis=axis, mode="wrap" if axis == len(sizes) - 1 else "clip")
     return values

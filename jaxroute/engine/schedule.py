@@ -52,7 +52,7 @@ class Ending:
 def seed_numbers(goals: Mapping[str, float], seeds: Seeds) -> list[int]:
     """Returns the numbers of seeds after which standard errors are compared with goals: about 256, 512, 1024, ..., and all. Without goals only all.
 
-    If the seeds are not 0, 1, 2, ..., a number is increased until the first so many seeds include all or none of each granule's seeds.
+    If the seeds are not 0, 1, 2, ..., a number is increased until these first seeds include all or none of the seeds of each granule (256 seeds).
     """
     last = np.zeros(len(seeds.values), np.int64)
     if not goals:
@@ -137,7 +137,7 @@ class Batch:
             self.curves |= {policy: [one] for policy, one in whole.items()}
 
     def addresses(self) -> Iterator[tuple[bytes, int, int]]:
-        """Yields the parts of each cell's address: family (a digest), first granule and extent (mask of seeds; for statistics number of granules)."""
+        """Yields for each cell (stored array) of this batch its family (a digest), first granule, and seeds' mask (statistics: granules' number)."""
         request = self.result.request
         if isinstance(self.result, Statistics):
             granules = (request.cut.values[self.seeds][::GRANULE] // GRANULE).tolist()
@@ -166,7 +166,7 @@ def _joined(parts: Sequence[Mapping[str, Any]], axis: int) -> Mapping[str, Any]:
 
 
 def parts_of(share: Share, setting: int, settings: int, parts: int) -> range:
-    """Returns which of `parts` groups of seeds (their indices) a process simulates at a setting, given its index among `settings` settings.
+    """Returns the indices of those of `parts` groups of seeds that a process simulates at the setting with index `setting` of `settings`.
 
     `share` is the index of the process and the number of processes.
     """
@@ -312,7 +312,7 @@ class Schedule:
         return [found[span] for span in spans]
 
     def _tiles(self, left: np.ndarray, axes: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:
-        """Yields tiles (indices by axis) that cover all True elements of `left`. Along each axis, indices with the most True elements come first."""
+        """Yields tiles (indices of settings by axis) that cover the settings where `left` is True; indices with the most such settings come first."""
         spans = []
         for place, axis in enumerate(axes):
             counts = left.sum(axis=tuple(i for i in range(left.ndim) if i != place))
@@ -327,7 +327,7 @@ class Schedule:
     def _continued(
         self, runs: Runs, policy: str, settings: Sequence[int], masks: dict[int, int]
     ) -> Iterator[tuple[int, dict[int, int]]]:
-        """Yields pairs (rounds, seeds as masks by granule). These seeds continue after the most rounds that are stored at all `settings` (or 0)."""
+        """Divides seeds (`masks` by granule) by the most rounds that are stored at all `settings` (or 0); yields pairs (rounds, masks by granule)."""
         store, request = runs.store, runs.request
         for rounds in self.horizons(policy):
             if store is None or not masks:
@@ -379,9 +379,9 @@ class Schedule:
     def _left(
         self, found: Statistics, chunk: np.ndarray, shape: tuple[int, ...], granules: np.ndarray
     ) -> Iterator[tuple[np.ndarray, list[int]]]:
-        """Yields settings (a bool array of this `shape`) and the granules in `chunk` that this process simulates there, because `found` lacks them.
+        """Yields pairs: a mask of settings, of this `shape`, and the granules in `chunk` that `found` lacks there and this process is to simulate.
 
-        `granules` has the numbers of all granules that are divided among the processes, `chunk` some of these numbers.
+        The processes divide among themselves all granules whose numbers are in `granules`; `chunk` has some of these numbers.
         """
         settings, alike = math.prod(shape), dict[bytes, list[int]]()
         spans = [parts_of(self._share, setting, settings, len(granules)) for setting in range(settings)]

@@ -1,7 +1,7 @@
 """Distributions of the rewards or costs of all models in one round, given their means.
 
-One random number per round determines the values of all models (two for `TokenCost`). Only one model is observed per round, so a run has the same
-distribution as with independent models. Few numbers are drawn, and policies that choose the same model in a round see the same value.
+One random number per round determines the values of all models (two for `TokenCost`). A run then has the same distribution as with independent
+models, because only one model is observed per round. Few numbers are drawn, and policies that choose the same model in a round see the same value.
 """
 
 import abc

@@ -42,7 +42,7 @@ def address(family: bytes, granule: int, extent: int) -> bytes:
 
 
 def group(family: bytes, granule: int) -> bytes:
-    """Returns the first 32 bytes of an address, common to cells of a family and first granule. Stores find, and processes claim, cells by them."""
+    """Returns the first 32 bytes of addresses with this family and first granule, by which stores look up cells and processes claim them."""
     return family + granule.to_bytes(8, "big")
 
 
@@ -228,7 +228,7 @@ def seeds_from_plain(content: Any) -> np.ndarray:
 
 
 def held(store: PackStore, family: bytes, granule: int) -> int:
-    """Returns the bit mask of the seeds of a granule (256 consecutive seeds) whose single runs are stored in cells of this family."""
+    """Returns a mask of the seeds of a granule (256 seeds) whose runs are stored in cells with this `family` (24 bytes of their address)."""
     return functools.reduce(operator.or_, map(extent_of, store.groups.get(group(family, granule), ())), 0)
 
 
@@ -266,7 +266,7 @@ def stored(store: PackStore, family: bytes) -> Callable[[Range], bool]:
 
 
 def cover(there: Callable[[Range], bool], one: Range) -> tuple[list[Range], list[Range]]:
-    """Divides a range `(first, size)` of granules into the largest ranges that pass the test `there`, and the other granules. Returns both lists."""
+    """Divides a range `(first, size)` of granules: returns the largest subranges for which `there` holds, and the subranges that remain."""
     first, size = one
     if there(one):
         return [one], []
@@ -277,7 +277,7 @@ def cover(there: Callable[[Range], bool], one: Range) -> tuple[list[Range], list
 
 
 class Claims:
-    """Context manager in which this process claims cells, so that other processes that share the work do not simulate them too.
+    """Context manager in which this process claims cells (stored arrays of runs), so that processes that share the work do not simulate them too.
 
     Each process has a small file, rewritten as long as it lives, with the `group` (start of an address) of each cell that it is simulating. If two
     claim a cell or a claim is lost, work is only repeated: all processes write the same bytes for a cell.

@@ -132,7 +132,7 @@ class SummaryTree:
     def lacks(self, setting: int, ranges: Iterable[Range], wanted: Container[Range]) -> bool:
         """Whether any of `ranges` (of granules) has no statistics.
 
-        A range has statistics if all its granules have, or if they are merged into those of a larger range, inside one of the `wanted` ranges.
+        A range has statistics if all its granules have: separate ones, or those of a larger range that lies inside one of the `wanted` ranges.
         """
         return any(not self._holds(setting, *one, wanted) for one in ranges)
 
@@ -164,7 +164,7 @@ class SummaryTree:
             summary, first, size = a.merged(b), left, 2 * size
 
     def node(self, setting: int, node: Range) -> Summary | None:
-        """Returns the statistics of the range `node`, merged from those of all granules in it that have statistics; None if there are none."""
+        """Returns the merged statistics of those granules in the range `node` that have any; None if none has."""
         found, (first, size) = self.nodes[setting].get(node), node
         if found is not None or size == 1:
             return found
@@ -278,7 +278,7 @@ class Statistics:
         return self.request.cut if seeds == len(self.request.seeds) else cells.Seeds(self.request.seeds[:seeds])
 
     def _stored_as_runs(self) -> set[int]:
-        """Returns the granules in `full` with stored runs but no statistics, which then follow from the runs; none if too many would be read."""
+        """Returns the granules in `full` that have stored runs but no statistics, to compute them; no granules if too many would have to be read."""
         found: set[int] = set()
         for policy, tree in zip(self.request.policies, self._trees, strict=False):
             for setting, family in enumerate(self.request.families(cells.CURVES, policy)):
@@ -350,7 +350,7 @@ class Statistics:
     # The result.
 
     def totals(self, seeds: int, parts: Sequence[SummaryTree] | None = None) -> Iterator[tuple[SummaryTree, int, Summary]]:
-        """Yields `SummaryTree`, setting (flat index) and statistics of the available runs of the first `seeds` seeds, for `parts` (None: all)."""
+        """Yields triples (tree, flat index of a setting, statistics of available runs of the first `seeds` seeds) for trees `parts` (None: all)."""
         cut, of_runs = self._cut(seeds), {}
         for granule in self.runs.request.cut.granules if self.runs else ():
             if granule in cut.granules and granule not in self.full:

@@ -5,9 +5,9 @@ cells that were finished since the last pack. It is named by a digest of its ind
 content. No file is changed and nothing is locked: any number of processes may write. All content is verified when it is read; missing or damaged
 cells are simulated again.
 
-A pack is a sequence of frames, forms, notes, a row for each cell, the table of frames, and a footer. A form lists names, types and shapes of a cell's
-arrays. A frame holds cells of one form, each as the difference (exclusive or) to the previous cell, and is compressed as a whole: settings that
-share their random numbers differ little. A session is the versions and devices by which cells were computed; a note is other plain JSON.
+A form lists names, types and shapes of a cell's arrays. A frame holds cells of one form, each as the difference (exclusive or) to the previous cell,
+and is compressed as a whole: settings that share their random numbers differ little. A session is the versions and devices by which cells were
+computed; a note is other plain JSON. A pack is a sequence of frames, forms, notes, a row for each cell, the table of frames, and a footer.
 """
 
 import contextlib
@@ -262,8 +262,8 @@ class PackStore:
     def _listed(self) -> dict[str, FileState]:
         """Lists the packs by name. If a known pack is missing or none is known yet, lists them again until two lists agree.
 
-        If another process joins packs meanwhile, one list may lack both an old pack, already removed, and the new one, written after its part of the
-        folder was read.
+        If another process joins packs meanwhile, one list may lack both an old pack, already removed, and the new pack, written after the listing had
+        passed its place in the folder.
         """
         found = self.place.names(ENDING)
         if not self.packs or self.packs.keys() - found.keys():

@@ -167,7 +167,7 @@ class Bucket:
 
     @contextlib.contextmanager
     def _told(self, name: str, what: str) -> Iterator[None]:
-        """Context that replaces errors of obstore by an `OSError`: the object `name` (empty: the location) "cannot be" `what`, such as "read"."""
+        """Context that converts obstore's errors to `OSError`: the object `name` (empty: the whole location) "cannot be" read or written (`what`)."""
         try:
             yield
         except (self._error, FileNotFoundError) as error:

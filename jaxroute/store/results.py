@@ -100,7 +100,7 @@ def _call_note(store: PackStore, request: Request, call: str, ended: bool) -> di
 
 
 def begin(store: PackStore, request: Request) -> str:
-    """Adds a request and the beginning of a call of `simulate` to the notes of all packs to be written. Returns an identifier of the call."""
+    """Adds a request, and the beginning of a call of `simulate`, to all packs that `store` will write. Returns an identifier of the call."""
     call = uuid.uuid4().hex
     begun = _call_note(store, request, call, False)
     for note in (request.plain(), begun):
@@ -109,7 +109,7 @@ def begin(store: PackStore, request: Request) -> str:
 
 
 def end(store: PackStore, request: Request, call: str, report: Mapping[str, Any], whole: bool = True) -> None:
-    """Writes the end of the call of `simulate` that `begin` has named `call` to the store, with a report, and whether its result is complete."""
+    """Writes to the store the end of a call of `simulate` (`call`: from `begin`), its report, and whether its result is complete (`whole`)."""
     note = _call_note(store, request, call, True) | {"whole": whole, "report": dict(report)}
     store.add_note(note)
     store.flush()
@@ -273,7 +273,7 @@ class Inspection:
       damage: description of damaged files and cells; empty if none were found.
       verified: whether all cells were read to find damage.
       made_with: versions and devices by which the cells of the result were computed, with the number of cells.
-      conflicts: number of further copies of cells with different numbers.
+      conflicts: number of copies of cells whose numbers differ from those of the copy that is read.
     """
 
     request: Request

@@ -141,7 +141,7 @@ class Runs:
         Args:
           policy: name of the policy.
           tile: positions of the simulated settings along each axis on which the policy depends.
-          seeds: positions of the simulated seeds in the request.
+          seeds: positions of the simulated seeds among the seeds of the request.
           curves: arrays `[tiled axes..., seeds, ...]` by name.
           checkpoint: state from which the runs can continue; None if states are not stored.
         """
@@ -256,7 +256,7 @@ class LazyRuns(Runs):
         return runs.data[name][np.ix_(*(places for _, places in lead), *chosen[len(self.lead) :])]
 
     def _part(self, name: str, policies: np.ndarray, *spans: np.ndarray) -> Request:
-        """Returns a copy of the request that is limited to one variable and to the policies, settings (along each axis) and seeds at some positions."""
+        """Returns a copy of the request, limited to one variable, and to policies, settings (`spans` by axis) and seeds (last span) by index."""
         whole, identities = self.request, {}
         axes, seeds = dict(zip(whole.axes, spans, strict=False)), spans[-1]
         for policy in (names := [whole.policies[i] for i in policies]):
@@ -325,12 +325,12 @@ def write(
 def read(
     store: PackStore, cut: Seeds, wanted: Iterable[tuple[Any, bytes, Mapping[int, int]]]
 ) -> Iterator[tuple[Any, np.ndarray, dict[str, np.ndarray]]]:
-    """Reads cells of single runs. Yields a label, positions of seeds, and arrays `[seeds, ...]` by name, for each cell that can be read.
+    """Reads cells of single runs. Yields, for each readable cell, its label, positions of its seeds, and arrays `[seeds, ...]` by name.
 
     Args:
       store: store of the cells.
       cut: seeds of the result, to which the positions refer.
-      wanted: triples of a label (any value), a family, and the masks of the wanted seeds by granule; several cells may belong to one triple.
+      wanted: triples of a family's label (any value, to be yielded), the family, and masks of the wanted seeds by granule; it may have many cells.
     """
     cells_of: dict[bytes, list[tuple[Any, int]]] = {}
     for who, family, masks in wanted:

@@ -24,8 +24,8 @@ def check_behaviour(policy: Any, env: Any, *, horizon: int = 40, seeds: int = 24
 
     The compiled run must equal a plain Python loop over rounds, whose states contain no NaN. No run may be invalid. A seed must give the same run
     alone, in a batch, in a batch computed 16 seeds at a time, and on one device or several. A longer horizon must not change earlier rounds (fix the
-    horizon of a policy whose constants depend on it). Other draws of the environment in later rounds must not change earlier decisions. Changed
-    values of the policy's fields must need no new trace, and a grid of four settings only one. Arguments are those of `check_policy`.
+    horizon of a policy whose constants depend on it). Other draws of the environment from some round on must not change earlier decisions. Changed
+    values of the policy's fields must need no new trace, and a grid of four settings a single trace. Arguments are those of `check_policy`.
 
     Raises:
       AssertionError: a check fails.
@@ -117,7 +117,7 @@ def _check_traces(name: str, policy, env, horizon: int, seeds: int) -> None:
         return True
 
     def shifted(amount):
-        """Returns the policy with each floating-point leaf times `1 - amount`; if its `check` rejects that, times `1 + amount`, or else unchanged."""
+        """Returns the policy with each floating-point leaf times `1 - amount` or, if `check` rejects this, times `1 + amount`, or else as it is."""
         changed = list(leaves)
         for i, x in enumerate(leaves):
             if np.issubdtype(x.dtype, np.floating):

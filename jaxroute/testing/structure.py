@@ -59,8 +59,8 @@ class _Trace(NamedTuple):
     """Trace of a method, and the abstract values that it returns.
 
     Attributes:
-      result: shapes and types, in the containers that the function returned.
-      types: abstract value of each leaf of the result, in order.
+      result: what the method returned, with a shape and type instead of each array.
+      types: full abstract value, with weak types, of each leaf of `result`, in order.
       program: operations of the trace, in a form that can be compared.
     """
 
@@ -136,7 +136,7 @@ def _check_policy(policy: _Component, env: _Component) -> None:
 
 
 def _check_round(policy: _Component, env: _Component) -> None:
-    """Traces `init`, `observe`, `plan`, `act`, `step` and `update`, each with the abstract results of those before, and checks what they return."""
+    """Traces `init`, `observe`, `plan`, `act`, `step` and `update` in turn, on the abstract results of earlier calls, and checks what they return."""
     key, t, spec = jax.eval_shape(draws.key, 0), jax.ShapeDtypeStruct((), jnp.int32), env.value.spec
     env_state = _strong(env.trace("init", key), f"{env.name}.init")
     state = _strong(policy.trace("init", key, static=(spec_for(env.value, 1),)), f"{policy.name}.init")
@@ -200,7 +200,7 @@ def _check_declared(where: str, metrics: Any) -> None:
 def _check_measured(metrics, sums: tuple[str, dict], gauges: tuple[str, dict], declared: str, spec: Spec) -> None:
     """Checks that each metric has values with its dimensions in `sums` or, if it describes the current state (a gauge), in `gauges`.
 
-    `sums` and `gauges` consist of the name of the place, for errors, and the values by metric. Errors also say where metrics are `declared`.
+    `sums` and `gauges` are pairs: the source of the values, in words for errors, and the values by metric. `declared` says where metrics are.
     """
     for metric in metrics:
         place, values = gauges if metric.kind == "gauge" else sums

@@ -125,8 +125,8 @@ def _measures(curves: Mapping[str, np.ndarray], traffic: Traffic, pool: int | No
     """Returns means per query at the end of cumulative curves `[seed, time]`, with standard errors that include both orders and queries.
 
     If `pool` is None, each run serves every query once, so runs differ only by their orders, and the variance between queries is estimated within
-    runs. Otherwise a run draws queries with replacement from a pool of this size, which is a sample itself. Pools
-    differ as much as runs of `pool` draws do, so their variance is the variance between runs times `answered queries / pool`.
+    runs. Otherwise a run draws queries with replacement from a pool of this size, which is a sample itself. The mean of a pool then has the
+    variance of a run of `pool` queries: the variance between runs times `answered queries of a run / pool`.
     """
     sums = {name: curve[:, -1] for name, curve in curves.items()}
     answered = np.maximum(sums["answered"], 1.0)
@@ -147,9 +147,9 @@ def _measures(curves: Mapping[str, np.ndarray], traffic: Traffic, pool: int | No
 def values_between(strategy: OnlineStrategy, points: Mapping[tuple[float, ...], Point], target: float) -> tuple[float, ...]:
     """Chooses three values of the environment's parameter, such as a budget, for a finer grid near the cheapest setting that meets a target.
 
-    They lie between its value and the neighbouring value of lower quality. `points` are those of the first grid, by setting (this parameter's value,
-    then the options); their measures `chosen_by` decide. Returns no values if no setting meets the target, or if the neighbouring value is absent or
-    meets the target, too.
+    They lie between the value in this setting and the neighbouring value, of lower quality, in the first grid. `points` are those of this grid, by
+    setting (the parameter's value, then the options); their measures `chosen_by` decide. Returns no values if no setting meets the target, or if the
+    neighbouring value is absent or meets the target, too.
     """
     reached = {s: p.chosen_by for s, p in points.items() if meets(p.chosen_by.quality, target)}
     if not reached:

@@ -163,7 +163,7 @@ class OnlineStrategy:
 
     @property
     def num_grids(self) -> int:
-        """Largest number of simulations: 2, for a grid of settings and a finer one near the target quality; 1 without the latter."""
+        """Largest number of grids of settings to simulate: 2 (the second is finer, near the target quality), or 1 if there is a pool of queries."""
         return 1 if self.pool else 2
 
 
@@ -183,7 +183,7 @@ def _metered(traffic: Traffic, env: Any, reading: Reading) -> Metered:
 
 
 def _budgets(traffic: Traffic, targets: Sequence[float]) -> tuple[float, ...]:
-    """Returns budgets in mean calls of the most expensive model: for each target, the least cost of a query-blind mixture that reaches it."""
+    """Returns for each target the least cost per query of a random mixture of models that reaches it, in mean calls of the most expensive model."""
     least = float(traffic.unit.mean_costs().min())
     return tuple(sorted({max(traffic.blind_cost(target), least * 1.001) for target in targets}))
 
@@ -200,7 +200,7 @@ def _stageroute(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
 def _with_budget(
     traffic: Traffic, name: str, env: Any, reading: Reading, budgets: Sequence[float], policy: Any, words: str, score: str
 ) -> OnlineStrategy:
-    """Makes a strategy with a grid of budgets (see `_budgets`); `words` describe the settings, `score` is the feedback on scores that it needs."""
+    """Makes a strategy with a grid of budgets (see `_budgets`); `words` describe settings, `score` in words the feedback on scores it needs."""
     most_expensive = float(traffic.table.mean_costs().max())  # The unit of budgets.
 
     def described(budget: float) -> str:
@@ -259,7 +259,7 @@ def _asked_in_turn(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy | Non
 def _cascade(
     traffic: Traffic, name: str, policy: Any, options: Mapping[str, tuple[float, ...]], words: Any, needs: Any, **more: Any
 ) -> OnlineStrategy:
-    """Makes a strategy for cascades with weights of cost as settings; `more` are fields of the strategy, or `features` of answers, `[Q, N, d]`."""
+    """Makes a strategy for cascades with weights of cost as settings. `more`: other fields of it, or the answers' `features` `[Q, N, d]`."""
     unit, features = traffic.unit, more.pop("features", None)
     about: dict[str, Any] = {"names": unit.models} | ({} if features is None else {"features": features})
 

@@ -63,7 +63,7 @@ class Cascade:
 
 
 def thresholds_of(values: np.ndarray, number: int = THRESHOLDS) -> np.ndarray:
-    """Returns `number` thresholds, midpoints of neighbouring `values`. Of more midpoints, those at quantiles are taken; NaN replaces missing ones."""
+    """Returns `number` midpoints of neighbouring `values`: of more, those at evenly spaced quantiles; if there are fewer, the rest is NaN."""
     seen, counts = np.unique(values, return_counts=True)
     cuts = (seen[1:] + seen[:-1]) / 2
     if len(cuts) > number:
@@ -74,7 +74,7 @@ def thresholds_of(values: np.ndarray, number: int = THRESHOLDS) -> np.ndarray:
 
 
 def least_dominated(cost: np.ndarray, quality: np.ndarray, most: int = MOST_MODELS) -> np.ndarray:
-    """Returns indices of the `most` models that the fewest others dominate, being no worse in mean `cost` and `quality`, `[N]`, and better in one."""
+    """Returns the indices of the `most` models dominated by fewest others: no worse in mean `cost` and `quality` `[N]`, and better in one of them."""
     worse = (cost[:, None] >= cost) & (quality[:, None] <= quality) & ((cost[:, None] > cost) | (quality[:, None] < quality))
     return np.sort(np.lexsort((-quality, worse.sum(1)))[:most])
 
@@ -95,7 +95,8 @@ def search(
       number: `T`, the number of thresholds of each model.
 
     Returns:
-      `M` single models, then `[i, T, j]` pairs, and `[k, i, T, j, T]` triples, called as i, j, k; the cost is infinite if a model is called twice.
+      Rules in a flat order: `M` single models; pairs `[i, T, j]` (first model, its threshold, second model); triples `[k, i, T, j, T]`, called as
+      i, j, k. The cost is infinite if a model is called twice.
     """
     scores, costs, values = (a[:, numbers].T for a in (sample.scores, sample.costs, values))
     num_models = len(scores)

@@ -37,7 +37,7 @@ class OfflineStrategy:
 
 
 class Record:
-    """Quality, cost, calls and latency (`values`, `[P, Q]`) of a strategy tuned to one target, on each of `Q` queries in each of `P` partitions."""
+    """Results of a strategy for one target: `values` `[P, Q]` of quality, cost, calls, latency in `P` partitions for `Q` queries, and rules used."""
 
     def __init__(self, num_partitions: int, sample: Sample) -> None:
         shape = (num_partitions, sample.num_queries)
@@ -71,9 +71,9 @@ class Record:
 def estimate(values: np.ndarray, rules: np.ndarray, first: int = 0) -> Estimate:
     """Averages over queries and over every second partition.
 
-    The squared standard error is the sum of two parts: that of a mean over queries, and the variance between fitted rules, which depend on the
-    queries to which they were fitted. This variance is not divided by the number of rules, as only one rule is used in production. It is estimated
-    from the difference between each rule's mean and the mean over all partitions on the same queries.
+    The squared standard error is the sum of two parts. The first is that of a mean over queries. The second is the variance between rules that were
+    fitted to different queries, estimated from the difference between each rule's mean and the mean over all partitions on the same queries. It is
+    not divided by the number of rules, as only one rule is used in production.
 
     Args:
       values: `[P, Q]` values for each partition and query; one partition if nothing was fitted, and then the second part is 0.
@@ -142,7 +142,7 @@ class Candidates:
 
 
 def multipliers(costs: np.ndarray, number: int) -> np.ndarray:
-    """Returns `number` prices of a unit of cost: 0 and a geometric series until mean `costs`, `[N]`, outweigh scores; only 0 if all costs are 0."""
+    """Returns `number` prices of a unit of cost: 0, then geometric up to one at which mean costs outweigh any score; only 0 if all `costs` are 0."""
     paid = costs[costs > 0]
     if not paid.size:
         return np.zeros(1)

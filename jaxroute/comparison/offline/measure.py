@@ -33,7 +33,7 @@ def offline(
     The queries are partitioned at random into folds. Rules are fitted and tuned on all folds except one and evaluated on that fold. A point's
     measures `chosen_by` are means over the even partitions, `judged` over the odd ones. Its `setting` describes the rule fitted to the whole table;
     its Python code `further` fits this rule again. If no rule reaches a target on the queries for fitting, the rule of highest quality is used.
-    Targets with the same rules share a point.
+    If targets lead to the same rules, they share a point.
 
     Args:
       table: scores and costs of all models.

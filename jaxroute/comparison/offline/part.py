@@ -109,7 +109,7 @@ class Part:
 
     @cached_property
     def judge(self) -> Prediction:
-        """Predictor of an answer's score from the query and, if this predicts better, its cost; and cross-validated predictions, `[Q, N]`."""
+        """Predictor of an answer's score from the query, and the answer's cost if this helps; and cross-validated predictions `[Q, N]` of it."""
         (before, predicted), sample = self.logistic, self.sample
         paid = sample.costs[sample.costs > 0]
         floor = 1e-3 * float(np.median(paid)) if paid.size else 1.0

@@ -137,7 +137,7 @@ class Router:
 
 
 def _fit(part: Part, prediction: Prediction) -> Candidates:
-    """Evaluates a router at each price of a unit of cost in a grid, by the cross-validated predictions in `prediction` for the queries of `part`."""
+    """Evaluates a router at each price (of a unit of cost) of a grid on the queries of `part`, by the cross-validated predictions in `prediction`."""
     (predictor, predicted), sample = prediction, part.sample
     costs = sample.costs.mean(0)
     prices, rows = multipliers(costs, _PRICES), np.arange(sample.num_queries)

@@ -92,7 +92,7 @@ def _power(tens: int) -> str:
 def _rounded(value: float, places: int, tens: int = 0, significant: int | None = None) -> str:
     """Formats `value / 10**tens` with `places` decimals, halves rounded away from zero; negative `places` round to multiples of 10 (-1), 100, ...
 
-    If `significant` is given, a number without decimals is rounded to so many digits, as 123,456 to 123,000.
+    If `significant` is given, a number without decimals has only that many significant digits: 123,456 becomes 123,000 for 3.
     """
     number = Decimal(repr(float(value))).scaleb(-tens)
     if significant is not None and number:
@@ -103,7 +103,7 @@ def _rounded(value: float, places: int, tens: int = 0, significant: int | None =
 
 
 def _error(error: float, tens: int, decimals: int | None) -> str:
-    """Formats `error / 10**tens` with `decimals` decimals, or with one digit if these show 0; None means one digit, or two if the first is 1."""
+    """Formats `error / 10**tens` with `decimals` decimals, or one significant digit if they show 0. For None: one digit, two if the first is 1."""
     number = Decimal(repr(float(error))).scaleb(-tens)
     if not number:
         return "0"

@@ -327,7 +327,7 @@ def _label(
         placer.avoid(ends, form.radius + 2, 24.0)
 
     def put(ends, words, colour, size, limits=(1e9,), weight="normal", gap=form.radius + 4) -> bool:
-        """Places `words` near one of the points `ends`, at the first of `limits` (see `Placer.place`) that allows it. Returns False if none does."""
+        """Places `words` near one of the points `ends`, by the first of `limits` (see `Placer.place`) that has a place. Returns False if none has."""
         look = {"fontsize": size, "weight": weight, "color": LIGHT[colour], "va": "bottom", "zorder": 9}
         made = ax.annotate(stand_in(words), (0, 0), xycoords="figure points", **look)
         extent = picture.size(made)
@@ -369,7 +369,7 @@ def _label(
 def _handles(
     points: list[PointSummary], looks: dict[str, Look], best: PointSummary | None, single: PointSummary | None, form: Form
 ) -> list[tuple[list[Line2D], str]]:
-    """Returns entries and text colours of two legends: strategies; and marks, such as fillings and rings around the points `best` and `single`."""
+    """Returns entries and text colour of each of two legends: strategies, and the meaning of fillings and of the rings at `best` and `single`."""
 
     def entry(label: str, look: Look, size: float = 1.0) -> Line2D:
         return Line2D([], [], label=label, **_marker(look, size * form.radius))
@@ -393,7 +393,7 @@ def _handles(
 
 
 def _dashed(ax: Any, draw: Any, place: float, words: str) -> None:
-    """Draws a dashed line at `place` on an axis by `draw` (`ax.axvline` or `ax.axhline`), and writes its name `words` above the axes."""
+    """Draws a dashed line across `ax` at the coordinate `place`, by `draw` (`ax.axvline` or `ax.axhline`), and writes `words` above the axes."""
     draw(place, color=LIGHT["accent"], lw=1.3, ls=(0, (4, 3)))
     ax.set_title(f"- - {words}", loc="right", fontsize=11, color=LIGHT["accent"], pad=9)
 

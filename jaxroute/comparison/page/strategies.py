@@ -103,7 +103,7 @@ def needs(summary: Summary) -> dict[str, set[str]]:
 
 
 def further(summary: Summary) -> dict[str, str]:
-    """Returns, by strategy, Python code that simulates or fits its chosen setting again or, if this has no code, its cheapest setting with code."""
+    """Returns, by strategy, Python code that simulates or fits a setting again: the chosen one or, if it lacks code, the cheapest that has code."""
     lines: dict[str, str] = {}
     for point in sorted(by_cost(summary["points"]), key=lambda p: not p["answer"]):
         if point["further"]:
@@ -112,7 +112,7 @@ def further(summary: Summary) -> dict[str, str]:
 
 
 def frontier(points: Iterable[PointSummary]) -> list[PointSummary]:
-    """Returns the Pareto frontier, from the cheapest point on: no other point is at least as good in both quality and cost."""
+    """Returns the Pareto frontier, cheapest first: the points for which no other point is at least as good in both quality and cost."""
     found: list[PointSummary] = []
     for point in by_cost(p for p in points if drawable(p)):
         if not found or point["quality"][0] > found[-1]["quality"][0]:

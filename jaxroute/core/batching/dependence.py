@@ -39,7 +39,7 @@ class Flow(Generic[Fact]):
         raise NotImplementedError
 
     def row(self, fact: Fact) -> Fact:
-        """Converts the fact about a scanned array to that about its rows, or the fact about rows to that about their array; unchanged by default."""
+        """Converts a fact about an array that a scan reads or stacks to a fact about its rows, or the reverse. By default both facts are the same."""
         return fact
 
     def is_opaque(self, eqn: JaxprEqn) -> bool:
@@ -112,7 +112,7 @@ def which_depend(closed: ClosedJaxpr, given: Sequence[bool]) -> list[bool]:
 
 
 def carry_dependence(given: Sequence[bool], step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
-    """Returns which carried values of a loop may depend on marked inputs. `given` has these flags initially; `step` maps them over an iteration."""
+    """Returns for each carried value of a loop whether it may depend on marked inputs, from the flags `given` before it; `step` is an iteration."""
     return _DEPENDENCE.carried(given, step)
 
 
@@ -133,14 +133,14 @@ def while_parts(params: Mapping[str, Any], operands: Sequence[Any]) -> tuple[lis
 
 
 def solver_operands(params: Mapping[str, Any], operands: Sequence[Any]) -> list[Any]:
-    """Returns the operands of the solver, a jaxpr among the parameters of the operation `custom_linear_solve`, from those of the operation."""
+    """Returns those `operands` of an operation `custom_linear_solve` that its solver takes, a jaxpr in `params`."""
     lengths = params["const_lengths"]
     first = lengths.matvec + lengths.vecmat
     return [*operands[first : first + lengths.solve], *operands[sum(lengths) :]]
 
 
 def switch(params: Mapping[str, Any], branches: Sequence[Callable[..., Any]], index: Any, *operands: Any) -> Any:
-    """Computes a `cond` with other `branches`, of which `index` chooses one; if its `params` name platforms, the platform chooses instead."""
+    """Computes a `cond` with these `branches`: that of `index` or, if `params` names a platform for each, that of the platform which runs it."""
     if (platforms := params.get("branches_platforms")) is None:
         return lax.switch(index, branches, *operands)
     named = {name: one for one, names in zip(branches, platforms, strict=True) for name in names or ("default",)}

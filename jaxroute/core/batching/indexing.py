@@ -106,10 +106,10 @@ class Tables:
 
 
 def _places(starts: Sequence[Value], shape: tuple[int, ...], sizes: Sequence[int]) -> tuple[list[int], Array] | None:
-    """Returns the axes along which slices of `R` runs may start at different places, and the starts along them, `[R, axes]`.
+    """Returns the axes along which slices of `R` runs must be located, and the starts along them, `[R, axes]`.
 
-    Along them the start differs between runs, or the slice is shorter than the array. `sizes` and `shape` are the lengths of the slice and of one
-    run's array. Returns None if the slice is longer than one along such an axis.
+    These are the axes along which the start differs between runs, or the slice is shorter than the array. `sizes` and `shape` are the lengths of the
+    slice and of one run's array. Returns None if the slice is longer than one along such an axis.
     """
     axes = [axis for axis, start in enumerate(starts) if start.mapped or sizes[axis] != shape[axis]]
     if not all(sizes[axis] == 1 for axis in axes):
@@ -189,7 +189,7 @@ def _gather(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any]:
 
 
 def _scatter(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
-    """Scatters updates for all runs: at one place, by a slice update if all runs share it or by comparing indices; otherwise by a batched scatter."""
+    """Scatters updates for all runs: at one index per run, by a slice update (index shared by all runs) or comparison; else by batched scatter."""
     numbers, params = eqn.params["dimension_numbers"], eqn.params
     indices = values[1]
     operand, updates = spread(values[0], size).array, spread(values[2], size).array

@@ -63,7 +63,7 @@ def lanes(fn: Callable[..., Any], size: int, fixed: int = 0) -> "Lanes":
 
 
 def exactly(fn: Callable[..., Any]) -> "Lanes":
-    """Returns `fn`, computed without batching in exact arithmetic (each operation is rounded once and in a fixed order). `fn` is traced once."""
+    """Returns a function that computes `fn` of one run in exact arithmetic: operations are rounded once, in a fixed order. It traces `fn` once."""
     return Lanes(fn, None, 0)
 
 
@@ -262,7 +262,7 @@ def _own_derivative(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value
 
 
 def _in_place_of(eqn: JaxprEqn, inner: ClosedJaxpr, places: Sequence[int], values: list[Value], size: int) -> list[Value]:
-    """Computes the operation `eqn` by the jaxpr `inner` on its operands `values[i]`, i in `places`. Derivatives are those of `eqn` itself."""
+    """Computes the operation `eqn` by the jaxpr `inner` of the operands `values[i]`, i in `places`. The derivatives are those of `eqn` itself."""
     apart = any(v.mapped for v in values)
 
     def again(arrays: Sequence[Any]) -> list[Value]:
@@ -286,7 +286,7 @@ def _values(arrays: Sequence[Any], mapped: Sequence[bool], variables: Sequence[A
 
 
 def _unchanged(now: list[Value], start: Sequence[Value], variables: Sequence[Any], body: ClosedJaxpr) -> list[Value]:
-    """Returns a loop's values `now`. A value whose input (in `variables`) `body` does not change regains its trait (see `Value`) at the `start`."""
+    """Returns the values `now` of a loop. Values that `body` returns unchanged (`variables` are its inputs) have their trait at the `start` again."""
     same = [v is out for v, out in zip(variables, body.jaxpr.outvars, strict=False)][: len(start)]
     kept = [v._replace(trait=old.trait) if stays else v for v, old, stays in zip(now, start, same, strict=False)]
     return [*kept, *now[len(start) :]]
@@ -339,7 +339,7 @@ def _rarely(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
 
     For `lax.cond(rare, expensive, cheap, x)` it computes the cheap branch for all runs and the expensive one only for runs that need it, gathered in
     groups of fixed size, so that a run's arithmetic does not depend on other runs. If all runs need it, this is a few times slower than computing
-    both branches for all runs, which is done on other devices, where loops of unknown length are slow, and in derivatives.
+    both branches for all runs. In derivatives, and on other devices, where loops of unknown length are slow, both branches are computed for all runs.
     """
     index, *operands = values
     branches = eqn.params["branches"]

@@ -180,7 +180,7 @@ def _is_needed(roles: Roles, role: str) -> bool:
 
 
 def _read_role(sheet: Sheet, column: str, role: str, units: Mapping[str, str], name: str) -> Numbers:
-    """Reads the numbers of a column for a role, with the unit in `name`; for texts of answers, their lengths."""
+    """Reads a column for a role: numbers, in a unit from `units` or `name` (the column's name, perhaps without the model), or lengths of answers."""
     if role == "response":
         lengths = [len(text) or np.nan for text in read_texts(sheet.cells(column))]
         return Numbers(np.array(lengths), notes=["its length counts"])
@@ -227,7 +227,10 @@ def choose_models(answers: Answers, models: list | None, costs: dict | None, pri
 
 
 def check_costs(costs: Any, prices: Any, units: Mapping | None = None) -> tuple[dict[str, float] | None, Prices | None]:
-    """Checks and returns the caller's costs per query or prices (USD per million tokens, or a file of prices in `units`), by model; or ValueError."""
+    """Checks and returns the caller's costs per query, or prices in USD per million tokens, by model.
+
+    `prices` may be the path of a file with prices in `units`. Raises `ValueError` if costs or prices are invalid, or both are given.
+    """
     if costs is not None and prices is not None:
         raise ValueError("costs and prices mean the same: give one of them")
     if isinstance(prices, (str, os.PathLike)):
@@ -270,7 +273,7 @@ def _read_prices(path: str | os.PathLike, units: Mapping[str, str] | None) -> Pr
 
 
 def price_answers(answers: Answers, costs: Mapping[str, float] | None, prices: Prices | None) -> np.ndarray | None:
-    """Returns the cost of each answer, `[A]`, NaN for gaps: by `costs` in their unit, else `prices` in USD, else the file; None if unknown."""
+    """Returns the cost of each answer, `[A]`, NaN if missing: by `costs` (in their unit), else `prices` (USD), else the file; None if unknown."""
     name, values, preset = answers.sheet.name, answers.values, answers.sheet.preset
     if costs is not None:
         answers.notes.append("cost: as given, the same for every query")
@@ -365,7 +368,7 @@ def _cached_cost(answers: Answers, tokens_in: np.ndarray, prices: Mapping[Any, n
 
 
 def _are_beside(answers: Answers, role: str, total: np.ndarray, note: str) -> bool:
-    """Whether tokens of a role, such as cached ones, are not included in the counts `total`, `[A]`. The template `note` tells the user the result."""
+    """Whether tokens of a role (cached ones, say) come in addition to the counts `total` `[A]`; tells the user so by the template `note`."""
     part, values, beside = np.nan_to_num(answers.values[role]), answers.values, role in answers.beside
     if (part > np.nan_to_num(total, nan=np.inf)).any():
         beside = True

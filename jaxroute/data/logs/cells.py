@@ -153,7 +153,7 @@ def _check_range(sheet: "Sheet", column: str, kind: str, values: np.ndarray) -> 
 
 
 def _parse_cells(sheet: "Sheet", column: str, kind: str, rest: np.ndarray, numbers: Numbers) -> np.ndarray:
-    """Parses the cells `rest`, not yet numbers, into `numbers`, or refuses them. Returns a mask, `[R]`, of the rows whose cell names a unit."""
+    """Parses the cells in rows `rest`, not numbers yet, into `numbers`, or raises `ValueError`. Returns a mask `[R]` of cells with a unit."""
     cells = sheet.cells(column)
     with_comma = [cell for cell in cells[rest] if isinstance(cell, str) and "," in cell]
     points = any(isinstance(cell, str) and "." in cell for cell in cells)
@@ -265,7 +265,7 @@ def _is_number(cell: Any, kind: str) -> bool:
 
 
 def looks_like_text(cells: np.ndarray) -> bool:
-    """Whether over a fifth of a column's first texts are no numbers, but words in any language, formulas, code or lists."""
+    """Whether over a fifth of a column's first cells with texts are words of any language, formulas, code or lists instead of numbers."""
     if cells.dtype.kind != "O":
         return False
     found = [cell for cell in first_cells(cells) if isinstance(cell, (str, *_CONTAINERS))]

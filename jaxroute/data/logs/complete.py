@@ -228,7 +228,7 @@ def _pair_codes(codes: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def _check_repeats(answers: Answers, keys: _Keys, column: str) -> None:
-    """Notes repeated answers of a model to a query; refuses them if a column, such as a temperature, tells them apart. Query ids are in `column`."""
+    """Notes repeated answers of a model to a query (its id is in `column`); refuses them if another column, a temperature say, tells them apart."""
     pairs, how = keys.pairs(answers), answers.sheet.preset.how
     count = np.bincount(pairs)
     is_repeated = count[pairs] > 1
@@ -258,7 +258,7 @@ def _check_repeats(answers: Answers, keys: _Keys, column: str) -> None:
 
 
 def _tells_apart(pairs: np.ndarray, values: np.ndarray) -> bool:
-    """Whether `values` tell repeated answers apart: in most `pairs` (query and model) none occurs twice, or each as often as in other pairs."""
+    """Whether most `pairs` (model and query) have each of the `values` at most once, or each value as often as the other pairs have it."""
     table = pd.crosstab(pairs, values).to_numpy()
     once = (table.max(axis=1) == 1) & (table.sum(axis=1) > 1)
     typical = np.median(table, axis=0)

@@ -115,7 +115,7 @@ def _refuse_mixed(scores: np.ndarray, groups: Groups, place: Callable[[int], str
 def check_scores(answers: Answers, has_scale: bool) -> None:
     """Raises `ValueError` if another column shows that scores are predicted labels, errors (less is better), or points out of a maximum.
 
-    Only points are accepted if the caller gave the scale of the scores (`has_scale`).
+    If the caller gave the scale of the scores (`has_scale`), points are accepted; predicted labels and errors are refused still.
     """
     if "score" in answers.given or answers.sheet.preset.name:
         return
@@ -167,7 +167,11 @@ def _labels_error(answers: Answers, columns: str, alike: list[str], remedy: str)
 
 
 def _describe_scores(answers: Answers) -> tuple[str, str, list[str], float]:
-    """Returns score columns in words, the option that confirms them, columns of right answers with the same values, and the names' `match_level`."""
+    """Describes the columns of scores.
+
+    Returns their names in words, the option that confirms them, the columns of right answers whose values are the same as those of the scores, and
+    the `match_level` of the names.
+    """
     roles = answers.roles
     if roles.models:
         family = roles.families["score"]
@@ -203,7 +207,7 @@ def _different_values(answers: Answers, column: str) -> set[float | str]:
 
 
 def check_same_scores(answers: Answers, scores: np.ndarray) -> None:
-    """Refuses scores (query by model) that are equal for all models; only warns of few scores, or of verdicts (right or wrong) in a clear column."""
+    """Refuses scores (query by model) that are equal for all models, but only notes it if they are few, or verdicts in a column named for scores."""
     if "score" in answers.given or answers.sheet.preset.name or not (scores == scores[:, :1]).all() or np.ptp(scores) == 0:
         return
     columns, remedy, alike, level = _describe_scores(answers)
@@ -242,7 +246,7 @@ def check_models(answers: Answers, scores: np.ndarray, costs: np.ndarray, named:
 
 
 def doubt_costs(answers: Answers, costs: np.ndarray, unit: str, stated: bool) -> None:
-    """Warns of costs (query by model) of implausible mean in USD and, for costs from the file (`stated`), of patterns such as running sums."""
+    """Warns of mean costs (of query by model) implausible in USD and, if the file has the costs (`stated`), of patterns such as running sums."""
     models, notes = answers.models, answers.notes
     means = zip(models, costs.mean(axis=0) if unit.startswith("USD per query") else [])
     implausible = [f"{model} {mean:.3g}" for model, mean in means if 0 < mean < _CHEAPEST or mean > _MOST_EXPENSIVE]

@@ -140,7 +140,7 @@ def _open_answers(options: Mapping[str, Any], wanted: Sequence[str], instead: st
     """Opens a file, assigns roles to its columns and reads the answers.
 
     `options` are the arguments of `read_log`, and `wanted` the models that these arguments name. `instead` is "costs" or "prices" if the caller
-    gave such, which replace the file's, else empty. Without `scored`, a log may have no scores.
+    gave these to replace those of the file, else empty. If `scored` is False, the log need not have scores.
     """
     data: Any = options.get("data")
     where, columns = options.get("where"), options.get("columns")
@@ -239,7 +239,7 @@ def load_table(path: Any, *, missing: Literal["error", "drop"] = "error", **read
 def read_experiment_log(
     data: str | os.PathLike | None, costs: Mapping[str, float] | None = None, *, features: str | os.PathLike | None = None
 ) -> Log:
-    """Reads an experiment's log by `read_log`. Errors, also of missing `data`, name options of `jaxroute run`; notes on doubts become warnings."""
+    """Reads an experiment's log by `read_log`. Errors (also if `data` is None) name options of `jaxroute run`; noted doubts become warnings."""
     if not data:
         raise ValueError("this experiment runs on the user's own table: give its file with --data FILE")
     try:

@@ -378,7 +378,7 @@ def _splits(name: str) -> list[_Split]:
 
 
 def _best_splits(free: Sequence[str]) -> Iterator[tuple[str, _Split]]:
-    """Yields each name with the best divisions into role and model by number of the model's roles, frequency of the pattern, length of role."""
+    """Yields each name with the best divisions into role and model: most roles of the model; if equal, most frequent pattern; then longest role."""
     splits = {name: _splits(name) for name in free}
     roles_of: dict[str, set[str]] = {}
     for split in (split for found in splits.values() for split in found):

@@ -299,7 +299,7 @@ def _open_json(path: Path, text: str, about: str) -> Sheet:
 
 
 def _sheet_of_records(path: Path, records: list, about: str, place: Callable | None = None, **attributes: Any) -> Sheet:
-    """Converts records to a sheet, by the rules of their format if known. `place(i)` says where record `i` is; `attributes` are for the `Sheet`."""
+    """Converts `records`, by the rules of their format if known, to a `Sheet` with `attributes`. `place(i)` says where record `i` is."""
     rows, preset = presets.read_records(path, records)
     frame = frame_of(rows)
     place = place if rows is records and len(frame) == len(records) else None

@@ -49,7 +49,7 @@ class Preset:
         return SPROUT_PRICES if self.name == "SPROUT" else {}
 
     def rows(self, path: Path, records: Records) -> Records:
-        """Converts the records of the file `path` to answers with the columns of a log. Columns of scores and ids that the user added stay."""
+        """Converts the records of the file `path` to answers with a log's columns. Score and id columns that the user added to the format remain."""
         if self.reader is None and not self.columns:
             return records
         if self.explode:
@@ -185,7 +185,7 @@ def _langsmith(path: Path, records: Records) -> Records:
 
 
 def _inspect(path: Path, record: Record) -> Record:
-    """Reads an answer from the evaluation tool Inspect: a record with the whole log under `log`, or a row of Inspect's data frame of samples."""
+    """Reads an answer of the tool Inspect from a record: a sample with its whole log under `log`, or a row of Inspect's data frame of samples."""
     if nested(record, "log", "status") not in (None, "success"):
         return {}
     usage, scores = parse_nested(record.get("model_usage")) or {}, record.get("scores") or {}
@@ -306,7 +306,7 @@ def read_records(path: Path, records: Records) -> tuple[Records, Preset]:
 
 
 def routereval_columns(path: Path, value: Mapping[Any, Any]) -> tuple[dict[str, np.ndarray], Preset]:
-    """Converts a pickled data set of RouterEval to columns and their format. A model that is in several of its groups of models counts once."""
+    """Converts a pickled RouterEval data set to columns, and also returns its format. It has groups of models; a model in several is read once."""
     if not all(isinstance(value.get(part), dict) and value[part] for part in ("easy", "hard", "split_index", "prompt")):
         raise ValueError(f"{path} is a pickled dict of {join_names(value)}, and not a data frame: save it as csv or parquet")
     groups = [group for part in ("easy", "hard") for kinds in value[part].values() for group in kinds.values()]

@@ -187,7 +187,7 @@ def _refuse_different(sheet: Sheet, options: Sequence[Family]) -> None:
 
 
 def _find_candidates(roles: Roles, taken: set[str], has_families: bool) -> None:
-    """Finds candidate columns, not in `taken`, for roles without a given column. With `has_families`, file names are not taken for models."""
+    """Finds candidate columns, not in `taken`, for roles not given. If models have separate columns (`has_families`), file names are no models."""
     sheet, candidates = roles.sheet, roles.candidates
     names = [name for name in sheet.names if name and name not in FILE_COLUMNS]
     for role in (role for role in SEARCH_ORDER if role not in roles.given):
@@ -297,7 +297,7 @@ def _same_cells(sheet: Sheet, a: str, b: str, role: str = "") -> bool:
 def refuse_summary(roles: Roles) -> None:
     """Raises `ValueError` if a log has rows that summarise other rows, such as a line of means at the end.
 
-    A summary has a word such as "Total" as its query id; where most other ids have no digits, its numbers must also be means or sums of other rows.
+    A summary has a word such as "Total" as its query id. If most other ids are words, too, its numbers must also be means or sums of other rows.
     One of the last three rows is a summary, too, if a word such as "Total" is in one of its first columns and in no row above.
     """
     sheet, size, queries = roles.sheet, roles.sheet.num_rows, roles.candidates.get("query", [])
@@ -328,7 +328,7 @@ def _is_summary_word(cell: object) -> bool:
 
 
 def _is_mean(roles: Roles, column: str, row: int) -> bool:
-    """Whether a row's scores and costs are means or sums of all rows with other query ids (in `column`) and, if it names a model, the same model."""
+    """Whether a row's scores and costs are means or sums over rows of other queries (ids in `column`), and of its model if the row names one."""
     sheet, model = roles.sheet, roles.candidates.get("model", [])
     others = roles.codes(column) != roles.codes(column)[row]
     if len(model) == 1 and not which_empty(sheet.cells(model[0]))[row]:

@@ -339,8 +339,8 @@ def _named_values(cell: Any) -> dict[str, Any]:
 def sheet_of_arrays(name: str, arrays: Mapping[str, np.ndarray], about: str) -> tuple[Sheet, dict[str, Any]]:
     """Converts arrays to a sheet. Also returns the arrays `cost_unit`, `rows`, `num_rows` and `prompts`, if they are present.
 
-    Arrays are called after roles: `[Q, N]`, `[Q]` or `[N]` numbers by query and model, `models` `[N]`, features `[Q, d]`, or `[Q]` numbers of one
-    model, as `score_a`. Shapes that do not fit together are refused. `about` is the kind of file in words.
+    The names of the arrays are roles: numbers by query and model `[Q, N]`, query `[Q]` or model `[N]`; `models` `[N]`; features `[Q, d]`. An array
+    `score_a` `[Q]`, for example, has the scores of the model "a". Shapes that do not fit are refused. `about` is the kind of file in words.
     """
     models: list[str] = next((np.atleast_1d(arrays[key]).astype(str).tolist() for key in _MODELS if key in arrays), [])
     for model in models:

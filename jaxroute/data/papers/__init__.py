@@ -108,7 +108,7 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Entry:
-    """Result of one method on one benchmark in Tables 2, 6 and 7 of MESS+, as printed, except that `ratio` begins with the smallest model."""
+    """Result of one method on one benchmark in Tables 2, 6 and 7 of MESS+, as printed, except that the smallest model comes first in `ratio`."""
 
     cost_mj: float  #: Energy of one pass over the benchmark in MJ.
     cost_pm: float  #: Number after its "±", no standard error.
@@ -154,7 +154,7 @@ def divide_by_max(scores: np.ndarray) -> np.ndarray:
 
 
 def _set_columns(table: Any, what: str, least: float = -np.inf, **sizes: int) -> None:
-    """Makes fields of `table` read-only float64 arrays of lengths `sizes`, by field, and checks that no value is below `least`. Errors use `what`."""
+    """Makes fields of `table`, of given lengths (`sizes`), read-only float64 arrays, all values at least `least`. Errors say "one per" `what`."""
     for column, size in sizes.items():
         values = np.array(getattr(table, column), dtype=np.float64)
         if values.shape != (size,):
