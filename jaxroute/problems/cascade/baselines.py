@@ -60,7 +60,8 @@ class ExploreThenCommit(Greedy):
 class OnlineGradient(Greedy):
     """COSMOS without bonuses (`Greedy`) that calls all models at one random request of each block of `T^(1/6)` requests, for a horizon `T`.
 
-    It learns by gradient steps from these requests only. Source: in the spirit of Atsidakou et al. (2024); not their exact algorithm.
+    It estimates the indices by gradient descent on their loss, and only from these requests. Source: in the spirit of Atsidakou et al. (2024); not
+    their exact algorithm.
     """
 
     fit: IndexEstimator = struct.field(default_factory=GradientDescent)
@@ -69,7 +70,7 @@ class OnlineGradient(Greedy):
 
 @struct.dataclass
 class DistributionLearner(COSMOS):
-    """COSMOS that learns each model's scores as a linear function of the request plus noise, and computes the indices from this distribution.
+    """COSMOS that learns each model's scores as a linear function of the request plus noise, and computes indices from the estimate.
 
     Source: in the spirit of Liu et al. (2025); the details are those of `LocationFamily`.
     """
@@ -82,7 +83,7 @@ class DistributionLearner(COSMOS):
 class ThompsonSampling(COSMOS):
     """COSMOS that draws indices and estimated scores at random around the estimates (Thompson sampling) instead of adding bonuses. Not in the paper.
 
-    Its estimator `StreamingNewton` never recomputes the scores of earlier outputs, a disadvantage where scores are not seen but estimated.
+    Where scores are not seen, its estimator `StreamingNewton` keeps the first estimate of an output's score, although later ones would be better.
     """
 
     fit: IndexEstimator = struct.field(default_factory=StreamingNewton)
@@ -91,10 +92,10 @@ class ThompsonSampling(COSMOS):
 
 @struct.dataclass
 class BootstrapCOSMOS(COSMOS):
-    """COSMOS with a bootstrap: each copy of the estimate gives random weights to samples; bonuses are proportional to the copies' standard deviation.
+    """COSMOS whose bonuses are proportional to the standard deviation of several copies of the index estimate (bootstrap).
 
-    It calls all models at the first ten requests. Estimate and copies use `StreamingNewton`, which never recomputes earlier scores, a disadvantage
-    where scores are estimated.
+    Each copy weights the samples at random. All models are called at the first ten requests. Estimate and copies use `StreamingNewton`; where scores
+    are not seen, it keeps the first estimate of an output's score, although later ones would be better.
     """
 
     fit: IndexEstimator = struct.field(default_factory=StreamingNewton)
@@ -171,8 +172,8 @@ class Frugal(FixedSearch):
     `Frugal.fit` chooses models, their order and a threshold for each. Source: FrugalGPT (Chen, Zaharia and Zou, 2023), with thresholds on scores.
 
     Attributes:
-      threshold: `[]` score that ends the search; or `[K]`, one for each box, which is opened only if the best score so far is below it.
-        The first box is always opened; `-inf` closes a box and all boxes after it.
+      threshold: `[]` score that ends the search; or `[K]`, one for each box, which is opened only if the best score so far is below it. The first box
+        is always opened; a box with the threshold `-inf` is never opened, nor any box after it.
       order: `[K]` place of each box in the cascade, 0 for the first; None to open boxes in the order of their indices, whatever they cost.
     """
 
@@ -210,8 +211,8 @@ class Frugal(FixedSearch):
     def tuned(cls, env: CascadeEnv, number: int = 20_000, **options: Any) -> "Frugal":
         """Returns the cascade from the cheapest to the most expensive model with the best threshold on `number` simulated periods (`tuned_threshold`).
 
-        Where scores are not seen, the policy estimates them by the true coefficients of the environment, for which the threshold is set. This
-        corresponds to FrugalGPT, whose scorer is trained beforehand.
+        Where scores are not seen, the policy computes them from outputs with the true coefficients of the environment, and the threshold is tuned for
+        these scores, as FrugalGPT trains its scorer beforehand.
         """
         if env.evaluator is not None:
             options = {"evaluator": FrozenGLM(np.asarray(env.evaluator.theta)), **options}

@@ -61,9 +61,10 @@ class CascadeEnv:
     its noisy reward is seen. Nothing is learned about unopened boxes, nor about the reward of outputs that were not deployed. In the first
     period all boxes are opened, and no output is deployed; it only prepares the policy, and its metrics are not part of the results.
 
-    Regret is measured in three ways, all with the same mean: `regret` replaces each cost by the excess `(score - index)^+`, whose mean is the cost;
-    this regret is never negative, and zero for the oracle. `realised_regret` and `mean_cost_regret` compare with the oracle's search on the same
-    outputs, by costs and by mean costs. Source: Belloni, Chen and Wei (2026), sections 2 and 3, eqs. (2) and (3).
+    Regret is the utility of the oracle minus that of the policy, measured in three ways with the same mean. For `regret` each cost is replaced by the
+    excess `(score - index)^+`, which has the same mean; this regret is never negative, and zero for the oracle. `realised_regret` and
+    `mean_cost_regret` compare with the oracle's search on the same outputs, by costs and by mean costs. Source: Belloni, Chen and Wei (2026),
+    sections 2 and 3, eqs. (2) and (3).
 
     Attributes:
       contexts: distribution of requests.
@@ -225,9 +226,9 @@ def _flows(period: Period, result: SearchResult, cost_weight: Leaf) -> dict[str,
 def _optimism(period: Period, action: Any, result: SearchResult, regret: Array, free: Array) -> dict[str, Array]:
     """Returns five metrics of a period, by name, which are 1 if a condition holds, otherwise 0.
 
-    `optimistic`, `optimistic_score`: all indices, or all scores, of the policy were at least the true ones. `empty`: the search opened no box, or did
-    not deploy one opened box. `violations`: regret was outside its bounds. `outside`: scores were outside [0, 1] or costs negative. In the first
-    period, for which `free` is True, `empty` and `violations` are 0.
+    `optimistic`, `optimistic_score`: all indices, or all scores, of the policy were at least the true ones. `empty`: no box was opened, or not
+    exactly one box was deployed, or it was not opened. `violations`: regret was negative or above its upper bound. `outside`: scores were outside [0,
+    1] or costs negative. In the first period, for which `free` is True, `empty` and `violations` are 0.
     """
     score, index, opened, deployed = period.score, period.index, result.opened, result.deployed
     wrong = regret < -_ROUNDING

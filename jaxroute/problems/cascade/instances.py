@@ -72,7 +72,7 @@ def _built(
     shows_all: bool = False,
     **options: Any,
 ) -> CascadeEnv:
-    """Builds and checks a cascade. `reach` is a score's largest contribution to the squared norm of an output's features, for `theta` of norm 2."""
+    """Builds and checks a cascade. `reach`: largest squared norm of the part of an output's features that encodes a score, if `theta` has norm 2."""
     index = _float32(index)
     contexts = UniformContexts(index.shape[1]) if contexts is None else contexts
     checks.part("contexts", contexts, "draw", "UniformContexts(...)")
@@ -95,7 +95,7 @@ def _built(
 
 
 def _with_warning(env: CascadeEnv, index: Leaf) -> CascadeEnv:
-    """Returns `env` unchanged; warns if no reservation index is above 0: no call is worth its cost then, and costs likely have a wrong unit."""
+    """Returns `env` unchanged; warns if no reservation index is above 0: then no call is worth its cost, maybe as costs and scores differ in unit."""
     largest = float(np.max(index))
     if largest <= 0.0:
         weight = float(np.asarray(env.cost_weight))
@@ -142,7 +142,7 @@ def uniform_cascade(
 def spike_cascade(
     num_models: int = 3, dim: int = 3, *, evaluator: OutputFeatures | int | None = None, cost_weight: float = 1.0
 ) -> CascadeEnv:
-    """Builds `uniform_cascade` with models that score .97 in 1 % of the calls: a score above any index has positive probability (assumption 4.1)."""
+    """Builds `uniform_cascade` except that a call scores .97 with probability 1 %, so that every model can exceed every index (assumption 4.1)."""
     return _built(None, _uniform_boxes(num_models, SpikeBoxes), _index(num_models, dim), evaluator, cost_weight, reach=3.1)
 
 
@@ -184,7 +184,7 @@ def safe_and_risky(gap: float, *, evaluator: OutputFeatures | int | None = None)
 
 
 def two_boxes() -> CascadeEnv:
-    """Builds the paper's example of two models. The expensive one (price .5) is always right, the cheap one (price .01) in 10 % of the queries.
+    """Builds the paper's example of two models. The expensive one (price .5) is always right, the cheap one (price .01) is right in 10 %.
 
     Calling the cheap model, and the expensive one if it fails, earns .54 per request. A single call earns at most .5.
 
@@ -249,7 +249,7 @@ def token_costs(input_tokens: Leaf, output_tokens: Leaf, input_price: Leaf, outp
 
 
 def _recorded_features(features: Leaf, scores: np.ndarray, score_link: str, order: np.ndarray) -> RecordedFeatures:
-    """Returns the recorded `features` of outputs, with a fit of the sorted `scores` to them. `order` sorts the rows of `features` likewise."""
+    """Returns the recorded `features` of outputs, rearranged by `order` to match `scores` (already sorted), with a fit of `scores` to them."""
     table = checks.numbers("features", features, (*scores.shape, "d"))[order]
     link = SCORE_LINKS[checks.one_of("score_link", score_link, SCORE_LINKS)]
     theta = fit_glm(table.reshape(-1, table.shape[-1]), scores.reshape(-1), link)
@@ -280,8 +280,8 @@ def replay_cascade(
       costs: `[N, K]` costs in any unit; multiplied by `cost_weight` they should be of the order of the scores.
       groups: `[N]` group of each query, from 0.
       cost_weight: utility of a unit of cost.
-      joint: whether all models answer the same query, as in the data; otherwise each box answers a separate query of the group, as the theory assumes.
-        With `joint` the indices are not optimal, and the best policy in sample is `JointOracle`.
+      joint: whether all models answer the same query, as in the data; otherwise each box answers a separate query of the group, as the theory
+        assumes. With `joint` the search by indices is not optimal; `JointOracle` is the best policy for these rows.
       features: `[N, K, d]` features of outputs, from which scores must be learned; None if scores are seen.
       score_link: link function from these features to scores, "logistic", "probit" or "identity".
       names: names of the models.

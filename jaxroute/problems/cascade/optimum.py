@@ -200,7 +200,8 @@ def _rows(scores: Leaf, costs: Leaf, seen: Leaf | None) -> tuple[np.ndarray, np.
 def _stages(models: np.ndarray, score: np.ndarray, cost: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Computes, for each of `N` rows and each of the `L` calls of `models`, the best score seen so far and the utility of stopping then.
 
-    Returns both as arrays `[N, L]`. The utility has the true score of the output that is best by the scores seen, of equal ones the lower model's.
+    Returns both as arrays `[N, L]`. Stopping deploys the output with the largest seen score, of equal ones that of the lower model; its utility is
+    its true score minus the costs so far.
     """
     best, stop = np.empty((2, len(score), len(models)))
     top, earned, holder = np.full(len(score), -np.inf), np.zeros(len(score)), np.full(len(score), score.shape[1])
@@ -240,7 +241,8 @@ class TooManyHistoriesError(ValueError):
 class JointPlan(NamedTuple):
     """Best policy on recorded queries (rows) that all models answer, as a table of actions after each history of calls and outputs.
 
-    A history is coded as an integer: `start[g]` of its group `g`, plus `strides[a] * (1 + j)` for each called model `a` that showed `signals[a, j]`.
+    A signal is what the output of a called model shows. A history (the group and the signals so far) is coded as an integer: `start[g]` of its group
+    `g`, plus `strides[a] * (1 + j)` for each called model `a` that showed `signals[a, j]`.
 
     Attributes:
       value: mean utility of the policy on these rows.
@@ -267,7 +269,7 @@ def joint_plan(env: CascadeEnv) -> JointPlan:
         V(S, h) = max( max_(a in S) E[score_a | h],  max_(a not in S) E[-cost_a + V(S + a, h and the signal of a) | h] ).
 
     The signal of an output is its score or, where scores are not seen, its features; a cost counts, but is no signal. The plan is evaluated on its
-    own rows: it is an in-sample bound, and identifies single queries if signals hardly repeat.
+    own rows: the value is an in-sample bound, and too optimistic if signals hardly repeat, since one signal then tells which row was drawn.
 
     Raises:
       ValueError: the environment has no rows that all models share, or (`TooManyHistoriesError`) more than two million histories.

@@ -33,7 +33,8 @@ ZERO_FLOWS = ("empty", "violations", "outside")
 def metrics_in(cost_unit: str = "", *, joint: bool = False) -> tuple[Metric, ...]:
     """Returns the metrics that a cascade can record, with costs in `cost_unit`.
 
-    If outputs depend on each other (`joint`), `regret` and `mean_cost_regret` are not relative to the best policy, and not recorded by default.
+    If outputs depend on each other (`joint`), `regret` and `mean_cost_regret` compare with a policy that is not the best, and are not recorded by
+    default.
     """
     changes: dict[str, dict[str, Any]] = {"cost": {"unit": f"{cost_unit} per request"}} if cost_unit else {}
     if joint:

@@ -113,7 +113,7 @@ class Thompson(Learner):
 
     Attributes:
       posterior: `BetaPosterior` or `NormalPosterior`.
-      graded: rule for outcomes between 0 and 1, `CountInPart` or `CountByCoin`.
+      graded: rule by which the posterior counts outcomes between 0 and 1 as successes and failures, `CountInPart` or `CountByCoin`.
     """
 
     posterior: beliefs.Posterior = struct.field(default_factory=beliefs.BetaPosterior)
@@ -165,7 +165,7 @@ class ConstrainedThompson(Relaxer):
 class EpsilonGreedy(Relaxer):
     """Policy that selects `N` random models with probability `min(1, scale sqrt(K / t))`, otherwise solves the relaxed problem for the empirical means.
 
-    Source: C2MAB-V, section 6. It does not specify which set is selected without exploration; its figures agree only with a choice within the budget.
+    Source: C2MAB-V, section 6. The paper does not specify the set in rounds without exploration; its figures agree only with a set within the budget.
 
     Attributes:
       scale: `[]` factor of the exploration probability, 2 in the paper.
@@ -217,13 +217,13 @@ class Everything(Learner):
 class OfflineFixed(FixedPolicy):
     """Policy that always selects the set of models that is best in an offline sample. Source: C2MAB-V, Fig. 13.
 
-    Differs from the paper: it does not describe the sample; ours has Bernoulli outcomes of all models on `sample_size` questions, at known mean
-    costs.
+    Differs from the paper: the paper does not describe the sample; ours has Bernoulli outcomes of all models on `sample_size` questions, at known
+    mean costs.
 
     Attributes:
       offline_mean: `[K]` success probabilities in the sample, which may differ from the environment's.
       cost_mean: `[K]` mean costs.
-      budget: `[]` largest mean cost of the set, or `[M]` of its models in each group.
+      budget: `[]` largest mean cost of the set, or `[M]` largest mean cost of the models from each group.
       size: `[]` number of models `N` in the set, or `[M]` number from each group.
       sample_size: number of questions (static).
       order: rule for the order of a cascade, such as `ByPrice`.

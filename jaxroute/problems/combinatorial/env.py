@@ -23,8 +23,8 @@ class CloudState:
     Attributes:
       spent: `[]` mean cost per round of the models that were asked; `[M]` with a budget for each group.
       reward: `[]` mean expected reward.
-      violation: `[]` mean over rounds of `max(cost - budget, 0)`, with the cost of the round alone.
-      violation_eq1: `[]` mean over rounds of `max(spent - budget, 0)`, with the running mean `spent` after the round: the violation of eq. (1).
+      violation: `[]` mean over rounds of `max(cost - budget, 0)`, where `cost` is that of a single round.
+      violation_eq1: `[]` mean over rounds of `max(spent - budget, 0)`, where `spent` is the mean cost up to the round: the violation of eq. (1).
       errors: rounding errors of the means, see `numerics.accumulate`.
       source: state of the source of outcomes.
     """
@@ -153,7 +153,7 @@ class CloudEnv:
             illegal |= jnp.any((numbers != room) if self.reward.exact_size else (numbers > room))
 
         def running(state: CloudState, **values: Array) -> CloudState:
-            """Returns the state with means over rounds 0 to `t` updated by `values` of this round, given by field names of `CloudState`."""
+            """Returns the state in which the means named in `values` (fields of `CloudState`) include the values given for the present round."""
             played = (t + 1).astype(jnp.float32)
             return numerics.accumulate(state, **{name: (x - getattr(state, name)) / played for name, x in values.items()})
 

@@ -54,7 +54,7 @@ def cloud(
         subject (appendix C.1, a partition matroid).
       availability: probability that a model is available in a round; one number or `[K]` (default: 1).
       arrival: probability that the feedback of a round arrives (default: 1).
-      sizes: only for a sweep over `size` in one compiled program, its smallest and its largest value (default: `size`).
+      sizes: smallest and largest value of `size` if one compiled program sweeps over it (default: `size`).
       sees_all_costs: whether the costs of all selected models are observed, also of models that were not asked.
       any_size: whether sets of any size are allowed, not only of `size`.
       names: names of the models.
@@ -189,8 +189,8 @@ def sciq_cloud(
 ) -> CloudEnv:
     """Builds a substitute for the paper's runs on SciQ, from its nine models with list prices.
 
-    Costs are prices relative to the most expensive model. The paper publishes no success rates; ours follow its graded scale (0.5 for a correct
-    answer in the right format), and GPT-4 has the published accuracy of 73.2 %.
+    Costs are prices relative to the most expensive model. The paper publishes no success rates; ours are chosen to fit its graded scale (0.5 for a
+    correct answer in the right format), and the published accuracy of GPT-4, 73.2 %.
 
     Source: C2MAB-V, section 6 and appendix E, Table 3; sets of 4, budgets .45, .5 and .3.
 

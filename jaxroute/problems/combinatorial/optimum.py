@@ -23,13 +23,13 @@ _SCALE = 1e4
 
 
 def _limits(usable: np.ndarray, size: Any, groups: Sequence[int] | None) -> tuple[np.ndarray, np.ndarray]:
-    """Returns which of the `U` models with the indices `usable` belong to each of `M` groups, `[M, U]` bool, and the numbers `[M]` to take from each."""
+    """Returns the mask `[M, U]` of each group's models among the `U` models `usable` (indices), and the numbers `[M]` of models to take from each."""
     kinds = np.ones((1, len(usable)), bool) if groups is None else numerics.members(groups)[:, usable]
     return kinds, np.minimum(np.atleast_1d(np.asarray(size, int)), kinds.sum(1))
 
 
 def _cheapest(weight: np.ndarray, cost: np.ndarray, kinds: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Returns the mask `[U]` of the cheapest `sizes[g]` models of each group `g`, the models marked in `kinds[g]`; ties go to the larger reward `weight`."""
+    """Returns the mask `[U]` of the `sizes[g]` cheapest models of each group `g` (mask `kinds[g]`); ties go to the larger reward `weight`."""
     chosen = np.zeros(len(cost), bool)
     for kind, size in zip(kinds, sizes, strict=True):
         inside = np.flatnonzero(kind)
@@ -138,7 +138,7 @@ def best_relaxed(
 
 
 def _any_win_vertex(w: np.ndarray, cost: np.ndarray, budget: float, sizes: np.ndarray, kinds: np.ndarray) -> np.ndarray:
-    """Returns the best relaxed selection for any win, `[U]`: a set, and fractions of at most two models of one group that exhaust the budget.
+    """Returns the best relaxed selection for `AnyWin`, `[U]`: 0 or 1, except for at most two models of a group, which use the whole budget.
 
     It equals `exact_any_win`, in NumPy and float64. `w` are success probabilities of `U` models; `kinds` and `sizes` are results of `_limits`.
     """
@@ -200,8 +200,8 @@ def _best_of_chords(
 ) -> tuple[np.ndarray, float]:
     """Returns the fractions `z` `[U]` that maximise the sum over models of the chords of `-log(1 - w z)`, and this sum.
 
-    `points` has for each model the ascending fractions between which its chords run. A variable of the program is the used part of an interval between
-    two points; binary variables forbid an interval before the previous one is used up.
+    `points` has for each model the ascending fractions between which its chords run. The linear program has a variable for each interval between two
+    points, the part of the interval that lies below `z`; binary variables make intervals fill in order.
     """
     from scipy import optimize
 

@@ -23,7 +23,7 @@ class _Oracle(FixedPolicy):
       switch: `[G]` first round of each segment.
       order: rule for the order of a cascade, such as `ByPrice`.
       rounding: `Pairwise` or `Swap` (default: the paper's for the reward).
-      table: name of the field of `CloudEnv` that `of` reads as `relaxed` (class variable).
+      table: name of the field of `CloudEnv` from which `of` takes `relaxed` (class variable).
     """
 
     table: ClassVar[str]

@@ -42,7 +42,8 @@ class BernoulliOutcomes:
 class GradedOutcomes:
     """Outcomes on four levels: 0.5 correct and well formatted (a success), 0.3 well formatted, 0.1 empty, 0 wrong.
 
-    The expected reward of `AnyWin` is computed from mean outcomes as if they were success probabilities; the mean realised reward differs from it.
+    The expected reward of `AnyWin` is computed from mean outcomes as if they were success probabilities; the mean realised reward differs from this
+    number.
 
     Source: C2MAB-V, appendix E.1.
 

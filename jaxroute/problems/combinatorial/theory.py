@@ -11,7 +11,7 @@ from jaxroute.core.types import Leaf
 def least_observed(success: Leaf, order: Leaf, size: int) -> float:
     """Returns `o` of Theorem 1: the probability that a cascade asks all models of a set, smallest over all sets of `size` models.
 
-    This happens if all models except the last one fail. Without a cascade `o` is 1.
+    A cascade asks all models if all except the last one fail. Without a cascade `o` is 1.
 
     Args:
       success: `[K]` success probabilities.
@@ -41,7 +41,7 @@ def bound_regret(num_models: int, size: int, horizon: int, least_observed: float
 
 
 def bound_violation(num_models: int, size: int, horizon: int, power: int = 1) -> float:
-    """Returns Theorem 2's bound of eq. (1), by how much the mean cost over `T` rounds exceeds the budget, if all selected models are paid.
+    """Returns Theorem 2's bound on eq. (1), the excess of the mean cost over `T` rounds above the budget, if all selected models are paid.
 
     Arguments are as for `bound_regret`.
     """

@@ -42,8 +42,8 @@ METRICS = (
 class Reward(Protocol):
     """Reward of a set of models, one of `parts.rewards`.
 
-    Arguments and weights have one entry per model, `[..., K]`, rewards one per set, `[...]`. With `xp=numpy` instead of `jax.numpy` the methods compute
-    optima on the host, in float64.
+    Arguments and weights have one entry per model, `[..., K]`, rewards one per set, `[...]`. With `xp=numpy` instead of `jax.numpy` the methods run
+    on the host in float64, for the computation of optima.
 
     Attributes:
       exact_size: whether a set must have exactly `N` models.
@@ -112,7 +112,7 @@ class Action:
       selected: `[K]` bool, True for selected models.
       order: `[K]` numbers; models are asked in ascending order, ties by index (any win only).
       relaxed: `[K]` fraction of each model before rounding to a set; the environment ignores it.
-      held: `[K]` bool, the chosen set with its unavailable models, which the policy may select again later; the environment ignores it.
+      held: `[K]` bool, the chosen set before unavailable models were removed, for policies that repeat it later; the environment ignores it.
     """
 
     selected: Array

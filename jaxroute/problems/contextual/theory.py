@@ -24,7 +24,7 @@ def oful_bound(
     Source: Abbasi-Yadkori, Pal and Szepesvari (2011), Theorem 3, which has `L` instead of `L^2`, and whose proof needs `lambda >= max(1, L^2)`.
 
     Differs from the paper: each of `number` disjoint parameter vectors has such a bound, with `delta / number`, for the rounds in which it is used.
-    The result is the sum of these bounds if all are used equally often, which is its largest value.
+    The result is the sum of these bounds if all vectors are used equally often, when the sum is largest.
 
     Args:
       rounds: numbers of rounds `T`, an array of any shape, at least 1.

@@ -62,8 +62,8 @@ class Parts(NamedTuple):
       solver: rule that updates the estimate of the parameters, ACQB eqs. (1) and (4).
       sampler: rule that draws parameters around the estimate.
       num_samples: number of samples in a round, `M`.
-      memory: `Memory` object, which stores the parameters and the observations.
-      queries: functions that read the queries' features and find the best query.
+      memory: `Memory` object, which defines how parameters and observations are stored.
+      queries: functions for this kind of queries, which read features and find the best waiting query.
     """
 
     solver: mnl.Solver
@@ -100,10 +100,10 @@ class ACQB:
 
     Some arrivals are explored: served with the next assortment in a fixed order. In the other rounds `M` parameter vectors are sampled from
     `N(theta_j, radius_j^2 V_j^-1)` for each model; the largest utility over the samples counts. The query and assortment with the largest departure
-    rate (probability that an answer is accepted) are served. The estimate maximises the regularised likelihood; its logits are within 1e-3 of the
-    optimum's (relative to logits above 1), and the metric `residual` bounds the remaining error. The default solver takes Newton steps for
-    up to 8 features (`Tracked` if rounds show one answer, otherwise `Newton`). With more, and for a pool of prompts, it takes quasi-Newton steps
-    (`BFGS`). `Online` approximates the estimate without a pass over the data, which is many times as fast in long runs.
+    rate (probability that an answer is accepted) are served. The estimate maximises the regularised likelihood; its logits differ from those of the
+    optimum by at most 1e-3 (for logits above 1 a relative 1e-3), and the metric `residual` bounds the remaining error. The default solver takes
+    Newton steps for up to 8 features (`Tracked` if rounds show one answer, otherwise `Newton`). With more, and for a pool of prompts, it takes
+    quasi-Newton steps (`BFGS`). `Online` approximates the estimate without a pass over the data, which is many times as fast in long runs.
 
     The environment decides whether features describe queries (one parameter vector per model) or pairs of query and model (one for all models).
 
@@ -281,7 +281,7 @@ class ACQB:
             raise ValueError(f"solver must be Newton(...) or BFGS(...) with {what}, got Tracked(...)")
 
     def cost_hint(self, spec: QueueSpec) -> CostHint:
-        """Returns memory sizes by which the engine chooses a batch size: bytes of a run's design matrices, and of those a round multiplies."""
+        """Returns memory sizes by which the engine chooses a batch size: bytes of all design matrices of a run, and of those used in a round."""
         memory = choose_parts(self, spec).memory
         size = 4 * memory.num_parameters * memory.dim**2
         return CostHint(matrix_bytes=size, product_bytes=0 if isinstance(memory, PromptCounts) else size)

@@ -69,7 +69,7 @@ class _QueueBandit(abc.ABC):
 
     @abc.abstractmethod
     def _index(self, key: Array, state: QueueBanditState, time: Array) -> Array:
-        """Returns a number `[N]` for each of `N` models in round `time` (from 1); the model with the largest number serves."""
+        """Returns the index of each of `N` models, `[N]`, in round `time` (from 1); the model with the largest index serves."""
 
     def act(self, key: Array, state: QueueBanditState, obs: Observation, t: Array) -> Decision:
         k_explore, k_model, k_index = draws.split(key, 3)
@@ -136,7 +136,7 @@ class CQBEpsilon(ACQB):
 
     @classmethod
     def of(cls, env: Any, **settings: Any) -> "CQBEpsilon":
-        """Returns a policy that explores in the first tenth of rounds, then with probability `1 / sqrt(horizon)`; `settings` are other fields."""
+        """Returns a policy that explores in the first tenth of `env`'s rounds, then with probability `1 / sqrt(horizon)`. `settings`: more fields."""
         if not hasattr(env, "spec"):
             raise ValueError(
                 f"env must be a queue, got {checks.show(env)}; for a sampler the policy is `CQBEpsilon.of` itself"

@@ -26,7 +26,7 @@ class QueueState:
 
     Attributes:
       backlog: queries that wait under the policy.
-      optimal: queries that wait under the optimal policy, with common random numbers.
+      optimal: queries that wait under the optimal policy, which faces the same arrivals, contexts and random numbers.
       peak: `[]` int32, longest queue so far.
       arrivals: state of the process of arrivals, None without one.
     """

@@ -46,8 +46,9 @@ class RandomQueues:
     Attributes:
       arrival_rate: `[]` probability lambda of an arrival in a round.
       slack: `[]` epsilon, least difference between the departure rate of a context and the arrival rate.
-      spread: `[]` largest absolute entry. Only pair features and their parameters are also divided by `sqrt(d)`, for norms up to one (assumption 1):
-        departure rates are then at most `sigmoid(1)` for one answer, and an `arrival_rate` of about .4 suits. The paper's figures have no division.
+      spread: `[]` largest absolute entry of contexts and parameters. With pair features these are also divided by `sqrt(d)`, for norms up to one
+        (assumption 1); departure rates are then at most `sigmoid(1)` for one answer, and an `arrival_rate` of about .4 suits. The paper's figures
+        have no division.
       num_models: number of models, `N` (static).
       num_offered: number of answers shown in a round, `K` (static).
       dim: number of features, `d` (static).
@@ -115,7 +116,7 @@ class RandomQueues:
 def fixed_queue(theta: ArrayLike, *, num_offered: int = 1, horizon: int = 1000, **settings: Any) -> QueueEnv:
     """Builds a queue with given parameters, the same in all runs, and random contexts.
 
-    Warns if many runs are likely to be invalid: those with an arrival for which no drawn context has a large enough departure rate.
+    A run is invalid if for some arrival no drawn context has a large enough departure rate; a warning says if many runs are likely to be.
 
     Args:
       theta: `[N, d]` parameters, one row per model.
@@ -149,11 +150,11 @@ def describe_contexts(queues: RandomQueues | QueueEnv, *, instances: int = 256, 
 
     Args:
       queues: `RandomQueues`, or a queue with given parameters.
-      instances: number of parameter draws if `queues` is a `RandomQueues`.
+      instances: number of random queues (draws of the parameters) if `queues` is a `RandomQueues`.
       contexts: number of contexts for each draw of the parameters.
 
     Returns:
-      "accepted": mean share of accepted contexts over the instances. "least": smallest share of an instance. "valid": share of runs over the
+      "accepted": mean share of accepted contexts over these queues. "least": share in the queue where it is smallest. "valid": share of runs over the
       queue's horizon in which every arrival finds a context.
     """
     if isinstance(queues, RandomQueues):
@@ -237,11 +238,11 @@ def pool_queue(
     Args:
       features: `[P, d]` features of the prompts.
       probability: `[P, N]` probability, in (0, 1), that each model's answer to each prompt is accepted if it is shown alone.
-      arrival_rate: probability lambda of an arrival in a round.
+      arrival_rate: probability lambda of an arrival in a round, unless `recorded` or `arrivals` decides.
       num_offered, horizon: number of answers shown in a round, `K`, and number of rounds, `T`.
       names: names of the models.
-      recorded: arrivals, prompts and uniform numbers of the choices, three arrays `[T]` that replace random draws; `T` is the horizon then.
-      arrivals: process of arrivals, `Rates`, `Bursts` or `Slots`; None for independent arrivals with probability `arrival_rate`.
+      recorded: arrivals, prompts and uniform numbers of the choices, three arrays `[T]` that replace random draws; `T` replaces `horizon`.
+      arrivals: process of arrivals, `Rates`, `Bursts` or `Slots`; None for those of `recorded`, or independent ones with probability `arrival_rate`.
     """
     table = checks.numbers("features", features, ("P", "d"))
     shape, allowed = (len(table), "N"), "above 0 and below 1"
@@ -321,7 +322,7 @@ def standin_queue(
     seed: int = 0,
     **settings: Any,
 ) -> QueueEnv:
-    """Builds a queue of generated queries that stand in for public data.
+    """Builds a queue of generated queries (`jaxroute.data.standin`), which replace a public data set.
 
     Args:
       models, preset, scores, queries, dim, seed: arguments of `jaxroute.data.standin`.

@@ -33,9 +33,9 @@ def expected_explorations(horizon: int, arrival_rate: float, c1: float) -> float
 class Theory:
     """Bounds of ACQB for pair features, with one parameter vector for all models. Source: ACQB, theorems 5 and 6, appendices D, E and G.
 
-    Differs from the paper: some of its equations have `eps - 2 eta` where eq. (7) has the square; here it is always the square. `eps` is the field
-    `slack`, `eta(u)` the exploration probability of round `u`. The result of `warm_up` decreases in `u` only beyond its pole at `eps = 2 eta(u)`, so
-    that `bad_rounds` searches beyond the pole.
+    Differs from the paper: some of its equations have `eps - 2 eta` where eq. (7) has `(eps - 2 eta)^2`; here it is always the square. `eps` is the
+    field `slack`, `eta(u)` the exploration probability of round `u`. The result of `warm_up` is infinite up to the `u` with `eps = 2 eta(u)` and
+    decreases in `u` afterwards, where `bad_rounds` searches.
 
     Attributes:
       dim: number of features, `d`.
@@ -92,9 +92,10 @@ class Theory:
         return self.radius(t - 1.0) + 48.0 * self.sample_radius(t - 1.0, t)
 
     def warm_up(self, t: float, u: float) -> float:
-        """Returns `M(t)`, the number of explored rounds after which all rounds up to `t` are close to the best departure rate, eq. (7).
+        """Returns `M(t)`, the explored rounds needed so that departure rates stay close to the best one up to round `t`, eq. (7).
 
-        `u` is the round whose exploration probability enters the formula; `bad_rounds` searches the `u` by which enough rounds were explored.
+        `u` is the round whose exploration probability enters the formula; `bad_rounds` searches the first `u` before which that many rounds were
+        explored.
         """
         gap = self.slack - 2.0 * explore_probability(u, self.c1)
         if gap <= 0:
@@ -174,7 +175,7 @@ class Theory:
         return min(1.0, math.sqrt(square))
 
     def survival(self, i: float, t: float, burn_in: float | None = None) -> float:
-        """Returns `P_i`, a bound on the probability that queues which differ from round `i` on still have different lengths at `t` (lemma 19).
+        """Returns `P_i`, a bound on the probability that two queues which first differ in round `i` have different lengths at `t` (lemma 19).
 
         A `burn_in` of None is computed by the method `burn_in`.
         """

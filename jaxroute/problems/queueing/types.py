@@ -72,7 +72,8 @@ class QueueView:
     Attributes:
       waiting: `[B]` bool, whether a query waits at each place.
       arrival: `[B]` int32, round in which the query at each place arrived.
-      in_use: `[]` int32, number of places that loops must read: the longest queue of all runs in the batch. No result may depend on it.
+      in_use: `[]` int32, number of places that loops read, at least the longest queue of all runs in the batch. It saves time; results do not depend
+        on it.
       queue_length: `[]` int32, number of waiting queries.
       arrived: `[]` bool, whether the previous round brought a query.
       newest, oldest: `[]` int32, places of the query that arrived last, and of the query that has waited longest.

@@ -94,7 +94,7 @@ def educated_guess(accuracy: Array, alpha: Array) -> Array:
     1 % and the others decrease by 1 %, at most 5,000 times. Source: MESS+, appendix B, the listing "random with constraint".
 
     Differs from the paper: a traced argument, for example under `jit`, raises no error. If 5,000 steps do not reach the target, the result is the
-    fallback of the listing (`_guess`).
+    listing's fallback: most of the probability to each better model in turn (`_guess`).
 
     Raises:
       ValueError: no accuracy reaches `alpha`, as in the listing.
@@ -137,9 +137,10 @@ def _guess(accuracy: Array, alpha: Array) -> Array:
 class RouteLLM(FixedPolicy):
     """Policy that uses the largest model if a router's score of the request reaches a threshold, otherwise the smallest model.
 
-    The score replaces the paper's router: it is `sigmoid(offset + spread z + advantage h)` with standard normal `z`. Here
-    `h = (p_largest - p_smallest - usual) / deviation`, with the probabilities `p` that these models satisfy the request. By default `advantage` is 0:
-    the score ignores the request, as in Table 2, where the router is no better than random. The method `knowing` returns an informed router.
+    The score replaces the paper's router: it is `sigmoid(offset + spread z + advantage h)` with standard normal `z`. Here `h = (p_largest -
+    p_smallest - usual) / deviation` is the standardised advantage of the largest model; `p` are the probabilities that the models satisfy the
+    request. By default `advantage` is 0: the score ignores the request, as in Table 2, where the router is no better than random. The method
+    `knowing` returns an informed router.
 
     Source: MESS+, section 4.1 and appendix B, RouteLLM with thresholds .1 to .9.
 
@@ -209,7 +210,7 @@ class RouteLLM(FixedPolicy):
 
     @classmethod
     def of(cls, env: ServiceEnv, **options: Any) -> "RouteLLM":
-        """Returns a router that meets the target of `env`, with the largest such threshold of .9, .8, ..., .1; `options` are other fields.
+        """Returns the router with the largest threshold of .9, .8, ..., .1 that meets the target of `env`, else 0; `options` are other fields.
 
         The threshold is computed as if `advantage` were 0. The paper's thresholds are often lower (Table 5), so that the large model is called more
         often than necessary.
@@ -303,7 +304,7 @@ def fit_routerdc(
       batch: number of requests per step.
       learning_rate: step size of AdamW.
       width: dimension of the encoding, `e`.
-      positives, negatives: largest numbers of models that satisfy a request, and of models that do not, in the sample-LLM loss (`contrastive_loss`).
+      positives, negatives: how many models that satisfy a request, and how many others, the sample-LLM loss compares at most (`contrastive_loss`).
       cluster_weight: weight of the sample-sample loss (`cluster_loss`).
       num_clusters: number of clusters of the training requests, by k-means.
       outside: number of requests of other clusters in the sample-sample loss.
@@ -383,7 +384,7 @@ class ShadowPrice(Learner):
 @final
 @struct.dataclass
 class MostSatisfying(Learner):
-    """Policy that serves with the model that most likely satisfies, at any cost, like MESS+ with cost weight 0 and a queue that is never empty."""
+    """Policy that serves with the model of largest probability of satisfaction at any cost, as MESS+ with cost weight 0 and a queue never empty."""
 
     def score(self, queue: Array, cost: Array, probability: Array, alpha: Array) -> Array:
         del queue, cost, alpha

@@ -34,11 +34,11 @@ class ServiceEnv:
       requests, alpha, arrival, knows_cost, reveals_labels, serve_best, names, currency: as for `service`.
       accuracy: `[M]` share of requests that each model satisfies.
       mean_cost: `[M]` mean cost of each model.
-      best: mean cost and shadow price of the cheapest stationary policy that knows each model's probability of satisfaction given the
+      best: `Price` (mean cost and shadow price) of the cheapest stationary policy that knows each model's probability of satisfaction given the
         features (`best_informed`).
-      clairvoyant: mean cost and shadow price of the cheapest policy that knows which models satisfy a request.
+      clairvoyant: `Price` of the cheapest policy that knows which models satisfy a request.
       blind_cost: `[]` cost per request of the cheapest mixture of models for a policy that observes nothing about requests (`best_blind`).
-      blind_choice: `[M]` probability of each model in that mixture.
+      blind_choice: `[M]` probability of each model in the mixture of `blind_cost`.
     """
 
     requests: RequestSource

@@ -132,8 +132,8 @@ def cell_service(
     """Builds a service with a given joint distribution of satisfaction.
 
     Args:
-      cells: `[2 ** M]` share or count of the requests that are satisfied by exactly each set of the `M` models, at most 20; the first model is the
-        highest bit of a set's index (for two models: none, the second, the first, both).
+      cells: `[2 ** M]` for each set of models the share or count of requests that exactly these models satisfy (`M` at most 20); the first model is
+        the highest bit of a set's index (for two models: none, the second, the first, both).
       cost: `[M]` mean cost of each model, J.
       cost_spread: `[M]` standard deviation of the cost.
       alpha, options: as for `service`.
@@ -193,7 +193,7 @@ def probit_service(
       shared: weight, in this number, of a difficulty of the request that all models share; `from_features^2 + shared^2` is at most 1.
       length_spread: standard deviation of the logarithm of a request's length, which is a factor of all costs.
       num_features: number of features, `d`.
-      directions: seed of the random direction in feature space that predicts each model's satisfaction.
+      directions: seed of the random directions in feature space, one per model, that predict satisfaction by the model.
     """
     accuracy = checks.probability("accuracy", accuracy)
     if accuracy.ndim != 1 or ((accuracy <= 0) | (accuracy >= 1)).any():

@@ -47,8 +47,8 @@ class LearnerState:
 class Learner(abc.ABC):
     """Policy that learns to predict satisfaction, and serves unexplored requests with the model of lowest `score`, which subclasses define.
 
-    Exploration depends only on `c`, `explore_power` and the seed, and only explored requests train the predictor. The predictor is therefore
-    the same for all values of `V` and `alpha`, and a grid over these values trains it once. Source: MESS+, Algorithm 1, eqs. (2) and (4).
+    Exploration depends only on `c`, `explore_power` and the seed, and only explored requests train the predictor. The predictor is therefore the same
+    for all values of `V` and `alpha`, and a grid over these values needs only one training. Source: MESS+, Algorithm 1, eqs. (2) and (4).
 
     Attributes:
       c: `[]` exploration coefficient: request `t = 1, 2, ...` is explored with probability `min(1, c t^-explore_power)`; 0 explores only the first.
@@ -107,8 +107,8 @@ class Learner(abc.ABC):
     def score(self, queue: Array, cost: Array, probability: Array, alpha: Array) -> Array:
         """Returns the score of each model, `[M]`; the model with the lowest score serves.
 
-        It may depend on the length of the virtual queue, expected costs `[M]` in J, predicted probabilities `[M]`, and the target `alpha` with the
-        margin.
+        `queue` is the length of the virtual queue, `cost` `[M]` the expected costs in J, `probability` `[M]` the predictions, `alpha` the target plus
+        `margin`.
         """
 
     def act(self, key: Array, state: LearnerState, obs: Observation, t: Array) -> tuple[Action, Info]:

@@ -20,7 +20,8 @@ class Optimum(NamedTuple):
     Attributes:
       value: mean cost, J per request; NaN if infeasible.
       price: shadow price of the constraint, J per unit of satisfaction; infinite if infeasible.
-      part: share, in [0, 1], of the possible gain of satisfaction at about this price (within `PRICE_STEP`) that suffices to reach the target.
+      part: share, in [0, 1], of requests decided at a price just above `price` (by `PRICE_STEP`), the others just below, so that the target is met
+        exactly.
       cost: mean cost of `choice`, J per request; equal to `value` if feasible.
       choice: `[W, M]` probability of each of `M` models for each of `W` contexts (groups of like requests); the most satisfying choice if infeasible.
       satisfaction: mean satisfaction that `choice` reaches.
@@ -111,8 +112,8 @@ def best_informed(requests: RequestSource, alpha: float, knows_cost: bool = True
 def best_clairvoyant(requests: RequestSource, alpha: float) -> Optimum:
     """Returns the cheapest policy that satisfies a share `alpha` of requests and knows which models satisfy a request.
 
-    Costs are mean costs, but those of single requests for `ProbitRequests` and `TableRequests`. In `ServiceEnv.clairvoyant` the policy observes the
-    costs of single requests if the environment has `knows_cost=True`, otherwise mean costs.
+    The policy knows the costs of single requests for `ProbitRequests` and `TableRequests`, otherwise only mean costs. In contrast, in
+    `ServiceEnv.clairvoyant` the policy observes the costs of single requests if the environment has `knows_cost=True`, otherwise mean costs.
     """
     return cheapest_choice(requests.label_contexts(), alpha)
 

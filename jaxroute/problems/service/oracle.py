@@ -34,7 +34,7 @@ class PricedOracle(FixedPolicy):
     optimal at the shadow price, so that the target is met exactly.
 
     Attributes:
-      price: `Price` with the shadow price of satisfaction (field `price`), and the share of requests that use the higher price (field `part`).
+      price: `Price` with the shadow price of satisfaction (field `price`), and the probability that a request uses the higher price (field `part`).
       predictor: source of the probabilities, `TrueProbabilities` or `Labels`.
     """
 
@@ -74,7 +74,7 @@ class OracleInformed(PricedOracle):
 @final
 @struct.dataclass
 class OracleClairvoyant(PricedOracle):
-    """Cheapest policy that meets the target and knows which models satisfy a request, and its costs; it needs an environment with `reveals_labels=True`."""
+    """Cheapest policy that meets the target and knows which models satisfy a request and at what costs. It needs `reveals_labels=True`."""
 
     @classmethod
     def of(cls, env: ServiceEnv) -> "OracleClairvoyant":

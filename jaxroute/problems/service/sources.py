@@ -1,6 +1,6 @@
 """Sources of requests: finite types, cells of a joint distribution, a probit model, or a table of recorded requests.
 
-A source draws requests, returns the probability that each model satisfies one, and groups requests that a policy cannot tell apart by its information.
+A source draws requests, returns the probability that each model satisfies one, and puts requests into one group if a policy cannot tell them apart.
 From these groups, called contexts, `optimum` computes the cheapest policy. Costs are in J, models in ascending order of cost.
 """
 
@@ -106,7 +106,7 @@ class RequestSource(Protocol):
         return contexts if knows_cost else contexts.at_cost(self.cost_mean)
 
     def label_contexts(self) -> Contexts:
-        """Returns the contexts (groups of requests) of a policy that observes which models satisfy; by default the requests of a sample."""
+        """Returns the contexts (groups) of a policy that observes which models satisfy a request; by default one for each request of a sample."""
         return labelled(self)
 
     def clairvoyant_contexts(self, knows_cost: bool = True) -> Contexts:
@@ -255,13 +255,14 @@ def _row(mask: Array, table: Leaf) -> Array:
 class CellRequests(RequestSource):
     """Requests with a tabulated joint distribution of satisfaction, and features with a chosen amount of information.
 
-    A cell is a set of satisfying models, with satisfaction `s_m` in {0, 1} of model `m`. The features are `signal * (2 s_m - 1)` plus standard normal
+    A cell is a set of satisfying models; `s_m` is 1 for a model `m` in the set, else 0. The features are `signal * (2 s_m - 1)` plus standard normal
     noise for each model, then `num_noise` coordinates of noise, and a constant 1. A feature predicts its `s_m` with the area `Phi(sqrt(2) * signal)`
     under the ROC curve: .58 for a signal of .15, .80 for .6.
 
     Attributes:
       weight: `[2 ** M]` share of each cell, in the order of `all_labels`.
-      cost_mean, cost_spread: `[M]` mean and standard deviation of each model's normally distributed cost, which is at least 5 % of the mean.
+      cost_mean, cost_spread: `[M]` mean and standard deviation of each model's normally distributed cost; lower costs than 5 % of the mean are raised
+        to it.
       signal: `[]` strength with which a feature predicts the satisfaction of its model, 0 for none.
       num_noise: number of uninformative features (static).
     """

@@ -9,7 +9,7 @@ from jaxroute.problems.service.sources import Contexts
 
 
 def admissible_probability(contexts: Contexts, slack: float) -> float:
-    """Returns `q` of Theorem 1, a mean over contexts of the least probability of satisfaction among the admissible models.
+    """Returns `q` of Theorem 1: the least probability of satisfaction by an admissible model, averaged over contexts.
 
     A model is admissible in a context if its probability is at most `slack` below that of the best model.
 

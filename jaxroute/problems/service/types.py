@@ -78,7 +78,8 @@ class Price:
     Attributes:
       cost: `[]` mean cost, J per request; if the target cannot be reached, the cost of the most satisfying policy.
       price: `[]` shadow price of the constraint, J per unit of satisfaction; very large if the target cannot be reached.
-      part: `[]` share of requests that the policy decides at a slightly higher price than `price`; it decides the others at a slightly lower price.
+      part: `[]` share of requests that the policy decides at a slightly higher price than `price`, the others at a slightly lower one; the target is
+        then met exactly.
     """
 
     cost: Leaf
@@ -119,7 +120,7 @@ class ServiceState:
       rounds: `[]` int32 number of requests so far.
       satisfied: `[]` int32 number of satisfied requests.
       queue: virtual queue of eq. (2) with the true satisfaction.
-      first_compliance: `[]` int32 number of the first of the requests 50, 51, ... after which the share satisfied is at least alpha; 0 for none.
+      first_compliance: `[]` int32 number, at least 50, of the first request after which the share satisfied is at least alpha; 0 for none.
       last_violation: `[]` int32 number, from 1, of the last request after which the share satisfied is below alpha; 0 for none.
       source: state of the source of requests.
     """
@@ -160,7 +161,7 @@ class Action:
 
     Attributes:
       explore: `[]` bool, whether all models work on the request.
-      serve: `[]` int32 model whose answer is returned.
+      serve: `[]` int32 model whose answer the user gets, also on an explored request unless `serve_best=True`.
       energy: `[]` cost of the decision itself, J, added to the cost.
     """
 

@@ -25,7 +25,7 @@ class MarketEnv:
       outcomes, budget, max_deployed, stage_length, stop_at_budget, names, currency: as for `market`.
       capacity, deploy_fee: as for `market`, `[N]`.
       arrival: `[N]` int32, first round of each model, 1-based.
-      horizon: `[]` int32, number of queries that the total budget must cover.
+      horizon: `[]` int32, number of queries `T`; the total budget is `T * budget`.
       cost_floor, cost_ceiling: `[]` bounds of the cost of a query, known to policies in advance.
       optimum_start: `[N + 1]` int32 rounds (0-based) at which the best expected reward changes.
       optimum_value: `[N + 1]` best expected reward per query from each of these rounds on.

@@ -110,7 +110,7 @@ def market(
 
 
 def _scaled(currency: str, scale: float) -> str:
-    """Returns the unit of costs in `currency` times `scale`: "0.001 USD" for "USD" and 1000, because a scaled cost of 1 means 0.001 USD."""
+    """Returns the unit of costs that were multiplied by `scale`: for `currency` "USD" and `scale` 1000 it is "0.001 USD"."""
     return currency if scale == 1.0 else f"{1 / scale:.3g} {currency}"
 
 
@@ -125,7 +125,7 @@ def _known_costs(outcomes: Outcomes) -> tuple[float, float]:
 
 
 def _require_feasible(cost: np.ndarray, capacity: np.ndarray, arrival: np.ndarray, budget: float, max_deployed: int) -> None:
-    """Raises `ValueError` if no `max_deployed` models of the first stage can serve all queries within budget and capacities."""
+    """Raises `ValueError` if no set of `max_deployed` models of the first stage can serve all queries within budget and capacities."""
     pool = np.flatnonzero(arrival <= 1)
     if not len(pool):
         raise ValueError(f"arrival must have a model in round 1, got {checks.show(np.asarray(arrival).tolist())}")
@@ -223,7 +223,8 @@ def routerbench_market(
     Args:
       max_deployed, stage_length, horizon, budget, options: as for `market`.
       capacity: largest share of the traffic of a model; one number for all except WizardLM-13B, or `[N]`.
-      cost_scale: factor of costs, of their known bounds and of the budget. It changes the policies, because the confidence radius is not scale-free.
+      cost_scale: factor of costs, of their known bounds and of the budget. Results depend on it, since the confidence radius does not scale with the
+        costs.
     """
     table = STAGEROUTE_TABLE_2
     scale = float(checks.positive("cost_scale", cost_scale, ()))
@@ -309,8 +310,8 @@ def lower_bound_market(*, horizon: int, max_deployed: int = 2, constant: float =
     With `eps = (c M / (8 T))^(1/3)` there are `1 / (4 eps)` stages, rounded. The strong model of stage `j` has mean `1/2 + j eps`, the others have
     `1/2 + (j - 1) eps`. Rewards are Bernoulli, costs are 1, and the budget never binds. Source: StageRoute, Theorem 2 and appendix C.
 
-    Differs from the paper: it does not round the number of stages; here `eps` fits the rounded number, so that the last strong
-    model still has mean 3/4.
+    Differs from the paper: it does not round the number of stages; here `eps` is computed again from the rounded number, as `1 / (4 stages)`, so that
+    the last strong model has mean 3/4.
 
     Args:
       horizon: number of queries `T`.

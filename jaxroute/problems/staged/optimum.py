@@ -29,9 +29,9 @@ def routing_values(
 ) -> np.ndarray:
     """Returns the best expected reward per query of a routing over each of `S` sets of models, `[S]` float64; 0 for an infeasible set.
 
-    By duality the value is the least of `lam * budget + max over p of (reward - lam * cost) . p`, where `p` are shares of
-    the queries, with sum 1 and at most the capacities. `lam` is 0 or a multiplier at which two models have equal `reward - lam * cost`. Source:
-    StageRoute, eq. (1), for a fixed set.
+    By duality the value is the minimum over `lam >= 0` of `lam * budget + max over p of (reward - lam * cost) . p`, where `p` are shares of the
+    queries, with sum 1 and at most the capacities. The minimum is at 0 or where two models have equal `reward - lam * cost`. Source: StageRoute, eq.
+    (1), for a fixed set.
 
     Args:
       reward, cost: `[N]` true mean rewards and costs.

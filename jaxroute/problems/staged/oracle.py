@@ -14,7 +14,7 @@ from jaxroute.problems.staged.types import POLICY_METRICS, Action, Observation, 
 
 @struct.dataclass
 class _StageRouteWithoutRadius(StageRoute):
-    """StageRoute whose confidence bounds are the true means; the oracle stores these in the fields `reward_sum` and `cost_sum` of its statistics."""
+    """StageRoute whose bounds are the fields `reward_sum` and `cost_sum` of its statistics, in which the oracle stores the true means."""
 
     def bounds(self, statistics: Statistics, known_costs: tuple[Leaf, Leaf]) -> tuple[Array, Array]:
         del known_costs

@@ -1,7 +1,7 @@
 """StageRoute: deploys models in stages and routes queries under a budget and capacities.
 
-The rounds of a stage update only the statistics of the `M` deployed models, stored in slots. `plan` writes these back to the statistics of all `N`
-models, the `book`, and loads those of the next deployment into the slots.
+The rounds of a stage update only the statistics of the `M` deployed models, stored in slots. Before each stage `plan` writes them back to the
+statistics of all `N` models (`book`), chooses the next models, and copies their statistics into the slots.
 """
 
 import jax
@@ -36,15 +36,15 @@ class StageRoute:
     11 and 12; the engine has the loops of lines 3 and 8.
 
     Differs from the paper: only where the paper is silent. The paper leaves open the start values (see `EmpiricalMean`), the models in slots that the
-    optimal routing does not use (see `ReducedValue`), ties (lower cost, then at random: see `RandomOrderTie`), and the routing when no routing meets
-    the budget by the bounds (the cheapest one).
+    optimal routing does not use (see `ReducedValue`), ties (the model of lower cost, then a random one: see `RandomOrderTie`), and the routing when
+    no routing meets the budget by the bounds (the cheapest one).
 
     Attributes:
       gamma: `[]` confidence parameter. The bounds `U` and `L` are the mean reward plus, and the mean cost minus, the radius
         `radius_multiplier * (sqrt(gamma mean / n) + gamma / n)`, where `n` is the number of uses plus 1.
       radius_multiplier: `[]` factor in front of the radius.
-      cost_floor: `[]` least cost per query, known in advance, in the currency of the budget; also the assumed cost of an unused model. None: the
-        market's.
+      cost_floor: `[]` least cost per query, known in advance, in the currency of the budget; also the assumed cost of an unused model. None for the
+        market's value.
       cost_ceiling: `[]` largest cost per query, known in advance; None for the market's value.
       estimator: estimator of the means in the bounds, with their start values (static).
       scope: rule that selects the past data for deployment and routing (static).

@@ -27,9 +27,9 @@ def decompose(data: xr.Dataset, env: MarketEnv) -> xr.Dataset:
 
     Let `V(D)` be the best expected reward per query of a deployed set `D`, 0 if `D` is infeasible under the true costs. With the available models
     `pool` and the set `D_k` deployed in the stage, `deployment_regret` sums `V(pool) - V(D_k)` over the rounds, and `routing_regret` sums `V(D_k)`
-    minus the expected reward of the chosen models; together they are `regret`. The split means nothing in a stage whose deployment is infeasible:
-    `feasible_deployment_regret` and `feasible_routing_regret` omit such stages, and `infeasible_stages` counts them. Source: StageRoute, Lemma 4,
-    except the version over feasible stages.
+    minus the expected reward of the chosen models; their sum is `regret`. The split means nothing in a stage whose deployment is infeasible:
+    `feasible_deployment_regret` and `feasible_routing_regret` omit such stages, and `infeasible_stages` counts them. Source: StageRoute, Lemma 4; the
+    version over feasible stages is ours.
 
     Args:
       data: result of `simulate(..., record=["regret", "deployed", "mean_reward"])` with a record at the end of every stage.

@@ -155,7 +155,7 @@ class Statistics:
 
 @struct.dataclass
 class SlotState:
-    """State of every staged policy: statistics of all models up to this stage, and statistics of the deployed models, updated by each query.
+    """State of every staged policy: statistics of all models before this stage, and those of the deployed models, updated by each query.
 
     Attributes:
       book: statistics `[N]` of all models, up to the start of the stage.

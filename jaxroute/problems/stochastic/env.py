@@ -65,7 +65,7 @@ class BanditEnv:
 
 @struct.dataclass
 class ChangingEnv:
-    """K-armed bandit whose means change; regret is measured against the model with the largest mean of each round.
+    """K-armed bandit whose means change; in each round regret is relative to the model with the largest mean in that round.
 
     Attributes:
       path: means of every round, a `MeanPath`, for example `Pieces(means, starts)`.

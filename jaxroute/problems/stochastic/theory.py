@@ -21,7 +21,7 @@ def lai_robbins(env: BanditEnv, t: ArrayLike) -> np.ndarray:
     and Robbins (1985).
 
     Args:
-      env: bandit with fixed means; beta distributions are compared with others of the same concentration.
+      env: bandit with fixed means; for beta rewards `KL` is between beta distributions of the same concentration.
       t: numbers of rounds, an array of any shape, at least 1.
     """
     mean = np.asarray(env.mean, np.float64)
@@ -109,9 +109,9 @@ def optimal_weights(env: BanditEnv) -> np.ndarray:
         return (1.0 - part) * mean[best] + part * others
 
     def parts(y: float) -> np.ndarray:
-        """Returns `x / (1 + x)` for each model `k` except the best model 1, with the ratio of shares `x = w_k / w_1`.
+        """Solves `kl(mean_1, m) + x kl(mean_k, m) = y` for `x = w_k / w_1`, for each model `k` except the best model 1; returns `x / (1 + x)`.
 
-        The ratio solves `kl(mean_1, m) + x kl(mean_k, m) = y`, where `m = (mean_1 + x mean_k) / (1 + x)`.
+        Here `w` are the shares of the models and `m = (mean_1 + x mean_k) / (1 + x)`.
         """
         low, high = np.zeros_like(others), np.ones_like(others)
         for _ in range(_HALVINGS):

@@ -11,15 +11,15 @@ from jaxroute.core.types import Leaf, PyTree
 
 
 def rounded_up(horizon: Array, power: float) -> Array:
-    """Returns `ceil(horizon^power)` as a float, but rounds down if the power exceeds an integer by a relative 1e-6 or less, as by rounding errors."""
+    """Returns `ceil(horizon^power)` as a float, but rounds down if `horizon^power` is above an integer by at most a relative 1e-6 (rounding)."""
     return jnp.ceil(jnp.asarray(horizon, jnp.float32) ** power * (1.0 - 1e-6))
 
 
 class Exploration(abc.ABC):
-    """Base class of rules that decide in which periods a policy calls all models, and from which it learns (by default from all)."""
+    """Base class of rules that decide when a policy calls all models (`forced`), and from which periods it learns (`learns`, by default all)."""
 
     def init(self, key: Array) -> PyTree:
-        """Returns the state of this exploration rule, which stays the same during a run; by default it is empty."""
+        """Returns the random choices of this rule that are drawn once and stay the same during a run; by default none."""
         del key
         return ()
 

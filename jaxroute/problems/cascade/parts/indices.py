@@ -1,13 +1,14 @@
 """Estimators of the reservation indices of boxes (models), their loss and design matrices; the estimators that store samples are in `window`.
 
 An index is `L(u)` with a link `L` and `u = rho . psi`, eq. (5). The loss of a sample with cost `c` and score `M` is `int_0^u (c - (M - L(v))^+) dv`,
-eq. (8), and with a learned evaluator eq. (22). Its derivative is the moment `c - (M - L(u))^+`, eqs. (7) and (9). For the identity link the loss is
-quadratic in indices below the score, and rises with slope `c` above the score. All boxes are fitted side by side; they are the last axis of arrays.
+eq. (8), and with a learned evaluator eq. (22). Its derivative is the moment `c - (M - L(u))^+`, eqs. (7) and (9). For the identity link the loss of
+an index is quadratic where the index is below the score, and linear with slope `c` where the index is above the score. All boxes are fitted side by
+side; they are the last axis of arrays.
 
 Source: Belloni, Chen and Wei (2026), section 4.1, eqs. (7) to (10), and section 5.2, eqs. (22) and (23).
 
-Differs from the paper: a ridge of 1e-4 breaks ties; an estimate outside the ball is shortened, not projected. The derivative of the loss is
-linearised for a sample that leaves the window, and for every new sample of `StreamingNewton`, at the estimate of that period.
+Differs from the paper: a ridge of 1e-4 breaks ties; an estimate outside the ball is shortened, not projected. The loss's derivative is replaced by
+its linear approximation at the current estimate when a sample leaves the window, and for every new sample of `StreamingNewton`.
 """
 
 import abc
@@ -118,12 +119,12 @@ def loss(link: Link, u: Array, score: Array, cost: Array) -> Array:
 
 
 def curvature(link: Link, u: Array, score: Array, floor: Array | float) -> Array:
-    """Returns the loss's second derivative, elementwise: the link's slope if the score is above the index, else `floor` times the slope (truly 0)."""
+    """Returns the loss's second derivative, elementwise: the link's slope if the score is above the index; where it is 0, `floor` times the slope."""
     return jnp.maximum((score > link.value(u)).astype(u.dtype), floor) * link.slope(u)
 
 
 def summed(values: Array) -> Array:
-    """Returns the sum over the first axis, not recomputed at each use. Up to `_MOST_TERMS` terms are added in pairs, to be vectorised over runs."""
+    """Returns the sum over the first axis, computed once for all uses; up to `_MOST_TERMS` terms are added in pairs, which vectorises over runs."""
     size = values.shape[0]
     if size > _MOST_TERMS:
         return xla.compute_once(jnp.sum(values, axis=0))
@@ -145,8 +146,8 @@ class StreamState:
 class StreamingNewton(IndexEstimator):
     """Fastest estimator: takes one Newton step per sample on the loss, with constant memory.
 
-    A score is estimated in the period of its sample and never updated. With a learned evaluator `Window` is better, above all with the evaluator's link
-    `IDENTITY`: its first estimate scores every output 0. Without the `floor` of the curvature, estimates stop changing.
+    A score is estimated in the period of its sample and never updated. With a learned evaluator `Window` is better, above all if its link is
+    `IDENTITY`: that evaluator at first scores every output 0. If the curvature had no `floor`, estimates would stop changing.
 
     Attributes:
       floor: `[]` least curvature of a sample.

@@ -81,7 +81,7 @@ class Radius(abc.ABC):
 
 
 def _growth(inputs: RadiusInputs) -> Array:
-    """Returns `d log(1 + t C^2 / eta0)`, which bounds the log determinant of the evaluator's design matrix in period `t` (`d` features, norms up to `C`)."""
+    """Bounds the log determinant of the evaluator's design matrix for `d` features of norm at most `C` in period `t`: `d log(1 + t C^2 / eta0)`."""
     return inputs.spec.feature_dim * jnp.log1p(inputs.rounds * inputs.spec.feature_bound**2 / inputs.eta0)
 
 
@@ -216,14 +216,14 @@ class BootstrapState:
 
 @struct.dataclass
 class BootstrapRadius(Radius):
-    """Radius by bootstrap: the bonus is proportional to the standard deviation of copies of the estimate, for which samples have random weights.
+    """Radius by bootstrap: the bonus is proportional to the standard deviation of copies of the estimate, each with other sample weights.
 
-    Weights are exponential. Without a warm-up of at least ten rounds, or a `floor`, copies hardly differ after one or two samples, and the policy
-    stops learning. Belloni, Chen and Wei (2026) mention the idea after eq. (15); the details are ours.
+    The weights are random with an exponential distribution. Without a warm-up of at least ten rounds, or a `floor`, copies hardly differ after one or
+    two samples, and the policy stops learning. Belloni, Chen and Wei (2026) mention the idea after eq. (15); the details are ours.
 
     Attributes:
       factor: `[]` number of standard deviations in the bonus.
-      floor: `PracticalRadius` that gives the least bonus of an index, and the bonus of a score.
+      floor: `PracticalRadius` whose bonus of an index is a lower limit of the bootstrap's, and whose bonus of a score is used unchanged.
       fit: estimator of the copies.
       copies: number of copies, `B` (static).
     """

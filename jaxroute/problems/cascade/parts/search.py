@@ -59,7 +59,7 @@ def best_opened(opened: Array, score: Array, order: Array | None = None) -> Arra
 
 
 def _before(value: Array, b: int, a: int, order: Array | None) -> Array:
-    """Returns whether box `b` comes before box `a` in the order of falling `value` `[K]`, a scalar; `b` is less than `a`. Ties go by `order`, or to `b`."""
+    """Returns whether box `b < a` is before `a` by falling `value` `[K]`, a scalar. Ties go to the lower `order`, without `order` to `b`."""
     first = value[b] >= value[a]
     return first if order is None else (value[b] > value[a]) | (first & (order[b] < order[a]))
 
@@ -102,7 +102,8 @@ class IndexSearch:
       priority, threshold: `[K]` priority and threshold of each box.
       scoring: rule that estimates the scores of outputs, None if scores are seen.
       index: `[K]` optimistic indices that are compared with the true ones, None if the rule has no indices.
-      bounded: `[]` bool, whether theorem 3.3 bounds the regret: `index` is priority and threshold, the best score is deployed; None for True.
+      bounded: `[]` bool, whether theorem 3.3 bounds the regret, because `index` is used as priority and threshold and the best score is deployed;
+        None for True.
       forced: `[]` bool, whether all boxes are opened to learn.
       order: `[K]` int32, rank by which ties are broken; None for the lower box first.
     """

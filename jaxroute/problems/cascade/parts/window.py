@@ -188,7 +188,7 @@ class SampleWindow(IndexEstimator):
         return WindowSamples(columns, evaluator.link.value(s), used, fit.gradient - moved)
 
     def slope(self, fit: WindowState, rho: Array, evaluator: Evaluator | None, link: Link) -> Array:
-        """Returns the derivative `[m, K]` of the loss and its ridge term at the estimates `rho` `[m, K]`. `evaluator` is None if no scores are learned."""
+        """Returns the derivative `[m, K]` of the loss and its ridge term at the estimates `rho` `[m, K]`. `evaluator` is None if scores are seen."""
         columns, score, used, gradient = self._samples(fit, evaluator)
         slope = jnp.where(used, moment(link, _linear(rho, columns), score, fit.cost), 0.0)
         samples = jnp.stack([summed(slope * column) for column in columns])
@@ -258,7 +258,7 @@ class Window(SampleWindow):
         short = xla.compute_once(_BEND / jnp.maximum(jnp.max(jnp.where(used, jnp.abs(along), 0.0), axis=0), _BEND))
 
         def narrower(_: Array, ends: tuple[Array, ...]) -> tuple[Array, ...]:
-            """Narrows `ends`, two step lengths with slopes of opposite sign: at their geometric mean if far apart, else by a secant."""
+            """Replaces one of `ends`, two step lengths with slopes of opposite sign, by their geometric mean (if far apart) or the secant's zero."""
             low, high, at_low, at_high = ends
             share = at_low / jnp.where(at_low < at_high, at_low - at_high, -1.0)
             least = jnp.maximum(low, short)
@@ -281,9 +281,9 @@ class Window(SampleWindow):
 class MomentEquations(SampleWindow):
     """Generalised method of moments: Gauss-Newton steps on the moments themselves, weighted by the features' second moments.
 
-    With as many moments as parameters the estimate equals that of `Window` if the steps converge. The problem is not convex: if no parameter solves
-    the equations, the iteration ends at another point than the minimum of the loss. The paper discusses this method (section 4.1) and prefers to
-    minimise the loss, as `Window` does. The iteration ends after a step that is shorter than the tolerance.
+    There are as many moments as parameters, so if the steps converge to a solution of the equations, the estimate is that of `Window`. The problem is
+    not convex: if no parameter solves the equations, the iteration ends at another point. The paper discusses this method (section 4.1) and prefers
+    to minimise the loss, as `Window` does. The iteration ends after a step that is shorter than the tolerance.
 
     Attributes:
       floor: `[]` least curvature of a sample in the matrix of a step.

@@ -49,7 +49,7 @@ class Boxes(Protocol):
 
 
 def check_feature(name: str, value: Leaf | None, dim: int) -> None:
-    """Raises `ValueError` if the parameter `name`, an effect of the feature `x_1`, is not None although requests have only an intercept (`dim` 1)."""
+    """Raises `ValueError` if `value`, the parameter `name`, is given although requests lack the feature `x_1` on which it acts (`dim` 1)."""
     if value is not None and dim < 2:
         raise ValueError(f"{name} must be None where requests have one feature: there is no x_1, got {value!s}")
 
@@ -278,7 +278,7 @@ class _ScoreTable:
         return base
 
     def _outputs(self, rows: Array) -> Draw:
-        """Returns scores and costs `[K]`, for box `a` those recorded on the query with the index `rows[a]`, and `rows` `[K]` itself."""
+        """Returns scores `[K]`, costs `[K]` and `rows` `[K]`; the score and cost of box `a` are those recorded for the query with index `rows[a]`."""
         table = jnp.stack([jnp.asarray(self.score, jnp.float32), jnp.asarray(self.cost, jnp.float32)], axis=-1)
         cells = jnp.stack([numerics.at(table, (rows[a], a)) for a in range(rows.shape[0])])
         return cells[:, 0], cells[:, 1], rows

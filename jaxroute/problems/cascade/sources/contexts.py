@@ -137,7 +137,7 @@ class TwoTimesContexts(Contexts):
 
     Attributes:
       first, second: contexts of the same dimension.
-      length: `[]` number of periods with contexts from `first`, from period 0 on, the preparatory period in which all models are called.
+      length: `[]` number of periods with contexts from `first`, counted from period 0, in which all models are called for preparation.
       in_turns: whether `first` and `second` alternate, each for `length` periods (static).
     """
 
@@ -175,7 +175,7 @@ class TwoTimesContexts(Contexts):
 
 @struct.dataclass
 class FrozenContexts(Contexts):
-    """Contexts `psi = (1, x)` with one fair coin `x` for the whole run, so that one coefficient of an evaluator may be unobservable (remark 5.2)."""
+    """Contexts `psi = (1, x)` where `x` is 0 or 1, drawn once per run; one coefficient of an evaluator may thus be unobservable (remark 5.2)."""
 
     dim = 2
     bound = 2.0**0.5

@@ -25,7 +25,7 @@ class OutputFeatures(abc.ABC):
 
     @abc.abstractmethod
     def bound(self, largest: float) -> float:
-        """Returns the largest norm of an output's features, if the part that encodes the score has a norm up to `largest` for `theta` of norm 2."""
+        """Returns the largest norm of an output's features. `largest`: that of the part which encodes the score, if `theta` had norm 2."""
 
     @abc.abstractmethod
     def check_spec(self, boxes: Boxes, dim: int) -> None:
@@ -83,7 +83,7 @@ class RadialNoise:
 
     @classmethod
     def _of(cls, distribution: Any, longest: float, to: Callable = np.asarray, back: Callable = np.asarray) -> "RadialNoise":
-        """Returns noise with lengths up to `longest`, where `to(length)` has the `distribution` (of scipy.stats); `back` is the inverse of `to`."""
+        """Returns noise of length at most `longest`; without this limit `to(length)` has the `distribution` (of scipy.stats). `back` inverts `to`."""
         longest = float(checks.positive("longest", longest, ()))
         lengths = back(distribution.ppf(np.linspace(0.0, distribution.cdf(to(longest)), 1025)))
         # A probability that rounds to 1, or nearly, has an infinite quantile.

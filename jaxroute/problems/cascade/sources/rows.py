@@ -52,7 +52,7 @@ class RecordedRows:
         return float(self.costs.mean(axis=0).max())
 
     def take(self, chosen: np.ndarray) -> "RecordedRows":
-        """Returns the rows `chosen` `[n]`; or, for `[n, K]`, rows whose output `i` of model `k` is from row `chosen[i, k]`, of one group per `i`."""
+        """Returns the rows `chosen` `[n]`; or, for `[n, K]`, takes output `k` of new row `i` from row `chosen[i, k]` (the same group for all `k`)."""
         at = (chosen,) if chosen.ndim == 1 else (chosen, np.arange(len(self.names)))
         return replace(
             self,
@@ -96,8 +96,8 @@ def recorded_rows(
 
     Args:
       data: a log that `jaxroute.data.read_log` reads, or "standin" for a generated stand-in of RouterBench; or a file with columns.
-      by: groups of queries, which are what a cascade shows. For a log "features" (k-means; default if a log has an embedding) or "groups" (the log's
-        categories); for a file with columns the name of a column.
+      by: how queries are grouped; policies see only the group. For a log "features" (k-means; default if a log has an embedding) or "groups" (the
+        log's categories); for a file with columns the name of a column.
       groups: for a log, number of groups of k-means.
       models: for a log, models to select.
       costs: for a log without costs, cost per query by model; for a file with columns, cost per unit of `sizes`, by model.
@@ -166,7 +166,7 @@ def _clusters(features: np.ndarray, number: int) -> np.ndarray:
 
 
 def _table(data: str, costs: Mapping[str, float] | None, categories_first: bool) -> RoutingTable:
-    """Reads a table of queries from a file or "standin". `costs` by model are for a file without costs. `categories_first` drops features made from text."""
+    """Reads a table of queries from a file or "standin". `costs` by model: if the file has none. `categories_first`: groups replace text features."""
     if data == "standin":
         return standin("routerbench", scores="binary", queries=2000)[0].subset(models=_STAND_IN)
     try:

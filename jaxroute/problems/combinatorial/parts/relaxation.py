@@ -1,6 +1,6 @@
 """Solvers of the relaxed problem, which selects a fraction in [0, 1] of each model instead of a set.
 
-A solver handles groups of models only if they have a common budget; otherwise `solve_by_group` solves a separate problem for each group.
+If all groups of models share one budget, a solver handles them together; if each has a budget, `solve_by_group` calls the solver once per group.
 
 The `multiplier` of a `Selection` is the shadow price of the budget: the gain in total weight per additional unit of budget. The total weight is the
 reward for `SumUp`, its logarithm for `AllIn`, and minus the logarithm of the probability that no model succeeds for `AnyWin` (see `rewards`).
@@ -54,8 +54,8 @@ class Solver(Protocol):
 class Linear:
     """Solver by a linear program: maximises the sum of the selected models' weights within budget and set size. Source: C2MAB-V, eqs. (4), (5).
 
-    A model's weight is its success probability for `SumUp`, and the logarithm of it for `AllIn`. For `AnyWin` it is
-    `-log(1 - w)`, and the result need not be the best one.
+    A model's weight is its success probability for `SumUp`, and the logarithm of it for `AllIn`. For `AnyWin` it is `-log(1 - w)`, whose sum is not
+    the relaxed reward, so that the result need not be the best one.
 
     Attributes:
       steps: number of iterations for the budget's dual variable (static); None chooses it by the number of models.
@@ -135,7 +135,7 @@ class BestOf(ContinuousGreedy):
 class BestSet:
     """Solver that returns the best set by enumeration, instead of fractions. Source: C2MAB-V, appendix E.3, eq. (48).
 
-    Differs from the paper: eq. (48) has no bound on the size; without one the best set of `AllIn` would be empty.
+    Differs from the paper: sets have the environment's size `N`, while eq. (48) allows any size; the best set of `AllIn` would then be empty.
 
     Attributes:
       any_size: whether all sets except the empty one are allowed, for an environment with `any_size=True` (static).
@@ -178,7 +178,7 @@ class Smoothed:
 
 @struct.dataclass
 class ProjectedGradient:
-    """Projected gradient ascent on the sum of the reward's additive weights (`Reward.weight`). It returns zero as the shadow price.
+    """Solver by projected gradient ascent on the sum of the models' weights (`Reward.weight`). Its shadow price (`multiplier`) is always 0.
 
     Attributes:
       learning_rate: `[]` step size for gradients scaled to at most 1.
@@ -212,7 +212,7 @@ class ProjectedGradient:
 def _scaled(weight: Array) -> tuple[Array, Array]:
     """Divides weights by the largest absolute weight. Returns the scaled weights and this largest weight.
 
-    The maximum is read at its index. The derivative of `jnp.max` would search the maximum in recomputed weights, which may differ by rounding.
+    The maximum is read at its index, because the derivative of `jnp.max` looks for it in recomputed weights, which may differ by rounding.
     """
     size = jnp.abs(weight)
     first = numerics.one_hot(jnp.argmax(size), size.shape[-1])
@@ -231,7 +231,7 @@ def _require_one_group(spec: CombinatorialSpec, name: str) -> None:
 
 
 def _size(spec: CombinatorialSpec, obs: Observation, allowed: Array) -> Array:
-    """Returns the size `N` of a set, or of each group's part `[M]`; if sizes are exact, at most the number of allowed models."""
+    """Returns the size `N` of a set, or `[M]` one per group; where sets must have exactly this size, at most the number of allowed models."""
     count = selection.group_sums(spec.groups, allowed.astype(jnp.float32))
     return jnp.minimum(obs.size, count) if spec.reward.exact_size else obs.size
 

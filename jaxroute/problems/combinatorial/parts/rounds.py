@@ -12,7 +12,10 @@ from jaxroute.problems.combinatorial.types import Action, Observation
 
 @struct.dataclass
 class Optimistic:
-    """Uses the policy's confidence bounds from the first round on; models without observations have the best bounds. Source: C2MAB-V, Algorithm 1."""
+    """Rule for the first rounds that leaves the policy's choice unchanged; models without observations have the best bounds.
+
+    Source: C2MAB-V, Algorithm 1.
+    """
 
     def active(self, state: Statistics, allowed: Array) -> Array:
         """Returns whether this rule replaces the policy's choice among the models `allowed` `[K]` in this round, a scalar bool; here always False."""
@@ -27,7 +30,7 @@ class Optimistic:
 
 @struct.dataclass
 class RoundRobin(Optimistic):
-    """Selects the least observed models until all `K` have been observed, in `K / N` rounds if every selected model is asked.
+    """Rule for the first rounds that selects the least observed models until all `K` were observed (`K / N` rounds if all selected are asked).
 
     Source: the first rounds of C2MAB-V's proofs, which assume an observation of every model.
     """
@@ -43,8 +46,9 @@ class RoundRobin(Optimistic):
 class Hold:
     """Base class of rules for the rounds between two decisions of a policy that decides once per batch of feedback.
 
-    `fresh` is True in rounds with a decision. A policy first asks `relaxed` for the selection that it rounds to a set, then `hold` for the set to use. By
-    default both return those of the present round; subclasses repeat those of the last decision.
+    `fresh` is True in rounds with a decision. A policy rounds the selection that `relaxed` returns to a set, passes the set to `hold`, and uses the
+    set that `hold` returns. By default `relaxed` and `hold` return the selection and the set of the present round; subclasses return those of the
+    last decision.
     """
 
     def relaxed(self, fresh: Array, z: Array, held_z: Array) -> Array:

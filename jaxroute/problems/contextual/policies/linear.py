@@ -42,7 +42,7 @@ class LinUCB(RidgePolicy):
 
 @struct.dataclass
 class OFULState:
-    """State of `OFUL`: `G` ridge regressions; `log(det V / det(lambda I))` `[G]` of their design matrices `V`; and the latter's rounding errors."""
+    """State of `OFUL`: `G` ridge regressions; `log(det V / det(lambda I))` `[G]` of their design matrices `V`; rounding errors of `log_det`."""
 
     estimate: Ridge
     log_det: Array
@@ -143,7 +143,7 @@ class LinearThompson(RidgePolicy):
 class EpsilonGreedy(RidgePolicy):
     """Uses a uniformly random model with probability `min(1, epsilon)`, otherwise the best one by ridge regression.
 
-    Source: Sutton and Barto (2018), section 2.4, on a regression of the context; compared in Chapelle and Li (2011).
+    Source: Sutton and Barto (2018), section 2.4, here with ridge regression on the context; Chapelle and Li (2011) compare it.
 
     Attributes:
       epsilon: `[]` exploration probability.

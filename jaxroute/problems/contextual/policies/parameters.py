@@ -28,7 +28,7 @@ class DisjointParameters:
         return features.T
 
     def of_chosen(self, x: Array, action: Array, number: int) -> tuple[Array, Array]:
-        """Returns features with a column per parameter vector, `[d, G]`, or one for all, `[d, 1]`, and the mask `[G]` of vectors to update.
+        """Returns what an update needs: features, a column per parameter vector `[d, G]` or for all `[d, 1]`, and a mask `[G]` of vectors to update.
 
         The reward of the chosen model `action` updates the vectors in the mask. `x` are the features of all models from `columns`, `number` is `G`.
         """
@@ -48,9 +48,9 @@ class DisjointParameters:
 class SharedParameters:
     """Single parameter vector for all models, learned from all rewards.
 
-    If the environment has one context `[d]` for all models, `descriptors` must distinguish them: the `d m` features of a model are all products of an
-    entry of the context and an entry of its descriptor. With unit vectors as descriptors that equals `DisjointParameters`. Source: Chu, Li, Reyzin
-    and Schapire (2011); Li et al. (2010), for products as features.
+    If the environment has one context `[d]` for all models, `descriptors` must distinguish them: the features of a model are the `d m` products of an
+    entry of the context and an entry of the model's descriptor. With unit vectors as descriptors that equals `DisjointParameters`. Source: Chu, Li,
+    Reyzin and Schapire (2011); Li et al. (2010), for products as features.
 
     Attributes:
       descriptors: `[K, m]` properties of each model, for example price or size; None if each model has a separate context.

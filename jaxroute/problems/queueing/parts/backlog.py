@@ -37,7 +37,7 @@ class Backlog:
     misses no query. Queries fill the first places; the last one moves into the place of a query that leaves.
 
     Attributes:
-      rounds: number of rounds of a run, each with one arrival at most; doubling does not raise `limit` above this number (static).
+      rounds: number of rounds of a run, each with at most one arrival; `limit` is never doubled beyond it, since no more places are needed (static).
       limit: largest number of waiting queries (static).
     """
 
@@ -50,7 +50,7 @@ class Backlog:
 
     @property
     def places(self) -> int:
-        """Returns the number of places `B`: `limit`, rounded up to a multiple of the chunks in which loops read the buffer."""
+        """Returns the number of places `B`: `limit`, rounded up to a multiple of the size of the chunks that loops read."""
         return xla.chunked_size(self.limit)
 
     def init(self, row: Any) -> BacklogState:
@@ -76,7 +76,7 @@ class Backlog:
         return view.replace(oldest=oldest)
 
     def serve(self, state: BacklogState, action: Action) -> tuple[Any, BacklogState, Action]:
-        """Reads the data of the served query. Returns the data, and `state` and `action` behind an optimisation barrier.
+        """Reads the data of the served query. Returns the data, and `state` and `action` with an optimisation barrier.
 
         `state` and `action` have the same values as before, but whatever uses the returned ones is computed after the read, so that `move` can
         overwrite the buffer without a copy.

@@ -65,7 +65,7 @@ class Memory(abc.ABC):
         """Returns the empty data, before the first observation."""
 
     def rounds_learned(self, pulls: Array, t: Array) -> Array:
-        """Returns an array with the number of rounds from which each parameter vector was learned, for the confidence radius of the vector.
+        """Returns for each parameter vector the number of rounds whose observations entered its estimate, on which its confidence radius depends.
 
         `pulls` `[N]` int32 counts the rounds in which each model was shown, `t` the rounds so far.
         """
@@ -89,7 +89,7 @@ class Memory(abc.ABC):
 
     @abc.abstractmethod
     def write(self, data: Any, t: Array, prompt: Array | None, new: RoundData, valid: Array) -> Any:
-        """Returns the data with the observation of round `t`. `prompt` is None without a pool of prompts; `valid` is False if no query was served."""
+        """Adds the observation `new` of round `t` to `data`. `prompt` is served (None without a pool); `valid` is False if no query was served."""
 
     def derivatives(self, data: Any, refit: Array, features: Array, t: Array) -> mnl.Derivatives:
         """Returns a function of `theta` that computes the gradient and the Hessian of the data's negative log-likelihood.

@@ -20,10 +20,10 @@ _Chunk = tuple[Any, Array, Array]
 
 
 def _fold(leaves: Any, queue: QueueView, start: Any, step: Callable[[Any, _Chunk, Array], Any]) -> Any:
-    """Applies `step(carry, chunk, first)` to each chunk (some neighbouring places) of the queue in turn, and returns the last carry.
+    """Loops over the queue in chunks of neighbouring places, with `carry = step(carry, chunk, first)`, and returns the last `carry`.
 
-    The first carry is `start`; `first` is the index of a chunk's first place. A chunk has a part of `leaves` (arrays `[..., B]`, one element per place),
-    whether a query waits at each place, and its round of arrival.
+    The first carry is `start`; `first` is the index of a chunk's first place. A chunk is a tuple: the entries of `leaves` (arrays `[..., B]`, one
+    element per place), whether a query waits, and its round of arrival.
     """
 
     def with_waiting(carry: Any, chunk: Any, first: Array) -> Any:
@@ -40,7 +40,7 @@ def best_place(score: Callable[[Any], Array], leaves: Any, queue: QueueView) -> 
     Ties go to the earlier arrival, then to the lower place.
 
     Args:
-      score: function that returns the scores `[C]` of a chunk of `C` places, given this part of `leaves`.
+      score: function that takes the entries of `leaves` for a chunk of `C` places and returns their scores `[C]`.
       leaves: pytree of arrays `[..., B]`, data of all `B` places.
       queue: waiting queries.
     """
@@ -118,7 +118,7 @@ def optimistic_utilities(sample: Array, x: Array) -> list[Array]:
 
 @struct.dataclass
 class QueueQueries:
-    """Reads a query's features at the query's place in the queue, which stores them. This is the context map phi of ACQB, Algorithm 2, line 1."""
+    """Reads features of queries, which the queue stores at each query's place: the context map phi of ACQB, Algorithm 2, line 1."""
 
     def features(self, obs: Observation) -> Array:
         """Returns the features of the queries at all places, `[d, B]` (pair features `[N, d, B]`); `PromptQueries` returns those of all prompts, `[d, P]`."""

@@ -14,7 +14,7 @@ from jaxroute.core.types import Leaf
 
 
 class Trigger(Protocol):
-    """Rule that decides whether an arrival is explored, that is, served at once with the next assortment; any object with `check` and `fires` is possible."""
+    """Rule that decides whether an arrival is explored, that is, served at once with the next assortment; any object with these methods."""
 
     def check(self) -> None: ...
 
@@ -76,7 +76,7 @@ class PhaseThenCoin:
 
     @classmethod
     def for_data(cls, horizon: int, c1: float) -> "PhaseThenCoin":
-        """Returns ACQB's rule for real data: explores all arrivals in rounds `t` (from 1) below `c1^2`, later ones with probability `1 / sqrt(horizon)`."""
+        """ACQB's rule for real data: explores arrivals while `c1 / sqrt(t) > 1` (`t` from 1), later ones with probability `1 / sqrt(horizon)`."""
         checks.count("horizon", horizon)
         checks.non_negative("c1", c1, ())
         return cls(phase=np.float32(max(0, math.ceil(c1**2 - 1))), coin=np.float32(horizon**-0.5))

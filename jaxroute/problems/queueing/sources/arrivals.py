@@ -83,9 +83,9 @@ class Bursts:
 class Slots:
     """Process for several servers: a time slot has one round for each server, and a query may arrive only in the first round of a slot.
 
-    In a slot several queries are served; one of them may be served again in the same slot if its user was not satisfied. Unlike for simultaneous
-    services, a policy knows the result of each service before the next one. A slot brings at most one query, so that the rate per round is at
-    most 1 / servers. Metrics are in rounds; divide them by `servers` for slots.
+    The services of a slot are one after the other, so that a policy knows the result of each before the next, and may serve a query again in the same
+    slot if its user was not satisfied. A slot brings at most one query, so that the rate per round is at most 1 / servers. Metrics are in rounds;
+    divide them by `servers` for slots.
 
     Attributes:
       rate: `[]` probability that a slot brings a query.

@@ -74,7 +74,7 @@ class _LinearUtility:
         return utilities_of(self.theta, features, pair_features)
 
     def features_of(self, rows: Query) -> Array:
-        """Returns the features `[d, B]` (pair features `[N, d, B]`) of the queries `rows` at all places. A source with a pool returns all prompts', `[d, P]`."""
+        """Returns features of the queries `rows` at all places, `[d, B]` (pair features `[N, d, B]`); with a pool those of all prompts, `[d, P]`."""
         return rows.features
 
     def serve(self, row: Query, spec: QueueSpec) -> tuple[Array, Array]:
@@ -89,8 +89,8 @@ class RandomContexts(_LinearUtility):
     Source: ACQB, section 6.1 and assumption 4.
 
     Differs from the paper: a context is the first of `candidates` random ones that fulfils the condition. If none does in a round with an arrival,
-    the last one is used, the metric `infeasible` counts it, and the run is invalid. Parameters that serve hardly any context well are thus excluded.
-    `describe_contexts` computes the share of contexts that fulfil the condition.
+    the last one is used, the metric `infeasible` counts it, and the run is invalid. Runs whose parameters serve hardly any context well are thus
+    invalid. `describe_contexts` computes the share of contexts that fulfil the condition.
 
     Attributes:
       theta: `[N, d]` parameters, with pair features `[d]`.

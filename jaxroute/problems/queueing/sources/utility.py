@@ -65,17 +65,18 @@ def departure_probability(
 def describe_probabilities(probability: ArrayLike, *, size: int = 1) -> dict[str, Any]:
     """Computes the mean probability that simple routers satisfy a query of a pool, to assess an arrival rate before a run.
 
-    An assortment `S` satisfies with probability `Z / (1 + Z)`, `Z = sum_{j in S} u_j / (1 - u_j)`. If the arrival rate exceeds the result
-    "random", the queue of the random router grows without end; if it exceeds "best_fixed", so does that of every router that ignores the prompts.
-    Source: ACQB, appendix B.4 and section 2.
+    An assortment `S` satisfies with probability `Z / (1 + Z)`, `Z = sum_{j in S} u_j / (1 - u_j)`. If the arrival rate exceeds the result "random",
+    the queue of the random router grows without end; if it exceeds "best_fixed", the queue of every router that ignores the prompts grows without
+    end. Source: ACQB, appendix B.4 and section 2.
 
     Args:
       probability: `[P, N]` probabilities `u` that an answer shown alone is accepted, at least 0 and below 1.
       size: number of models in an assortment, `K`.
 
     Returns:
-      "random": mean over all assortments. "best_fixed": the assortment that is best for all prompts together; "best_fixed_models": its models.
-      "oracle": the best assortment of each prompt. "exact": False if there are more than 10,000 assortments: then "random" is the mean over 2,000
+      Mean probabilities over the prompts. "random": of a random assortment. "best_fixed": of the single assortment that is best for all prompts
+        together; "best_fixed_models": its models.
+      "oracle": of the best assortment for each prompt. "exact": False if there are more than 10,000 assortments: then "random" is the mean over 2,000
       random ones, with a fixed seed, and the assortment of "best_fixed" is built greedily, model by model, so that a better one may exist.
     """
     given = checks.bounded("probability", probability, ("P", "N"), "at least 0 and below 1", lambda p: (p >= 0) & (p < 1))

@@ -77,7 +77,7 @@ class TrueProbabilities(Predictor):
     """Predictor that knows the true probability of satisfaction by each model, given the features.
 
     Attributes:
-      requests: source of requests of the environment. Each environment needs its own: for several ones, build the policy by a function `env -> policy`.
+      requests: source of requests of the environment, `env.requests`. For several environments, pass a function `env -> policy` instead of a policy.
     """
 
     requests: RequestSource

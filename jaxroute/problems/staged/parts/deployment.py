@@ -31,7 +31,7 @@ class Deployment(NamedTuple):
     Attributes:
       deployed: `[N]` bool, True for the models to deploy: `M`, or all available models if there are fewer; `NoFiller` may deploy fewer.
       feasible: `[]` bool, whether some set meets budget and capacities; otherwise the `M` cheapest models are deployed.
-      residual: `[]` upper bound of the reward per query that another set could gain; 0 unless the search stopped early.
+      residual: `[]` upper bound of how much more reward per query another set could have; 0 unless the search stopped early.
       converged: `[]` bool, False if the search stopped early.
       nodes: `[]` int32, number of nodes that the search visited.
     """
@@ -55,9 +55,10 @@ def deploy(
 ) -> Deployment:
     """Returns the models of the best routing with at most `M` models, and fillers for the free slots.
 
-    The linear program without the limit of `M` models has a solution with at most `max_support` models, which are deployed if `M` is at least that.
-    Otherwise all sets of `M` models are compared, or searched by branch and bound if there are more than 500. Among equally good sets a comparison
-    chooses the first in lexicographic order, branch and bound any. Among equal models, the first in the order of `tie` serves most queries.
+    The linear program without the limit of `M` models has a solution with at most `max_support` models; if `M >= max_support`, these models are
+    deployed. Otherwise all sets of `M` models are compared, or searched by branch and bound if there are more than 500. Among equally good sets a
+    comparison chooses the first in lexicographic order, branch and bound any. Of models with equal value, cost and capacity, the first in the order
+    of `tie` gets the largest share.
 
     Source: StageRoute, DeployOPT, eqs. (3) and (6).
 
@@ -119,7 +120,7 @@ def deploy(
 
 
 def _first_of_equals(amount: Array, value: Array, cost: Array, obs: Observation, priority: Array) -> Array:
-    """Returns the shares of the queries, `amount` `[N]`, exchanged among models of equal value, cost and capacity: the lowest `priority` gets most.
+    """Exchanges shares `amount` `[N]` among models of equal value, cost and capacity, so that the largest goes to the lowest `priority`.
 
     Without this, rounding errors, which depend on the order of summation, would decide between sets that differ only by equal models.
     """

@@ -20,13 +20,13 @@ class Estimator(abc.ABC):
         """Returns mean rewards and costs, shaped like the statistics, finite also for unused models; `cost_floor` is the least cost of a query."""
 
     def start(self, statistics: Statistics, upper: Array, lower: Array, cost_floor: Leaf) -> Pair:
-        """Returns the bounds `upper` of rewards and `lower` of costs, with start values for models unused in `statistics`; by default unchanged."""
+        """Returns bounds `upper` of rewards and `lower` of costs; subclasses may replace those of models that are unused in `statistics`."""
         del statistics, cost_floor
         return upper, lower
 
 
 def _per_pull(statistics: Statistics, reward_prior: Leaf, cost_prior: Leaf, weight: Leaf) -> Pair:
-    """Returns mean rewards and costs as if each model had served `weight` more queries, with the sums `reward_prior` and `cost_prior`."""
+    """Returns mean rewards and costs as if each model had served `weight` more queries of total reward `reward_prior` and total cost `cost_prior`."""
     total = statistics.pulls.astype(jnp.float32) + weight
     return (reward_prior + statistics.reward_sum) / total, (cost_prior + statistics.cost_sum) / total
 
@@ -75,7 +75,7 @@ class PseudoObservation(Estimator):
 class Prior(Estimator):
     """Estimates means by averages; an unused model has the means `reward` and `cost`. Source: StageRoute, appendix, before Lemma 7.
 
-    With reward 1 and a cost of at most `cost_floor` the bounds equal those of `EmpiricalMean`, so no experiment uses it.
+    With reward 1 and a cost of at most `cost_floor` the bounds equal those of `EmpiricalMean`, which experiments use instead.
 
     Attributes:
       reward, cost: mean reward, and mean cost in the currency of the budget, before the first use.

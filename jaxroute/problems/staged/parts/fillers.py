@@ -39,12 +39,12 @@ class Filler(abc.ABC):
 
 @dataclass(frozen=True)
 class ReducedValue(Filler):
-    """Fills the free slots with the models of largest reduced value `U - multiplier * L`, as if each model had to get a tiny share.
+    """Fills free slots with models of largest reduced value `U - multiplier * L`, the best ones if every model had to get a tiny share of queries.
 
     `U` and `L` are the bounds of reward and cost. A small share for a model outside the support changes the value of the best routing by the share
     times the model's reduced value, plus a term that is the same for all models. The best fillers therefore have the largest reduced value.
 
-    Source: StageRoute, eq. (3), with the number of deployed models as an equality; the limit of a vanishing share is ours.
+    Source: StageRoute, eq. (3), with the number of deployed models as an equality; that each model gets a share close to 0 is our assumption.
     """
 
     def keys(self, key: Array, value: Array, cost: Array, multiplier: Array) -> Keys:
@@ -85,6 +85,6 @@ class IndexFiller(Filler):
 
 @dataclass(frozen=True)
 class MinimumShare(ReducedValue):
-    """Chooses the set whose best routing gives each of its models at least the fraction `share` of the queries; compares all sets, for cross-checks."""
+    """Makes `deploy` compare all sets by routings that give each model at least the fraction `share` of the queries; for cross-checks."""
 
     share: float = 1e-4

@@ -18,7 +18,7 @@ class Scope:
         return slots
 
     def retain(self, book: Statistics) -> Statistics:
-        """Returns the statistics `[N]` to retain for later stages when the models of a stage are chosen; by default `book`, all past statistics."""
+        """Returns the statistics `[N]` that are stored on, once `book` has served to choose the models of a stage; by default all of `book`."""
         return book
 
     def load(self, loaded: Statistics) -> Statistics:

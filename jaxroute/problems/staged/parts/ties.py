@@ -14,12 +14,12 @@ class Tie(abc.ABC):
 
     @abc.abstractmethod
     def apply(self, key: Array, value: Array) -> tuple[Array, Array]:
-        """Returns reward bounds `value` `[N]`, possibly perturbed, and int32 priorities `[N]`; of equal models the lowest priority comes first."""
+        """Returns reward bounds `value` `[N]`, plus random numbers in some rules, and int32 priorities `[N]`; of equal models the lowest is first."""
 
 
 @dataclass(frozen=True)
 class RandomOrderTie(Tie):
-    """Breaks ties by a random order of the models, drawn in each stage, like the policies of all other problems (`numerics.argmax`)."""
+    """Breaks ties by a random order of the models, drawn in each stage. Policies of other problems do so, too (`numerics.argmax`)."""
 
     def apply(self, key: Array, value: Array) -> tuple[Array, Array]:
         return value, draws.order(key, value.shape[-1])

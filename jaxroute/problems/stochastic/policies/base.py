@@ -64,7 +64,7 @@ class BetaPosteriorPolicy(BetaPrior, SumPolicy):
 
 @struct.dataclass
 class RangeBound:
-    """Parameters of Garivier and Moulines' confidence bounds for rewards in `[0, b]`.
+    """Base class with parameters of the confidence bounds of Garivier and Moulines (2011), for rewards in `[0, b]`.
 
     Attributes:
       xi: `[]` factor of the logarithm in the bound; the theory requires more than 1/2.

@@ -69,8 +69,8 @@ class SlidingWindowUCB(RangeBound, WindowPolicy):
 class SlidingWindowThompson(BetaPrior, WindowPolicy):
     """Thompson sampling with the posterior `Beta(successes + wins, failures + losses)`, wins and losses being those of the latest `W` rounds.
 
-    Source: Trovo, Paladino, Restelli and Gatti (2020), SW-TS. A reward in (0, 1) counts as that fraction of a success. A draw is as
-    expensive as one of `BetaThompson`.
+    Source: Trovo, Paladino, Restelli and Gatti (2020), SW-TS. A reward in (0, 1) counts as that fraction of a success. Its beta draws are slow, as in
+    `BetaThompson`.
 
     Attributes:
       successes, failures: `[]` prior successes and failures, each at least 1.
@@ -102,7 +102,7 @@ class DiscountedSums(ArmStatistics):
 
 @struct.dataclass
 class DiscountedPolicy:
-    """Base class of policies whose state is `DiscountedSums`; `discount`, in (0, 1], is the weight of the previous round relative to the latest."""
+    """Base class of policies whose state is `DiscountedSums`; each round multiplies the weight of former rounds by `discount`, in (0, 1]."""
 
     discount: Leaf = 0.9975
 
@@ -129,12 +129,12 @@ class DiscountedPolicy:
 
 @struct.dataclass
 class DiscountedUCB(RangeBound, DiscountedPolicy):
-    """UCB of discounted sums. Its bound is `mean + 2 b sqrt(xi log(n) / pulls)`, where `n` is the discounted number of all rounds.
+    """UCB of discounted sums. Its bound is `mean + 2 b sqrt(xi log(n) / pulls)`, with discounted `mean` and `pulls`; `n` is the sum of `pulls`.
 
     For means that change. A model that was never used comes first. Source: Garivier and Moulines (2011), D-UCB.
 
     Attributes:
-      discount: `[]` weight of the previous round, in (0, 1]; the default is that of `tuned(10_000)`.
+      discount: `[]` factor by which each round reduces the weight of former rounds, in (0, 1]; the default is that of `tuned(10_000)`.
       xi: `[]` factor of the logarithm; the theory requires more than 1/2.
       upper: `[]` largest reward `b`: rewards lie in `[0, b]`.
     """

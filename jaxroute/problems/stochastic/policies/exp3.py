@@ -90,7 +90,8 @@ class Exp3PlusPlusState:
     Attributes:
       pulls: `[K]` int32, uses of each model.
       loss_sum: `[K]` float32, total observed loss of each model.
-      loss_estimate: `[K]` float32, estimated loss of all rounds, minus the smallest one: observed losses divided by their probabilities.
+      loss_estimate: `[K]` float32, estimated loss of all rounds (sum of observed losses, each divided by the probability of the model used), minus
+        the smallest one.
       errors: rounding errors of the sums, see `numerics.accumulate`.
     """
 

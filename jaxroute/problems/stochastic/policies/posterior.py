@@ -88,8 +88,8 @@ class BayesUCB(BetaPosteriorPolicy):
     Differs from the paper: `t` is 2 in the first round, so the first level is 1/2 and not 0. A reward in (0, 1) counts as that fraction of a success.
 
     Attributes:
-      successes, failures: `[]` prior successes and failures, each at least 1. Their sum is at most 20: then the error of the quantile is at most
-        2.5e-4 standard deviations.
+      successes, failures: `[]` prior successes and failures, each at least 1. Their sum must be at most 20; up to 20 the error of the quantile is at
+        most 2.5e-4 standard deviations.
     """
 
     def check(self) -> None:

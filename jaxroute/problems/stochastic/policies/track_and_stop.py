@@ -78,8 +78,8 @@ def evidence(pulls: Array, mean: Array, family: Family) -> Array:
     """Returns the generalised log-likelihood ratio, a scalar, for the hypothesis that the model with the largest empirical mean is the best.
 
     Let 1 be the best model. The ratio is the least of `pulls_1 kl(mean_1, m) + pulls_k kl(mean_k, m)` over the other models `k`, where `m` is the
-    mean of all rewards of models 1 and `k`. The ratio is 0 if several models are best, infinite if there is one model. `pulls` `[K]` are at least 1,
-    `mean` `[K]` are empirical means. Source: Garivier and Kaufmann (2016), section 3.2.
+    mean of all rewards of models 1 and `k`. The ratio is 0 if several models share the largest mean, infinite if `K` is 1. `pulls` `[K]` are at least
+    1, `mean` `[K]` are empirical means. Source: Garivier and Kaufmann (2016), section 3.2.
     """
     mean = xla.barrier(mean)
     place = numerics.argmax(mean)
@@ -113,7 +113,7 @@ def practical_threshold(rounds: Array, num_models: int, delta: Leaf) -> Array:
 
 @struct.dataclass
 class IdentificationState:
-    """State of `TrackAndStop`: statistics of the models, until it declares a model the best (`decided`); later rewards do not change them."""
+    """State of `TrackAndStop`: statistics of the models, which no longer change once a model has been declared the best (`decided`)."""
 
     arms: ArmStatistics
     decided: Array
