@@ -127,7 +127,7 @@ class Theory:
         return math.exp(high)
 
     def burn_in(self, t: float) -> float:
-        """Returns `4 bad_rounds(t) / slack`, the number of rounds for which `survival` assumes that two queues differ once they do (ACQB, condition 20)."""
+        """Returns `4 bad_rounds(t) / slack`: for how many rounds `survival` assumes two queues to stay different once they differ (condition 20)."""
         return 4.0 * self.bad_rounds(t) / self.slack
 
     def holds(self, t: float) -> bool:

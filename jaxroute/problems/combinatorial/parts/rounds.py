@@ -130,7 +130,7 @@ Order = ByPrice | ByReward | ByCost | ByIndex | ByProbability
 def action_of(
     order: Order, key: Array, obs: Observation, selected: Array, value: Array, cost: Array, relaxed: Array | None = None
 ) -> Action:
-    """Returns the action for the available models of the set `selected` `[K]`. `order` gets `value` and `cost`; `relaxed` `[K]` are fractions to record."""
+    """Returns the action for the available models of the set `selected` `[K]`. `order` ranks by `value` and `cost`; `relaxed` `[K]` are recorded."""
     relaxed = selected.astype(jnp.float32) if relaxed is None else relaxed
     available = selected & obs.available
     return Action(selected=available, order=order.order(key, obs, value, cost), relaxed=relaxed, held=selected)

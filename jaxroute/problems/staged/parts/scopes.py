@@ -13,7 +13,7 @@ class Scope:
     """Rule that selects the observations of earlier stages on which a stage bases deployment and routing; by default all."""
 
     def write_back(self, book: Array, slots: Array) -> Array:
-        """Returns the counts or sums `[M]` to store for deployed models, from those before a stage (`book`) and at its end (`slots`, the default)."""
+        """Returns counts or sums `[M]` of deployed models to store after a stage: `book` are those before it, `slots` (the default) at its end."""
         del book
         return slots
 
