@@ -227,8 +227,8 @@ def _optimism(period: Period, action: Any, result: SearchResult, regret: Array, 
     """Returns five metrics of a period, by name, which are 1 if a condition holds, otherwise 0.
 
     `optimistic`, `optimistic_score`: all indices, or all scores, of the policy were at least the true ones. `empty`: no box was opened, or not
-    exactly one box was deployed, or it was not opened. `violations`: regret was negative or above its upper bound. `outside`: scores were outside [0,
-    1] or costs negative. In the first period, for which `free` is True, `empty` and `violations` are 0.
+    exactly one box was deployed, or it was not opened. `violations`: regret was negative or above its upper bound. `outside`: there were scores
+    outside [0, 1] or negative costs. In the first period, for which `free` is True, `empty` and `violations` are 0.
     """
     score, index, opened, deployed = period.score, period.index, result.opened, result.deployed
     wrong = regret < -_ROUNDING

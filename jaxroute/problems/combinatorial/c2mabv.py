@@ -45,8 +45,8 @@ class C2MABV:
 
     Attributes:
       reward_width: `[]` multiplier of the rewards' radius, the paper's alpha_mu.
-      cost_width: `[]` multiplier of the costs' radius, alpha_c. The paper's settings (a) to (d) of (reward_width, cost_width) are (.3, .05), (1,
-        .05), (.3, .01), (1, .01).
+      cost_width: `[]` multiplier of the costs' radius, alpha_c. In the paper's settings (a) to (d) reward_width and cost_width are (.3, .05), (1,
+        .05), (.3, .01) and (1, .01).
       delta: `[]` largest probability that any bound ever fails, for multipliers of 1; 1/T in the theorems (default: 1e-4, for T = 10,000 rounds).
       batch: `[]` number of rounds with feedback until the next decision (appendix E.3).
       allowed: `[K]` bool, models that may be selected (default: all); only two models give Fig. 12's policy with two tiers.

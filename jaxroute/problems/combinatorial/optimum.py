@@ -138,7 +138,7 @@ def best_relaxed(
 
 
 def _any_win_vertex(w: np.ndarray, cost: np.ndarray, budget: float, sizes: np.ndarray, kinds: np.ndarray) -> np.ndarray:
-    """Returns the best relaxed selection for `AnyWin`, `[U]`: 0 or 1, except for at most two models of a group, which use the whole budget.
+    """Returns the best relaxed selection for `AnyWin`, `[U]`: 0 or 1, except for at most two models of a group, which use up the budget.
 
     It equals `exact_any_win`, in NumPy and float64. `w` are success probabilities of `U` models; `kinds` and `sizes` are results of `_limits`.
     """

@@ -116,7 +116,7 @@ class RandomQueues:
 def fixed_queue(theta: ArrayLike, *, num_offered: int = 1, horizon: int = 1000, **settings: Any) -> QueueEnv:
     """Builds a queue with given parameters, the same in all runs, and random contexts.
 
-    A run is invalid if for some arrival no drawn context has a large enough departure rate; a warning says if many runs are likely to be.
+    Warns if many runs are likely to be invalid. A run is invalid if no drawn context of some arrival has a large enough departure rate.
 
     Args:
       theta: `[N, d]` parameters, one row per model.

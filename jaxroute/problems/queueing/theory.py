@@ -94,7 +94,7 @@ class Theory:
     def warm_up(self, t: float, u: float) -> float:
         """Returns `M(t)`, the explored rounds needed so that departure rates stay close to the best one up to round `t`, eq. (7).
 
-        `u` is the round whose exploration probability enters the formula; `bad_rounds` searches the first `u` before which that many rounds were
+        `u` is the round whose exploration probability enters the formula; `bad_rounds` searches the first `u` by which that many rounds were
         explored.
         """
         gap = self.slack - 2.0 * explore_probability(u, self.c1)
@@ -175,7 +175,7 @@ class Theory:
         return min(1.0, math.sqrt(square))
 
     def survival(self, i: float, t: float, burn_in: float | None = None) -> float:
-        """Returns `P_i`, a bound on the probability that two queues which first differ in round `i` have different lengths at `t` (lemma 19).
+        """Returns `P_i`, a bound on the probability that two queues which first differ in round `i` still have different lengths at `t` (lemma 19).
 
         A `burn_in` of None is computed by the method `burn_in`.
         """

@@ -94,7 +94,7 @@ def educated_guess(accuracy: Array, alpha: Array) -> Array:
     1 % and the others decrease by 1 %, at most 5,000 times. Source: MESS+, appendix B, the listing "random with constraint".
 
     Differs from the paper: a traced argument, for example under `jit`, raises no error. If 5,000 steps do not reach the target, the result is the
-    listing's fallback: most of the probability to each better model in turn (`_guess`).
+    listing's fallback (`_guess`): from the best model down, each gets up to 80 % of the remaining probability, and the worst model the rest.
 
     Raises:
       ValueError: no accuracy reaches `alpha`, as in the listing.
@@ -137,10 +137,10 @@ def _guess(accuracy: Array, alpha: Array) -> Array:
 class RouteLLM(FixedPolicy):
     """Policy that uses the largest model if a router's score of the request reaches a threshold, otherwise the smallest model.
 
-    The score replaces the paper's router: it is `sigmoid(offset + spread z + advantage h)` with standard normal `z`. Here `h = (p_largest -
-    p_smallest - usual) / deviation` is the standardised advantage of the largest model; `p` are the probabilities that the models satisfy the
-    request. By default `advantage` is 0: the score ignores the request, as in Table 2, where the router is no better than random. The method
-    `knowing` returns an informed router.
+    The score replaces the paper's router: it is `sigmoid(offset + spread z + advantage h)` with standard normal `z`. The standardised advantage of
+    the largest model is `h = (p_largest - p_smallest - usual) / deviation`, where `p` are the probabilities that the models satisfy the request. By
+    default `advantage` is 0: the score ignores the request, as in Table 2, where the router is no better than random. The method `knowing` returns an
+    informed router.
 
     Source: MESS+, section 4.1 and appendix B, RouteLLM with thresholds .1 to .9.
 

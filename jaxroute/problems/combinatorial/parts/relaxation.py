@@ -135,7 +135,8 @@ class BestOf(ContinuousGreedy):
 class BestSet:
     """Solver that returns the best set by enumeration, instead of fractions. Source: C2MAB-V, appendix E.3, eq. (48).
 
-    Differs from the paper: sets have the environment's size `N`, while eq. (48) allows any size; the best set of `AllIn` would then be empty.
+    Differs from the paper: by default sets have the environment's size (`AnyWin`: at most this size). Eq. (48) allows any size; then the best set of
+    `AllIn` would be empty.
 
     Attributes:
       any_size: whether all sets except the empty one are allowed, for an environment with `any_size=True` (static).

@@ -30,7 +30,7 @@ class LaplacePosterior:
     errors: dict[str, Array]
 
     def square_deviation(self, x: Array) -> Array:
-        """Returns the variance `[K]` of the predictions `w . x`. `x` `[d, K]` may be `[d, 1]`, or one posterior serve all models."""
+        """Returns the variance `[K]` of the predictions `w . x`. `x` `[d, K]` and the posterior may have a single column, used for all models."""
         return numerics.combine(jnp.square(x), 1.0 / self.precision)
 
     def sample(self, noise: Array) -> Array:

@@ -76,7 +76,7 @@ class Backlog:
         return view.replace(oldest=oldest)
 
     def serve(self, state: BacklogState, action: Action) -> tuple[Any, BacklogState, Action]:
-        """Reads the data of the served query. Returns the data, and `state` and `action` with an optimisation barrier.
+        """Reads the data of the served query. Returns the data, and `state` and `action` after an optimisation barrier.
 
         `state` and `action` have the same values as before, but whatever uses the returned ones is computed after the read, so that `move` can
         overwrite the buffer without a copy.

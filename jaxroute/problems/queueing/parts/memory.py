@@ -89,7 +89,7 @@ class Memory(abc.ABC):
 
     @abc.abstractmethod
     def write(self, data: Any, t: Array, prompt: Array | None, new: RoundData, valid: Array) -> Any:
-        """Adds the observation `new` of round `t` to `data`. `prompt` is served (None without a pool); `valid` is False if no query was served."""
+        """Adds the observation `new` of round `t` to `data`. `prompt` (None without a pool) was served; `valid` is False if no query was served."""
 
     def derivatives(self, data: Any, refit: Array, features: Array, t: Array) -> mnl.Derivatives:
         """Returns a function of `theta` that computes the gradient and the Hessian of the data's negative log-likelihood.

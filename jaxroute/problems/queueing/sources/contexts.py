@@ -89,7 +89,7 @@ class RandomContexts(_LinearUtility):
     Source: ACQB, section 6.1 and assumption 4.
 
     Differs from the paper: a context is the first of `candidates` random ones that fulfils the condition. If none does in a round with an arrival,
-    the last one is used, the metric `infeasible` counts it, and the run is invalid. Runs whose parameters serve hardly any context well are thus
+    the last one is used, the metric `infeasible` counts it, and the run is invalid. Most runs whose parameters serve hardly any context well are thus
     invalid. `describe_contexts` computes the share of contexts that fulfil the condition.
 
     Attributes:

@@ -75,9 +75,9 @@ def describe_probabilities(probability: ArrayLike, *, size: int = 1) -> dict[str
 
     Returns:
       Mean probabilities over the prompts. "random": of a random assortment. "best_fixed": of the single assortment that is best for all prompts
-        together; "best_fixed_models": its models.
-      "oracle": of the best assortment for each prompt. "exact": False if there are more than 10,000 assortments: then "random" is the mean over 2,000
-      random ones, with a fixed seed, and the assortment of "best_fixed" is built greedily, model by model, so that a better one may exist.
+      together; "best_fixed_models": its models. "oracle": of the best assortment for each prompt. "exact": False if there are more than 10,000
+      assortments: then "random" is the mean over 2,000 random ones, with a fixed seed, and the assortment of "best_fixed" is built greedily, model by
+      model, so that a better one may exist.
     """
     given = checks.bounded("probability", probability, ("P", "N"), "at least 0 and below 1", lambda p: (p >= 0) & (p < 1))
     num_models = given.shape[1]

@@ -18,7 +18,7 @@ class Scope:
         return slots
 
     def retain(self, book: Statistics) -> Statistics:
-        """Returns the statistics `[N]` that are stored on, once `book` has served to choose the models of a stage; by default all of `book`."""
+        """Returns the statistics `[N]` that later stages may use, after the models of a stage were chosen from `book`; by default all of `book`."""
         return book
 
     def load(self, loaded: Statistics) -> Statistics:
