@@ -34,7 +34,7 @@ _ADAM = optax.adam(1e-3)  # One object, so that fits share their compiled code.
 
 
 class Pairs(NamedTuple):
-    """Pairs of prompts by the cosine of utilities: for each of `n` anchors the most similar one (positive) and up to `m` dissimilar ones (negatives).
+    """Pairs of prompts for contrastive training: for each of `n` anchors a prompt of similar utilities (positive) and up to `m` of dissimilar ones.
 
     Attributes:
       positive: `[n]` int32 row of the prompt with the largest cosine, if above `positive_above` of `cosine_pairs`; meaningless if not `valid`.
@@ -67,8 +67,9 @@ def balanced_rows(utility: ArrayLike, per_model: int, seed: int = 0) -> np.ndarr
 def utility_cosine(utility: ArrayLike) -> np.ndarray:
     """Returns the cosines `[n, n]` between the rows of `utility` `[n, N]` (`n` prompts, `N` models), after the mean of each row is subtracted.
 
-    The cosines with a constant row are 0. An increasing linear function of a row's utilities, such as ACQB's departure probabilities, gives the same
-    cosines. Cosines are computed in float64, rounded to 9 decimals and returned in float32, lest rounding errors break ties.
+    A constant row has the cosine 0 with every row. Replacing each row by an increasing linear function of it, such as ACQB's departure probabilities,
+    leaves the cosines unchanged. Cosines are computed in float64, rounded to 9 decimals and returned in float32, so that rounding errors do not
+    decide between equal ones.
 
     Source: ACQB (Bae et al.), Algorithm 3, lines 2 and 3.
     """
@@ -87,7 +88,7 @@ def cosine_pairs(
     """Selects for each prompt (anchor) one prompt with the most similar utilities (positive) and several with the least similar ones (negatives).
 
     The positive has the largest cosine above `positive_above`, the negatives have the smallest cosines below `negative_below`; ties go to the lowest
-    row. A prompt is no pair of itself. The function can be compiled, and mapped over the cosines and both thresholds.
+    row. A prompt is never paired with itself. The function works under `jit`, and under `vmap` over the cosines and both thresholds.
 
     Source: ACQB (Bae et al.), Algorithm 3, lines 2 to 7.
 
@@ -158,7 +159,7 @@ class ProjectionHead(nn.Module):
 
 @struct.dataclass
 class Projection:
-    """Trained network; a call maps features `[..., d]` to representations `[..., e]`.
+    """Trained contrastive network, as returned by `fit_projection`; a call maps features `[..., d]` to representations `[..., e]`.
 
     Attributes:
       params: parameters of the network.
@@ -192,7 +193,7 @@ def train_projection(
     temperature: Leaf = 0.07,
     num_negatives: int = 64,
 ) -> Projection:
-    """Trains a network as in `fit_projection` on all given prompts, without checks; it can be mapped over `key`, thresholds and temperature.
+    """Trains the network as `fit_projection` does, but on all prompts and without checks; `vmap` can map it over `key`, thresholds, temperature.
 
     Args:
       key: typed key `[]` of the initial parameters and the batches.

@@ -42,7 +42,7 @@ class Family(Protocol):
 
 
 def _part(mean: Array, change: Array) -> Array:
-    """Returns the term `mean log(mean / other)` of a divergence for `other = mean + change`, elementwise; accurate for small changes, 0 at mean 0."""
+    """Returns `mean log(mean / other)`, a term of a divergence, elementwise, for `other = mean + change`; accurate for small changes, 0 at mean 0."""
     ratio = jnp.maximum(change / jnp.maximum(mean, _TINY), -1.0)
     return jnp.where(mean > 0, -mean * jnp.log1p(ratio), 0.0)
 
@@ -96,7 +96,7 @@ class Gaussian:
     """Family of normal rewards of known standard deviation: `kl(x, y) = (x - y)^2 / (2 scale^2)`.
 
     Attributes:
-      scale: `[]` standard deviation of one reward, or for valid bounds its sub-Gaussian constant, at most 1/2 for any distribution on [0, 1].
+      scale: `[]` standard deviation of one reward. Bounds are valid for other rewards, too, with their sub-Gaussian constant: 1/2 suffices on [0, 1].
     """
 
     scale: Leaf = 1.0
@@ -181,8 +181,8 @@ def upper_quantile(a: Array, b: Array, log_tail: Array, deviate: Array) -> Array
 
     Newton's method on the logarithm of the tail, with a fixed number of steps. The continued fraction of the tail converges in a few terms above the
     mean, and also gives the slope. The error is that of float32 (a test measures it) if the probability is at most `min(1/2, 1 / (a + b - 2))`. Index
-    policies meet this, except in about the first `a + b` rounds of a strong prior: there the error is at most 2.5e-4 standard deviations for a prior
-    with `a + b = 20`, and .08 for one with `a + b = 200`.
+    policies meet this condition, except in about the first `a + b` rounds after a strong prior Beta(a, b): in those rounds the error is at most
+    2.5e-4 standard deviations for a prior with `a + b = 20`, and .08 for one with `a + b = 200`.
 
     Source: DiDonato and Morris (1992), eq. (9), the continued fraction; Wilson and Hilferty (1931), the starting point.
 
@@ -218,7 +218,7 @@ def upper_quantile(a: Array, b: Array, log_tail: Array, deviate: Array) -> Array
 
 
 def _moved(high: Array, excess: Array, step: Array) -> Array:
-    """Returns `high = -log(1 - x)` after a Newton step that solves `excess = 0`; `excess` is a log tail minus its target, its slope `-1 / step`."""
+    """Returns `high = -log(1 - x)` after a Newton step to `excess = 0`; `excess`, log tail minus target, has the slope `-1 / step` in `high`."""
     return jnp.clip(high + excess * step, 1e-7, 80.0)
 
 
@@ -235,7 +235,7 @@ def _fraction(x: Array, a: Array, b: Array, terms: int) -> Array:
 
 
 def _stirling(a: Array) -> Array:
-    """Returns `log Gamma(a) - (a - 1/2) log a + a - log(2 pi) / 2` for `a >= 1` by Stirling's series, with a last term chosen to be exact at 1."""
+    """Returns `log Gamma(a) - (a - 1/2) log a + a - log(2 pi) / 2` for `a >= 1` by Stirling's series; its last coefficient makes it exact at 1."""
     inverse = 1.0 / a
     square = jnp.square(inverse)
     return inverse * (1.0 / 12.0 - square * (1.0 / 360.0 - square * (1.0 / 1260.0 - square * 2.8774e-4)))

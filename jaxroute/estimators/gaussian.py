@@ -89,7 +89,7 @@ def grown_root(root: numerics.Sum, x: Array) -> numerics.Sum:
 
 
 class Sampler(Protocol):
-    """Interface of samplers of `N(0, V^-1)` for each of `N` design matrices `V`, which `spread` represents in the sampler's own format."""
+    """Interface of samplers of `N(0, V^-1)` for each of `N` design matrices `V`, which the argument `spread` holds in the sampler's own format."""
 
     def init(self, num: int, dim: int, ridge: Leaf, observations: int) -> Any:
         """Returns the representation of `num` (`N`) matrices `V = ridge I` of size `dim`, to which in total `observations` vectors may be added."""
@@ -100,7 +100,7 @@ class Sampler(Protocol):
         ...
 
     def sample(self, spread: Any, noise: Array) -> Array:
-        """Returns `M` samples of `N(0, V^-1)` for each matrix, `[N, M, d]`, from standard normals `noise` of the same shape."""
+        """Returns `M` samples of `N(0, V^-1)` for each of `N` matrices, `[N, M, d]`, made from standard normals `noise` `[N, M, d]`."""
         ...
 
     def min_eigenvalue(self, spread: Any) -> Array:
@@ -161,7 +161,7 @@ _TERMS, _MOST_TERMS = 64, 512
 
 
 def _places(dim: int) -> np.ndarray:
-    """Returns for each entry of a symmetric `[d, d]` matrix its flat index in the stored lower triangle (row by row)."""
+    """Returns `[d, d]` indices: where the lower triangle, stored row by row, has each entry of a symmetric matrix (or its mirror image)."""
     row, column = np.tril_indices(dim)
     places = np.zeros((dim, dim), np.int32)
     places[row, column] = places[column, row] = np.arange(len(row))
@@ -235,7 +235,7 @@ class Ridge:
         return jnp.maximum(sum(parts[1:], parts[0]), 0.0)
 
     def sample(self, noise: Array) -> Array:
-        """Returns a random deviation from `theta` for `G` = 1: a sample `[d]` of `N(0, V^-1)` made of standard normals `noise` `[d]`."""
+        """Returns a random deviation from `theta`, a sample `[d]` of `N(0, V^-1)`, made of standard normals `noise` `[d]`; only for `G` = 1."""
         return numerics.combine(noise, jnp.swapaxes(cholesky(self.inverse[:, :, 0]), 0, 1))
 
 
@@ -245,7 +245,7 @@ _PAGE = 16
 
 @struct.dataclass
 class Factors:
-    """Square roots `W` of inverse design matrices, `V^-1 = W W'`, one for each of `N` parameters, stored in pages of up to 16 observations.
+    """Square roots `W` of inverse design matrices, `V^-1 = W W'`, for each of `N` parameters, stored in blocks ("pages") of up to 16 observations.
 
     `W = ridge^-1/2 Q_1 Q_2 ...` has a factor `Q = I - A' T A` for each page of the parameter. The `G` pages of all parameters are stored in the order
     of their creation, so that memory is proportional to the number of observations. Page `G - 1` stays empty; its index means "no page".
@@ -325,7 +325,7 @@ class ByFactors:
         pages = jnp.where(counts, pages, 0)
 
         def through(_: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            """Takes (page, vector `[d]`); returns the parameter's next page (after the last the empty one, `Q = I`) and `Q'` times the vector."""
+            """Takes (page, vector `[d]`); returns the parameter's next page (at last the empty page) and `Q'` of the given page times the vector."""
             page, a = carry
             rows, mix = _page(spread, page)
             return numerics.at(spread.after, (page,)), a - _times(_times(_times(rows, a), mix), rows)
@@ -366,7 +366,7 @@ class ByFactors:
         number = xla.largest_over_runs(spread.in_use)
 
         def through(step: Array, samples: Array) -> Array:
-            """Multiplies by one page's `Q` the samples of the parameter that owns the page; step 0 is the newest page, `samples` is `[N, M, d]`."""
+            """Multiplies the samples `[N, M, d]` of the parameter that owns a page by the page's `Q`; `step` counts pages from the newest one (0)."""
             page = number - 1 - step
             rows, mix = _page(spread, page)
             owner = (numerics.at(spread.owner, (page,)),)

@@ -167,7 +167,7 @@ class ExactGLM(GLM):
 
 @struct.dataclass
 class FrozenGLM(GLM):
-    """Estimator whose estimate is known and never changes, for example from `fit_glm` on offline data; its state is an object of this class.
+    """Estimator whose estimate is known and never changes, for example from `fit_glm` on offline data; its state is a `FrozenGLM`, too.
 
     Attributes:
       theta: `[d]` estimate.

@@ -33,7 +33,7 @@ class RunningMean:
 
     @classmethod
     def prior(cls, count: ArrayLike, mean: ArrayLike, size: int) -> Self:
-        """Returns the means of `size` (`K`) quantities after `count` fictitious values, all equal to `mean`; both are numbers or `[K]`."""
+        """Returns the means of `size` (`K`) quantities after `count` fictitious values equal to `mean`; `count` and `mean` are numbers or `[K]`."""
         counts = jnp.broadcast_to(jnp.asarray(count, jnp.int32), (size,))
         means = jnp.broadcast_to(jnp.asarray(mean, jnp.float32), (size,))
         means = jnp.where(counts > 0, means, 0.0)
@@ -127,7 +127,7 @@ def hoeffding_radius(count: ArrayLike, log_term: Leaf) -> Array:
 
     Args:
       count: `[...]` number of values.
-      log_term: `[]` logarithm of `2 / p` for radii that fail with probability `p`; for example from `union_log_term`.
+      log_term: `[]` `log(2 / p)` for a radius that fails with probability at most `p`; `union_log_term` returns it for all means and rounds at once.
 
     Returns:
       `[...]` radii.

@@ -63,9 +63,9 @@ class Case:
       coordinates: values that distinguish the case, for tables.
       record_every, record, probes: as for `simulate`.
       seeds: largest number of seeds of this case.
-      one_pass: function of the environment that returns the number of rounds of one pass over its table, which replaces `horizon` unless the user
-        specifies a horizon.
-      rows: function of the environment that returns its table's number of rows, for titles (default: the function `one_pass`).
+      one_pass: function of the environment that returns the number of rounds that serve each row of its table once; this number replaces `horizon`
+        unless the user specifies a horizon.
+      rows: function of the environment that returns the number of rows of its table, shown in titles (default: the function `one_pass`).
     """
 
     environment: Any
@@ -166,7 +166,7 @@ class Experiment:
         return tuple(c.with_horizon(max(1, math.ceil(c.horizon * share))) for c in self.cases)
 
     def departures(self, horizon: int, changes: Mapping[str, Mapping[str, Any]]) -> str:
-        """Describes how a run with `changes` (as for `run`) differs from the claims in horizon, hyperparameters and settings; empty if not at all."""
+        """Describes how a run at `horizon` with `changes` (as for `run`) departs from the conditions of the claims; an empty text if it does not."""
         found = [f"{horizon:,} rounds instead of {self.horizon:,}"] if horizon != self.horizon else []
         for name, values in changes.items():
             of_table = _OF_TABLE if name == "environment" and self.any_table else ()
@@ -216,8 +216,8 @@ def run(
         figures that need single runs are left out and reported. If the callback ends a case, the experiment ends without summary and figures.
 
     Returns:
-      The summary. Its times in seconds are those of all calls for this store, and under "last_call" those of this call. If the callback has ended
-      the experiment, it is empty; if other processes have not simulated their share yet, it is `{"missing": text}`.
+      The summary. Its times in seconds add up all calls for this store; those under "last_call" are of this call alone. If the callback has ended the
+      experiment, the summary is empty; if other processes have not simulated their share yet, it is `{"missing": text}`.
     """
     out = _on_disk(out)
     if not isinstance(seeds, range):
@@ -356,8 +356,8 @@ def summarise(experiment: Experiment, data: Results) -> dict[str, Any]:
 def _judged(claim: Claim, data: Results, departures: str) -> dict[str, Any]:
     """Returns the measured text of a claim and its verdict, as in `summary.json`.
 
-    If the claim holds, the text also names the policies in it that violate a budget or target, in the cases and settings that the claim uses. A claim
-    that is not judged because of `departures` is evaluated nevertheless, with a warning if that fails, so that a short run shows errors in claims.
+    If the claim holds, the text also names its policies that violate a budget or target in the cases and settings of the claim. A claim that is not
+    judged because of `departures` is evaluated all the same, so that a short run reveals errors in its code, which become warnings.
     """
     found, reason, judged = ("", True), "", judge(True)
     try:

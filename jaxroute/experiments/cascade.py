@@ -60,7 +60,7 @@ def case_of(
 
 
 def claims(*rows: tuple[str, str, cl.Measure] | tuple[str, str, cl.Measure, str]) -> tuple[Claim, ...]:
-    """Makes a claim from each row: its name, its text, the function that tests it, and optionally its source (default: our own study)."""
+    """Makes claims from rows: (name, text, function that tests the claim) and optionally the source (default: our own study)."""
     return tuple(Claim(row[0], row[1], row[3] if len(row) > 3 else OURS, row[2]) for row in rows)
 
 
@@ -105,7 +105,7 @@ _STEPS, _HORIZONS = (0.5, 1.0, 2.0), (1000, 3000, 10_000, 30_000, 100_000)
 
 
 def _hard(steps: Sequence[float] = _STEPS, horizon: int = 1000) -> Grid:
-    """Makes a grid of environments of a safe and a risky model, whose indices in the optimal policy differ by `s / sqrt(horizon)`, `s` in `steps`."""
+    """Makes a grid of environments of a safe and a risky model; their indices in the optimal policy differ by `s / sqrt(horizon)`, `s` in `steps`."""
     return grid(lambda s: ca.safe_and_risky(s / math.sqrt(horizon)), s=list(steps))
 
 
@@ -296,7 +296,7 @@ def _by_weight(envs: Grid, policies: Iterable[Any]) -> Callable[[ca.CascadeEnv],
 
 
 def _tuned(rows: RecordedRows, weights: Sequence[float], score: Any = None, **more: Any) -> list[ca.Frugal]:
-    """Makes a cascade for each cost weight: calls models, cheapest first, until `score` (None: the true one) reaches the best threshold on `rows`."""
+    """Makes for each cost weight a policy that calls models, cheapest first, until `score` (None: true) reaches the best threshold on `rows`."""
     order = np.argsort(np.argsort(rows.costs.mean(axis=0), kind="stable")).astype(np.float32)
     return [ca.Frugal(ca.best_threshold(rows.scores, w * rows.costs, score)[0], order, **more) for w in weights]
 
@@ -342,12 +342,12 @@ def _case(kind: str) -> Case:
 
 
 def _zero(data: xr.Dataset) -> str:
-    """Returns the name of the reference policy, which was fitted to the very rows that are served."""
+    """Returns the name of the reference policy, the zero of comparisons, which was fitted to the very rows that are served."""
     return next(str(p) for p in data["policy"].values if p in (_ORACLE, _PLAN, _LIST, _HINDSIGHT))
 
 
 def _judged(data: xr.Dataset, metric: str, policy: str) -> xr.DataArray:
-    """Returns a metric per request `[seed]` in the later half of the rounds, for odd seeds. COSMOS has the bonus that is best on the even ones."""
+    """Returns a metric per request `[seed]` in the later half of the rounds, for odd seeds; the bonus of COSMOS is the best one on even seeds."""
     runs, place = late_runs(data, metric, policy), 0
     if policy == "COSMOS":
         place = int(late_runs(data, "utility", policy).isel(seed=slice(0, None, 2)).mean("seed").argmax("index"))
@@ -367,7 +367,7 @@ def _lead(kind: str, weight: float, baseline: str) -> cl.Quantity:
 @cl.with_parameters
 @cl.all_hold("nearest policy: ")
 def _unbeaten(results: Results, kind: str) -> Iterator[cl.Finding]:
-    """Tests the claim that in the case `kind` no policy clearly beats the reference, which was fitted to the very rows that are served."""
+    """Tests the claim that in the case `kind` no policy beats the reference, fitted to the very rows that are served, by more than `_LITTLE`."""
     for weight in _WEIGHTS:
         data = results[kind].sel(weight=weight)
         best = _zero(data)

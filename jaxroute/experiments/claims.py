@@ -92,7 +92,7 @@ def gap(policy: str, minus: str, case: str = "result", metric: str = "regret", t
 
 
 def with_parameters(function: Callable[..., Finding]) -> Callable[..., Measure]:
-    """Decorator: binds the parameters of a test before the results, so that `f(results, policy)` is called as `f(policy)(results)`.
+    """Decorator: turns a test `f(results, *parameters)` into a maker of tests: `f(*parameters)` returns a function of the results.
 
     Example:
       The decorated `_small(results, policy)` is the measure of a claim: `Claim("small", "COSMOS has little regret", "ours", _small("COSMOS"))`.
@@ -132,7 +132,7 @@ def all_hold(before: str = "", between: str = "; ") -> Callable[[Callable[..., I
 
 
 def slope_within(runs: xr.DataArray, axis: str, low: float, high: float, is_: float | None = None) -> Finding:
-    """Tests whether the mean over seeds is a power law along `axis`: its exponent is from `low` to `high` and, if `is_` is given, agrees with `is_`."""
+    """Tests whether the mean over seeds is a power law along `axis`: exponent from `low` to `high`, interval including `is_`, if given."""
     fit = power(runs, axis)
     return f"slope {fit}", fit.within(low, high, is_)
 
@@ -180,7 +180,7 @@ def near(*pairs: tuple[Quantity, Quantity | float], share: float = 0.0, margin: 
 
 @with_parameters
 def bounded(results: Results, *rows: tuple[Quantity, Quantity, Quantity]) -> Finding:
-    """Tests whether each row's first quantity is at most its second, a bound; vacuous if the third, a trivial policy's, is within the bound, too."""
+    """Tests for each row (quantity, bound, trivial policy's quantity) whether the first is at most the bound; vacuous if the third is, too."""
     texts, stated = [], []
     for value, bound, trivial in rows:
         (a, x), (b, y), (_, z) = (_found(one, results) for one in (value, bound, trivial))
@@ -193,7 +193,7 @@ def bounded(results: Results, *rows: tuple[Quantity, Quantity, Quantity]) -> Fin
 def less(
     results: Results, policy: str, than: str, metric: str = "routing_regret", share: float = 1.0, **fixed: Any
 ) -> Finding:
-    """Tests in all cases with coordinates `fixed` whether `policy` has less of a metric than policy `than` at the fraction `share` of the horizon."""
+    """Tests in all cases with coordinates `fixed` whether a metric of `policy` is below that of `than` after the fraction `share` of the horizon."""
     cases = measure.with_coordinates(results, **fixed) if fixed else results
     gaps = {name: measure.head_gap(data, metric, policy, than, share) for name, data in cases.items()}
     when = "" if share == 1.0 else f" at {share:g} of the horizon"

@@ -85,7 +85,7 @@ def more(
       metric: metric at the horizon.
       firsts, others: names of policies, or one name.
       times: factor of the second metric.
-      less: fraction of `times * second` by which the first may be smaller; 0 for strictly more.
+      less: tolerance, the fraction of `times * second` by which the first may be smaller; 0 tests strictly more.
       over: setting axis at each value of which the policies are compared; empty for none.
       fixed: coordinates of the cases to use.
     """
@@ -162,7 +162,7 @@ def _small_batches(results: Results) -> Finding:
 
 
 def _seconds(results: Results, case: str) -> ms.Measured:
-    """Returns the seconds that a case took per 10,000 rounds of a run. It was timed once, so the interval is a factor of 1.5 to both sides."""
+    """Returns the seconds that a case took per 10,000 rounds of a run; timed once, so the interval is assumed to be a factor of 1.5 to both sides."""
     data = results[case]
     value = 10_000 * data.attrs["run_s"] / max(data.attrs["decisions"], 1)
     return ms.Measured(value, value / 3, bounds=lambda confidence: (value / 1.5, value * 1.5), number=1)
@@ -212,7 +212,7 @@ def dotted(metric: str, **options: Any) -> Panel:
 
 
 def at_horizon(*names: str | Panel, **options: Any) -> Picture:
-    """Makes a function that draws metrics by case at the horizon. Metrics are rows, but cases are if they outnumber both three and the metrics."""
+    """Makes a function that draws metrics (rows) by case (columns) at the horizon; exchanged if cases outnumber both three and the metrics."""
     kinds = [one if isinstance(one, Panel) else dotted(one, **options) for one in names]
 
     def title(data: xr.Dataset) -> str:
@@ -396,7 +396,7 @@ def _distance(env: cb.CloudEnv, policy: cb.C2MABV, env_state: Any, state: Any, t
 @with_parameters
 @all_hold()
 def _covered(results: Results, part: str, widths: Sequence[float]) -> Iterator[Finding]:
-    """Tests for each width `w` whether `1 - delta / 2` of the runs have all errors of mean outcomes or costs (`part`) below `w` radii (Lemma 1)."""
+    """Tests for each `w` in `widths` whether `1 - delta / 2` of the runs have all errors (`part`: outcomes or costs) below `w` radii (Lemma 1)."""
     for delta, width in itertools.product(_DELTAS, widths):
         runs = results["result"][f"distance.{part}"].sel(policy="C2MAB-V", delta=delta).max("time")
         share, least = ms.share_of(runs < width), 1.0 - delta / 2

@@ -31,12 +31,12 @@ def _curves_of(data: xr.Dataset, metric: str, policy: str, **where: Any) -> xr.D
 
 
 def _one_setting(data: Any, own: Sequence[str]) -> Any:
-    """Drops the setting axes that are not in `own` or have one value, along which nothing differs, by selecting their first value."""
+    """Drops the setting axes along which nothing differs (not in `own`, or with a single value), by selecting their first value."""
     return data.isel({axis: 0 for axis in metrics.setting_axes(data) if axis not in own or data.sizes[axis] == 1})
 
 
 def end(data: xr.Dataset, metric: str, policy: str, time: Any = None, **where: Any) -> Measured:
-    """Returns a policy's mean at a recorded time (default: the horizon), with its standard error; `where` selects a setting."""
+    """Returns the mean of a policy's metric, with its standard error, at a recorded time (default: the horizon); `where` selects a setting."""
     if metrics.has_runs(data):
         return mean_of(runs_of(data, metric, policy, time, **where))
     one = data.sel(policy=policy, **where)
@@ -178,7 +178,7 @@ def product(*factors: Measured, over: Measured | None = None) -> Measured:
 
 
 def average(values: Iterable[Measured]) -> Measured:
-    """Averages several numbers. The standard error takes into account that values of the same run are correlated."""
+    """Averages several measured numbers; the standard error takes into account that values of the same run are correlated."""
     values = list(values)
     return functools.reduce(Measured.plus, values).times(1.0 / len(values))
 
@@ -208,9 +208,9 @@ def coordinates_of(data: xr.Dataset) -> dict[str, Any]:
 def over_heads(runs: xr.DataArray, measure: Callable[[xr.DataArray], Measured] = mean_of) -> Measured:
     """Returns `measure` (default: the mean) of runs over seeds and heads, with a standard error that covers both. Runs may lack the dimension `head`.
 
-    A head is a trained projection of the features; every head runs with every seed. The squared error is that of the mean over heads, across seeds,
-    plus that of the mean over seeds, across heads. Interactions are counted twice, so the error is slightly too large. The degrees of freedom are
-    Welch's, which are three if the error of four heads dominates. More seeds do not reduce the error due to heads.
+    A head is a trained projection of the features; every head runs with every seed. The squared error is a sum: that across seeds of the means over
+    heads, plus that across heads of the means over seeds. Interactions are in both parts, so the error is slightly too large. The degrees of freedom
+    are Welch's, which are three if the error of four heads dominates. More seeds do not reduce the error due to heads.
     """
     if "head" not in runs.dims:
         return measure(runs)

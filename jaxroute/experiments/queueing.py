@@ -263,7 +263,7 @@ def _second_answers(results: Results) -> Finding:
 
 
 def _effects(results: Results) -> xr.DataArray:
-    """Returns by how much the learner's decision in round `at` lengthens the queue, `[at, time, seed]`, if the optimal policy decides afterwards."""
+    """Returns how much longer the queue is, `[at, time, seed]`, if in round `at` the learner decides, not the optimal policy, which decides later."""
     return results["switching"]["queue_length"].sel(policy="switch").diff("at", label="lower")
 
 
@@ -425,7 +425,7 @@ def data_queue(
 
 @functools.lru_cache(maxsize=8)
 def _projected(training: str, cost_weight: float, models: str, *about: Any) -> list[np.ndarray]:
-    """Trains projections ("heads") as `TRAININGS[training]` on `_tables(models, *about)`. Returns each one's features `[d, P]` of the pool."""
+    """Trains projections ("heads") by settings `TRAININGS[training]` on `_tables(models, *about)`; returns the pool's features `[d, P]` by each."""
     pool, offline = _tables(models, *about)
     probability, _ = qu.departure_probability(offline.scores, qu.divide_costs(offline.costs), cost_weight=cost_weight)
     features = np.asarray(offline.features)

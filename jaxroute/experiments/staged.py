@@ -244,7 +244,7 @@ def _figure(number: str, title: str, cases: Any, claims: Any, draw: Any, says: s
 def _beside(
     number: str, says: str, title: str, cases: dict[str, Case], claims: Any, rows: Any = (REGRET, SPEND), **options: Any
 ) -> Experiment:
-    """Makes the experiment for a figure with a column for each case, by column title, with the panels `rows`; other arguments as for `_figure`."""
+    """Makes the experiment for a figure with a column for each of `cases` (by title) and a row for each panel in `rows`; more as for `_figure`."""
     draw = alike(panels_of(rows=rows, columns="case", titles={case.name: words for words, case in cases.items()}))
     return _figure(number, title, cases.values(), claims, draw, says, **options)
 

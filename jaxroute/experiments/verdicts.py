@@ -4,11 +4,11 @@ A claim consists of statements: a number is below, above or between boundaries. 
 the boundaries, is *refuted* if they are on the other side, and is *not decided* otherwise. If the intervals cover the truth with the stated
 probability, a verdict is wrong with a probability of at most 1 - `CONFIDENCE`, even if the truth lies on a boundary.
 
-Means have Student's interval, widened to Hall's if the runs are skewed. It misses the mean of exponentially distributed numbers in 3 % of the
-cases with 3 runs, 1.9 % with 8 and .7 % with 64 (Student's alone: 4, 5 and 2 %).
+Means have Student's interval, widened to Hall's, which corrects for skewness, if the runs are skewed. It misses the mean of exponentially distributed
+numbers in 3 % of the cases with 3 runs, 1.9 % with 8 and .7 % with 64 (Student's alone: 4, 5 and 2 %).
 
-`AtLeast` joins several statements. To show that all hold, each is tested at the full confidence (intersection-union test: if the claim is
-false, one of its statements is false and would have to pass). To refute the claim, each statement has its share of the risk (Bonferroni).
+`AtLeast` joins several statements. To show that all hold, each is tested at the full confidence (intersection-union test: a false claim has a false
+statement, which would have to pass its own test). To refute the claim, each statement has its share of the risk (Bonferroni).
 """
 
 import enum
@@ -124,8 +124,8 @@ class Measured(NamedTuple("_Mean", [("mean", float), ("error", float)])):
     def minus(self, other: "Measured | float") -> "Measured":
         """Returns the difference to another number, paired if both have runs with the same labels, otherwise as for independent numbers.
 
-        If one of them is skewed or has another interval than Student's, the squared distance of each end from the estimate is the sum of those of the
-        two intervals (Zou and Donner, 2008). This is exact for independent numbers, and too wide for positively correlated ones.
+        If one of them is skewed or has another interval than Student's, the squared distance of each end from the estimate is the sum of the squared
+        distances in the two intervals (Zou and Donner, 2008). This is exact for independent numbers, and too wide for positively correlated ones.
         """
         other = other if isinstance(other, Measured) else Measured(other)
         mean, places = self.mean - other.mean, self.places + other.places
@@ -184,7 +184,7 @@ class Measured(NamedTuple("_Mean", [("mean", float), ("error", float)])):
 
 
 def _about(value: Measured, other: Measured | float, low: float = -math.inf, high: float = math.inf, strict: bool = False):
-    """Makes the statement that `value - other` is from `low` to `high`; if one of the two has no error, about the other one with shifted bounds."""
+    """Makes the statement that `value - other` is from `low` to `high`; if one of them has no error, about the other alone, with shifted bounds."""
     other = other if isinstance(other, Measured) else Measured(other)
     if other.certain:
         return Statement(value.changed(places=value.places + other.places), other.mean + low, other.mean + high, strict)
@@ -223,7 +223,7 @@ class Statement:
         raise TypeError("a statement has no truth value before it is judged; join several by a list, not by `and`")
 
     def unless(self, policy: str, statement: "Statement") -> "Statement":
-        """Returns the same statement, which becomes vacuous if `statement` about a trivial policy, such as uniform choice, holds as well."""
+        """Returns this statement, but vacuous (showing nothing) if `statement`, on a trivial policy such as uniform choice, holds as well."""
         return replace(self, trivial=(policy, statement))
 
     def holds(self, risk: float) -> bool:
@@ -255,7 +255,7 @@ class Statement:
         return self.distance() / max((high - low) / 2, 1e-300) if math.isfinite(high - low) else 0.0
 
     def seeds(self, risk: float) -> float:
-        """Estimates how many seeds in total would decide the statement at confidence 1 - `risk` if mean and deviation were exact; may be infinite."""
+        """Estimates the total number of seeds that decide the statement at confidence 1 - `risk`, taking mean and error as true; may be infinite."""
         value, (low, high) = self.value, self.value.interval(1 - risk)
         if self.holds(risk) or self.refuted(risk):
             return value.number
@@ -294,13 +294,13 @@ class AtLeast:
     def holds(self, risk: float) -> bool:
         """Whether at least `number` parts hold at the confidence 1 - `risk`.
 
-        If fewer hold, at least `len(parts) - number + 1` parts are false; so each part is tested at the `risk` divided by that number.
+        If fewer are true, at least `m = len(parts) - number + 1` are false, and some would have to pass; so each part is tested at `risk / m`.
         """
         share = risk / (len(self.parts) - self.number + 1)
         return sum(part.holds(share) for part in self.parts) >= self.number
 
     def refuted(self, risk: float) -> bool:
-        """Whether so many parts are refuted, each at the risk `risk / number`, that fewer than `number` can be true."""
+        """Whether fewer than `number` parts can still be true: all others are refuted, each at the risk `risk / number`."""
         return sum(part.refuted(risk / self.number) for part in self.parts) > len(self.parts) - self.number
 
     def leaves(self) -> list[Statement]:
@@ -308,7 +308,7 @@ class AtLeast:
         return [leaf for part in self.parts for leaf in part.leaves()]
 
     def distance(self) -> float:
-        """Returns the `number`-th largest of the parts' distances, which is negative if fewer than `number` estimates are within their boundaries."""
+        """Returns how far inside its boundaries the statement is: the `number`-th largest distance of a part; negative if fewer are inside."""
         return sorted(part.distance() for part in self.parts)[-self.number]
 
     def seeds(self, risk: float) -> float:
@@ -347,7 +347,7 @@ class Judgement(NamedTuple):
 
     Attributes:
       verdict: the verdict.
-      text: reason: the statement nearest to its boundary, with interval; if open, seeds that would decide it; if vacuous, the trivial policy.
+      text: the reason in words: statement nearest to its boundary, with interval; if not decided, the seeds needed; if vacuous, the trivial policy.
       numbers: content of the text as plain JSON: interval, boundaries, confidence, runs, degrees of freedom, and `seeds_to_decide`.
       places: coordinates of all values from which the numbers were computed.
     """

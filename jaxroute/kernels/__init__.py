@@ -18,7 +18,7 @@ group is a loop that several elementwise operations share. A wide kernel simulat
 is a vector, with a lane for each run. In memory the lanes of an element are side by side, except in an array that is `apart`, where the elements of a
 run are side by side.
 
-A function that cannot be written in C raises `Unsupported`, and the engine falls back to the scan.
+A function that cannot be written in C raises `Unsupported`, and the engine uses its first back end, a `lax.scan` over rounds.
 """
 
 from jaxroute.kernels import cuda, host

@@ -139,7 +139,7 @@ devices: contextvars.ContextVar[tuple[int, ...]] = contextvars.ContextVar("devic
 
 
 def note(future: Future[Any], kernel: Any = None) -> None:
-    """Adds a started compilation, `future`, of a `cuda.Kernel` (None on a CPU) to the list of the enclosing `compilations`, if there is one."""
+    """Adds a started compilation, `future`, to the list of the enclosing `compilations`, if any. `kernel` is the `cuda.Kernel`, None on a CPU."""
     begun = _begun.get()
     if begun is not None:
         begun.append((future, kernel))

@@ -142,7 +142,7 @@ def compile_text(text: str, architecture: str, options: Sequence[str] = OPTIONS,
 
 
 def _made(library: Any, program: Any, what: str) -> bytes:
-    """Returns what NVRTC has made of a `program` (its handle): machine code if `what` is "CUBIN", the compiler's messages if it is "ProgramLog"."""
+    """Returns an output of NVRTC for a `program` (its handle): machine code for `what` = "CUBIN", the compiler's messages for "ProgramLog"."""
     size = ctypes.c_size_t()
     getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
     made = ctypes.create_string_buffer(size.value)
@@ -271,7 +271,7 @@ class LoadedKernel:
 
     @property
     def threads_at_once(self) -> int:
-        """Returns how many threads of the kernel its device runs at a time, limited by registers, which a warp of 32 threads gets in units of 256."""
+        """Returns how many threads of the kernel its device runs at once. Registers are the limit: a warp of 32 threads gets them in units of 256."""
         of_warp = -(-self.registers * 32 // 256) * 256 or 256
         warps = 4 * (attribute(_REGISTERS, self.device) // 4 // of_warp)
         blocks = min(32 * warps, attribute(_THREADS, self.device)) // BLOCK
@@ -301,7 +301,7 @@ _reserved: dict[int, int] = {}  # Bytes that are reserved for each thread's stac
 
 
 class Kernel:
-    """Kernel for GPUs, which compiles its text, loads the machine code on the devices that XLA uses, and launches it.
+    """Simulation kernel for GPUs: compiles its CUDA text, loads the machine code on the devices that XLA uses, and launches it.
 
     Args:
       text: text of the kernel in CUDA C.

@@ -131,7 +131,7 @@ class Emitter(Writer):
 
     @contextlib.contextmanager
     def held(self, values: Sequence[Value]) -> Generator[None, None, None]:
-        """Context manager that protects the memory of these arrays: statements written inside do not overwrite it."""
+        """Context manager: statements written inside it do not overwrite the memory of the arrays `values`."""
         _count_readers(values, 1)
         yield
         _count_readers(values, -1)
@@ -149,7 +149,7 @@ class Emitter(Writer):
         return self.value_of(storage, ())
 
     def carry_on(self, storages: Sequence[ir.Storage], values: Sequence[Value]) -> None:
-        """Assigns a loop's new `values`, at the end of a step, to `storages`, which the next step reads; values that read them are copied first."""
+        """Assigns a loop's new `values`, when a step ends, to the `storages` that the next step reads; values that read others are copied first."""
         others, ready = set(storages), list[Value]()
         for storage, value in zip(storages, values, strict=True):
             mixed = value.storage is not storage and bool(value.storages & others)

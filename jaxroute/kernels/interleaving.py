@@ -55,7 +55,7 @@ def _steps(loop: ir.Loop) -> int:
 
 
 def _may(loop: ir.Loop) -> bool:
-    """Whether interleaving is safe: only one statement uses each changed variable from outside the loop, or each step uses its own element of it."""
+    """Whether steps may be interleaved: every changed variable from outside the loop is used by one statement, or each step uses its own element."""
 
     def each_its_own(storage: ir.Storage) -> bool:
         touching = [one for one in loop.body if storage in {s.current for s in (*one.reads, *one.written())}]

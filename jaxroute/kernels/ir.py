@@ -32,9 +32,9 @@ class Storage:
       stride: distance in memory between two elements, as an expression of C; empty for 1.
       apart: whether the elements of each run are contiguous if several runs are simulated at once; otherwise runs are interleaved.
       varying: whether its contents differ between runs that are simulated at once.
-      depth: number of branches that only some of the runs execute (masks) around its declaration.
+      depth: number of masks (branches that only some of the runs execute) that enclose its declaration.
       readers: number of traced arrays whose elements are read from it and that later operations still use.
-      store: (block, statement): body of a loop that operations share and the statement there that assigns this array's elements; None without one.
+      store: pair (body of a loop that operations share, statement in it that assigns this array's elements); None without one.
       successor: storage that statements read and write instead of this one, which saves a copy; None if it was not replaced.
     """
 
@@ -251,7 +251,7 @@ class If(Statement):
 
 @dataclasses.dataclass(eq=False)
 class Call(Statement):
-    """Statement whose C text, such as "break", `printer` has under `name`; `operands` and, to copy rows, `size` (elements of a row) fill it in."""
+    """Statement whose C text is `printer`'s template `name`, such as "break", with `operands` and, to copy rows, `size` (elements of a row)."""
 
     name: str
     operands: tuple[Expr, ...] = ()
@@ -271,7 +271,7 @@ def walk(block: Block) -> Iterator[Statement]:
 
 
 def live(block: Block) -> set[Storage]:
-    """Returns the C variables and arrays on which statements with an effect other than an assignment depend, directly or indirectly."""
+    """Returns the C variables and arrays that matter: statements that do more than assign read them, directly or indirectly."""
     writers: dict[Storage, list[Statement]] = {}
     found, open_ = set[Storage](), list[Storage]()
     for statement in walk(block):
@@ -346,7 +346,7 @@ def unflat(number: Index, shape: Sequence[int]) -> Place:
 
 
 def is_row(shape: Sequence[int], sizes: Sequence[int]) -> bool:
-    """Whether a part with the lengths `sizes` is a whole row of an array: of length 1 along the first axis and complete along the others."""
+    """Whether a part of lengths `sizes` of an array of this `shape` is a whole row: of length 1 along the first axis, complete along the others."""
     return len(shape) > 1 and sizes[0] == 1 and tuple(sizes[1:]) == tuple(shape[1:])
 
 
@@ -362,8 +362,9 @@ class Value:
       storage: C variable or array that holds exactly this array, in row-major order; None if there is none.
       known: the elements if they are constant, else None.
       uniform: whether all elements are known to be equal.
-      lone: whether the array is known to be a vector with at most one true element.
-      chosen: pair (`lone` condition, numbers) if this array is `where(condition, numbers, 0)`, whose sum needs no additions; else None.
+      lone: whether the array is known to be a bool vector with at most one true element.
+      chosen: pair (condition, numbers) if this array is `where(condition, numbers, 0)` with a `lone` condition: its sum needs no additions. Else
+        None.
       steps: number of operations that compute an element each time it is read; 0 if elements are stored.
     """
 

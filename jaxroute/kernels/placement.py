@@ -1,7 +1,7 @@
-"""Chooses the state arrays that kernels store run by run, with the elements of each run side by side, when they simulate several runs at once.
+"""Chooses the state arrays that kernels for several runs at once store run by run, so that the elements of each run are side by side.
 
-In other arrays, the numbers of all runs for one element are side by side. If each run uses a different row of such an array, every number is in
-another cache line.
+In all other arrays, the numbers of all runs for one element are side by side. If each run used a different row of such an array, every number would
+be in another cache line.
 """
 
 import math
@@ -46,7 +46,7 @@ def _has_long_rows(aval: Any) -> bool:
 
 
 class _Uses(Flow[_Array]):
-    """Analysis of a jaxpr that finds the state arrays used by rows whose index differs between runs (`rows`), and those used otherwise (`others`)."""
+    """Analysis of a jaxpr: finds state arrays with rows that are used at indices that differ by run (`rows`), and those used otherwise (`others`)."""
 
     def __init__(self) -> None:
         super().__init__(_Array(False))

@@ -54,7 +54,8 @@ def kernel_rollout(
       streams: words of the runs' random keys by name.
       horizon: number of rounds after the warm-up.
       record: quantities to record.
-      since, begun: number of rounds (without warm-up) before the checkpoint from which runs resume, and its states by name (0 and None without one).
+      since: number of rounds (without warm-up) before the checkpoint from which runs resume; 0 without one.
+      begun: states in that checkpoint by name; None without one.
       keep_states: whether to return the last states, too.
       spans: first round and number of rounds of each record interval, if the program serves several horizons; None otherwise.
       wide: whether to simulate several runs at once, on CPUs; otherwise runs are sequential on CPUs and have a thread each on GPUs.
@@ -93,10 +94,10 @@ def _(*operands: Any, source: Source, size: int, lead: tuple[int, ...], spread: 
 
 
 def _batch(operands: Sequence[Any], dims: Sequence[int | None], *, source: Source, size: int, lead: Any, spread: Any) -> Any:
-    """Maps the kernel's call over a new axis of settings, as `jax.vmap` does. That axis becomes the first of results and operands that have it.
+    """Maps the kernel's call over a new axis of settings, as `jax.vmap` does; the new axis comes first in results and in operands that have it.
 
-    `dims` has the new axis's position in each operand, or None. `lead` has the lengths of the axes that were mapped before, `spread` for each operand
-    which of those axes it has.
+    `dims` has the new axis's position in each operand, or None. `lead` has the lengths of the axes that were mapped before; `spread` tells for each
+    operand which of those axes the operand has.
     """
     number = next(x.shape[d] for x, d in zip(operands, dims, strict=True) if d is not None)
     moved = [x if d is None else jnp.moveaxis(x, d, 0) for x, d in zip(operands, dims, strict=True)]

@@ -129,7 +129,7 @@ _DEVICE = """#define ARRAY(kind, name, size, first) kind *const name = (kind *)(
 
 
 def steps(lead: Sequence[int], own: Sequence[bool]) -> list[int]:
-    """Returns an input's stride along each axis of settings, in units of one setting's array; 0 where `own` is False: the input is the same."""
+    """Returns by how many arrays (one per setting) an input moves along each axis of settings, of lengths `lead`; 0 where `own` is False."""
     found, step = [], 1
     for size, varies in reversed(list(zip(lead, own, strict=True))):
         found.append(step if varies else 0)
@@ -267,7 +267,7 @@ class RoundsWriter(Emitter):
         return list(map(computed, *lists))
 
     def _interval(self, i: ir.Expr, carry: Sequence[Value]) -> list[Value]:
-        """Writes the loop over this launch's rounds in record interval `i`, and the record at its end. Returns the new `carry`: states and sums."""
+        """Writes the loop over rounds of record interval `i` in this launch, then the interval's record. Returns the new `carry`: states and sums."""
         start, stop = _named("start"), _named("stop")
         spans = ir.Storage("in0", ir.INT, 2 * self._intervals)
         begin = self._number(ir.element(spans, times(i, 2)))
@@ -291,7 +291,7 @@ class RoundsWriter(Emitter):
             return [*states, *self.repeat(ir.If(last.equals(end)), recorded, [*totals, *partial])]
 
     def _chunk(self, c: ir.Expr, begin: ir.Expr, end: ir.Expr, last: ir.Expr, carry: Sequence[Value]) -> list[Value]:
-        """Writes a chunk of rounds from `c` on, after the plan of a stage that begins there. Returns the new `carry`: states and sums.
+        """Writes a chunk of rounds from `c` on, after the plan of a stage if one begins at `c`. Returns the new `carry`: states and sums.
 
         The record interval lasts from `begin` to before `end`; the launch ends before `last`.
         """

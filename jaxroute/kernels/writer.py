@@ -122,7 +122,7 @@ class Writer:
         self.masks.pop()
 
     def meant(self, depth: int = 0) -> ir.Expr:
-        """Returns the mask of runs whose variable, declared under `depth` masks, the next statement may change; True if no mask was added since."""
+        """Returns the mask of runs that an assignment to a variable declared under `depth` masks may change; True if no mask was added since then."""
         return self.masks[-1] if depth < len(self.masks) else ir.literal(True, bool)
 
     # Storages
@@ -153,7 +153,7 @@ class Writer:
         return ir.variable(storage)
 
     def given(self, number: int, dtype: Any, size: int) -> ir.Storage:
-        """Declares a C array of the `size` elements that the runs being simulated have in the kernel's input with index `number`, `[..., R]`."""
+        """Declares a C array of the `size` elements that the kernel's input `number`, `[..., R]`, has for the run or runs being simulated."""
         storage = self.storage("p", dtype, max(1, size))
         storage.writable, storage.stride = False, "R"
         source = ir.Storage(f"in{number}", storage.dtype, size)
@@ -274,7 +274,7 @@ class Writer:
         return own if own is not None and own.writable and not own.readers else None
 
     def may_take(self, value: Value, varying: bool) -> bool:
-        """Whether a result of the same shape may take the memory of `value`; `varying` means that the result differs between runs."""
+        """Whether an operation may write its result, of the same shape, over the memory of `value`; `varying`: the result differs between runs."""
         own = self.free(value)
         if own is None or bool(value.shape) != bool(own.size):
             return False
@@ -296,7 +296,7 @@ class Writer:
         return self.copied(value) if value.known is None and value.storages & other.storages else value
 
     def made_in(self, storages: Sequence[ir.Storage], values: Sequence[Value]) -> list[bool]:
-        """Makes the current block compute `values` directly in the C variables or arrays `storages`, instead of copying them there at its end.
+        """Tries to compute `values` directly in their targets, the C variables or arrays `storages`, which saves copies at the current block's end.
 
         This is possible for a value that a shared loop of this block computes and that is used once, if its target is not read afterwards. Returns
         for each value whether it is now computed in its target.
@@ -358,7 +358,7 @@ class Writer:
         dtypes: Sequence[Any],
         make: Callable[[ir.Place, Sequence[ir.Storage]], Sequence[ir.Statement]],
     ) -> list[Value]:
-        """Returns an array for each of `dtypes`. `make(place, variables)` returns statements that set the variables to the elements at `place`."""
+        """Writes a loop that other operations may share; returns an array per dtype. `make(place, variables)` sets variables to the elements."""
         if not math.prod(shape):
             return [self.nothing(shape, dtype) for dtype in dtypes]
         results = [self.storage("x", dtype, 0, varying=False) for dtype in dtypes]

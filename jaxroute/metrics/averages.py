@@ -141,12 +141,12 @@ def tail(data: Data, metric: str | None = None, *, above: float) -> xr.Dataset:
     Args:
       data: a result, or one variable of it.
       metric: name of the metric; None if `data` is a variable.
-      above: the value.
+      above: threshold of the metric.
 
     Returns:
-      A Dataset of `probability`; its standard error `stderr`; `lower` and `upper`, bounds of that share, for which none or all runs of the bin count
-      as above (equal if single runs are stored); and `count`, the number `n` of seeds. `stderr` is 0 if none or all of the runs are above the value,
-      but then the probability is not known exactly: at a true probability of 3 / n, one result in twenty has no run above the value.
+      A Dataset of `probability`; its standard error `stderr`; `lower` and `upper`, the share if none or all runs of that bin count as above (equal if
+      single runs are stored); and `count`, the number `n` of seeds. `stderr` is 0 if none or all of the runs are above the value, but then the
+      probability is not known exactly: at a true probability of 3 / n, one result in twenty has no run above the value.
 
     Example:
       >>> import jaxroute as jr
@@ -188,7 +188,7 @@ def tail(data: Data, metric: str | None = None, *, above: float) -> xr.Dataset:
 def final(data: xr.Dataset, metrics: str | Sequence[str] | None = None, time: int | None = None) -> xr.Dataset:
     """Returns mean and standard error of each metric at the horizon, or at another recorded `time`.
 
-    The Dataset has one variable for each of `metrics` (default: all with a single number per run), with dimensions `(policy, settings...,
+    The Dataset has one variable for each of `metrics` (default: all with a single number per run and time), with dimensions `(policy, settings...,
     statistic)`; `statistic` is "mean" or "stderr".
     """
     now = at_time(data, time)
@@ -205,8 +205,8 @@ def cells(
 ) -> Iterator[tuple[str, dict[str, int], dict[str, Any], dict[str, np.ndarray]]]:
     """Yields for a table the cells of `values`, a result of `final`: one for each policy and each combination of its settings.
 
-    A cell has the policy's name; indices along the axis `policy` and the setting axes `axes`; values of those setting axes that `own(values of the
-    policy)` names (the other axes have index 0); and mean and standard error of each metric, `[2]`.
+    `own` returns the setting axes on which a policy's values depend; other axes have index 0. A cell has the policy's name; indices along the axis
+    `policy` and the setting axes `axes`; values of the axes that `own` returns; mean and standard error of each metric, `[2]`.
     """
     if "policy" not in values.dims:
         values = values.expand_dims("policy") if "policy" in values.coords else values.expand_dims(policy=["all"])

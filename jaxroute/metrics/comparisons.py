@@ -17,8 +17,8 @@ from jaxroute.metrics.texts import rounded, show_value
 def paired(data: Data, metric: str | None, baseline: str) -> xr.Dataset:
     """Returns the difference between each other policy and a baseline over time, seed by seed.
 
-    Policies share common random numbers, so this has less noise than the difference of two means. A seed counts if both runs are valid. A result
-    of `keep="moments"` stores these differences. `plot.curves` draws them.
+    Policies share common random numbers, so this has less noise than the difference of two means. A seed counts if the runs of both policies are
+    valid. A result of `keep="moments"` stores these differences. `plot.curves` draws the differences.
 
     Args:
       data: a result, or one variable of it.
@@ -69,7 +69,7 @@ def is_paired(data: Any) -> bool:
 
 
 def ratio_of_means(data: xr.Dataset, top: str, bottom: str) -> xr.DataArray:
-    """Returns a metric with one value per run whose mean is the ratio of the means of two metrics, `top` to `bottom`.
+    """Returns the ratio of the means of two metrics, `top` to `bottom`, as a metric: one value per run, and the mean of these values is the ratio.
 
     At each time, for each setting and policy, a run's value is `R + (top - R * bottom) / mean(bottom)`, where `R` is the ratio of means. The standard
     error of these values is that of `R` by the delta method, so means, error bars, tables and curves work as for any metric. Unlike a mean of ratios,

@@ -24,7 +24,7 @@ def has_runs(data: Data) -> bool:
 
 
 def metric_names(data: xr.Dataset) -> list[str]:
-    """Returns the names of metrics that are one number per run, at each time if the result has times. Vectors and flags such as `valid` are left out."""
+    """Returns the names of scalar metrics. If the result has a dimension `time`, variables without it are left out, as are flags such as `valid`."""
     check_result(data)
     names = [name for name, variable in data.data_vars.items() if variable.attrs.get("kind") in _KINDS]
     if "time" in data.dims:
@@ -60,7 +60,7 @@ def statistic(data: Data, metric: str | None, name: str) -> xr.DataArray:
 
 
 def like(data: Data, metric: str | None = None) -> xr.DataArray:
-    """Returns an array with the dimensions (except `seed`), coordinates and attributes of a metric. Its values have no meaning."""
+    """Returns a template for results: an array with dimensions (except `seed`), coordinates and attributes of a metric; its values mean nothing."""
     if not has_runs(data):
         return statistic(data, metric, "mean")
     return _recorded_runs(data, metric).isel(seed=0, drop=True).astype(np.float64)
@@ -159,7 +159,7 @@ def show_times(times: np.ndarray) -> str:
 
 
 def own_axes(arrays: Sequence[xr.DataArray]) -> list[str]:
-    """Returns the setting axes along which values of at least one array differ. Axes of hyperparameters that a policy lacks are not among them."""
+    """Returns the setting axes along which values of at least one array differ: not, for example, axes of hyperparameters that a policy lacks."""
 
     def differs(array: xr.DataArray, axis: str) -> bool:
         first = array.isel({axis: [0]}).values

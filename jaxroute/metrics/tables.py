@@ -26,15 +26,15 @@ def table(
 ) -> Any:
     """Returns the results at the horizon as a table: a row per policy and setting, a mean and its standard error in each cell.
 
-    If the results of a policy do not depend on a setting axis, it has a single row for this axis, marked "any". If only some of the valid runs have a
-    number, such as the time of an event that the others never reach, the cell has their median and their share: "115 in 66 %". A mean that
-    is nonzero only by rounding errors of a sum is printed as 0.
+    If the results of a policy do not depend on a setting axis, it has a single row for this axis, marked "any". If a metric is NaN in some of the
+    valid runs, such as the time of an event that never happens there, the cell has the median of the other runs and their share: "115 in 66 %". A
+    mean that is nonzero only by rounding errors of a sum is printed as 0.
 
     Args:
       data: a result.
       metrics: names (default: all with a single number per run).
       time: another recorded time.
-      max_rows: largest number of rows; a last line counts the others. A data frame has all rows.
+      max_rows: largest number of rows; a last line counts the rows left out. A data frame has all rows.
       format: "text" for aligned lines with "36.0 (1.6)"; "latex" for a `tabular` with the rules of booktabs, ready for a paper, and
         "markdown" for a table with pipes, both with 36.0 ± 1.6; "frame" for a `pandas.DataFrame` of the numbers, whose columns are
         metric and "mean" or "stderr", with the notes in `attrs["notes"]`.
@@ -95,7 +95,7 @@ def table(
 
 
 def _rounding(data: xr.Dataset, values: xr.Dataset, time: int | None) -> dict[str, float]:
-    """Returns for each metric the size of a rounding error: float32's epsilon times the largest mean per round of all metrics in its unit."""
+    """Returns each metric's rounding error: float32's epsilon times the largest mean per round of all metrics with the same unit."""
     now = at_time(data, time)
     rounds = float(now["time"]) if "time" in now.coords else 1.0
     if not any(_is_rounding(pair, math.inf) for v in values.values() for pair in v.values.reshape(-1, 2)):

@@ -13,7 +13,7 @@ WIDE, HIGH = 46, 30
 
 
 def numbers(axis: Any, span: tuple[float, float] | None = None, few: bool = False) -> None:
-    """Labels a matplotlib `Axis`, such as `ax.xaxis`, with plain numbers with commas; powers of ten below 1e-4 and from 1e6 on a logarithmic axis.
+    """Labels a matplotlib `Axis`, such as `ax.xaxis`, by plain numbers with commas; a logarithmic axis by powers of ten below 1e-4 and from 1e6.
 
     `span` is the smallest and largest value to be numbered (default: those in view). With `few`, a logarithmic axis has at most six numbers.
     """

@@ -301,7 +301,7 @@ def sweep(
 
 
 def _rows(ax: Any, names: Sequence[str], label: str, title: str | None) -> None:
-    """Labels one row of a figure for each name, the first at the top; `label` is that of the horizontal axis."""
+    """Makes the vertical axis a list of names, one row each, the first at the top; `label` is the title of the horizontal axis."""
     state = style.state_of(ax.figure)
     height = state.rows * (1.0 + 0.2 * len(names))
     if state.shared and height > state.size[1]:  # Names in neighbouring rows would touch each other.

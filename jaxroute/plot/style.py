@@ -113,7 +113,7 @@ class LineStyles:
         self._shades: dict[str, tuple[str, dict[str, Any]]] = {}
 
     def add(self, names: Iterable[str], role: str | None = None) -> None:
-        """Assigns styles to new names, first to those with a fixed colour (`_RIVALS`), before others take it. `role` replaces that of `role_of`."""
+        """Assigns styles to new names, first those with a fixed colour (`_RIVALS`), so that no other takes it. `role` overrides `role_of(name)`."""
         new = [n for n in dict.fromkeys(names) if n not in self._places]
         for name in sorted(new, key=lambda n: n not in _RIVALS):
             kind = role or role_of(name)
@@ -152,7 +152,7 @@ class LineStyles:
 
 
 def _mixed(colour: str, position: int, number: int) -> tuple[float, ...]:
-    """Returns one of `number` shades of a colour, from light (position 0) to dark. Up to three keep its hue; more shades go from yellow to violet."""
+    """Returns one of `number` shades, from light (position 0) to dark. Up to three have the hue of `colour`; more shades go from yellow to violet."""
     place = 2 * position / (number - 1) - 1
     light, dark, reach = (1.0, 1.0, 1.0), (0.0, 0.0, 0.0), 0.45
     if number > 3:

@@ -2,8 +2,8 @@
 
 A model wins if it succeeds. A solver for "any win" maximises the probability that at least one selected model wins, one for "all wins" that all do.
 
-- `select`: best relaxed selection for a sum of wins, any win or all wins, with derivatives; start here.
-- `annealed`: schedule of falling temperatures for `select`, and `perturbed`: solver averaged over noise; for training where derivatives are zero.
+- `select`: best relaxed selection, by the number of wins or the probability of any win or all wins; has derivatives; start here.
+- `annealed`, `perturbed`: schedule of falling temperatures for `select`, and solver averaged over noise; for training where derivatives are zero.
 - `budgeted_fill`: linear program with bounds, a sum and a budget (fractional knapsack); returns a `FillSolution`.
 - `linear_selection`: the same linear program for sets of models, optionally with a size for each group of models; returns a `Selection`.
 - `exact_any_win`: relaxed probability of any win under a budget, by enumeration of vertices, or by branch and bound for many models.

@@ -88,7 +88,7 @@ def _real(array: Array) -> Array:
 
 
 def rounding(dtype: DTypeLike) -> float:
-    """Returns the relative tolerance by which rounding may make a sum of amounts, or their cost, exceed its bound."""
+    """Returns the tolerance of constraints: the share by which rounding may make a sum of amounts, or the cost of the amounts, exceed its limit."""
     return 1e-6 if dtype == jnp.float32 else 1e-9
 
 
@@ -103,9 +103,9 @@ def feasible(least: Number, budget: Number, capacity: Number, total: Number, *va
     Within the relative tolerance `rounding`, `least` may exceed the budget, and `total` may exceed `capacity`.
 
     Args:
-      least: `[]` cost of the cheapest `z`; 0 if the sum may be smaller than `total`.
+      least: `[]` cost of the cheapest `z` with the sum `total`; pass 0 if the sum may be smaller.
       budget: `[]` budget.
-      capacity: sum of the bounds, `[]` or for each of `M` groups `[M]`; infinite if the sum may be smaller than `total`.
+      capacity: sum of the bounds, `[]` or for each of `M` groups `[M]`; pass infinity if the sum may be smaller than `total`.
       total: required sum, `[]` or `[M]`.
       values: costs, bounds and objectives of the problem, each `[K]`, only to test that they are finite.
     """

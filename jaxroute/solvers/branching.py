@@ -1,12 +1,12 @@
 """Branch and bound over selections of models: exact, in memory that does not depend on the number of sets.
 
 The search divides the space of selections into pieces. A node is a piece: the decisions about each model so far. Its relaxation is a linear program
-over a box with a few rows (constraints). A dual simplex method solves it with a basis as small as the number of rows. Any multipliers of the rows
-give an upper bound (weak duality), so that rounding never makes the search drop a node wrongly. The next node can start from any basis, such as the
-last one: each variable is put at its upper bound if its reduced gain is positive, else at its lower bound.
+over a box with a few rows (constraints). A dual simplex method solves it with a basis as small as the number of rows. Multipliers of the rows give an
+upper bound even if they are inexact (weak duality), so that rounding never makes the search drop a node wrongly. The next node can start from any
+basis, such as the last one: each variable is put at its upper bound if its reduced gain is positive, else at its lower bound.
 
-The search is one loop. Each step is a pivot, a branch, or a return to the last branch with an open side. Under `vmap` all runs step together until
-the last run finishes.
+The search is one loop. Each step is a simplex pivot, the split of a node in two, or a return to the most recent piece that still waits. Under `vmap`
+all runs step together until the last run finishes.
 
 Source: Land and Doig (1960), the search; Lemke (1954), the dual simplex method; Falk and Soland (1969), the split of a convex piece at the solution
 of its relaxation. Ours: a model that is no better than another in any respect is selected only after it (dominance).
@@ -58,13 +58,13 @@ class Basis(NamedTuple):
     """Basic solution of a linear program with `n` variables and `R` constraints, and the basis for the next step of the simplex method.
 
     Attributes:
-      x: `[n]` basic solution, clipped to the lower and upper ends of the variables.
+      x: `[n]` basic solution, clipped to the ends (lower and upper limits) of the variables.
       bound: `[]` upper bound of the optimal value, valid for any basis up to rounding.
-      reduced: `[n]` reduced gains: decrease of `bound` per unit by which `x` leaves its upper (if positive) or lower (if negative) end.
+      reduced: `[n]` reduced gains: how much `bound` falls per unit by which `x` leaves its upper end (if positive) or lower end (if negative).
       price: `[R]` multipliers of the constraints.
       feasible: `[]` bool, whether the basic solution is between the ends, and so optimal.
       impossible: `[]` bool, whether no point between the ends meets the constraints.
-      stuck: `[]` bool, whether neither is true and no pivot exceeds rounding.
+      stuck: `[]` bool, whether neither `feasible` nor `impossible` is true and no pivot element exceeds rounding errors.
       upper: `[n + R]` bool, columns at their upper end.
       basis: `[R]` int32 columns of the next basis.
       next_upper: `[n + R]` bool, columns at their upper end in the next basis.
@@ -90,7 +90,7 @@ class SearchResult(NamedTuple):
       piece: piece of the search space that contains `x`.
       value: `[]` value of `x`; -inf if no point was found.
       price: `[R]` multipliers of the constraints in the linear program that found `x`.
-      residual: `[]` bound by which an unvisited point may be better; 0 for a complete search.
+      residual: `[]` upper bound of the amount by which an unvisited point may exceed `value`; 0 for a complete search.
       converged: `[]` bool, whether the search is complete.
       nodes: `[]` int32 number of visited nodes.
       steps: `[]` int32 number of steps of the loop, pivots included.
@@ -154,11 +154,12 @@ def search(
     Args:
       start: the whole search space as a piece, a pytree of arrays.
       program: function from a piece to its relaxation, a `Program`; all its numbers may differ between nodes.
-      branch: function of (piece, its `Basis`, best value so far, tolerance of comparisons with that value). It returns (value of the basic solution,
-        or -inf if that does not solve the original problem; half of the piece to search first; other half; whether the piece can be split).
+      branch: function of (piece, its `Basis`, best value so far, tolerance of comparisons with that value). It returns the value of the basic
+        solution, or -inf if that does not solve the original problem; the half of the piece to search first; the other half; and whether the piece
+        can be split.
       equal: for each constraint, whether it is an equation (static).
       depth: capacity of the stack of pieces (static); further pieces are abandoned.
-      most_nodes: `[]` limit of the number of visited nodes; `depth` higher as long as no point is found.
+      most_nodes: `[]` limit of the number of visited nodes; while no point has been found, the limit is `depth` higher.
       needed: `[]` bool; False skips the search.
     """
     root = jax.eval_shape(program, start)
@@ -247,7 +248,7 @@ def search(
 
 
 def _margin(best: Array) -> Array:
-    """Returns by how much a node's upper bound must exceed the best value so far, `best`, to make the node worth a search."""
+    """Returns the amount by which a node's upper bound must exceed the best value so far, `best`, for the node to be searched."""
     return tolerance(best.dtype) * jnp.maximum(jnp.where(best > -jnp.inf, jnp.abs(best), 0.0), 1.0)
 
 
@@ -386,8 +387,9 @@ def sparse_fill(
 ) -> BranchingSolution:
     """Maximises `value . x` over `{0 <= x <= capacity, sum(x) = 1, cost . x <= budget}` with at most `most` positive amounts, exactly.
 
-    In the relaxation, a model counts towards `most` with its used share of capacity, `x / capacity`, or with 1 once the search has put it in the mix.
-    A model that is dominated by another model in value, cost and capacity is used only together with that model.
+    In the linear relaxation of the branch and bound, a model counts towards `most` with its used share of capacity, `x / capacity`, or with 1 once
+    the search has put it in the mix. A model that another model dominates (at least the value and capacity, at most the cost) is used only if the
+    other model is used.
 
     Source: StageRoute (arXiv 2506.17254), eq. (3); the search is ours.
 

@@ -17,7 +17,7 @@ class FillSolution(NamedTuple):
     """Solution of `budgeted_fill`.
 
     Attributes:
-      amount: `[K]` optimal amounts; if the budget is too small the cheapest; if the capacities are too small, capacities scaled to sum to `total`.
+      amount: `[K]` optimal amounts. If the budget is too small: the cheapest; if the capacities are too small: these, scaled to sum to `total`.
       multiplier: `[]` shadow price of the budget, value per unit of cost; the last multiplier tried if infeasible.
       feasible: `[]` bool, whether the constraints admit a point; False if a number is NaN or infinite.
       residual: `[]` increase of the Lagrangian, in units of value, by one more dual step; 0 at the optimum.
@@ -62,7 +62,7 @@ def budgeted_fill(
     (ties to the better model). A step takes the slope between the two in the cost-value plane as the next multiplier. The fill of this multiplier
     replaces the more expensive of the two if it exceeds the budget, else the cheaper one. Each effective step reaches a new vertex of the frontier,
     so finitely many suffice. The answer mixes the last two fills to meet the budget with equality. Comparisons use differences of raw values and
-    costs, so that equal costs cancel exactly. As rounding can make comparisons cyclic, a fill takes first the models that fewest others precede.
+    costs, so that equal costs cancel exactly. As rounding can make these comparisons cyclic, a fill sorts the models by how many others precede them.
 
     Source: StageRoute (arXiv 2506.17254), eq. (7). The dual method and the number of steps are ours.
 

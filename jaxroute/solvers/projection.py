@@ -49,7 +49,7 @@ _RowSolver = Callable[[Array, Array, Array], tuple[Array, Array, Array]]
 
 
 def _level(u: Array, upper: Array, total: Array, at_most: bool) -> Array:
-    """Returns the `nu` with `sum clip(u - nu, 0, upper) = total`, from the sum's breakpoints. With `at_most`, `nu` is 0 if the sum is smaller."""
+    """Returns the `nu` with `sum clip(u - nu, 0, upper) = total`, from the sum's breakpoints; with `at_most`, 0 if the sum at `nu = 0` is smaller."""
     if u.shape[-1] > _MANY:
         return _level_of_many(u, upper, total, at_most)
     breaks = jnp.concatenate([u, u - upper])
@@ -201,7 +201,7 @@ def _cheapest(cost: Array, upper: Array, total: Array, at_most: bool) -> Array:
 
 
 def _rows(z: Array, cost: Array, upper: Array, nu: Array, multiplier: Array, at_most: bool) -> tuple[Array, _RowSolver]:
-    """Returns a mask `[K]` (1 or 0) of the coordinates between their bounds (free), and a solver of the binding constraints on these coordinates.
+    """Returns a mask `[K]` (1 or 0) of the coordinates between their bounds (free), and `solve`, which makes them satisfy the binding constraints.
 
     The constraints are the sum (a row of ones) and the budget (a row of costs). The mean cost of free coordinates is subtracted from their costs,
     which avoids cancellation in the 2 x 2 matrix of the rows and in the multipliers.
@@ -230,7 +230,7 @@ def _rows(z: Array, cost: Array, upper: Array, nu: Array, multiplier: Array, at_
 def _polish(
     y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool, nu: Array, multiplier: Array, z: Array
 ) -> tuple[Array, Array, Array]:
-    """Returns `z`, `nu`, `multiplier` after binding constraints are met exactly by coordinates between bounds; the inputs if that breaks a bound."""
+    """Meets binding constraints exactly, by coordinates between bounds. Returns new `z`, `nu`, `multiplier`; the old ones if that breaks a bound."""
     free, solve = _rows(z, cost, upper, nu, multiplier, at_most)
     held = jnp.where(free > 0.0, 0.0, z)
     moved, d_nu, d_multiplier = solve(y, total - jnp.sum(held), budget - jnp.sum(cost * held))
@@ -272,8 +272,8 @@ def project(
 
     `z = clip(y - nu - lam * cost, 0, upper)`. The multiplier `nu` of the sum is exact, from the breakpoints of a piecewise linear function; `lam` of
     the budget comes from Newton's method inside a bracket. The derivative (forward and reverse) is that of the binding constraints, not of the
-    iterations. At a vertex, where `z` reacts differently to a larger and to a smaller `total`, it is the derivative for a smaller one. The
-    derivatives of `z` in `total` thus sum to 1 wherever the sum binds.
+    iterations. At a vertex, where the derivatives in `total` from above and from below differ, the derivative from below is returned. The derivatives
+    of `z` in `total` thus sum to 1 wherever the sum binds.
 
     `z` does not depend on the unit of costs and budget. It satisfies sum, bounds and budget to a relative tolerance of 1e-5 (1e-8 in float64).
 
@@ -428,9 +428,10 @@ def projected_gradient(
 
     The derivative (forward and reverse, first order) in `cost`, `budget`, `total`, `upper` and all values that `gradient` closes over is implicit:
     that of the fixed point `z = P(z + gradient(z))` of the projection `P`, for any optimizer. It is valid if `converged`; if the fixed point is not
-    unique, it is the least-norm derivative. At a vertex of the set the derivative in the objective is zero. The derivative takes one `[K, K]`
-    pseudo-inverse and `K` directional derivatives of the projection. With `implicit=False` JAX differentiates through the steps: correct even before
-    convergence, but time and memory grow with `steps`. For a linear objective `differentiable_lp` and `select` are faster.
+    unique, the derivative of least norm is returned. At a vertex of the set, `z` does not react to small changes of the objective: this derivative is
+    zero. The derivative takes one `[K, K]` pseudo-inverse and `K` directional derivatives of the projection. With `implicit=False` JAX differentiates
+    through the steps: correct even before convergence, but time and memory grow with `steps`. For a linear objective `differentiable_lp` and `select`
+    are faster.
 
     Args:
       gradient: function from `z` `[K]` to the gradient of the objective.

@@ -33,9 +33,9 @@ def _at(values: Array, place: Array) -> Array:
 def pairwise(z: Array, uniforms: Array, *, whole_sum: bool) -> Array:
     """Rounds a fractional selection to a set, `[K]` bool, by pairwise (dependent) rounding: two fractional coordinates at a time.
 
-    In each step (meeting) of the two fractional coordinates of lowest index, one becomes 0 or 1 and the other takes the remainder. Each model is in
-    the set with probability `z`. The size is the floor or ceiling of the sum of `z`. Any coordinates are jointly 1 (or 0) at most as often as
-    independent ones.
+    Each step (a meeting) takes the two fractional coordinates of lowest index, sets one of them to 0 or 1 and gives the remainder to the other one.
+    Each model is in the set with probability `z`. The size is the floor or ceiling of the sum of `z`. The probability that several given models are
+    all selected (or all left out) is at most the product of their own probabilities.
 
     Source: Gandhi, Khuller, Parthasarathy and Srinivasan (2006); C2MAB-V, Algorithm 3.
 
@@ -77,9 +77,9 @@ def pairwise(z: Array, uniforms: Array, *, whole_sum: bool) -> Array:
 def _sets_between(upper: Array, points: Array) -> tuple[Array, Array]:
     """Writes a selection `z` as a mixture of `n` sets by systematic sampling. Returns their weights `[n]` (some may be 0) and masks `[n, K]` bool.
 
-    `upper` `[K]` are the prefix sums `C` of `z`. The set of an offset `u` in (0, 1] has each model `k` for which `u + i` with some integer `i` lies
-    in `(C_(k-1), C_k]`. It changes only where `u` passes one of `points` `[n]`: the fractional parts of `C` in any order, then 1. The size of a set
-    is the floor or the ceiling of the sum of `z`.
+    `upper` `[K]` are the prefix sums `C` of `z`. For an offset `u` in (0, 1], model `k` is in the set if `u + i` is in `(C_(k-1), C_k]` for some
+    integer `i`. As `u` grows, the set changes only at `points` `[n]`: the fractional parts of `C` in any order, then 1. The size of a set is the
+    floor or the ceiling of the sum of `z`.
     """
     size = points.shape[-1]
     # Sorts by rank, without gathers.
@@ -99,13 +99,14 @@ def swap(z: Array, uniforms: Array, surplus_uniforms: Array) -> Array:
 
     It writes the selection as a mixture of sets and merges them one by one; random draws decide which elements remain.
 
-    A merge pairs the elements that only one of two sets has, the r-th lowest of each. One of a pair remains, with a probability proportional to the
-    weight of its set. If one set is larger by one, the lowest element that it alone has is unpaired, and remains with the same probability. If `z` is
-    a vertex of the polytope given by a budget and a size, only two sets have positive weights, and only the last merge is computed.
+    A merge of two sets pairs the r-th lowest element that only the first has with the r-th lowest that only the second has. One of a pair remains,
+    with a probability proportional to the weight of its set. If one set is larger by one, the lowest element that it alone has is unpaired, and
+    remains with the same probability. If `z` is a vertex of the polytope given by a budget and a size, only two sets have positive weights, and only
+    the last merge is computed.
 
     Source: Chekuri, Vondrak and Zenklusen (2010); C2MAB-V, Algorithm 2.
 
-    Differs from the paper: `K + 1` sets instead of `K`, which do not suffice if the sum is not an integer.
+    Differs from the paper: `K + 1` sets, because the `K` sets of the paper do not suffice if the sum is not an integer.
 
     Args:
       z: `[K]` in [0, 1].
@@ -116,7 +117,7 @@ def swap(z: Array, uniforms: Array, surplus_uniforms: Array) -> Array:
 
 
 def swap_with(z: Array, trades: Callable[[np.ndarray], Array], surplus: Callable[[np.ndarray], Array]) -> Array:
-    """Like `swap`; draws uniforms only for computed merges: `trades(indices)` `[n, M]` for pairs, `surplus(indices)` `[n]` for unpaired elements."""
+    """Like `swap`, with functions that draw uniforms for computed merges: `trades(indices)` `[n, M]` for pairs, `surplus(indices)` `[n]` for rest."""
     size = z.shape[-1]
     upper = numerics.prefix_sums(z)
     # Sums that are integers up to rounding are rounded; otherwise a set could be too large by one model.

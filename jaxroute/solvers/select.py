@@ -1,4 +1,4 @@
-"""Best relaxed selection of models under a budget and a size, with derivatives; `annealed` and `perturbed` help where they are zero."""
+"""Best relaxed selection of models under a budget and a size, with derivatives; `annealed` and `perturbed` help where the derivatives are zero."""
 
 from collections.abc import Callable
 from functools import partial
@@ -40,7 +40,7 @@ def select(
         "any"   -sum z_k log(1 - weight_k)     minus the logarithm of the probability that no selected model wins
 
     It is one projection (`project`), with the derivative of the optimality conditions in forward and reverse mode. Where the derivatives for a
-    growing and for a falling size differ, it is the one for a falling size.
+    growing and for a falling size differ, the latter is returned.
 
     A temperature of 0 (a plain number) selects the exact solvers `linear_selection` and `exact_any_win`. They have no derivative: differentiating
     them is an error. `sum_multiplier` is then NaN.
@@ -53,8 +53,8 @@ def select(
         "any"         22 %, .00 %  20 %, .00 %  11 %, .00 %  4 %, .00 %  0 %, .00 %
         "all"         20 %, .01 %  15 %, .06 %   9 %, .58 %  0 %, 4.9 %  0 %, 37 %
 
-    With fewer models it is zero more often. For weights of the order of one use .1 to .3 for "sum" and "all", 1 for "any", or `annealed`. At the same
-    share of zero derivatives `perturbed` loses less of `f`, with more work and noise.
+    With fewer models the derivative is zero more often. For weights of the order of one use .1 to .3 for "sum" and "all", 1 for "any", or `annealed`.
+    At the same share of zero derivatives `perturbed` loses less of `f`, with more work and noise.
 
     Differs from the paper: its relaxed probability of any win is `1 - prod (1 - weight_k z_k)`, which is not concave; `exact_any_win` maximises it,
     and the losses of "any" are relative to it. For integral selections both are equal.

@@ -131,7 +131,7 @@ class _AnyWinSets(NamedTuple):
 
     Attributes:
       members: `[sets, K]` bool, in order of size (static).
-      full: index of the first set that is large enough to reach the smallest allowed size with two models whose fractions sum to one (static).
+      full: index of the first set that reaches the smallest allowed size if two models, with fractions that sum to one, are added (static).
       labels: `[K]` group of each model (static).
       pairs: `[P, 2]` indices of the models of each pair (static).
       left: `[sets]` budget that a set leaves.
@@ -191,9 +191,9 @@ def _rows(values: Array, places: np.ndarray | Array) -> Array:
 
 
 def _join_one(model: _Candidates, left: Array, lose: Array) -> tuple[Array, Array, Array]:
-    """Adds to a set that fails with probability `lose` a model with the largest fraction that the remaining budget `left` allows; elementwise.
+    """Adds a model to a set that fails with probability `lose`, with the largest fraction that the remaining budget `left` allows; elementwise.
 
-    Returns the probability that the set and the model fail, the fraction, and the decrease of the probability's logarithm per unit of the budget.
+    Returns the probability that the set and the new model fail, the fraction, and the decrease of the probability's logarithm per unit of budget.
     """
     w, inverse, free = model
     part = jnp.minimum(left * inverse + free, 1.0)
@@ -203,7 +203,7 @@ def _join_one(model: _Candidates, left: Array, lose: Array) -> tuple[Array, Arra
 def _join_two(pair: _Candidates, left: Array, lose: Array) -> tuple[Array, Array, Array]:
     """Adds two models to a set, with fractions that sum to one and use up the budget `left`; `lose` is the probability that the set fails.
 
-    Returns the same as `_join_one`, with the fraction of the pair's first model. The probability is huge if that fraction is not in [0, 1].
+    Returns the probability that all fail (huge if a fraction is not in [0, 1]), the first model's fraction, and the decrease as in `_join_one`.
     """
     w, other_w, other_cost, inverse = pair
     part = (left - other_cost) * inverse
@@ -213,7 +213,7 @@ def _join_two(pair: _Candidates, left: Array, lose: Array) -> tuple[Array, Array
 
 
 def _least_with_one(models: _Candidates, group: np.ndarray, joined: np.ndarray, left: Array, lose: Array) -> Array:
-    """Returns for each set the smallest probability `[sets]` that all models fail after one of the candidates `models` has joined it.
+    """Returns for each set the smallest probability `[sets]` that all models fail if one of the candidates `models` is added, perhaps in part.
 
     It considers one candidate at a time for all sets. `group` `[K]` has the group of each candidate; the mask `joined` `[sets, K]` tells which are
     already in a set. `left` `[sets]` is the budget left; `lose` `[M, sets]` is the probability of failure, huge where a group is full.
@@ -230,10 +230,10 @@ def _least_with_one(models: _Candidates, group: np.ndarray, joined: np.ndarray, 
 
 
 def _least_with_two(pairs: _Candidates, group: np.ndarray, joined: np.ndarray, left: Array, lose: Array) -> Array:
-    """Returns for each set the smallest probability `[sets]` that all models fail after one of the candidate `pairs` has joined it.
+    """Returns for each set the smallest probability `[sets]` that all models fail if one of the candidate `pairs` is added, in parts that sum to one.
 
-    It considers one set at a time, with pairs of models outside the set, under the budget `left` by the set. The probabilities are stored before
-    their minimum is taken: a loop fused by XLA from both operations is not vectorised over runs and takes 20 times as long.
+    It considers one set at a time, with pairs of models outside the set; `left` `[sets]` is the budget that the set leaves. The probabilities are
+    stored before their minimum is taken: a loop fused by XLA from both operations is not vectorised over runs and takes 20 times as long.
     """
     most = int((~joined).sum(1).max())
     if not most:
@@ -285,7 +285,7 @@ def _best_join(
 
 
 def num_vertices(num_models: int, largest: int) -> int:
-    """Returns an upper bound of the vertices that `exact_any_win` compares: sets below size `largest`, times the models and pairs to add."""
+    """Returns an upper bound of the vertices that `exact_any_win` compares: (sets smaller than `largest`) times (models plus pairs of models)."""
     sets = sum(math.comb(num_models, m) for m in range(min(largest, num_models)))
     return sets * math.comb(num_models + 1, 2)
 
@@ -319,7 +319,7 @@ def exact_any_win(
       allowed: `[K]` bool, models that may be selected (default: all).
       groups: group of each model, from 0 to `M - 1` (static; default: one group).
       size: `[]` integer; with groups `[M]`, the size of each group. Outside `sizes`, or if it is no integer, `converged` is False.
-      sizes: smallest and largest possible `size`, summed over groups (static; default: 0 and any).
+      sizes: smallest and largest value that `size`, summed over groups, may take; fewer vertices are compared (static; default: 0 and any).
       most_nodes: `[]` number of nodes after which branch and bound stops and returns its best selection so far.
     """
     w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
@@ -368,8 +368,8 @@ def best_subset(
       budget: `[]` bound on the cost of the set.
       allowed: `[K]` bool, models that may be selected (default: all).
       groups: group of each model, from 0 to `M - 1` (static; default: one group).
-      size: `[]` integer; with groups `[M]`, the size of each group. With an exact size and fewer allowed models, the result is all of them (if
-        `sizes` includes this number), flagged infeasible.
+      size: `[]` integer; with groups `[M]`, the size of each group. If `exact_size` and fewer models are allowed, the result is all allowed models
+        (if `sizes` includes their number), flagged infeasible.
       exact_size: whether sets have exactly `size` models (static); otherwise at most.
       sizes: smallest and largest possible `size` (static).
     """

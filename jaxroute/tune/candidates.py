@@ -45,8 +45,8 @@ class CandidateFactory:
     Args:
       env: an environment or sampler, or a function of some hyperparameters that returns an environment; with an argument `**more` it gets all of
         them.
-      policy: a policy whose fields are the hyperparameters, or a function (or class) of some of them that returns a policy. If only `env` depends on
-        hyperparameters, anything that `simulate` accepts as a policy.
+      policy: a policy whose fields are the hyperparameters, or a function (or class) of some of them that returns a policy. If all hyperparameters
+        belong to `env`, it is anything that `simulate` accepts as a policy.
       names: names of the hyperparameters.
 
     Raises:
@@ -114,7 +114,7 @@ class CandidateRunner:
     Args:
       factory: object that makes environment and policy from the hyperparameters of a candidate.
       probes: example candidates in which every hyperparameter varies. They show which arrays of environment and policy depend on hyperparameters;
-        every generation stacks these over candidates, so that all run the same compiled program.
+        every generation stacks these arrays over its candidates, so that all generations run the same compiled program.
     """
 
     def __init__(self, factory: CandidateFactory, probes: Sequence[Mapping[str, Any]]):
@@ -159,7 +159,7 @@ class CandidateRunner:
         return _simulate(env, {_AXIS: policy}, seeds, options)
 
     def run_each(self, candidates: Sequence[Mapping[str, Any]], seeds: range, **options: Any) -> Outcomes:
-        """Simulates candidates one by one on the same seeds, so that one compiled program serves any number. `options` are those of `simulate`."""
+        """Simulates candidates one by one on the same seeds; one compiled program serves any number of them. `options` are those of `simulate`."""
         parts = [self._stack([values]) for values in candidates]
         if not self.factory.of_env:
             return _simulate(parts[0][0], {f"{i}": policy for i, (_, policy) in enumerate(parts)}, seeds, options)

@@ -1,8 +1,8 @@
 """History of a search: its evaluations in memory, in a folder from which the search can be resumed, as a Dataset, and as a picture.
 
-Settings, seeds and earlier evaluations determine the next candidates, so evaluations are the only state to store. A resumed search proposes the
-same candidates from the start and reads their evaluations here, bit by bit the same. A search with more rounds begins with the same generations;
-its result is the same as without a stored history.
+Settings, seeds and earlier evaluations determine the next candidates, so evaluations are the only state to store. A resumed search proposes the same
+candidates from the start and reads their evaluations here, bit by bit the same. A search resumed with more rounds repeats the stored generations
+first; its result is that of a new search with as many rounds.
 """
 
 import json
@@ -162,7 +162,7 @@ def open_history(
 
 
 def _check(folder: Folder, content: Mapping[str, Any], settings: Any, code: Mapping[str, Any], accept: bool) -> None:
-    """Raises StoreMismatchError if the stored search (`content`) has other settings, except fewer rounds, or other code (unless `accept`)."""
+    """Raises StoreMismatchError if the stored search (`content`) differs in settings (except for fewer rounds) or in code (unless `accept`)."""
     there, here = content["settings"], settings
     if here["plan"]["runs"] > there["plan"]["runs"]:
         there, here = ({**one, "plan": {**one["plan"], **dict.fromkeys(_GROWING)}} for one in (there, here))

@@ -159,8 +159,8 @@ class Goal:
 
         Args:
           estimates: estimates of the candidates.
-          cautious: whether to worsen scores by the goal's number of standard errors, needed where numbers of seeds differ.
-          margin: number of standard errors by which a mean must satisfy its bound (default: the goal's).
+          cautious: whether to worsen scores by `self.margin` standard errors, which is needed if candidates have different numbers of seeds.
+          margin: number of standard errors by which a mean must satisfy its bound (default: `self.margin`).
         """
         if not estimates:
             return []

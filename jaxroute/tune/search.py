@@ -6,10 +6,10 @@ Three phases share the rounds; no seed is used by two of them.
 seeds. If the ranking by one half of the seeds disagrees with the ranking by the other, later generations have twice as many seeds. Structures
 (combinations of choices) are reduced by successive halving: there are `log2(number)` stages, and after each the better half of the structures
 continues.
-2. Selection: finalists are the strategy's estimates of the best point and the best candidates by a model of all evaluations of a structure
-(`surrogate`). They run again on fresh seeds, in rungs (rounds of halving) of equal cost, each with half of the finalists and twice as many seeds.
-With bounds, some finalists are chosen by stricter margins, because an error of the model could otherwise make all finalists violate a bound.
-3. Test: the chosen candidate and the user's `start`, if any, run on seeds that neither phase has used, so their means are unbiased.
+2. Selection: finalists are the strategy's estimates of the best point, and the candidates that a model of all evaluations of a structure
+(`surrogate`) ranks best. They run again on fresh seeds, in rungs (rounds of halving) of equal cost, each with half of the finalists and twice as many
+seeds. With bounds, some finalists are chosen by stricter margins, because an error of the model could otherwise make all finalists violate a bound.
+3. Test: the chosen candidate and the user's `start`, if any, run on seeds that no earlier phase has used, so their means are unbiased.
 """
 
 import math
@@ -258,7 +258,8 @@ class _Structure:
       seeds: current number of seeds of a candidate.
       next_seed: the first unused seed of the structure.
       generations: number of generations so far.
-      agreements: `agreement` of each generation since `seeds` last doubled; if the mean of the last two is below one half, `seeds` doubles.
+      agreements: rank correlation between halves of the seeds (`agreement`), by generation since `seeds` last doubled; `seeds` doubles if the mean of
+        the last two is below one half.
       candidates: all candidates so far.
     """
 
@@ -376,7 +377,8 @@ class _Search:
     def _finalists(self, states: Mapping[int, _Structure]) -> list[_Candidate]:
         """Returns new candidates, without outcomes, at the strategies' estimates of the best point and at the best points of the search.
 
-        With bounds, points come in turn from rankings by three margins, two of them stricter: all points near a bound may violate it on other seeds.
+        With bounds, points come in turn from three rankings, two with stricter margins, because all points near a bound may violate it on other
+        seeds.
         """
         most = _FINALISTS
         while most > 1 and self.plan.selection // (most * max(1, math.ceil(math.log2(most)))) < _FEWEST_SEEDS:

@@ -4,9 +4,10 @@
 random numbers, so their difference shows the whole effect of the hyperparameters, including that of discrete decisions, rounding and exploration. The
 bias grows with the square of the step. The noise grows as the step shrinks, because two runs stay different once they have decided differently.
 
-`objective_of` makes a run differentiable for policies whose action has, besides a set of models, the fractional (relaxed) selection that was rounded
-to it. The objective is a function of the selection, while outcomes, feedback and statistics come from the set. The gradient ignores that other
-hyperparameters would change the set and so the observed data: it lacks the effects of rounding, discrete decisions and exploration.
+`objective_of` makes a run differentiable for policies whose action contains both a set of models and the fractional (relaxed) selection from which
+the set was rounded. The objective is a function of the selection, while outcomes, feedback and statistics come from the set. The gradient takes the
+sets, and so the observed data, as fixed, although other hyperparameters would change them: it lacks the effects of rounding, discrete decisions and
+exploration.
 
 Source: common random numbers: Glasserman and Yao (1992), "Some guidelines and guarantees for common random numbers"; all hyperparameters at once:
 Spall (1992), "Multivariate stochastic approximation using a simultaneous perturbation gradient approximation", here with orthogonal directions.

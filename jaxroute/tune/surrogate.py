@@ -95,7 +95,7 @@ class Observations(NamedTuple):
 
 
 def observations_of(batches: Sequence[tuple[np.ndarray, np.ndarray]]) -> Observations:
-    """Converts batches, pairs of points `[n, d]` and values `[n, seed]` with at least two seeds, to observations."""
+    """Converts batches to observations. A batch is a pair: points `[n, d]`, and values `[n, seed]` of at least two seeds."""
     variances = [_variances(runs) for _, runs in batches]
     counts, seeds = zip(*(runs.shape for _, runs in batches), strict=True)
     common = max(0.0, float(np.average([shared for _, shared in variances], weights=np.array(seeds) - 1)))
@@ -172,7 +172,7 @@ class GaussianProcess:
         return value, np.append(lengths, np.sum(pull * kernel))
 
     def predict(self, points: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the noise-free mean and its standard deviation at points `[k, d]`, `[k]` each. Source: eqs. (2.41) and (2.42)."""
+        """Returns the predicted mean, without noise, and its standard deviation at points `[k, d]`, `[k]` each. Source: eqs. (2.41) and (2.42)."""
         factor, ones, precision, level, weights = self._solved
         across = self._kernel(self.logs, points)
         mean = level + across.T @ weights
@@ -184,8 +184,8 @@ class GaussianProcess:
 def without_outliers(seen: Observations, good: np.ndarray, sign: float) -> Observations:
     """Clips bad values, which would dominate a fit.
 
-    Values times `sign` (1 if more is better, -1 if less is) are at least `low - 3 (high - low)`. Here `low` is the worst value, `high` the 80 % quantile
-    of the better half of the values, which has the indices `good`.
+    Values times `sign` (1 if more is better, -1 if less is) are raised to at least `low - 3 (high - low)`. In the better half of the values, with the
+    indices `good`, `low` is the worst value and `high` the 80 % quantile.
     """
     values = sign * seen.values
     low, high = np.quantile(values[good], [0.0, 0.8])

@@ -2,11 +2,11 @@
 
 A round shows `K` of `N` items, and one item or none is accepted: item `j` with probability `p_j = exp(v_j) / (1 + sum_k exp(v_k))`, summed over the
 shown items. Its utility (logit) is `v_j = x' theta_j` with a parameter vector for each item and features `x` of the query, or `v_j = x_j' theta` with
-one for all and features `x_j` of query and item.
+one vector for all items and features `x_j` of query and item.
 
-`likelihood` defines the loss, whose derivatives are computed from all observations. They are stored singly (`Rows`; `PairRows` if all items share one
-parameter vector), or as counts for a fixed set of queries (`Counts` for one shown item, `PairCounts` for two). `NewestObservation` is the
-contribution of the last one.
+`likelihood` defines the loss, whose derivatives are computed from all observations. The observations are stored one by one (`Rows`; `PairRows` if all
+items share one parameter vector), or as counts for a fixed set of queries (`Counts` for one shown item, `PairCounts` for two). `NewestObservation` is
+the contribution of the last observation.
 
 After a new observation the fit starts at the previous solution, so that a few steps suffice. `Newton`, `Tracked` (for rounds that show one item) and
 `BFGS` (for large dimensions, without second derivatives) stop when the error of every logit is within a tolerance; their states report the largest

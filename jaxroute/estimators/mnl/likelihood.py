@@ -50,9 +50,9 @@ def probabilities(logits: Array, present: Array) -> Array:
 
 @struct.dataclass
 class NewestObservation:
-    """Contribution of the last observation to the derivatives of the loss in the parameters of `A` items, at their values before the observation.
+    """Contribution of the last observation to the derivatives of the loss in the parameters of `A` items, evaluated before they are updated.
 
-    With one parameter vector for all items, `A` is 1 and the rows of `x` and `weight` are the `K` shown items.
+    With one parameter vector for all items, `A` is 1, and `x` and `weight` have a row for each of the `K` shown items instead.
 
     Attributes:
       x: `[A, d]` features of each item, zero if it was not shown; `[K, d]` with one parameter vector for all items.
@@ -77,7 +77,7 @@ def new_row(logits: Array, x: Array, items: Array, accepted: Array, chosen: Arra
       x: `[d]` features of the query.
       items: `[K]` shown items, -1 for none.
       accepted: `[]` position of the accepted item in `items`, `K` for none.
-      chosen: `[A]` items in whose parameters derivatives are taken, shown or not; -1 for none.
+      chosen: `[A]` items for whose parameters derivatives are returned, whether shown in this round or not; -1 for none.
     """
     number = logits.shape[0]
     shown = jnp.stack([numerics.pick(numerics.one_hot(items[k], number), logits) for k in range(items.shape[0])])

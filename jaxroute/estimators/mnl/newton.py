@@ -23,7 +23,7 @@ _STEPS = 5
 
 
 def safe(reach: Array) -> Array:
-    """Returns the share of a Newton step, in (0, 1], that surely decreases the loss, if the full step moves logits by at most `reach` `[]`."""
+    """Returns the share of a Newton step, in (0, 1], that is certain to decrease the loss; `reach` `[]` bounds the full step's move of any logit."""
     return jnp.where(reach > SAFE_MOVE, jnp.log1p(reach) / jnp.maximum(reach, 1.0), 1.0)
 
 
@@ -33,7 +33,7 @@ class _Point(NamedTuple):
     Attributes:
       theta: `[A d]` parameters.
       inverse: `[A d, A d]` inverse of the second derivatives of the loss, including the ridge, at the parameters before the last step.
-      push: `[A d]` vector whose product with `inverse` is the last step: the gradient with the opposite sign.
+      push: `[A d]` negative gradient before the last step, which was `inverse @ push`.
       error: `[]` bound of the decrement at `theta`, after the last step.
       drift: `[]` bound of the move of any logit since the second derivatives were computed.
       decrement: `[]` decrement before the last step.
@@ -52,7 +52,7 @@ class _Point(NamedTuple):
 
 
 def _left(reach: Array, decrement: Array) -> Array:
-    """Returns a bound of the decrement after a full Newton step that moves logits by at most `reach`; `decrement` is the one before that step."""
+    """Returns a bound of the decrement after a full Newton step, which moves logits by at most `reach`; `decrement` is the value before that step."""
     return 0.5 * reach * jnp.exp(0.5 * reach) * decrement
 
 
@@ -127,8 +127,8 @@ class Newton(Solver):
         """Takes Newton steps from `start` while any run of a batch needs them. Returns the last point and a bound of the error of any logit there.
 
         `masks` has a one-hot vector `[N]` for each item whose parameters are fitted. `longest` is the norm of the longest features. A step of norm
-        `s` changes a logit by at most `longest * s`. A difference of two logits, which bounds the third derivative, changes by at most `spread` times
-        as much.
+        `s` changes a logit by at most `longest * s`. The safe length of a step depends on differences of two logits, which change by at most `spread`
+        times as much.
         """
         dim = theta.shape[1]
 
@@ -164,7 +164,7 @@ class TrackedState:
 
     Attributes:
       inverse: `[N, d, d]` inverse second derivatives, for each of `N` parameter vectors, of the loss with the ridge.
-      push: `[N, d]` vectors whose products with `inverse` are the changes of the parameters since the last Newton step, which bound the error.
+      push: `[N, d]`; `inverse @ push` is the change of each parameter vector since the last Newton step, from which the error bound is computed.
       longest: `[]` norm of the longest features so far.
       residual: `[]` largest bound, over all fits, of the error of a logit.
     """
@@ -181,8 +181,9 @@ class Tracked(Newton):
 
     A quadratic model approximates the loss of the old observations, and the exact loss of the newest one is added. The minimum then moves along the
     newest features alone, by one scalar equation in their utility, and the second derivatives change by a matrix of rank one. All moves since the
-    last Newton step together count as one step, after which the error is bounded as in `Newton` (only estimated for observations since that Newton
-    step). When the bound exceeds the tolerance, Newton steps on all data replace the model; they become rare as data accumulate.
+    last Newton step together count as one step, after which the error is bounded as in `Newton`; the contribution of observations since that Newton
+    step to the bound is only an estimate. When the bound exceeds the tolerance, Newton steps on all data replace the model; they become rare as data
+    accumulate.
 
     The bound is at least four times the error. With the default tolerance errors were below `8e-4 max(1, |logit|)` in 42 streams of up to 1,500
     rounds, with ridges from .01 to 1, features of norms up to 7, 4 to 12 dimensions and rarely shown items.

@@ -71,7 +71,7 @@ class _Point(NamedTuple):
       gradient: `[A, d]` gradient of the loss, including the ridge, in the chosen parameters.
       moves: `[A, d]` products of `B_j^-1` and the gradient: the next steps with the opposite sign.
       least: `[]` smallest value so far of the estimated largest error of a logit.
-      since: `[]` int32 number of steps since `least` last decreased; the run stops at `4 A`, because only rounding errors remain.
+      since: `[]` int32 number of steps since `least` last decreased; at `4 A` steps the run stops, as then only rounding errors remain.
       wanted: `[]` bool, whether this run needs another step.
       steps: `[]` int32 number of steps so far, the same in all runs of a batch.
     """
@@ -92,9 +92,10 @@ class BFGS(Solver):
 
     An estimate `B^-1` of each parameter vector's inverse second derivatives is carried from round to round. A new observation's second derivatives
     are added to `B`, and a first step needs no pass over the data, as in `Online`. Steps `theta_j <- theta_j - B_j^-1 gradient` follow, one item
-    after the other. Each computes the gradient in a pass; the gradient's change updates `B_j^-1` (Broyden, Fletcher, Goldfarb and Shanno). Steps end
-    when `sqrt(gradient' B^-1 gradient / ridge)` times the norm of the longest features, an estimate of a logit's error, is within the tolerance, or
-    when rounding prevents a decrease. The last gradient then serves for one more step. Steps are shortened as in `Newton`.
+    after the other. Each of these steps computes the gradient in one pass over the data; the gradient's change updates `B_j^-1` (Broyden, Fletcher,
+    Goldfarb and Shanno). Steps end when `sqrt(gradient' B^-1 gradient / ridge)` times the norm of the longest features, an estimate of a logit's
+    error, is within the tolerance, or when rounding prevents a decrease. After the stop, the last gradient is used for one more step. Steps are
+    shortened as in `Newton`.
 
     Source: Nocedal and Wright (2006), "Numerical Optimization", eq. (6.17).
 
@@ -191,8 +192,8 @@ def _online(
 ) -> tuple[numerics.Sum, numerics.Sum]:
     """Moves the parameters `[N, d]` of the items `chosen` `[A]` by a step on the new observation alone, and updates `inverses` `[N, d, d]`.
 
-    `inverses` are each item's inverse second derivatives. Both arrays are `numerics.Sum`s, which carry their rounding errors. A `spread` shortens
-    steps to a `safe` length: a step of norm `s` moves a difference of logits by at most `spread * s`. None means no shortening.
+    `inverses` are each item's inverse second derivatives. Both arrays are `numerics.Sum`s, which carry their rounding errors. If `spread` is given,
+    steps are shortened to a `safe` length: a step of norm `s` moves a difference of logits by at most `spread * s`.
     """
     for a in range(chosen.shape[0]):
         # Item -1 has zero features: writing it changes nothing.

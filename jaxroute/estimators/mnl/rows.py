@@ -80,7 +80,7 @@ class Rows:
         entries = [(a, b, i, j) for a, b in pairs for i in range(dim) for j in range(i if a == b else 0, dim)]
 
         def step(carry: Array, part: tuple[Array, Array, Array], first: Array) -> Array:
-            """Returns `carry` plus the derivatives of `C` rows in `part`: features `[d, C]`, items `[K, C]`, accepted `[C]`. `first` is not used."""
+            """Adds derivatives of `C` rows, `part` (features `[d, C]`, items `[K, C]`, accepted `[C]`), to `carry`; number `first` is not used."""
             del first
             x, items, accepted = part
             # Whether item `chosen[a]` is at place k of a row.
@@ -140,10 +140,10 @@ def _of_several_shown(theta: Array, x: Array, items: Array, accepted: Array) -> 
 
 
 def _second_derivatives(entries: list[_Entry], share: list[Array], x: Array) -> list[Array]:
-    """Returns for each entry `(a, b, i, j)` its terms `[C]` in `C` rows: `p_a (1 - p_a) x_i x_j` if `a = b`, else `-p_a p_b x_i x_j`.
+    """Returns the terms `[C]` of the second derivatives in `C` rows, for each entry `(a, b, i, j)` of the matrix of second derivatives.
 
-    They are second derivatives in coordinate `i` of the parameter vector of the `a`-th chosen item and `j` of the `b`-th. `share` has each chosen
-    item's probability `p_a` `[C]` (0 if it was not shown), `x` the features `[d, C]`.
+    An entry is for coordinate `i` of the parameter vector of the `a`-th chosen item and `j` of the `b`-th. Its terms are `p_a (1 - p_a) x_i x_j` if
+    `a = b`, else `-p_a p_b x_i x_j`. `share` has each chosen item's probability `p_a` `[C]` (0 if it was not shown), `x` the features `[d, C]`.
     """
     scaled: dict[tuple[int, int, int], Array] = {}
     terms = []
@@ -156,7 +156,7 @@ def _second_derivatives(entries: list[_Entry], share: list[Array], x: Array) -> 
 
 
 def _assemble(blocks: dict[_Entry, Array], number: int, dim: int) -> Array:
-    """Returns the symmetric matrix `[A d, A d]` for `A = number` items. `blocks`: scalars by `(a, b, i, j)`, one of each symmetric pair."""
+    """Returns the symmetric matrix `[A d, A d]`, `A = number`; `blocks[a, b, i, j]`, one of each symmetric pair, is at `(a d + i, b d + j)`."""
 
     def entry(a: int, i: int, b: int, j: int) -> Array:
         if (a, b, i, j) in blocks:
@@ -303,8 +303,9 @@ class Counts:
     def sums(self, table: Array, chosen: Array) -> Derivatives:
         """Returns a function of `theta` `[N, d]` that computes the gradient in the parameter of the item `chosen` `[1]`, without second derivatives.
 
-        It is the gradient without the ridge term: `sum_q (tried_q p(x_q) - accepted_q) x_q` over the queries `q`, with the item's counts and its
-        probability `p` of acceptance. The `table` `[d, P]` holds the features of all queries; all runs of a batch (`vmap`) share it.
+        It is the gradient without the ridge term, `sum_q (tried_q p(x_q) - accepted_q) x_q` over the queries `q`: `tried_q` and `accepted_q` are the
+        item's counts for a query, `p(x_q)` is its probability of acceptance. The `table` `[d, P]` holds the features of all queries; all runs of a
+        batch (`vmap`) share it.
         """
         place, by_query = (jnp.maximum(chosen[0], 0),), table.T
         item = chosen[0]
@@ -337,7 +338,7 @@ class PairCounts:
     Each item has a list of up to `C` entries: combinations of a query and the other shown item, which is the item itself if it was shown alone.
 
     Attributes:
-      places: `[N, N, P]` int16 or int32; `[i, j, q]` is the position (from 1) in item `i`'s list of the entry for other item `j` and query `q`, or 0.
+      places: `[N, N, P]` int16 or int32; `[i, j, q]` is where item `i`'s list has the entry of query `q` and other item `j`, from 1; 0: nowhere.
       queries: `[N, C]` int16 or int32 query of each entry, in the order of the first trial.
       others: `[N, C]` int16 or int32 other item of each entry.
       tried: `[N, C]` int16 or int32 number of trials of each entry.
@@ -378,7 +379,7 @@ class PairCounts:
         return once._with(query, second, first, jnp.asarray(accepted == 1), valid & (first != second))
 
     def _with(self, query: Array, item: Array, other: Array, won: Array, counts: Array) -> "PairCounts":
-        """Returns the counts with one more trial of `item`, shown with `other`, if `counts` is True; the item was accepted if `won` is True."""
+        """Returns the counts after one more trial of `item`, shown with `other` and accepted if `won`; unchanged if the flag `counts` is False."""
         item, other = jnp.maximum(item, 0), jnp.maximum(other, 0)
         cell, row = (item, other, query), (item,)
         # Computed once, the tables too: two writes in one loop would visit all entries.

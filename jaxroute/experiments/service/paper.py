@@ -166,14 +166,14 @@ def average_mj(results: Results, benchmarks: Iterable[str], policy: str, metric:
 
 
 def steps(data: xr.Dataset, metric: str, policy: str, axis: str, **where: Any) -> list[Measured]:
-    """Returns the mean change of a metric from each value of the setting `axis` to the next larger one, and last from the smallest to the largest value."""
+    """Returns a metric's mean changes between neighbouring values of the setting `axis`, ascending; last, from the smallest to the largest value."""
     runs = [runs_of(data, metric, policy, **{axis: value}, **where) for value in np.sort(data[axis].values)]
     pairs = [*itertools.pairwise(runs), (runs[0], runs[-1])]
     return [mean_of(after - before) for before, after in pairs]
 
 
 def moves(changes: Sequence[Measured], sign: int) -> Stated:
-    """States that the total change (last of `changes`, see `steps`) has the sign `sign`, and that no other one reverses more than a tenth of it."""
+    """States that the total change (last of `changes`, see `steps`) has the sign `sign`, and no step goes the other way by over a tenth of it."""
     *between, whole = (change.times(float(sign)) for change in changes)
     return [whole.above(0.0), *(change.at_least(0.0, margin=0.1 * abs(whole.mean)) for change in between)]
 
@@ -284,8 +284,8 @@ def _first_steps(results: Results) -> Iterator[Finding]:
 def _is_later(results: Results, axis: str, other: str) -> Iterator[Finding]:
     """Tests the claim that the target is met later for the largest value of the setting `axis` than for the smallest, in more runs than earlier.
 
-    Runs are paired by seed and counted over all values of the setting `other`. At a single value, runs that meet the target earlier may outnumber
-    those that meet it later by 5 % of the runs.
+    Runs are paired by seed and counted over all values of the setting `other`. At a single value of `other`, a surplus of runs that meet the target
+    earlier is tolerated up to 5 % of the runs.
     """
     for name in benchmarks_of(results):
         data, signs = results[name], {}

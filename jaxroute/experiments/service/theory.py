@@ -124,7 +124,7 @@ def _count(results: Results) -> xr.DataArray:
 def _law_claims(
     name: str, text: str, source: str, series: Series, power: float, low: float, high: float, *_: Any
 ) -> list[Claim]:
-    """Makes the claims `name`, that the measured exponent is from `low` to `high`, and `name-power`, that its interval also includes `power`."""
+    """Makes the claims `name` (the measured exponent is from `low` to `high`) and `name-power` (its confidence interval also includes `power`)."""
 
     def measure(results: Results, stated: float | None = None) -> Finding:
         runs = series(results)

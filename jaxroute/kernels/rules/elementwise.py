@@ -97,7 +97,7 @@ _SHORT, _MOST_STEPS = 64, 4
 
 
 def element(value: Value, place: ir.Place) -> ir.Expr:
-    """Returns the C expression of the operand's element that belongs to index tuple `place` of the result; its axes of length 1 are broadcast."""
+    """Returns the C expression of the element of an operand, `value`, that broadcasting pairs with the element `place` of the result."""
     return value.at(tuple(0 if n == 1 else p for p, n in zip(place, value.shape, strict=True)) if value.shape else ())
 
 
@@ -195,7 +195,7 @@ def _random_seed(writer: Writer, eqn: Any, seeds: Value) -> list[Value]:
 def _blocks(
     writer: Writer, keys: Value, shape: tuple[int, ...], address: Callable[[ir.Place], ir.Index] | None = None
 ) -> list[Value]:
-    """Returns two arrays, the words of `address(index tuple)` encrypted with each key (default: of the flat index along the axes after the keys')."""
+    """Returns two arrays of words: `address(index tuple)`, by default the flat index on the axes after those of `keys`, encrypted by each key."""
     lead = len(keys.shape) - 1
 
     def words(place: ir.Place) -> list[ir.Expr]:

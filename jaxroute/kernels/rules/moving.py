@@ -81,7 +81,7 @@ def _rev(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 
 def _part(writer: Writer, x: Value, shape: Sequence[int], starts: Sequence[int], strides: Sequence[int]) -> Value:
-    """Returns the part of `x` of shape `shape`: from `starts[i]` on in steps of `strides[i]` along the first axes `i`, all along the others."""
+    """Returns the part of `x` of this `shape`: along axis `i` every `strides[i]`-th element from `starts[i]`; axes beyond `starts` are whole."""
 
     def at(place: ir.Place) -> ir.Expr:
         front = (add(times(p, stride), start) for p, start, stride in zip(place, starts, strides, strict=False))
@@ -187,7 +187,7 @@ def _clipped(index: ir.Expr, largest: int) -> ir.Index:
 
 
 def _starts(writer: Writer, starts: Sequence[Value], shape: Sequence[int], sizes: Sequence[int]) -> list[ir.Index]:
-    """Returns the first index, along each axis, of a part with lengths `sizes`: `starts`, clipped so that it lies in an array of `shape`."""
+    """Returns `starts`, clipped along each axis so that a part of lengths `sizes` that begins there lies in an array of `shape`."""
     first: list[ir.Index] = [0] * len(shape)
     for axis, start in enumerate(starts):
         if shape[axis] > sizes[axis]:
@@ -244,8 +244,8 @@ def _in_window(
     """Returns the index tuple at which a gather reads or a scatter writes, and conditions that are true if the window lies inside the array.
 
     `place` is the index tuple in the gather's result or the scatter's updates. A window of lengths `sizes` begins at one of the `indices`, moved if
-    needed into the array of shape `shape`. `numbers` are JAX's dimension numbers. `window` pairs each axis of the window in the array with its axis
-    in `place`.
+    needed into the array of shape `shape`. `numbers` are JAX's dimension numbers. `window` has pairs: an axis of the array that the window spans, and
+    the axis of `place` with the index in the window.
     """
     starts: list[ir.Index] = [0] * len(shape)
     own = getattr(numbers, "start_indices_batching_dims", getattr(numbers, "scatter_indices_batching_dims", ()))

@@ -127,7 +127,7 @@ def _extreme(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 @rule("first_best")
 def _first_best(writer: Writer, eqn: Any, *operands: Value) -> list[Value]:
-    """Writes C statements that apply `_first_of_largest` along an axis: the first operand has the scores, the others are the arrays `given`."""
+    """Writes C statements that find along an axis the index of the largest score (first operand) under conditions (others): `_first_of_largest`."""
     shape, dtype = aval_of(eqn)
     axis, ordered = eqn.params["axis"], eqn.params["ordered"]
     if not shape:
@@ -148,8 +148,8 @@ def _first_best(writer: Writer, eqn: Any, *operands: Value) -> list[Value]:
 def _first_of_largest(writer: Writer, ordered: bool, score: Value, *given: Value) -> Value:
     """Writes C statements that find the first index of the maximum of a vector `score` among elements for which all conditions in `given` hold.
 
-    Ties go to the smallest index. If `ordered`, the last array of `given` is no condition but breaks ties: its smallest number wins, the low bits of
-    which are the element's index.
+    Ties go to the smallest index. If `ordered`, the last array of `given` is an order instead of a condition: among ties its smallest number wins;
+    the low bits of each number are the element's index.
     """
     (size,) = score.shape
     mask, conditions = place_mask(size), given[:-1] if ordered else given
@@ -202,7 +202,7 @@ def _dot_general(writer: Writer, eqn: Any, a: Value, b: Value) -> list[Value]:
 
 
 def _at(x: Value, first: Sequence[int], place: ir.Place, last: Sequence[int]) -> ir.Expr:
-    """Returns an element of `x`; `place` has its indices along the axes `first`, then the axes in neither list, then the axes `last`."""
+    """Returns an element of `x`; `place` has the indices along the axes `first`, then along the axes in neither list, then along the axes `last`."""
     axes = (*first, *(i for i in range(len(x.shape)) if i not in (*first, *last)), *last)
     where = dict(zip(axes, place, strict=True))
     return x.at(tuple(where[i] for i in range(len(x.shape))))
