@@ -35,7 +35,7 @@ def pairwise(z: Array, uniforms: Array, *, whole_sum: bool) -> Array:
 
     Each step (a meeting) takes the two fractional coordinates of lowest index, sets one of them to 0 or 1 and gives the remainder to the other one.
     Each model is in the set with probability `z`. The size is the floor or ceiling of the sum of `z`. The probability that several given models are
-    all selected (or all left out) is at most the product of their own probabilities.
+    all selected (or all left out) is at most the product of their probabilities.
 
     Source: Gandhi, Khuller, Parthasarathy and Srinivasan (2006); C2MAB-V, Algorithm 3.
 

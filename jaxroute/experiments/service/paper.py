@@ -450,7 +450,7 @@ def _overhead(results: Results) -> Finding:
 
 
 def _swept(results: Results, v: float, metric: str, model: int | None) -> tuple[dict[str, Any], Measured, float]:
-    """Returns MESS+ at `V = v`: runs `[seed]` by benchmark, mean (MJ for costs, else %), the paper's mean; `model`: index in a metric per model."""
+    """Returns for MESS+ at `V = v` a metric's runs `[seed]` by benchmark, mean (MJ for costs, else %), the paper's mean; `model`: index, or None."""
     chosen = {name: data if model is None else data.isel(model=model) for name, data in results.items()}
     found = {name: runs(chosen, name, metric, "MESS+", V=v) for name in chosen}
     paper = (MESSPLUS_TABLES_6_7.get(v) or MESSPLUS_TABLE_2["MESS+"])["average"]
