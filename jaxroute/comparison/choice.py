@@ -67,7 +67,7 @@ def answers(points: Iterable[Point], target: float) -> list[Point]:
 
 
 def answer(points: Iterable[Point], target: float) -> Answer:
-    """Returns the cheapest deployable point, point with a perfect judge, and single model: of `answers` that also meet the target by `judged`."""
+    """Returns the cheapest deployable point, the cheapest with a perfect judge, and single model, of `answers` that meet the target by `judged`."""
     chosen = [p for p in answers(points, target) if p.meets(target)]
     best = _cheapest([p for p in chosen if p.available])
     judged = _cheapest([p for p in chosen if JUDGE in p.needs])

@@ -64,7 +64,7 @@ class Comparison:
 
     @property
     def answer(self) -> choice.Answer:
-        """Recommendation: the cheapest points that meet the target, one each of deployable strategies, those with a perfect judge, single models."""
+        """Recommendation: the cheapest deployable strategy, the cheapest with a perfect judge, and the cheapest single model that meet the target."""
         return choice.answer(self.points, self.target)
 
     @property
@@ -134,7 +134,7 @@ class Comparison:
 
     @property
     def exported(self) -> Point | None:
-        """Point whose rule `report` saves: the recommendation if it can be saved, else the cheapest that can and meets the target; None without."""
+        """Point whose rule `report` saves: the recommendation if it can be saved, else the cheapest that can and meets the target, or None."""
         return choice.saved(self.points, self.target, serving.can_be_saved)
 
     def strategy(self, point: Point | None = None) -> serving.Strategy:

@@ -144,7 +144,7 @@ def takes(name: str, function: Callable[..., Any], *arguments: str) -> None:
 
 
 def keywords(called: str, function: Callable[..., Any], given: Iterable[str]) -> None:
-    """Raises `TypeError` if a name in `given` is no argument of `function`, which it calls `called`; it suggests the most similar argument."""
+    """Raises `TypeError` if a name in `given` is no argument of `function`, and suggests the most similar; messages call the function `called`."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):  # Written in C.

@@ -193,7 +193,7 @@ class Block:
         return other
 
     def lower(self, seeds: np.ndarray | None = None, begun: States = NO_STATES) -> Program:
-        """Returns the traced program, perhaps from the cache, for `len(seeds)` seeds (None: those of a whole block), continued from `begun`."""
+        """Returns the traced program, perhaps a cached one, for `len(seeds)` seeds (None: a thread's part of a block), continued from `begun`."""
         if seeds is None:  # The values of seeds do not matter when a program is traced.
             seeds = np.zeros(1 if self.one_by_one else self.layout.block // self.threads)
         arguments = self._arguments(dict.fromkeys(self.axes, 0), seeds, begun)
@@ -253,7 +253,7 @@ class Block:
     def compile_in(
         self, pool: ThreadPoolExecutor, seeds: np.ndarray | None = None, begun: States = NO_STATES
     ) -> "Future[Any]":
-        """Starts compiling the program for `len(seeds)` seeds (None: those of a whole block) in a pool of threads, unless it is compiled already."""
+        """Starts compiling the program for `len(seeds)` seeds (None: a thread's part of a block) in `pool`, unless it is compiled already."""
         program = self.lower(seeds, begun)
         compiling = program.compiled
         failed = compiling is not None and (compiling.cancelled() or (compiling.done() and compiling.exception()))

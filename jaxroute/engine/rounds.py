@@ -150,7 +150,7 @@ def spec_for(env: AnyEnvironment, horizon: int) -> Spec:
 
 
 def chunk_length(record_every: int, free_rounds: int, stage_length: int | None) -> int:
-    """Chooses the number of rounds of the inner loop: a divisor of stages, record intervals and free rounds, if possible at most `LONGEST_CHUNK`.
+    """Chooses the length of the inner loop: if possible, at most `LONGEST_CHUNK` and a divisor of `record_every` (with stages, of all arguments).
 
     Args:
       record_every: rounds of a record interval.

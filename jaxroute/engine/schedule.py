@@ -137,7 +137,7 @@ class Batch:
             self.curves |= {policy: [one] for policy, one in whole.items()}
 
     def addresses(self) -> Iterator[tuple[bytes, int, int]]:
-        """Yields for each cell (stored array) of this batch its family (a digest), first granule, and seeds' mask (statistics: granules' number)."""
+        """Yields for each cell (storage unit) of this batch family (digest), first granule, and mask of seeds (statistics: number of granules)."""
         request = self.result.request
         if isinstance(self.result, Statistics):
             granules = (request.cut.values[self.seeds][::GRANULE] // GRANULE).tolist()

@@ -258,7 +258,7 @@ def _check_repeats(answers: Answers, keys: _Keys, column: str) -> None:
 
 
 def _tells_apart(pairs: np.ndarray, values: np.ndarray) -> bool:
-    """Whether most `pairs` (model and query) have each of the `values` at most once, or each value as often as the other pairs have it."""
+    """Whether `values` tell repeats apart: in most `pairs` (model and query) each occurs at most once, or each as often as in the other pairs."""
     table = pd.crosstab(pairs, values).to_numpy()
     once = (table.max(axis=1) == 1) & (table.sum(axis=1) > 1)
     typical = np.median(table, axis=0)
