@@ -19,7 +19,7 @@ class Exploration(abc.ABC):
     """Base class of rules that decide when a policy calls all models (`forced`), and from which periods it learns (`learns`, by default all)."""
 
     def init(self, key: Array) -> PyTree:
-        """Returns the random choices of this rule that are drawn once and stay the same during a run; by default none."""
+        """Returns the random state of this rule, for example a key, drawn once and the same in all periods of a run; by default it is empty."""
         del key
         return ()
 

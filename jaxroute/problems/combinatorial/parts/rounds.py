@@ -46,9 +46,9 @@ class RoundRobin(Optimistic):
 class Hold:
     """Base class of rules for the rounds between two decisions of a policy that decides once per batch of feedback.
 
-    `fresh` is True in rounds with a decision. A policy rounds the selection that `relaxed` returns to a set, passes the set to `hold`, and uses the
-    set that `hold` returns. By default `relaxed` and `hold` return the selection and the set of the present round; subclasses return those of the
-    last decision.
+    `fresh` is True in rounds with a decision. A policy gets a relaxed selection from `relaxed`, rounds the selection to a set, passes this set to
+    `hold`, and uses the set that `hold` returns. By default `relaxed` and `hold` return the selection and the set of the present round; subclasses
+    return those of the last decision.
     """
 
     def relaxed(self, fresh: Array, z: Array, held_z: Array) -> Array:
