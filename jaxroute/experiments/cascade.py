@@ -42,7 +42,7 @@ STREAMING, WINDOW = StreamingNewton(), Window()
 
 
 def learner(index: float = 0.10, warm: int = 0, fit: Any = STREAMING) -> ca.COSMOS:
-    """Makes COSMOS for observed scores: `fit` estimates indices, `index` scales the bonus (0: greedy), the first `warm` rounds call all models."""
+    """Makes COSMOS for observed scores. `fit`: estimator of indices; `index`: scale of the bonus (0: greedy); `warm`: rounds that call all models."""
     return ca.COSMOS(fit=fit, radius=PracticalRadius(index, 0.0, 0.0), exploration=WarmUp(warm))
 
 
@@ -296,7 +296,7 @@ def _by_weight(envs: Grid, policies: Iterable[Any]) -> Callable[[ca.CascadeEnv],
 
 
 def _tuned(rows: RecordedRows, weights: Sequence[float], score: Any = None, **more: Any) -> list[ca.Frugal]:
-    """Makes for each cost weight a policy that calls models, cheapest first, until `score` (None: true) reaches the best threshold on `rows`."""
+    """Makes a policy for each cost weight: it calls models, cheapest first, until `score` (None: the true one) is at the best threshold on `rows`."""
     order = np.argsort(np.argsort(rows.costs.mean(axis=0), kind="stable")).astype(np.float32)
     return [ca.Frugal(ca.best_threshold(rows.scores, w * rows.costs, score)[0], order, **more) for w in weights]
 

@@ -234,7 +234,7 @@ def experiment(
 
 
 def _figure(number: str, title: str, cases: Any, claims: Any, draw: Any, says: str = "", **options: Any) -> Experiment:
-    """Makes the experiment for figure `number`, drawn by `draw`. `claims` map ids to (text, test); `says`: number in the paper's text, if other."""
+    """Makes the experiment for figure `number`, drawn by `draw`. `claims`: id to (text, test). `says`: number in the paper's text, if different."""
     where = f"Fig. {number[0]}"
     made = {key: (text, where, measure) for key, (text, measure) in claims.items()}
     source = where + (f' ("{says}" in its text)' if says else "")

@@ -347,7 +347,7 @@ class Judgement(NamedTuple):
 
     Attributes:
       verdict: the verdict.
-      text: the reason in words: statement nearest to its boundary, with interval; if not decided, the seeds needed; if vacuous, the trivial policy.
+      text: reason in words: the statement nearest to its boundary, with interval; if not decided, the seeds needed; if vacuous, the trivial policy.
       numbers: content of the text as plain JSON: interval, boundaries, confidence, runs, degrees of freedom, and `seeds_to_decide`.
       places: coordinates of all values from which the numbers were computed.
     """

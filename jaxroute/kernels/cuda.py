@@ -378,7 +378,7 @@ class Kernel:
                 _reserved[kernel.device] = max(kernel.local_bytes, _reserved.get(kernel.device, 0))
 
     def _pieces(self, first: int, ends: np.ndarray, size: tuple[int, int]) -> Generator[tuple[int, int], None, None]:
-        """Yields for each launch its first round and the one before which it ends. `ends`: record times, in rounds; `size`: runs and settings."""
+        """Yields the launches (first round, end round) of the rounds from `first`. `ends`: record times, in rounds; `size`: (runs, settings)."""
         at, last = first, int(ends[-1])
         most = FIRST_ROUNDS if size not in self._pace else max(1, int(self._pace[size] * LAUNCH_S))
         self.done = 0.0

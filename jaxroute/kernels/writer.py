@@ -358,7 +358,7 @@ class Writer:
         dtypes: Sequence[Any],
         make: Callable[[ir.Place, Sequence[ir.Storage]], Sequence[ir.Statement]],
     ) -> list[Value]:
-        """Writes a loop that other operations may share; returns an array per dtype. `make(place, variables)` sets variables to the elements."""
+        """Writes a loop that others may share; returns an array per dtype. `make(place, variables)` returns statements that compute the elements."""
         if not math.prod(shape):
             return [self.nothing(shape, dtype) for dtype in dtypes]
         results = [self.storage("x", dtype, 0, varying=False) for dtype in dtypes]

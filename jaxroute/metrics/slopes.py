@@ -20,7 +20,7 @@ def _sum(array: xr.DataArray) -> xr.DataArray:
 
 
 def cumulative(data: Data, metric: str | None = None) -> xr.DataArray:
-    """Returns the sum of a metric over rounds up to each time, run by run; a "total" metric unchanged (see `Metric`). Gauges raise `ValueError`."""
+    """Returns the sum of a metric over rounds up to each time, by run. "total" metrics (see `Metric`) stay the same; a gauge raises `ValueError`."""
     array = pick(data, metric)
     total = _sum(array)
     if total is array:

@@ -67,7 +67,7 @@ def log_axis(ax: Any, which: Literal["x", "y"], *, linear: float | None = None) 
 
 
 def level(ax: Any, name: str, value: float, *, along: Literal["x", "y"] = "y") -> None:
-    """Draws a line at `value`, such as a budget: horizontal if `along` is "y", vertical if it is "x"; `name` is its legend. Call it after drawing."""
+    """Draws a line at `value`, such as a budget: horizontal if `along` is "y", vertical if "x", with the legend `name`. Call it after drawing."""
     checks.one_of("along", along, ("x", "y"))
     styles = style.styles_of(ax)
     styles.add([name], role="reference")

@@ -117,7 +117,7 @@ def swap(z: Array, uniforms: Array, surplus_uniforms: Array) -> Array:
 
 
 def swap_with(z: Array, trades: Callable[[np.ndarray], Array], surplus: Callable[[np.ndarray], Array]) -> Array:
-    """Like `swap`, with functions that draw uniforms for computed merges: `trades(indices)` `[n, M]` for pairs, `surplus(indices)` `[n]` for rest."""
+    """Like `swap`, but functions draw uniforms for computed merges: `trades(indices)` `[n, M]` for pairs, `surplus(indices)` `[n]` for unpaired."""
     size = z.shape[-1]
     upper = numerics.prefix_sums(z)
     # Sums that are integers up to rounding are rounded; otherwise a set could be too large by one model.

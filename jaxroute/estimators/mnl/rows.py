@@ -80,7 +80,7 @@ class Rows:
         entries = [(a, b, i, j) for a, b in pairs for i in range(dim) for j in range(i if a == b else 0, dim)]
 
         def step(carry: Array, part: tuple[Array, Array, Array], first: Array) -> Array:
-            """Adds derivatives of `C` rows, `part` (features `[d, C]`, items `[K, C]`, accepted `[C]`), to `carry`; number `first` is not used."""
+            """Adds derivatives of `C` rows (features `[d, C]`, items `[K, C]`, accepted `[C]`) to `carry`. The row number `first` is not used."""
             del first
             x, items, accepted = part
             # Whether item `chosen[a]` is at place k of a row.

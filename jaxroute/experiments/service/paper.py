@@ -282,7 +282,7 @@ def _first_steps(results: Results) -> Iterator[Finding]:
 @with_parameters
 @all_hold("share of the runs in which it is later minus that in which it is earlier, ")
 def _is_later(results: Results, axis: str, other: str) -> Iterator[Finding]:
-    """Tests the claim that the target is met later for the largest value of the setting `axis` than for the smallest, in more runs than earlier.
+    """Tests the claim that from the smallest to the largest value of the setting `axis`, more runs meet the target later than meet it earlier.
 
     Runs are paired by seed and counted over all values of the setting `other`. At a single value of `other`, a surplus of runs that meet the target
     earlier is tolerated up to 5 % of the runs.
