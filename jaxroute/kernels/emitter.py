@@ -149,7 +149,7 @@ class Emitter(Writer):
         return self.value_of(storage, ())
 
     def carry_on(self, storages: Sequence[ir.Storage], values: Sequence[Value]) -> None:
-        """Assigns a loop's new `values`, when a step ends, to the `storages` that the next step reads; values that read others are copied first."""
+        """Assigns a loop's new `values`, when a step ends, to the `storages` that the next step reads; a value that reads these is copied first."""
         others, ready = set(storages), list[Value]()
         for storage, value in zip(storages, values, strict=True):
             mixed = value.storage is not storage and bool(value.storages & others)

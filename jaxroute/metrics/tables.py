@@ -51,7 +51,7 @@ def table(
       >>> print(jr.metrics.table(result, "regret", format="markdown"))
       | policy | regret (reward) |
       | :-- | --: |
-      | UCB1 | 9.30 ± 0.43 |
+      | UCB1 | 8.89 ± 0.43 |
       | Oracle | 0 |
       <BLANKLINE>
       mean ± standard error of 16 seeds after 200 rounds

@@ -230,7 +230,7 @@ def _rows(z: Array, cost: Array, upper: Array, nu: Array, multiplier: Array, at_
 def _polish(
     y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool, nu: Array, multiplier: Array, z: Array
 ) -> tuple[Array, Array, Array]:
-    """Meets binding constraints exactly, by coordinates between bounds. Returns new `z`, `nu`, `multiplier`; the old ones if that breaks a bound."""
+    """Adjusts coordinates between bounds to meet binding constraints exactly. Returns `z`, `nu`, `multiplier`, unchanged if that breaks a bound."""
     free, solve = _rows(z, cost, upper, nu, multiplier, at_most)
     held = jnp.where(free > 0.0, 0.0, z)
     moved, d_nu, d_multiplier = solve(y, total - jnp.sum(held), budget - jnp.sum(cost * held))
