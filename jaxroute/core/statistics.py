@@ -136,7 +136,7 @@ def bins_of(values: Any, xp: Any = np) -> Any:
 
 
 def middles(bins: np.ndarray) -> np.ndarray:
-    """Returns the value in the middle of each bin. Infinity has a separate bin."""
+    """Returns the value in the middle of each bin, given the bins' numbers (from `Histogram`); infinite for the bin of infinity."""
     bins = np.asarray(bins, np.int64)
     place = np.abs(bins) - 1 + LEAST
     low, high = (np.asarray((place + i) << SHIFT, np.int64).view(np.float64) for i in (0, 1))

@@ -326,7 +326,7 @@ def recorded_flows(record: Record, flows: Mapping[str, Any], info: Mapping[str, 
 def recorded_gauges(
     record: Record, env: Any, policy: Any, env_state: PyTree, policy_state: PyTree, t: jax.Array
 ) -> dict[str, Any]:
-    """Returns gauges and probes by name after `t` rounds, uncounted ones included. The entry `NAN_STATES` is True if a state contains a NaN."""
+    """Returns gauges and probes by name after `t` rounds (free rounds count in `t`). The entry `NAN_STATES` is True if a state contains a NaN."""
     values: dict[str, Any] = {NAN_STATES: any_nan((env_state, policy_state))}
     if record.env_gauges:
         gauges = env.gauges(env_state)

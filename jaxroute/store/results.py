@@ -67,7 +67,9 @@ class CallLog:
         return [call["report"] for call in self.calls if call["ended"] and call["request"] in like]
 
     def last(self, store: PackStore, path: Any) -> tuple[Request, list[dict[str, Any]]]:
-        """Returns the last request, with the seeds of all finished requests that differ in the seeds alone, and the reports of its calls in order.
+        """Returns the last request and, in order, the reports of the calls of `simulate` that made it.
+
+        Finished requests that differ from it in their seeds alone belong to the same result: the returned request has the seeds of all of them.
 
         Raises:
           ValueError: no request can be read; the message names `path`.

@@ -133,7 +133,7 @@ class Goal:
         return Estimate(moments(scores), bounded, bool(np.all(valid) and np.isfinite(scores).all()))
 
     def violations(self, one: Estimate, margin: float | None = None) -> np.ndarray:
-        """Returns by how much the mean, worsened by `margin` standard errors, violates each bound (those of `at_most` first); 0 if satisfied."""
+        """Returns by how much the mean, worsened by `margin` standard errors (None for the goal's margin), violates each bound, `at_most` first; 0 if not."""
         margin = self.margin if margin is None else margin
         above = [one.bounded[n][0] + margin * one.bounded[n][1] - most for n, most in self.at_most.items()]
         below = [least - one.bounded[n][0] + margin * one.bounded[n][1] for n, least in self.at_least.items()]

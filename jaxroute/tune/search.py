@@ -183,11 +183,11 @@ class Plan:
     Attributes:
       runs: number of all runs.
       test_seeds: number of seeds on which each candidate is tested.
-      tested: number of tested candidates: 2 with a start, otherwise 1.
-      selection: number of runs of the selection.
+      tested: number of tested candidates: the best one, and the one that the user gave as the start, if any.
+      selection: number of runs in which the best candidates of all generations are compared.
       size: number of candidates of a generation.
       seeds: number of seeds of a candidate in the first generations.
-      stages: number of stages of the search; the better half of the structures continues after each.
+      stages: number of stages of the search; after each the better half of the structures (combinations of static parameters) continues.
     """
 
     runs: int
@@ -200,7 +200,10 @@ class Plan:
 
     @staticmethod
     def of(space: Space, strategy: Strategy, rounds: int, horizon: int, seeds: int, test_seeds: Any, tested: int) -> "Plan":
-        """Plans a search of `rounds` rounds that tests `tested` candidates. Raises ValueError if there are too few rounds for all phases."""
+        """Plans a search that simulates `rounds` rounds in all, in runs of `horizon` rounds, and tests `tested` candidates on new seeds.
+
+        `seeds` is the number of seeds of a candidate at first, `test_seeds` that of the test (None to choose it). Raises ValueError if `rounds` is too small.
+        """
         structures, runs = len(space.structures), rounds // horizon
         if test_seeds is None:
             number = max(2, math.floor(runs * _TEST_SHARE) // tested)

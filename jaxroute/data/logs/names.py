@@ -101,7 +101,7 @@ def split_unit(kind: str, name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def parse_units(kind: str, text: str) -> tuple[str, ...]:
-    """Returns the units of a kind in a text such as "ms" or "EUR cents"; empty if the text contains another word."""
+    """Splits a text such as "EUR cents" into units of a kind ("cost", "latency", "price"), ("eur", "cents"); empty if it has another word."""
     parts = [plain_name(text)] if plain_name(text) in UNITS[kind] else [*map(plain_name, text.split())]
     return tuple(parts) if all(part in UNITS[kind] for part in parts) else ()
 

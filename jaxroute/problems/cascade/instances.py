@@ -177,7 +177,10 @@ def group_cascade(
 
 
 def safe_and_risky(gap: float, *, evaluator: OutputFeatures | int | None = None) -> CascadeEnv:
-    """Builds a cascade of two models with reservation indices .5 (a narrow range of scores) and `.5 - gap` (a wide one). A small gap is hard to learn."""
+    """Builds a cascade of two models with reservation indices .5 (a narrow range of scores) and `.5 - gap` (a wide one). A small gap is hard to learn.
+
+    `evaluator` is as in `uniform_cascade`.
+    """
     boxes = UniformBoxes(base_cost=_float32([0.05, 0.05]), quantile=_float32([0.0, 0.5]))
     gap = float(checks.numbers("gap", gap, ()))
     return _built(None, boxes, [[0.5], [0.5 - gap]], evaluator)

@@ -124,7 +124,7 @@ def curvature(link: Link, u: Array, score: Array, floor: Array | float) -> Array
 
 
 def summed(values: Array) -> Array:
-    """Returns the sum over the first axis, computed once for all uses; up to `_MOST_TERMS` terms are added in pairs, which vectorises over runs."""
+    """Returns the sum over the first axis. XLA must store it, not compute it again at each use. Up to `_MOST_TERMS` terms are added in pairs, for speed."""
     size = values.shape[0]
     if size > _MOST_TERMS:
         return xla.compute_once(jnp.sum(values, axis=0))

@@ -140,7 +140,7 @@ class QueueQueries:
 
 @struct.dataclass
 class PromptQueries:
-    """Reads queries that are prompts of a pool, whose features are stored once for all runs.
+    """Finds queries and their features if all queries are prompts of a pool, whose features are stored once for all runs.
 
     Attributes:
       table: `[d', P]` features that replace those of the environment (ACQB-CL); None for the environment's features.
