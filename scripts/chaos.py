@@ -121,9 +121,9 @@ def run(out: Out | None, keep: str, *, root_seed: int = 0, seeds: int = 0, share
 @contextlib.contextmanager
 def packs_of(size: int, tidy: int = 32) -> Iterator[None]:
     """Context in which the store writes packs of `size` bytes, and joins small packs if there are more than `tidy`."""
-    store, tidied = functools.partial(packs.PackStore, size=size), functools.partialmethod(packs.PackStore.tidy, tidy)
+    tidied = functools.partialmethod(packs.PackStore.tidy, tidy)
     often = patch.object(moments, "_WRITE_S", 0.0 if size < 1 << 20 else 5.0)
-    with patch.object(simulate, "PackStore", store), patch.object(packs.PackStore, "tidy", tidied), often:
+    with patch.object(packs, "_PACK_BYTES", size), patch.object(packs.PackStore, "tidy", tidied), often:
         yield
 
 

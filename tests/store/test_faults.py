@@ -22,7 +22,7 @@ from store_cases import ENV, KEEPS, assert_same, flip
 import jaxroute as jr
 from jaxroute import cli
 from jaxroute.core.attributes import decoded
-from jaxroute.engine import layout, programs, simulate
+from jaxroute.engine import layout, programs
 from jaxroute.problems import stochastic
 from jaxroute.store import packs, places
 
@@ -34,7 +34,7 @@ run = functools.partial(store_cases.run, record=["regret", "pulls"])
 
 def small_packs(monkeypatch):
     """Every cell gets a pack of its own."""
-    monkeypatch.setattr(simulate, "PackStore", functools.partial(packs.PackStore, size=1))
+    monkeypatch.setattr(packs, "_PACK_BYTES", 1)
 
 
 @pytest.fixture(scope="module")
