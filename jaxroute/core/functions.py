@@ -440,7 +440,7 @@ def acos(x: Array) -> Array:
 
 
 def atan(x: Array) -> Array:
-    """Arc tangent, with an error of at most 0.86 ulp: arctan c + arctan((|x| - c) / (1 + c |x|)), c a constant near |x|, with the sign of x."""
+    """Arc tangent, with an error of at most 0.86 ulp: arctan c + arctan((a - c) / (1 + c a)) of a = abs(x), with a constant c near a and the sign of x."""
     a = jnp.abs(x)
     centre, high, low = f32(0), f32(0), f32(0)
     for bound, c in ((14 / 32, 0.5), (23 / 32, 1.0), (39 / 32, 1.5)):

@@ -76,8 +76,8 @@ def sherman_morrison(inverse: numerics.Sum, x: Array, weight: Leaf = 1.0) -> num
 def grown_root(root: numerics.Sum, x: Array) -> numerics.Sum:
     """Returns a square root of `(V + x x')^-1` from `root`, a square root `W` `[d, d]` of `V^-1 = W W'`, for `x` `[d]`.
 
-    The new root is `W (I - c a a')` with `a = W' x` and `c = (1 - (1 + |a|^2)^(-1/2)) / |a|^2`. `root` and the new root are `numerics.Sum`s, which
-    carry their rounding errors.
+    The new root is `W (I - c a a')` with `a = W' x` and `c = (1 - (1 + |a|^2)^(-1/2)) / |a|^2`. Both roots are objects of the class
+    `numerics.Sum`, with their rounding errors.
     """
     a = xla.compute_once(numerics.combine(x, root.total))
     norm = jnp.sum(a * a)
