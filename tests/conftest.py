@@ -43,8 +43,11 @@ FAST = (
     "data/",
     "engine/test_bad_input.py",
     "core/test_statistics.py",
+    "test_bad_inputs.py",
     "test_layers.py",
     "test_names.py",
+    "test_terminal.py",
+    "test_tiers.py",
     "testing/test_planted_faults.py",
     "testing/test_structure.py",
 )

@@ -21,8 +21,6 @@ from jaxroute.cli.simulating import changes_of
 from jaxroute.data import RoutingTable, divide_by_max, load_columns, load_embeddings, load_table, min_max
 from jaxroute.problems import stochastic
 
-pytestmark = pytest.mark.fast
-
 WIDE = "prompt_id,a,a|total_cost,b,b|total_cost\n1,0.5,0.01,1,0.02\n2,0,0.01,0.25,0.03\n"
 SCORES, COSTS = [[0.5, 1.0], [0.0, 0.25]], [[0.01, 0.02], [0.01, 0.03]]
 LONG = "prompt_id,model,correct,cost\n1,a,0.5,0.01\n1,b,1,0.02\n2,b,0.25,0.03\n2,a,0,0.01\n"

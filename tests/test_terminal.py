@@ -13,8 +13,6 @@ from jaxroute.cli import completion, output, run
 from jaxroute.cli.output import Output
 from jaxroute.engine import progress
 
-pytestmark = pytest.mark.fast
-
 
 class Screen(io.StringIO):
     """A terminal."""

@@ -2,11 +2,8 @@
 
 import re
 
-import pytest
 import tiers
 from helpers import ROOT
-
-pytestmark = pytest.mark.fast
 
 
 def test_what_is_listed_is_there():

@@ -11,8 +11,6 @@ from jaxroute.comparison.offline import sample_of
 from jaxroute.data import Description, Log, RoutingTable, describe
 from jaxroute.data.predictors import _auc, fit_logistic, fit_neighbours, random_folds
 
-pytestmark = pytest.mark.fast
-
 SCORES = np.array([[1, 1, 0], [1, 0, 0], [0, 0, 1], [0, 0, 0]], float)
 COSTS = np.array([[3, 1, 2], [3, 1, 2], [5, 1, 2], [5, 1, 2]], float)
 

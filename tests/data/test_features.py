@@ -6,13 +6,10 @@ import sys
 from pathlib import Path
 
 import numpy as np
-import pytest
 
 from jaxroute.catalogue import catalogue
 from jaxroute.data import main_directions
 from jaxroute.data.features import Standardisation, scales
-
-pytestmark = pytest.mark.fast
 
 
 def test_standardised_columns():

@@ -12,7 +12,6 @@ from tool_formats import FORMATS
 
 from jaxroute.data import read_answers, read_log
 
-pytestmark = pytest.mark.fast
 GOOD = ("right", "refused ambiguous", "refused determined")
 
 

@@ -14,8 +14,6 @@ from jaxroute.data import features as features_of
 from jaxroute.data import read_log
 from jaxroute.data.logs.names import NAMES as NAMES_OF_ROLES
 
-pytestmark = pytest.mark.fast
-
 SCORES, COSTS = [[0.5, 1.0], [0.0, 0.25]], [[0.01, 0.02], [0.01, 0.03]]
 
 

@@ -9,8 +9,6 @@ import pytest
 
 from jaxroute.data import RoutingTable, read_log
 
-pytestmark = pytest.mark.fast
-
 ROWS = 40
 BASE = pd.DataFrame({"query_id": [f"q{i // 2}" for i in range(ROWS)], "model": ["a", "b"] * 20})
 BASE = BASE.assign(score=[1, 0, 0, 1] * 10, cost=[0.1, 0.2] * 20)

@@ -111,7 +111,6 @@ def test_names_of_experiments_and_of_problems_are_understood():
         gallery.named(["stage"], names)
 
 
-@pytest.mark.fast
 def test_what_is_drawn_fits_and_keeps_its_colours(tmp_path):
     import matplotlib.pyplot as plt
 
