@@ -9,7 +9,7 @@ from jaxroute.core import plugins
 
 
 def problems() -> dict[str, ModuleType]:
-    """Returns the modules of all problems by name, those of plugins last. Each module has the tuples `ENVIRONMENTS` and `POLICIES` of constructors."""
+    """Returns the modules of all problems by name, those of plugins last. A module has the tuples `ENVIRONMENTS` and `POLICIES` of constructors."""
     names = sorted(m.name for m in pkgutil.iter_modules(__path__) if m.ispkg)
     own = {name: importlib.import_module(f"{__name__}.{name}") for name in names}
     others = {name: plugins.load("problems", name) for name in plugins.plugins("problems") if name not in own}
@@ -21,7 +21,7 @@ def problems() -> dict[str, ModuleType]:
 
 
 def policies_of(name: str, problem: ModuleType) -> dict[str, Any]:
-    """Returns the constructors of a problem's policies by class name; policies that plugins add to the problem come last."""
+    """Returns the constructors of a problem's policies by class name; policies that plugins add to the problem `name` come last."""
     own = {made.__name__: made for made in problem.POLICIES}
     found = (one for one in plugins.plugins("policies") if one.rpartition(".")[0] == name)
     return own | {

@@ -140,8 +140,7 @@ class TableEnv:
       fit: `[d, K]` coefficients of the linear predictor, fitted to the rewards of all rows by least squares.
       average: `[K]` mean reward of each model.
       one_pass: whether each row is used once, in a random order, before any is repeated; otherwise rows are drawn with replacement (static).
-      names: names of the models (static).
-      currency: unit of costs (static).
+      names, currency: names of the models, and unit of costs (static).
     """
 
     features: Leaf

@@ -34,7 +34,8 @@ def linear(theta: Leaf, scale: float = 0.1, *, num_models: int | None = None, in
 def logistic(theta: Leaf, *, num_models: int | None = None, intercept: bool = False) -> ContextualEnv:
     """Builds a logistic contextual bandit: the reward of a model is 1 with probability `1 / (1 + exp(-theta_k . x_k))`, else 0.
 
-    The arguments are those of `linear`.
+    `theta` is `[K, d]`, or `[d]` for one parameter vector and separate contexts of `num_models` models; with `intercept` a context's first entry is
+    constant. Contexts are uniform in a cube, with norm at most 1.
     """
     return _environment(theta, num_models, intercept, scale=np.float32(0.0), link=LOGISTIC, distribution=Bernoulli())
 

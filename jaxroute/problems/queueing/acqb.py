@@ -34,7 +34,7 @@ FEW_ANSWERS = 2
 
 @struct.dataclass
 class LearnerState:
-    """State of a policy that learns which answers users accept. If all models share one parameter vector, `theta` and `spread` have `N = 1`.
+    """State of `ACQB` for `N` models, `K` answers per round and `d` features. With one vector for all models `theta` and `spread` have `N = 1`.
 
     Attributes:
       theta: `[N, d]` estimated parameters.
@@ -63,7 +63,7 @@ class Parts(NamedTuple):
       sampler: rule that draws parameters around the estimate.
       num_samples: number of samples in a round, `M`.
       memory: `Memory` object, which defines how parameters and observations are stored.
-      queries: functions for this kind of queries, which read features and find the best waiting query.
+      queries: `QueueQueries` or `PromptQueries`, whose methods read features of queries and find the best waiting query.
     """
 
     solver: mnl.Solver
@@ -74,7 +74,7 @@ class Parts(NamedTuple):
 
 
 def choose_parts(policy: "ACQB", spec: QueueSpec) -> Parts:
-    """Returns the components that the policy specifies; for components that are None, defaults chosen by the environment's sizes."""
+    """Returns the components that the policy specifies; for those that are None, defaults chosen by the environment's sizes `spec`."""
     dim = spec.dim if policy.features is None else np.shape(policy.features)[0]
     if spec.prompts and spec.num_offered <= FEW_ANSWERS:
         memory: Memory = PromptCounts(spec, dim)
@@ -114,8 +114,8 @@ class ACQB:
     lower index.
 
     Attributes:
-      curvature: `[]` the paper's kappa.
-      ridge: `[]` the paper's lambda_0.
+      curvature: `[]` the paper's kappa, a factor of the confidence radius.
+      ridge: `[]` the paper's lambda_0, the weight of the regularisation and the diagonal of the first design matrices.
       c1: `[]` constant of exploration, 0 for none: an arrival is explored with probability `min(1, c1 / sqrt(t))`.
       trigger: rule that decides which arrivals are explored, for example `PhaseThenCoin`; None for the probability given by `c1`.
       second_answer: `[]` probability that a round without exploration shows `K` answers instead of one, None for always `K`; explored rounds show `K`.

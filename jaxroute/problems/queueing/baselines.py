@@ -32,7 +32,7 @@ class Random(FixedPolicy):
 
 @struct.dataclass
 class QueueBanditState:
-    """State of Q-UCB and Q-ThS.
+    """State of the baselines Q-UCB and Q-ThS for `N` models.
 
     Attributes:
       pulls: `[N]` int32, number of rounds in which each model served a query.
@@ -45,7 +45,7 @@ class QueueBanditState:
 
 @struct.dataclass
 class _QueueBandit(abc.ABC):
-    """Base class of policies that serve the oldest query by one model.
+    """Base class of Q-UCB and Q-ThS, which serve the oldest query by one of `N` models.
 
     In round `t` (from 1) a random model serves with probability `min(1, scale N log(t)^2 / t)`, otherwise the model with the largest `_index`.
 
@@ -136,7 +136,7 @@ class CQBEpsilon(ACQB):
 
     @classmethod
     def of(cls, env: Any, **settings: Any) -> "CQBEpsilon":
-        """Returns a policy that explores in the first tenth of `env`'s rounds, then with probability `1 / sqrt(horizon)`. `settings`: more fields."""
+        """Returns a policy that explores in the first tenth of `env`'s rounds, then with probability `1 / sqrt(horizon)`. `settings`: fields."""
         if not hasattr(env, "spec"):
             raise ValueError(
                 f"env must be a queue, got {checks.show(env)}; for a sampler the policy is `CQBEpsilon.of` itself"

@@ -25,8 +25,8 @@ class QueueState:
     """State of a `QueueEnv`.
 
     Attributes:
-      backlog: queries that wait under the policy.
-      optimal: queries that wait under the optimal policy, which faces the same arrivals, contexts and random numbers.
+      backlog: `BacklogState` of the queries that wait under the policy.
+      optimal: `BacklogState` of the queries that wait under the optimal policy, which faces the same arrivals, contexts and random numbers.
       peak: `[]` int32, longest queue so far.
       arrivals: state of the process of arrivals, None without one.
     """
@@ -59,8 +59,7 @@ class QueueEnv:
     Attributes:
       contexts: source that draws the queries.
       backlog: buffer of the waiting queries.
-      num_models: number of models, `N` (static).
-      num_offered: number of answers shown in a round, `K` (static).
+      num_models, num_offered: number of models, `N`, and number of answers shown in a round, `K` (static).
       dim: number of features, `d` (static).
       pair_features: whether features describe pairs of query and model, not queries alone (static).
       mixed: whether fewer than `K` answers may be shown in a round (static).
@@ -112,7 +111,7 @@ class QueueEnv:
             checks.part("arrivals", self.arrivals, "draw", "Bursts.on_off(...)")
 
     def with_double_capacity(self) -> "QueueEnv | None":
-        """Returns the queue with twice the places for waiting queries; None if it already has a place for every round of a run."""
+        """Returns the queue with twice the places, to repeat a run that lost queries; None if it already has a place for every round of a run."""
         rounds, limit = self.backlog.rounds, self.backlog.limit
         return None if limit >= rounds else self.replace(backlog=self.backlog.replace(limit=min(2 * limit, rounds)))
 

@@ -49,11 +49,9 @@ class RandomQueues:
       spread: `[]` largest absolute entry of contexts and parameters. With pair features these are also divided by `sqrt(d)`, for norms up to one
         (assumption 1); departure rates are then at most `sigmoid(1)` for one answer, and an `arrival_rate` of about .4 suits. The paper's figures
         have no division.
-      num_models: number of models, `N` (static).
-      num_offered: number of answers shown in a round, `K` (static).
-      dim: number of features, `d` (static).
-      horizon: number of rounds, `T` (static).
-      limit: initial number of places for waiting queries, None to choose by the horizon, see `backlog_for` (static).
+      num_models, num_offered: number of models, `N`, and number of answers shown in a round, `K` (static).
+      dim, horizon: number of features, `d`, and number of rounds, `T` (static).
+      limit: initial number of places for waiting queries; None for one per round, at most 1,024 (static).
       pair_features: whether features describe pairs of query and model, with one parameter vector for all models (static).
       mixed: whether assortments may be smaller than `K` (static).
       candidates: largest number of contexts that a round tries, until some assortment's departure rate is at least `arrival_rate + slack` (static).
@@ -114,12 +112,12 @@ class RandomQueues:
 
 
 def fixed_queue(theta: ArrayLike, *, num_offered: int = 1, horizon: int = 1000, **settings: Any) -> QueueEnv:
-    """Builds a queue with given parameters, the same in all runs, and random contexts.
+    """Builds a queue with random contexts and given parameters of the users' utilities, the same in all runs.
 
     Warns if many runs are likely to be invalid. A run is invalid if no drawn context of some arrival has a large enough departure rate.
 
     Args:
-      theta: `[N, d]` parameters, one row per model.
+      theta: `[N, d]` parameters: the utility of the answer of model `j` to a query with features `x` is `theta_j' x`.
       num_offered, horizon: number of answers shown in a round, `K`, and number of rounds, `T`.
       settings: other fields of `RandomQueues`, except sizes and `pair_features`; for one parameter vector for all models use
         `RandomQueues(pair_features=True, ...).of(theta)`.
@@ -189,12 +187,12 @@ def recorded_queue(
     """Builds a queue with given arrivals, contexts and random numbers of the choices, for replays and comparisons.
 
     Args:
-      theta: `[N, d]` parameters, or `[d]` for pair features.
+      theta: `[N, d]` parameters of the utilities `x' theta_j`, or `[d]` for pair features (features of query and model), `x_j' theta`.
       arrivals: `[T]` bool, whether a query arrives in each round.
       contexts: `[T, d]` features of the arriving queries, for pair features `[T, N, d]`.
       uniforms: `[T]` numbers on [0, 1) that decide the users' choices.
       num_offered: number of answers shown in a round, `K`.
-      limit: initial number of places for waiting queries, see `backlog_for`.
+      limit: initial number of places for waiting queries; None for one per round, at most 1,024.
       mixed: whether assortments may be smaller than `K`.
     """
     values = checks.numbers("theta", theta)
@@ -301,7 +299,7 @@ def table_queue(
       table: scores, costs and features.
       cost_weight: weight rho of the costs, which are divided by the largest cost.
       low, high: probabilities that the answers of the worst and of the best model of a query are accepted.
-      arrival_rate, settings: arguments of `pool_queue`, except `names`.
+      arrival_rate, settings: probability that a round brings a query, and other arguments of `pool_queue` except `names`.
     """
     checks.instance("table", table, RoutingTable)
     if table.features is None:
@@ -325,8 +323,10 @@ def standin_queue(
     """Builds a queue of generated queries (`jaxroute.data.standin`), which replace a public data set.
 
     Args:
-      models, preset, scores, queries, dim, seed: arguments of `jaxroute.data.standin`.
-      settings: arguments of `table_queue`.
+      models: pool of models, "routerbench", "sprout" or "embedllm", or two arrays `[N]`, accuracies in (0, 1) and prices.
+      preset, scores: "semantic-noise" makes features less informative; "binary" scores are 0 or 1, "soft" ones in [0, 1].
+      queries, dim, seed: number of prompts, number of features, and seed of all random draws.
+      settings: arguments of `table_queue`, such as `arrival_rate` and `cost_weight`.
     """
     pool, _ = standin_tables(models, preset=preset, scores=scores, queries=queries, offline=1, dim=dim, seed=seed)
     return table_queue(pool, **settings)

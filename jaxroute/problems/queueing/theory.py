@@ -7,7 +7,7 @@ from jaxroute.core import checks
 
 
 def num_samples(num_offered: int) -> int:
-    """Returns the number `M` of Thompson samples per round with which some sample is optimistic with constant probability.
+    """Returns the number `M` of Thompson samples per round for `num_offered` answers `K`, so that one is optimistic with constant probability.
 
     Source: ACQB, section 3: `ceil(1 - log K / log(1 - 1 / (4 sqrt(e pi))))`: 1, 9, 14, 17, 19 for one to five answers.
     """
@@ -23,7 +23,7 @@ def explore_probability(t: float, c1: float) -> float:
 
 
 def expected_explorations(horizon: int, arrival_rate: float, c1: float) -> float:
-    """Returns the expected number of explored rounds, `arrival_rate sum_{i < horizon} eta(i)` (ACQB, appendix G.1)."""
+    """Returns the expected number of explored rounds, `arrival_rate sum_{i < horizon} explore_probability(i, c1)` (ACQB, appendix G.1)."""
     checks.count("horizon", horizon)
     checks.probability("arrival_rate", arrival_rate, ())
     return arrival_rate * sum(explore_probability(i, c1) for i in range(1, horizon))
@@ -38,12 +38,10 @@ class Theory:
     decreases in `u` afterwards, where `bad_rounds` searches.
 
     Attributes:
-      dim: number of features, `d`.
-      num_offered: number of answers shown in a round, `K`.
+      dim, num_offered: number of features, `d`, and number of answers shown in a round, `K`.
       arrival_rate: probability lambda of an arrival in a round.
       slack: epsilon, least difference between departure rate and arrival rate.
-      curvature: factor kappa of the radius.
-      ridge: lambda_0 of the design matrix.
+      curvature, ridge: factor kappa of the confidence radius, and lambda_0, the diagonal of the first design matrix.
       spread: `sigma_0^2`, least eigenvalue of the features' second moment.
       c0, c2: constants of the bounds, of which the paper gives no values.
       c1: constant of the exploration probability.
@@ -77,9 +75,9 @@ class Theory:
         return 0.5 * self.curvature * math.sqrt(grown) + self.curvature * math.sqrt(self.ridge)
 
     def sample_radius(self, count: float, t: float) -> float:
-        """Returns `beta_l`, a bound on the deviation of samples from the estimate after `l = count` rounds, in the norm of the design matrix (appendix D.3).
+        """Returns `beta_l`, a bound on the deviation of samples from the estimate after `l = count` rounds (appendix D.3).
 
-        It holds in all rounds up to `t` with high probability.
+        The norm is that of the design matrix. With high probability it holds in all rounds up to `t`.
         """
         number = num_samples(self.num_offered)
         wide = math.sqrt(6.0 * self.dim * math.log(max(number * t, 1.0)))

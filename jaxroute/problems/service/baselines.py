@@ -192,7 +192,7 @@ class RouteLLM(FixedPolicy):
 
     @classmethod
     def knowing(cls, env: ServiceEnv, advantage: float, **options: Any) -> "RouteLLM":
-        """Returns a router whose logit increases by `advantage` per unit of `h`; `options` are other fields.
+        """Returns a router whose logit increases by `advantage` per unit of `h`, the largest model's standardised advantage; `options`: other fields.
 
         Raises `ValueError` for requests of a table, whose probabilities of satisfaction, and hence `h`, are unknown.
         """
@@ -289,7 +289,7 @@ def fit_routerdc(
     outside: int = 3,
     seed: int = 0,
 ) -> RouterDC:
-    """Trains `RouterDC` on requests of an environment, by AdamW on the sum of the sample-LLM loss and the sample-sample loss.
+    """Trains `RouterDC` on requests of `env`, by AdamW on the sample-LLM loss (`contrastive_loss`) plus the sample-sample loss (`cluster_loss`).
 
     Source: MESS+, appendix B: 1,000 training requests, 1,000 steps of 64 requests; three positives, three negatives and three requests outside the
     cluster as in RouterDC.
@@ -300,8 +300,7 @@ def fit_routerdc(
     Args:
       env: environment with the source of requests; target and costs have no effect.
       num_requests: number of training requests.
-      steps: number of AdamW steps.
-      batch: number of requests per step.
+      steps, batch: number of AdamW steps, and number of requests per step.
       learning_rate: step size of AdamW.
       width: dimension of the encoding, `e`.
       positives, negatives: how many models that satisfy a request, and how many others, the sample-LLM loss compares at most (`contrastive_loss`).
@@ -384,7 +383,7 @@ class ShadowPrice(Learner):
 @final
 @struct.dataclass
 class MostSatisfying(Learner):
-    """Policy that serves with the model of largest probability of satisfaction at any cost, as MESS+ with cost weight 0 and a queue never empty."""
+    """Policy that serves with the model of largest predicted satisfaction at any cost, like MESS+ with cost weight 0 and a non-empty queue."""
 
     def score(self, queue: Array, cost: Array, probability: Array, alpha: Array) -> Array:
         del queue, cost, alpha

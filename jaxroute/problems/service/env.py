@@ -31,7 +31,12 @@ class ServiceEnv:
     request; here only the returned answer counts, as in Algorithm 1.
 
     Attributes:
-      requests, alpha, arrival, knows_cost, reveals_labels, serve_best, names, currency: as for `service`.
+      requests: source that draws the request of each round.
+      alpha: `[]` share of satisfied requests that the agreement requires.
+      arrival: `[]` probability that a user gives feedback; None for 1.
+      knows_cost, reveals_labels: whether costs, and whether satisfaction (for clairvoyant policies only), are observed before a decision (static).
+      serve_best: whether an explored request is answered by the largest satisfying model instead of the largest one (static).
+      names, currency: names of the models, and currency of the costs (static).
       accuracy: `[M]` share of requests that each model satisfies.
       mean_cost: `[M]` mean cost of each model.
       best: `Price` (mean cost and shadow price) of the cheapest stationary policy that knows each model's probability of satisfaction given the

@@ -43,8 +43,7 @@ def service(
       knows_cost: whether the costs of a request are observed before the decision.
       reveals_labels: whether satisfaction is observed before the decision, for clairvoyant policies only.
       serve_best: whether an explored request is answered by the largest satisfying model instead of the largest one.
-      names: names of the models.
-      currency: currency of the costs.
+      names, currency: names of the models, and currency of the costs.
     """
     if not (hasattr(requests, "draw") and hasattr(requests, "contexts")):
         allowed = "TypeRequests, CellRequests, ProbitRequests or TableRequests"
@@ -100,7 +99,7 @@ def typed_service(
       success: `[K, M]` probability that each of `M` models satisfies a request of each of `K` types.
       cost: `[K, M]` mean cost, J.
       weight: `[K]` shares of the types (default: equal).
-      alpha, options: as for `service`.
+      alpha, options: required share of satisfied requests, and other arguments of `service`, such as `arrival`.
       features: `[K, d]` features of each type (default: one-hot).
       cost_noise: standard deviation of the logarithm of a cost.
       comonotone: whether satisfaction is nested: if a model satisfies, so do all models with larger probabilities; otherwise models are independent.
@@ -136,7 +135,7 @@ def cell_service(
         the highest bit of a set's index (for two models: none, the second, the first, both).
       cost: `[M]` mean cost of each model, J.
       cost_spread: `[M]` standard deviation of the cost.
-      alpha, options: as for `service`.
+      alpha, options: required share of satisfied requests, and other arguments of `service`, such as `arrival`.
       signal: strength with which a request's features, one per model, predict which models satisfy: 0 not at all, .15 weakly (area under the ROC
         curve .58), .6 strongly (.80).
       num_noise: number of uninformative features.
@@ -163,7 +162,7 @@ def benchmark_service(benchmark: str = "winogrande", *, alpha: float | None = No
     Args:
       benchmark: "arc_challenge", "arc_easy", "boolq", "logiqa", "piqa", "sciq", "socialiqa" or "winogrande".
       alpha: required share of satisfied requests (default: the target of Table 2).
-      options: as for `cell_service`.
+      options: other arguments of `cell_service` and `service`, such as `signal` and `arrival`.
     """
     data = MESSPLUS_BENCHMARKS[checks.one_of("benchmark", benchmark, MESSPLUS_BENCHMARKS)]
     alpha = data.alpha if alpha is None else alpha
@@ -188,7 +187,7 @@ def probit_service(
     Args:
       accuracy: `[M]` accuracies in (0, 1).
       cost: `[M]` mean cost, J.
-      alpha, options: as for `service`.
+      alpha, options: required share of satisfied requests, and other arguments of `service`, such as `arrival`.
       from_features: weight of the features in the latent number whose sign decides satisfaction, see `ProbitRequests`.
       shared: weight, in this number, of a difficulty of the request that all models share; `from_features^2 + shared^2` is at most 1.
       length_spread: standard deviation of the logarithm of a request's length, which is a factor of all costs.
@@ -219,7 +218,7 @@ def table_service(table: RoutingTable, *, alpha: float, threshold: float = 0.5, 
 
     Args:
       table: scores in [0, 1] and costs of `M` models on `N` requests, `[N, M]`, preferably with features.
-      alpha, options: as for `service`; costs are in the table's unit.
+      alpha, options: required share of satisfied requests, and other arguments of `service`, such as `arrival`; costs are in the table's unit.
       threshold: smallest score that counts as satisfaction.
     """
     checks.instance("table", table, RoutingTable)

@@ -72,7 +72,7 @@ def fingerprint(requests: Any) -> str:
 
 
 class RequestSource(Protocol):
-    """Methods of a source of requests with `d` features for `M` models. Subclasses define `num_features`, `draw` and `success`."""
+    """Base class of sources of requests with `d` features for `M` models. Subclasses define `num_features`, `draw` and `success`."""
 
     @property
     def num_features(self) -> int:
@@ -92,7 +92,7 @@ class RequestSource(Protocol):
         ...
 
     def success(self, features: Array) -> Array:
-        """Returns the probabilities `[M]` that each model satisfies, given features `[d]`."""
+        """Returns the probabilities `[M]` that each model satisfies a request with the given features `[d]`."""
         ...
 
     def average(self) -> Contexts:
@@ -123,7 +123,7 @@ def all_labels(num_models: int) -> np.ndarray:
 
 @functools.partial(quick_jit, static_argnums=2)
 def draw_requests(source: RequestSource, key: Array, number: int) -> Request:
-    """Draws the first `number` requests of a run with the given key, as arrays `[number, ...]`."""
+    """Draws `number` requests from `source`, as arrays `[number, ...]`, to train a policy or to estimate an optimum."""
     k_init, k_draw = draws.split(key)
     state = source.init(k_init)
     return jax.vmap(lambda i: source.draw(draws.fold_in(k_draw, i), state, i))(jnp.arange(number, dtype=jnp.int32))
@@ -152,7 +152,7 @@ def labelled(source: RequestSource) -> Contexts:
 
 
 def equally_weighted(success: ArrayLike, cost: ArrayLike) -> Contexts:
-    """Returns contexts of equal weight with the given probabilities and costs `[W, M]`."""
+    """Returns `W` contexts of equal weight with the given probabilities of satisfaction and costs, `[W, M]`."""
     success, cost = np.asarray(success), np.asarray(cost)
     return Contexts(np.full(len(cost), 1.0 / len(cost)), success, cost)
 

@@ -42,7 +42,7 @@ def bound_queue(V: float, cost_range: float, slack: float, horizon: int, warm_up
     """Returns Theorem 1's bound of the expected virtual queue: `gamma + sqrt(T)` requests, `gamma = max(alpha warm_up, V cost_range / slack)`.
 
     Args:
-      V, cost_range, slack: as for `safety_margin`.
+      V, cost_range, slack: weight of cost, requests per J; largest minus smallest cost, J; largest distance to the best probability of satisfaction.
       horizon: number of requests `T`.
       warm_up: number of requests `psi` until the predictor is good enough that assumption 1 holds: the models served are within `slack` of the best.
       alpha: required share of satisfied requests.
@@ -53,10 +53,11 @@ def bound_queue(V: float, cost_range: float, slack: float, horizon: int, warm_up
 def bound_mean_queue(
     V: float, cost_range: float, slack: float, excess: float, warm_up: float = 0, alpha: float = 1
 ) -> float:
-    """Returns Theorem 1's bound of the expected virtual queue, averaged over requests: `gamma + 1 / (2 excess)`, `gamma` as in `bound_queue`.
+    """Returns Theorem 1's bound of the mean virtual queue over requests: `max(alpha warm_up, V cost_range / slack) + 1 / (2 excess)`.
 
     Args:
-      V, cost_range, slack, warm_up, alpha: as for `bound_queue`.
+      V, cost_range, slack: weight of cost, requests per J; largest minus smallest cost, J; largest distance to the best probability of satisfaction.
+      warm_up, alpha: number of requests until the predictor is good enough (see `bound_queue`), and required share of satisfied requests.
       excess: difference `q - alpha` of `admissible_probability` and the target.
     """
     return _gamma(V, cost_range, slack, warm_up, alpha) + 0.5 / float(checks.positive("excess", excess, ()))
@@ -71,11 +72,17 @@ def _gamma(V: float, cost_range: float, slack: float, warm_up: float, alpha: flo
 
 
 def bound_violation(V: float, cost_range: float, slack: float, horizon: int, warm_up: float = 0, alpha: float = 1) -> float:
-    """Returns Corollary 1's bound of alpha minus the expected share of satisfied requests after `horizon` requests; arguments as for `bound_queue`."""
+    """Returns Corollary 1's bound of alpha minus the expected share of satisfied requests after `horizon` requests: `bound_queue(...) / horizon`.
+
+    Its arguments are those of `bound_queue`: weight and range of costs, slack, number of requests, warm-up of the predictor, and required share.
+    """
     return bound_queue(V, cost_range, slack, horizon, warm_up, alpha) / horizon
 
 
 def expected_explorations(c: float, horizon: int, power: float = 0.25, explores_first: bool = True) -> float:
-    """Returns the mean number of explored requests, about `(4 c / 3) horizon^(3/4)` for power 1/4; arguments as for `Learner`. Source: Lemma A.3."""
+    """Returns the mean number of explored requests if request `t` is explored with probability `min(1, c t^-power)`. Source: MESS+, Lemma A.3.
+
+    For power 1/4 it is about `(4 c / 3) horizon^(3/4)`. `explores_first`: whether the first request is always explored.
+    """
     probability = np.minimum(1.0, checks.non_negative("c", c, ()) * np.arange(1, horizon + 1, dtype=np.float64) ** -power)
     return float(probability[1:].sum() + (1.0 if explores_first else probability[0]))

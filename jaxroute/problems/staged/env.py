@@ -22,8 +22,12 @@ class MarketEnv:
     Source: StageRoute (arXiv 2506.17254), section 3.
 
     Attributes:
-      outcomes, budget, max_deployed, stage_length, stop_at_budget, names, currency: as for `market`.
-      capacity, deploy_fee: as for `market`, `[N]`.
+      outcomes: source of the rewards and costs of all models in each round.
+      budget: `[]` mean cost that a query may have.
+      capacity, deploy_fee: `[N]` largest share of the traffic of each model, and fee when it enters the deployment.
+      max_deployed, stage_length: number of models deployed at once, and number of queries of a stage (static).
+      stop_at_budget: whether nothing is served once the total budget is spent (static).
+      names, currency: names of the models, and unit of costs (static).
       arrival: `[N]` int32, first round of each model, 1-based.
       horizon: `[]` int32, number of queries `T`; the total budget is `T * budget`.
       cost_floor, cost_ceiling: `[]` bounds of the cost of a query, known to policies in advance.
@@ -161,7 +165,7 @@ class MarketEnv:
 
 
 def optimum_total(env: MarketEnv, horizon: int) -> float:
-    """Returns `OPT*` of a market: the best expected reward summed over the rounds `0 .. horizon - 1`, in units of reward."""
+    """Returns `OPT*` of the market `env`: the best expected reward summed over the rounds `0 .. horizon - 1`, in units of reward."""
     starts = np.asarray(env.optimum_start, np.int64)
     ends = np.append(starts[1:], np.iinfo(np.int32).max)
     lengths = np.clip(np.minimum(ends, horizon) - np.minimum(starts, horizon), 0, None)

@@ -44,7 +44,7 @@ def market(
       outcomes: `ParametricOutcomes` or `TableOutcomes` of `N` models.
       capacity: largest share of the traffic of each model, in (0, 1]; one number or `[N]`.
       arrival: `[N]` first round of each model, 1-based (default: all at the start).
-      budget: mean cost per query.
+      budget: mean cost that a query may have.
       max_deployed: number of slots `M`: models deployed at once.
       stage_length: queries `I` of a stage, between two maintenance windows (rounds in which models are exchanged).
       horizon: number of queries that the total budget must cover.
@@ -54,8 +54,7 @@ def market(
       optimum: "stage" lets the optimum use a model from the maintenance window at which it can first be deployed (the paper's definition),
         "continuous" from its arrival.
       stop_at_budget: whether nothing is served once `budget * horizon` is spent.
-      names: names of the models.
-      currency: unit of costs.
+      names, currency: names of the models, and unit of costs.
       require_feasible: whether to raise `ValueError` if no deployment can serve all queries of the first stage within the budget.
     """
     if not (hasattr(outcomes, "draw") and hasattr(outcomes, "reward_mean")):
@@ -115,7 +114,7 @@ def _scaled(currency: str, scale: float) -> str:
 
 
 def _known_costs(outcomes: Outcomes) -> tuple[float, float]:
-    """Returns default bounds of the cost of a query that policies know in advance, used if the argument `known_costs` of `market` is None."""
+    """Returns the default least and largest cost of a query that policies know in advance, used if the argument `known_costs` of `market` is None."""
     costs, margin = (outcomes.costs, 1.0) if isinstance(outcomes, TableOutcomes) else (outcomes.cost_mean, 2.0)
     costs = np.asarray(costs, np.float64)
     positive = costs[costs > 0]
@@ -165,12 +164,13 @@ def arena_market(
     Source: StageRoute (arXiv 2506.17254), section 6.1, Table 1. The paper gives neither the noise levels nor the normalisation; both are ours.
 
     Args:
-      max_deployed, stage_length, horizon, budget, options: as for `market`.
+      max_deployed, stage_length, horizon, budget: models deployed at once, queries of a stage and of a run, mean cost of a query.
+      options: other arguments of `market`, such as `deploy_fee`.
       capacity: largest share of the traffic of a model; one number for all except Yi-Lightning, or `[N]`.
       reward_noise: standard deviation of a reward.
       cost_noise: standard deviation of a cost relative to its mean.
       arrival_interval: queries between two arrivals.
-      arrival_lag: number of rounds by which the arrival of every model after the first six is delayed, so that the model may miss a maintenance window.
+      arrival_lag: number of rounds by which each arrival after the first six models is delayed, so that it may miss a maintenance window.
       normalisation: "min-max" maps the scores to [0, 1], "max" divides them by the largest.
       reward_distribution, cost_distribution: distributions of a reward and of a cost.
     """
@@ -221,7 +221,8 @@ def routerbench_market(
     of costs; these are ours.
 
     Args:
-      max_deployed, stage_length, horizon, budget, options: as for `market`.
+      max_deployed, stage_length, horizon, budget: models deployed at once, queries of a stage and of a run, mean cost of a query.
+      options: other arguments of `market`, such as `deploy_fee`.
       capacity: largest share of the traffic of a model; one number for all except WizardLM-13B, or `[N]`.
       cost_scale: factor of costs, of their known bounds and of the budget. Results depend on it, since the confidence radius does not scale with the
         costs.
@@ -260,7 +261,8 @@ def table_market(
 
     Args:
       table: scores and costs of every model on every query.
-      max_deployed, stage_length, horizon, budget, capacity, arrival, options: as for `market`.
+      max_deployed, stage_length, horizon, budget: models deployed at once, queries of a stage and of a run, mean cost of a query.
+      capacity, arrival, options: largest share of the traffic of each model, its first round from 1 (default: 1), other arguments of `market`.
       one_pass: whether each query is used once, in a random order, before any is repeated; otherwise queries are drawn with replacement.
       cost_scale: factor by which the table's costs and `budget`, which is in the table's unit, are multiplied; `currency` names the scaled unit.
     """

@@ -18,7 +18,7 @@ _SCALE = 1e4
 def max_support(capacity: ArrayLike) -> int:
     """Returns the largest number of models that an optimal routing can need: `ceil(1 / smallest capacity) + 1`.
 
-    A vertex of the routing polytope has at most two shares strictly between 0 and the capacity. The shares at their capacity sum to at most 1, so that
+    A vertex of the routing polytope has at most two shares strictly between 0 and the capacity. Shares at their capacity sum to at most 1, so that
     there are at most `1 / smallest capacity` of them.
     """
     return math.ceil(1.0 / float(np.min(capacity)) - 1e-6) + 1
@@ -64,7 +64,8 @@ def pool_value(
     Source: StageRoute, eq. (1).
 
     Args:
-      reward, cost, capacity, budget: as for `routing_values`.
+      reward, cost, capacity: `[N]` true mean rewards and costs, and largest share of the queries that each model may serve.
+      budget: mean cost that a query may have.
       pool: indices of the models to choose from.
       max_deployed: number of slots `M`.
     """
@@ -84,7 +85,7 @@ def pool_value(
 
 
 def _best_set(reward: np.ndarray, cost: np.ndarray, capacity: np.ndarray, budget: float, size: int) -> list[int] | None:
-    """Returns the indices of the `size` models whose best routing has the largest reward, by a mixed-integer program; None if no set is feasible."""
+    """Returns the `size` models of the best routing within `budget` and capacities, as indices, by mixed-integer programming; None if infeasible."""
     from scipy import optimize
 
     count = len(reward)
@@ -124,10 +125,10 @@ def optimum_steps(
     float64. A model is available from the first stage start at or after its arrival, or with `continuous` from its arrival.
 
     Args:
-      reward, cost, capacity, budget, max_deployed: as for `pool_value`.
+      reward, cost, capacity: `[N]` true mean rewards and costs, and largest share of the queries that each model may serve.
+      budget, max_deployed: mean cost that a query may have, and number of slots `M`.
       arrival: `[N]` first round of each model, 1-based.
       stage_length: number of rounds `I` of a stage.
-      continuous: whether a model is available from its arrival.
     """
     first = np.asarray(arrival, np.int64) - 1
     visible = first if continuous else -(-first // stage_length) * stage_length

@@ -40,7 +40,7 @@ class ParametricOutcomes(Outcomes):
     """Source that draws rewards and costs from parametric distributions around fixed means.
 
     Attributes:
-      reward_mean, cost_mean: as for `Outcomes`.
+      reward_mean, cost_mean: `[N]` expected reward and expected cost of each model.
       reward_noise, cost_noise: `[]` scale parameter of the distribution, for example the standard deviation of `Gaussian`.
       reward_distribution, cost_distribution: distributions of rewards and costs (static).
     """

@@ -17,7 +17,7 @@ def lower_bound(max_deployed: int, horizon: int, constant: float = 1.0) -> float
     Args:
       max_deployed: number of slots `M`.
       horizon: number of queries `T`.
-      constant: constant `c` of the theorem, as for `lower_bound_market`; the paper leaves it open.
+      constant: universal constant `c` of the theorem, which the paper leaves open.
     """
     return (float(constant) * max_deployed) ** (1 / 3) * horizon ** (2 / 3) / 16
 
@@ -82,7 +82,7 @@ def decompose(data: xr.Dataset, env: MarketEnv) -> xr.Dataset:
 
 
 def violation(data: xr.Dataset) -> xr.DataArray:
-    """Returns the spend above the budget so far divided by the number of queries so far, from the recorded metric `overspend`; 0 within the budget."""
+    """Returns the spend above the budget so far per query, from the metric `overspend` in a result `data` of `simulate`; 0 within the budget."""
     if "overspend" not in data:
         raise ValueError("data must have the variable 'overspend': record it, for example record=['regret', 'overspend']")
     above = np.maximum(data["overspend"], 0.0) / data["time"]

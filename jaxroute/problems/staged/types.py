@@ -164,7 +164,7 @@ class SlotState:
       slot_filled: `[M]` bool, whether the slot is in use.
       slot_capacity: `[M]` largest share of the queries that the model in each slot may serve.
       unfinished: `[]` bool, whether the search for this deployment stopped early.
-      spec: sizes (static).
+      spec: sizes of the market (static).
     """
 
     book: Statistics

@@ -69,7 +69,7 @@ class ChangingEnv:
 
     Attributes:
       path: means of every round, a `MeanPath`, for example `Pieces(means, starts)`.
-      scale, distribution: scale and distribution of the rewards around their means, as for `BanditEnv`.
+      scale, distribution: `[]` standard deviation (Gaussian) or concentration (beta) of the rewards, and their distribution (static).
     """
 
     path: MeanPath

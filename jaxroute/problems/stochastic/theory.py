@@ -79,8 +79,8 @@ def characteristic_time(env: BanditEnv) -> float:
     """Returns the factor `T*` of best-arm identification: an error probability of `delta` requires `T* kl(delta, 1 - delta)` samples on average.
 
     That is about `T* log(1 / (2.4 delta))`, and Track-and-Stop reaches `T* log(1 / delta)` as `delta` goes to 0. With the shares `w` of
-    `optimal_weights`, `1 / T*` is the least of `w_1 kl(mean_1, m) + w_k kl(mean_k, m)`, `m = (w_1 mean_1 + w_k mean_k) / (w_1 + w_k)`. The bandit needs
-    fixed means, one best model, and a distribution with one parameter. Source: Garivier and Kaufmann (2016), Theorem 1 and Lemma 3.
+    `optimal_weights`, `1 / T*` is the least of `w_1 kl(mean_1, m) + w_k kl(mean_k, m)`, `m = (w_1 mean_1 + w_k mean_k) / (w_1 + w_k)`. The bandit
+    needs fixed means, one best model, and a distribution with one parameter. Source: Garivier and Kaufmann (2016), Theorem 1 and Lemma 3.
     """
     mean, kl = np.asarray(env.mean, np.float64), functools.partial(_divergence, env)
     weight = optimal_weights(env)
@@ -94,7 +94,7 @@ def characteristic_time(env: BanditEnv) -> float:
 def optimal_weights(env: BanditEnv) -> np.ndarray:
     """Returns the shares of samples, summing to 1, with which the best model is identified soonest, by two nested bisections in float64.
 
-    The bandit must be as in `characteristic_time`. Source: Garivier and Kaufmann (2016), Theorem 5.
+    The bandit needs fixed means, one best model, and a distribution with one parameter. Source: Garivier and Kaufmann (2016), Theorem 5.
     """
     if isinstance(env.distribution, Beta):
         raise ValueError("distribution must be one of an exponential family of one parameter, got Beta()")

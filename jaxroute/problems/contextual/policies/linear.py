@@ -16,7 +16,7 @@ from jaxroute.problems.contextual.types import Choice, ContextualSpec
 class LinUCB(RidgePolicy):
     """Uses the model with the largest upper confidence bound of its expected reward in the context.
 
-    The bound is `theta_k . x + alpha sqrt(x' A_k^-1 x)`, with the ridge estimate `theta_k` and its design matrix `A_k`. With `alpha = 0` it is greedy.
+    The bound is `theta_k . x + alpha sqrt(x' A_k^-1 x)` with the ridge estimate `theta_k` and its design matrix `A_k`. With `alpha = 0` it is greedy.
 
     Source: Li, Chu, Langford and Schapire (2010), Algorithm 1, with `DisjointParameters()`; Chu, Li, Reyzin and Schapire (2011), Algorithm 1, with
     `SharedParameters()`. Both have `ridge = 1`.
@@ -42,7 +42,7 @@ class LinUCB(RidgePolicy):
 
 @struct.dataclass
 class OFULState:
-    """State of `OFUL`: `G` ridge regressions; `log(det V / det(lambda I))` `[G]` of their design matrices `V`; rounding errors of `log_det`."""
+    """State of `OFUL`: `G` ridge regressions (`K`, or one for shared parameters), `log(det V / det(lambda I))` `[G]`, and its rounding errors."""
 
     estimate: Ridge
     log_det: Array

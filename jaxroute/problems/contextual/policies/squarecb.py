@@ -24,8 +24,8 @@ class SquareCB(RidgePolicy):
     """Uses each model with a probability that falls with the gap of its predicted reward to the best prediction.
 
     Predictions are those of Vovk, Azoury and Warmuth, ridge regressions that include the new context beforehand: `theta_k . x / (1 + x' V_k^-1 x)`.
-    The probabilities are `inverse_gap_weights` with the factor `gamma = scale sqrt(K T / (B + log(2 / delta)))`, where `B` is the known bound of the
-    regret of these predictions in square loss (`square_regret`). Source: Foster and Rakhlin (2020), Algorithm 1 and Theorem 1.
+    A model has the probability `1 / (K + gamma gap)`, the best one the remainder, with `gamma = scale sqrt(K T / (B + log(2 / delta)))` and the bound
+    `B` (`square_regret`) of the predictions' regret in square loss. Source: Foster and Rakhlin (2020), Algorithm 1 and Theorem 1.
 
     Differs from the paper: it predicts rewards; the paper has losses, one minus the rewards.
 

@@ -14,7 +14,7 @@ from jaxroute.problems.queueing.types import Action, QueueView
 
 @struct.dataclass
 class BacklogState:
-    """State of a `Backlog`.
+    """State of a `Backlog` with `B` places for waiting queries.
 
     Attributes:
       rows: pytree of arrays `[..., B]`, data of the query in each place; queries wait in the first `length` places.
@@ -54,7 +54,7 @@ class Backlog:
         return xla.chunked_size(self.limit)
 
     def init(self, row: Any) -> BacklogState:
-        """Returns an empty buffer for queries with the same fields, shapes and types as `row`."""
+        """Returns an empty buffer for queries whose data have the same fields, shapes and types as those of the example `row`."""
         return BacklogState(
             rows=jax.tree.map(lambda x: jnp.zeros((*x.shape, self.places), x.dtype), row),
             arrival=jnp.zeros((self.places,), jnp.int32),

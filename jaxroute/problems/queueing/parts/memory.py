@@ -19,7 +19,7 @@ from jaxroute.problems.queueing.types import QueueSpec
 
 @struct.dataclass
 class RoundData:
-    """Observation of one round, as the estimator needs it.
+    """Observation of one round in the form that the estimator of `ACQB` needs: `K` models shown, `d` features.
 
     Attributes:
       x: `[K, d]` features phi(x_t) for each model shown.
@@ -62,7 +62,7 @@ class Memory(abc.ABC):
 
     @abc.abstractmethod
     def init(self) -> Any:
-        """Returns the empty data, before the first observation."""
+        """Returns the data of the policy's state before the first observation."""
 
     def rounds_learned(self, pulls: Array, t: Array) -> Array:
         """Returns for each parameter vector the number of rounds whose observations entered its estimate, on which its confidence radius depends.
@@ -73,7 +73,7 @@ class Memory(abc.ABC):
         return pulls
 
     def round_data(self, theta: Array, x: Array, items: Array, accepted: Array) -> RoundData:
-        """Returns the observation of a round.
+        """Returns the observation of a round, which the caller passes to `write` and to the solver.
 
         Args:
           theta: `[N, d]` estimate before the round.
@@ -89,12 +89,12 @@ class Memory(abc.ABC):
 
     @abc.abstractmethod
     def write(self, data: Any, t: Array, prompt: Array | None, new: RoundData, valid: Array) -> Any:
-        """Adds the observation `new` of round `t` to `data`. `prompt` (None without a pool) was served; `valid` is False if no query was served."""
+        """Adds the observation `new` of round `t` to `data`, if `valid` (a query was served). `prompt` is the query's index in a pool, else None."""
 
     def derivatives(self, data: Any, refit: Array, features: Array, t: Array) -> mnl.Derivatives:
         """Returns a function of `theta` that computes the gradient and the Hessian of the data's negative log-likelihood.
 
-        Derivatives are with respect to the parameter vectors with the indices `refit` `[A]`. `t` is the last round. For a pool of prompts, whose data
+        `data` are from rounds up to `t`; derivatives are for the parameter vectors with the indices `refit` `[A]`. For a pool of prompts, whose data
         are counts, `features` `[d, P]` are the features of all prompts; otherwise they are not used.
         """
         del features
@@ -106,7 +106,7 @@ class Memory(abc.ABC):
 
 
 class SharedRows(Memory):
-    """Memory for pair features, with one parameter vector for all models and a row of data per round: Algorithm 1."""
+    """Memory for pair features, with one parameter vector for all models and a row of data per round: ACQB, Algorithm 1."""
 
     @property
     def num_parameters(self) -> int:
@@ -138,7 +138,7 @@ class SharedRows(Memory):
 
 
 class ModelRows(Memory):
-    """Memory with one parameter vector per model and a row of data per round: Algorithm 2."""
+    """Memory with one parameter vector per model and a row of data per round: ACQB, Algorithm 2."""
 
     def init(self) -> mnl.Rows:
         return mnl.Rows.empty(self.spec.rounds, self.spec.num_models, self.spec.num_offered, self.dim)
@@ -149,7 +149,7 @@ class ModelRows(Memory):
 
 
 class PromptCounts(Memory):
-    """Memory for a pool of prompts and one or two answers per round, with one parameter vector per model: Algorithm 2.
+    """Memory for a pool of prompts and one or two answers per round, with one parameter vector per model: ACQB, Algorithm 2.
 
     For each prompt and each model (or pair of models shown together) it counts the rounds and the accepted answers.
     """

@@ -63,7 +63,7 @@ def best_place(score: Callable[[Any], Array], leaves: Any, queue: QueueView) -> 
 
 
 def place_of_rank(queue: QueueView, rank: Leaf, t: Array) -> Array:
-    """Returns the place in the buffer of the waiting query with this `rank` by arrival (0: the oldest); `B`, the number of places, if none."""
+    """Returns the buffer place of the waiting query with this `rank` by arrival (0: the oldest) in round `t`; if none, the number of places."""
 
     def halve(_: Array, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
@@ -121,7 +121,7 @@ class QueueQueries:
     """Reads features of queries, which the queue stores at each query's place: the context map phi of ACQB, Algorithm 2, line 1."""
 
     def features(self, obs: Observation) -> Array:
-        """Returns the features of the queries at all places, `[d, B]` (pair features `[N, d, B]`); `PromptQueries` returns those of all prompts, `[d, P]`."""
+        """Returns features of the queries at all places, `[d, B]` (pair features `[N, d, B]`); in `PromptQueries` those of all prompts, `[d, P]`."""
         return obs.features
 
     def utilities(self, sample: Array, obs: Observation, place: Array) -> Array:
@@ -134,7 +134,7 @@ class QueueQueries:
         return feedback.features
 
     def best(self, sample: Array, weight: Weight, obs: Observation) -> tuple[Array, Array]:
-        """Returns the place of the waiting query with the largest `weight` of its utilities under the parameters `sample` `[N, M, d]`, and this weight."""
+        """Returns place and weight of the waiting query with the largest `weight(utilities)`, given sampled parameters `sample` `[N, M, d]`."""
         return best_place(lambda x: weight(optimistic_utilities(sample, x)), obs.features, obs)
 
 

@@ -23,12 +23,12 @@ def utilities_of(theta: Leaf, features: Array, pair_features: bool) -> Array:
 
 
 def departure_rate(log_weight: Array) -> Array:
-    """Returns `Z / (1 + Z)`, the probability that one of the answers shown is accepted, given `log Z`: `Z` sums `exp(utility)` over them (ACQB, section 2)."""
+    """Returns the probability `Z / (1 + Z)` that an answer shown is accepted, given `log Z`; `Z` is their sum of `exp(utility)` (ACQB, section 2)."""
     return 1.0 / (1.0 + jnp.exp(-log_weight))
 
 
 def best_rate(utility: Array, size: int) -> Array:
-    """Returns the largest departure rate `[...]` that `size` models can reach together, for utilities `[N, ...]`."""
+    """Returns the largest departure rate `[...]` (acceptance probability) of an assortment of `size` models, given utilities `[N, ...]` of all."""
     return departure_rate(log_weight_of_best(list(utility), size))
 
 
@@ -49,7 +49,7 @@ def choose(utility: Array, offered: Array, uniform: Leaf) -> tuple[Array, Array]
     whenever one with a smaller departure rate does. Source: ACQB, appendix D.1.
 
     Args:
-      utility: `[N]` utilities.
+      utility: `[N]` utilities of the models' answers.
       offered: `[N]` bool, models whose answers are shown.
       uniform: `[]` number on [0, 1).
     """

@@ -1,7 +1,7 @@
 """Sources of queries: random contexts, recorded arrivals, or a pool of prompts with given probabilities of acceptance.
 
-The environment stores each query as a `Query`, which has its features, or only the index of its prompt if the source has a pool of prompts: the source
-then stores the features of all prompts.
+The environment stores each query as a `Query`, which has its features, or only the index of its prompt if the source has a pool of prompts: the
+source then stores the features of all prompts.
 """
 
 from typing import Any
@@ -93,9 +93,9 @@ class RandomContexts(_LinearUtility):
     invalid. `describe_contexts` computes the share of contexts that fulfil the condition.
 
     Attributes:
-      theta: `[N, d]` parameters, with pair features `[d]`.
+      theta: `[N, d]` parameters of the utilities, with pair features `[d]`.
       arrival_rate: `[]` probability that a round brings a query.
-      slack, scale: `[]` numbers in the formulas above.
+      slack, scale: `[]` least amount by which the best departure rate exceeds `arrival_rate`, and largest absolute entry of a context.
       candidates: largest number of contexts tried per round (static).
     """
 
@@ -114,7 +114,7 @@ class RandomContexts(_LinearUtility):
         checks.count("candidates", self.candidates)
 
     def draw(self, key: Array, t: Array, spec: QueueSpec) -> Round:
-        """Draws the query, its arrival and the random numbers of round `t`."""
+        """Returns the query of round `t`, whether it arrives, and the random number of the user's choice."""
         del t
         k_arrival, k_context, k_choice = draws.split(key, 3)
         lead = (spec.num_models, spec.dim) if spec.pair_features else (spec.dim,)
@@ -123,7 +123,7 @@ class RandomContexts(_LinearUtility):
         starts = self.candidates * np.arange(np.prod(lead), dtype=np.uint32).reshape(*lead, 1)
 
         def search(first: Array, number: int) -> tuple[Array, Array, Array]:
-            """Searches `number` candidates from `first` on. Returns features and rate of the first good one, else the last, and how many are bad."""
+            """Searches `number` candidates from index `first` on. Returns features and rate of the first good one, else the last, and how many are bad."""
             numbers = jnp.minimum(lax.iota(jnp.uint32, number) + first.astype(jnp.uint32), np.uint32(self.candidates - 1))
             key = jax.random.wrap_key_data(words, impl=draws.KEY_IMPL)
             x = scale * (2.0 * draws.uniform_at(key, jnp.asarray(starts) + numbers) - 1.0)
@@ -162,7 +162,7 @@ class RecordedContexts(_LinearUtility):
     """Source with given arrivals, contexts and random numbers of the choices; round `t` reads entry `t` of each.
 
     Attributes:
-      theta: `[N, d]` parameters, with pair features `[d]`.
+      theta: `[N, d]` parameters of the utilities, with pair features `[d]`.
       arrivals: `[T]` bool, whether a query arrives in each round.
       contexts: `[d, T]` features of the queries, with pair features `[N, d, T]`.
       uniforms: `[T]` numbers on [0, 1) that decide the users' choices.

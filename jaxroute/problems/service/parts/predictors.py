@@ -35,7 +35,7 @@ class Predictor(Protocol):
         """Returns the parameters before the first request; an empty tuple for a predictor without parameters."""
 
     def probabilities(self, params: Params, obs: Observation) -> Array:
-        """Returns the predicted probability `[M]` that each model satisfies."""
+        """Returns the predicted probability `[M]` that each of `M` models satisfies the observed request."""
         ...
 
 

@@ -53,7 +53,7 @@ def deploy(
     tie: Tie = IndexTie(),
     most_nodes: Array | int = MOST_NODES,
 ) -> Deployment:
-    """Returns the models of the best routing with at most `M` models, and fillers for the free slots.
+    """Selects the models of a stage: those of the best routing with at most `M` models, and fillers (by the rule `filler`) for the free slots.
 
     The linear program without the limit of `M` models has a solution with at most `max_support` models; if `M >= max_support`, these models are
     deployed. Otherwise all sets of `M` models are compared, or searched by branch and bound if there are more than 500. Among equally good sets a
@@ -64,12 +64,10 @@ def deploy(
 
     Args:
       key: key of random fillers and ties.
-      value: `[N]` upper bounds of mean rewards.
-      cost: `[N]` lower bounds of mean costs.
+      value, cost: `[N]` upper bounds of mean rewards, and lower bounds of mean costs.
       obs: observation with availability, capacities and budget.
       spec: sizes of the market.
-      filler: rule that fills the free slots.
-      tie: rule that breaks ties between equal models.
+      filler, tie: rule that fills the free slots, and rule that breaks ties between equal models.
       most_nodes: `[]` number of nodes after which a search returns its best set so far.
 
     Raises:
@@ -150,7 +148,8 @@ def _best_set(
 ) -> tuple[Array, Array, Array]:
     """Compares all sets of `slots` available models. Returns reward (-1 if infeasible), shares `[N]` and shadow price of the best routing.
 
-    The first of equally good sets wins. Each model of a set gets at least the fraction `share` of the queries. Other arguments are as for `deploy`.
+    The first of equally good sets wins. Each model of a set gets at least the fraction `share` of the queries. `value` and `cost` `[N]` are
+    bounds of mean rewards and mean costs; of equal models, the one of lowest `priority` `[N]` comes first.
     """
     sets = np.asarray(list(itertools.combinations(range(value.shape[-1]), slots)), np.int32)
     pad = -len(sets) % _BLOCK if len(sets) > _BLOCK else 0

@@ -28,7 +28,7 @@ class Filler(abc.ABC):
     def keys(self, key: Array, value: Array, cost: Array, multiplier: Array) -> Keys:
         """Returns two sort keys `[N]` by which models are ranked as fillers, the larger first; the second breaks ties.
 
-        They may use a random `key`, bounds `[N]` of rewards (`value`) and costs (`cost`), and the shadow price `multiplier` of the budget.
+        Sort keys may depend on a random `key`, bounds `[N]` of rewards (`value`) and costs (`cost`), and the shadow price `multiplier` of the budget.
         """
 
     def deployed(self, ranked: Array, support: Array) -> Array:
@@ -54,7 +54,7 @@ class ReducedValue(Filler):
 
 @dataclass(frozen=True)
 class NoFiller(Filler):
-    """Leaves empty the slots that the best routing does not need: fewer than `M` models. Not the paper's rule; see the study `staged/open-choices`."""
+    """Leaves slots empty that the best routing does not need: fewer than `M` models. Not the paper's rule; see the study `staged/open-choices`."""
 
     def keys(self, key: Array, value: Array, cost: Array, multiplier: Array) -> Keys:
         del key, multiplier
@@ -66,7 +66,7 @@ class NoFiller(Filler):
 
 @dataclass(frozen=True)
 class RandomFiller(Filler):
-    """Fills with random models the slots that the best routing does not need. Not the paper's rule; see the study `staged/open-choices`."""
+    """Fills slots that the best routing does not need with random models. Not the paper's rule; see the study `staged/open-choices`."""
 
     def keys(self, key: Array, value: Array, cost: Array, multiplier: Array) -> Keys:
         del cost, multiplier
@@ -76,7 +76,7 @@ class RandomFiller(Filler):
 
 @dataclass(frozen=True)
 class IndexFiller(Filler):
-    """Fills with the models of lowest index the slots that the best routing does not need. Not the paper's rule; see the study `staged/open-choices`."""
+    """Fills slots that the best routing does not need with the models of lowest index. Not the paper's rule; see the study `staged/open-choices`."""
 
     def keys(self, key: Array, value: Array, cost: Array, multiplier: Array) -> Keys:
         del key, cost, multiplier

@@ -13,7 +13,7 @@ class Scope:
     """Rule that selects the observations of earlier stages on which a stage bases deployment and routing; by default all."""
 
     def write_back(self, book: Array, slots: Array) -> Array:
-        """Returns counts or sums `[M]` of deployed models to store after a stage: `book` are those before it, `slots` (the default) at its end."""
+        """Returns counts or sums `[M]` of deployed models to store after a stage: by default `slots`, those at its end; `book`: those before it."""
         del book
         return slots
 

@@ -29,7 +29,7 @@ class SumPolicy:
 
 @struct.dataclass
 class BetaPrior:
-    """Beta prior of each model's success probability; a reward in (0, 1) counts as that fraction of a success.
+    """Base class of policies with a beta prior of each model's success probability; a reward in (0, 1) counts as that fraction of a success.
 
     Attributes:
       successes, failures: `[]` prior successes and failures, each at least 1.

@@ -166,7 +166,7 @@ class DiscountedThompson(BetaPrior, DiscountedPolicy):
     Source: Raj and Kalyani (2017), dTS. A reward in (0, 1) counts as that fraction of a success. A draw is as expensive as one of `BetaThompson`.
 
     Attributes:
-      discount: `[]` weight of the previous round, in (0, 1]; the default is that of `DiscountedUCB`.
+      discount: `[]` factor by which each round reduces the weight of former rounds, in (0, 1]; the default is that of `DiscountedUCB`.
       successes, failures: `[]` prior successes and failures, each at least 1.
     """
 

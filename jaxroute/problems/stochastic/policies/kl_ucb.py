@@ -54,7 +54,7 @@ class IMED(SumPolicy):
     rewards. A model that was never used comes first.
 
     Attributes:
-      family: family of reward distributions; see `KLUCB`.
+      family: family of reward distributions, for example `families.Gaussian(scale=0.5)`; the default suits rewards in [0, 1].
     """
 
     family: Family = Bernoulli()

@@ -101,12 +101,18 @@ _MARGIN = 1e-4
 
 
 def proven_threshold(rounds: Array, num_models: int, delta: Leaf) -> Array:
-    """Returns the `evidence` needed to stop, `log(2 rounds (K - 1) / delta)`, for Bernoulli rewards (Garivier and Kaufmann, 2016, Theorem 10)."""
+    """Returns the `evidence` needed to stop after `rounds`: `log(2 rounds (K - 1) / delta)`, `delta` being the error probability.
+
+    Source: Garivier and Kaufmann (2016), Theorem 10, for Bernoulli rewards.
+    """
     return jnp.log(2.0 * rounds * max(num_models - 1, 1) / delta)
 
 
 def practical_threshold(rounds: Array, num_models: int, delta: Leaf) -> Array:
-    """Returns the `evidence` needed to stop, `log((log rounds + 1) / delta)`, without a proof (Garivier and Kaufmann, 2016, experiments)."""
+    """Returns the `evidence` needed to stop after `rounds`: `log((log rounds + 1) / delta)`, `delta` being the error probability aimed at.
+
+    Source: Garivier and Kaufmann (2016), experiments; there is no proof.
+    """
     del num_models
     return jnp.log((jnp.log(rounds) + 1.0) / delta)
 
@@ -133,7 +139,7 @@ class TrackAndStop:
 
     Attributes:
       delta: `[]` largest probability of a wrong recommendation.
-      family: family of reward distributions; see `KLUCB`.
+      family: family of reward distributions, for example `families.Gaussian(scale=0.5)`; the default suits rewards in [0, 1].
       threshold: function `(rounds, K, delta)` that returns the threshold (static): `proven_threshold` or `practical_threshold`.
     """
 
@@ -152,7 +158,7 @@ class TrackAndStop:
         return IdentificationState(ArmStatistics.empty(key, spec.num_models), jnp.zeros((), bool))
 
     def _next(self, pulls: Array, mean: Array, t: Array, order: Array | None) -> Array:
-        """Returns the index of the model to sample in round `t`, before a model is declared the best; `pulls` and `mean` are `[K]`, `order` breaks ties."""
+        """Returns the model to sample in round `t`, before one is declared the best, by uses `pulls` and means `mean` `[K]`; `order` breaks ties."""
         if isinstance(self.family, Bernoulli):
             mean = jnp.clip(mean, _MARGIN, 1.0 - _MARGIN)
         rounds = jnp.asarray(t, mean.dtype)
@@ -192,10 +198,7 @@ class TrackAndStop:
 
 @struct.dataclass
 class UniformAndStop(TrackAndStop):
-    """Samples the models in turn until the stopping rule of `TrackAndStop` decides, and then uses the model with the largest empirical mean.
-
-    Source: ours as a baseline; the stopping rule is that of Garivier and Kaufmann (2016), who compare with other policies.
-    """
+    """Samples the models in turn until the stopping rule of `TrackAndStop` decides, then uses the best empirical one. Source: ours, as a baseline."""
 
     def _next(self, pulls: Array, mean: Array, t: Array, order: Array | None) -> Array:
         del mean, t

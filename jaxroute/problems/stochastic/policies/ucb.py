@@ -77,7 +77,7 @@ class UCB1(SumPolicy):
 
 @struct.dataclass
 class VarianceStatistics:
-    """Sums of the rewards of every model, and of the squared deviations from their mean.
+    """State of `UCBV`: sums of the rewards of every model, and of the squared deviations from their mean.
 
     Source: Welford (1962), for the update of the deviations. A variance from sums of squares would be an imprecise difference of large numbers.
 
