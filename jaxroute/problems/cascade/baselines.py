@@ -44,7 +44,7 @@ class Greedy(COSMOS):
 
 @struct.dataclass
 class EpsilonGreedy(Greedy):
-    """COSMOS without bonuses (`Greedy`) that calls all models at the `t`-th request with probability `min(1, scale t^-(1/3))`."""
+    """COSMOS without bonuses (`Greedy`) that calls all models at the `t`-th request with probability `min(1, t^-(1/3))`."""
 
     exploration: Exploration = struct.field(default_factory=DecayingExploration)
 
@@ -138,7 +138,7 @@ class FixedSearch(abc.ABC):
 
     @abc.abstractmethod
     def _rule(self, key: Array, number: int) -> tuple[Array, Array]:
-        """Returns priorities and thresholds `[K]` of `number` models. They are called by falling priority until the best score reaches the next one's threshold."""
+        """Returns priorities and thresholds `[number]` of models, called by falling priority until the best score reaches the next threshold."""
 
     def act(self, key: Array, state: SearchState, obs: Observation, t: Array) -> Decision:
         del obs, t
@@ -203,7 +203,7 @@ class Frugal(FixedSearch):
     def of(cls, env: CascadeEnv, threshold: Leaf = 0.53, **options: Any) -> "Frugal":
         """Returns the cascade that calls the models of `env`, the cheapest first, until a score reaches `threshold`.
 
-        `options` are other fields of `Frugal`.
+        `options` are other fields of the policy.
         """
         return cls(threshold=threshold, order=cost_order(env), **options)
 
@@ -212,7 +212,7 @@ class Frugal(FixedSearch):
         """Returns the cascade from the cheapest to the most expensive model with the best threshold on `number` simulated periods (`tuned_threshold`).
 
         Where scores are not seen, the policy computes them from outputs with the true coefficients of the environment, and the threshold is tuned for
-        these scores, as FrugalGPT trains its scorer beforehand.
+        these scores, as FrugalGPT trains its scorer beforehand. `options` are other fields of the policy.
         """
         if env.evaluator is not None:
             options = {"evaluator": FrozenGLM(np.asarray(env.evaluator.theta)), **options}
@@ -227,7 +227,7 @@ class Frugal(FixedSearch):
           costs: `[N, K]` costs of these outputs, multiplied by the `cost_weight` of the environment in which the policy will run.
           seen: `[N, K]` scores that the policy will see instead of `scores`: estimates by a scorer trained beforehand, which the policy then needs
             (`evaluator=FrozenGLM(...)`). None if it sees `scores`.
-          options: fields of the policy.
+          options: other fields of the policy.
         """
         models, thresholds, _ = best_list(scores, costs, seen)
         number = np.shape(scores)[1]
@@ -244,11 +244,7 @@ class Frugal(FixedSearch):
 
 @struct.dataclass
 class RandomCascade(FixedSearch):
-    """Opens boxes (calls models) in random order until the best score reaches a threshold.
-
-    Attributes:
-      threshold: `[]` score that ends the search.
-    """
+    """Policy that opens boxes (calls models) in random order until the best score reaches `threshold` `[]`."""
 
     threshold: Leaf = 0.53
 
@@ -267,7 +263,7 @@ class LinUCBState:
     Attributes:
       inverse: `[m, m, K]` inverses of the design matrices.
       target: `[m, K]` sums of score less cost, times the features.
-      errors: rounding errors of the sums, see `numerics.accumulate`.
+      errors: rounding errors of these sums by name, for which `numerics.accumulate` corrects.
       spec: sizes and links of the environment (static).
     """
 

@@ -44,7 +44,7 @@ class CosmosState:
       opened: `[d, d, K]` for each box the sum of `phi phi'` over its outputs so far, with features `phi`; None if scores are seen.
       potential: `[K]` elliptical potential, eq. (16): sum over past requests of `psi' V^-1 psi`, with the design matrix `V` before the request.
       score_potential: `[]` sum over deployed outputs of `phi' V^-1 phi`, with features `phi` and the evaluator's design matrix `V` before the output.
-      errors: rounding errors of the sums, see `numerics.accumulate`.
+      errors: rounding errors of the sums by name of the field, for which `numerics.accumulate` corrects.
       radius: state of the policy's `Radius`, which computes the bonuses.
       exploration: state of the policy's `Exploration`, which chooses the periods in which all boxes are opened.
       spec: sizes and links of the environment (static).
@@ -83,10 +83,10 @@ class COSMOS:
     ends a search whatever the indices; an estimated score, which may be 1 by rounding, does not end it below an index that may be 1 by rounding.
 
     Attributes:
-      fit: index estimator, `Window`, `StreamingNewton`, `MomentEquations`, ....
-      evaluator: `OnlineGLM`, `ExactGLM` or `FrozenGLM`, used where scores are not seen.
-      radius: `PracticalRadius`, `TheoreticalRadius`, `BootstrapRadius` or `SampledRadius`.
-      exploration: `WarmUp`, `DecayingExploration`, `ExplorationPhase` or `BlockExploration`.
+      fit: index estimator, such as `Window`, `StreamingNewton` or `MomentEquations`.
+      evaluator: estimator of scores where they are not seen, `OnlineGLM`, `ExactGLM` or `FrozenGLM`.
+      radius: rule for bonuses, `PracticalRadius`, `TheoreticalRadius`, `BootstrapRadius` or `SampledRadius`.
+      exploration: rule for periods that open all boxes, `WarmUp`, `DecayingExploration`, `ExplorationPhase` or `BlockExploration`.
       eta1, eta0: `[]` ridges of the design matrices of requests, and of deployed outputs.
       evaluator_bound: `[]` largest norm of the evaluator's coefficients `theta`.
       deploy_optimism: `[]` 1 to deploy the output with the largest optimistic score, 0 to decide by the plain estimate.
@@ -225,7 +225,7 @@ class COSMOS:
         return jnp.asarray(horizon, jnp.float32)
 
     def _radius_inputs(self, state: CosmosState, psi: Array, t: Array) -> RadiusInputs:
-        """Returns the quantities from which the bonuses are computed for a request with features `psi` `[m]`, such as the norms of eq. (14)."""
+        """Returns the quantities from which the bonuses for a request `psi` `[m]` in period `t` are computed, such as the norms of eq. (14)."""
         norm = jnp.sqrt(square_norm(state.design, psi))
         trace = None
         if state.opened is not None:
@@ -248,7 +248,7 @@ class COSMOS:
         )
 
     def _scoring(self, key: Array, state: CosmosState, inputs: RadiusInputs) -> Scoring | None:
-        """Returns the rule that estimates scores of outputs, eq. (21), with a bonus unless the evaluator is frozen; None if true scores are seen."""
+        """Returns the rule that estimates scores of outputs, eq. (21), with a bonus (unless the evaluator is frozen); None if scores are seen."""
         if not self._learns_scores(state.spec):
             return evaluators.mean_scoring(state.evaluation, state.spec)
         assert state.evaluation is not None

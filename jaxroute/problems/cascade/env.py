@@ -70,10 +70,10 @@ class CascadeEnv:
       contexts: distribution of requests.
       boxes: distribution of scores and costs.
       index: `[K, m]` coefficients of the base index (the reservation index at cost weight 1), eq. (5).
-      evaluator: distribution of the outputs' features, from which scores must be learned (`ScoredFeatures`, ...); None if scores are seen.
+      evaluator: distribution of the outputs' features, from which scores must be learned, such as `ScoredFeatures`; None if scores are seen.
       cost_weight: `[]` utility of a unit of cost.
       bend: `[]` factor of a nonlinear term `bend cos(3 x_1 + a)` in the base index of box `a`, None for 0.
-      index_link: link function, which maps the linear function of the features to the index (static).
+      index_link: link function, which maps the linear function of the features to the base index (static).
       shows_all: whether unopened outputs are shown after the period (static).
       names: names of the models (static).
       cost_unit: unit of cost, for tables and axes (static).
@@ -153,7 +153,7 @@ class CascadeEnv:
         return self.boxes.index(psi, self.base_index(psi), jnp.asarray(self.cost_weight, jnp.float32))
 
     def single_value(self, psi: Array) -> Array:
-        """Returns for each model, `[K]`, its expected score minus `cost_weight` times its expected cost for a request with context `psi` `[m]`."""
+        """Returns for each model, `[K]`, its expected score minus `cost_weight` times its expected cost for a request with features `psi` `[m]`."""
         base = self.base_index(psi)
         weight = jnp.asarray(self.cost_weight, jnp.float32)
         return self.boxes.mean_score(psi, base) - self.boxes.mean_cost(psi, base) * weight
@@ -224,10 +224,10 @@ def _flows(period: Period, result: SearchResult, cost_weight: Leaf) -> dict[str,
 
 
 def _optimism(period: Period, action: Any, result: SearchResult, regret: Array, free: Array) -> dict[str, Array]:
-    """Returns five metrics of a period, by name, which are 1 if a condition holds, otherwise 0.
+    """Returns five metrics of a period by name, 1 if a condition holds, otherwise 0, for the policy's search `action` and the boxes in `result`.
 
-    `optimistic`, `optimistic_score`: all indices, or all scores, of the policy were at least the true ones. `empty`: no box was opened, or not
-    exactly one box was deployed, or it was not opened. `violations`: regret was negative or above its upper bound. `outside`: there were scores
+    `optimistic`, `optimistic_score`: all indices, or all scores, of the search were at least the true ones. `empty`: no box was opened, or not
+    exactly one box was deployed, or it was not opened. `violations`: `regret` was negative or above its upper bound. `outside`: there were scores
     outside [0, 1] or negative costs. In the first period, for which `free` is True, `empty` and `violations` are 0.
     """
     score, index, opened, deployed = period.score, period.index, result.opened, result.deployed

@@ -36,7 +36,7 @@ def _float32(x: Any) -> np.ndarray:
 
 
 def _share(num_models: int) -> np.ndarray:
-    """Returns the positions `a / (K - 1)` of the boxes (models) `a = 0, ..., K - 1`: 0 for the cheapest, 1 for the most expensive."""
+    """Returns the positions `a / (K - 1)` of models `a` from the cheapest, 0, to the most expensive, 1, which determine costs and scores."""
     return np.arange(checks.count("num_models", num_models, minimum=2)) / (num_models - 1)
 
 
@@ -46,7 +46,7 @@ def _uniform_boxes(num_models: int, kind: type[UniformBoxes] = UniformBoxes, til
 
 
 def _index(num_models: int, dim: int, slopes: float = 0.20) -> np.ndarray:
-    """Returns coefficients `[K, m]` of the reservation indices: intercepts near .52, and slopes whose absolute values sum to `slopes` in each row."""
+    """Returns index coefficients `[K, m]` of `K` models for `m` features: intercepts near .52, and slopes with absolute sum `slopes` in each row."""
     a = np.arange(checks.count("num_models", num_models, minimum=2))[:, None]
     j = np.arange(1, checks.count("dim", dim))[None, :]
     wave = np.cos(1.3 * a + 2.1 * j + 0.7 * a * j)
@@ -55,7 +55,7 @@ def _index(num_models: int, dim: int, slopes: float = 0.20) -> np.ndarray:
 
 
 def default_theta(dim: int) -> np.ndarray:
-    """Returns the default coefficients of an evaluator of `dim` features: alternating signs, growing sizes, norm 2."""
+    """Returns the default coefficients `[dim]` by which an evaluator scores an output's `dim` features: alternating signs, growing sizes, norm 2."""
     h = (-1.0) ** np.arange(checks.count("feature_dim", dim)) * (1.0 + np.arange(dim) / dim)
     return _float32(2.0 * h / np.linalg.norm(h))
 
@@ -72,7 +72,10 @@ def _built(
     shows_all: bool = False,
     **options: Any,
 ) -> CascadeEnv:
-    """Builds and checks a cascade. `reach`: largest squared norm of the part of an output's features that encodes a score, if `theta` has norm 2."""
+    """Builds and checks a cascade from fields of `CascadeEnv`. `contexts` None are uniform; `evaluator` may also be a number of features.
+
+    `reach` is the largest squared norm of the part of an output's features that encodes a score, if `theta` has norm 2; it bounds these features.
+    """
     index = _float32(index)
     contexts = UniformContexts(index.shape[1]) if contexts is None else contexts
     checks.part("contexts", contexts, "draw", "UniformContexts(...)")
@@ -95,7 +98,7 @@ def _built(
 
 
 def _with_warning(env: CascadeEnv, index: Leaf) -> CascadeEnv:
-    """Returns `env` unchanged; warns if no reservation index is above 0: then no call is worth its cost, maybe as costs and scores differ in unit."""
+    """Returns `env` unchanged; warns if no reservation index in `index` is above 0: no call is then worth its cost, maybe for a wrong unit."""
     largest = float(np.max(index))
     if largest <= 0.0:
         weight = float(np.asarray(env.cost_weight))
@@ -125,8 +128,8 @@ def uniform_cascade(
 
     Args:
       num_models, dim: number of models, `K`, at least 2, and number of features of a request, `m`.
-      tilt: slope of the factor `1 + tilt x_1` on mean costs and ranges of scores, None for 0; our experiments also use .25.
-      bend: factor of the term `bend cos(3 x_1 + a)` in the index of box `a`, None for 0; our experiments also use .05.
+      tilt: slope of the factor `1 + tilt x_1` on mean costs and ranges of scores, None for 0; `x_1` is the first feature after the intercept.
+      bend: factor of the term `bend cos(3 x_1 + a)` in the index of box `a`, None for 0. Our experiments also use the tilt .25 and the bend .05.
       link: link function of the indices, "identity", "tanh" or "flat".
       contexts: distribution of requests, None for `UniformContexts(dim)`.
       evaluator: None if scores are seen, otherwise the number of features of an output, or `ScoredFeatures(...)`.
@@ -142,14 +145,20 @@ def uniform_cascade(
 def spike_cascade(
     num_models: int = 3, dim: int = 3, *, evaluator: OutputFeatures | int | None = None, cost_weight: float = 1.0
 ) -> CascadeEnv:
-    """Builds `uniform_cascade` except that a call scores .97 with probability 1 %, so that every model can exceed every index (assumption 4.1)."""
+    """Builds a cascade of uniform scores, replaced by .97 with probability 1 %, so that every model can exceed every index (assumption 4.1).
+
+    A request has `dim` features. `evaluator`: None if scores are seen, else the outputs' features or their number. `cost_weight`: utility of a cost.
+    """
     return _built(None, _uniform_boxes(num_models, SpikeBoxes), _index(num_models, dim), evaluator, cost_weight, reach=3.1)
 
 
 def pass_fail_cascade(
     num_models: int = 3, dim: int = 3, *, evaluator: OutputFeatures | int | None = None, cost_weight: float = 1.0
 ) -> CascadeEnv:
-    """Builds a cascade whose scores are .95 with a probability that depends on the request, otherwise .1. Arguments as for `uniform_cascade`."""
+    """Builds a cascade whose scores are .95 with a probability that depends on the request, otherwise .1.
+
+    A request has `dim` features. `evaluator`: None if scores are seen, else the outputs' features or their number. `cost_weight`: utility of a cost.
+    """
     index = _index(num_models, dim, slopes=0.10)
     index[:, 0] = 0.78 + 0.4 * (index[:, 0] - 0.52)
     boxes = PassFailBoxes(
@@ -167,7 +176,7 @@ def group_cascade(
 ) -> CascadeEnv:
     """Builds a cascade whose requests belong to groups with the given probabilities; a request shows its group, on which the reservation indices depend.
 
-    Other arguments as for `uniform_cascade`.
+    `evaluator`: None if scores are seen, else the outputs' features or their number. `cost_weight`: utility of a unit of cost.
     """
     GroupContexts(probabilities).check()
     contexts, boxes = GroupContexts(_float32(probabilities)), _uniform_boxes(num_models)
@@ -179,7 +188,7 @@ def group_cascade(
 def safe_and_risky(gap: float, *, evaluator: OutputFeatures | int | None = None) -> CascadeEnv:
     """Builds a cascade of two models with reservation indices .5 (a narrow range of scores) and `.5 - gap` (a wide one). A small gap is hard to learn.
 
-    `evaluator` is as in `uniform_cascade`.
+    `evaluator` is None if scores are seen, else the distribution of the outputs' features, or their number.
     """
     boxes = UniformBoxes(base_cost=_float32([0.05, 0.05]), quantile=_float32([0.0, 0.5]))
     gap = float(checks.numbers("gap", gap, ()))
@@ -225,7 +234,10 @@ def custom_cascade(
       mean_cost: `[K]` mean costs.
       quantile: `[K]` probability of a score below the index; with the mean cost it determines the range of the scores, see `UniformBoxes`.
       cost_spread: largest relative deviation of a cost from its mean, at most 1.
-      contexts, evaluator, link, cost_weight, shows_all: as in `uniform_cascade`.
+      contexts: distribution of requests, None for `UniformContexts(m)`.
+      evaluator: distribution or number of the features of outputs, from which scores must be learned; None if scores are seen.
+      link, cost_weight: link function of the indices, "identity", "tanh" or "flat", and utility of a unit of cost.
+      shows_all: whether unopened outputs are shown after the period.
       names: names of the models.
     """
     index = checks.numbers("index", index, ("K", "m"))
@@ -252,7 +264,7 @@ def token_costs(input_tokens: Leaf, output_tokens: Leaf, input_price: Leaf, outp
 
 
 def _recorded_features(features: Leaf, scores: np.ndarray, score_link: str, order: np.ndarray) -> RecordedFeatures:
-    """Returns the recorded `features` of outputs, rearranged by `order` to match `scores` (already sorted), with a fit of `scores` to them."""
+    """Returns the recorded `features` `[N, K, d]` in the `order` `[N]` of the sorted `scores` `[N, K]`, with a fit of `scores` by `score_link`."""
     table = checks.numbers("features", features, (*scores.shape, "d"))[order]
     link = SCORE_LINKS[checks.one_of("score_link", score_link, SCORE_LINKS)]
     theta = fit_glm(table.reshape(-1, table.shape[-1]), scores.reshape(-1), link)
@@ -330,10 +342,12 @@ def query_cascade(
     are linear functions of the features that minimise the loss of COSMOS over all rows, in hindsight.
 
     Args:
-      scores, costs, cost_weight, score_link, names, cost_unit: as in `replay_cascade`.
+      scores, costs: `[N, K]` scores in [0, 1], and costs, of `K` models on `N` queries.
       contexts: `[N, m]` features of queries, used unchanged; a column of ones is the intercept.
       shuffled: whether each run draws an order of the queries; otherwise they come in the order of the rows.
       features: `[N, K, d]` features of outputs, from which scores must be learned; None if scores are seen.
+      score_link: link function from these features to scores, "logistic", "probit" or "identity".
+      names, cost_unit, cost_weight: names of the models, unit of `costs` for tables and axes, and utility of a unit of cost.
     """
     scores, costs, weight = _recorded(scores, costs, cost_weight)
     psi = checks.numbers("contexts", contexts, (len(scores), "m"))

@@ -31,7 +31,7 @@ _SWEEPS = 20
 
 
 def _average(env: CascadeEnv, function: Callable) -> Array:
-    """Returns the mean of `function(features)`, an array of any shape, over the features `[m]` of 20,000 random requests, or of all recorded ones."""
+    """Returns the mean of `function(features)`, an array, over the features `[m]` of 20,000 random requests of `env`, or of all its recorded ones."""
     key = draws.key(0)
     if isinstance(env.contexts, RecordedContexts):
         return jnp.mean(jax.vmap(function)(jnp.asarray(env.contexts.table, jnp.float32)), axis=0)
@@ -56,12 +56,12 @@ def _cost_order(env: CascadeEnv) -> Array:
 
 
 def single_values(env: CascadeEnv) -> Array:
-    """Returns each model's mean utility (score minus weighted cost) if called alone, over the first 20,000 requests or all recorded ones."""
+    """Returns each model's mean utility `[K]` (score minus weighted cost) if called alone, over 20,000 requests of `env` or all recorded ones."""
     return _single_values(checks.instance("env", env, CascadeEnv))
 
 
 def cost_order(env: CascadeEnv) -> Array:
-    """Returns the place of each model in the order of mean costs, 0 for the cheapest. Costs that are equal to six decimals go by index."""
+    """Returns the places `[K]` of the models of `env` in the order of mean costs, 0 for the cheapest. Costs equal to six decimals go by index."""
     return _cost_order(checks.instance("env", env, CascadeEnv))
 
 
@@ -88,7 +88,7 @@ def oracle_value(env: CascadeEnv, psi: Leaf, points: int = 4000) -> float:
 
 
 def tuned_threshold(env: CascadeEnv, number: int = _DRAWS, seed: int = 0) -> tuple[float, float]:
-    """Returns the best threshold of the cascade from the cheapest to the most expensive model, and its mean utility, on simulated periods.
+    """Returns the best threshold of the cascade from the cheapest to the most expensive model of `env`, and its mean utility, on simulated periods.
 
     The threshold applies to the scores that a policy sees. Where true scores are not seen, an evaluator with the true coefficients estimates them,
     as if trained beforehand. The `number` periods are drawn with `seed`, independently of every run.
@@ -198,10 +198,10 @@ def _rows(scores: Leaf, costs: Leaf, seen: Leaf | None) -> tuple[np.ndarray, np.
 
 
 def _stages(models: np.ndarray, score: np.ndarray, cost: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Computes, for each of `N` rows and each of the `L` calls of `models`, the best score seen so far and the utility of stopping then.
+    """Returns two arrays `[N, L]` for `N` rows and the calls of `models` `[L]`: the best score seen so far, and the utility of stopping then.
 
-    Returns both as arrays `[N, L]`. Stopping deploys the output with the largest seen score, of equal ones that of the lower model; its utility is
-    its true score minus the costs so far.
+    `score`, `cost` and `seen` `[N, K]` are true scores, costs, and scores that the policy sees. Stopping deploys the output with the largest seen
+    score, of equal ones that of the lower model; its utility is its true score minus the costs so far.
     """
     best, stop = np.empty((2, len(score), len(models)))
     top, earned, holder = np.full(len(score), -np.inf), np.zeros(len(score)), np.full(len(score), score.shape[1])
@@ -215,7 +215,7 @@ def _stages(models: np.ndarray, score: np.ndarray, cost: np.ndarray, seen: np.nd
 
 
 def _best_thresholds(best: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, float]:
-    """Returns thresholds `[L]` of `L` calls, each the best given the others, and their mean utility. `best` and `stop` `[N, L]` are those of `_stages`."""
+    """Returns thresholds `[L]` of `L` calls, each best given the others, and their mean utility. `_stages` returned `best` and `stop` `[N, L]`."""
     length = best.shape[1]
     thresholds, utility = np.full(length, np.inf), -np.inf
     for _ in range(_SWEEPS):

@@ -44,7 +44,7 @@ class TrueSearch(FixedPolicy, abc.ABC):
 
     @abc.abstractmethod
     def _rule(self, psi: Array) -> IndexSearch:
-        """Returns the search for a request `psi` `[m]`; `act` adds how scores are computed that are not seen."""
+        """Returns the search for a request with features `psi` `[m]`; `act` adds the rule that computes scores where they are not seen."""
 
     def act(self, key: Array, state: FixedState, obs: Observation, t: Array) -> Decision:
         del key, state, t
@@ -92,10 +92,7 @@ class Oracle(TrueIndexSearch):
 class JointOracle(FixedPolicy):
     """Best policy on recorded queries (rows) that all models answer. It knows all rows on which it is evaluated, but not which row is drawn.
 
-    Calls and stops depend on the query's group and on all outputs seen so far, according to `joint_plan`.
-
-    Attributes:
-      decisions: result of `joint_plan`.
+    Calls and stops depend on the query's group and on all outputs seen so far, according to the table `decisions`, the result of `joint_plan`.
     """
 
     decisions: JointPlan
@@ -122,7 +119,7 @@ class JointOracle(FixedPolicy):
 
 
 def _next_call(plan: Any, opened: Array, seen: Outputs) -> tuple[Array, Array]:
-    """Returns the action (as in `JointPlan`) after calls of the models marked in `opened`, `[K]` bool, with the outputs `seen`, and whether it stops."""
+    """Returns the action of a `JointPlan` after `opened` models `[K]` showed `seen` (`a` to call, `K + a` to deploy), and whether it stops."""
     shown: Any = seen.features if seen.score is None else seen.score[:, None]
     same = jnp.all(shown[:, None, :] == plan.signals, axis=-1)  # [K, V]
     number = 1 + jnp.sum(jnp.where(same, jnp.arange(same.shape[1], dtype=jnp.int32), 0), axis=1)
@@ -147,7 +144,7 @@ class StaticIndex(TrueSearch):
 
 @struct.dataclass
 class ContextSingle(TrueSearch):
-    """Calls one model per request, the one with the largest expected score minus cost for this request: the best router without cascades."""
+    """Policy that calls one model per request, that with the largest expected score minus cost for the request: the best router without cascades."""
 
     def _rule(self, psi: Array) -> IndexSearch:
         value = self.env.single_value(psi)
@@ -156,11 +153,7 @@ class ContextSingle(TrueSearch):
 
 @struct.dataclass
 class BestSingle(TrueSearch):
-    """Calls one model per request, always the same.
-
-    Attributes:
-      model: `[]` index of the model.
-    """
+    """Policy that calls one model per request, always the one with the index `model` `[]`."""
 
     model: Leaf
 

@@ -84,7 +84,7 @@ def regret_bound(
     Args:
       spec: sizes and links of the environment (`env.spec`).
       horizon: number of periods, `T`.
-      radius: constants of the proofs.
+      radius: constants of the proofs, such as the least slope of a link.
       eta1, eta0: ridges of the design matrices of requests, and of deployed outputs.
       index_bound, evaluator_bound: largest lengths of `rho` and `theta`.
       growth: the paper's `polylog T`, which its assumption 5.2 leaves open, None for `K^2`, its least value.
@@ -126,7 +126,7 @@ def _learned(name: str, state: Any) -> EvaluatorState:
 
 
 def index_error(env: CascadeEnv, policy: Any, env_state: Any, state: CosmosState, t: Array) -> Array:
-    """Returns, for each model, the distance `|rho_hat - rho|` of the estimated index coefficients from the true ones; indices must be linear."""
+    """Returns for each model, `[K]`, the distance `|rho_hat - rho|` of index coefficients in `state` from those of `env`; indices must be linear."""
     del env_state, t
     fit = getattr(policy, "fit", None)
     if not isinstance(fit, IndexEstimator) or isinstance(fit, LocationFamily):
@@ -136,7 +136,7 @@ def index_error(env: CascadeEnv, policy: Any, env_state: Any, state: CosmosState
 
 
 def evaluator_error(env: CascadeEnv, policy: Any, env_state: Any, state: Any, t: Array) -> Array:
-    """Returns the distance `|theta_hat - theta|` of the evaluator's estimated coefficients from the true ones, a scalar."""
+    """Returns the distance `|theta_hat - theta|`, a scalar, of the evaluator's coefficients estimated in `state` from the true ones of `env`."""
     del policy, env_state, t
     theta = _learned("evaluator_error", state).state.theta
     assert env.evaluator is not None
@@ -145,7 +145,7 @@ def evaluator_error(env: CascadeEnv, policy: Any, env_state: Any, state: Any, t:
 
 
 def design_growth(env: CascadeEnv, policy: Any, env_state: Any, state: Any, t: Array) -> Array:
-    """Returns the least eigenvalue, a scalar, of the design matrix `eta_0 I + sum phi phi'` of deployed outputs with features `phi`."""
+    """Returns the least eigenvalue, a scalar, of the design matrix `eta_0 I + sum phi phi'` in `state`, of deployed outputs with features `phi`."""
     del env, policy, env_state, t
     return 1.0 / jnp.linalg.eigvalsh(_learned("design_growth", state).inverse)[-1]
 
@@ -153,7 +153,7 @@ def design_growth(env: CascadeEnv, policy: Any, env_state: Any, state: Any, t: A
 def residual(env: CascadeEnv, policy: Any, env_state: Any, state: CosmosState, t: Array) -> Array:
     """Returns for each model, `[K]`, the largest absolute entry of the mean loss's gradient at the estimate; far from 0 for an estimate that is stuck.
 
-    The policy's index estimator must store samples (`Window`, `MomentEquations`).
+    The `policy` must have an index estimator that stores samples (`Window`, `MomentEquations`); `state` is the state of the policy.
     """
     del env_state, t
     fit = getattr(policy, "fit", None)

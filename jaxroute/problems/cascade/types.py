@@ -1,6 +1,6 @@
 """Values shared by environment and policies of the cascade problem, and its metrics.
 
-Sizes: `K` boxes (models), `m` index features of a request, `d` features of an output (0 if scores are seen).
+Sizes: `K` boxes (models), `m` features of a request, `d` features of an output (0 if scores are seen).
 """
 
 from dataclasses import dataclass, replace
@@ -31,7 +31,7 @@ ZERO_FLOWS = ("empty", "violations", "outside")
 
 
 def metrics_in(cost_unit: str = "", *, joint: bool = False) -> tuple[Metric, ...]:
-    """Returns the metrics that a cascade can record, with costs in `cost_unit`.
+    """Returns the metrics that a cascade can record, with costs in the unit named `cost_unit`.
 
     If outputs depend on each other (`joint`), `regret` and `mean_cost_regret` compare with a policy that is not the best, and are not recorded by
     default.
@@ -44,7 +44,7 @@ def metrics_in(cost_unit: str = "", *, joint: bool = False) -> tuple[Metric, ...
 
 @dataclass(frozen=True)
 class CascadeSpec(Spec):
-    """Sizes and links of a cascade, which policies may use.
+    """Sizes and link functions of a cascade environment, which a policy knows in advance.
 
     Attributes:
       context_dim: number of features of a request, `m`.
@@ -65,14 +65,14 @@ class CascadeSpec(Spec):
 
 @struct.dataclass
 class Observation:
-    """Request before a search: its features `context` `[m]`, on which the reservation indices depend, the paper's `psi(x)`."""
+    """Request that a policy sees before it calls a model: features `context` `[m]`, the paper's `psi(x)`, on which the reservation indices depend."""
 
     context: Array
 
 
 @struct.dataclass
 class Outputs:
-    """Outputs of all boxes in a period; a search may read only those of opened boxes.
+    """Outputs of all boxes (models) in a period (request); a search may read only those of opened boxes.
 
     Attributes:
       score: `[K]` true scores, None if scores must be learned.
@@ -87,7 +87,7 @@ class Outputs:
 
 @struct.dataclass
 class SearchResult:
-    """Boxes that a search opened, and the box whose output it deploys.
+    """Boxes (models) that a search opened (called), and the box whose output it deploys.
 
     Attributes:
       opened: `[K]` bool, opened boxes.
@@ -105,7 +105,7 @@ class Feedback:
     """Feedback after a request, zero wherever `seen` is False. In the first period, which does not count, all boxes are opened and nothing is deployed.
 
     Attributes:
-      opened, seen: `[K]` bool, opened boxes, and boxes whose output is shown: the opened ones, or all with `shows_all`.
+      opened, seen: `[K]` bool, opened boxes, and boxes whose output is shown: the opened ones, or all if the environment has `shows_all=True`.
       deployed: `[K]` bool, box whose output was deployed.
       cost: `[K]` costs, in units of utility.
       score: `[K]` scores, None if scores must be learned.
@@ -125,7 +125,8 @@ class Feedback:
 class Search(Protocol):
     """Action of a policy: a decision rule that the environment runs on the outputs of a period.
 
-    Optional: `index`, `[K]` optimistic indices that are compared with the true ones, and `bounded`, as in `IndexSearch`.
+    Optional attributes: `index`, `[K]` optimistic reservation indices that metrics compare with the true ones, and `bounded`, a bool, whether theorem
+    3.3 bounds the regret.
     """
 
     def run(self, outputs: Outputs) -> SearchResult:

@@ -16,7 +16,7 @@ from jaxroute.problems.cascade.types import CascadeSpec, Feedback
 
 @struct.dataclass
 class EvaluatorState:
-    """State of the estimated score of an output with `d` features: coefficients `theta` `[d]`, eq. (19), and inverse design matrix, eq. (20)."""
+    """Estimated score of an output with `d` features: `state` of the estimator with coefficients `[d]`, eq. (19), and inverse `design`, eq. (20)."""
 
     state: Any
     design: numerics.Sum
@@ -27,7 +27,7 @@ class EvaluatorState:
 
 
 def check_spec(estimator: GLM, spec: CascadeSpec) -> None:
-    """Raises `ValueError` if the `estimator` of scores does not fit the sizes of the environment, or is a `FrozenGLM` although scores are seen."""
+    """Raises `ValueError` if the `estimator` of scores does not fit the sizes in `spec`, or is a `FrozenGLM` although scores are seen."""
     if spec.feature_dim:
         estimator.check_spec(spec.feature_dim, spec.horizon or 0)
     elif not estimator.learns:
@@ -35,7 +35,7 @@ def check_spec(estimator: GLM, spec: CascadeSpec) -> None:
 
 
 def initial(estimator: GLM, spec: CascadeSpec, ridge: Leaf) -> EvaluatorState | None:
-    """Returns the state of the estimate before the first reward, with the design matrix `ridge` times the identity; None where scores are seen."""
+    """Returns the state of `estimator` before the first reward, with the design matrix `ridge` times the identity; None where scores are seen."""
     if not spec.feature_dim:
         return None
     ridge = jnp.asarray(ridge, jnp.float32)
@@ -46,7 +46,10 @@ def initial(estimator: GLM, spec: CascadeSpec, ridge: Leaf) -> EvaluatorState | 
 def updated(
     evaluator: EvaluatorState, estimator: GLM, spec: CascadeSpec, feedback: Feedback, ridge: Leaf, bound: Leaf
 ) -> EvaluatorState:
-    """Returns the state of the estimate after a period, eqs. (19) and (20), unchanged if nothing was deployed. `bound` limits the norm of `theta`."""
+    """Returns the state `evaluator` after a period's `feedback`, eqs. (19) and (20), unchanged if nothing was deployed.
+
+    The `estimator` fits `theta` to the reward with the given `ridge`; `bound` limits the norm of `theta`.
+    """
     seen = jnp.any(feedback.deployed)
     phi = xla.compute_once(_deployed_features(feedback))
     ridge, bound = jnp.asarray(ridge, jnp.float32), jnp.asarray(bound, jnp.float32)
@@ -55,7 +58,7 @@ def updated(
 
 
 def deployed_square_norm(evaluator: EvaluatorState, feedback: Feedback) -> Array:
-    """Returns the squared norm of the deployed output's features in the inverse design matrix, a scalar; 0 if nothing was deployed."""
+    """Returns the squared norm, a scalar, of the deployed output's features in `evaluator`'s inverse design matrix; 0 if nothing was deployed."""
     phi = _deployed_features(feedback)
     return jnp.maximum(jnp.sum(phi * numerics.combine(phi, evaluator.inverse)), 0.0)
 
@@ -66,7 +69,7 @@ def _deployed_features(feedback: Feedback) -> Array:
 
 
 def mean_scoring(evaluator: EvaluatorState | None, spec: CascadeSpec) -> Scoring | None:
-    """Returns a rule that scores outputs by the estimated evaluator alone, without a bonus; None where scores are seen."""
+    """Returns a rule that scores outputs by the estimate `evaluator` alone, without a bonus; None if `evaluator` is None, where scores are seen."""
     if evaluator is None:
         return None
     zero = jnp.zeros((), jnp.float32)

@@ -11,7 +11,7 @@ from jaxroute.core.types import Leaf, PyTree
 
 
 def rounded_up(horizon: Array, power: float) -> Array:
-    """Returns `ceil(horizon^power)` as a float, but rounds down if `horizon^power` is above an integer by at most a relative 1e-6 (rounding)."""
+    """Returns the number of periods `ceil(horizon^power)`, a float, but rounds down if the power exceeds an integer by at most a relative 1e-6."""
     return jnp.ceil(jnp.asarray(horizon, jnp.float32) ** power * (1.0 - 1e-6))
 
 
@@ -25,10 +25,10 @@ class Exploration(abc.ABC):
 
     @abc.abstractmethod
     def forced(self, key: Array, state: PyTree, t: Array, horizon: Array) -> Array:
-        """Returns whether all boxes are opened (all models called) in the period `t` of a run of `horizon` periods, a boolean scalar."""
+        """Returns whether all boxes are opened in the period `t` of a run of `horizon` periods, a boolean scalar; `state` comes from `init`."""
 
     def learns(self, forced: Array, t: Array, horizon: Array) -> Array:
-        """Returns whether the policy learns from the period `t`, a boolean scalar; `forced` is True if all boxes were opened."""
+        """Returns whether the policy learns from the period `t` of `horizon`, a boolean scalar; `forced` is True if this rule opened all boxes."""
         del forced, t, horizon
         return jnp.ones((), bool)
 

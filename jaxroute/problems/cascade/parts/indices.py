@@ -27,7 +27,7 @@ from jaxroute.solvers.reservation import index_by_bisection
 
 
 def first_inverse(ridge: Leaf, dim: int, number: int) -> Array:
-    """Returns the inverse design matrices `[m, m, K]` of `number` boxes before the first sample, `I / ridge`: the inverses of `V` in eq. (13)."""
+    """Returns the inverse design matrices `I / ridge` `[m, m, K]`, eq. (13), of `number` boxes with `dim` features before the first sample."""
     eye = jnp.eye(dim, dtype=jnp.float32)[:, :, None] / jnp.asarray(ridge, jnp.float32)
     return jnp.broadcast_to(eye, (dim, dim, number))
 
@@ -77,7 +77,7 @@ class Sample(NamedTuple):
 
 
 class Evaluator(NamedTuple):
-    """Latest estimate `link(theta . features)` of an output's score, with coefficients `theta` `[d]`; estimators score their stored outputs again by it."""
+    """Latest estimate `link(theta . features)` of an output's score, `theta` `[d]`, by which index estimators score stored outputs again."""
 
     theta: Array
     link: Link
@@ -92,39 +92,39 @@ class IndexEstimator(abc.ABC):
 
     @abc.abstractmethod
     def init(self, sizes: Sizes) -> PyTree:
-        """Returns the estimator's state before the first sample."""
+        """Returns the estimator's state before the first sample, for the given numbers of boxes and features."""
 
     @abc.abstractmethod
     def update(
         self, fit: PyTree, rho: Array, sample: Sample, evaluator: Evaluator | None, link: Link
     ) -> tuple[PyTree, Array]:
-        """Returns the state and the estimates `[m, K]` after the outputs `sample`, from those before, `fit` and `rho`. `evaluator` is None if scores are seen."""
+        """Returns state `fit` and coefficients `rho` `[m, K]` after `sample`. `link` is that of indices; `evaluator` is None if scores are seen."""
 
     def predict(self, fit: PyTree, rho: Array, psi: Array, link: Link) -> tuple[Array, Callable[[Array], Array]]:
-        """Returns the estimated indices before their link, `u` `[K]`, for a request `psi` `[m]`, and the function that turns `u` into indices."""
+        """Returns indices before their link, `u` `[K]`, for a request `psi` `[m]` by coefficients `rho`, and the function from `u` to indices."""
         del fit
         return numerics.combine(psi, rho), link.value
 
 
 def moment(link: Link, u: Array, score: Array, cost: Array) -> Array:
-    """Returns the derivative of the loss, `cost - (score - link(u))^+`, eqs. (7) and (9), elementwise; `u` are indices before their link."""
+    """Returns the derivative of samples' losses, `cost - (score - link(u))^+`, eqs. (7) and (9), elementwise; `u` are indices before their link."""
     return cost - jnp.maximum(score - link.value(u), 0.0)
 
 
 def loss(link: Link, u: Array, score: Array, cost: Array) -> Array:
-    """Returns the loss of samples, eq. (8), up to a constant, elementwise; `u` are the indices before their link function."""
+    """Returns the loss of samples with `score` and `cost`, eq. (8), up to a constant, elementwise; `u` are the indices before their link function."""
     # A score below the link's range is above no index.
     v = jnp.where(score > link.value(jnp.float32(-FAR)), jnp.minimum(u, link.inverse(score)), 0.0)
     return cost * u - (score * v - link.integral(v))
 
 
 def curvature(link: Link, u: Array, score: Array, floor: Array | float) -> Array:
-    """Returns the loss's second derivative, elementwise: the link's slope if the score is above the index; where it is 0, `floor` times the slope."""
+    """Returns the loss's second derivative, elementwise: the link's slope at `u` if the score is above the index, else `floor` times the slope."""
     return jnp.maximum((score > link.value(u)).astype(u.dtype), floor) * link.slope(u)
 
 
 def summed(values: Array) -> Array:
-    """Returns the sum over the first axis. XLA must store it, not compute it again at each use. Up to `_MOST_TERMS` terms are added in pairs, for speed."""
+    """Returns the sum of `values` over the first axis, which XLA stores and does not compute again. Up to `_MOST_TERMS` terms are added in pairs."""
     size = values.shape[0]
     if size > _MOST_TERMS:
         return xla.compute_once(jnp.sum(values, axis=0))
@@ -136,7 +136,7 @@ def summed(values: Array) -> Array:
 
 @struct.dataclass
 class StreamState:
-    """State of `StreamingNewton`: inverses `[m, m, K]` of the summed second derivatives, and rounding errors `[m, K]` of the estimates."""
+    """State of `StreamingNewton`: `inverse` `[m, m, K]` of the summed second derivatives, and rounding `error` `[m, K]` of the estimates."""
 
     inverse: numerics.Sum
     error: Array
@@ -178,7 +178,7 @@ class StreamingNewton(IndexEstimator):
         return self.weighted(fit, rho, sample, sample.seen.astype(jnp.float32), link)
 
     def weighted(self, fit: StreamState, rho: Array, sample: Sample, weight: Array, link: Link) -> tuple[StreamState, Array]:
-        """Returns the state and the estimates after one sample per box, whose loss is multiplied by `weight` `[K]`; 0 for a box without a sample."""
+        """Returns state `fit` and estimates `rho` after one sample per box with the loss times `weight` `[K]`, 0 for a box without a sample."""
         psi, score = sample.psi, sample.score
         u = numerics.combine(psi, rho)
         bend = weight * self._curvature(link, u, score)
@@ -213,7 +213,7 @@ class GradientDescent(IndexEstimator):
 
 @struct.dataclass
 class LocationState:
-    """State of `LocationFamily`.
+    """State of `LocationFamily`, an estimator of the distribution of scores, for `K` boxes and `m` features of a request.
 
     Attributes:
       inverse: `[m, m, K]` inverse design matrices of the regression of mean scores.
@@ -221,7 +221,7 @@ class LocationState:
       residual: `[R, K]` the latest `R` residuals (scores minus fitted means) of each box.
       number: `[K]` int32, number of samples of each box.
       cost: `[K]` mean cost of each box.
-      errors: rounding errors of the sums, see `numerics.accumulate`.
+      errors: rounding errors of the sums by name of the field, for which `numerics.accumulate` corrects.
     """
 
     inverse: Array

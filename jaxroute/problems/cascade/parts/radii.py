@@ -17,7 +17,7 @@ from jaxroute.problems.cascade.types import CascadeSpec
 
 
 class RadiusInputs(NamedTuple):
-    """Quantities on which a bonus may depend.
+    """Quantities of a period from which a `Radius` computes the bonuses of COSMOS.
 
     Attributes:
       t: `[]` period.
@@ -58,7 +58,7 @@ class Radius(abc.ABC):
     """Base class of rules that compute the bonuses added to estimated indices and scores, by default without a state."""
 
     def init(self, sizes: Sizes) -> PyTree:
-        """Returns the state of this rule before the first period, empty by default."""
+        """Returns the state of this rule before the first period, by default an empty tuple."""
         del sizes
         return ()
 
@@ -69,11 +69,11 @@ class Radius(abc.ABC):
 
     @abc.abstractmethod
     def bonus(self, key: Array, state: PyTree, inputs: RadiusInputs) -> Array:
-        """Returns the bonus `[K]` that is added to the estimated indices before their link, eq. (14)."""
+        """Returns the bonus `[K]` that is added to the estimated indices before their link, eq. (14); `state` is that of this rule."""
 
     @abc.abstractmethod
     def scoring(self, key: Array, inputs: RadiusInputs, theta: Array, inverse: Array) -> tuple[Array, Array]:
-        """Returns the coefficients `[d]` by which outputs are scored, and the factor `beta_t` `[]` of a score's bonus, eq. (21).
+        """Returns coefficients `[d]` by which outputs are scored, and the factor `beta_t` `[]` of a score's bonus, eq. (21), a function of `inputs`.
 
         The bonus is `beta_t` times the norm of the output's features in `inverse` `[d, d]`, the inverse of the design matrix of deployed outputs. The
         coefficients are the estimate `theta` `[d]`, or are drawn around the estimate with `key`.
@@ -208,7 +208,7 @@ class SampledRadius(Radius):
 
 @struct.dataclass
 class BootstrapState:
-    """State of `BootstrapRadius`: estimates `rho` `[m, K B]` of `m` coefficients by `B` copies of an estimator for `K` boxes, and their state."""
+    """State of `BootstrapRadius`: estimates `rho` `[m, K B]` of `m` coefficients of `K` boxes by `B` copies of an estimator, with the state `fit`."""
 
     rho: Array
     fit: StreamState

@@ -27,7 +27,7 @@ def opened_in_order(priority: Array, threshold: Array, score: Array, order: Arra
     Args:
       priority, threshold: `[K]` priority and threshold of each box.
       score: `[K]` scores of all boxes; the score of an unopened box does not matter.
-      order: `[K]` int32, rank by which ties of priority are broken; None for the lower box first; see `numerics.argmax`.
+      order: `[K]` int32, rank by which ties of priority are broken; None for the lower box first.
     """
     size = priority.shape[0]
 
@@ -139,8 +139,8 @@ class LoopSearch:
 
     Attributes:
       memory: any data for the functions, constant during a search.
-      next_box: `(memory, opened [K], seen outputs) -> (box, stop)`; `stop` is ignored before the first box (static).
-      pick: `(memory, opened, seen outputs) -> box` to deploy (static).
+      next_box: `(memory, opened [K], seen outputs) -> (box, stop)`, index of the next box; `stop` is ignored before the first box (static).
+      pick: `(memory, opened, seen outputs) -> box`, index of the box to deploy (static).
     """
 
     memory: Any

@@ -37,7 +37,7 @@ class WindowState:
       features: `[W, d, K]` features of the outputs, None if scores are seen.
       hessian, gradient: second `[m, m, K]` and first `[m, K]` derivatives, at `rho = 0`, of the linearised loss of samples that have left the window.
       cross: `[m, d, K]` derivative of `gradient` with respect to the evaluator's coefficients `theta`; None if scores are seen.
-      errors: rounding errors of the sums, see `numerics.accumulate`.
+      errors: rounding errors of the sums by name of the field, for which `numerics.accumulate` corrects.
     """
 
     number: Array
@@ -52,7 +52,7 @@ class WindowState:
 
 
 class WindowSamples(NamedTuple):
-    """Samples of the window, scored by the latest evaluator.
+    """Samples of the window, scored by the latest evaluator, for one fit of the indices.
 
     Attributes:
       columns: `[m, W, K]` features of the requests.
@@ -135,7 +135,7 @@ class SampleWindow(IndexEstimator):
         return fit, new if evaluator is not None else jnp.where(sample.seen, new, rho)
 
     def _pushed(self, fit: WindowState, rho: Array, sample: Sample, evaluator: Evaluator | None, link: Link) -> WindowState:
-        """Returns the state with the new samples. They replace the oldest samples of a full window, which are linearised and added to the sums."""
+        """Returns the state `fit` with the new `sample`. The oldest one leaves a full window; its loss, linearised at `rho`, is added to the sums."""
         slots = jnp.arange(self.size)[:, None]
         place = (slots == fit.number % self.size) & sample.seen  # [W, K]
         full = fit.number >= self.size
@@ -188,14 +188,14 @@ class SampleWindow(IndexEstimator):
         return WindowSamples(columns, evaluator.link.value(s), used, fit.gradient - moved)
 
     def slope(self, fit: WindowState, rho: Array, evaluator: Evaluator | None, link: Link) -> Array:
-        """Returns the derivative `[m, K]` of the loss and its ridge term at the estimates `rho` `[m, K]`. `evaluator` is None if scores are seen."""
+        """Returns the derivative `[m, K]` at `rho` of the loss of samples in `fit` and of the ridge term. `evaluator` is None if scores are seen."""
         columns, score, used, gradient = self._samples(fit, evaluator)
         slope = jnp.where(used, moment(link, _linear(rho, columns), score, fit.cost), 0.0)
         samples = jnp.stack([summed(slope * column) for column in columns])
         return samples + numerics.combine(rho, fit.hessian) + gradient + jnp.asarray(self.ridge, jnp.float32) * rho
 
     def _fitted(self, fit: WindowState, rho: Array, evaluator: Evaluator | None, link: Link) -> Array:
-        """Returns the estimates `[m, K]`: takes up to `iterations` steps from `rho`, until every box is within the tolerance of its minimum."""
+        """Returns estimates `[m, K]` for the samples in `fit`: takes up to `iterations` steps from `rho` until every box is within the tolerance."""
         samples = self._samples(fit, evaluator)
         samples = WindowSamples(samples.columns, *xla.compute_once(samples[1:]))
         ridge = jnp.asarray(self.ridge, jnp.float32)
@@ -216,7 +216,7 @@ class SampleWindow(IndexEstimator):
 
     @abc.abstractmethod
     def _step(self, fit: WindowState, rho: Array, samples: WindowSamples, ridge: Array, link: Link) -> tuple[Array, Array]:
-        """Returns a step `[m, K]` from `rho` towards the minimum, and the remaining distance `[K]`; a box is finished when it is within the tolerance."""
+        """Returns a step `[m, K]` from `rho` to the minimum for `samples`, and the distance `[K]` left; a box is finished within the tolerance."""
 
 
 class _Point(NamedTuple):

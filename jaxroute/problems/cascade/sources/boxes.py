@@ -40,11 +40,11 @@ class Boxes(Protocol):
     def mean_score(self, psi: Array, base: Array) -> Array: ...
 
     def index(self, psi: Array, base: Array, weight: Array) -> Array:
-        """Returns the reservation indices `[K]` of the boxes (models) if costs are multiplied by `weight`; `base` `[K]` are those at weight 1."""
+        """Returns the reservation indices `[K]` for a request `psi` if costs are multiplied by `weight`; `base` `[K]` are those at weight 1."""
         ...
 
     def draw(self, keys: Keys, psi: Array, base: Array, row: Array | None = None) -> Draw:
-        """Draws scores and costs `[K]` of all boxes for one request with three random `keys`; `row` is its index among recorded requests, else None."""
+        """Draws scores `[K]`, costs `[K]` and, if outputs are recorded, their rows `[K]` (else None); `row` is that of a recorded request, else None."""
         ...
 
 

@@ -22,13 +22,13 @@ class Contexts(abc.ABC):
     """
 
     def init(self, key: Array) -> PyTree:
-        """Returns the state of the distribution before the first period, empty by default."""
+        """Returns the state of the distribution before the first period, by default an empty tuple."""
         del key
         return ()
 
     @abc.abstractmethod
     def draw(self, key: Array, state: PyTree, t: Array) -> Array:
-        """Draws the features `psi` `[m]` of the request in the period `t`."""
+        """Draws the features `psi` `[m]` of the request in the period `t`; `state` comes from `init`."""
 
 
 @struct.dataclass

@@ -25,7 +25,7 @@ class OutputFeatures(abc.ABC):
 
     @abc.abstractmethod
     def bound(self, largest: float) -> float:
-        """Returns the largest norm of an output's features. `largest`: that of the part which encodes the score, if `theta` had norm 2."""
+        """Returns the largest norm of an output's features; `largest` is that of the part along `theta` that encodes the score, if `|theta|` is 2."""
 
     @abc.abstractmethod
     def check_spec(self, boxes: Boxes, dim: int) -> None:
@@ -33,7 +33,7 @@ class OutputFeatures(abc.ABC):
 
     @abc.abstractmethod
     def draw(self, key: Array, score: Array, psi: Array, row: Array | None) -> Array:
-        """Draws features `[K, d]` of outputs with scores `[K]`, for a request `psi` `[m]`; recorded features read the rows `row` `[K]`."""
+        """Draws features `[K, d]` of outputs with scores `[K]`, for a request `psi` `[m]`; `row` `[K]` are rows of recorded features, else None."""
 
 
 def reward_of(link: Link, score: Array, coin: Array) -> Array:

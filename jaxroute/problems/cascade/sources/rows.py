@@ -48,7 +48,7 @@ class RecordedRows:
 
     @property
     def highest_cost(self) -> float:
-        """Returns the mean cost of the most expensive model."""
+        """Returns the mean cost per query of the most expensive model, in `unit`."""
         return float(self.costs.mean(axis=0).max())
 
     def take(self, chosen: np.ndarray) -> "RecordedRows":
@@ -95,7 +95,7 @@ def recorded_rows(
     """Reads the rows of a file that have a score and a cost of each model: a log or, if `scores` is given, any file with columns.
 
     Args:
-      data: a log that `jaxroute.data.read_log` reads, or "standin" for a generated stand-in of RouterBench; or a file with columns.
+      data: path of a log that `jaxroute.data.read_log` reads, or "standin" for a generated stand-in of RouterBench; or a file with columns.
       by: how queries are grouped; policies see only the group. For a log "features" (k-means; default if a log has an embedding) or "groups" (the
         log's categories); for a file with columns the name of a column.
       groups: for a log, number of groups of k-means.
@@ -166,7 +166,7 @@ def _clusters(features: np.ndarray, number: int) -> np.ndarray:
 
 
 def _table(data: str, costs: Mapping[str, float] | None, categories_first: bool) -> RoutingTable:
-    """Reads a table of queries from a file or "standin". `costs` by model: if the file has none. `categories_first`: groups replace text features."""
+    """Reads the queries of the file `data` or "standin", with `costs` by model if it has none; `categories_first` drops text features for groups."""
     if data == "standin":
         return standin("routerbench", scores="binary", queries=2000)[0].subset(models=_STAND_IN)
     try:
