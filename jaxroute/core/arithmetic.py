@@ -51,7 +51,7 @@ MOST_TERMS = 64
 
 
 def is_defined(eqn: JaxprEqn) -> bool:
-    """Whether an elementwise operation, such as `exp`, is computed by its `definition`: exact arithmetic is on, and there is a definition."""
+    """Whether exact arithmetic is on and `eqn` is an elementwise operation, such as `exp`, whose `definition` replaces XLA's own computation."""
     return is_exact() and _of_one_element(eqn)
 
 
@@ -61,7 +61,7 @@ def _of_one_element(eqn: JaxprEqn) -> bool:
 
 
 def definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
-    """Returns a jaxpr that computes `eqn` by basic operations, for scalars if the operation is elementwise; None if XLA computes the operation."""
+    """Returns a jaxpr that computes the operation `eqn` by `+ - * /` and the like, for scalars if it is elementwise; None if XLA computes `eqn`."""
     if _of_one_element(eqn):
         types = tuple(getattr(v.aval, "dtype", None) for v in eqn.invars)
         return _Function.of(eqn).definition(((),) * len(eqn.invars), types)
@@ -69,7 +69,7 @@ def definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
 
 
 def whole_definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
-    """Returns the jaxpr that computes an operation on whole arrays, such as a factorisation, by basic operations. None if XLA computes it."""
+    """Returns a jaxpr that computes `eqn`, an operation on whole arrays such as a factorisation, by `+ - * /` and the like; None if XLA does."""
     name, params = eqn.primitive.name, eqn.params
     # Operations such as `jnp.searchsorted` since jax 0.12, which have a separate definition.
     if name == "call_hi_primitive":
@@ -110,7 +110,7 @@ def _cumulative_log_sum(x: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
 def _by_blocks(
     reduce: Callable[..., jax.Array], step: Callable[..., jax.Array], x: jax.Array, *, axes: Sequence[int], **_: Any
 ) -> jax.Array:
-    """Returns the sum of `x` over `axes`, in blocks of 64 terms, for `jnp.sum` and `jnp.add`, or the product for `jnp.prod` and `jnp.multiply`."""
+    """Returns the sum of `x` over `axes` in blocks of 64 terms (`reduce=jnp.sum`, `step=jnp.add`), or the product (`jnp.prod`, `jnp.multiply`)."""
     axes = tuple(axes)
     terms = jnp.moveaxis(x, axes, range(len(axes)))
     terms = jnp.reshape(terms, (-1, *terms.shape[len(axes) :]))
@@ -128,7 +128,7 @@ WHOLE: dict[str, Callable[..., Any]] = {**FACTORISATIONS, **_LONG, "cumlogsumexp
 
 
 def elementwise(eqn: JaxprEqn, arrays: Sequence[Any], traits: Sequence[Trait]) -> list[Any] | None:
-    """Computes an elementwise float32 operation on `arrays` of one shape (or scalars), rounded once. Returns None if XLA's own operation suffices.
+    """Computes the elementwise float32 operation `eqn` on `arrays` of one shape (or scalars), rounded once. Returns None if XLA's own suffices.
 
     `traits` has a `Trait` for each operand: what XLA knows of the operand, such as that it is constant, and would use to rewrite the operation.
     """
@@ -169,10 +169,7 @@ _ROUNDED: dict[str, Callable[..., Any]] = {
 
 
 def defined(eqn: JaxprEqn, arrays: Sequence[Any], traits: Sequence[Trait]) -> jax.Array:
-    """Computes an elementwise function, such as `exp`, by its definition in basic operations.
-
-    `traits` has a `Trait` for each operand, as in `elementwise`.
-    """
+    """Computes the function `eqn`, such as `exp`, of `arrays` by its `definition`. `traits` has a `Trait` for each array: what XLA knows of it."""
     shape = np.broadcast_shapes(*map(jnp.shape, arrays))
     wide = [x if jnp.shape(x) == shape else jnp.broadcast_to(x, shape) for x in arrays]
     function = _Function.of(eqn, tuple(t & Trait.EVEN for t in traits))
@@ -181,12 +178,12 @@ def defined(eqn: JaxprEqn, arrays: Sequence[Any], traits: Sequence[Trait]) -> ja
 
 @dataclasses.dataclass(frozen=True)
 class _Function:
-    """Elementwise function, such as `exp`, that is computed by its definition in basic operations.
+    """Elementwise function, such as `exp`, that is computed by its definition in basic operations: static parameter of the primitive `defined`.
 
     Attributes:
       primitive: JAX primitive of the function.
       params: parameters of the operation.
-      traits: properties of the operands that let XLA rewrite an operation (`Trait`).
+      traits: property of each operand that lets XLA rewrite an operation (`Trait`).
     """
 
     primitive: Any
@@ -218,7 +215,7 @@ def _computed(function: _Function, *operands: Any) -> Any:
 
 
 def _evaluate(closed: ClosedJaxpr, args: Sequence[Any], traits: Sequence[Trait]) -> list[Any]:
-    """Returns the results of a jaxpr without loops, each operation rounded once. `traits` has each argument's `Trait`, which XLA might exploit."""
+    """Returns the results of the loop-free jaxpr `closed` for `args`, each operation rounded once. `traits`: what XLA knows of each argument."""
     env: dict[Any, tuple[Any, Trait]] = {}
     env.update(zip(closed.jaxpr.constvars, ((c, Trait.CONSTANT) for c in closed.consts), strict=True))
     env.update(zip(closed.jaxpr.invars, zip(args, traits, strict=True), strict=True))
@@ -242,7 +239,7 @@ defined_p = rounding.elementwise_primitive("defined", 2, lambda *operands, funct
 
 
 def _jvp_defined(primals: Sequence[Any], tangents: Sequence[Any], *, function: _Function) -> Any:
-    """Returns value and derivative of a `_Function`. The derivative is that of the JAX function; the bit operations of its definition have none."""
+    """Derivative rule of `defined`: returns the value, and the derivative of the original JAX function, as bit operations have none."""
     *xs, zero, zeros = primals
     slopes = [jnp.zeros_like(x) if isinstance(t, ad.Zero) else t for x, t in zip(xs, tangents, strict=False)]
     original = functools.partial(function.primitive.bind, **dict(function.params))
@@ -267,7 +264,7 @@ def reduced(name: str, x: Array, axes: Sequence[int]) -> jax.Array:
 
 
 def _in_turn(adds: bool, terms: Sequence[jax.Array], shape: Sequence[int]) -> jax.Array:
-    """Returns the sum (if `adds`) or product of arrays of this shape, in the given order. XLA computes the result once, not again for each use."""
+    """Returns the sum (if `adds`) or product of the arrays `terms`, each of this `shape`, in their order. XLA computes it once, not for each use."""
     if not terms:
         return jnp.full(shape, 0.0 if adds else 1.0, jnp.float32)
     first = terms[0] - unknown_zero() if adds else terms[0]  # 0 + x is x, except for -0.
@@ -292,14 +289,14 @@ def cumulative(name: str, x: Array, axis: int, reverse: bool) -> jax.Array:
 
 
 def terms_of(eqn: JaxprEqn) -> int:
-    """Returns how many products each sum of a `dot_general` adds."""
+    """Returns the number of products that each element of the result of a `dot_general`, `eqn`, adds up."""
     (summed, _), _ = eqn.params["dimension_numbers"]
     aval: Any = eqn.invars[0].aval
     return math.prod(aval.shape[axis] for axis in summed)
 
 
 def dot(a: jax.Array, b: jax.Array, dimension_numbers: Any, runs: tuple[bool, bool] = (False, False)) -> jax.Array:
-    """Computes `lax.dot_general`, adding in order. `runs`: whether `a` and `b` have an additional last axis, of runs; the result then has it, too."""
+    """Computes `lax.dot_general`, adding in order. `runs`: whether `a`, and `b`, has an additional last axis of runs, which the result then has."""
     (a_sum, b_sum), (a_batch, b_batch) = dimension_numbers
 
     def parts(x: Any, summed: Any, batch: Any, own: bool) -> tuple[Any, Any, Any]:

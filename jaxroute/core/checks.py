@@ -66,7 +66,7 @@ def bounded(
 ) -> np.ndarray:
     """Returns `value` as finite numbers for which the test `ok` holds; raises `ValueError` with the first number for which it does not.
 
-    `allowed` describes the test in the error message, for example "above 0"; `shape` is explained in `numbers`.
+    The message has `name`, that of the argument, and `allowed`, the test in words ("above 0"). `shape` is the required shape (None: any).
     """
     array = numbers(name, value, shape)
     if not ok(array).all():
@@ -87,17 +87,17 @@ share = _range("in (0, 1]", lambda a: (a > 0) & (a <= 1))
 
 
 def at_least(name: str, value: Any, least: float, shape: tuple[int | str, ...] | None = ()) -> np.ndarray:
-    """Returns `value` as finite numbers of at least `least`; `ValueError` otherwise. By default it must be a single number. See `numbers`."""
+    """Returns `value`, the argument `name`, as finite float64 numbers of at least `least` and of this `shape` (None: any); `ValueError` otherwise."""
     return bounded(name, value, shape, f"at least {least:g}", lambda a: a >= least)
 
 
 def booleans(name: str, value: Any, shape: tuple[int | str, ...] | None = None) -> np.ndarray:
-    """Returns `value`, which contains True and False (or 1 and 0), as an array of booleans; `ValueError` otherwise. See `numbers`."""
+    """Returns `value`, the argument `name`, with True and False (or 1 and 0) in this `shape` (None: any), as booleans; `ValueError` otherwise."""
     return bounded(name, value, shape, "True or False", lambda a: (a == 0) | (a == 1)) > 0
 
 
 def boolean(name: str, value: Any, hint: str = "") -> bool:
-    """Returns `value` if it is True or False; `ValueError` otherwise. `hint` is appended to the error message."""
+    """Returns `value`, the argument `name`, if it is True or False; `ValueError` otherwise, with `hint` at the end of the message."""
     if not isinstance(value, bool | np.bool_):
         raise ValueError(f"{name} must be True or False, got {show(value)}{hint}")
     return bool(value)
@@ -109,7 +109,7 @@ def is_integer(value: Any) -> bool:
 
 
 def count(name: str, value: Any, minimum: int = 1, maximum: int | None = None) -> int:
-    """Returns `value` if it is an integer from `minimum` to `maximum` (None: no maximum); `ValueError` otherwise."""
+    """Returns `value`, the argument `name`, if it is an integer from `minimum` to `maximum` (None: no maximum); `ValueError` otherwise."""
     allowed = f"at least {minimum}" if maximum is None else f"from {minimum} to {maximum}"
     if not is_integer(value):
         raise ValueError(f"{name} must be a whole number {allowed}, got {show(value)}")
@@ -119,7 +119,7 @@ def count(name: str, value: Any, minimum: int = 1, maximum: int | None = None) -
 
 
 def whole(name: str, value: Any, minimum: int = 1, maximum: int | None = None) -> int:
-    """Returns a whole number from `minimum` to `maximum` (None: no maximum) as an int; `value` may be a float such as `1e3`. Else `ValueError`."""
+    """Returns `value`, the argument `name`, a whole number such as `1e3` from `minimum` to `maximum` (None: any), as an int; else `ValueError`."""
     integral = isinstance(value, (float, np.floating)) and float(value).is_integer()
     return count(name, int(value) if integral else value, minimum, maximum)
 
@@ -132,7 +132,7 @@ def root_seed(value: Any) -> int:
 
 
 def takes(name: str, function: Callable[..., Any], *arguments: str) -> None:
-    """Raises `ValueError` unless `function` can be called with as many positional arguments as `arguments` has names."""
+    """Raises `ValueError` unless `function`, the argument `name`, can be called with as many positional arguments as `arguments` has names."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):  # A function written in C may have no signature.
@@ -170,7 +170,7 @@ def suggest_keywords(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def warn(message: str, category: type[Warning] = UserWarning) -> None:
-    """Issues a warning that points to the line of the user's code that called the package."""
+    """Issues a warning of this message and category that points to the line of the user's code that called the package."""
     frame, level = sys._getframe(1), 2
     while frame is not None and frame.f_globals.get("__name__", "").startswith("jaxroute."):
         frame, level = frame.f_back, level + 1
@@ -186,14 +186,14 @@ def attributed(owner: str, check: Callable[..., Any], *args: Any) -> Any:
 
 
 def instance(name: str, value: Any, kind: type[T]) -> T:
-    """Returns `value` if it is an object of the class `kind`; `ValueError` otherwise."""
+    """Returns `value`, the argument `name`, if it is an object of the class `kind`; `ValueError` otherwise."""
     if not isinstance(value, kind):
         raise ValueError(f"{name} must be a {kind.__name__}, got {show(value)}")
     return value
 
 
 def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
-    """Returns `value` if it is in `allowed`, else raises `ValueError` with the closest name and all allowed names (the five closest if over 32)."""
+    """Returns `value`, the argument `name`, if it is in `allowed`; else `ValueError` with the closest name and all allowed (or five of over 32)."""
     allowed = list(allowed)
     if value in allowed:
         return value

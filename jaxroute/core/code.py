@@ -29,7 +29,7 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), type(...))
 
 
 def code_of(values: Iterable[Any]) -> dict[str, str]:
-    """Returns a digest, by name, of each function and constant that the given objects may use, including their fields, closures and defaults."""
+    """Returns a digest, by name, of each function and constant that the objects `values` may use, including fields, closures and defaults."""
     roots = list(values)
     found = _Search({"jaxroute", *map(_home, roots)})
     for value in roots:
@@ -130,7 +130,7 @@ class _Search:
         return None
 
     def _used(self, place: str, value: Any, names: set[str], through: tuple[str, ...] = ()) -> None:
-        """Adds the digests of a global object, called `place` ("module.name"), that a function's code uses; `names` has all names in that code.
+        """Adds the digests of `value`, a global object "module.name" (`place`) that a function's code uses; `names` has all names in that code.
 
         For a module these are the digests of its attributes in `names`. `through` has the modules that are being searched already, which are skipped.
         """
@@ -174,7 +174,7 @@ def _lies_in_a_library(top: str) -> bool:
 
 
 def _function_in(entry: Any) -> Any:
-    """Returns the plain function behind an attribute of a class, if any. The attribute may be a method, property, class method, or cached function."""
+    """Returns the plain function behind `entry`, an attribute of a class (method, property, class method, cached function); None if there is none."""
     for name in ("__func__", "fget", "fset", "func", "__wrapped__"):
         inner = getattr(entry, name, None) if not isinstance(entry, type) else None
         if callable(inner):
@@ -199,7 +199,7 @@ def _is_constant(value: Any) -> bool:
 
 
 def _constants_in(value: Any) -> dict[str, Any]:
-    """Returns constants by name: those in a function's closure, or in the fields of an object of a user's class; otherwise an empty dict."""
+    """Returns the constants, by name, in the closure of `value` (a function) or its fields (an object of a user's class); {} for any other object."""
     if inspect.isfunction(value):
         found = dict(enumerate(_contents_of(value.__closure__ or ())))
     elif isinstance(value, type) or (type(value).__module__ or "").partition(".")[0] == "jaxroute":

@@ -27,7 +27,7 @@ _USUAL = ("float32", "float64", "int32", "int64", "uint32", "bool")
 
 @functools.singledispatch
 def describe(value: Any) -> Any:
-    """Describes a setting as plain JSON: its classes and fields with all numbers. Arrays of more than 32 elements are represented by a hash."""
+    """Describes `value`, such as a policy or its field, as plain JSON: classes and fields with all numbers, a hash for over 32 array elements."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: describe(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {"type": type(value).__qualname__, **fields}
@@ -80,7 +80,7 @@ def _describe_function(function: Any) -> Any:
 
 
 def first_difference(stored: Any, wanted: Any, where: str = "") -> str:
-    """Describes the first difference of two JSON values in words; "" if they are equal. `where` is the path ("env") at which both values lie."""
+    """Describes the first difference of two JSON values, of a stored result and of this run, in words; "" if equal. `where` is their path ("env")."""
     if isinstance(stored, dict) and isinstance(wanted, dict):
         for key in [*stored, *(k for k in wanted if k not in stored)]:
             place = f"{where}.{key}" if where else key
@@ -122,7 +122,7 @@ def short_digest(value: Any) -> str:
 
 @functools.lru_cache(maxsize=8192)
 def digest_of_code(code: types.CodeType) -> str:
-    """Returns a digest of a function's instructions. Local variables and jump targets are represented by an index, constants by their value."""
+    """Returns a digest of the instructions in a function's `code`. Local variables and jump targets count as an index, constants as their value."""
     instructions = [one for one in dis.get_instructions(code) if one.opname not in _PADDING]
     places = {one.offset: number for number, one in enumerate(instructions)}
     offsets = sorted(places)

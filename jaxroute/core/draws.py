@@ -40,7 +40,7 @@ def key(seed: int | Array) -> Array:
 
 
 def threefry_2x32(k0: Leaf, k1: Leaf, x0: Leaf, x1: Leaf) -> tuple[Array, ...]:
-    """Encrypts the block `(x0, x1)` under the key `(k0, k1)` by Threefry-2x32-20. All are uint32 and are broadcast to one shape.
+    """Returns the block `(x0, x1)` encrypted under the key `(k0, k1)` by Threefry-2x32-20. All are uint32 and are broadcast to one shape.
 
     It is traced as one operation and expanded at compilation, which saves a third to two thirds of the tracing time.
     """
@@ -54,7 +54,7 @@ def _together(*words: Leaf) -> list[Leaf]:
 
 
 def encrypted(k0: Leaf, k1: Leaf, x0: Leaf, x1: Leaf) -> tuple[Any, Any]:
-    """Computes `threefry_2x32` by 119 operations on unsigned integers."""
+    """Implements `threefry_2x32` by 119 operations on uint32: returns the block `(x0, x1)` encrypted under the key `(k0, k1)`."""
     schedule = (k0, k1, k0 ^ k1 ^ _PARITY)
     x0, x1 = x0 + schedule[0], x1 + schedule[1]
     for group in range(5):
@@ -89,7 +89,7 @@ def split(key: Array, num: int = 2) -> tuple[Array, ...]:
 
 
 def bits(key: Array, shape: tuple[int, ...] = ()) -> Array:
-    """Draws uniformly distributed uint32 numbers of this shape."""
+    """Draws an array of uniformly distributed uint32 numbers, of this shape."""
     return xla.compute_once(_bits(_words(key), _places(shape)))
 
 
@@ -188,7 +188,7 @@ def gamma(key: Array, shape_parameter: Leaf, tries: int = 6) -> Array:
 
 
 def _gammas(keys: Sequence[Array], shape_parameters: Sequence[Leaf], tries: int = 6) -> list[Array]:
-    """Computes `gamma` for several keys at once, for an array of shape parameters for each key; all these arrays have one shape."""
+    """Draws as `gamma` for several keys at once, with `tries` candidates. Each key has an array of shape parameters; all arrays have one shape."""
     shape = jnp.shape(shape_parameters[0])
     streams, number = len(keys), math.prod(shape)
     size = streams * number
@@ -243,7 +243,7 @@ def _gammas(keys: Sequence[Array], shape_parameters: Sequence[Leaf], tries: int 
 
 
 def beta(key: Array, a: Leaf, b: Leaf) -> Array:
-    """Draws float32 beta variables with parameters `a` and `b` of at least 1, in the shape of `a`, from two `gamma` draws."""
+    """Draws float32 beta variables with shape parameters `a` and `b` of at least 1, in the shape of `a`, from two `gamma` draws."""
     x, y = _gammas(split(key), [a, jnp.broadcast_to(b, jnp.shape(a))])
     return x / (x + y)
 
@@ -275,7 +275,7 @@ batching.primitive_batchers[threefry_2x32_p] = lambda words, dims: (threefry_2x3
 
 @jax.jit
 def _apart(k0: Any, k1: Any, address: Any) -> Array:
-    """Computes `child_words` with a separate loop for each of the two words. On a CPU one loop for both makes the policy MESS+ a fifth slower."""
+    """Computes `child_words` of the integers `address` by a loop for each word. On a CPU one loop for both makes the policy MESS+ a fifth slower."""
     return jnp.stack(lax.optimization_barrier(tuple(encrypted(k0, k1, np.uint32(0), address))))
 
 

@@ -90,7 +90,7 @@ def cholesky(x: Array) -> Array:
 def triangular_solve(
     a: Array, b: Array, *, left_side: bool, lower: bool, transpose_a: bool, unit_diagonal: bool, **_: Any
 ) -> Array:
-    """Solves `a X = b` (`left_side`) or `X a = b` for a triangular `a`. `transpose_a` transposes it; `unit_diagonal` sets its diagonal to 1."""
+    """Solves `a X = b` (`left_side`) or `X a = b` for X, with a `lower` or upper triangular `a`, transposed and with unit diagonal on request."""
     n, axis = a.shape[0], 0 if left_side else 1
     forward = (lower != transpose_a) == left_side
     place = lax.expand_dims(_places(n), (1 - axis,))
@@ -135,7 +135,7 @@ def geqrf(x: Array) -> tuple[Array, Array]:
 
 
 def _reflections(x: Array, pivoting: bool) -> tuple[Array, Array, Array]:
-    """Factors `x` as `geqrf`, and also returns the order of columns. With `pivoting`, each step takes the column of largest norm in the rows left."""
+    """Returns the results of `geqrf` and the order of columns. With `pivoting`, each step takes the column of largest norm in the rows left."""
     rows, columns = _places(x.shape[0])[:, None], _places(x.shape[1])
     steps, power = _places(min(x.shape)), _power(x)
 

@@ -40,7 +40,7 @@ def rarely(condition: Array, costly: Callable[[], Any], cheap: Any) -> Any:
 
 
 def polynomial(x: Array, coefficients: Sequence[float]) -> Any:
-    """Evaluates a polynomial by Horner's rule. The coefficients begin with that of the highest power."""
+    """Evaluates a polynomial at `x` by Horner's rule. The coefficients begin with that of the highest power."""
     total: Any = f32(coefficients[0])
     for coefficient in coefficients[1:]:
         total = total * x + f32(coefficient)
@@ -127,7 +127,7 @@ EXP_LEAST, EXP_MOST = f32(-87.33654), f32(88.72283)  # Below or above, exp is le
 
 
 def exponential(x: Array, low: Array | None = None) -> tuple[Array, Array]:
-    """Returns r in [-0.3, 0.42] and k with `exp(x + low) = (1 + r) * 2^(k / 2^23)`, as Cephes' `expf` does. `low` is a small correction of x."""
+    """Returns r in [-0.3, 0.42] and k with `exp(x + low) = (1 + r) * 2^(k / 2^23)`, as in Cephes' `expf`. `low`: small correction of x, or None."""
     shifted = x * f32(1 / np.log(2)) + SHIFT
     n = shifted - SHIFT
     r = (x - n * LN2_HIGH) - n * LN2_LOW
@@ -375,7 +375,7 @@ def far_quadrant(x: Array) -> tuple[Array, Array, Array]:
 
 
 def upper_word(a: Array, b: Array) -> Array:
-    """Returns the upper 32 of the 64 bits of the product of two unsigned integers, of which the first is below 2^24."""
+    """Returns the upper 32 of the 64 bits of the product of two uint32, `a` below 2^24 and `b`, for `far_quadrant`."""
     word = np.uint32
     a1, a0, b1, b0 = a >> word(12), a & word(0xFFF), b >> word(16), b & word(0xFFFF)
     low, middle, cross, top = a0 * b0, a0 * b1, a1 * b0, a1 * b1
@@ -440,7 +440,7 @@ def acos(x: Array) -> Array:
 
 
 def atan(x: Array) -> Array:
-    """Arc tangent, with an error of at most 0.86 ulp: arctan c + arctan((a - c) / (1 + c a)) of a = abs(x), with a constant c near a and the sign of x."""
+    """Arc tangent, with an error of at most 0.86 ulp: arctan c + arctan((a - c) / (1 + c a)) of a = abs(x), with a constant c near a, signed as x."""
     a = jnp.abs(x)
     centre, high, low = f32(0), f32(0), f32(0)
     for bound, c in ((14 / 32, 0.5), (23 / 32, 1.0), (39 / 32, 1.5)):

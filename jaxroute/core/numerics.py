@@ -75,7 +75,7 @@ def argmax(score: Array, allowed: Array | None = None, order: Array | None = Non
 
 
 def argmin(score: Array, allowed: Array | None = None, order: Array | None = None) -> jax.Array:
-    """Returns the index of the smallest element of `score` `[K]` for which `allowed` is True (None: all); ties and NaN are treated as in `argmax`."""
+    """Returns the index of the smallest `score` `[K]` where `allowed` (None: all). `order` breaks ties (None: the index); NaN as in `argmax`."""
     return argmax(-score, allowed, order)
 
 
@@ -98,7 +98,8 @@ def add_up(total: jax.Array, error: jax.Array, value: Array, seen: Array | None 
     A plain float32 sum of a million equal numbers has an error of up to a percent, and a sum of ones stops at 2^24. This sum is exact for
     integers; for other numbers the error is at most some millionths of the sum of their magnitudes.
 
-    Returns the new `total` and the new accumulated rounding `error` (initially zero), in the same shape. Nothing changes where `seen` is False.
+    Returns the new `total` and the new accumulated rounding `error` (initially zero), in the same shape. The mask `seen` is False where nothing
+    changes; None adds everywhere.
 
     Source: Kahan (1965), compensated summation.
     """
@@ -116,7 +117,7 @@ def no_errors(**sums: jax.Array) -> dict[str, jax.Array]:
 
 
 def accumulate(state: Any, seen: Array | None = None, /, **values: Array) -> Any:
-    """Returns `state` with each value added to the field of its name, a compensated sum with error `state.errors[name]`; unchanged if not `seen`."""
+    """Returns `state` with each value added to its field, a compensated sum with error `state.errors[name]`, where `seen` is True (or None)."""
     sums, errors = {}, dict(state.errors)
     for name, value in values.items():
         sums[name], errors[name] = add_up(getattr(state, name), errors[name], value, seen)
@@ -125,7 +126,7 @@ def accumulate(state: Any, seen: Array | None = None, /, **values: Array) -> Any
 
 @struct.dataclass
 class Sum:
-    """Compensated sum, which does not drift in many rounds; see `add_up`.
+    """Compensated sum in a policy's state, which does not drift in many rounds (`add_up`).
 
     Attributes:
       total: `[...]` sum.
@@ -148,7 +149,7 @@ class Sum:
         return jax.tree.map(lambda x: at(x, (jnp.maximum(place, 0),)), self)
 
     def put(self, place: Index, one: "Sum") -> "Sum":
-        """Returns this array of sums with the sum `one` at index `place` of the first axis. The index is clipped as in `at`; see `numerics.put`."""
+        """Returns this array of sums with the sum `one` at index `place` of the first axis. The index is clipped as in `at`."""
         return jax.tree.map(lambda table, x: put(table, (jnp.maximum(place, 0),), x), self, one)
 
 

@@ -33,7 +33,7 @@ def plugins(group: Literal["policies", "problems", "experiments"]) -> dict[str, 
 
 
 def load(group: Literal["policies", "problems", "experiments"], name: str) -> Any:
-    """Imports the policy, problem or experiment of this name from the package that declares it; `ValueError` if that fails."""
+    """Imports the policy, problem or experiment (`group`) of this name from the package that declares it; `ValueError` if that fails."""
     point = plugins(group)[name]
     try:
         return point.load()

@@ -160,7 +160,7 @@ def is_policy(value: Any) -> TypeGuard[AnyPolicy]:
 
 
 def missing_methods(value: Any, members: Members) -> str:
-    """Returns a sentence that lists the required methods that `value` lacks, each with its most similar name. Empty if it lacks none."""
+    """Returns a sentence with the required methods of `members` that `value` lacks, and the most similar names it has. Empty if it lacks none."""
     missing = [name for name in members.required if not callable(getattr(value, name, None))]
     if not missing:
         return ""
@@ -171,7 +171,7 @@ def missing_methods(value: Any, members: Members) -> str:
 
 
 def misspelt(value: Any, members: Members) -> list[tuple[str, str]]:
-    """Returns pairs of names: one that the class of `value` defines, and a similar one of the protocol that was probably meant."""
+    """Returns pairs of names: one that the class of `value` defines, and a similar one of the protocol `members` that was probably meant."""
     owner, names = type(value), members.names
     fields = {f.name for f in dataclasses.fields(owner)} if dataclasses.is_dataclass(owner) else set[str]()
     defined: set[str] = set()  # Names that this class or a class derived from it defines.
@@ -195,18 +195,18 @@ def stage_length_of(env: AnyEnvironment, policy: AnyPolicy) -> int | None:
 
 
 def first_state(env: AnyEnvironment, policy: AnyPolicy, key: chex.PRNGKey, spec: Spec) -> Any:
-    """Returns a policy's state before the first round. If it has `plan`, this is the state inside `init`'s `UnplannedState`, which `plan` takes."""
+    """Returns `policy.init(key, spec)`, the state before the first round in `env`; if the policy plans, without the `UnplannedState` around it."""
     state = policy.init(key, spec)
     return planned_state(state) if stage_length_of(env, policy) else state
 
 
 def optional(component: Any, method: str, *args: Any, default: Any = None) -> Any:
-    """Calls an optional method of an environment or a policy, such as `check`; returns `default` if it does not have the method."""
+    """Calls an optional method of `component`, an environment or a policy, such as `check`; returns `default` if it does not have the method."""
     return getattr(component, method)(*args) if hasattr(component, method) else default
 
 
 def with_double_capacity(env: Any) -> AnyEnvironment | None:
-    """Returns the environment with twice the capacity, for example of its queue. None if that exceeds a maximum or it has no capacity."""
+    """Returns `env` with twice the capacity, for example of its queue. None if that exceeds a maximum, or `env` has no capacity."""
     return optional(env, "with_double_capacity")
 
 
@@ -215,12 +215,12 @@ def metrics_of(policy: AnyPolicy) -> tuple[Metric, ...]:
 
 
 def cost_hint(policy: Any, spec: Spec) -> CostHint:
-    """Returns the sizes in bytes of the matrices that make a round of this policy slow to compute; zeros if the policy has no method `cost_hint`."""
+    """Returns the bytes of the matrices that make the policy's rounds slow in an environment with this `Spec`; zeros without method `cost_hint`."""
     return optional(policy, "cost_hint", spec, default=CostHint())
 
 
 def build_policy(policy: Any, env: AnyEnvironment) -> AnyPolicy:
-    """Returns `policy`, or the policy that it builds for this environment if it is a function (such as an oracle); `ValueError` if it builds none."""
+    """Returns `policy`, or `policy(env)` if it is a function that builds one for an environment (an oracle, say); `ValueError` if it builds none."""
     if is_policy(policy):
         return policy
     built = policy(env)

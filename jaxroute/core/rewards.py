@@ -67,7 +67,7 @@ class Assumptions:
     remedy: str = "scale the rewards to [0, 1], or use another policy, such as GaussianThompson(scale=..., prior_mean=...)"
 
     def violations(self, given: Rewards) -> str:
-        """Describes the violated assumptions and the remedy in words; empty if none is violated. The noise may exceed its limit by a tenth."""
+        """Describes the assumptions that the rewards `given` violate, and the remedy; empty if none. The noise may exceed its limit by a tenth."""
         slack = 1e-6 * (given.width if 1.0 < given.width < inf else 1.0)
         wrong = {
             f"rewards in [{self.low:g}, {self.high:g}]": given.low < self.low - slack or given.high > self.high + slack,

@@ -63,7 +63,7 @@ def protected(words: Array) -> Generator[None, None, None]:
 
 @contextmanager
 def within(variable: ContextVar[Any], value: Any) -> Generator[None, None, None]:
-    """Context manager that sets a context variable for the statements inside."""
+    """Context manager that sets a context variable to `value` for the statements inside."""
     token = variable.set(value)
     try:
         yield
@@ -137,7 +137,7 @@ _HANDING_ON = frozenset([
 
 
 def trait_of(eqn: JaxprEqn, traits: Sequence[Trait], same_shape: bool) -> Trait:
-    """Returns the `Trait` of an operation's result from the `traits` of its operands. `same_shape`: whether the operation is elementwise."""
+    """Returns the `Trait` of the result of operation `eqn` from the `traits` of its operands. `same_shape`: whether `eqn` is elementwise."""
     name = eqn.primitive.name
     every = functools.reduce(lambda a, b: a & b, traits, Trait.CONSTANT | Trait.EVEN)
     some = functools.reduce(lambda a, b: a | b, traits, Trait.NONE)
@@ -157,7 +157,7 @@ def trait_of(eqn: JaxprEqn, traits: Sequence[Trait], same_shape: bool) -> Trait:
 
 
 def elementwise_primitive(name: str, zeros: int, function: Callable[..., Any], divides: bool = False) -> Primitive:
-    """Creates a JAX primitive that applies `function` to scalars or to arrays of one shape.
+    """Creates a JAX primitive called `name` that applies `function` to scalars or to float32 arrays of one shape.
 
     Its last operands, as many as `zeros` says, are scalars of `unknown_zero`, which `jax.vmap` does not batch. `divides` says whether the second
     operand is a divisor.

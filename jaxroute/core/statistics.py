@@ -106,7 +106,7 @@ class Moments:
 
 
 def merge(xp: Any, one: Any, other: Any) -> tuple[Any, ...]:
-    """Merges the packed moments `[6, ...]` of two samples to the moments of their union; `xp` is numpy or jax.numpy."""
+    """Returns the six moments of the union of two samples from `one` and `other`, their `Moments.packed` `[6, ...]`; `xp` is numpy or jax.numpy."""
     (count_a, mean_a, rest_a, squares_a, low_a, high_a), (count_b, mean_b, rest_b, squares_b, low_b, high_b) = one, other
     count = count_a + count_b
     with np.errstate(invalid="ignore", over="ignore"):
@@ -129,7 +129,7 @@ def merge(xp: Any, one: Any, other: Any) -> tuple[Any, ...]:
 
 
 def bins_of(values: Any, xp: Any = np) -> Any:
-    """Returns the int32 histogram bin of each float64: ascending, negative below zero, 0 for `|x| < 2**-64`, the largest int32 for NaN."""
+    """Returns the int32 histogram bin of each float64 value: ascending, negative below zero, 0 for `|x| < 2**-64`, the largest int32 for NaN."""
     bits = xp.asarray(values, xp.float64).view(xp.int64)
     size = xp.maximum(((bits & MAGNITUDE) >> SHIFT).astype(xp.int32) - np.int32(LEAST - 1), 0)
     return xp.where(xp.isnan(values), NOTHING, xp.where(bits < 0, -size, size))
@@ -185,7 +185,7 @@ class Histogram:
         return Histogram(keys[kept], counts[kept])
 
     def merged(self, other: "Histogram") -> "Histogram":
-        """Returns histograms whose counts are the sums of the counts of both, row by row."""
+        """Returns histograms whose counts are the sums of those of this object and of `other`, row by row."""
         if not self.keys.size:
             return other
         place = np.searchsorted(self.keys, other.keys)
@@ -274,7 +274,7 @@ def reduced(
 
 
 def _values(xp: Any, curves: Sequence[Curves], names: Sequence[str], place: int) -> Any:
-    """Returns the `C` values of all curves of each of `R` runs, `[settings, C, R]`; for two policies their differences. Invalid runs have NaN."""
+    """Returns all curves' `C` values of `R` runs (axis `place`), `[settings, C, R]`; for two policies their differences. Invalid runs have NaN."""
 
     def masked(one: Curves, name: str) -> Any:
         values = xp.moveaxis(xp.asarray(one[name], xp.float64), place, -1)
@@ -291,7 +291,7 @@ def _values(xp: Any, curves: Sequence[Curves], names: Sequence[str], place: int)
 
 
 def _moments_and_bins(xp: Any, curves: Any, names: Sequence[str], place: int, spans: Sequence[tuple[int, int]]) -> Any:
-    """Returns two lists, with an array per span: moments `[6, settings, C]`, and sorted bins `[settings * C, runs]` (empty for two policies)."""
+    """Computes `reduced`: lists of arrays, one per span: moments `[6, settings, C]` and, for one policy, sorted bins `[settings * C, runs]`."""
     values = _values(xp, curves, names, place)
     moments, bins = [], []
     for start, stop in spans:

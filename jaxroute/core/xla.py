@@ -29,7 +29,7 @@ CHUNK = 32
 
 
 def bind(eqn: JaxprEqn, arrays: Sequence[Any], **others: Any) -> list[Any]:
-    """Returns the results of a jaxpr equation's operation for other operands, `arrays`. `others` replaces some of its parameters."""
+    """Returns the results of the operation of `eqn`, an equation of a jaxpr, for other operands, `arrays`. `others` replaces some parameters."""
     found = eqn.primitive.get_bind_params(eqn.params)  # A pair in jax 0.9, the parameters alone since 0.10.
     functions, params = found if isinstance(found, tuple) else ((), found)
     outs = eqn.primitive.bind(*functions, *arrays, **{**params, **others})
@@ -61,7 +61,7 @@ def place_mask(size: int) -> int:
 
 
 def first_places(shape: Sequence[int], axis: int, given: Sequence[Any], ordered: bool) -> tuple[Any, Any, int, int]:
-    """Returns numbers that break ties in `first_best` along an axis: of tied elements that with the smallest number wins.
+    """Returns numbers that break ties in `first_best` along an axis of an array of this shape: the tied element with the smallest number wins.
 
     An element's number is its index or, if `ordered`, its number in a random order. `given` has the mask of allowed elements, if there is one, and as
     its last entry the order, if `ordered`. Returns the mask or None, the numbers, a larger number for "no element", and a bit mask that extracts an
@@ -99,7 +99,7 @@ def sums(values: Sequence[jax.Array]) -> jax.Array:
 
 
 def by_comparison(score: Array, *given: Array, axis: int, ordered: bool = False) -> jax.Array:
-    """Computes `first_best` along an axis (also for NaN and where nothing is allowed) by comparison with the maximum; see `first_places`."""
+    """Computes `first_best` along `axis` by comparison with the maximum. `given`: the mask of allowed elements, if any, and any `order`."""
     allowed, place, last, mask = first_places(score.shape, axis, given, ordered)
     if allowed is not None:
         score = jnp.where(allowed, score, -jnp.inf)
@@ -116,7 +116,7 @@ def by_comparison(score: Array, *given: Array, axis: int, ordered: bool = False)
 
 
 def _by_pairs(score: Array, *given: Array, axis: int, ordered: bool = False) -> jax.Array:
-    """Computes `first_best` along an axis by one reduction of pairs (score, number that breaks ties); see `first_places`."""
+    """Computes `first_best` along `axis` by one reduction of pairs (score, number that breaks ties). `given`: `allowed`, if any, and any `order`."""
     allowed, place, last, mask = first_places(score.shape, axis, given, ordered)
     lowest = -np.inf if jnp.issubdtype(score.dtype, jnp.floating) else jnp.iinfo(score.dtype).min
     counts = score == score

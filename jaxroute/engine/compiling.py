@@ -79,12 +79,12 @@ def dropped_options() -> tuple[str, ...]:
 
 
 def calls_lapack(lowered: jax.stages.Lowered) -> bool:
-    """Whether a program for CPUs calls LAPACK, in order to factorise matrices or compute their eigenvalues or singular values."""
+    """Whether a traced program for CPUs calls LAPACK, in order to factorise matrices or compute their eigenvalues or singular values."""
     return "@lapack_" in lowered.as_text()
 
 
 def one_at_a_time(executable: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps a compiled program that calls LAPACK, so that it waits until no other such program of this process runs.
+    """Wraps `executable`, a compiled program that calls LAPACK, so that it waits until no other such program of this process runs.
 
     LAPACK waits on a thread of XLA's pool for tasks in the same pool: two calls on two cores would wait for ever.
     """

@@ -95,11 +95,11 @@ class Components:
 
     @functools.cached_property
     def shared_axes(self) -> tuple[str, ...]:
-        """Names of the axes along which most of a run's state does not change (see the function `shared_axes`)."""
+        """Names of the axes along which most of a run's state is the same at all settings, so that one call should simulate all of them."""
         return shared_axes([variant.grids for variant in self.variants], self.static_axes)
 
     def variant(self, policy: str, place: Mapping[str, Any]) -> Variant:
-        """Returns the variant of a policy that simulates the settings at `place`: indices by axis (along a static axis a single one)."""
+        """Returns the variant of a policy (by name) that simulates the settings at `place`: indices by axis, a single one along a static axis."""
         own = (one for one in self.variants if one.policy == policy)
         return next(one for one in own if all(int(np.ravel(place[axis])[0]) == at for axis, at in one.position.items()))
 
@@ -119,7 +119,7 @@ class Components:
 
 
 def refuse_tracing(env: EnvironmentLike, policies: Policies) -> None:
-    """Raises `ValueError` if `simulate` is called inside `jit`, `vmap` or `grad`: it compiles and maps by itself, and its results are on the host."""
+    """Raises `ValueError` if arguments of `simulate` are traced, as inside `jit`, `vmap` or `grad`: it compiles and maps by itself."""
     # Under `jit` even a new key is a traced value; under `vmap` and `grad` only mapped or differentiated values are.
     leaves = [*jax.tree.leaves((env, policies)), draws.key(0)]
     if any(isinstance(leaf, Tracer) for leaf in leaves):
@@ -130,7 +130,7 @@ def refuse_tracing(env: EnvironmentLike, policies: Policies) -> None:
 
 
 def read_components(env: EnvironmentLike, policies: Policies, num_instances: int | None, horizon: int) -> Components:
-    """Checks the environment and the policies that were passed to `simulate`, each alone and in combination, and converts them to `Components`.
+    """Checks the arguments of `simulate` with these names, each alone and in combination, and converts them to `Components`.
 
     Raises:
       ValueError: an argument has a wrong type, a value is out of range, or environment and policy do not suit each other.
@@ -225,7 +225,7 @@ def _axes(env: Grid, policies: Mapping[str, Grid]) -> dict[str, np.ndarray]:
 
 
 def _warn_assumptions(variants: Sequence[Variant]) -> None:
-    """Warns about every policy that assumes other rewards than the environment gives (see `jaxroute.core.rewards`), in one warning."""
+    """Warns about every policy in `variants` that assumes other rewards than its environment gives (`core.rewards`), in one warning."""
     missed: dict[str, None] = {}
     for variant in variants:
         (env_grid, grid), (env, policy) = variant.grids, variant.example

@@ -131,7 +131,7 @@ Store.__init__ = checks.suggest_keywords(Store.__init__)
 
 
 def read_execution(given: Any) -> Execution:
-    """Returns the argument `execution` of a function after a check of its type; None gives the default options."""
+    """Returns `given`, the argument `execution` of a function, after a check of its type; None gives the default options."""
     if given is None:
         return Execution()
     if not isinstance(given, Execution):
@@ -170,7 +170,7 @@ class Target:
         return self.platform == "cpu"
 
     def backend_of(self, hint: CostHint) -> str:
-        """Returns the back end of a policy with the cost `hint`: on a CPU the scan if it is faster, unless the user chose a back end."""
+        """Returns the back end of a policy with the cost `hint`: on a CPU "scan" if that is faster, unless the user chose a back end."""
         free = self.chosen and not self.quick and self.on_cpu
         scan_is_faster = hint.product_bytes >= _EXPENSIVE_BYTES or hint.matrix_bytes >= _MOST_KERNEL_BYTES
         return "scan" if self.no_kernel or (free and scan_is_faster) else self.backend

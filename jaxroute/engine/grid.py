@@ -87,7 +87,7 @@ class Grid:
         return self._parts[key]
 
     def tile(self, positions: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """Returns the leaves of the settings at some indices along all axes. Their first dimensions are only the axes along which they vary."""
+        """Returns the leaves (arrays) at indices `positions` along all axes, by name. The first dimensions of each are the axes along which it varies."""
         along, pairs = [positions[axis] for axis in self.axes], zip(self.leaves, self.leaf_axes, strict=True)
         return [leaf[(*np.ix_(*(along[axis] for axis in varies)), ...)] for leaf, varies in pairs]
 
@@ -267,7 +267,7 @@ def _settings_of(value: Any) -> list[Any]:
 
 
 def check_pytree(owner: str, value: Any) -> None:
-    """Checks that an environment or a policy is a pytree of numbers and arrays. Errors call it `owner`.
+    """Checks that `value`, an environment or a policy, is a pytree of numbers and arrays. Errors call it `owner`.
 
     Raises:
       ValueError: its class is no pytree, or a field that is not static is a function or a text.
@@ -309,7 +309,7 @@ def _varies(array: np.ndarray, axis: int) -> bool:
 
 
 def _coordinates(values: Sequence[Any]) -> np.ndarray:
-    """Returns the coordinates of an axis as an array: numbers and texts themselves, functions and classes by name, other objects by their `repr`."""
+    """Returns the coordinates of an axis with these `values`: numbers and texts themselves, functions and classes by name, others by `repr`."""
     values = list(values)
     if all(isinstance(v, (bool, int, float, np.number, str, jnp.number)) for v in values):
         return np.asarray(values)
@@ -325,7 +325,7 @@ Policies: TypeAlias = PolicyLike | Sequence[PolicyLike] | Mapping[str, PolicyLik
 
 
 def env_settings(env: EnvironmentLike, num_instances: int | None = None) -> Grid:
-    """Converts the argument `env` of `simulate` to a grid; `num_instances` is the number of environments to draw from a sampler.
+    """Converts the argument `env` of `simulate` to a grid. A sampler draws `num_instances` environments (None: one for each run).
 
     Raises:
       ValueError: `env` is no environment, grid or sampler.
@@ -361,7 +361,7 @@ def policy_settings(owner: str, policy: PolicyLike) -> Grid:
 
 
 def example_of(name: str, env: Grid, policy: Grid) -> tuple[AnyEnvironment, AnyPolicy]:
-    """Builds the environment and the policy of the first setting, and warns about misspelt methods. `name` is the policy's name in errors.
+    """Builds environment and policy of the first settings of two grids, and warns about misspelt methods. `name`: the policy's name in errors.
 
     Raises:
       ValueError: a function does not return an environment or a policy.
@@ -410,7 +410,7 @@ def _sampled(env: Grid) -> Any:
 
 @describe.register
 def _(value: Grid) -> Any:
-    """Describes a grid by its axes and settings, as plain JSON; if there are more than 16 settings, by the first one and a digest of each."""
+    """Describes the grid `value` by its axes and settings, as plain JSON; of more than 16 settings by the first one and a digest of each."""
     if not value.axes:
         return describe(value.example)
     axes = {name: values.tolist() for name, values in value.axes.items()}

@@ -81,9 +81,9 @@ class Layout:
 
 
 def choose_layout(setup: Setup, needs: Mapping[str, tuple[int, int]]) -> Layout:
-    """Chooses the layout of a simulation, so that states and curves of a call take about a quarter of the devices' memory.
+    """Chooses the layout of the simulation `setup`, so that states and curves of a call take about a quarter of the devices' memory.
 
-    `needs` has by label the bytes of scratch memory of one run, and the number of runs that the GPUs simulate at the same time
+    `needs` has by label of the variant the bytes of scratch memory of one run, and the number of runs that the GPUs simulate at the same time
     (`programs.device_needs`).
 
     Raises:
@@ -112,7 +112,7 @@ def choose_layout(setup: Setup, needs: Mapping[str, tuple[int, int]]) -> Layout:
 
 
 def _whole_waves(num_seeds: int, most: int, settings: int, waves: Sequence[int]) -> int:
-    """Returns the number of seeds of a block on a GPU, at most `most`, for which all policies together take the least time.
+    """Returns the number of seeds of a block on a GPU, at most `most`, for which all policies together simulate `num_seeds` seeds fastest.
 
     The GPUs simulate a wave of runs at the same time, so a block of whole waves is best. `waves` has the runs of a wave for each policy. A call has
     `settings` settings for each seed.

@@ -34,7 +34,7 @@ from jaxroute.kernels import DeviceKernel, SlowerThanScan, Unsupported, compilat
 
 
 def _packing(rollout: Callable[..., dict[str, Any]]) -> Callable[..., tuple[PackedRecords, dict[str, Any]]]:
-    """Wraps a function that returns records and states in one dict, so that it returns a pair: `PackedRecords`, and a dict of states."""
+    """Wraps `rollout`, a back end that returns records and states in one dict, so that it returns a pair: `PackedRecords`, and a dict of states."""
 
     def packed(*args: Any, **options: Any) -> tuple[PackedRecords, dict[str, Any]]:
         values = rollout(*args, **options)
@@ -149,7 +149,7 @@ class Block:
         return leaves, index, self.root, spans, np.asarray(seeds, np.uint32), dict(begun)
 
     def _function(self) -> Callable[..., Any]:
-        """Returns the function to be compiled, which maps the results of `_arguments` to packed records and states `[settings..., seeds, ...]`."""
+        """Returns the function to compile, which maps results of `_arguments` to the runs' packed records and states, `[settings..., seeds, ...]`."""
         env, policy = self.grids
         record, horizon, _, _, keep_states = self.static
         rollout, since = ROLLOUTS[self.backend], self.since
@@ -187,13 +187,13 @@ class Block:
         return jax.shard_map(function, mesh=self.mesh, in_specs=specs, out_specs=by_run, check_vma=False)
 
     def changed(self, since: int = 0, env: Grid | None = None) -> "Block":
-        """Returns a copy that continues runs after `since` counted rounds, or has another environment `env`, of another capacity only."""
+        """Returns a copy that continues runs after `since` counted rounds, or has an environment `env` of another capacity only (None: the same)."""
         other = copy.copy(self)
         other.since, other.grids = since, (env or self.grids[0], self.grids[1])
         return other
 
     def lower(self, seeds: np.ndarray | None = None, begun: States = NO_STATES) -> Program:
-        """Returns the traced program, perhaps a cached one, for `len(seeds)` seeds (None: a thread's part of a block), continued from `begun`."""
+        """Returns the traced (or cached) program for `len(seeds)` seeds (None: a thread's part of a block) that continues from states `begun`."""
         if seeds is None:  # The values of seeds do not matter when a program is traced.
             seeds = np.zeros(1 if self.one_by_one else self.layout.block // self.threads)
         arguments = self._arguments(dict.fromkeys(self.axes, 0), seeds, begun)
@@ -253,7 +253,7 @@ class Block:
     def compile_in(
         self, pool: ThreadPoolExecutor, seeds: np.ndarray | None = None, begun: States = NO_STATES
     ) -> "Future[Any]":
-        """Starts compiling the program for `len(seeds)` seeds (None: a thread's part of a block) in `pool`, unless it is compiled already."""
+        """Starts compiling, unless it is done, the program that `lower` returns for `seeds` and states `begun` in `pool`. Returns its future."""
         program = self.lower(seeds, begun)
         compiling = program.compiled
         failed = compiling is not None and (compiling.cancelled() or (compiling.done() and compiling.exception()))
@@ -262,7 +262,7 @@ class Block:
         return compiling
 
     def _executable(self, seeds: np.ndarray, begun: States) -> Callable[..., Any]:
-        """Returns the compiled program for as many seeds as given; if the kernel does not compile, it is the program of the scan."""
+        """Returns the compiled program for `len(seeds)` seeds that continue from states `begun`; that of the scan if the kernel does not compile."""
         program = self.lower(seeds, begun)
         if program.compiled is None:  # Part of a block that did not fit into memory, or the scan instead of a kernel.
             with ThreadPoolExecutor(1) as pool:
@@ -360,7 +360,7 @@ class Block:
 
 
 def _of_one_setting(function: Callable[..., Any], in_axes: Any) -> Callable[..., Any]:
-    """Replaces `jax.vmap` for axes of length one: drops the first axis of arguments whose `in_axes` is 0, and inserts one into all results."""
+    """Replaces `jax.vmap(function, in_axes)` for axes of length one: drops the axis of arguments with 0 in `in_axes`, inserts one in results."""
 
     def one(*args: Any) -> Any:
         def at_first(axis: int | None, part: Any) -> Any:
@@ -383,7 +383,7 @@ def compiler() -> Generator[ThreadPoolExecutor, None, None]:
 
 
 def compile_blocks(blocks: Mapping[str, Block], pool: ThreadPoolExecutor, progress: bool = False) -> None:
-    """Compiles several blocks, given by label, in parallel, and shows progress if wanted. A compiler's error is raised when the block is run."""
+    """Compiles blocks, given by label, on the threads of `pool`, and shows progress if wanted. A compiler's error is raised when the block is run."""
     compiling = {name: block.compile_in(pool) for name, block in blocks.items()}
     wait_for_compilations(compiling, {name: block.name for name, block in blocks.items()}, progress)
 
@@ -401,7 +401,7 @@ def threads(devices: Sequence[Any], runs: int) -> int:
 def trace_blocks(
     blocks: Mapping[str, Block], pool: ThreadPoolExecutor | None = None
 ) -> dict[str, dict[str, tuple[int, ...]]]:
-    """Traces every block and returns the shapes of the recorded quantities by policy and name. The threads of `pool` compile traced blocks meanwhile.
+    """Traces blocks, given by label. Returns shapes of recorded quantities by policy and name. `pool`, if given, compiles traced blocks meanwhile.
 
     Raises:
       ValueError: a quantity has different shapes in two variants of a policy.
@@ -425,7 +425,7 @@ def trace_blocks(
 
 
 def device_needs(setup: Setup) -> dict[str, tuple[int, int]]:
-    """Returns for each variant with GPU kernels, by label, the bytes of scratch memory of a run, and how many runs the GPUs simulate at once."""
+    """Returns, by label of each variant in `setup` with GPU kernels, the bytes of scratch memory of a run, and how many runs all GPUs run at once."""
     target = setup.target
     if target.on_cpu or target.backend != "kernel" or target.no_kernel:
         return {}

@@ -61,12 +61,12 @@ class LineProgress(contextlib.AbstractContextManager["LineProgress"]):
 
 
 def print_line(text: str) -> None:
-    """Prints a line on standard error without disturbing progress bars."""
+    """Prints `text` as a line on standard error without disturbing progress bars."""
     tqdm.write(f"jaxroute: {text}", file=sys.stderr)
 
 
 def bar(total: int, progress: bool) -> Any:
-    """Returns a progress bar that counts blocks, or a `LineProgress` if standard error is a file. With `progress=False` nothing is shown."""
+    """Returns a progress bar that counts `total` blocks, or a `LineProgress` if standard error is a file. With `progress=False` nothing is shown."""
     in_text = "notebook" not in tqdm.__module__ and not any("notebook" in one.__module__ for one in tqdm.__mro__)
     if progress and in_text and not sys.stderr.isatty():
         return LineProgress(total)
@@ -165,7 +165,7 @@ class Monitor:
         self.done, self.total, self.stopped = 0, 0, False
 
     def report(self, so_far: Callable[[], xr.Dataset], policy: str, setting: dict[str, list[Any]], seeds: int) -> bool:
-        """Counts a finished block and calls the callback with a `Progress` of these values. Returns True if the callback ends the simulation."""
+        """Counts a block, calls the callback with a `Progress` of these values (`so_far` is its `result`), and returns True if the callback stops."""
         self.done += 1
         if self.callback is None:
             return False

@@ -132,7 +132,7 @@ def make_records(
     every: int,
     probes: Mapping[str, Probe],
 ) -> dict[str, Record]:
-    """Returns by label the `Record` of each pair in `examples`, of the metrics `names` (None: the defaults) and `probes`, every `every` rounds."""
+    """Returns a `Record` of metrics `names` (None: defaults) and `probes`, every `every` rounds, for each (env, policy) in `examples`, by label."""
     spec = next(iter(examples.values()))[0].spec
     declared = {name: metrics_of(policy) for name, (_, policy) in examples.items()}
     everything = {m.name: m for m in (*spec.metrics, *(m for metrics in declared.values() for m in metrics))}
@@ -182,7 +182,7 @@ def make_records(
 
 
 def shapes_of_round(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Shapes:
-    """Traces one round. Returns the shapes of its flows, gauges and Info by kind and name. `name` is the policy's name in errors."""
+    """Traces one round of `policy` in `env`. Returns the shapes of flows, gauges and Info by kind and name. `name`: the policy's name in errors."""
 
     def first_round(env: AnyEnvironment, policy: AnyPolicy, key: jax.Array) -> dict[str, Mapping[str, Any]]:
         t, env_state = jnp.int32(0), once("init", env, key)
@@ -206,7 +206,7 @@ def shapes_of_round(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Shapes
 
 
 def _check_metrics(spec: Spec, declared: Mapping[str, tuple[Metric, ...]], measured: Mapping[str, Shapes]) -> None:
-    """Raises `ValueError` unless methods return every metric of `spec` and of the policies (`declared`), with its dimensions and a unique name."""
+    """Raises `ValueError` unless all metrics of `spec` and policies (`declared`) are returned (shapes `measured`), with right rank and unique name."""
     of_env = {m.name for m in spec.metrics}
     meanings = {m.name: m for m in spec.metrics}
     of_env_kinds = {False: ("flows", "flows of step"), True: ("env_gauges", "gauges")}

@@ -27,7 +27,7 @@ from jaxroute.engine.schedule import Ending
 
 
 def attributes(setup: Setup, blocks: Mapping[str, Block], measured: Mapping[str, Any], ending: Ending) -> dict[str, Any]:
-    """Collects the attributes of a result: versions, devices, back ends, measurements of the work, and how the simulation ended.
+    """Collects the attributes of the result of `setup`: versions, devices, back ends, measurements, and how the simulation ended (`ending`).
 
     `blocks` has the compiled blocks by label of the variant; `measured` the seconds and decisions of the simulation, and its layout, by name.
     """
@@ -52,7 +52,7 @@ def warn(
     ending: Ending,
     invalid: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Warns about invalid runs (from `first_bad_rounds`), NaN in probes, and standard errors above goals. `recorded`: names of records by policy."""
+    """Warns about runs of `data` that are `invalid` (`first_bad_rounds`), NaN in probes, and errors above goals. `recorded`: names by policy."""
     if "invalid" in data:
         number, runs, where = int(data["invalid"].sum()), int(data["runs"].sum()), "'invalid'"
     else:
@@ -79,7 +79,7 @@ def _in_words(bad: Mapping[str, Any]) -> str:
 
 
 def _nan_probes(data: xr.Dataset, recorded: Mapping[str, Sequence[str]], recording: Recording) -> dict[str, int]:
-    """Counts for each probe the valid runs in which it is NaN. Such a NaN does not make a run invalid, but is rarely intended."""
+    """Counts for each probe the valid runs of the result `data` in which it is NaN, which is rarely intended. `recorded`: names by policy."""
     found: dict[str, int] = {}
     for policy, record in recording.records.items():
         probes = dict(record.probes)
@@ -164,8 +164,8 @@ def _replay(
 ) -> dict[str, np.ndarray]:
     """Simulates the first `rounds` counted rounds of one run again.
 
-    The run has the given `seed`, and the setting of environment and policy with the parameters `leaves`, one of the settings in `grids`.
-    Returns for each recorded quantity the first round, counted from 0, in which its value is bad (see `_bad`), or -1 if there is none.
+    The run has the given `seed`, the root seed and horizon in `sampling`, and the setting of environment and policy with the parameters `leaves`, one
+    of the settings in `grids`. Returns for each quantity in `record` the first round, from 0, in which its value is bad (not finite, say), or -1.
     """
 
     def run(leaves: Any, words: Any) -> dict[str, Any]:
@@ -196,7 +196,7 @@ def _replay(
 
 
 def _bad(record: Record, states: tuple[Any, Any], values: Mapping[str, Any]) -> dict[str, jax.Array]:
-    """Returns by name whether a value of a round is bad: a recorded flow not finite, a zero flow not 0, or NaN in feedback, Info or states."""
+    """Returns by name whether a value of a round is bad: a flow of `record` not finite, a zero flow not 0, or NaN in feedback, Info or states."""
     flows = values["flows"]
     bad = {m.name: ~jnp.isfinite(jnp.asarray(flows[m.name], jnp.float32)).all() for m in record.flows}
     bad |= {name: jnp.any(jnp.asarray(flows[name]) != 0) for name in record.zero_flows}

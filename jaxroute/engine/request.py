@@ -73,7 +73,7 @@ def number_of_seeds(seeds: int | Sequence[int]) -> int:
 
 
 def read_sampling(horizon: int, seeds: int | Sequence[int], root_seed: int) -> Sampling:
-    """Checks the arguments `seeds` and `root_seed` of `simulate`, and converts them to a `Sampling`.
+    """Checks the arguments `seeds` and `root_seed` of `simulate`, and converts them, with the checked `horizon`, to a `Sampling`.
 
     Raises:
       ValueError: one of them is out of range, or two seeds are equal.
@@ -129,7 +129,7 @@ class Setup:
 
 
 def request_of(setup: Setup, with_code: bool) -> Request:
-    """Describes a simulation by a `Request`, by which a store finds its result. The caller adds the recorded quantities (`Recording.completed`).
+    """Describes the simulation `setup` by a `Request`, by which a store finds its result. The caller adds recorded quantities (`completed`).
 
     `with_code` adds the digests of code and settings that a store needs.
     """
@@ -176,7 +176,7 @@ def request_of(setup: Setup, with_code: bool) -> Request:
 
 
 def _identities(components: Components, policy: str, settings: Mapping[str, Any], codes: Mapping[str, str]) -> list[str]:
-    """Returns a digest of all that decides a policy's numbers at each setting, except horizon and seeds. Each digest is empty if `codes` is empty."""
+    """Returns digests of all that decides a policy's numbers at each setting except horizon and seeds; "" without `codes` (digests by variant)."""
     own, axes = components.policies[policy], components.policy_axes[policy]
     if not codes:
         return [""] * math.prod(len(components.axes[axis]) for axis in axes)
@@ -229,7 +229,7 @@ def _held(values: Sequence[Any]) -> Generator[Jaxpr, None, None]:
 
 
 def _reason(eqn: JaxprEqn) -> str:
-    """Returns why an operation may be rounded differently elsewhere, in words; empty if its result is the same everywhere."""
+    """Returns why the operation `eqn` may be rounded differently elsewhere, in words; empty if its result is the same everywhere."""
     name = eqn.primitive.name
     if name == "dot_general" and (terms := arithmetic.terms_of(eqn)) > arithmetic.MOST_TERMS:
         return f"products of matrices with sums of {terms:,} terms"

@@ -54,7 +54,7 @@ class PackedRecords:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "PackedRecords":
-        """Packs the quantities of one record of `R` runs, arrays `[..., R]` by name."""
+        """Packs `values`, the quantities of one record of `R` runs, arrays `[..., R]` by name."""
         leaves, structure = jax.tree.flatten(dict(values))
         parts: dict[str, list[Any]] = {}
         slots, used = [], dict.fromkeys({str(leaf.dtype) for leaf in leaves}, 0)
@@ -100,7 +100,8 @@ def rollout(
     """Simulates `R` runs, or their rounds after a checkpoint, and returns the recorded quantities of each of the `N` record intervals.
 
     Args:
-      env, policy, streams, horizon, record: arguments of `packed_rollout` with these names.
+      env, policy: environment, or a sampler `key -> Environment`; policy, or a function `env -> policy`.
+      streams, horizon, record: words of random keys (`run_streams`), number of counted rounds, quantities to record.
       options: the other arguments of `packed_rollout`, except `spans`.
 
     Returns:

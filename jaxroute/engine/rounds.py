@@ -145,7 +145,7 @@ def made_for(
 
 
 def spec_for(env: AnyEnvironment, horizon: int) -> Spec:
-    """Returns the `Spec` of an environment with its horizon set to that of the run."""
+    """Returns the `Spec` of `env` with its horizon, on which constants of policies depend, set to that of the run."""
     return dataclasses.replace(env.spec, horizon=horizon)
 
 
@@ -241,7 +241,7 @@ def one_run(
     horizon: int,
     record: Record,
 ) -> Run:
-    """Builds the `Run` of an environment and a policy, and draws the instances if `env` is a sampler; see `rollout.rollout` for the arguments."""
+    """Builds the `Run` of `env` (drawn for each run if a sampler) and `policy` (built if a function). `streams`: key words `[2, R]` by name."""
     size = streams["env"].shape[-1]
     instance: Instance = {}
     if is_environment(env):
@@ -313,7 +313,7 @@ def one_run(
 
 
 def recorded_flows(record: Record, flows: Mapping[str, Any], info: Mapping[str, Any], feedback: PyTree) -> Arrays:
-    """Returns the values of one round that are summed over rounds, float32 by name.
+    """Returns those values of one round (flows, Info, feedback) that are summed over rounds for `record`, float32 by name.
 
     `zero/<name>` is the absolute value of a flow that must be zero. `NAN_ROUNDS` is 1 if feedback or Info contain a NaN.
     """
@@ -326,7 +326,7 @@ def recorded_flows(record: Record, flows: Mapping[str, Any], info: Mapping[str, 
 def recorded_gauges(
     record: Record, env: Any, policy: Any, env_state: PyTree, policy_state: PyTree, t: jax.Array
 ) -> dict[str, Any]:
-    """Returns gauges and probes by name after `t` rounds (free rounds count in `t`). The entry `NAN_STATES` is True if a state contains a NaN."""
+    """Returns the gauges and probes in `record`, by name, after `t` rounds (free ones count). `NAN_STATES` is True if a state contains a NaN."""
     values: dict[str, Any] = {NAN_STATES: any_nan((env_state, policy_state))}
     if record.env_gauges:
         gauges = env.gauges(env_state)
@@ -360,7 +360,7 @@ def leaves_of(states: States) -> Arrays:
 
 
 def states_of(leaves: Mapping[str, jax.Array], like: States) -> States:
-    """Restores states from the result of `leaves_of`; `like` has the structure and types of the states."""
+    """Restores the states of `R` runs from `leaves`, the result of `leaves_of`; `like` has the structure and types of the states."""
     shapes, structure = jax.tree.flatten(like)
 
     def typed(leaf: jax.Array, shape: Any) -> jax.Array:

@@ -157,7 +157,7 @@ def run_schedule(
 
 @contextlib.contextmanager
 def _interruptible(result: Runs | Statistics, stored: bool) -> Generator[None, None, None]:
-    """Context that writes statistics to the store at its end, and adds to a `KeyboardInterrupt` a note whether finished blocks are `stored`."""
+    """Context that at its end stores `result` if it has statistics, and adds to a `KeyboardInterrupt` a note whether finished blocks are `stored`."""
     try:
         yield
     except KeyboardInterrupt as error:
@@ -170,9 +170,10 @@ def _interruptible(result: Runs | Statistics, stored: bool) -> Generator[None, N
 
 
 def simulate_call(block: Block, call: Call, effort: Effort, checkpoint: Checkpoint | None = None) -> Simulated:
-    """Simulates a call from a checkpoint, or from the first round. Runs that overflow are simulated again with more capacity.
+    """Simulates a call by its compiled program, `block`, from a checkpoint (None: from the first round). `effort` collects times and counts.
 
-    Returns the curves by name, for the call's settings and seeds alone, and the checkpoint at the end (None if states are not stored).
+    Runs that overflow are simulated again with more capacity. Returns the curves by name, for the call's settings and seeds alone, and the checkpoint
+    at the end (None if states are not stored).
     """
     tile, chosen, variant = call.tile, call.seeds, block.variant
     record, horizon, *_ = block.static
@@ -224,7 +225,7 @@ def simulate_call(block: Block, call: Call, effort: Effort, checkpoint: Checkpoi
 
 
 def _padded(values: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """Extends axes of settings, and then the axis of seeds, to the lengths `sizes`: repeats the last setting, and the seeds from the first on."""
+    """Extends the axes of `values` (settings, then seeds) to the lengths `sizes`: repeats the last setting, and the seeds from the first on."""
     for axis, size in enumerate(sizes):
         values = np.take(values, np.arange(size), axis=axis, mode="wrap" if axis == len(sizes) - 1 else "clip")
     return values

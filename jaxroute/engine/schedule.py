@@ -68,7 +68,7 @@ def seed_numbers(goals: Mapping[str, float], seeds: Seeds) -> list[int]:
 
 
 def compare(goals: Mapping[str, float], result: Runs | Statistics, seeds: int) -> Ending:
-    """Checks whether the standard errors over the first `seeds` seeds are below their goals for all policies and settings. Returns an `Ending`."""
+    """Returns whether the standard errors of `result` over its first `seeds` seeds are below `goals`, by metric, for all policies, as an `Ending`."""
     worst: dict[str, float] = {}
     for metric in goals:
         policies = [name for name, recorded in result.request.recorded.items() if metric in recorded]
@@ -123,7 +123,7 @@ class Batch:
         return self.result.checkpoint(call.policy, self.tile, self.seeds, call.since)
 
     def take(self, call: Call, curves: Mapping[str, Any], checkpoint: Checkpoint | None) -> None:
-        """Accepts the curves of a finished call. They are passed to the result once all curves of the batch are available."""
+        """Accepts curves and checkpoint (None if not stored) of a finished call, and passes them to the result once the batch has all curves."""
         if isinstance(self.result, Runs):
             self.result.take(call.policy, self.tile, self.seeds, curves, checkpoint)
             return
@@ -137,7 +137,7 @@ class Batch:
             self.curves |= {policy: [one] for policy, one in whole.items()}
 
     def addresses(self) -> Iterator[tuple[bytes, int, int]]:
-        """Yields for each cell (storage unit) of this batch family (digest), first granule, and mask of seeds (statistics: number of granules)."""
+        """Yields for each storage unit of the batch its digest, first granule (256 seeds), and mask of seeds (statistics: number of granules)."""
         request = self.result.request
         if isinstance(self.result, Statistics):
             granules = (request.cut.values[self.seeds][::GRANULE] // GRANULE).tolist()
@@ -157,7 +157,7 @@ class Batch:
 
 
 def _joined(parts: Sequence[Mapping[str, Any]], axis: int) -> Mapping[str, Any]:
-    """Concatenates the curves of consecutive blocks of seeds along the axis of seeds."""
+    """Concatenates `parts`, the curves by name of consecutive blocks of seeds, along `axis`, that of the seeds."""
     if len(parts) == 1:
         return parts[0]
     on_device = isinstance(parts[0]["valid"], jax.Array)
@@ -296,7 +296,7 @@ class Schedule:
                             yield Batch(runs, tile, block, [Call(policy, tile, request.seeds[block], rounds)])
 
     def _own_seeds(self, runs: Runs, settings: int) -> list[dict[int, int]]:
-        """Returns the seeds that this process simulates: for each setting, a dict from granule (group of 256 seeds) to a bit mask of its seeds."""
+        """Returns the seeds that this process simulates: for each of `settings` settings a dict from granule (256 seeds) to a mask of its seeds."""
         group = (1 << LANE_MULTIPLE) - 1
         parts = [
             (granule, mask & (group << i))
@@ -312,7 +312,7 @@ class Schedule:
         return [found[span] for span in spans]
 
     def _tiles(self, left: np.ndarray, axes: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:
-        """Yields tiles (indices of settings by axis) that cover the settings where `left` is True; indices with the most such settings come first."""
+        """Yields tiles (indices of settings by axis) that cover the settings where `left`, with these axes, is True; indices with most come first."""
         spans = []
         for place, axis in enumerate(axes):
             counts = left.sum(axis=tuple(i for i in range(left.ndim) if i != place))
@@ -327,7 +327,7 @@ class Schedule:
     def _continued(
         self, runs: Runs, policy: str, settings: Sequence[int], masks: dict[int, int]
     ) -> Iterator[tuple[int, dict[int, int]]]:
-        """Divides seeds (`masks` by granule) by the most rounds that are stored at all `settings` (or 0); yields pairs (rounds, masks by granule)."""
+        """Divides a policy's seeds (`masks` by granule) by the most rounds stored at all `settings`, or 0. Yields pairs (rounds, masks)."""
         store, request = runs.store, runs.request
         for rounds in self.horizons(policy):
             if store is None or not masks:
@@ -351,7 +351,7 @@ class Schedule:
         return [one for one in np.split(seeds, cuts) if len(one)]
 
     def _batches_of_statistics(self, found: Statistics, limit: int) -> Iterator[Batch]:
-        """Yields the batches that complete the missing statistics of whole granules (groups of 256 seeds) among the first `limit` seeds."""
+        """Yields the batches that complete the statistics `found` for whole granules (groups of 256 seeds) among the first `limit` seeds."""
         request = found.request
         shape, axes = tuple(len(v) for v in request.axes.values()), list(request.axes)
         granules = np.asarray([g for g in sorted(found.full) if request.cut.granules[g].max() < limit], np.int64)
@@ -395,5 +395,5 @@ class Schedule:
 
 
 def _both(one: Mapping[int, int], other: Mapping[int, int]) -> dict[int, int]:
-    """Returns the seeds in both arguments, each a dict from granule (a group of 256 seeds) to a bit mask of its seeds."""
+    """Returns the seeds that are in `one` and in `other`, each a dict from granule (a group of 256 seeds) to a bit mask of its seeds."""
     return {granule: both for granule, mask in one.items() if (both := mask & other.get(granule, 0))}

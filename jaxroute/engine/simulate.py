@@ -144,7 +144,7 @@ def _simulate(
     progress: bool,
     monitor: Monitor,
 ) -> xr.Dataset:
-    """Simulates what the store lacks of a result, and returns the result. Without a store, `options`, `store` and `notes` (its log) are None."""
+    """Simulates what `store` lacks of the result of `setup` (`share`: part of this process). `options` and log `notes` of the store may be None."""
     components, recording, effort = setup.components, setup.recording, Effort()
     request = request_of(setup, store is not None)
     stored = [] if notes is None else [one.horizon for one in notes.requests.values()]

@@ -43,11 +43,11 @@ class Flow(Generic[Fact]):
         return fact
 
     def is_opaque(self, eqn: JaxprEqn) -> bool:
-        """Whether the analysis treats an operation that contains a jaxpr as one simple operation, without entering the jaxpr."""
+        """Whether the analysis treats `eqn`, which contains a jaxpr, as one simple operation (`operation`), without entering the jaxpr."""
         raise NotImplementedError
 
     def results(self, jaxpr: Any, args: Sequence[Fact]) -> list[Fact]:
-        """Returns the facts about the results of a jaxpr (open or closed) from the facts about its arguments."""
+        """Returns the facts about the results of a jaxpr (open or closed) from the facts `args` about its arguments."""
         jaxpr = getattr(jaxpr, "jaxpr", jaxpr)
         facts = dict(zip(jaxpr.invars, args, strict=True))
 
@@ -82,7 +82,7 @@ class Flow(Generic[Fact]):
         return self.operation(eqn, args)
 
     def carried(self, start: Sequence[Fact], step: Callable[[list[Fact]], Sequence[Fact]]) -> list[Fact]:
-        """Returns the facts about a loop's values after any number of iterations, from those at its `start`. `step` maps facts over an iteration."""
+        """Returns the facts about a loop's values after any number of iterations, from those at its `start`; `step` maps facts over one iteration."""
         now = list(start)
         while True:
             grown = [self.joined(pair, self._nothing) for pair in zip(now, step(now), strict=True)]
@@ -107,17 +107,17 @@ _DEPENDENCE = _Dependence(False)
 
 
 def which_depend(closed: ClosedJaxpr, given: Sequence[bool]) -> list[bool]:
-    """Returns for each result of a jaxpr whether it depends on an argument whose flag in `given` is True."""
+    """Returns for each result of the jaxpr `closed` whether it depends on an argument whose flag in `given` is True (differs between runs, say)."""
     return _DEPENDENCE.results(closed, given)
 
 
 def carry_dependence(given: Sequence[bool], step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
-    """Returns for each carried value of a loop whether it may depend on marked inputs, from the flags `given` before it; `step` is an iteration."""
+    """Returns which carried values of a loop may depend on marked inputs. `given` has the flags at its start; `step` maps flags over an iteration."""
     return _DEPENDENCE.carried(given, step)
 
 
 def scan_parts(params: Mapping[str, Any], operands: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
-    """Divides a scan's operands, or facts about them, into those of constants, carried values and arrays that it reads by rows."""
+    """Divides `operands` of a scan with parameters `params`, or facts about them, into constants, carried values, and arrays read by rows."""
     if "num_carry" in params:
         first, second = params["num_consts"], params["num_carry"]
     else:  # Since jax 0.11.
@@ -127,20 +127,20 @@ def scan_parts(params: Mapping[str, Any], operands: Sequence[Any]) -> tuple[list
 
 
 def while_parts(params: Mapping[str, Any], operands: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
-    """Divides the operands of a `while_loop`, or facts about them, into constants of the condition, constants of the body, and carried values."""
+    """Divides `operands` of a `while` with parameters `params`, or facts about them, into constants of condition and body, and carried values."""
     first, second = params["cond_nconsts"], params["body_nconsts"]
     return list(operands[:first]), list(operands[first : first + second]), list(operands[first + second :])
 
 
 def solver_operands(params: Mapping[str, Any], operands: Sequence[Any]) -> list[Any]:
-    """Returns those `operands` of an operation `custom_linear_solve` that its solver takes, a jaxpr in `params`."""
+    """Returns those `operands` of a `custom_linear_solve` with parameters `params` that its solver, a jaxpr among the parameters, takes."""
     lengths = params["const_lengths"]
     first = lengths.matvec + lengths.vecmat
     return [*operands[first : first + lengths.solve], *operands[sum(lengths) :]]
 
 
 def switch(params: Mapping[str, Any], branches: Sequence[Callable[..., Any]], index: Any, *operands: Any) -> Any:
-    """Computes a `cond` with these `branches`: that of `index` or, if `params` names a platform for each, that of the platform which runs it."""
+    """Runs one of the `branches` of a `cond` on `operands`: number `index` or, if the parameters `params` assign platforms, that of the platform."""
     if (platforms := params.get("branches_platforms")) is None:
         return lax.switch(index, branches, *operands)
     named = {name: one for one, names in zip(branches, platforms, strict=True) for name in names or ("default",)}
@@ -153,5 +153,5 @@ def is_key(value: Any) -> bool:
 
 
 def handles_keys(eqn: JaxprEqn) -> bool:
-    """Whether an operation reads or returns typed random keys."""
+    """Whether the operation `eqn` reads or returns typed random keys."""
     return any(is_key(v.aval) for v in (*eqn.invars, *eqn.outvars) if hasattr(v.aval, "dtype"))

@@ -106,7 +106,7 @@ class Tables:
 
 
 def _places(starts: Sequence[Value], shape: tuple[int, ...], sizes: Sequence[int]) -> tuple[list[int], Array] | None:
-    """Returns the axes along which slices of `R` runs must be located, and the starts along them, `[R, axes]`.
+    """Returns the axes along which a slice must be located in each of `R` runs, and the slices' `starts` along these axes, `[R, axes]`.
 
     These are the axes along which the start differs between runs, or the slice is shorter than the array. `sizes` and `shape` are the lengths of the
     slice and of one run's array. Returns None if the slice is longer than one along such an axis.
@@ -168,7 +168,7 @@ def _with_zero(indices: Sequence[Any]) -> list[Any]:
 
 
 def _gather(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any]:
-    """Gathers slices for `size` runs. The run axis is part of each slice if all runs share the indices, else a batch axis."""
+    """Computes a gather of `values` (array, indices) for `size` runs. Their axis is part of each slice if all share indices, else a batch axis."""
     (operand, indices), params = values, eqn.params
     numbers, sizes = params["dimension_numbers"], tuple(params["slice_sizes"])
     rank = len(sizes)  # of one run's operand
@@ -189,7 +189,7 @@ def _gather(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any]:
 
 
 def _scatter(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
-    """Scatters updates for all runs: at one index per run, by a slice update (index shared by all runs) or comparison; else by batched scatter."""
+    """Computes a scatter of `values` (array, indices, updates) for `size` runs: at one index per run by slice or comparison, else in batches."""
     numbers, params = eqn.params["dimension_numbers"], eqn.params
     indices = values[1]
     operand, updates = spread(values[0], size).array, spread(values[2], size).array
@@ -212,7 +212,7 @@ def _scatter(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
 
 
 def _one_place(numbers: Any, indices: Value, shape: tuple[int, ...], updates: tuple[int, ...]) -> bool:
-    """Whether a scatter writes at one index vector per run. `shape` and `updates` are the shapes of array and update without the axis of runs."""
+    """Whether a scatter (dimension `numbers`) writes at one index vector per run; `shape` and `updates`: one run's shapes of array and update."""
     written = tuple(n for axis, n in enumerate(shape) if axis not in numbers.inserted_window_dims)
     return (
         jnp.ndim(indices.array) == 1 + indices.mapped
@@ -252,7 +252,7 @@ def _write_slice(eqn: JaxprEqn, operand: Array, index: Array, updates: Array) ->
 
 
 def _write_by_comparison(eqn: JaxprEqn, operand: Array, index: Array, updates: Array) -> Array:
-    """Computes a scatter (`eqn`) into `operand` `[..., R]` at an index vector for each of `R` runs, `[n, R]`, by comparison with all indices."""
+    """Computes a scatter (`eqn`) of `updates` into `operand` `[..., R]` at one `index` vector per run, `[n, R]`, by comparison with all indices."""
     numbers, mode = eqn.params["dimension_numbers"], eqn.params["mode"]
     axes = numbers.scatter_dims_to_operand_dims
     index, here = _countable(index), jnp.bool_(True)

@@ -68,7 +68,7 @@ def exactly(fn: Callable[..., Any]) -> "Lanes":
 
 
 class Lanes:
-    """Function that `lanes` batches over runs, or that `exactly` computes with exact arithmetic."""
+    """Function of one run that `lanes` batches over runs, or that `exactly` computes in exact arithmetic; called like the original function."""
 
     def __init__(self, fn: Callable[..., Any], size: int | None, fixed: int):
         self._fn, self._size, self._fixed = fn, size, fixed
@@ -108,7 +108,7 @@ class Lanes:
 
 
 def _replay(jaxpr: Jaxpr, consts: Sequence[Any], args: list[Value], size: int, tables: Tables | None = None) -> list[Value]:
-    """Evaluates one run's jaxpr for `size` runs, which share `consts`. `tables` is the calling jaxpr's record of reads of long arrays, if any."""
+    """Evaluates one run's jaxpr on `args` for `size` runs, which share `consts`. `tables` has a calling jaxpr's reads of long arrays, if any."""
     tables = Tables() if tables is None else tables
     env: dict[Any, Value] = {}
     fixed = Trait.CONSTANT | Trait.EVEN
@@ -173,7 +173,7 @@ def _apply(eqn: JaxprEqn, values: list[Value], size: int, tables: Tables) -> lis
 
 
 def _exact(eqn: JaxprEqn, arrays: list[Any], traits: list[Trait], runs: tuple[bool, ...]) -> list[Any] | None:
-    """Computes a float32 operation in exact arithmetic; None if XLA's own suffices. `runs`: which operands of `dot_general` have an axis of runs."""
+    """Computes `eqn` on float32 `arrays` exactly; None if XLA's way suffices. `traits`: what XLA knows of each; `runs`: which have a run axis."""
     name, params = eqn.primitive.name, eqn.params
     if not rounding.is_exact() or getattr(eqn.outvars[0].aval, "dtype", None) != jnp.float32:
         return None
@@ -193,7 +193,7 @@ def _exact(eqn: JaxprEqn, arrays: list[Any], traits: list[Trait], runs: tuple[bo
 
 
 def _rule(name: str, eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
-    """Computes the operation `name` for `R = size` runs. Returns its results `[..., R]`, or None if it has no rule here and needs `jax.vmap`."""
+    """Computes `eqn`, an operation called `name`, on `values` for `R = size` runs. Returns results `[..., R]`, or None if it needs `jax.vmap`."""
     params, shape = eqn.params, getattr(eqn.outvars[0].aval, "shape", ())
     rank = len(shape)
     arrays = [v.array for v in values]
@@ -236,7 +236,7 @@ def _rule(name: str, eqn: JaxprEqn, values: list[Value], size: int) -> list[Any]
 
 
 def _wide(values: list[Value], shape: tuple[int, ...], size: int) -> list[Any]:
-    """Broadcasts all operands of an elementwise operation to arrays `[*shape, size]`, for `size` runs; `shape` is that of the result in one run."""
+    """Broadcasts the operands `values` of an elementwise operation to `[*shape, size]`, for `size` runs; `shape` is that of the result in one run."""
     full, rank = (*shape, size), len(shape)
     return [
         v.array if v.mapped and jnp.ndim(v.array) == rank + 1
@@ -262,7 +262,7 @@ def _own_derivative(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value
 
 
 def _in_place_of(eqn: JaxprEqn, inner: ClosedJaxpr, places: Sequence[int], values: list[Value], size: int) -> list[Value]:
-    """Computes the operation `eqn` by the jaxpr `inner` of the operands `values[i]`, i in `places`. The derivatives are those of `eqn` itself."""
+    """Computes `eqn` for `size` runs by the jaxpr `inner` of the operands `values[i]`, i in `places`. The derivatives are those of `eqn` itself."""
     apart = any(v.mapped for v in values)
 
     def again(arrays: Sequence[Any]) -> list[Value]:
@@ -286,7 +286,7 @@ def _values(arrays: Sequence[Any], mapped: Sequence[bool], variables: Sequence[A
 
 
 def _unchanged(now: list[Value], start: Sequence[Value], variables: Sequence[Any], body: ClosedJaxpr) -> list[Value]:
-    """Returns the values `now` of a loop. Values that `body` returns unchanged (`variables` are its inputs) have their trait at the `start` again."""
+    """Returns a loop's values `now`, with the `Trait` at the `start` for those that `body`, whose inputs are `variables`, returns unchanged."""
     same = [v is out for v, out in zip(variables, body.jaxpr.outvars, strict=False)][: len(start)]
     kept = [v._replace(trait=old.trait) if stays else v for v, old, stays in zip(now, start, same, strict=False)]
     return [*kept, *now[len(start) :]]
@@ -335,7 +335,7 @@ def _cond(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
 
 
 def _rarely(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
-    """Computes a branch whose condition differs between runs, fast on a CPU if few runs take the expensive branch.
+    """Computes `eqn`, a `cond` on `values` whose condition differs between `size` runs, fast on a CPU if few runs take the expensive branch.
 
     For `lax.cond(rare, expensive, cheap, x)` it computes the cheap branch for all runs and the expensive one only for runs that need it, gathered in
     groups of fixed size, so that a run's arithmetic does not depend on other runs. If all runs need it, this is a few times slower than computing
@@ -385,7 +385,7 @@ def _rarely(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
 
 
 def _while(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
-    """Runs a `while_loop` for all runs until no run's condition holds. The values of a run stay the same after its condition was False."""
+    """Computes the `while` loop `eqn` on `values` for `size` runs. A run's values stay the same from the time its condition is False."""
     params = eqn.params
     cond_consts, body_consts, carry = dependence.while_parts(params, values)
     inner = params["body_jaxpr"]
