@@ -118,8 +118,8 @@ class ACQB:
       ridge: `[]` the paper's lambda_0, the weight of the regularisation and the diagonal of the first design matrices.
       c1: `[]` constant of exploration, 0 for none: an arrival is explored with probability `min(1, c1 / sqrt(t))`.
       trigger: rule that decides which arrivals are explored, for example `PhaseThenCoin`; None for the probability given by `c1`.
-      second_answer: `[]` probability that a round without exploration shows `K` answers instead of one, None for always `K`; explored rounds show `K`.
-      features: `[d', P]` features that replace those of a pool's prompts (ACQB-CL), None for the pool's own features.
+      second_answer: `[]` probability that a round without exploration shows `K` answers, not one; None for always `K`. Explored rounds show `K`.
+      features: `[d', P]` features that replace those of a pool's `P` prompts (the paper's ACQB-CL), None for the pool's own features.
       num_samples: number of samples `M`, None for the paper's number (static).
       solver: `Tracked`, `Newton`, `BFGS` or `Online`, None to choose by sizes (static).
       sampler: `ByCholesky`, `ByRoot` or `ByFactors`, None to choose by sizes (static).

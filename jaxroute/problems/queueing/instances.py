@@ -86,7 +86,7 @@ class RandomQueues:
         self.of(np.zeros((self.dim,) if self.pair_features else (self.num_models, self.dim), np.float32)).check()
 
     def of(self, theta: Leaf) -> QueueEnv:
-        """Returns the queue with given parameters `theta` `[N, d]`, or `[d]` with pair features."""
+        """Returns the queue with given parameters `theta` of the utilities, `[N, d]`, or `[d]` with `pair_features`."""
         shape = (self.dim,) if self.pair_features else (self.num_models, self.dim)
         if np.shape(theta) != shape:
             raise ValueError(f"theta must have shape {shape}, got {np.shape(theta)}")
@@ -234,7 +234,7 @@ def pool_queue(
     """Builds a queue whose queries are prompts from a pool, with given probabilities that a model's answer is accepted.
 
     Args:
-      features: `[P, d]` features of the prompts.
+      features: `[P, d]` features of the `P` prompts.
       probability: `[P, N]` probability, in (0, 1), that each model's answer to each prompt is accepted if it is shown alone.
       arrival_rate: probability lambda of an arrival in a round, unless `recorded` or `arrivals` decides.
       num_offered, horizon: number of answers shown in a round, `K`, and number of rounds, `T`.

@@ -22,7 +22,7 @@ class Optimal(FixedPolicy):
     """Serves the query and the assortment (set of models) with the largest true departure rate. Source: ACQB, section 2 and appendix B.3.
 
     Attributes:
-      theta: `[N, d]` true parameters of the utilities, with pair features `[1, d]`; None if queries are prompts of a pool.
+      theta: `[N, d]` true parameters of the utilities, `[1, d]` for features of query-model pairs; None if queries are prompts of a pool.
       log_odds: `[N, P]` true utilities of each model's answers to a pool's prompts, None without a pool.
       fifo: whether the query that has waited longest is served, with its best assortment (static).
     """

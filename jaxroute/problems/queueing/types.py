@@ -67,7 +67,7 @@ class QueueSpec(Spec):
 
 @struct.dataclass
 class QueueView:
-    """Waiting queries before a decision; they fill the first `queue_length` places of the buffer.
+    """Waiting queries before a decision; they fill the first `queue_length` of the `B` places of the buffer.
 
     Attributes:
       waiting: `[B]` bool, whether a query waits at each place.
@@ -93,7 +93,7 @@ class Observation(QueueView):
     """Waiting queries and their features, before a decision.
 
     Attributes:
-      features: `[d, B]` features of the query at each place, with pair features `[N, d, B]`; with a pool `[d, P]` features of all its prompts.
+      features: `[d, B]` features of the query at each of `B` places (`[N, d, B]` of query-model pairs); with a pool `[d, P]` of all its prompts.
       prompt: `[B]` int32, index of the prompt of the query at each place; None without a pool.
     """
 
@@ -126,7 +126,7 @@ class Feedback:
 
     Attributes:
       chosen: `[N]` bool, True for the model whose answer the user accepted; all False if the user tries again or no query waited.
-      features: `[d]`, with pair features `[N, d]`, features of the served query, whose place may be taken by another query now.
+      features: `[d]` features of the served query (`[N, d]` of its pairs with models), whose place may be taken by another query now.
       prompt: `[]` int32, index of the served query's prompt; None without a pool.
     """
 

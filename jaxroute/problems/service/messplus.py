@@ -51,7 +51,7 @@ class Learner(abc.ABC):
     for all values of `V` and `alpha`, and a grid over these values needs only one training. Source: MESS+, Algorithm 1, eqs. (2) and (4).
 
     Attributes:
-      c: `[]` exploration coefficient: request `t = 1, 2, ...` is explored with probability `min(1, c t^-explore_power)`; 0 explores only the first.
+      c: `[]` exploration coefficient: all models work on request `t`, from 1, with probability `min(1, c t^-explore_power)`; 0: only on the first.
       explore_power: `[]` exponent, 1/4 in the paper.
       l2: `[]` weight of half the squared norm of the parameters in the loss.
       margin: `[]` number that the policy adds to the required share of satisfied requests in its decisions and its virtual queue.
@@ -165,7 +165,7 @@ class Learner(abc.ABC):
     def loss(self, key: Array, params: Params, features: Array, labels: Array) -> Array:
         """Returns the loss for one request: the mean binary cross-entropy of the predictor over the models, plus the regularisation by `l2`.
 
-        `params` are the predictor's parameters, `features` `[d]` and `labels` `[M]` those of the request; `key` is for dropout. Source: MESS+, eq. (4).
+        `params` are the predictor's, `features` `[d]` and `labels` `[M]` the request's; `key` is for dropout. Source: MESS+, eq. (4).
         """
         logits = self.predictor.training_logits(key, params, features)
         return binary_cross_entropy(logits, labels) + 0.5 * self.l2 * squared_norm(params)

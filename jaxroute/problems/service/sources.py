@@ -54,7 +54,7 @@ class Contexts(NamedTuple):
 
 
 def fingerprint(requests: Any) -> str:
-    """Returns a digest of a source's class and numbers, by which an oracle checks that it belongs to an environment.
+    """Returns a digest of the class and numbers of the source `requests`, by which an oracle checks that it belongs to an environment.
 
     It is an empty string if the numbers are traced (under `jit`) or larger than 1 MiB.
     """
@@ -134,7 +134,7 @@ _last: list[tuple[Any, Request]] = []
 
 
 def sampled(source: RequestSource) -> Request:
-    """Returns a sample of 65,536 requests, the same in each call, for an optimum without a closed form; in float64 on the host."""
+    """Returns 65,536 random requests from `source`, the same in each call, for an optimum without a closed form; in float64 on the host."""
     leaves, structure = jax.tree.flatten(source)
     arrays = [np.asarray(leaf) for leaf in leaves]
     numbers = [(a.shape, a.dtype, a.tobytes()) for a in arrays]

@@ -124,7 +124,7 @@ def _known_costs(outcomes: Outcomes) -> tuple[float, float]:
 
 
 def _require_feasible(cost: np.ndarray, capacity: np.ndarray, arrival: np.ndarray, budget: float, max_deployed: int) -> None:
-    """Raises `ValueError` if no set of `max_deployed` models of the first stage can serve all queries within budget and capacities."""
+    """Raises `ValueError` if no `max_deployed` models of the first stage, of mean costs `cost`, can serve all queries in budget and capacities."""
     pool = np.flatnonzero(arrival <= 1)
     if not len(pool):
         raise ValueError(f"arrival must have a model in round 1, got {checks.show(np.asarray(arrival).tolist())}")
@@ -195,7 +195,7 @@ def arena_market(
 
 
 def _shares(capacity: Leaf, names: Sequence[str], cheapest: str) -> np.ndarray:
-    """Returns the capacity of each model, `[N]`. A scalar `capacity` holds for all models except `cheapest`, which may take all traffic."""
+    """Returns the capacity of each model in `names`, `[N]`. A scalar `capacity` holds for all except `cheapest`, which may take all traffic."""
     if np.ndim(capacity):
         return checks.share("capacity", capacity, (len(names),))
     return np.where(np.asarray(names) == cheapest, 1.0, checks.share("capacity", capacity, ()))

@@ -31,7 +31,7 @@ class Outcomes(Protocol):
         return ()
 
     def draw(self, key: Array, state: Any, t: Array) -> tuple[Array, Array]:
-        """Draws the rewards `[N]` and costs `[N]` of round `t`."""
+        """Draws the rewards `[N]` and costs `[N]` of all `N` models in round `t`."""
         ...
 
 

@@ -92,7 +92,7 @@ class StageRoute:
         return self.estimator.start(statistics, upper, lower, floor)
 
     def choose(self, key: Array, state: SlotState, value: Array, cost: Array, obs: Observation, t: Array) -> Deployment:
-        """Returns the models to deploy, fillers included, given upper bounds `value` of rewards and lower bounds `cost` of costs: DeployOPT, eq. (3)."""
+        """Returns the models to deploy, with fillers, given upper bounds `value` of rewards and lower bounds `cost` of costs: DeployOPT, eq. (3)."""
         del t
         return deploy(key, value, cost, obs, state.spec, self.filler, self.tie)
 
@@ -150,7 +150,7 @@ class StageRoute:
         )
 
     def route_next(self, state: SlotState, obs: Observation) -> Routing:
-        """Returns the probability that the next query goes to the model in each slot, by default from RouteOPT. Source: Algorithm 1, line 9, eq. (7)."""
+        """Returns the probability that the next query goes to the model in a slot, by default of RouteOPT. Source: Algorithm 1, line 9, eq. (7)."""
         value, cost = self.bounds(state.slots, self.known_costs(obs))
         priority = lax.iota(jnp.int32, value.shape[-1])  # Slots are in the order of ties.
         return self.routing.route(value, cost, state, self.budget_mode.budget(obs), priority)
@@ -160,7 +160,7 @@ class StageRoute:
         return self.serve(key, state, obs, self.route_next(state, obs))
 
     def serve(self, key: Array, state: SlotState, obs: Observation, routing: Routing) -> tuple[Action, Info]:
-        """Draws the model for a query by the probabilities of the slots (Algorithm 1, line 10). Returns the action and diagnostics to record."""
+        """Draws the model for a query by the slots' probabilities `routing` (Algorithm 1, line 10). Returns the action and diagnostics to record."""
         value, cost = self.bounds(state.slots, self.known_costs(obs))
         amount = routing.amount
         slot = numerics.one_hot(numerics.inverse_cdf(amount, draws.uniform(key)), amount.shape[-1])

@@ -49,7 +49,7 @@ def auer_bound(env: BanditEnv, t: ArrayLike) -> np.ndarray:
 
 
 def minimax_bound(num_models: int, t: ArrayLike) -> np.ndarray:
-    """Returns MOSS's regret bound `49 sqrt(K T)` for horizons `T = t`, rewards in [0, 1] and any means. Source: Audibert and Bubeck (2009)."""
+    """Returns MOSS's regret bound `49 sqrt(K T)` for `K` models, horizons `T = t` and any rewards in [0, 1]. Source: Audibert and Bubeck (2009)."""
     return 49.0 * np.sqrt(checks.count("num_models", num_models) * np.asarray(t, np.float64))
 
 

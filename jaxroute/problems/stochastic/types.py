@@ -22,7 +22,7 @@ Choice = tuple[Array, dict[str, Array]]
 
 @struct.dataclass
 class ArmStatistics:
-    """Number of uses and total reward of every model.
+    """State of most policies: number of uses and total reward of each of `K` models.
 
     Attributes:
       pulls: `[K]` int32, uses of each model.

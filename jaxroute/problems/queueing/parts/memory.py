@@ -77,7 +77,7 @@ class Memory(abc.ABC):
 
         Args:
           theta: `[N, d]` estimate before the round.
-          x: `[d]`, with pair features `[N, d]`, features of the served query.
+          x: `[d]` features of the served query, or `[N, d]` of its pairs with the models.
           items: `[K]` int32, indices of the models shown, -1 for none.
           accepted: `[]` position of the accepted model in `items`, `K` for none.
         """

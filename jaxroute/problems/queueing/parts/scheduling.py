@@ -84,7 +84,7 @@ def place_of_rank(queue: QueueView, rank: Leaf, t: Array) -> Array:
 
 
 def best_rate_waiting(rate: Array, queue: QueueView) -> Array:
-    """Returns the largest departure rate of the waiting queries, a scalar, given the rates `[B]` at all places; -1 if no query waits."""
+    """Returns the largest departure rate of the waiting queries, a scalar, given the rates `[B]` at all `B` places; -1 if no query waits."""
 
     def step(carry: Array, chunk: _Chunk, first: Array) -> Array:
         del first
@@ -100,8 +100,8 @@ def optimistic_utilities(sample: Array, x: Array) -> list[Array]:
     Source: ACQB, section 3 and appendix B.1.
 
     Args:
-      sample: `[N, M, d]` sampled parameters, or `[1, M, d]` with pair features.
-      x: `[d, C]` features of the queries, with pair features `[N, d, C]`.
+      sample: `[N, M, d]` sampled parameters, or `[1, M, d]` for features of query-model pairs.
+      x: `[d, C]` features of the queries, or `[N, d, C]` of query-model pairs.
     """
     number, dim = sample.shape[1:]
 
@@ -121,7 +121,7 @@ class QueueQueries:
     """Reads features of queries, which the queue stores at each query's place: the context map phi of ACQB, Algorithm 2, line 1."""
 
     def features(self, obs: Observation) -> Array:
-        """Returns features of the queries at all places, `[d, B]` (pair features `[N, d, B]`); in `PromptQueries` those of all prompts, `[d, P]`."""
+        """Returns features of the queries at `B` places, `[d, B]` (of query-model pairs `[N, d, B]`); in `PromptQueries` of `P` prompts `[d, P]`."""
         return obs.features
 
     def utilities(self, sample: Array, obs: Observation, place: Array) -> Array:
@@ -129,7 +129,7 @@ class QueueQueries:
         return jnp.stack(optimistic_utilities(sample, numerics.take(obs.features, place)[..., None]))[:, 0]
 
     def served(self, obs: Observation, feedback: Feedback) -> Array:
-        """Returns the features of the served query, `[d]`, with pair features `[N, d]`."""
+        """Returns the features of the served query, `[d]`, or `[N, d]` of its pairs with the models, from which the estimate learns."""
         del obs
         return feedback.features
 

@@ -25,9 +25,9 @@ class Trigger(Protocol):
 
 @struct.dataclass
 class DecayingExploration:
-    """Explores an arrival with probability `min(1, c1 / sqrt(t))` in round `t = 1, 2, ...`, the paper's `eta(t - 1)`; `c1 = 0` never explores.
+    """Explores an arrival (serves it at once with the next assortment) with probability `min(1, c1 / sqrt(t))` in round `t = 1, 2, ...`.
 
-    Source: ACQB, section 3; Algorithm 1, line 12.
+    Source: ACQB, section 3, `eta(t - 1)`; Algorithm 1, line 12. With `c1 = 0` nothing is explored.
     """
 
     c1: Leaf = 1.0
@@ -41,7 +41,7 @@ class DecayingExploration:
 
 @struct.dataclass
 class RecordedCoins:
-    """Explores an arrival in round `t` if `coins[t]` is True, for replays of recorded runs; rounds after the `T` coins are not explored."""
+    """Explores an arrival (serves it at once with the next assortment) in round `t < T` if `coins[t]` is True, for replays of recorded runs."""
 
     coins: Leaf
 
@@ -56,7 +56,7 @@ class RecordedCoins:
 
 @struct.dataclass
 class PhaseThenCoin:
-    """Explores every arrival of the first `phase` rounds, and later arrivals with probability `coin`.
+    """Explores (serves at once with the next assortment) every arrival of the first `phase` rounds, and later ones with probability `coin`.
 
     Source: CQB-eps (Bae et al., 2026), Algorithm 1, as ACQB uses it for comparison (appendix B.3).
     """

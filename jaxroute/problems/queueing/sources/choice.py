@@ -23,17 +23,17 @@ def utilities_of(theta: Leaf, features: Array, pair_features: bool) -> Array:
 
 
 def departure_rate(log_weight: Array) -> Array:
-    """Returns the probability `Z / (1 + Z)` that an answer shown is accepted, given `log Z`; `Z` is their sum of `exp(utility)` (ACQB, section 2)."""
+    """Returns the probability `Z / (1 + Z)` that a shown answer is accepted, given `log Z`; `Z` sums `exp(utility)` over them (ACQB, section 2)."""
     return 1.0 / (1.0 + jnp.exp(-log_weight))
 
 
 def best_rate(utility: Array, size: int) -> Array:
-    """Returns the largest departure rate `[...]` (acceptance probability) of an assortment of `size` models, given utilities `[N, ...]` of all."""
+    """Returns the largest departure rate `[...]` (acceptance probability) of an assortment of `size` models, given `[N, ...]` utilities of all."""
     return departure_rate(log_weight_of_best(list(utility), size))
 
 
 def shortfall(best: Array, rate: Array) -> Array:
-    """Returns the difference `best - rate` of departure rates, or 0 if it is within rounding.
+    """Returns the difference `best - rate` of departure rates (acceptance probabilities), or 0 if it is within rounding.
 
     Both are sums of the same terms in different orders: a difference within their rounding (a millionth in single precision) counts as zero, so that
     the optimal policy has no regret at all.

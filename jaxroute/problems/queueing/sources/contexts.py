@@ -23,11 +23,11 @@ _CANDIDATES = 8
 
 @struct.dataclass
 class Query:
-    """Stored data of a query; the optimal policy's queue stores only `best_rate`.
+    """Data of a query that the buffer of waiting queries stores; the optimal policy's queue stores only `best_rate`.
 
     Attributes:
-      best_rate: `[]` departure rate of its best assortment.
-      features: `[d]` features, with pair features `[N, d]`; None with a pool.
+      best_rate: `[]` departure rate (acceptance probability) of its best assortment.
+      features: `[d]` features, or `[N, d]` of the pairs of the query and each model; None with a pool of prompts.
       prompt: `[]` int32, index of its prompt in the pool; None without a pool.
     """
 
@@ -42,7 +42,7 @@ class Query:
 
 @struct.dataclass
 class Round:
-    """Random draws of a round.
+    """Random draws of a round, which a source makes for `QueueEnv`.
 
     Attributes:
       arrived: `[]` bool, whether a query arrives.
@@ -61,7 +61,7 @@ class Round:
 
 @struct.dataclass
 class _LinearUtility:
-    """Base class of sources whose utilities are linear: `x' theta_j` with `theta` `[N, d]`, or with pair features `x_j' theta` with `theta` `[d]`."""
+    """Base class of sources with linear utilities, `x' theta_j` (`theta` `[N, d]`), or for query-model pairs `x_j' theta` (`theta` `[d]`)."""
 
     theta: Leaf
 
@@ -74,11 +74,11 @@ class _LinearUtility:
         return utilities_of(self.theta, features, pair_features)
 
     def features_of(self, rows: Query) -> Array:
-        """Returns features of the queries `rows` at all places, `[d, B]` (pair features `[N, d, B]`); with a pool those of all prompts, `[d, P]`."""
+        """Returns features of the queries `rows` at `B` places, `[d, B]` (of query-model pairs `[N, d, B]`); of a pool's `P` prompts `[d, P]`."""
         return rows.features
 
     def serve(self, row: Query, spec: QueueSpec) -> tuple[Array, Array]:
-        """Returns the features `[d]` (pair features `[N, d]`) of a served query, and its true utilities `[N]`."""
+        """Returns features `[d]` (of query-model pairs `[N, d]`) of the served query `row`, and true utilities `[N]` of the models' answers."""
         return row.features, self.utility(row.features, spec.pair_features)
 
 
@@ -93,7 +93,7 @@ class RandomContexts(_LinearUtility):
     invalid. `describe_contexts` computes the share of contexts that fulfil the condition.
 
     Attributes:
-      theta: `[N, d]` parameters of the utilities, with pair features `[d]`.
+      theta: `[N, d]` parameters of the utilities, or `[d]` for features of query-model pairs.
       arrival_rate: `[]` probability that a round brings a query.
       slack, scale: `[]` least amount by which the best departure rate exceeds `arrival_rate`, and largest absolute entry of a context.
       candidates: largest number of contexts tried per round (static).
@@ -123,7 +123,7 @@ class RandomContexts(_LinearUtility):
         starts = self.candidates * np.arange(np.prod(lead), dtype=np.uint32).reshape(*lead, 1)
 
         def search(first: Array, number: int) -> tuple[Array, Array, Array]:
-            """Searches `number` candidates from index `first` on. Returns features and rate of the first good one, else the last, and how many are bad."""
+            """Searches `number` candidates from `first` on. Returns features and rate of the first good one, else the last, and how many are bad."""
             numbers = jnp.minimum(lax.iota(jnp.uint32, number) + first.astype(jnp.uint32), np.uint32(self.candidates - 1))
             key = jax.random.wrap_key_data(words, impl=draws.KEY_IMPL)
             x = scale * (2.0 * draws.uniform_at(key, jnp.asarray(starts) + numbers) - 1.0)
@@ -162,9 +162,9 @@ class RecordedContexts(_LinearUtility):
     """Source with given arrivals, contexts and random numbers of the choices; round `t` reads entry `t` of each.
 
     Attributes:
-      theta: `[N, d]` parameters of the utilities, with pair features `[d]`.
+      theta: `[N, d]` parameters of the utilities, or `[d]` for features of query-model pairs.
       arrivals: `[T]` bool, whether a query arrives in each round.
-      contexts: `[d, T]` features of the queries, with pair features `[N, d, T]`.
+      contexts: `[d, T]` features of the queries, or `[N, d, T]` of query-model pairs.
       uniforms: `[T]` numbers on [0, 1) that decide the users' choices.
     """
 

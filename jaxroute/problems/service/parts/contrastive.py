@@ -93,5 +93,5 @@ class Clusters(NamedTuple):
 
 
 def _below(number: Array, uniform: Array) -> Array:
-    """Converts a random number in [0, 1) to a random integer from 0 to `number - 1`; 0 if `number` is 0."""
+    """Converts the random number `uniform` in [0, 1) to a random integer from 0 to `number - 1`; 0 if `number` is 0."""
     return jnp.clip((uniform * number.astype(jnp.float32)).astype(jnp.int32), 0, jnp.maximum(number - 1, 0))

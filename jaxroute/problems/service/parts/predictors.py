@@ -108,7 +108,7 @@ class TrueProbabilities(Predictor):
 
 @struct.dataclass
 class Labels(Predictor):
-    """Predictor that knows which models satisfy each request; the environment must have `reveals_labels=True`."""
+    """Predictor, never trained, that knows which models satisfy each request; the environment must have `reveals_labels=True`."""
 
     trains: bool = struct.field(pytree_node=False, default=False)
 
@@ -174,7 +174,7 @@ class KnownCost:
 
 @struct.dataclass
 class LastCost:
-    """Estimates the cost of each model by its cost in the last explored request, 1 J before the first. Source: the MESS+ authors' later code."""
+    """Estimates the cost of each model by that in the last explored request (run on all), at first 1 J. Source: the MESS+ authors' later code."""
 
     def init(self, spec: ServiceSpec) -> Array:
         return jnp.ones((spec.num_models,), jnp.float32)

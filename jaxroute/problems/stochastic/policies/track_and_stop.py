@@ -101,7 +101,7 @@ _MARGIN = 1e-4
 
 
 def proven_threshold(rounds: Array, num_models: int, delta: Leaf) -> Array:
-    """Returns the `evidence` needed to stop after `rounds`: `log(2 rounds (K - 1) / delta)`, `delta` being the error probability.
+    """Returns the `evidence` needed to stop after `rounds`: `log(2 rounds (K - 1) / delta)` for `K` models and the error probability `delta`.
 
     Source: Garivier and Kaufmann (2016), Theorem 10, for Bernoulli rewards.
     """
@@ -119,7 +119,7 @@ def practical_threshold(rounds: Array, num_models: int, delta: Leaf) -> Array:
 
 @struct.dataclass
 class IdentificationState:
-    """State of `TrackAndStop`: statistics of the models, which no longer change once a model has been declared the best (`decided`)."""
+    """State of `TrackAndStop`: statistics `arms` of the models, which no longer change once a model has been declared the best (`decided`)."""
 
     arms: ArmStatistics
     decided: Array

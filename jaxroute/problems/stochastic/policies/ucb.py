@@ -159,7 +159,7 @@ _ASSUMED = Assumptions(noise=0.5, remedy="scale the rewards, so that they vary n
 
 @struct.dataclass
 class MossState:
-    """State of `MOSS`: number of uses and total reward of every model, and the number of rounds `T` in the bounds."""
+    """State of `MOSS`: number of uses and total reward of every model (`arms`), and the number of rounds `T` in the bounds, a scalar."""
 
     arms: ArmStatistics
     rounds: Array
