@@ -54,7 +54,8 @@ class Relaxer(Learner):
     """Base class of policies that, like C2MAB-V, find the best fraction in [0, 1] of each model (the relaxed problem) and round these to a random set.
 
     Attributes:
-      solver, rounding, cap, noise: as for `C2MABV`.
+      solver, rounding: solver of the relaxed problem, such as `Vertices`, and rule that rounds to a set, `Pairwise` or `Swap`; None by the reward.
+      cap, noise: `[]` largest success probability that the solver receives, and largest random number that breaks ties.
     """
 
     solver: relaxation.Solver | None = struct.field(default=None, kw_only=True)
@@ -71,7 +72,7 @@ class Relaxer(Learner):
         relaxation.check(self.solver, self.rounding, self.cap, self.noise)
 
     def relax(self, key: Array, value: Array, cost: Array, obs: Observation, spec: CombinatorialSpec) -> Selection:
-        """Returns the best fractions of the available models for success probabilities `value` `[K]` and costs `cost` `[K]`, within the budget."""
+        """Returns the best fractions of available models for success probabilities `value` and costs `cost` `[K]`, within the budget of `obs`."""
         w = relaxation.conditioned(key, value, self.cap, self.noise)
         return relaxation.solve_by_group(self.solver, spec, w, cost, obs, obs.available)
 
@@ -238,7 +239,7 @@ class OfflineFixed(FixedPolicy):
 
     @classmethod
     def of(cls, env: CloudEnv, offline_mean: Leaf | None = None, sample_size: int = 200) -> "OfflineFixed":
-        """Returns the policy for an environment; `offline_mean` is by default the environment's mean outcomes before any drift."""
+        """Returns the policy for `env` with a sample of `sample_size` questions; `offline_mean` None takes the means of `env` before any drift."""
         if env.availability is not None:
             raise ValueError("availability must be None for a fixed set: it does not select again from what is available")
         mean = env.outcomes.outcome_mean[0] if offline_mean is None else offline_mean
@@ -253,7 +254,7 @@ class OfflineFixed(FixedPolicy):
         checks.count("sample_size", self.sample_size)
 
     def init(self, key: Array, spec: CombinatorialSpec) -> Array:
-        """Returns the best set of the offline sample, `[K]` bool."""
+        """Draws the offline sample and returns its best set, `[K]` bool, the state of this policy."""
         if jnp.shape(self.offline_mean) != (spec.num_models,):
             shape = jnp.shape(self.offline_mean)
             raise ValueError(f"offline_mean must have one entry per model ({spec.num_models}), got shape {shape}")

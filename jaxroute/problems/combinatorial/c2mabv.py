@@ -108,7 +108,7 @@ class C2MABV:
             raise ValueError(f"allowed must leave at least {spec.min_size} models, {why}, got {number}")
 
     def init(self, key: Array, spec: CombinatorialSpec) -> C2MABVState:
-        """Returns the initial state, Algorithm 1, line 2, with the prior observations, if any."""
+        """Returns the state before the first round, Algorithm 1, line 2, with the prior observations, if any."""
         del key
         size = spec.num_models
         for name in ("prior_pulls", "prior_outcome", "prior_cost"):
@@ -127,7 +127,7 @@ class C2MABV:
         )
 
     def bounds(self, state: C2MABVState, t: Array) -> tuple[Array, Array]:
-        """Returns upper bounds of the mean outcomes and lower bounds of the mean costs, `[K]` each. Source: C2MAB-V, section 4.1, Lemma 1."""
+        """Returns upper bounds of mean outcomes and lower bounds of mean costs, `[K]`, in round `t`. Source: C2MAB-V, section 4.1, Lemma 1."""
         models = state.spec.num_models if self.allowed is None else jnp.sum(jnp.asarray(self.allowed, jnp.float32))
         log_term = union_log_term(models, t + 1, self.delta)
         # Without observations the radius is infinite; it is masked first, or derivatives in the widths would be 0 times infinity.
@@ -139,7 +139,7 @@ class C2MABV:
         return jnp.where(seen, value, 1.0), jnp.where(cost_seen, cost, 0.0)
 
     def act(self, key: Array, state: C2MABVState, obs: Observation, t: Array) -> tuple[Action, Info]:
-        """Returns the action: a new decision by Algorithm 1, lines 4 to 7, or the last decision until a batch of feedback is complete."""
+        """Returns the action (a new decision by Algorithm 1, lines 4 to 7, or the last one until a batch of feedback is complete) and diagnostics."""
         k_tie, k_round, k_order = draws.split(key, 3)
         value, cost = self.bounds(state, t)  # lines 4 and 5
         # Line 6: the relaxed problem, eqs. (3) to (5).
@@ -177,7 +177,7 @@ class C2MABV:
         return obs.available if self.allowed is None else obs.available & jnp.asarray(self.allowed, bool)
 
     def _fresh(self, state: C2MABVState, t: Array) -> Array:
-        """Whether this round needs a new decision: the first round, and each round after `batch` rounds with feedback."""
+        """Returns whether round `t` needs a new decision, a scalar bool: in the first round, and after every `batch` rounds with feedback."""
         return (t == 0) | (state.arrived >= self.batch)
 
 

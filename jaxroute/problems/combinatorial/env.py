@@ -25,7 +25,7 @@ class CloudState:
       reward: `[]` mean expected reward.
       violation: `[]` mean over rounds of `max(cost - budget, 0)`, where `cost` is that of a single round.
       violation_eq1: `[]` mean over rounds of `max(spent - budget, 0)`, where `spent` is the mean cost up to the round: the violation of eq. (1).
-      errors: rounding errors of the means, see `numerics.accumulate`.
+      errors: rounding errors of the means by name of the field, for which `numerics.accumulate` corrects.
       source: state of the source of outcomes.
     """
 
@@ -47,14 +47,19 @@ class CloudEnv:
     Source: C2MAB-V, section 3, with the rewards of eqs. (3) to (5) and the violation of eq. (1).
 
     Attributes:
-      outcomes, price, arrival, reward, sizes, groups, sees_all_costs, any_size, names, currency: as for `cloud`.
+      outcomes: source that draws outcomes and costs, `ParametricOutcomes` or `TableOutcomes`.
+      price: `[K]` known price of each model, by which a cascade may order its models.
       budget: `[]` mean cost that a round may have, or `[M]` the same for each group.
       size: `[]` float32 number of models `N` in a set, or `[M]` number from each group.
       availability: `[K]` probability that a model is available in a round; None for always.
+      arrival: `[]` probability that the feedback of a round arrives; None for always.
       best: `[G, A]` reward of the best set, for `G` segments of rounds (means drift between them) and `A` sets of available models: `2 ** K`,
         or 1 without `availability`.
       best_relaxed: `[G, A]` reward of the best relaxed selection, indexed like `best`.
       best_selection, best_relaxed_selection: `[G, K]` best set and best relaxed selection of each segment with all models available.
+      reward, sizes: `AnyWin`, `SumUp` or `AllIn`, and smallest and largest set size, summed over groups, in a sweep (static).
+      groups, names, currency: index of each model's group (None: one group), names of the models, and currency of costs (static).
+      sees_all_costs, any_size: whether costs of selected models are seen that were not asked, and whether sets may have any size (static).
     """
 
     outcomes: Source

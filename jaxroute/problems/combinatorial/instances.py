@@ -52,7 +52,7 @@ def cloud(
       price: `[K]` known prices, for the order of a cascade (default: the mean costs of the first segment).
       groups: index of each model's group, from 0 (default: one group). A set takes `size[g]` models from group `g`, for example one tutor for each
         subject (appendix C.1, a partition matroid).
-      availability: probability that a model is available in a round; one number or `[K]` (default: 1).
+      availability: probability that a model is available in a round; one number or `[K]` (default: always).
       arrival: probability that the feedback of a round arrives (default: 1).
       sizes: smallest and largest value of `size` if one compiled program sweeps over it (default: `size`).
       sees_all_costs: whether the costs of all selected models are observed, also of models that were not asked.
@@ -102,7 +102,7 @@ def cloud(
             raise ValueError(f"availability needs at most {_MOST_MODELS_WITH_AVAILABILITY} models, {why}, got {count}")
 
     def optima(find: Callable) -> tuple[np.ndarray, np.ndarray]:
-        """Applies `find`, which is `best_set` or `best_relaxed`, in each of `G` segments to each of `A` sets of available models.
+        """Applies `find`, either `best_set` or `best_relaxed`, in each of `G` segments to each of `A` sets of available models.
 
         Returns the rewards `[G, A]`, with sets in the order of their bit masks, and the selections `[G, K]` for the set of all models.
         """
@@ -159,7 +159,8 @@ def parametric_cloud(
       switch: `[G]` first round (from 0) of each segment; required if means drift.
       correlation: weight in [0, 1) of the difficulty of a round, which all models share (`CopulaOutcomes`); by default successes are independent.
       costs: `FixedCosts()`, `ScaledCosts()` or `TokenCosts()`.
-      reward, budget, size, options: as for `cloud`.
+      reward, budget, size: "awc" (any win), "suc" (sum up), "aic" (all in) or an object; mean cost allowed per round; models in a set.
+      options: other arguments of `cloud`.
     """
     success = np.atleast_2d(checks.probability("success", success))
     cost = np.atleast_2d(checks.non_negative("cost", cost))
@@ -198,7 +199,8 @@ def sciq_cloud(
       reward: "awc" (any win), "suc" (sum up) or "aic" (all in).
       budget: cost per round (default: the paper's for the reward).
       graded: whether outcomes have four levels (`GradedOutcomes`) instead of 0 and 1 with the same mean.
-      costs, size, options: as for `parametric_cloud`.
+      costs: distribution of costs around the prices, `FixedCosts()`, `ScaledCosts()` or `TokenCosts()`.
+      size, options: number of models in a set, and other arguments of `cloud`.
     """
     if budget is None:
         budget = BUDGETS[checks.one_of("reward", reward, BUDGETS)]
@@ -217,8 +219,8 @@ def uniform_cloud(
 
     Args:
       num_models: number of models, `K`.
-      reward, budget, size, options: as for `parametric_cloud`.
-      instance: seed of the draws.
+      reward, budget, size: "awc" (any win), "suc" (sum up) or "aic" (all in); mean cost allowed per round; number of models in a set.
+      instance, options: seed of the draws, and other arguments of `parametric_cloud`.
     """
     rng = np.random.default_rng(checks.count("instance", instance, minimum=0))
     success, cost = rng.random((2, checks.count("num_models", num_models, minimum=2)))
@@ -235,8 +237,8 @@ def table_cloud(
 
     Args:
       table: scores in [0, 1] and costs of `K` models on `Q` queries, `[Q, K]`.
-      reward, size, options: as for `cloud`.
-      budget: budget in the unit of the table's costs.
+      reward, size, options: "awc" (any win), "suc" (sum up) or "aic" (all in); number of models in a set; other arguments of `cloud`.
+      budget: mean cost allowed per round, in the unit of the table's costs.
       threshold: smallest score that counts as a success.
     """
     checks.instance("table", table, RoutingTable)

@@ -23,13 +23,13 @@ _SCALE = 1e4
 
 
 def _limits(usable: np.ndarray, size: Any, groups: Sequence[int] | None) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the mask `[M, U]` of each group's models among the `U` models `usable` (indices), and the numbers `[M]` of models to take from each."""
+    """Returns the mask `[M, U]` of each group's models among `usable`, `U` indices, and how many to take from each, `[M]`, at most `size`."""
     kinds = np.ones((1, len(usable)), bool) if groups is None else numerics.members(groups)[:, usable]
     return kinds, np.minimum(np.atleast_1d(np.asarray(size, int)), kinds.sum(1))
 
 
 def _cheapest(weight: np.ndarray, cost: np.ndarray, kinds: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Returns the mask `[U]` of the `sizes[g]` cheapest models of each group `g` (mask `kinds[g]`); ties go to the larger reward `weight`."""
+    """Returns the mask `[U]` of the `sizes[g]` models of least `cost` `[U]` of each group `g` (mask `kinds[g]`); ties go to the larger `weight`."""
     chosen = np.zeros(len(cost), bool)
     for kind, size in zip(kinds, sizes, strict=True):
         inside = np.flatnonzero(kind)
@@ -93,7 +93,10 @@ def _compared(
 def _searched(
     weight: np.ndarray, cost: np.ndarray, budget: float, kinds: np.ndarray, sizes: np.ndarray, exact_size: bool
 ) -> np.ndarray | None:
-    """Returns the set of largest total weight that `_compared` finds, by a mixed-integer program; faster than enumeration if there are many sets."""
+    """Finds by a mixed-integer program the set, a mask `[U]`, of largest total `weight` whose `cost` is within the budget; None if none fits.
+
+    A set has at most (with `exact_size` exactly) `sizes[g]` items of group `g` (mask `kinds[g]`). It is faster than `_compared` for many sets.
+    """
     from scipy import optimize
 
     ones, limit = np.ones(len(weight)), cast(Any, sizes)
@@ -110,9 +113,10 @@ def _searched(
 def best_relaxed(
     reward: Reward, mean: Leaf, cost: Leaf, budget: Any, size: Any, allowed: Leaf = None, groups: Sequence[int] | None = None
 ) -> tuple[np.ndarray, float]:
-    """Returns the best relaxed selection, fractions `[K]` of the models, and its expected reward; arguments as for `best_set`.
+    """Returns the best relaxed selection, fractions `[K]` of models with success probabilities `mean` and costs `cost`, and its expected reward.
 
-    Source: C2MAB-V, eqs. (3) to (5) with the true means.
+    Budget and size are numbers, or one for each group. `allowed` `[K]` bool marks models that may be selected, None all; `groups` has the index of
+    each model's group, None for one group. Source: C2MAB-V, eqs. (3) to (5) with the true means.
     """
     from scipy import optimize
 
@@ -140,7 +144,8 @@ def best_relaxed(
 def _any_win_vertex(w: np.ndarray, cost: np.ndarray, budget: float, sizes: np.ndarray, kinds: np.ndarray) -> np.ndarray:
     """Returns the best relaxed selection for `AnyWin`, `[U]`: 0 or 1, except for at most two models of a group, which use up the budget.
 
-    It equals `exact_any_win`, in NumPy and float64. `w` are success probabilities of `U` models; `kinds` and `sizes` are results of `_limits`.
+    It equals `exact_any_win`, in NumPy and float64. `w` and `cost` are success probabilities and costs of `U` models. Group `g` has the models of the
+    mask `kinds[g]`, of which `sizes[g]` may be selected.
     """
     count = len(w)
     if num_vertices(count, int(sizes.sum())) > _MOST_CELLS:
@@ -171,10 +176,11 @@ def _any_win_vertex(w: np.ndarray, cost: np.ndarray, budget: float, sizes: np.nd
 
 
 def _any_win_by_chords(w: np.ndarray, cost: np.ndarray, budget: float, sizes: np.ndarray, kinds: np.ndarray) -> np.ndarray:
-    """Finds the same selection as `_any_win_vertex` by mixed-integer programs with converging upper bounds of the objective, for many models.
+    """Finds the best relaxed selection for `AnyWin`, `[U]`, by mixed-integer programs with converging upper bounds of the objective, for many models.
 
     The objective `-log(1 - w z)`, for a success probability `w`, is convex in the fraction `z` and thus below its chords between chosen points, at
     first 0 and 1. Each program maximises the sum of the models' chords instead. Its solution gives new points, until chords and objective agree.
+    Costs are at most `budget`, and the fractions of group `g` (mask `kinds[g]`) sum to at most `sizes[g]`.
     """
     count = len(w)
     w = np.minimum(w, 1 - 1e-15)
@@ -201,7 +207,8 @@ def _best_of_chords(
     """Returns the fractions `z` `[U]` that maximise the sum over models of the chords of `-log(1 - w z)`, and this sum.
 
     `points` has for each model the ascending fractions between which its chords run. The linear program has a variable for each interval between two
-    points, the part of the interval that lies below `z`; binary variables make intervals fill in order.
+    points, the part of the interval that lies below `z`; binary variables make intervals fill in order. Costs are at most `budget`,
+    and the fractions of group `g` (mask `kinds[g]`) sum to at most `sizes[g]`.
     """
     from scipy import optimize
 

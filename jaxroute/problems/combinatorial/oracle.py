@@ -21,7 +21,7 @@ class _Oracle(FixedPolicy):
     Attributes:
       relaxed: `[G, K]` best fraction of each model in each of `G` segments of rounds (means drift between them); all are 0 or 1 for the best set.
       switch: `[G]` first round of each segment.
-      order: rule for the order of a cascade, such as `ByPrice`.
+      order: rule for the order in which a cascade (reward `AnyWin`) asks the models of a set, such as `ByPrice`.
       rounding: `Pairwise` or `Swap` (default: the paper's for the reward).
       table: name of the field of `CloudEnv` from which `of` takes `relaxed` (class variable).
     """

@@ -21,11 +21,7 @@ from jaxroute.sources.rows import random_order, row_in_order
 
 @struct.dataclass
 class BernoulliOutcomes:
-    """Bernoulli outcomes, independent over models and rounds.
-
-    Attributes:
-      mean: `[G, K]` success probability of each model in each of `G` segments of rounds.
-    """
+    """Bernoulli outcomes, independent over models and rounds, with success probabilities `mean` `[G, K]` of `K` models in `G` segments of rounds."""
 
     mean: Leaf
 
@@ -109,18 +105,14 @@ class FixedCosts:
     """Costs that always equal their means, as in a price list. Source: C2MAB-V, section 6."""
 
     def draw(self, key: Array, mean: Array) -> Array:
-        """Draws costs `[K]` of a round with means `mean` `[K]`."""
+        """Draws the costs `[K]` of all models in a round, with means `mean` `[K]`; here these means."""
         del key
         return mean
 
 
 @struct.dataclass
 class ScaledCosts:
-    """Costs that are their means times a uniform factor on `[1 - spread, 1 + spread]`, independent over models and rounds.
-
-    Attributes:
-      spread: `[]` largest relative deviation from the mean, in [0, 1].
-    """
+    """Costs that are their means times a factor, uniform on `[1 - spread, 1 + spread]`, independent over models and rounds; `spread` is in [0, 1]."""
 
     spread: Leaf = 0.5
 
@@ -215,7 +207,7 @@ class ParametricOutcomes:
         return jnp.sum((jnp.asarray(self.switch) <= t).astype(jnp.int32)) - 1
 
     def draw(self, key: Array, state: Any, t: Array) -> tuple[Array, Array, Array]:
-        """Draws outcomes `[K]`, successes `[K]` and costs `[K]` of round `t`."""
+        """Draws outcomes `[K]` in [0, 1], successes `[K]` bool and costs `[K]` of all models in round `t`; `state` is empty."""
         del state
         k_outcome, k_cost = draws.split(key)
         segment = self.segment(t)

@@ -31,7 +31,7 @@ def bound_regret(num_models: int, size: int, horizon: int, least_observed: float
       num_models: number of models, `K`.
       size: size of a set, `N`.
       horizon: number of rounds, `T`.
-      least_observed: `o`, see `least_observed`.
+      least_observed: `o`, least probability that all models of a set are asked, from the function `least_observed`.
       best: largest reward of a set, `r*`.
       power: exponent of `T`, 1 as published; the proof gives 4.
     """
@@ -41,9 +41,9 @@ def bound_regret(num_models: int, size: int, horizon: int, least_observed: float
 
 
 def bound_violation(num_models: int, size: int, horizon: int, power: int = 1) -> float:
-    """Returns Theorem 2's bound on eq. (1), the excess of the mean cost over `T` rounds above the budget, if all selected models are paid.
+    """Returns Theorem 2's bound on eq. (1), the excess of the mean cost over `horizon` (`T`) rounds above the budget, if all selected are paid.
 
-    Arguments are as for `bound_regret`.
+    The pool has `num_models` models, a set `size`. `power` is the exponent of `T` in a logarithm, 1 as published; the proof gives 4.
     """
     share = math.sqrt(size * num_models / horizon)
     log_term = math.log(2.0 * math.pi**2 * num_models * horizon**power / 3.0)

@@ -1,4 +1,4 @@
-"""Types that environment and policies of the combinatorial problem exchange, and its metrics.
+"""Types that environment and policies of the combinatorial problem (selection of a set of models) exchange, and its metrics.
 
 Sizes: `K` models, sets of at most (or exactly) `N` models, `M` groups. With a budget for each group, violations are summed over the groups.
 """
@@ -59,7 +59,7 @@ class Reward(Protocol):
         """Returns the expected reward of the set that the bool mask `chosen` marks, for success probabilities `mean`."""
 
     def relaxed(self, z: AnyArray, mean: AnyArray, xp: Any = jnp) -> Any:
-        """Returns the expected reward of a relaxed selection, which contains each model with a fraction `z` in [0, 1]."""
+        """Returns the expected reward of a relaxed selection, fractions `z` in [0, 1] of the models, for success probabilities `mean`."""
 
     def weight(self, w: AnyArray, xp: Any = jnp) -> Any:
         """Returns the additive weight of each model with success probability `w`; the sum of weights orders sets like `value`."""
@@ -71,7 +71,7 @@ class CombinatorialSpec(Spec):
 
     Attributes:
       reward: `AnyWin`, `SumUp` or `AllIn`.
-      min_size, max_size: smallest and largest `N` (summed over groups) over the settings of a sweep.
+      min_size, max_size: smallest and largest size `N` of a set (summed over groups) over the settings of a sweep.
       groups: index of each model's group, from 0; None with one group.
       group_budgets: whether each group has a budget.
       always_available: whether all models are available in every round.

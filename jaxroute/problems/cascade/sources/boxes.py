@@ -44,7 +44,7 @@ class Boxes(Protocol):
         ...
 
     def draw(self, keys: Keys, psi: Array, base: Array, row: Array | None = None) -> Draw:
-        """Draws scores `[K]`, costs `[K]` and, if outputs are recorded, their rows `[K]` (else None); `row` is that of a recorded request, else None."""
+        """Draws scores, costs and, if outputs are recorded, their rows (else None), `[K]` each; `row` is that of a recorded request, else None."""
         ...
 
 

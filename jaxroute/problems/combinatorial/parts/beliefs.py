@@ -18,7 +18,7 @@ class Statistics:
 
     Attributes:
       outcome, cost: `RunningMean` of the outcomes and of the costs: `mean` `[K]` and number of observations `count` `[K]` of each model.
-      spec: information about the environment (static).
+      spec: properties of the environment that a policy knows, such as the number of models (static).
     """
 
     outcome: RunningMean
@@ -97,7 +97,7 @@ class CountInPart:
     """Counts an outcome `x` in [0, 1] as the fraction `x` of a success."""
 
     def count(self, key: Array, outcome: Array) -> Array:
-        """Returns the number of successes, possibly a fraction, as which each outcome of `outcome` `[K]` counts."""
+        """Returns the number of successes `[K]`, possibly fractions, as which the outcomes `outcome` `[K]` count; here the outcomes."""
         del key
         return outcome
 

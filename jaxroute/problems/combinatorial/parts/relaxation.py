@@ -38,11 +38,11 @@ class Solver(Protocol):
     """Solver of the relaxed problem, which finds the best fraction in [0, 1] of each model under the budget."""
 
     def solve(self, spec: CombinatorialSpec, w: Array, cost: Array, obs: Observation, allowed: Array) -> Selection:
-        """Returns the best fractions of the models `[K]` (`z`), with the shadow price of the budget (`multiplier`, see the module).
+        """Returns the best fractions of the models `[K]` (`z`), and the gain in total weight per additional unit of budget (`multiplier`).
 
         Args:
           spec: sizes, groups and the reward.
-          w: `[K]` success probabilities in (0, 1), see `conditioned`.
+          w: `[K]` success probabilities in (0, 1), from `conditioned`.
           cost: `[K]` non-negative costs.
           obs: observation with the budget and the set size `N`.
           allowed: `[K]` bool, models that may be selected.
@@ -211,7 +211,7 @@ class ProjectedGradient:
 
 
 def _scaled(weight: Array) -> tuple[Array, Array]:
-    """Divides weights by the largest absolute weight. Returns the scaled weights and this largest weight.
+    """Divides weights `[K]` by the largest absolute weight, and returns the scaled weights and this largest weight, a scalar.
 
     The maximum is read at its index, because the derivative of `jnp.max` looks for it in recomputed weights, which may differ by rounding.
     """
@@ -232,20 +232,20 @@ def _require_one_group(spec: CombinatorialSpec, name: str) -> None:
 
 
 def _size(spec: CombinatorialSpec, obs: Observation, allowed: Array) -> Array:
-    """Returns the size `N` of a set, or `[M]` one per group; where sets must have exactly this size, at most the number of allowed models."""
+    """Returns the size `N` of a set, or `[M]` one per group; where sets must have exactly this size, at most the number of `allowed` models."""
     count = selection.group_sums(spec.groups, allowed.astype(jnp.float32))
     return jnp.minimum(obs.size, count) if spec.reward.exact_size else obs.size
 
 
 def default_solver(spec: CombinatorialSpec) -> Solver:
-    """Returns an exact solver if it is cheap (`Linear`, or `Vertices` for few models), otherwise `BestOf`."""
+    """Returns an exact solver for the reward in `spec` if it is cheap (`Linear`, or `Vertices` for few models), otherwise `BestOf`."""
     if spec.reward.exact_size:
         return Linear()
     return Vertices() if selection.num_vertices(spec.num_models, spec.max_size) <= _MOST_VERTICES else BestOf()
 
 
 def metrics_of(solver: Solver | None) -> tuple[Metric, ...]:
-    """Returns the metrics that a policy with this solver can record. `Vertices`, whose search may stop early, records `unfinished_share` by default."""
+    """Returns the metrics that a policy with `solver` can record. `Vertices`, whose search may stop early, records `unfinished_share` by default."""
     shown = isinstance(solver, Vertices)
     return tuple(dataclasses.replace(m, default=shown) if m.name == "unfinished_share" else m for m in RELAXATION_METRICS)
 
@@ -253,10 +253,10 @@ def metrics_of(solver: Solver | None) -> tuple[Metric, ...]:
 def solve_by_group(
     solver: Solver | None, spec: CombinatorialSpec, w: Array, cost: Array, obs: Observation, allowed: Array
 ) -> Selection:
-    """Solves the relaxed problem by a solver, or by `default_solver` if `solver` is None; other arguments as for `Solver.solve`.
+    """Solves the relaxed problem of models with success probabilities `w` `[K]` and costs `cost` `[K]` by `solver`, None for `default_solver`.
 
-    If each group has a budget, the selection is the union of the groups' selections. The multiplier is then the sum over the groups, the gain from
-    raising every budget by one unit. Source: C2MAB-V, appendix C.1.
+    Budget and size are in `obs`; `allowed` `[K]` bool marks models that may be selected. If each group has a budget, the selection is the union of
+    the groups' selections. The multiplier is then the sum over the groups, the gain from raising every budget by one unit. Source: C2MAB-V, appendix C.1.
     """
 
     def solve(spec: CombinatorialSpec, obs: Observation, allowed: Array) -> Selection:
@@ -289,7 +289,7 @@ def conditioned(key: Array, value: Array, cap: Leaf, noise: Leaf) -> Array:
 
 
 def check(solver: Solver | None, rounding: Any, cap: Leaf, noise: Leaf) -> None:
-    """Raises `ValueError` if a field of a policy that solves the relaxed problem and rounds its solution is invalid."""
+    """Raises `ValueError` if one of these fields of a policy that solves the relaxed problem and rounds its solution is invalid."""
     if solver is not None:
         checks.part("solver", solver, "solve", "BestOf()")
     if rounding is not None:
@@ -299,7 +299,7 @@ def check(solver: Solver | None, rounding: Any, cap: Leaf, noise: Leaf) -> None:
 
 
 def info_of(found: Selection) -> Info:
-    """Returns the values of a relaxed solution that a policy can record, by name: three of `RELAXATION_METRICS`, and the fractions `[K]` (`relaxed`)."""
+    """Returns the values of a relaxed solution that a policy can record, by name: the `RELAXATION_METRICS`, and the fractions `[K]` (`relaxed`)."""
     return {
         "shadow_price": jnp.where(found.feasible, found.multiplier, 0.0),
         "infeasible_share": 1.0 - found.feasible.astype(jnp.float32),

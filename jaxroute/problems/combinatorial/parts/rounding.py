@@ -18,7 +18,7 @@ class Pairwise:
     """Pairwise rounding: repeatedly shifts weight between two fractions until one of them is 0 or 1. Source: C2MAB-V, Algorithm 3."""
 
     def round(self, key: Array, z: Array, spec: CombinatorialSpec) -> Array:
-        """Draws a random set, `[K]` bool, that contains each model with probability `z` `[K]`, for one group (`round_by_group` handles several)."""
+        """Draws a random set, `[K]` bool, that contains each model with probability `z` `[K]`, for one group; `spec` has size and reward of sets."""
         return rounding.pairwise(z, draws.uniform(key, z.shape), whole_sum=spec.reward.exact_size)
 
 
@@ -52,9 +52,9 @@ Rounding = Pairwise | Swap | Indicator
 
 
 def round_by_group(rounding: Rounding | None, key: Array, z: Array, spec: CombinatorialSpec) -> Array:
-    """Draws a random set by a rounding (None: the paper's, `Swap` for any win, `Pairwise` for sets of exact size); other arguments as for `Pairwise.round`.
+    """Draws a random set `[K]` bool that contains each model with probability `z` `[K]`, by `rounding`.
 
-    Each group is rounded separately, which preserves its size.
+    Each group is rounded separately, which preserves its size. `rounding` None is the paper's: `Swap` for any win, `Pairwise` for sets of exact size.
     """
     if rounding is None:
         rounding = Pairwise() if spec.reward.exact_size else Swap()
@@ -71,9 +71,9 @@ def round_by_group(rounding: Rounding | None, key: Array, z: Array, spec: Combin
 
 
 def top_models(score: Array, obs: Observation, spec: CombinatorialSpec, allowed: Array | None = None) -> Array:
-    """Returns the mask `[K]` of the `N` models (of each group) with the largest scores `[K]`; ties go to the lower index.
+    """Returns the mask `[K]` of the `N` models (of each group) with the largest `score` `[K]`; ties go to the lower index.
 
-    `allowed` `[K]` bool marks the models to choose from; the default is all available models.
+    `N` is `obs.size`; `allowed` `[K]` bool marks the models to choose from, None all available ones. `spec` has the groups.
     """
     allowed = obs.available if allowed is None else allowed
     if spec.groups is None:

@@ -18,12 +18,12 @@ class Optimistic:
     """
 
     def active(self, state: Statistics, allowed: Array) -> Array:
-        """Returns whether this rule replaces the policy's choice among the models `allowed` `[K]` in this round, a scalar bool; here always False."""
+        """Returns whether this rule replaces the policy's choice among the models `allowed` `[K]` in a round, a scalar bool; here always False."""
         del state, allowed
         return jnp.asarray(False)
 
     def choose(self, state: Statistics, obs: Observation, allowed: Array, selected: Array) -> Array:
-        """Returns the mask `[K]` of the set for this round; here `selected`, the set that the policy's confidence bounds suggest."""
+        """Returns the mask `[K]` of the set for a round, which a rule may choose from the models `allowed`; here `selected`, the policy's choice."""
         del state, obs, allowed
         return selected
 
@@ -52,12 +52,12 @@ class Hold:
     """
 
     def relaxed(self, fresh: Array, z: Array, held_z: Array) -> Array:
-        """Returns the relaxed selection `[K]` to round to a set: `z` of this round or `held_z` of the last decision; in this base class `z`."""
+        """Returns the relaxed selection `[K]` to round: `z` of this round (if `fresh`) or `held_z` of the last decision; in this base class `z`."""
         del fresh, held_z
         return z
 
     def hold(self, fresh: Array, new: tuple[Array, Array], held: tuple[Array, Array]) -> tuple[Array, Array]:
-        """Returns the set and the relaxed selection to use: the pair `new` of this round or `held` of the last decision; in this base class `new`."""
+        """Returns the set and relaxed selection to use, `new` of this round (if `fresh`) or `held` of the last decision; in this base class `new`."""
         del fresh, held
         return new
 
@@ -83,7 +83,7 @@ class ByPrice:
     """Order of a cascade that asks models with a low known price first. The paper gives no order; its Fig. 2 starts with cheap models."""
 
     def order(self, key: Array, obs: Observation, value: Array, cost: Array) -> Array:
-        """Returns numbers `[K]` in whose ascending order models are asked, ties by index. `value` and `cost` `[K]` are expected rewards and costs."""
+        """Returns numbers `[K]`, here prices, in whose ascending order models are asked, ties by index. `value`, `cost`: expected rewards, costs."""
         del key, value, cost
         return obs.price
 
@@ -130,7 +130,7 @@ Order = ByPrice | ByReward | ByCost | ByIndex | ByProbability
 def action_of(
     order: Order, key: Array, obs: Observation, selected: Array, value: Array, cost: Array, relaxed: Array | None = None
 ) -> Action:
-    """Returns the action for the available models of the set `selected` `[K]`. `order` ranks by `value` and `cost`; `relaxed` `[K]` are recorded."""
+    """Returns the action with the available models of `selected` `[K]`, ordered by `value` and `cost`; `relaxed` None records the set itself."""
     relaxed = selected.astype(jnp.float32) if relaxed is None else relaxed
     available = selected & obs.available
     return Action(selected=available, order=order.order(key, obs, value, cost), relaxed=relaxed, held=selected)
