@@ -136,7 +136,7 @@ class CQBEpsilon(ACQB):
 
     @classmethod
     def of(cls, env: Any, **settings: Any) -> "CQBEpsilon":
-        """Returns a policy that explores in the first tenth of `env`'s rounds, then with probability `1 / sqrt(horizon)`. `settings`: fields."""
+        """Returns a policy with fields `settings` that explores in the first tenth of `env`'s rounds, then with probability `1 / sqrt(horizon)`."""
         if not hasattr(env, "spec"):
             raise ValueError(
                 f"env must be a queue, got {checks.show(env)}; for a sampler the policy is `CQBEpsilon.of` itself"

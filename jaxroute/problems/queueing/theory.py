@@ -77,7 +77,7 @@ class Theory:
     def sample_radius(self, count: float, t: float) -> float:
         """Returns `beta_l`, a bound on the deviation of samples from the estimate after `l = count` rounds (appendix D.3).
 
-        The norm is that of the design matrix. With high probability it holds in all rounds up to `t`.
+        The norm is that of the design matrix. With high probability the bound holds in all rounds up to `t`.
         """
         number = num_samples(self.num_offered)
         wide = math.sqrt(6.0 * self.dim * math.log(max(number * t, 1.0)))
@@ -155,7 +155,7 @@ class Theory:
         return math.sqrt(2.0 * self.dim * t * grown)
 
     def routing_regret(self, t: float) -> float:
-        """Returns the explicit bound of theorem 6 on the routing regret after `t` rounds."""
+        """Returns theorem 6's explicit bound on the routing regret (sum of shortfalls from the query's best departure rate) after `t` rounds."""
         checks.positive("t", t, ())
         before, total = t - 1.0, self.elliptic_bound(t)
         beta, alpha = self.sample_radius(before, t), self.radius(before)

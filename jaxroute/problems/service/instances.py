@@ -234,7 +234,7 @@ def table_service(table: RoutingTable, *, alpha: float, threshold: float = 0.5, 
 
 
 def paper_policy(benchmark: str = "winogrande", **changes: Any) -> MessPlus:
-    """Returns MESS+ with a logistic classifier, V = 1e-3, c = .1, and the SGD of Table 4 for a benchmark; `changes` override fields of `MessPlus`."""
+    """Returns MESS+ with a logistic classifier, cost weight V = 1e-3, exploration c = .1, Table 4's SGD of a benchmark; `changes` set fields."""
     data = MESSPLUS_BENCHMARKS[checks.one_of("benchmark", benchmark, MESSPLUS_BENCHMARKS)]
     optimiser = SGD(data.learning_rate, data.momentum, MESSPLUS_WEIGHT_DECAY)
     return MessPlus(**{"optimiser": optimiser, **changes})

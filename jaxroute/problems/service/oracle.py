@@ -67,14 +67,14 @@ class OracleInformed(PricedOracle):
 
     @classmethod
     def of(cls, env: ServiceEnv) -> "OracleInformed":
-        """Returns the best informed policy of `env`. The requests of `env` must not be rows of a table: their probabilities of satisfaction are unknown."""
+        """Returns the best informed policy of `env`, whose requests must not be rows of a table: their probabilities of satisfaction are unknown."""
         return cls(price=env.best, predictor=TrueProbabilities(env.requests))
 
 
 @final
 @struct.dataclass
 class OracleClairvoyant(PricedOracle):
-    """Cheapest policy that meets the target and knows which models satisfy a request and at what costs. It needs `reveals_labels=True`."""
+    """Cheapest policy that meets the target, knowing which models satisfy a request and their costs. The environment needs `reveals_labels=True`."""
 
     @classmethod
     def of(cls, env: ServiceEnv) -> "OracleClairvoyant":

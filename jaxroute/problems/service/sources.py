@@ -216,7 +216,7 @@ class TypeRequests(RequestSource):
         return self.contexts(knows_cost=False).mean()
 
     def contexts(self, knows_cost: bool = True) -> Contexts:
-        """Returns one context per type; if costs are noisy and `knows_cost` is True, one per request of a sample."""
+        """Returns one context (group of requests) per type; if costs are noisy and `knows_cost` is True, one per request of a sample."""
         weight, probability, cost = (np.asarray(x, np.float64) for x in (self.weight, self.probability, self.cost_mean))
         if not (self.cost_noise and knows_cost):
             return Contexts(weight / weight.sum(), probability, cost)
@@ -224,7 +224,7 @@ class TypeRequests(RequestSource):
         return equally_weighted(sample.success, sample.cost)
 
     def label_contexts(self) -> Contexts:
-        """Returns a context for each type and each set of satisfying models; for more than 12 independent models one for each request of a sample."""
+        """Returns a context (group) for each type and set of satisfying models; for more than 12 independent models, for each request of a sample."""
         weight, probability, cost = (np.asarray(x, np.float64) for x in (self.weight, self.probability, self.cost_mean))
         if (
             self.comonotone

@@ -150,7 +150,7 @@ class StageRoute:
         )
 
     def route_next(self, state: SlotState, obs: Observation) -> Routing:
-        """Returns the probability that the next query goes to the model in a slot, by default of RouteOPT. Source: Algorithm 1, line 9, eq. (7)."""
+        """Returns the probabilities of the models in the slots for the next query, by default from RouteOPT. Source: Algorithm 1, line 9, eq. (7)."""
         value, cost = self.bounds(state.slots, self.known_costs(obs))
         priority = lax.iota(jnp.int32, value.shape[-1])  # Slots are in the order of ties.
         return self.routing.route(value, cost, state, self.budget_mode.budget(obs), priority)

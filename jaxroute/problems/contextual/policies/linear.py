@@ -42,7 +42,7 @@ class LinUCB(RidgePolicy):
 
 @struct.dataclass
 class OFULState:
-    """State of `OFUL`: `G` ridge regressions (one, or one per model), `log(det V / det(lambda I))` `[G]` (`log_det`), and its rounding errors."""
+    """State of `OFUL`: `G` ridge regressions (one, or one per model), `log(det V / det(lambda I))` `[G]` of design matrices `V`, and its errors."""
 
     estimate: Ridge
     log_det: Array

@@ -106,7 +106,7 @@ class Memory(abc.ABC):
 
 
 class SharedRows(Memory):
-    """Memory for pair features, with one parameter vector for all models and a row of data per round: ACQB, Algorithm 1."""
+    """Memory for features of query-model pairs, with one parameter vector for all models and a row of data per round: ACQB, Algorithm 1."""
 
     @property
     def num_parameters(self) -> int:

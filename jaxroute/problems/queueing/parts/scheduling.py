@@ -118,7 +118,7 @@ def optimistic_utilities(sample: Array, x: Array) -> list[Array]:
 
 @struct.dataclass
 class QueueQueries:
-    """Reads features of queries, which the queue stores at each query's place: the context map phi of ACQB, Algorithm 2, line 1."""
+    """Reads features and finds the best query for `ACQB`, if the queue stores features at each place: phi of ACQB, Algorithm 2, line 1."""
 
     def features(self, obs: Observation) -> Array:
         """Returns features of the queries at `B` places, `[d, B]` (of query-model pairs `[N, d, B]`); in `PromptQueries` of `P` prompts `[d, P]`."""
@@ -134,7 +134,7 @@ class QueueQueries:
         return feedback.features
 
     def best(self, sample: Array, weight: Weight, obs: Observation) -> tuple[Array, Array]:
-        """Returns place and weight of the waiting query with the largest `weight(utilities)`, given sampled parameters `sample` `[N, M, d]`."""
+        """Returns place and weight of the waiting query whose list of utilities, by samples `sample` `[N, M, d]`, has the largest `weight`."""
         return best_place(lambda x: weight(optimistic_utilities(sample, x)), obs.features, obs)
 
 

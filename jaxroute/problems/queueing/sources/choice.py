@@ -23,7 +23,7 @@ def utilities_of(theta: Leaf, features: Array, pair_features: bool) -> Array:
 
 
 def departure_rate(log_weight: Array) -> Array:
-    """Returns the probability `Z / (1 + Z)` that a shown answer is accepted, given `log Z`; `Z` sums `exp(utility)` over them (ACQB, section 2)."""
+    """Returns the acceptance probability `Z / (1 + Z)` of the answers shown, from `log Z`, where `Z` sums their `exp(utility)` (ACQB, section 2)."""
     return 1.0 / (1.0 + jnp.exp(-log_weight))
 
 

@@ -17,7 +17,7 @@ _SAMPLED_SUBSETS = 2_000
 
 
 def divide_costs(costs: ArrayLike) -> np.ndarray:
-    """Divides costs `[P, N]` of models on prompts by the largest, so that they lie in [0, 1] as ACQB, section 6.2, requires without a method."""
+    """Divides costs `[P, N]` of models on prompts by the largest, so that they lie in [0, 1]. ACQB, section 6.2, requires this without a method."""
     given = checks.non_negative("costs", costs)
     largest = given.max(initial=0.0)
     return given / largest if largest > 0 else np.zeros_like(given)

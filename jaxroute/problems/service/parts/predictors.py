@@ -163,7 +163,7 @@ class KnownCost:
         return ()
 
     def estimate(self, state: tuple[()], obs: Observation) -> Array:
-        """Returns the expected cost `[M]` of the request, J."""
+        """Returns the expected cost of the request with each of `M` models, `[M]`, J."""
         del state
         return obs.cost
 

@@ -20,7 +20,7 @@ class Estimator(abc.ABC):
         """Returns mean rewards and costs, shaped like the statistics, finite also for unused models; `cost_floor` is the least cost of a query."""
 
     def start(self, statistics: Statistics, upper: Array, lower: Array, cost_floor: Leaf) -> Pair:
-        """Returns bounds `upper` of rewards and `lower` of costs; subclasses replace those of models unused in `statistics` (as by `cost_floor`)."""
+        """Returns bounds `upper` of rewards, `lower` of costs, which subclasses replace for models unused in `statistics` (say by `cost_floor`)."""
         del statistics, cost_floor
         return upper, lower
 

@@ -14,7 +14,7 @@ class Tie(abc.ABC):
 
     @abc.abstractmethod
     def apply(self, key: Array, value: Array) -> tuple[Array, Array]:
-        """Returns reward bounds `value` `[N]`, in some rules plus random numbers, and int32 priorities `[N]`; of equal models the lowest is first."""
+        """Returns reward bounds `value` `[N]` (in `RandomTie` plus random numbers), and int32 priorities `[N]`; of equals the lowest is first."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from jaxroute.problems.stochastic.types import ArmStatistics
 
 @struct.dataclass
 class SumPolicy:
-    """Base class of policies whose state is the number of uses and the total reward of each model."""
+    """Base class of policies whose state is the number of uses and the total reward of each model (`ArmStatistics`)."""
 
     def check(self) -> None:
         """Checks nothing; subclasses check their parameters."""
@@ -54,7 +54,7 @@ class BetaPosteriorPolicy(BetaPrior, SumPolicy):
     """Base class of policies that have a beta posterior of each model's success probability."""
 
     def posterior(self, state: ArmStatistics) -> tuple[Array, Array]:
-        """Returns both parameters of each model's beta posterior, two arrays `[K]`."""
+        """Returns the parameters `a` and `b` of each model's beta posterior, two arrays `[K]`."""
         # In two parts, each exact in float32: few losses are not lost among many pulls.
         few = state.pulls & 4095
         losses = ((state.pulls - few).astype(jnp.float32) - state.reward_sum) + few.astype(jnp.float32)
