@@ -203,8 +203,8 @@ def train_projection(
       optimiser: optax optimiser of the parameters.
       epochs: number of gradient steps.
       batch: number of prompts of a step, drawn without replacement, with pairs within the batch; None means all.
-      positive_above, negative_below, num_negatives: see `cosine_pairs`.
-      temperature: see `info_nce`.
+      positive_above, negative_below, num_negatives: thresholds of cosines and largest number of negatives, by which `cosine_pairs` selects pairs.
+      temperature: positive number by which similarities are divided in the loss `info_nce`.
     """
     k_init, k_batches = draws.split(key)
     of_each, cosines = jnp.asarray(features, jnp.float32), jnp.asarray(cosine)
@@ -262,13 +262,13 @@ def fit_projection(
     Args:
       features: `[n, d]` features of the `n` offline prompts.
       utility: `[n, N]` utility of each prompt and each of `N` models, or an increasing linear function of it, which gives equal results.
-      per_model: number of prompts for each model, see `balanced_rows`; None trains on all prompts.
+      per_model: largest number of prompts on which each model is best, drawn by `balanced_rows`; None trains on all prompts.
       epochs: number of gradient steps.
-      positive_above, negative_below, num_negatives: see `cosine_pairs`.
-      temperature: see `info_nce`.
+      positive_above, negative_below, num_negatives: thresholds of cosines and largest number of negatives, by which `cosine_pairs` selects pairs.
+      temperature: positive number by which similarities are divided in the loss `info_nce`.
       batch: number of prompts of a step, with pairs within the batch; None means all prompts of the set.
       optimiser: optax optimiser; None means `optax.adam(1e-3)`. Reuse one object: the training is compiled again for each new one.
-      width, out, normalize: see `ProjectionHead`.
+      width, out, normalize: hidden units and outputs of the network, and whether outputs are scaled to norm 1 (`ProjectionHead`).
       seed: seed of the set of prompts, the initial parameters and the batches.
 
     Raises:

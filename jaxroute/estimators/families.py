@@ -16,8 +16,8 @@ from jaxroute.core import checks
 from jaxroute.core.rewards import Assumptions
 from jaxroute.core.types import Leaf
 
-# Number of Newton steps after which the error of a bound is that of float32 (a test measures it). For Bernoulli and beta distributions two steps with plain
-# logarithms, which take half the time of `log1p`, precede an exact one.
+# Number of Newton steps after which the error of a bound is that of float32 (a test measures it). For Bernoulli and beta distributions two steps with
+# plain logarithms, which take half the time of `log1p`, precede an exact one.
 _STEPS, _ROUGH_STEPS = 5, 2
 # -log(1 - q) of the largest q below 1 in float32.
 _MOST = 16.6

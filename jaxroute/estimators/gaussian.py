@@ -161,7 +161,7 @@ _TERMS, _MOST_TERMS = 64, 512
 
 
 def _places(dim: int) -> np.ndarray:
-    """Returns `[d, d]` indices: where the lower triangle, stored row by row, has each entry of a symmetric matrix (or its mirror image)."""
+    """Returns `[d, d]` indices, d = `dim`: where the lower triangle, stored row by row, has each entry of a symmetric matrix (or its mirror)."""
     row, column = np.tril_indices(dim)
     places = np.zeros((dim, dim), np.int32)
     places[row, column] = places[column, row] = np.arange(len(row))
@@ -180,7 +180,7 @@ class Ridge:
     Attributes:
       theta: `[d, G]` estimates.
       triangle: `[d (d + 1) / 2, G]` lower triangles of `V^-1`, row by row.
-      errors: rounding errors of `theta` and `triangle`, see `numerics.accumulate`.
+      errors: rounding errors of `theta` and `triangle`, by name, which `numerics.accumulate` adds to the next changes.
     """
 
     theta: Array
@@ -224,7 +224,7 @@ class Ridge:
         return numerics.combine(_slim(x), self.theta)
 
     def square_deviation(self, x: Array) -> Array:
-        """Returns the squared uncertainty `x' V^-1 x` of the prediction of each model, `[K]`; `x` is as in `predict`."""
+        """Returns the squared uncertainty `x' V^-1 x` of the prediction of each model, `[K]`, for features `x` `[d, K]`, or `[d, 1]` for all."""
         row, column = np.tril_indices(x.shape[0])
         x, triangle, size = _slim(x), self.triangle, len(row)
         twice = np.where(row == column, 1.0, 2.0).astype(np.float32).reshape(-1, *(1,) * (x.ndim - 1))

@@ -88,7 +88,7 @@ def _uniform_init(fan_in: int) -> Callable[..., Array]:
 def _vector_matrix(
     x: Array, kernel: Array, dimension_numbers: Any, precision: Any = None, preferred_element_type: Any = None
 ) -> Array:
-    """Returns the product of `x` `[d]` and `kernel` `[d, h]`. It replaces `lax.dot_general` in `nn.Dense`, hence the unused arguments."""
+    """Returns the product of `x` `[d]` and `kernel` `[d, h]`. It replaces `lax.dot_general` in `nn.Dense`, whose other arguments are ignored."""
     del dimension_numbers, precision, preferred_element_type
     return xla.compute_once(numerics.combine(xla.compute_once(x), kernel))  # The layer norm reads it three times.
 
@@ -150,7 +150,7 @@ class Mlp(Head):
         return self._apply(params, x, 1.0, 1.0)
 
     def keep(self, key: Array, num_features: int, width: int) -> tuple[Array, Array]:
-        """Draws the dropout factors of `num_features` inputs and of `width` hidden units: each is 0, or 1 / (1 - dropout)."""
+        """Draws the dropout factors of `num_features` inputs and of `width` hidden units, as two arrays: each factor is 0 or 1 / (1 - dropout)."""
         k_input, k_hidden = draws.split(key)
         kept = 1.0 - jnp.asarray(self.dropout, jnp.float32)
         keep_input = jnp.where(draws.uniform(k_input, (num_features,)) < kept, 1.0 / kept, 0.0)
@@ -183,7 +183,7 @@ class TheorySteps:
 
 
 def _compensated(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-    """Adds to `updates` the rounding errors `state` of the last update, so that small steps are not lost; also returns the errors of this update."""
+    """Adds to `updates` the rounding errors `state` of the last update of `params`, so that small steps are not lost; also returns the new errors."""
     given = jax.tree.map(jnp.add, updates, state)
     return given, jax.tree.map(lambda value, step: step - ((value + step) - value), params, given)
 

@@ -19,7 +19,7 @@ class RunningMean:
     Attributes:
       count: `[K]` int32 number of values.
       mean: `[K]` float32 means; zero without values.
-      errors: rounding errors of the means, see `numerics.accumulate`.
+      errors: rounding errors of `mean`, by name, which `numerics.accumulate` adds to the next change.
     """
 
     count: Array
@@ -61,8 +61,8 @@ class WindowSums:
       reward_sum: `[K]` float32 total reward of each model in the window.
       actions: `[W]` int32 model of each round; `K` for none.
       rewards: `[W]` float32 reward of each round.
-      errors: rounding errors of the sums, see `numerics.accumulate`.
-      order: `[K]` int32 order in which ties between models are broken; see `numerics.argmax`.
+      errors: rounding errors of `reward_sum`, by name, which `numerics.accumulate` adds to the next change.
+      order: `[K]` int32 priorities that break ties between models: the smallest wins; None for the lowest index.
     """
 
     pulls: Array

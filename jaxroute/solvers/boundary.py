@@ -30,8 +30,8 @@ def known(value: Any) -> bool:
 def inputs(mask: Any = None, groups: Sequence[int] | None = None, **given: Any) -> list[Array]:
     """Converts a solver's arguments, given by name, to arrays in the type of the first one. Raises `ValueError` if one is invalid.
 
-    `budget`, `total`, `size`, `most` and `temperature` must be scalars, or `[M]` (one per group) if `groups` gives each model's group. All other
-    arguments must be vectors `[K]`; they become 0 where `mask` is False.
+    `budget`, `total`, `size`, `most` and `temperature` must be scalars, or `[M]` (one per group) if `groups` (None: one group) gives each model's
+    group. All other arguments must be vectors `[K]`; they become 0 where `mask` `[K]` is False (None: nowhere).
     """
     found: list[Array] = []
     for name, value in given.items():
@@ -48,7 +48,7 @@ def inputs(mask: Any = None, groups: Sequence[int] | None = None, **given: Any) 
 
 
 def vector(name: str, value: Any, length: int | None = None) -> Array:
-    """Returns `value` as an array `[K]` of at least float32; `ValueError` if it is not one-dimensional or not of this `length`."""
+    """Returns the argument `name` as an array `[K]` of at least float32; `ValueError` if not one-dimensional or not of this `length` (None: any)."""
     array = _checked(name, value)
     if array.ndim != 1 or (length is not None and array.shape != (length,)):
         shape = "[K]" if length is None else f"({length},)"

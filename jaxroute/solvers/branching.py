@@ -257,7 +257,7 @@ def _where(mask: Array, new: Any, old: Any) -> Any:
 
 
 def _simplex(lp: Program, equal: tuple[bool, ...], basis: Array, upper: Array) -> Basis:
-    """Returns the basic solution of a linear program, and the basis after one step of the dual simplex method.
+    """Returns the basic solution of the linear program `lp`, and the basis after one step of the dual simplex method.
 
     `basis` `[R]` has the indices of the basic columns, `upper` `[n + R]` flags other columns at their upper bound, `equal` tells which rows are
     equations.

@@ -121,7 +121,7 @@ def budgeted_fill(
         return fill((xla.barrier(order),), lambda other, this: other[0] < this[0])
 
     def slope_of(over: _Fill, under: _Fill) -> Array:
-        """Returns the multiplier of the budget at which two fills have the same Lagrangian, `value - multiplier * cost`."""
+        """Returns the multiplier of the budget at which a fill `over` and one `under` it have the same Lagrangian, `value - multiplier * cost`."""
         spread = over[1] - under[1]
         return jnp.where(spread > 0, (over[2] - under[2]) / jnp.where(spread > 0, spread, 1.0), 0.0)
 

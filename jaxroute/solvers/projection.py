@@ -66,7 +66,7 @@ def _level(u: Array, upper: Array, total: Array, at_most: bool) -> Array:
 
 
 def _level_of_many(u: Array, upper: Array, total: Array, at_most: bool) -> Array:
-    """Finds the multiplier `nu` with `sum clip(u - nu, 0, upper) = total` for many models, up to rounding, by Newton steps inside a bracket."""
+    """Finds the `nu` with `sum clip(u - nu, 0, upper) = total` (0 at least if `at_most`) for many models, to rounding, by bracketed Newton steps."""
     eps = np.finfo(u.dtype).eps
 
     def at(nu: Array) -> tuple[Array, Array]:
@@ -97,7 +97,7 @@ def _level_of_many(u: Array, upper: Array, total: Array, at_most: bool) -> Array
 
 @partial(jax.custom_jvp, nondiff_argnums=(5,))
 def _project(y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool) -> _Solution:
-    """Projects `y` as `project` does, by Newton's method inside a bracket for the budget's multiplier; the sum's multiplier is exact."""
+    """Computes `project`, without checks, by bracketed Newton steps. Returns `z`, multipliers of sum (exact) and budget, and feasibility."""
     eps = np.finfo(y.dtype).eps
     cheapest = _cheapest(cost, upper, total, at_most)
     # The cost of the most expensive model in use if the sum is made up of the cheapest ones. A large multiplier of the budget orders models by cost,
@@ -174,7 +174,7 @@ def _project(y: Array, cost: Array, budget: Array, total: Array, upper: Array, a
 def _steps_as_needed(
     step: Callable[[tuple[Array, ...]], tuple[Array, ...]], start: tuple[Array, ...], tolerance: Array
 ) -> tuple[Array, ...]:
-    """Repeats `step` of `_project` until the cost is within `tolerance` of the budget or below it, or the budget's multiplier stays the same."""
+    """Repeats `step` of `_project` from `start` until the cost is within `tolerance` of the budget or below, or the budget's multiplier stays."""
 
     def go_on(state: tuple[Any, ...]) -> Array:
         number, before, (_, _, here, _, _, excess) = state
@@ -189,7 +189,7 @@ def _steps_as_needed(
 
 
 def _cheapest(cost: Array, upper: Array, total: Array, at_most: bool) -> Array:
-    """Returns the amounts `[K]` that sum to `total` at the least cost; zeros if the sum may be smaller (`at_most`)."""
+    """Returns the amounts `[K]`, at most `upper`, that sum to `total` at the least cost; zeros if the sum may be smaller (`at_most`)."""
     if at_most:
         return jnp.zeros_like(cost)
     if cost.shape[-1] > _MANY:
@@ -201,10 +201,10 @@ def _cheapest(cost: Array, upper: Array, total: Array, at_most: bool) -> Array:
 
 
 def _rows(z: Array, cost: Array, upper: Array, nu: Array, multiplier: Array, at_most: bool) -> tuple[Array, _RowSolver]:
-    """Returns a mask `[K]` (1 or 0) of the coordinates between their bounds (free), and `solve`, which makes them satisfy the binding constraints.
+    """Returns a mask `[K]` (1 or 0) of the coordinates of `z` between 0 and `upper` (free), and `solve`, which makes them meet binding constraints.
 
-    The constraints are the sum (a row of ones) and the budget (a row of costs). The mean cost of free coordinates is subtracted from their costs,
-    which avoids cancellation in the 2 x 2 matrix of the rows and in the multipliers.
+    These are the sum (a row of ones), unless `at_most` and its multiplier `nu` is 0, and the budget (a row of costs) if its `multiplier` is positive.
+    The mean cost of free coordinates is subtracted from their costs: this avoids cancellation in the 2 x 2 matrix of the rows and in multipliers.
     """
     free = ((z > 0.0) & (z < upper)).astype(z.dtype)
     sum_on = (jnp.asarray(True) if not at_most else nu > 0.0) & (jnp.sum(free) > 0.0)
@@ -230,7 +230,7 @@ def _rows(z: Array, cost: Array, upper: Array, nu: Array, multiplier: Array, at_
 def _polish(
     y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool, nu: Array, multiplier: Array, z: Array
 ) -> tuple[Array, Array, Array]:
-    """Adjusts coordinates between bounds to meet binding constraints exactly. Returns `z`, `nu`, `multiplier`, unchanged if that breaks a bound."""
+    """Adjusts results `nu`, `multiplier`, `z` of `_project` (same other arguments) to meet binding constraints exactly, unless it breaks a bound."""
     free, solve = _rows(z, cost, upper, nu, multiplier, at_most)
     held = jnp.where(free > 0.0, 0.0, z)
     moved, d_nu, d_multiplier = solve(y, total - jnp.sum(held), budget - jnp.sum(cost * held))
@@ -300,7 +300,7 @@ def project(
 def _certificate(
     found: _Solution, y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool
 ) -> tuple[Array, Array]:
-    """Returns the largest violation by `found` of the projection's optimality conditions, and whether it is zero to rounding."""
+    """Returns the largest violation by `found`, the result of `_project` for the other arguments, of optimality conditions, and whether it is 0."""
     z, nu, multiplier = jax.lax.stop_gradient(found[:3])
     y, cost, budget, total, upper = jax.lax.stop_gradient((y, cost, budget, total, upper))
     moved = jnp.max(jnp.abs(z - jnp.clip(y - nu - multiplier * cost, 0.0, upper)))
@@ -326,8 +326,8 @@ def smoothed_lp(
 ) -> Projection:
     """Solves a linear program with a quadratic term, which makes it differentiable: maximises `weight . z - temperature / 2 * |z|^2`.
 
-    The constraints are those of `project`, which solves it by projecting `weight / temperature`. For a small temperature the result is the solution
-    of the linear program with the least norm.
+    The constraints are `0 <= z <= upper` (None: 1), `sum z = total` (at most that, if `at_most`) and `cost . z <= budget`; `project` solves it by
+    projecting `weight / temperature`. For a small temperature the result is the solution of the linear program with the least norm.
 
     Its derivative in the weights is zero if the solution is a vertex, which is frequent at small temperatures. For instances with uniform costs, a
     binding budget and weights of at most one, where 4 of 9 or 6 of 100 models are selected:
@@ -340,8 +340,8 @@ def smoothed_lp(
 
     Source: quadratic smoothing of a linear program, Mangasarian and Meyer (1979).
 
-    `weight` is `[K]`; the scalar `temperature` is positive and in the unit of `weight`; the other arguments are those of `project`. The multipliers
-    of the linear program are `temperature` times those of the result.
+    `weight`, `cost` and `upper` are `[K]`; the other arguments are scalars, `temperature` positive and in the unit of `weight`. The multipliers of
+    the linear program are `temperature` times those of the result.
     """
     weight = boundary.vector("weight", weight)
     if boundary.known(temperature) and not np.all(np.asarray(temperature) > 0.0):

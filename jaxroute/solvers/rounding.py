@@ -117,7 +117,7 @@ def swap(z: Array, uniforms: Array, surplus_uniforms: Array) -> Array:
 
 
 def swap_with(z: Array, trades: Callable[[np.ndarray], Array], surplus: Callable[[np.ndarray], Array]) -> Array:
-    """Like `swap`, but functions draw uniforms for computed merges: `trades(indices)` `[n, M]` for pairs, `surplus(indices)` `[n]` for unpaired."""
+    """Rounds `z` as `swap` does, but functions draw uniforms of merges: `trades(indices)` `[n, M]` for pairs, `surplus(indices)` `[n]` for others."""
     size = z.shape[-1]
     upper = numerics.prefix_sums(z)
     # Sums that are integers up to rounding are rounded; otherwise a set could be too large by one model.
@@ -145,7 +145,7 @@ def swap_with(z: Array, trades: Callable[[np.ndarray], Array], surplus: Callable
 def _merged(
     weight: Array, members: Array, trades: Callable[[np.ndarray], Array], surplus: Callable[[np.ndarray], Array]
 ) -> Array:
-    """Returns the set `[K]` bool into which swap rounding merges the sets `members` `[n, K]` of `weight` `[n]`, with draws as in `swap_with`."""
+    """Returns the set `[K]` bool into which `swap_with` merges sets `members` `[n, K]` of `weight` `[n]`; the functions draw uniforms for merges."""
     count, size = members.shape
     merges = np.arange(size - count + 1, size)
     members = members.astype(weight.dtype)  # Masks as numbers, because booleans are not vectorised together with the coins.

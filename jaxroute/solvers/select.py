@@ -104,13 +104,13 @@ def select(
 
 
 def _additive(reward: str, weight: Array) -> Array:
-    """Returns each model's contribution to the objective of `select`: its weight ("sum"), `log(weight)` ("all") or `-log(1 - weight)` ("any")."""
+    """Returns each model's gain in the objective of `select` for `reward`: `weight` ("sum"), `log(weight)` ("all") or `-log(1 - weight)` ("any")."""
     return {"sum": lambda w: w, "all": jnp.log, "any": any_win_weight}[reward](weight)
 
 
 @partial(jax.custom_jvp, nondiff_argnums=(5, 6))
 def _exact(weight: Array, cost: Array, budget: Array, size: Array, upper: Array, reward: str, at_most: bool) -> Projection:
-    """Computes `select` at a temperature of zero by the exact solvers, without a derivative. `upper` is 0 for models that are not allowed, else 1."""
+    """Computes `select` (same arguments) at temperature zero by the exact solvers, without derivative. `upper`: 0 for models not allowed, else 1."""
     allowed = upper > 0.0
     if reward == "any":
         if not at_most:

@@ -153,7 +153,7 @@ _Candidates = tuple[Array, ...]
 def _any_win_sets(
     w: Array, cost: Array, budget: Number, size: Number, groups: Groups, sizes: tuple[int, int] | None
 ) -> tuple[_AnyWinSets, _Candidates, _Candidates | None]:
-    """Enumerates the sets that `exact_any_win` selects fully. Also returns the models and the pairs (None if there is none) to add in fractions."""
+    """Enumerates the sets that `exact_any_win` (same arguments) may select fully. Also returns models, and pairs or None, to add in fractions."""
     count, dtype = w.shape[-1], w.dtype
     low, high = (1, count) if sizes is None or groups is not None else sizes
     high = high if sizes is None else sizes[1]
@@ -191,7 +191,7 @@ def _rows(values: Array, places: np.ndarray | Array) -> Array:
 
 
 def _join_one(model: _Candidates, left: Array, lose: Array) -> tuple[Array, Array, Array]:
-    """Adds a model to a set that fails with probability `lose`, with the largest fraction that the remaining budget `left` allows; elementwise.
+    """Adds `model` to a set that fails with probability `lose`, with the largest fraction that the remaining budget `left` allows; elementwise.
 
     Returns the probability that the set and the new model fail, the fraction, and the decrease of the probability's logarithm per unit of budget.
     """
@@ -201,7 +201,7 @@ def _join_one(model: _Candidates, left: Array, lose: Array) -> tuple[Array, Arra
 
 
 def _join_two(pair: _Candidates, left: Array, lose: Array) -> tuple[Array, Array, Array]:
-    """Adds two models to a set, with fractions that sum to one and use up the budget `left`; `lose` is the probability that the set fails.
+    """Adds a `pair` of models to a set, in fractions that sum to one and use up the budget `left`; `lose` is the probability that the set fails.
 
     Returns the probability that all fail (huge if a fraction is not in [0, 1]), the first model's fraction, and the decrease as in `_join_one`.
     """
@@ -232,8 +232,9 @@ def _least_with_one(models: _Candidates, group: np.ndarray, joined: np.ndarray, 
 def _least_with_two(pairs: _Candidates, group: np.ndarray, joined: np.ndarray, left: Array, lose: Array) -> Array:
     """Returns for each set the smallest probability `[sets]` that all models fail if one of the candidate `pairs` is added, in parts that sum to one.
 
-    It considers one set at a time, with pairs of models outside the set; `left` `[sets]` is the budget that the set leaves. The probabilities are
-    stored before their minimum is taken: a loop fused by XLA from both operations is not vectorised over runs and takes 20 times as long.
+    It considers one set at a time; the mask `joined` `[sets, P]` excludes pairs with a model in the set. `group` `[P]` has each pair's group, `left`
+    `[sets]` the budget left, `lose` `[M, sets]` the probability of failure, huge where a group is full. The probabilities are stored before their
+    minimum is taken: a loop fused by XLA from both operations is not vectorised over runs and takes 20 times as long.
     """
     most = int((~joined).sum(1).max())
     if not most:
@@ -256,7 +257,7 @@ def _least_with_two(pairs: _Candidates, group: np.ndarray, joined: np.ndarray, l
 def _best_join(
     table: _AnyWinSets, place: Array, singles: _Candidates, doubles: _Candidates | None, cost: Array
 ) -> tuple[Array, Array]:
-    """Returns the selection `[K]` of the set with index `place` and the best one or two models in fractions, and the budget's multiplier."""
+    """Returns the selection `[K]` of set `place` of `table` plus the best of `singles` or `doubles` in fractions, and the budget's multiplier."""
     count, pairs = table.members.shape[1], table.pairs
     words = [table.members[:, first : first + 31] for first in range(0, count, 31)]  # As int32, 31 models each.
     bits = [jnp.asarray((word @ (1 << np.arange(word.shape[1]))).astype(np.int32)) for word in words]
@@ -285,7 +286,7 @@ def _best_join(
 
 
 def num_vertices(num_models: int, largest: int) -> int:
-    """Returns an upper bound of the vertices that `exact_any_win` compares: (sets smaller than `largest`) times (models plus pairs of models)."""
+    """Returns a bound of the vertices that `exact_any_win` compares: (sets of below `largest` of `num_models` models) times (models plus pairs)."""
     sets = sum(math.comb(num_models, m) for m in range(min(largest, num_models)))
     return sets * math.comb(num_models + 1, 2)
 
@@ -413,17 +414,17 @@ def best_subset(
 
 
 def any_win_gradient(w: Array, z: Array) -> Array:
-    """Returns the gradient `[K]` of `-log prod(1 - w_k z_k)`, which is proportional to that of the probability of any win."""
+    """Returns the gradient of `-log prod(1 - w_k z_k)` in the selection `z` `[K]`, for success probabilities `w` `[K]`: proportional to any win's."""
     return w / jnp.maximum(1.0 - w * z, np.finfo(w.dtype).eps)
 
 
 def any_win_weight(w: Array | np.ndarray, xp: Any = jnp) -> Any:
-    """Returns `-log(1 - w)` of win probabilities `w`, by the array module `xp`, clipped below 1. The larger its sum over a set, the likelier any win."""
+    """Returns `-log(1 - w)` of win probabilities `w`, by the array module `xp`, clipped below 1. A larger sum over a set makes any win likelier."""
     return -xp.log1p(-xp.minimum(w, 1.0 - np.finfo(w.dtype).epsneg))
 
 
 def any_win(w: Array | np.ndarray, z: Array | np.ndarray) -> Any:
-    """Returns the relaxed probability `1 - prod(1 - w_k z_k)`, `[...]`, that any model succeeds, for JAX or NumPy arrays `[..., K]`."""
+    """Returns the relaxed probability `1 - prod(1 - w_k z_k)`, `[...]`, that any model of a selection succeeds; `w` and `z` are `[..., K]`."""
     return 1.0 - (1.0 - w * z).prod(axis=-1)
 
 
@@ -440,7 +441,8 @@ def continuous_greedy_any_win(
     """Selects models for any win (at least one succeeds) by continuous greedy: averages `steps` linear programs, each with the gradient as weights.
 
     With many steps it reaches at least `1 - 1/e` of the optimum. Source: Calinescu, Chekuri, Pal and Vondrak (2011); C2MAB-V, section 4, "common
-    greedy". `w` `[K]`: probabilities of success. The selection has at most `size` models and costs at most `budget`; see `linear_selection`.
+    greedy". `w` `[K]`: probabilities of success. The selection costs at most `budget` and has at most `size` of the models `allowed` (None: all), or
+    at most `size` `[M]` of each group, if `groups` gives each model's group.
     """
     w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
     dual_steps = min(_GREEDY_STEPS, default_steps(w.shape[0] + 1))
@@ -462,7 +464,8 @@ def log_any_win(
     """Selects models for any win (at least one succeeds) by one linear program with weights `-log(1 - w)`; optimal if its solution is integral.
 
     No guarantee otherwise: with `w = (.999, .49)`, `cost = (1, .1)` and a budget of .1, the probability of any win is .0999; the optimum is .49. `w`
-    `[K]` has the models' probabilities of success; the selection has at most `size` models and a cost of at most `budget`.
+    `[K]` has the models' probabilities of success. The selection costs at most `budget` and has at most `size` of the models `allowed` (None: all),
+    or at most `size` `[M]` of each group, if `groups` gives each model's group.
     """
     w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
     found = linear_selection(any_win_weight(w), cost, budget, size, allowed=allowed, groups=groups, exact_size=False)
@@ -482,7 +485,8 @@ def polish_any_win(
 ) -> Selection:
     """Improves the selection `start` for any win (at least one succeeds) by Frank-Wolfe steps of full length, each to a vertex that is no worse.
 
-    `w` `[K]`: probabilities of success. The selection has at most `size` models and costs at most `budget`; see `linear_selection`.
+    `w` `[K]`: probabilities of success. The selection costs at most `budget` and has at most `size` of the models `allowed` (None: all), or at most
+    `size` `[M]` of each group, if `groups` gives each model's group.
     """
     w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
 

@@ -41,16 +41,16 @@ class Distribution(abc.ABC):
         """
 
     def check_mean(self, name: str, mean: ArrayLike, scale: float) -> None:
-        """Raises `ValueError` if the distribution cannot have these means. `name` is the name of the argument in the message."""
+        """Raises `ValueError`, for the argument `name`, if the distribution with the noise measure `scale` cannot have these means."""
         del name, mean, scale
 
     def rewards(self, least_mean: float, largest_mean: float, scale: float) -> Rewards | None:
-        """Returns bounds and noise of rewards with means from `least_mean` to `largest_mean`, which set constants of policies; None if unknown."""
+        """Returns bounds and noise of rewards with means in [`least_mean`, `largest_mean`] and noise `scale`, for constants of policies, or None."""
         del least_mean, largest_mean, scale
         return None
 
     def divergence(self, mean: np.ndarray, other: ArrayLike, scale: float) -> np.ndarray:
-        """Returns the Kullback-Leibler divergence from the distribution with mean `mean` to that with mean `other`, elementwise in float64."""
+        """Returns the Kullback-Leibler divergence from mean `mean` to mean `other`, both with noise `scale`, elementwise in float64."""
         del mean, other, scale
         raise ValueError(f"distribution must have a known divergence, got {self}")
 
@@ -70,7 +70,7 @@ class NormalTransform(Distribution):
 
 @dataclass(frozen=True)
 class Gaussian(NormalTransform):
-    """Normal values `mean + scale * z`, which may lie outside [0, 1].
+    """Normal values `mean + scale * z`, with a standard normal number `z`; they may lie outside [0, 1].
 
     Attributes:
       relative: whether the noise `scale * z` is multiplied by the mean.

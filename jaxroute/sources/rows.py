@@ -8,10 +8,10 @@ from jaxroute.core import numerics
 
 
 def random_order(key: Array, number: int) -> Array:
-    """Returns the random order, int32 `[number]`, in which one run uses the rows of a table."""
+    """Returns a random order, int32 `[number]`, in which one run uses the `number` rows of a table."""
     return jax.random.permutation(key, number).astype(jnp.int32)
 
 
 def row_in_order(order: Array, t: Array) -> Array:
-    """Returns the index (an int32 scalar) of the row for round `t`, from 0. After the last row the order starts again."""
+    """Returns the index (int32 scalar) of the row for round `t`, from 0, in an `order` from `random_order`. After the last row it starts again."""
     return numerics.at(order, (t % order.shape[0],))

@@ -110,7 +110,7 @@ class Newton(Solver):
     def fit(
         self, state: Any, sums: Derivatives, theta: Array, chosen: Array, ridge: Leaf, new: NewestObservation
     ) -> tuple[Array, Any]:
-        """Returns parameters `[N, d]` whose logits are within the tolerance of those that minimise the loss, and the state; see `Solver.fit`."""
+        """Returns parameters `[N, d]` after an observation, with logits within `tolerance` of those that minimise the loss, and the new state."""
         longest = longest_of(state.longest, new)
         masks = [numerics.one_hot(chosen[a], theta.shape[0]) for a in range(chosen.shape[0])]
         start = jnp.concatenate([numerics.pick(mask, theta.T) for mask in masks])
@@ -126,9 +126,9 @@ class Newton(Solver):
     ) -> tuple[_Point, Array]:
         """Takes Newton steps from `start` while any run of a batch needs them. Returns the last point and a bound of the error of any logit there.
 
-        `masks` has a one-hot vector `[N]` for each item whose parameters are fitted. `longest` is the norm of the longest features. A step of norm
-        `s` changes a logit by at most `longest * s`. The safe length of a step depends on differences of two logits, which change by at most `spread`
-        times as much.
+        `sums` computes derivatives of the loss without its `ridge` at parameters `theta` `[N, d]`; `masks` has a one-hot `[N]` for each item whose
+        parameters are fitted. A step of norm `s` changes a logit by at most `longest * s`, for features of norm at most `longest`. The safe length of
+        a step depends on differences of two logits, which change by at most `spread` times as much.
         """
         dim = theta.shape[1]
 

@@ -43,7 +43,7 @@ class Online(Solver):
         return estimate.total, (inverses, estimate.error)
 
     def residual(self, state: OnlineState) -> Array:
-        """Returns NaN, because the error is unknown."""
+        """Returns NaN: unlike other solvers, `Online` does not know the largest error of a logit."""
         return jnp.full((), jnp.nan, state[1].dtype)
 
 
@@ -126,7 +126,7 @@ class BFGS(Solver):
         scale = longest / jnp.sqrt(jnp.asarray(ridge, theta.dtype))
 
         def gradients(theta: Array) -> Array:
-            """Returns the gradient of the loss, including its ridge term, in the parameters of the chosen items, `[A, d]`; zero for item -1."""
+            """Returns the gradient of the loss with its ridge term at `theta` `[N, d]`, in parameters of the chosen items, `[A, d]`; 0 for -1."""
             own = jnp.stack([numerics.pick(numerics.one_hot(chosen[a], size), theta.T) for a in range(number)])
             found = sums(theta, hessian=False).gradient + ridge * own
             return xla.compute_once(jnp.where((chosen >= 0)[:, None], found, 0.0))
@@ -190,7 +190,7 @@ class BFGS(Solver):
 def _online(
     theta: numerics.Sum, inverses: numerics.Sum, chosen: Array, new: NewestObservation, spread: Array | None
 ) -> tuple[numerics.Sum, numerics.Sum]:
-    """Moves the parameters `[N, d]` of the items `chosen` `[A]` by a step on the new observation alone, and updates `inverses` `[N, d, d]`.
+    """Moves the parameters `theta` `[N, d]` of the items `chosen` `[A]` by a step on the observation `new` alone; updates `inverses` `[N, d, d]`.
 
     `inverses` are each item's inverse second derivatives. Both arrays are `numerics.Sum`s, which carry their rounding errors. If `spread` is given,
     steps are shortened to a `safe` length: a step of norm `s` moves a difference of logits by at most `spread * s`.

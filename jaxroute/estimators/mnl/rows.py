@@ -51,7 +51,7 @@ class Rows:
         )
 
     def write(self, t: Array, x: Array, items: Array, accepted: Array, valid: Array | bool) -> "Rows":
-        """Returns the table with features, items and accepted index (see `Rows`) of round `t`. If `valid` is False, the row shows no items."""
+        """Returns the table with features `x` `[d]`, shown `items` `[K]` and the accepted one's index in round `t`; no items if not `valid`."""
         items = jnp.where(valid, items, -1)
         return Rows(
             features=_written(self.features, x, t),
@@ -117,8 +117,8 @@ _Choice = tuple[Array, Array]
 def _of_one_shown(parameters: list[Array], x: Array, accepted: Array, mine: list[Array]) -> _Choice:
     """Returns the probability `[1, C]` that the item of each of `C` rows with one shown item is accepted, and whether it was, `[1, C]` bool.
 
-    `parameters` has the parameter vectors `[d]` of the chosen items, and `mine` for each of them a mask `[C]` of the rows that show it. `accepted`
-    `[C]` is 0 if the item was accepted, else 1. The probabilities of rows that show none of the chosen items are meaningless; the caller masks them.
+    `x` `[d, C]` are features. `parameters` has the parameter vectors `[d]` of chosen items, `mine` for each the mask `[C]` of the rows that show it.
+    `accepted` `[C]` is 0 if the item was accepted, else 1. Probabilities of rows that show no chosen item are meaningless; the caller masks them.
     """
     each = [numerics.combine(parameter, x) for parameter in parameters]
     logit = sum((jnp.where(m, v, 0.0) for m, v in zip(mine[1:], each[1:], strict=True)), each[0])
@@ -128,7 +128,7 @@ def _of_one_shown(parameters: list[Array], x: Array, accepted: Array, mine: list
 
 
 def _of_several_shown(theta: Array, x: Array, items: Array, accepted: Array) -> _Choice:
-    """Returns the probability `[K, C]` that each shown item of `C` rows is accepted, and whether it was; `theta` `[N, d]`: all parameters."""
+    """Returns the probability `[K, C]` that each shown item of `C` rows with features `x` is accepted, given `theta` `[N, d]`; and whether it was."""
     shown, width = items.shape[0], x.shape[-1]
     of_all = [numerics.combine(theta[j], x) for j in range(theta.shape[0])]
     at_place = [
@@ -156,7 +156,7 @@ def _second_derivatives(entries: list[_Entry], share: list[Array], x: Array) -> 
 
 
 def _assemble(blocks: dict[_Entry, Array], number: int, dim: int) -> Array:
-    """Returns the symmetric matrix `[A d, A d]`, `A = number`; `blocks[a, b, i, j]`, one of each symmetric pair, is at `(a d + i, b d + j)`."""
+    """Returns the symmetric matrix `[A d, A d]`, A `number`, d `dim`; `blocks[a, b, i, j]`, one of a symmetric pair, is at `(a d + i, b d + j)`."""
 
     def entry(a: int, i: int, b: int, j: int) -> Array:
         if (a, b, i, j) in blocks:
@@ -192,7 +192,7 @@ class PairRows:
         )
 
     def write(self, t: Array, x: Array, shown: Array, accepted: Array, valid: Array | bool) -> "PairRows":
-        """Returns the table with features, mask and accepted place (see `PairRows`) of round `t`. If `valid` is False, the row shows no items."""
+        """Returns the table with features `x` `[K, d]`, mask `shown` `[K]` and place of the accepted item in round `t`; no items if not `valid`."""
         return PairRows(
             features=_written(self.features, x, t),
             shown=_written(self.shown, shown & valid, t),
@@ -379,7 +379,7 @@ class PairCounts:
         return once._with(query, second, first, jnp.asarray(accepted == 1), valid & (first != second))
 
     def _with(self, query: Array, item: Array, other: Array, won: Array, counts: Array) -> "PairCounts":
-        """Returns the counts after one more trial of `item`, shown with `other` and accepted if `won`; unchanged if the flag `counts` is False."""
+        """Returns the counts after a trial of `item` on `query`, shown with `other`, accepted if `won`; unchanged if the flag `counts` is False."""
         item, other = jnp.maximum(item, 0), jnp.maximum(other, 0)
         cell, row = (item, other, query), (item,)
         # Computed once, the tables too: two writes in one loop would visit all entries.
