@@ -157,7 +157,7 @@ class FixedSearch(abc.ABC):
 
 @struct.dataclass
 class QueryAll(FixedSearch):
-    """Calls every model and deploys the best output."""
+    """Policy that calls every model and deploys the output with the largest score."""
 
     def _rule(self, key: Array, number: int) -> tuple[Array, Array]:
         del key
@@ -166,7 +166,7 @@ class QueryAll(FixedSearch):
 
 @struct.dataclass
 class Frugal(FixedSearch):
-    """Cascade that calls models (opens boxes) in a fixed order and stops as soon as the best score reaches a threshold.
+    """Policy that calls models (opens boxes) in a fixed order (a cascade) and stops as soon as the best score reaches a threshold.
 
     `Frugal.of` orders boxes from the cheapest to the most expensive. `Frugal.tuned` also sets the threshold that is best on simulated periods.
     `Frugal.fit` chooses models, their order and a threshold for each. Source: FrugalGPT (Chen, Zaharia and Zou, 2023), with thresholds on scores.

@@ -72,7 +72,7 @@ class CascadeEnv:
       index: `[K, m]` coefficients of the base index (the reservation index at cost weight 1), eq. (5).
       evaluator: distribution of the outputs' features, from which scores must be learned, such as `ScoredFeatures`; None if scores are seen.
       cost_weight: `[]` utility of a unit of cost.
-      bend: `[]` factor of a nonlinear term `bend cos(3 x_1 + a)` in the base index of box `a`, None for 0.
+      bend: `[]` factor of a nonlinear term `bend cos(3 x_1 + a)` in the base index of box `a`, with the request's feature `x_1`; None for 0.
       index_link: link function, which maps the linear function of the features to the base index (static).
       shows_all: whether unopened outputs are shown after the period (static).
       names: names of the models (static).

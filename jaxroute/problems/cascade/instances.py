@@ -147,7 +147,7 @@ def spike_cascade(
 ) -> CascadeEnv:
     """Builds a cascade of uniform scores, replaced by .97 with probability 1 %, so that every model can exceed every index (assumption 4.1).
 
-    A request has `dim` features. `evaluator`: None if scores are seen, else the outputs' features or their number. `cost_weight`: utility of a cost.
+    A request has `dim` features. `evaluator`: None if scores are seen, else outputs' features or their number. `cost_weight`: utility per cost.
     """
     return _built(None, _uniform_boxes(num_models, SpikeBoxes), _index(num_models, dim), evaluator, cost_weight, reach=3.1)
 
@@ -157,7 +157,7 @@ def pass_fail_cascade(
 ) -> CascadeEnv:
     """Builds a cascade whose scores are .95 with a probability that depends on the request, otherwise .1.
 
-    A request has `dim` features. `evaluator`: None if scores are seen, else the outputs' features or their number. `cost_weight`: utility of a cost.
+    A request has `dim` features. `evaluator`: None if scores are seen, else outputs' features or their number. `cost_weight`: utility per cost.
     """
     index = _index(num_models, dim, slopes=0.10)
     index[:, 0] = 0.78 + 0.4 * (index[:, 0] - 0.52)
@@ -232,7 +232,7 @@ def custom_cascade(
     Args:
       index: `[K, m]` coefficients of the reservation indices.
       mean_cost: `[K]` mean costs.
-      quantile: `[K]` probability of a score below the index; with the mean cost it determines the range of the scores, see `UniformBoxes`.
+      quantile: `[K]` probability of a score below the index; scores have a range of `2 mean_cost / (1 - quantile)^2`.
       cost_spread: largest relative deviation of a cost from its mean, at most 1.
       contexts: distribution of requests, None for `UniformContexts(m)`.
       evaluator: distribution or number of the features of outputs, from which scores must be learned; None if scores are seen.

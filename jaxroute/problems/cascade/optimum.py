@@ -215,7 +215,7 @@ def _stages(models: np.ndarray, score: np.ndarray, cost: np.ndarray, seen: np.nd
 
 
 def _best_thresholds(best: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, float]:
-    """Returns thresholds `[L]` of `L` calls, each best given the others, and their mean utility. `_stages` returned `best` and `stop` `[N, L]`."""
+    """Returns thresholds `[L]`, each best given the others, and mean utility, from best scores so far and utilities of stopping, `[N, L]`."""
     length = best.shape[1]
     thresholds, utility = np.full(length, np.inf), -np.inf
     for _ in range(_SWEEPS):

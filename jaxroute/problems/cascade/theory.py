@@ -86,7 +86,7 @@ def regret_bound(
       horizon: number of periods, `T`.
       radius: constants of the proofs, such as the least slope of a link.
       eta1, eta0: ridges of the design matrices of requests, and of deployed outputs.
-      index_bound, evaluator_bound: largest lengths of `rho` and `theta`.
+      index_bound, evaluator_bound: largest lengths of the coefficients of indices, `rho`, and of the evaluator, `theta`.
       growth: the paper's `polylog T`, which its assumption 5.2 leaves open, None for `K^2`, its least value.
     """
     checks.instance("spec", spec, CascadeSpec)

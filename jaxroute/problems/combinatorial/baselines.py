@@ -54,7 +54,7 @@ class Relaxer(Learner):
     """Base class of policies that, like C2MAB-V, find the best fraction in [0, 1] of each model (the relaxed problem) and round these to a random set.
 
     Attributes:
-      solver, rounding: solver of the relaxed problem, such as `Vertices`, and rule that rounds to a set, `Pairwise` or `Swap`; None by the reward.
+      solver, rounding: solver of the relaxed problem, such as `Vertices`, and rounding to a set, `Pairwise` or `Swap`; None chooses by the reward.
       cap, noise: `[]` largest success probability that the solver receives, and largest random number that breaks ties.
     """
 
@@ -85,7 +85,7 @@ class CUCB(Learner):
 
     Attributes:
       noise: `[]` largest random number that is subtracted from a bound to break ties.
-      radius: `PlainRadius` or `UnionRadius`.
+      radius: rule for the width of the bounds, `PlainRadius` or `UnionRadius`.
     """
 
     noise: Leaf = 1e-4

@@ -45,7 +45,7 @@ def cloud(
     """Builds a cloud of models, and computes the best set and the best relaxed selection, to which regret is relative.
 
     Args:
-      outcomes: `ParametricOutcomes` or `TableOutcomes` of `K` models.
+      outcomes: source of outcomes and costs of `K` models, `ParametricOutcomes` or `TableOutcomes`.
       reward: `AnyWin()` or its name "awc", `SumUp()` ("suc"), or `AllIn()` ("aic").
       budget: mean cost per round; with groups optionally one number for each group.
       size: number `N` of models in a set, with `AnyWin` the largest number; with groups one number for each group.
@@ -158,7 +158,7 @@ def parametric_cloud(
       cost: mean costs, `[K]` or `[G, K]`.
       switch: `[G]` first round (from 0) of each segment; required if means drift.
       correlation: weight in [0, 1) of the difficulty of a round, which all models share (`CopulaOutcomes`); by default successes are independent.
-      costs: `FixedCosts()`, `ScaledCosts()` or `TokenCosts()`.
+      costs: distribution of costs around their means, `FixedCosts()`, `ScaledCosts()` or `TokenCosts()`.
       reward, budget, size: "awc" (any win), "suc" (sum up), "aic" (all in) or an object; mean cost allowed per round; models in a set.
       options: other arguments of `cloud`.
     """

@@ -45,8 +45,7 @@ class GradedOutcomes:
 
     Attributes:
       correct: `[G, K]` probability of level 0.5 of each model in each of `G` segments of rounds.
-      formatted: `[G, K]` probability of level 0.3, likewise.
-      empty: `[G, K]` probability of level 0.1, likewise.
+      formatted, empty: `[G, K]` probabilities of the levels 0.3 and 0.1, likewise.
     """
 
     correct: Leaf
@@ -128,7 +127,8 @@ class TokenCosts:
     """Costs proportional to tokens: the input tokens of a random type of query, the same for all models, plus the output tokens of each model.
 
     Output lengths are log-normal with mean `output_mean` and coefficient of variation `output_spread`, clipped to `[output_least, output_most]`.
-    Input and output tokens cost the same, and each model's costs are scaled to its given mean. Source: the cost model of C2MAB-V, section 3; the length distributions are ours.
+    Input and output tokens cost the same, and each model's costs are scaled to its given mean. Source: the cost model of C2MAB-V, section 3; the
+    length distributions are ours.
 
     Attributes:
       query_tokens: `[Q]` input tokens of each type of query; types are equally likely.
@@ -171,8 +171,8 @@ class ParametricOutcomes:
     """Source that draws outcomes and costs from distributions, whose means may drift.
 
     Attributes:
-      successes: `BernoulliOutcomes`, `GradedOutcomes` or `CopulaOutcomes`.
-      costs: `FixedCosts`, `ScaledCosts` or `TokenCosts`.
+      successes: distribution of outcomes, `BernoulliOutcomes`, `GradedOutcomes` or `CopulaOutcomes`.
+      costs: distribution of costs around their means, `FixedCosts`, `ScaledCosts` or `TokenCosts`.
       cost_mean: `[G, K]` mean cost of each model in each of `G` segments of rounds.
       switch: `[G]` int32, first round (from 0) of each segment; the first is 0.
     """

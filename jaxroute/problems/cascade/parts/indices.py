@@ -144,7 +144,7 @@ class StreamState:
 
 @struct.dataclass
 class StreamingNewton(IndexEstimator):
-    """Fastest estimator: takes one Newton step per sample on the loss, with constant memory.
+    """Fastest estimator of reservation indices: takes one Newton step per sample on the loss, with constant memory.
 
     A score is estimated in the period of its sample and never updated. With a learned evaluator `Window` is better, above all if its link is
     `IDENTITY`: that evaluator at first scores every output 0. If the curvature had no `floor`, estimates would stop changing.
@@ -192,7 +192,7 @@ class StreamingNewton(IndexEstimator):
 
 @struct.dataclass
 class GradientDescent(IndexEstimator):
-    """Projected gradient descent on the loss, with steps `1 / sqrt(s)` at the `s`-th sample of a box; `bound` is the largest length of the estimate."""
+    """Estimator of indices by gradient descent on the loss, with steps `1 / sqrt(s)` at the `s`-th sample of a box; `bound` limits their length."""
 
     bound: Leaf = 2.0
 
@@ -200,7 +200,7 @@ class GradientDescent(IndexEstimator):
         checks.positive("bound", self.bound, ())
 
     def init(self, sizes: Sizes) -> Array:
-        """Returns the number of samples of each box, `[K]` int32."""
+        """Returns the state before the first sample: the number of samples of each box, `[K]` int32, all 0."""
         return jnp.zeros((sizes.num_boxes,), jnp.int32)
 
     def update(self, fit: Array, rho: Array, sample: Sample, evaluator: Evaluator | None, link: Link) -> tuple[Array, Array]:

@@ -27,8 +27,7 @@ class RadiusInputs(NamedTuple):
       norm: `[K]` norms of `psi` in the boxes' inverse design matrices, eq. (14).
       trace: `[K]` `tr(Phi^-1 Psi_a)`, proposition 5.4, for design matrices `Psi_a` of opened and `Phi` of deployed outputs; None if scores are seen.
       eta1, eta0: `[]` ridges of the design matrices of requests, and of deployed outputs.
-      index_bound: `[]` largest length of `rho`.
-      evaluator_bound: `[]` largest length of `theta`.
+      index_bound, evaluator_bound: `[]` largest lengths of the coefficients of indices, `rho`, and of the evaluator, `theta`.
       spec: sizes and links of the environment.
     """
 
@@ -69,7 +68,7 @@ class Radius(abc.ABC):
 
     @abc.abstractmethod
     def bonus(self, key: Array, state: PyTree, inputs: RadiusInputs) -> Array:
-        """Returns the bonus `[K]` that is added to the estimated indices before their link, eq. (14); `state` is that of this rule."""
+        """Returns the bonus `[K]` added to the estimated indices before their link, eq. (14), from this rule's `state` and a period's `inputs`."""
 
     @abc.abstractmethod
     def scoring(self, key: Array, inputs: RadiusInputs, theta: Array, inverse: Array) -> tuple[Array, Array]:

@@ -92,7 +92,7 @@ class SampleWindow(IndexEstimator):
 
     @classmethod
     def exact(cls, horizon: int, **options: Any) -> Self:
-        """Returns the estimator that stores all samples of a run of `horizon` rounds, for exact comparisons and short runs."""
+        """Returns the estimator that stores all samples of a run of `horizon` rounds, for exact comparisons; `options` are its other fields."""
         return cls(size=checks.count("horizon", horizon) + 1, **options)
 
     def check(self) -> None:
@@ -229,7 +229,7 @@ class _Point(NamedTuple):
 
 @struct.dataclass
 class Window(SampleWindow):
-    """Estimator of eqs. (10) and (23) by Newton steps with a line search; it is exact until a sample leaves the window.
+    """Estimator of indices, eqs. (10) and (23), by Newton steps with a line search on the loss; it is exact until a sample leaves the window.
 
     Only samples whose score is above the index have a second derivative. With the identity link a full step ends at the minimum if these samples stay
     the same. The iteration ends when `sqrt(slope' H^-1 slope)`, with gradient `slope` and second derivatives `H`, is within the tolerance.
@@ -258,7 +258,7 @@ class Window(SampleWindow):
         short = xla.compute_once(_BEND / jnp.maximum(jnp.max(jnp.where(used, jnp.abs(along), 0.0), axis=0), _BEND))
 
         def narrower(_: Array, ends: tuple[Array, ...]) -> tuple[Array, ...]:
-            """Replaces one of `ends`, two step lengths with slopes of opposite sign, by their geometric mean (if far apart) or the secant's zero."""
+            """Replaces one of two step lengths with slopes of opposite sign (`ends`) by their geometric mean, if far apart, or the secant's zero."""
             low, high, at_low, at_high = ends
             share = at_low / jnp.where(at_low < at_high, at_low - at_high, -1.0)
             least = jnp.maximum(low, short)
@@ -279,7 +279,7 @@ class Window(SampleWindow):
 
 @struct.dataclass
 class MomentEquations(SampleWindow):
-    """Generalised method of moments: Gauss-Newton steps on the moments themselves, weighted by the features' second moments.
+    """Estimator of indices by the generalised method of moments: Gauss-Newton steps on the moments, weighted by the features' second moments.
 
     There are as many moments as parameters, so if the steps converge to a solution of the equations, the estimate is that of `Window`. The problem is
     not convex: if no parameter solves the equations, the iteration ends at another point. The paper discusses this method (section 4.1) and prefers

@@ -62,7 +62,7 @@ class UniformBoxes:
     outputs cost more. A box with a large quantile has a wide range of scores, rarely above its index; one with a small quantile scores reliably.
 
     Attributes:
-      base_cost: `[K]` mean cost at `x = 0`.
+      base_cost: `[K]` mean cost for requests whose feature `x_1`, the first after the intercept, is 0.
       quantile: `[K]` probability of a score below the index.
       spread: `[]` largest relative deviation of a cost from its mean.
       tilt: `[]` slope of the mean costs `base_cost (1 + tilt x_1)`, None for 0.
@@ -173,8 +173,8 @@ class PassFailBoxes:
     The mean cost is `p (high - index)`, which makes `index` the reservation index.
 
     Attributes:
-      base_probability: `[K]` probability at `x = 0`.
-      slope: `[]` slope of the probability, None for 0.
+      base_probability: `[K]` probability of `high` for requests whose feature `x_1`, the first after the intercept, is 0.
+      slope: `[]` slope of the probability in `x_1`, None for 0.
       low, high: `[]` the two possible scores.
       spread: `[]` relative spread of the costs `mean (1 + spread L / 2)`, with `L` uniform on [-1, 1].
     """

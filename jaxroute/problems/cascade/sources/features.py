@@ -114,12 +114,12 @@ class RadialNoise:
 
 @struct.dataclass
 class ScoredFeatures(OutputFeatures):
-    """Features `phi = s theta / |theta|^2 + P z` with `s = G^-1(score)`, noise `z`, and the projection `P` on the space orthogonal to `theta`.
+    """Features `phi = s theta / |theta|^2 + P z`, so that `theta . phi` is `s = G^-1(score)`, with noise `z` and a projection `P` orthogonal to `theta`.
 
     Attributes:
       theta: `[d]` coefficients of the evaluator.
       shift: `[K, d]` added to the noise of each box, None for 0.
-      noise: `CubeNoise` or `RadialNoise`.
+      noise: distribution of `z`, `CubeNoise` or `RadialNoise`.
       link: link `G` (static).
     """
 

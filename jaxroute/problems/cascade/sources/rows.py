@@ -97,12 +97,12 @@ def recorded_rows(
     Args:
       data: path of a log that `jaxroute.data.read_log` reads, or "standin" for a generated stand-in of RouterBench; or a file with columns.
       by: how queries are grouped; policies see only the group. For a log "features" (k-means; default if a log has an embedding) or "groups" (the
-        log's categories); for a file with columns the name of a column.
+        log's categories); for a file with columns the name of a column, None for one group.
       groups: for a log, number of groups of k-means.
-      models: for a log, models to select.
+      models: for a log, models to select, None for all.
       costs: for a log without costs, cost per query by model; for a file with columns, cost per unit of `sizes`, by model.
       scores: for a file with columns, names of the columns of scores in [0, 1], by model.
-      sizes: for a file with columns, names of the columns of quantities that are paid for (such as tokens), by model.
+      sizes: for a file with columns, names of the columns of quantities that are paid for (such as tokens), by model, 1 without a column.
       confidence: for a file with columns, names of the columns of an output's confidence, by model, from which scores must be learned; None if seen.
       directions: for a log, number of principal components of the features that contexts show, None for no contexts.
     """

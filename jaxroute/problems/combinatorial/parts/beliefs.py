@@ -33,7 +33,7 @@ class Statistics:
 
 @struct.dataclass
 class PlainRadius:
-    """Radius of CUCB after `n` observations in round `t`, `sqrt(3 log t / (2 n))`. Source: Wang and Chen (2017)."""
+    """Confidence radius of CUCB after `n` observations in round `t`, `sqrt(3 log t / (2 n))`. Source: Wang and Chen (2017)."""
 
     def radius(self, count: Array, num_models: int, t: Array) -> Array:
         """Returns the radius of each of `num_models` models after `count` `[K]` observations, in round `t` (from 1)."""
@@ -43,7 +43,7 @@ class PlainRadius:
 
 @struct.dataclass
 class UnionRadius:
-    """Radius of C2MAB-V with `K` models after `n` observations in round `t`, `width * sqrt(log(2 pi^2 K t^3 / (3 delta)) / (2 n))`.
+    """Confidence radius of C2MAB-V with `K` models after `n` observations in round `t`, `width * sqrt(log(2 pi^2 K t^3 / (3 delta)) / (2 n))`.
 
     Attributes:
       width: `[]` multiplier.

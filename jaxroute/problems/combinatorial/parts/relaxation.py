@@ -3,7 +3,7 @@
 If all groups of models share one budget, a solver handles them together; if each has a budget, `solve_by_group` calls the solver once per group.
 
 The `multiplier` of a `Selection` is the shadow price of the budget: the gain in total weight per additional unit of budget. The total weight is the
-reward for `SumUp`, its logarithm for `AllIn`, and minus the logarithm of the probability that no model succeeds for `AnyWin` (see `rewards`).
+reward for `SumUp`, its logarithm for `AllIn`, and minus the logarithm of the probability that no model succeeds for `AnyWin`.
 """
 
 import dataclasses
@@ -99,7 +99,7 @@ class ContinuousGreedy:
 
     Attributes:
       steps: number of linear programs (static).
-      polish: number of `polish_any_win` steps that improve the result (static).
+      polish: number of Frank-Wolfe steps (`polish_any_win`) that improve the result (static).
     """
 
     steps: int = struct.field(pytree_node=False, default=10)
