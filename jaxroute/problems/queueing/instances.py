@@ -187,9 +187,9 @@ def recorded_queue(
     """Builds a queue with given arrivals, contexts and random numbers of the choices, for replays and comparisons.
 
     Args:
-      theta: `[N, d]` parameters of the utilities `x' theta_j`, or `[d]` for pair features (features of query and model), `x_j' theta`.
+      theta: `[N, d]` parameters of the utilities `x' theta_j`, or `[d]` for features `x_j` of query-model pairs, `x_j' theta`.
       arrivals: `[T]` bool, whether a query arrives in each round.
-      contexts: `[T, d]` features of the arriving queries, for pair features `[T, N, d]`.
+      contexts: `[T, d]` features of the arriving queries, or `[T, N, d]` of query-model pairs.
       uniforms: `[T]` numbers on [0, 1) that decide the users' choices.
       num_offered: number of answers shown in a round, `K`.
       limit: initial number of places for waiting queries; None for one per round, at most 1,024.

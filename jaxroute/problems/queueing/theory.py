@@ -7,7 +7,7 @@ from jaxroute.core import checks
 
 
 def num_samples(num_offered: int) -> int:
-    """Returns the number `M` of Thompson samples per round for `num_offered` answers `K`, so that one is optimistic with constant probability.
+    """Returns the number `M` of Thompson samples per round for `K = num_offered` answers: some sample is optimistic with constant probability.
 
     Source: ACQB, section 3: `ceil(1 - log K / log(1 - 1 / (4 sqrt(e pi))))`: 1, 9, 14, 17, 19 for one to five answers.
     """
@@ -31,7 +31,7 @@ def expected_explorations(horizon: int, arrival_rate: float, c1: float) -> float
 
 @dataclass(frozen=True)
 class Theory:
-    """Bounds of ACQB for pair features, with one parameter vector for all models. Source: ACQB, theorems 5 and 6, appendices D, E and G.
+    """Bounds of ACQB for features of query-model pairs, with one parameter vector for all. Source: ACQB, theorems 5 and 6, appendices D, E and G.
 
     Differs from the paper: some of its equations have `eps - 2 eta` where eq. (7) has `(eps - 2 eta)^2`; here it is always the square. `eps` is the
     field `slack`, `eta(u)` the exploration probability of round `u`. The result of `warm_up` is infinite up to the `u` with `eps = 2 eta(u)` and
@@ -175,7 +175,7 @@ class Theory:
     def survival(self, i: float, t: float, burn_in: float | None = None) -> float:
         """Returns `P_i`, a bound on the probability that two queues which first differ in round `i` still have different lengths at `t` (lemma 19).
 
-        A `burn_in` of None is computed by the method `burn_in`.
+        `burn_in` is the number of rounds for which the queues are assumed to stay different; None takes that of the method `burn_in`.
         """
         omega = self.burn_in(t) if burn_in is None else burn_in
         if i > t - omega - 1.0:

@@ -133,8 +133,7 @@ def cell_service(
     Args:
       cells: `[2 ** M]` for each set of models the share or count of requests that exactly these models satisfy (`M` at most 20); the first model is
         the highest bit of a set's index (for two models: none, the second, the first, both).
-      cost: `[M]` mean cost of each model, J.
-      cost_spread: `[M]` standard deviation of the cost.
+      cost, cost_spread: `[M]` mean and standard deviation of each model's cost, J.
       alpha, options: required share of satisfied requests, and other arguments of `service`, such as `arrival`.
       signal: strength with which a request's features, one per model, predict which models satisfy: 0 not at all, .15 weakly (area under the ROC
         curve .58), .6 strongly (.80).

@@ -51,7 +51,7 @@ class Learner(abc.ABC):
     for all values of `V` and `alpha`, and a grid over these values needs only one training. Source: MESS+, Algorithm 1, eqs. (2) and (4).
 
     Attributes:
-      c: `[]` exploration coefficient: all models work on request `t`, from 1, with probability `min(1, c t^-explore_power)`; 0: only on the first.
+      c: `[]` coefficient: request `t >= 1` is explored (sent to all models) with probability `min(1, c t^-explore_power)`; 0 explores only the first.
       explore_power: `[]` exponent, 1/4 in the paper.
       l2: `[]` weight of half the squared norm of the parameters in the loss.
       margin: `[]` number that the policy adds to the required share of satisfied requests in its decisions and its virtual queue.

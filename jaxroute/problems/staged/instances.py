@@ -167,8 +167,7 @@ def arena_market(
       max_deployed, stage_length, horizon, budget: models deployed at once, queries of a stage and of a run, mean cost of a query.
       options: other arguments of `market`, such as `deploy_fee`.
       capacity: largest share of the traffic of a model; one number for all except Yi-Lightning, or `[N]`.
-      reward_noise: standard deviation of a reward.
-      cost_noise: standard deviation of a cost relative to its mean.
+      reward_noise, cost_noise: standard deviation of a reward, and of a cost relative to its mean.
       arrival_interval: queries between two arrivals.
       arrival_lag: number of rounds by which each arrival after the first six models is delayed, so that it may miss a maintenance window.
       normalisation: "min-max" maps the scores to [0, 1], "max" divides them by the largest.

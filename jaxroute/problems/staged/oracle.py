@@ -26,7 +26,7 @@ class OracleState:
     """State of the oracle: the state of StageRoute, and the routing of the current stage.
 
     Attributes:
-      slots: state of StageRoute.
+      slots: state of StageRoute, with the true means as its statistics.
       routing: probability of each deployed model, the same for a whole stage, since true means and budget do not change.
     """
 

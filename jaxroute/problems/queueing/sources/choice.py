@@ -9,11 +9,11 @@ from jaxroute.solvers.assortment import log_weight_of_best
 
 
 def utilities_of(theta: Leaf, features: Array, pair_features: bool) -> Array:
-    """Returns the utilities `[N, ...]` of all models: `x' theta_j` for model `j`, or with pair features `x_j' theta`.
+    """Returns the utilities `[N, ...]` of all models: `x' theta_j` for model `j`, or for features of query-model pairs `x_j' theta`.
 
     Args:
-      theta: `[N, d]` parameters, with pair features `[d]`.
-      features: `[d, ...]` features, with pair features `[N, d, ...]`.
+      theta: `[N, d]` parameters, or `[d]` with `pair_features`.
+      features: `[d, ...]` features of queries, or `[N, d, ...]` with `pair_features`.
       pair_features: whether features describe pairs of query and model.
     """
     parameters = jnp.asarray(theta)
