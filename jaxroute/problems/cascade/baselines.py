@@ -209,7 +209,7 @@ class Frugal(FixedSearch):
 
     @classmethod
     def tuned(cls, env: CascadeEnv, number: int = 20_000, **options: Any) -> "Frugal":
-        """Returns the cascade from the cheapest to the most expensive model with the best threshold on `number` simulated periods (`tuned_threshold`).
+        """Returns the cascade from the cheapest to the most expensive model with the best threshold in `number` simulated periods of `env`.
 
         Where scores are not seen, the policy computes them from outputs with the true coefficients of the environment, and the threshold is tuned for
         these scores, as FrugalGPT trains its scorer beforehand. `options` are other fields of the policy.

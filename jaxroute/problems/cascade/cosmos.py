@@ -69,8 +69,8 @@ class COSMOS:
     """Online contextual Pandora's box: estimates the reservation indices of all boxes, adds a bonus to each, and searches by Weitzman's rule.
 
     Before a request every box has an estimated index, made optimistic by a radius times the norm of the request in the box's inverse design matrix.
-    Boxes are opened by falling index until the best score so far reaches the next index. Where scores are not seen, outputs have an optimistic estimate
-    of their score, learned from the rewards of deployed outputs.
+    Boxes are opened by falling index until the best score so far reaches the next index. Where scores are not seen, outputs have an optimistic
+    estimate of their score, learned from the rewards of deployed outputs.
 
     To sweep constants of a component, take a grid over a function that builds the policy:
     `jr.grid(lambda index: COSMOS(radius=PracticalRadius(index=index)), index=[.03, .1, .3])`.

@@ -174,7 +174,7 @@ def group_cascade(
     evaluator: OutputFeatures | int | None = None,
     cost_weight: float = 1.0,
 ) -> CascadeEnv:
-    """Builds a cascade whose requests belong to groups with the given probabilities; a request shows its group, on which the reservation indices depend.
+    """Builds a cascade whose requests belong to groups with given probabilities; a request shows its group, on which the reservation indices depend.
 
     `evaluator`: None if scores are seen, else the outputs' features or their number. `cost_weight`: utility of a unit of cost.
     """
@@ -186,7 +186,7 @@ def group_cascade(
 
 
 def safe_and_risky(gap: float, *, evaluator: OutputFeatures | int | None = None) -> CascadeEnv:
-    """Builds a cascade of two models with reservation indices .5 (a narrow range of scores) and `.5 - gap` (a wide one). A small gap is hard to learn.
+    """Builds a cascade of two models with reservation indices .5 (narrow range of scores) and `.5 - gap` (wide range). A small gap is hard to learn.
 
     `evaluator` is None if scores are seen, else the distribution of the outputs' features, or their number.
     """
@@ -252,7 +252,7 @@ def custom_cascade(
 
 
 def token_costs(input_tokens: Leaf, output_tokens: Leaf, input_price: Leaf, output_price: Leaf) -> np.ndarray:
-    """Returns the costs of calls, `input price x input tokens + output price x output tokens`, for arrays that broadcast, with prices per token (remark 2.1)."""
+    """Returns the costs of calls, `input_price * input_tokens + output_price * output_tokens`, for arrays that broadcast (remark 2.1)."""
     names = ("input_tokens", "output_tokens", "input_price", "output_price")
     values = (input_tokens, output_tokens, input_price, output_price)
     i, o, p, q = (checks.non_negative(*pair) for pair in zip(names, values, strict=True))
@@ -338,7 +338,7 @@ def query_cascade(
 ) -> CascadeEnv:
     """Builds a cascade that replays recorded queries, each once per pass through the data; a request shows the features of its query.
 
-    All models answer the same query, so that outputs depend on each other, and the true indices of a query are unknown. The indices of the environment
+    All models answer the same query, so that outputs depend on each other, and true indices of a query are unknown. The indices of the environment
     are linear functions of the features that minimise the loss of COSMOS over all rows, in hindsight.
 
     Args:

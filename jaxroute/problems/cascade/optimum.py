@@ -130,7 +130,7 @@ def best_threshold(
 
 
 class BestList(NamedTuple):
-    """List of models to call one after another.
+    """List of models to call one after another, the result of `best_list`.
 
     Attributes:
       models: `[L]` int, a subset of all models in the order of the calls.
@@ -235,7 +235,7 @@ def _best_thresholds(best: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, fl
 
 
 class TooManyHistoriesError(ValueError):
-    """Raised by `joint_plan` if recorded queries have more possible histories of calls and outputs than its table can store."""
+    """Error of `joint_plan` if recorded queries have more possible histories of calls and outputs than its table can store."""
 
 
 class JointPlan(NamedTuple):

@@ -151,7 +151,7 @@ def design_growth(env: CascadeEnv, policy: Any, env_state: Any, state: Any, t: A
 
 
 def residual(env: CascadeEnv, policy: Any, env_state: Any, state: CosmosState, t: Array) -> Array:
-    """Returns for each model, `[K]`, the largest absolute entry of the mean loss's gradient at the estimate; far from 0 for an estimate that is stuck.
+    """Returns for each model, `[K]`, the largest absolute entry of the mean loss's gradient at the estimate; far from 0 if the estimate is stuck.
 
     The `policy` must have an index estimator that stores samples (`Window`, `MomentEquations`); `state` is the state of the policy.
     """

@@ -102,7 +102,7 @@ class SearchResult:
 
 @struct.dataclass
 class Feedback:
-    """Feedback after a request, zero wherever `seen` is False. In the first period, which does not count, all boxes are opened and nothing is deployed.
+    """Feedback after a request, zero where `seen` is False. In the first period, which does not count, all boxes are opened and nothing is deployed.
 
     Attributes:
       opened, seen: `[K]` bool, opened boxes, and boxes whose output is shown: the opened ones, or all if the environment has `shows_all=True`.

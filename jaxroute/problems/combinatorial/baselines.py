@@ -19,7 +19,7 @@ from jaxroute.solvers.selection import Selection
 
 @struct.dataclass
 class Direct(C2MABV):
-    """C2MAB-V that compares all sets by its confidence bounds (`BestSet`), instead of solving the relaxed problem. Source: C2MAB-V, appendix E.3, eq. (48)."""
+    """C2MAB-V that compares all sets by its bounds (`BestSet`) instead of solving the relaxed problem. Source: C2MAB-V, appendix E.3, eq. (48)."""
 
     solver: relaxation.Solver | None = struct.field(default_factory=relaxation.BestSet, kw_only=True)
     rounding: Rounding | None = struct.field(default_factory=Indicator, kw_only=True)
@@ -51,7 +51,7 @@ class Learner:
 
 @struct.dataclass
 class Relaxer(Learner):
-    """Base class of policies that, like C2MAB-V, find the best fraction in [0, 1] of each model (the relaxed problem) and round these to a random set.
+    """Base class of policies that, like C2MAB-V, find the best fraction in [0, 1] of each model (relaxed problem), and round these to a random set.
 
     Attributes:
       solver, rounding: solver of the relaxed problem, such as `Vertices`, and rounding to a set, `Pairwise` or `Swap`; None chooses by the reward.
@@ -164,7 +164,7 @@ class ConstrainedThompson(Relaxer):
 
 @struct.dataclass
 class EpsilonGreedy(Relaxer):
-    """Policy that selects `N` random models with probability `min(1, scale sqrt(K / t))`, otherwise solves the relaxed problem for the empirical means.
+    """Policy that selects `N` random models with probability `min(1, scale sqrt(K / t))`, otherwise solves the relaxed problem for empirical means.
 
     Source: C2MAB-V, section 6. The paper does not specify the set in rounds without exploration; its figures agree only with a set within the budget.
 

@@ -78,7 +78,7 @@ def best_set(
 def _compared(
     weight: np.ndarray, cost: np.ndarray, budget: float, kinds: np.ndarray, sizes: np.ndarray, exact_size: bool
 ) -> np.ndarray | None:
-    """Finds by enumeration the set of items, a mask `[U]`, with the largest total `weight` `[U]` whose `cost` is within the budget; None if none fits.
+    """Finds by enumeration the set of items, a mask `[U]`, of largest total `weight` `[U]` whose `cost` is within the budget; None if none fits.
 
     `kinds` `[G, U]` flags the items of each group; a set has at most (with `exact_size` exactly) `sizes[g]` items of group `g`.
     """
@@ -238,8 +238,8 @@ def _best_of_chords(
 def _vertex_near(z: np.ndarray, cost: np.ndarray, budget: float, kinds: np.ndarray) -> np.ndarray:
     """Removes rounding errors from a solver's fractions `z` `[U]` of `U` items, whose groups are flagged in `kinds` `[G, U]`.
 
-    Fractions within 1e-6 of 0 or 1 become 0 or 1. If one fraction remains, or two of one group with the sum 1, they are set so that they spend the rest
-    of the budget.
+    Fractions within 1e-6 of 0 or 1 become 0 or 1. If one fraction remains, or two of one group with the sum 1, they are set so that they spend the
+    rest of the budget.
     """
     z = np.where(z > 1.0 - 1e-6, 1.0, np.where(z < 1e-6, 0.0, z))
     free = np.flatnonzero((z > 0.0) & (z < 1.0))

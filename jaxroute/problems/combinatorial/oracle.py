@@ -51,7 +51,7 @@ class _Oracle(FixedPolicy):
 
 @struct.dataclass
 class OracleRelaxed(_Oracle):
-    """Policy that rounds the best fractions of models (for the true means) to a set in every round, within the budget on average. Not in the paper."""
+    """Policy that rounds the best fractions of models (for the true means) to a set in each round, within the budget on average. Not in the paper."""
 
     table = "best_relaxed_selection"
 

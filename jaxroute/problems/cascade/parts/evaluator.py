@@ -1,4 +1,4 @@
-"""Estimates the evaluator, the score of an output as a function of its features. Source: Belloni, Chen and Wei (2026), section 5.1, eqs. (19) to (21)."""
+"""Estimates the evaluator, an output's score as a function of its features. Source: Belloni, Chen and Wei (2026), section 5.1, eqs. (19) to (21)."""
 
 from typing import Any
 

@@ -234,7 +234,7 @@ class LocationState:
 
 @struct.dataclass
 class LocationFamily(IndexEstimator):
-    """Estimator that learns scores as a linear function of the request plus noise, and solves `E[(score - index)^+] = cost` over the latest residuals.
+    """Estimator that learns scores as a linear function of the request plus noise, and solves `E[(score - index)^+] = cost` by the latest residuals.
 
     It is biased if the distribution of the noise depends on the request. Source: in the spirit of Liu et al. (2025), who learn distributions; the
     details are ours.

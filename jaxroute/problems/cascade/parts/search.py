@@ -85,7 +85,7 @@ class Scoring:
     link: Link = struct.field(pytree_node=False)
 
     def predictors(self, features: Array) -> tuple[Array, Array]:
-        """Returns two predictions `[K]`, before the link, for `features` `[K, d]`: the first decides when to stop, the second which output to deploy."""
+        """Returns two predictions `[K]`, before the link, by `features` `[K, d]`: one decides when to stop, the other which output to deploy."""
         columns = jnp.swapaxes(features, 0, 1)
         middle = numerics.combine(self.theta, columns)
         image = jnp.stack([numerics.combine(self.inverse[i], columns) for i in range(columns.shape[0])])

@@ -1,8 +1,8 @@
 """Distributions of scores and costs given the request, for which the reservation index is known exactly.
 
-A distribution is built around a *base index* `[K]`, the index at cost weight 1, which the environment computes from the request. The mean cost is then
-defined as `E[(M - index)^+]`, so that the base index solves eq. (2) of the paper. The distributions are ours: Belloni, Chen and Wei (2026) has no
-experiment.
+A distribution is built around a *base index* `[K]`, the index at cost weight 1, which the environment computes from the request. The mean cost is
+then defined as `E[(M - index)^+]`, so that the base index solves eq. (2) of the paper. The distributions are ours: Belloni, Chen and Wei (2026) has
+no experiment.
 """
 
 from typing import ClassVar, Protocol
@@ -25,9 +25,9 @@ Draw = tuple[Array, Array, Array | None]
 class Boxes(Protocol):
     """Distribution of scores and costs of `num_boxes` boxes (models), for a request with features `psi` `[m]` and base indices `base` `[K]`.
 
-    Optional methods: `excess(psi, base, level)` and `above(psi, base, level)` return `E[(M - level)^+]` and `P(M > level)`, `[K]`, for the scores `M`;
-    recorded boxes lack them. `check_index(psi, base)` raises `ValueError` on an index that no such box can have, `check_spec(dim)` if requests have too
-    few features. The attribute `joint` is True if the models' outputs in a period depend on each other.
+    Optional methods: `excess(psi, base, level)` and `above(psi, base, level)` return `E[(M - level)^+]` and `P(M > level)`, `[K]`, for scores `M`;
+    recorded boxes lack them. `check_index(psi, base)` raises `ValueError` on an index that no such box can have, `check_spec(dim)` if requests have
+    too few features. The attribute `joint` is True if the models' outputs in a period depend on each other.
     """
 
     @property

@@ -21,7 +21,7 @@ _REWARD_SPREAD = 0.2
 
 
 class OutputFeatures(abc.ABC):
-    """Distribution of the `d` features `phi` (`dim`) of an output. The true score is `G(theta . phi)`, eq. (17), with a link `G` and `theta` `[d]`."""
+    """Distribution of an output's `d` (`dim`) features `phi`. The true score is `G(theta . phi)`, eq. (17), with a link `G` and `theta` `[d]`."""
 
     @abc.abstractmethod
     def bound(self, largest: float) -> float:
@@ -75,7 +75,7 @@ class RadialNoise:
 
     @classmethod
     def student(cls, dim: int, freedom: float = 3.0, longest: float = 3.0) -> "RadialNoise":
-        """Returns multivariate Student noise in `dim` dimensions with `freedom` degrees of freedom, conditioned on a length (norm) of at most `longest`."""
+        """Returns Student noise in `dim` dimensions with `freedom` degrees of freedom, conditioned on a length (norm) of at most `longest`."""
         from scipy import stats
 
         distribution = stats.f(checks.count("dim", dim), float(checks.positive("freedom", freedom, ())))
@@ -114,7 +114,7 @@ class RadialNoise:
 
 @struct.dataclass
 class ScoredFeatures(OutputFeatures):
-    """Features `phi = s theta / |theta|^2 + P z`, so that `theta . phi` is `s = G^-1(score)`, with noise `z` and a projection `P` orthogonal to `theta`.
+    """Features `phi = s theta / |theta|^2 + P z`, so that `theta . phi` is `s = G^-1(score)`, with noise `z`, which `P` makes orthogonal to `theta`.
 
     Attributes:
       theta: `[d]` coefficients of the evaluator.

@@ -26,7 +26,7 @@ _STAND_IN = (
 
 @dataclass(frozen=True)
 class RecordedRows:
-    """Scores and costs of all models on each query (row) of a file.
+    """Scores and costs of all models on each query (row) of a file, from which `replay_cascade` and `query_cascade` build environments.
 
     Attributes:
       scores: `[N, K]` score of each model on each query, in [0, 1].

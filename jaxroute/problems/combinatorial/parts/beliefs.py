@@ -14,7 +14,7 @@ from jaxroute.problems.combinatorial.types import CombinatorialSpec, Feedback
 
 @struct.dataclass
 class Statistics:
-    """Running means of the outcomes and costs of `K` models. Source: C2MAB-V, Algorithm 1, lines 2 and 9; eq. (6).
+    """State of learning policies: running means of the outcomes and costs of `K` models. Source: C2MAB-V, Algorithm 1, lines 2 and 9; eq. (6).
 
     Attributes:
       outcome, cost: `RunningMean` of the outcomes and of the costs: `mean` `[K]` and number of observations `count` `[K]` of each model.
@@ -78,8 +78,8 @@ class BetaPosterior:
 class NormalPosterior:
     """Normal distribution with the mean and variance of the Beta posterior, which can be drawn three times as fast.
 
-    It lacks the skewness of the Beta posterior near 0 and 1. Results have the same mean over runs as with `BetaPosterior`, but on `sciq_cloud` they vary
-    more than twice as much between runs, since some runs select one set for many rounds.
+    It lacks the skewness of the Beta posterior near 0 and 1. Results have the same mean over runs as with `BetaPosterior`, but on `sciq_cloud` they
+    vary more than twice as much between runs, since some runs select one set for many rounds.
     """
 
     def sample(self, key: Array, wins: Array, losses: Array) -> Array:

@@ -255,8 +255,8 @@ def solve_by_group(
 ) -> Selection:
     """Solves the relaxed problem of models with success probabilities `w` `[K]` and costs `cost` `[K]` by `solver`, None for `default_solver`.
 
-    Budget and size are in `obs`; `allowed` `[K]` bool marks models that may be selected. If each group has a budget, the selection is the union of
-    the groups' selections. The multiplier is then the sum over the groups, the gain from raising every budget by one unit. Source: C2MAB-V, appendix C.1.
+    Budget and size are in `obs`; `allowed` `[K]` bool marks models that may be selected. If each group has a budget, selections
+    and multipliers of the groups are added; the sum is the gain from raising every budget by one unit. Source: C2MAB-V, appendix C.1.
     """
 
     def solve(spec: CombinatorialSpec, obs: Observation, allowed: Array) -> Selection:
@@ -283,7 +283,7 @@ def solve_by_group(
 
 
 def conditioned(key: Array, value: Array, cap: Leaf, noise: Leaf) -> Array:
-    """Converts expected rewards `value` `[K]` to success probabilities for a solver, in [1e-6, cap], less random numbers up to `noise` to break ties."""
+    """Converts expected rewards `value` `[K]` to a solver's success probabilities in [1e-6, cap], less random numbers up to `noise` to break ties."""
     tie = noise * draws.uniform(key, value.shape)
     return jnp.clip(jnp.minimum(value, cap) - tie, 1e-6, cap)
 
