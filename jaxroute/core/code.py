@@ -62,7 +62,7 @@ class _Search:
         self._seen: dict[int, Any] = {}  # Visited objects by id, kept alive so that their ids are not reused.
 
     def value(self, value: Any) -> None:
-        """Adds the digests for an object: for a function its code, closure and default arguments, otherwise its class's methods and its fields."""
+        """Adds the digests for `value`: of a function its code, closure and default arguments, of any other object its class's methods and fields."""
         if isinstance(value, (*_PLAIN, np.ndarray, np.generic, Array, types.ModuleType)) or id(value) in self._seen:
             return
         self._seen[id(value)] = value

@@ -89,7 +89,7 @@ def split(key: Array, num: int = 2) -> tuple[Array, ...]:
 
 
 def bits(key: Array, shape: tuple[int, ...] = ()) -> Array:
-    """Draws an array of uniformly distributed uint32 numbers, of this shape."""
+    """Draws uint32 numbers of this shape, uniformly distributed over all 32-bit words."""
     return xla.compute_once(_bits(_words(key), _places(shape)))
 
 
@@ -123,7 +123,7 @@ def _normal(words: _Words, places: Leaf) -> Array:
 
 
 def uniform(key: Array, shape: tuple[int, ...] = ()) -> Array:
-    """Draws float32 numbers from the uniform distribution on [0, 1)."""
+    """Draws float32 numbers of this shape from the uniform distribution on [0, 1)."""
     return xla.compute_once(_unit(_words(key), _places(shape)))
 
 
@@ -142,28 +142,28 @@ def order(key: Array, number: int) -> Array:
 
 
 def normal(key: Array, shape: tuple[int, ...] = ()) -> Array:
-    """Draws standard normal numbers, float32, by the inverse error function."""
+    """Draws standard normal numbers of this shape, float32, by the inverse error function."""
     return _normal(_words(key), _places(shape))
 
 
 def bernoulli(key: Array, probability: Leaf = 0.5, shape: tuple[int, ...] | None = None) -> Array:
-    """Draws booleans that are True with the given probability; by default in the shape of `probability`."""
+    """Draws booleans of this shape (None: that of `probability`) that are True with the given probability."""
     shape = jnp.shape(probability) if shape is None else shape
     return uniform(key, shape) < probability
 
 
 def gumbel(key: Array, shape: tuple[int, ...] = ()) -> Array:
-    """Draws float32 numbers from the standard Gumbel distribution."""
+    """Draws float32 numbers of this shape from the standard Gumbel distribution."""
     return xla.compute_once(-jnp.log(-jnp.log(xla.compute_once(_open_unit(_words(key), _places(shape))))))
 
 
 def exponential(key: Array, shape: tuple[int, ...] = ()) -> Array:
-    """Draws float32 numbers from the exponential distribution of mean 1."""
+    """Draws float32 numbers of this shape from the exponential distribution of mean 1."""
     return xla.compute_once(-jnp.log1p(-uniform(key, shape)))
 
 
 def randint(key: Array, maxval: int, shape: tuple[int, ...] = ()) -> Array:
-    """Draws int32 numbers in `[0, maxval)` by scaling uniform numbers. Each probability has a relative error below `maxval / 2**23`.
+    """Draws int32 numbers of this shape in `[0, maxval)` by scaling uniform numbers. Each probability has a relative error below `maxval / 2**23`.
 
     Unlike the other functions here, it returns other numbers than its namesake `jax.random.randint`, which uses two random words per integer.
     """
@@ -249,7 +249,7 @@ def beta(key: Array, a: Leaf, b: Leaf) -> Array:
 
 
 def _spread(words: Any, dims: Any) -> list[Any]:
-    """Moves the batched axis `dims[i]` of each operand `words[i]` to the front, and inserts axes of length 1 after it, so that they broadcast."""
+    """Moves the batched axis `dims[i]` of each operand `words[i]` to the front, and inserts axes of length 1 after it, so that all broadcast."""
     size = next(w.shape[d] for w, d in zip(words, dims, strict=True) if d is not None)
     moved = [w if d is None else batching.bdim_at_front(w, d, size) for w, d in zip(words, dims, strict=True)]
     rank = max(jnp.ndim(w) - (d is not None) for w, d in zip(words, dims, strict=True))
@@ -275,7 +275,7 @@ batching.primitive_batchers[threefry_2x32_p] = lambda words, dims: (threefry_2x3
 
 @jax.jit
 def _apart(k0: Any, k1: Any, address: Any) -> Array:
-    """Computes `child_words` of the integers `address` by a loop for each word. On a CPU one loop for both makes the policy MESS+ a fifth slower."""
+    """Computes `child_words(k0, k1, address)` by one loop for each word. On a CPU one loop for both makes the policy MESS+ a fifth slower."""
     return jnp.stack(lax.optimization_barrier(tuple(encrypted(k0, k1, np.uint32(0), address))))
 
 

@@ -33,7 +33,7 @@ def _places(size: int) -> Array:
 
 
 def _at(x: Array, index: Array, axis: int = 0) -> Array:
-    """Returns the slice of `x` at `index` along an axis. All runs must have the same index."""
+    """Returns the slice of `x` at `index` along an axis. All runs of a batch must have the same index."""
     return lax.dynamic_index_in_dim(x, index, axis, keepdims=False, allow_negative_indices=False)
 
 
@@ -42,7 +42,7 @@ def _sum(terms: Array) -> Array:
 
 
 def _exchange(x: Array, first: Array, second: Array) -> Array:
-    """Exchanges the entries `first` and `second` along the first axis of `x`. The index `second` may differ between runs."""
+    """Exchanges the entries `first` and `second` along the first axis of `x`. Only the index `second` may differ between the runs of a batch."""
     place = _places(x.shape[0]).reshape(-1, *[1] * (x.ndim - 1))
     # A sum of bit patterns, at most one of which is not zero, is exact in any order and preserves -0 and NaN.
     bits = lax.bitcast_convert_type(x, jnp.dtype(f"int{8 * x.dtype.itemsize}"))
@@ -90,7 +90,7 @@ def cholesky(x: Array) -> Array:
 def triangular_solve(
     a: Array, b: Array, *, left_side: bool, lower: bool, transpose_a: bool, unit_diagonal: bool, **_: Any
 ) -> Array:
-    """Solves `a X = b` (`left_side`) or `X a = b` for X, with a `lower` or upper triangular `a`, transposed and with unit diagonal on request."""
+    """Solves `a X = b` (`left_side`) or `X a = b` for X; `a` is `lower` or upper triangular. `transpose_a` transposes `a`, `unit_diagonal`: ones."""
     n, axis = a.shape[0], 0 if left_side else 1
     forward = (lower != transpose_a) == left_side
     place = lax.expand_dims(_places(n), (1 - axis,))
@@ -135,7 +135,7 @@ def geqrf(x: Array) -> tuple[Array, Array]:
 
 
 def _reflections(x: Array, pivoting: bool) -> tuple[Array, Array, Array]:
-    """Returns the results of `geqrf` and the order of columns. With `pivoting`, each step takes the column of largest norm in the rows left."""
+    """Returns the results of `geqrf(x)` and the order of columns. With `pivoting`, each step takes the column of largest norm in the rows left."""
     rows, columns = _places(x.shape[0])[:, None], _places(x.shape[1])
     steps, power = _places(min(x.shape)), _power(x)
 

@@ -346,7 +346,7 @@ def far_quadrant(x: Array) -> tuple[Array, Array, Array]:
     shift, place = (first & 31).astype(jnp.uint32), first >> 5
 
     def whole(i: int) -> Array:
-        """Returns the i-th of the four 32-bit words of 2 / pi that contain the 96 bits."""
+        """Returns the i-th of the four 32-bit words of 2 / pi that contain the 96 bits on which the results for `x` depend."""
         found = jnp.full_like(mantissa, word(TWO_OVER_PI[i]))
         for k in range(1, 5):
             found = jnp.where(place == k, word(TWO_OVER_PI[i + k]), found)

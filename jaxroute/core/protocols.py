@@ -105,7 +105,7 @@ class Environment(Protocol[State, GivenObs, TakenAction, GivenFeedback]):
         ...
 
     def init(self, key: chex.PRNGKey) -> State:
-        """Returns the state before the first round."""
+        """Returns the state before the first round, drawn from `key` if it is random."""
         ...
 
     def observe(self, key: chex.PRNGKey, state: State, t: chex.ArrayDevice) -> GivenObs:
@@ -115,7 +115,7 @@ class Environment(Protocol[State, GivenObs, TakenAction, GivenFeedback]):
     def step(
         self, key: chex.PRNGKey, state: State, action: TakenAction, t: chex.ArrayDevice
     ) -> Transition[State, GivenFeedback]:
-        """Returns the next state, the feedback that a real router would see, and the round's flows: numbers by name that are summed over rounds."""
+        """Returns the state after round `t`, the feedback to `action` that a real router would see, and flows: numbers by name to sum over rounds."""
         ...
 
 
@@ -188,7 +188,7 @@ def misspelt(value: Any, members: Members) -> list[tuple[str, str]]:
 
 
 def stage_length_of(env: AnyEnvironment, policy: AnyPolicy) -> int | None:
-    """Returns the number of rounds after which `plan` is called again, from the environment's `spec` or else the policy. None if it has no `plan`."""
+    """Returns the number of rounds after which `plan` is called again, from the `spec` of `env` or else the policy. None if it has no `plan`."""
     if not hasattr(policy, "plan"):
         return None
     return env.spec.stage_length or getattr(policy, "stage_length", None)

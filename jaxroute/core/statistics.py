@@ -101,7 +101,7 @@ class Moments:
             return np.sqrt(found["variance"] / found["count"])
 
     def packed(self, xp: Any = np) -> Any:
-        """Returns the six attributes stacked as one array `[6, ...]`."""
+        """Returns the six attributes stacked as one array `[6, ...]` of `xp`, numpy or jax.numpy."""
         return xp.stack([getattr(self, field.name) for field in dataclasses.fields(self)])
 
 
@@ -274,7 +274,7 @@ def reduced(
 
 
 def _values(xp: Any, curves: Sequence[Curves], names: Sequence[str], place: int) -> Any:
-    """Returns all curves' `C` values of `R` runs (axis `place`), `[settings, C, R]`; for two policies their differences. Invalid runs have NaN."""
+    """Returns all `C` values of the curves `names` of `R` runs (axis `place`), `[settings, C, R]`, or two policies' differences. NaN if invalid."""
 
     def masked(one: Curves, name: str) -> Any:
         values = xp.moveaxis(xp.asarray(one[name], xp.float64), place, -1)
@@ -291,7 +291,7 @@ def _values(xp: Any, curves: Sequence[Curves], names: Sequence[str], place: int)
 
 
 def _moments_and_bins(xp: Any, curves: Any, names: Sequence[str], place: int, spans: Sequence[tuple[int, int]]) -> Any:
-    """Computes `reduced`: lists of arrays, one per span: moments `[6, settings, C]` and, for one policy, sorted bins `[settings * C, runs]`."""
+    """Computes `reduced` (same arguments): two lists by span: moments `[6, settings, C]` and, for one policy, sorted bins `[settings * C, runs]`."""
     values = _values(xp, curves, names, place)
     moments, bins = [], []
     for start, stop in spans:

@@ -99,7 +99,7 @@ def sums(values: Sequence[jax.Array]) -> jax.Array:
 
 
 def by_comparison(score: Array, *given: Array, axis: int, ordered: bool = False) -> jax.Array:
-    """Computes `first_best` along `axis` by comparison with the maximum. `given`: the mask of allowed elements, if any, and any `order`."""
+    """Computes `first_best` of `score` along `axis` by comparison with the maximum. `given`: mask `allowed`, if any; `order`, if `ordered`."""
     allowed, place, last, mask = first_places(score.shape, axis, given, ordered)
     if allowed is not None:
         score = jnp.where(allowed, score, -jnp.inf)
@@ -116,7 +116,7 @@ def by_comparison(score: Array, *given: Array, axis: int, ordered: bool = False)
 
 
 def _by_pairs(score: Array, *given: Array, axis: int, ordered: bool = False) -> jax.Array:
-    """Computes `first_best` along `axis` by one reduction of pairs (score, number that breaks ties). `given`: `allowed`, if any, and any `order`."""
+    """Computes `first_best` along `axis` by one reduction of pairs (score, tie-breaker). `given`: mask `allowed`, if any; `order`, if `ordered`."""
     allowed, place, last, mask = first_places(score.shape, axis, given, ordered)
     lowest = -np.inf if jnp.issubdtype(score.dtype, jnp.floating) else jnp.iinfo(score.dtype).min
     counts = score == score

@@ -101,7 +101,7 @@ class Grid:
         return jax.tree.unflatten(self.structure, leaves)
 
     def identities(self) -> list[str]:
-        """Returns a digest of each setting, in the order of `objects`."""
+        """Returns a digest of each setting, in the order of `objects`, by which a store identifies its results."""
         return [digest_of_setting(describe(one)) for one in self.objects]
 
     @property

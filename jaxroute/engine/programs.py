@@ -253,7 +253,7 @@ class Block:
     def compile_in(
         self, pool: ThreadPoolExecutor, seeds: np.ndarray | None = None, begun: States = NO_STATES
     ) -> "Future[Any]":
-        """Starts compiling, unless it is done, the program that `lower` returns for `seeds` and states `begun` in `pool`. Returns its future."""
+        """Starts compiling the program of `lower(seeds, begun)` on a thread of `pool`, unless that is done, and returns the future of the result."""
         program = self.lower(seeds, begun)
         compiling = program.compiled
         failed = compiling is not None and (compiling.cancelled() or (compiling.done() and compiling.exception()))

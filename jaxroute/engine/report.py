@@ -52,7 +52,7 @@ def warn(
     ending: Ending,
     invalid: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Warns about runs of `data` that are `invalid` (`first_bad_rounds`), NaN in probes, and errors above goals. `recorded`: names by policy."""
+    """Warns about `invalid` runs of `data` (`first_bad_rounds`), NaN in probes, and missed goals of standard errors. `recorded`: names by policy."""
     if "invalid" in data:
         number, runs, where = int(data["invalid"].sum()), int(data["runs"].sum()), "'invalid'"
     else:

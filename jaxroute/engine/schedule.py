@@ -166,7 +166,7 @@ def _joined(parts: Sequence[Mapping[str, Any]], axis: int) -> Mapping[str, Any]:
 
 
 def parts_of(share: Share, setting: int, settings: int, parts: int) -> range:
-    """Returns the indices of those of `parts` groups of seeds that a process simulates at the setting with index `setting` of `settings`.
+    """Returns the indices of those of `parts` groups of seeds that a process simulates at number `setting` of `settings` settings.
 
     `share` is the index of the process and the number of processes.
     """

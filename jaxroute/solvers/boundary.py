@@ -48,7 +48,7 @@ def inputs(mask: Any = None, groups: Sequence[int] | None = None, **given: Any) 
 
 
 def vector(name: str, value: Any, length: int | None = None) -> Array:
-    """Returns the argument `name` as an array `[K]` of at least float32; `ValueError` if not one-dimensional or not of this `length` (None: any)."""
+    """Returns `value`, the argument `name`, as an array `[K]` of at least float32; `ValueError` unless a vector of this `length` (None: any)."""
     array = _checked(name, value)
     if array.ndim != 1 or (length is not None and array.shape != (length,)):
         shape = "[K]" if length is None else f"({length},)"

@@ -97,7 +97,7 @@ def _level_of_many(u: Array, upper: Array, total: Array, at_most: bool) -> Array
 
 @partial(jax.custom_jvp, nondiff_argnums=(5,))
 def _project(y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool) -> _Solution:
-    """Computes `project`, without checks, by bracketed Newton steps. Returns `z`, multipliers of sum (exact) and budget, and feasibility."""
+    """Computes `project` (same arguments) by bracketed Newton steps. Returns `z`, multipliers of sum (exact) and budget, and feasibility."""
     eps = np.finfo(y.dtype).eps
     cheapest = _cheapest(cost, upper, total, at_most)
     # The cost of the most expensive model in use if the sum is made up of the cheapest ones. A large multiplier of the budget orders models by cost,
@@ -174,7 +174,7 @@ def _project(y: Array, cost: Array, budget: Array, total: Array, upper: Array, a
 def _steps_as_needed(
     step: Callable[[tuple[Array, ...]], tuple[Array, ...]], start: tuple[Array, ...], tolerance: Array
 ) -> tuple[Array, ...]:
-    """Repeats `step` of `_project` from `start` until the cost is within `tolerance` of the budget or below, or the budget's multiplier stays."""
+    """Repeats `step` of `_project` from `start` until the cost is within `tolerance` of the budget (or below it) or its multiplier stays the same."""
 
     def go_on(state: tuple[Any, ...]) -> Array:
         number, before, (_, _, here, _, _, excess) = state
@@ -230,7 +230,7 @@ def _rows(z: Array, cost: Array, upper: Array, nu: Array, multiplier: Array, at_
 def _polish(
     y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool, nu: Array, multiplier: Array, z: Array
 ) -> tuple[Array, Array, Array]:
-    """Adjusts results `nu`, `multiplier`, `z` of `_project` (same other arguments) to meet binding constraints exactly, unless it breaks a bound."""
+    """Returns results `z`, `nu`, `multiplier` of `_project` (same other arguments), adjusted to meet binding constraints exactly if bounds allow."""
     free, solve = _rows(z, cost, upper, nu, multiplier, at_most)
     held = jnp.where(free > 0.0, 0.0, z)
     moved, d_nu, d_multiplier = solve(y, total - jnp.sum(held), budget - jnp.sum(cost * held))
@@ -300,7 +300,7 @@ def project(
 def _certificate(
     found: _Solution, y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool
 ) -> tuple[Array, Array]:
-    """Returns the largest violation by `found`, the result of `_project` for the other arguments, of optimality conditions, and whether it is 0."""
+    """Returns the largest violation of optimality conditions by `found`, `_project`'s result for the other arguments, and whether it is rounding."""
     z, nu, multiplier = jax.lax.stop_gradient(found[:3])
     y, cost, budget, total, upper = jax.lax.stop_gradient((y, cost, budget, total, upper))
     moved = jnp.max(jnp.abs(z - jnp.clip(y - nu - multiplier * cost, 0.0, upper)))

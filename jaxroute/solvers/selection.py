@@ -257,7 +257,7 @@ def _least_with_two(pairs: _Candidates, group: np.ndarray, joined: np.ndarray, l
 def _best_join(
     table: _AnyWinSets, place: Array, singles: _Candidates, doubles: _Candidates | None, cost: Array
 ) -> tuple[Array, Array]:
-    """Returns the selection `[K]` of set `place` of `table` plus the best of `singles` or `doubles` in fractions, and the budget's multiplier."""
+    """Returns the selection `[K]` of set `place` of `table` plus the best model (`singles`) or pair (`doubles`), and the budget's multiplier."""
     count, pairs = table.members.shape[1], table.pairs
     words = [table.members[:, first : first + 31] for first in range(0, count, 31)]  # As int32, 31 models each.
     bits = [jnp.asarray((word @ (1 << np.arange(word.shape[1]))).astype(np.int32)) for word in words]
@@ -286,7 +286,7 @@ def _best_join(
 
 
 def num_vertices(num_models: int, largest: int) -> int:
-    """Returns a bound of the vertices that `exact_any_win` compares: (sets of below `largest` of `num_models` models) times (models plus pairs)."""
+    """Returns a bound of the vertices that `exact_any_win` compares: (sets of fewer than `largest` of `num_models` models) * (models + pairs)."""
     sets = sum(math.comb(num_models, m) for m in range(min(largest, num_models)))
     return sets * math.comb(num_models + 1, 2)
 
@@ -414,7 +414,7 @@ def best_subset(
 
 
 def any_win_gradient(w: Array, z: Array) -> Array:
-    """Returns the gradient of `-log prod(1 - w_k z_k)` in the selection `z` `[K]`, for success probabilities `w` `[K]`: proportional to any win's."""
+    """Returns the gradient `[K]` of `-log prod(1 - w_k z_k)` in the selection `z`, for success probabilities `w`: a multiple of that of `any_win`."""
     return w / jnp.maximum(1.0 - w * z, np.finfo(w.dtype).eps)
 
 
@@ -501,7 +501,7 @@ def polish_any_win(
 
 
 def best_any_win(candidates: Sequence[Selection], w: Array) -> Selection:
-    """Returns the candidate selection `z` with the largest probability that any model succeeds, `any_win(w, z)`; the first on ties."""
+    """Returns that of `candidates` whose selection `z` has the largest probability that any model succeeds, `any_win(w, z)`; the first on ties."""
     best = candidates[0]
     for other in candidates[1:]:
         better = any_win(w, other.z) > any_win(w, best.z)

@@ -31,7 +31,7 @@ class Flow(Generic[Fact]):
         self._nothing = nothing
 
     def operation(self, eqn: JaxprEqn, args: list[Fact]) -> list[Fact]:
-        """Returns the facts about an operation's results from the facts `args` about its operands. The operation is not a call, loop or branch."""
+        """Returns the facts about the results of the operation `eqn` (no call, loop or branch) from the facts `args` about its operands."""
         raise NotImplementedError
 
     def joined(self, facts: Sequence[Fact], deciding: Fact) -> Fact:

@@ -212,7 +212,7 @@ def _scatter(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
 
 
 def _one_place(numbers: Any, indices: Value, shape: tuple[int, ...], updates: tuple[int, ...]) -> bool:
-    """Whether a scatter (dimension `numbers`) writes at one index vector per run; `shape` and `updates`: one run's shapes of array and update."""
+    """Whether a scatter (dimension `numbers`) at `indices` writes at one vector per run; `shape`, `updates`: one run's shapes of array and update."""
     written = tuple(n for axis, n in enumerate(shape) if axis not in numbers.inserted_window_dims)
     return (
         jnp.ndim(indices.array) == 1 + indices.mapped
