@@ -123,7 +123,7 @@ class CloudEnv:
         return group_sums(self.groups if jnp.ndim(self.budget) else None, cost)
 
     def _above(self, spent: Array) -> Array:
-        """Returns by how much the cost `spent` exceeds the budget, at least 0, a scalar; with a budget for each group, `[M]`, the sum over the groups."""
+        """Returns by how much the cost `spent` exceeds the budget, at least 0, a scalar; with a budget for each group, the sum over the groups."""
         return jnp.sum(jnp.maximum(spent - self.budget, 0.0))
 
     def observe(self, key: Array, state: CloudState, t: Array) -> Observation:

@@ -220,7 +220,7 @@ class SampleWindow(IndexEstimator):
 
 
 class _Point(NamedTuple):
-    """State of the fit of a `SampleWindow`: estimates `rho` `[m, K]`, whether each box needs more steps (`active` `[K]`), and number of `steps` so far."""
+    """State of the fit of a `SampleWindow`: estimates `rho` `[m, K]`, whether each box needs more steps (`active` `[K]`), and steps so far."""
 
     rho: Array
     active: Array

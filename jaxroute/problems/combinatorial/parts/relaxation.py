@@ -255,8 +255,8 @@ def solve_by_group(
 ) -> Selection:
     """Solves the relaxed problem of models with success probabilities `w` `[K]` and costs `cost` `[K]` by `solver`, None for `default_solver`.
 
-    Budget and size are in `obs`; `allowed` `[K]` bool marks models that may be selected. If each group has a budget, selections
-    and multipliers of the groups are added; the sum is the gain from raising every budget by one unit. Source: C2MAB-V, appendix C.1.
+    Budget and size are in `obs`; `allowed` `[K]` bool marks models that may be selected. If each group has a budget, selections and
+    multipliers of the groups are added; the multiplier is then the gain from raising every budget by one unit. Source: C2MAB-V, appendix C.1.
     """
 
     def solve(spec: CombinatorialSpec, obs: Observation, allowed: Array) -> Selection:
