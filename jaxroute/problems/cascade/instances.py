@@ -252,7 +252,7 @@ def custom_cascade(
 
 
 def token_costs(input_tokens: Leaf, output_tokens: Leaf, input_price: Leaf, output_price: Leaf) -> np.ndarray:
-    """Returns the costs of calls, `input_price * input_tokens + output_price * output_tokens`, for arrays that broadcast (remark 2.1)."""
+    """Returns costs of calls, `input_price * input_tokens + output_price * output_tokens`, with prices per token; arrays broadcast (remark 2.1)."""
     names = ("input_tokens", "output_tokens", "input_price", "output_price")
     values = (input_tokens, output_tokens, input_price, output_price)
     i, o, p, q = (checks.non_negative(*pair) for pair in zip(names, values, strict=True))
