@@ -193,7 +193,7 @@ def instance(name: str, value: Any, kind: type[T]) -> T:
 
 
 def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
-    """Returns `value`, the argument `name`, if it is in `allowed`; else `ValueError` with the closest name and all allowed (or five of over 32)."""
+    """Returns `value`, the argument `name`, if it is in `allowed`; else `ValueError` with the closest and all allowed names (five if over 32)."""
     allowed = list(allowed)
     if value in allowed:
         return value

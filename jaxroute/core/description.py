@@ -27,7 +27,7 @@ _USUAL = ("float32", "float64", "int32", "int64", "uint32", "bool")
 
 @functools.singledispatch
 def describe(value: Any) -> Any:
-    """Describes `value`, such as a policy or its field, as plain JSON: classes and fields with all numbers, a hash for over 32 array elements."""
+    """Describes `value`, such as a policy or its field, as plain JSON: classes and fields with all numbers; arrays of over 32 elements as a hash."""
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = {f.name: describe(getattr(value, f.name)) for f in dataclasses.fields(value)}
         return {"type": type(value).__qualname__, **fields}

@@ -90,7 +90,7 @@ def cholesky(x: Array) -> Array:
 def triangular_solve(
     a: Array, b: Array, *, left_side: bool, lower: bool, transpose_a: bool, unit_diagonal: bool, **_: Any
 ) -> Array:
-    """Solves `a X = b` (`left_side`) or `X a = b` for X; `a` is `lower` or upper triangular. `transpose_a` transposes `a`, `unit_diagonal`: ones."""
+    """Solves `a X = b` (`left_side`) or `X a = b`, with `a` `lower` or upper triangular, transposed if `transpose_a`, diagonal 1 if `unit_diagonal`."""
     n, axis = a.shape[0], 0 if left_side else 1
     forward = (lower != transpose_a) == left_side
     place = lax.expand_dims(_places(n), (1 - axis,))

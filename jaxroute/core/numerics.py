@@ -75,7 +75,7 @@ def argmax(score: Array, allowed: Array | None = None, order: Array | None = Non
 
 
 def argmin(score: Array, allowed: Array | None = None, order: Array | None = None) -> jax.Array:
-    """Returns the index of the smallest `score` `[K]` where `allowed` (None: all). `order` breaks ties (None: the index); NaN as in `argmax`."""
+    """Returns the index of the smallest `score` `[K]` where `allowed` (None: all); `order` breaks ties (None: index). `K` if NaN or none allowed."""
     return argmax(-score, allowed, order)
 
 
@@ -149,7 +149,7 @@ class Sum:
         return jax.tree.map(lambda x: at(x, (jnp.maximum(place, 0),)), self)
 
     def put(self, place: Index, one: "Sum") -> "Sum":
-        """Returns this array of sums with the sum `one` at index `place` of the first axis. The index is clipped as in `at`."""
+        """Returns this array of sums with the sum `one` at index `place` of the first axis. The index is clipped to the range."""
         return jax.tree.map(lambda table, x: put(table, (jnp.maximum(place, 0),), x), self, one)
 
 

@@ -188,7 +188,7 @@ def misspelt(value: Any, members: Members) -> list[tuple[str, str]]:
 
 
 def stage_length_of(env: AnyEnvironment, policy: AnyPolicy) -> int | None:
-    """Returns the number of rounds after which `plan` is called again, from the `spec` of `env` or else the policy. None if it has no `plan`."""
+    """Returns the number of rounds after which `plan` is called again, from `env.spec` or else the policy. None if the policy has no `plan`."""
     if not hasattr(policy, "plan"):
         return None
     return env.spec.stage_length or getattr(policy, "stage_length", None)

@@ -274,7 +274,7 @@ def reduced(
 
 
 def _values(xp: Any, curves: Sequence[Curves], names: Sequence[str], place: int) -> Any:
-    """Returns all `C` values of the curves `names` of `R` runs (axis `place`), `[settings, C, R]`, or two policies' differences. NaN if invalid."""
+    """Returns all `C` values of curves `names` of `R` runs (axis `place`), `[settings, C, R]`, or two policies' differences; NaN for invalid runs."""
 
     def masked(one: Curves, name: str) -> Any:
         values = xp.moveaxis(xp.asarray(one[name], xp.float64), place, -1)

@@ -119,7 +119,7 @@ class Components:
 
 
 def refuse_tracing(env: EnvironmentLike, policies: Policies) -> None:
-    """Raises `ValueError` if arguments of `simulate` are traced, as inside `jit`, `vmap` or `grad`: it compiles and maps by itself."""
+    """Raises `ValueError` if arguments of `simulate` are traced, as inside `jit`, `vmap` or `grad`: `simulate` compiles and maps by itself."""
     # Under `jit` even a new key is a traced value; under `vmap` and `grad` only mapped or differentiated values are.
     leaves = [*jax.tree.leaves((env, policies)), draws.key(0)]
     if any(isinstance(leaf, Tracer) for leaf in leaves):

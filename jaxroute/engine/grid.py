@@ -87,7 +87,7 @@ class Grid:
         return self._parts[key]
 
     def tile(self, positions: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """Returns the leaves (arrays) at indices `positions` along all axes, by name. The first dimensions of each are axes along which it varies."""
+        """Returns the leaves (arrays) at the indices `positions` by axis name. The first dimensions of each are the axes along which it varies."""
         along, pairs = [positions[axis] for axis in self.axes], zip(self.leaves, self.leaf_axes, strict=True)
         return [leaf[(*np.ix_(*(along[axis] for axis in varies)), ...)] for leaf, varies in pairs]
 

@@ -149,7 +149,7 @@ class Block:
         return leaves, index, self.root, spans, np.asarray(seeds, np.uint32), dict(begun)
 
     def _function(self) -> Callable[..., Any]:
-        """Returns the function to compile, which maps results of `_arguments` to the runs' packed records and states, `[settings..., seeds, ...]`."""
+        """Returns the function to compile: from a call's `_arguments` to packed records and states of its runs, `[settings..., seeds, ...]`."""
         env, policy = self.grids
         record, horizon, _, _, keep_states = self.static
         rollout, since = ROLLOUTS[self.backend], self.since

@@ -165,7 +165,7 @@ class Monitor:
         self.done, self.total, self.stopped = 0, 0, False
 
     def report(self, so_far: Callable[[], xr.Dataset], policy: str, setting: dict[str, list[Any]], seeds: int) -> bool:
-        """Counts a block, calls the callback with a `Progress` of these values (`so_far` is its `result`), and returns True if the callback stops."""
+        """Counts a block and calls the callback with a `Progress` of these values (`so_far` is its `result`). Returns True to end the simulation."""
         self.done += 1
         if self.callback is None:
             return False

@@ -16,7 +16,7 @@ from jaxroute.engine.rounds import Record, chunk_length, draws_key, recorded_flo
 
 
 def rollout(env: Any, policy: Any, streams: Mapping[str, jax.Array], horizon: int, record: Record) -> dict[str, Any]:
-    """Simulates `R` runs of `horizon` rounds by a plain `jax.vmap`, from key words `streams` `[2, R]`. Returns `record` as `[N, ..., R]` by name."""
+    """Simulates `R` runs of `horizon` rounds by `jax.vmap`, from key words `streams` `[2, R]`. Returns `record`'s values `[N, ..., R]` by name."""
     dynamic = {name: one for name, one in (("env", env), ("policy", policy)) if not callable(one)}
 
     def run(traced: dict[str, Any], words: dict[str, jax.Array]) -> dict[str, Any]:

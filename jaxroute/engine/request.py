@@ -176,7 +176,7 @@ def request_of(setup: Setup, with_code: bool) -> Request:
 
 
 def _identities(components: Components, policy: str, settings: Mapping[str, Any], codes: Mapping[str, str]) -> list[str]:
-    """Returns digests of all that decides a policy's numbers at each setting except horizon and seeds; "" without `codes` (digests by variant)."""
+    """Returns digests of all that decides a policy's numbers at each setting except horizon and seeds; "" without `codes` (of code, by variant)."""
     own, axes = components.policies[policy], components.policy_axes[policy]
     if not codes:
         return [""] * math.prod(len(components.axes[axis]) for axis in axes)

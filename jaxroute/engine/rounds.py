@@ -150,7 +150,7 @@ def spec_for(env: AnyEnvironment, horizon: int) -> Spec:
 
 
 def chunk_length(record_every: int, free_rounds: int, stage_length: int | None) -> int:
-    """Chooses the length of the inner loop: if possible, at most `LONGEST_CHUNK` and a divisor of `record_every` (with stages, of all arguments).
+    """Chooses the inner loop's number of rounds: if possible at most `LONGEST_CHUNK` and a divisor of `record_every` (with stages, of all arguments).
 
     Args:
       record_every: rounds of a record interval.

@@ -150,7 +150,7 @@ class Batch:
                 yield from ((families[number], granule, mask) for granule, mask, _ in request.cut.cut(self.seeds))
 
     def is_stored(self, store: PackStore, made: Sequence[tuple[bytes, int, int]]) -> bool:
-        """Whether a store already has all cells of the batch; `made` lists their `addresses`."""
+        """Whether a store already has all storage units of the batch; `made` lists their `addresses`."""
         if isinstance(self.result, Statistics):
             return not any(cells.cover(cells.stored(store, family), (first, size))[1] for family, first, size in made)
         return all(cells.held(store, family, granule) & mask == mask for family, granule, mask in made)
@@ -166,7 +166,7 @@ def _joined(parts: Sequence[Mapping[str, Any]], axis: int) -> Mapping[str, Any]:
 
 
 def parts_of(share: Share, setting: int, settings: int, parts: int) -> range:
-    """Returns the indices of those of `parts` groups of seeds that a process simulates at number `setting` of `settings` settings.
+    """Returns the indices of those of `parts` groups of seeds that a process simulates at setting number `setting` of `settings`.
 
     `share` is the index of the process and the number of processes.
     """
@@ -312,7 +312,7 @@ class Schedule:
         return [found[span] for span in spans]
 
     def _tiles(self, left: np.ndarray, axes: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:
-        """Yields tiles (indices of settings by axis) that cover the settings where `left`, with these axes, is True; indices with most come first."""
+        """Yields tiles (indices of settings by axis) that cover the settings where `left`, over `axes`, is True; indices with most come first."""
         spans = []
         for place, axis in enumerate(axes):
             counts = left.sum(axis=tuple(i for i in range(left.ndim) if i != place))

@@ -325,7 +325,7 @@ class ByFactors:
         pages = jnp.where(counts, pages, 0)
 
         def through(_: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            """Takes (page, vector `[d]`); returns the parameter's next page (at last the empty page) and `Q'` of the given page times the vector."""
+            """Returns the next page (at last the empty one) and `Q'` of the present page times the vector, from `carry` (page, vector `[d]`)."""
             page, a = carry
             rows, mix = _page(spread, page)
             return numerics.at(spread.after, (page,)), a - _times(_times(_times(rows, a), mix), rows)

@@ -196,7 +196,7 @@ class FrozenGLM(GLM):
 
 
 def newton_step(theta: Array, features: Array, rewards: Array, seen: Array, ridge: Leaf, link: Link) -> Array:
-    """Returns the change `[d]` of `theta` by a Newton step on `features` `[n, d]` and `rewards` `[n]` where `seen` `[n]`, with penalty `ridge`."""
+    """Returns the change `[d]` of `theta` by a Newton step on `features` `[n, d]`, `rewards` `[n]` where `seen` is True, with penalty `ridge`."""
     s = jnp.dot(features, theta, precision="highest")
     score = jnp.dot(jnp.where(seen, rewards - link.value(s), 0.0), features, precision="highest") - ridge * theta
     weight = jnp.where(seen, link.slope(s), 0.0)
