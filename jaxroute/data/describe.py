@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from jaxroute.core import checks
 
@@ -94,7 +95,7 @@ def describe(log: Log | RoutingTable) -> Description:
         bound=(float(top.mean()), float(np.where(best, costs, np.inf).min(axis=1).mean())),
         all_right=float(right.all(axis=1).mean()),
         none_right=float((~right).all(axis=1).mean()),
-        correlation=_correlation(scores),
+        correlation=tuple(map(tuple, pd.DataFrame(scores).corr().to_numpy().tolist())),
         categories=0 if table.groups is None else len(np.unique(table.groups)),
         features=log.features if log.read else ("none" if table.features is None else "of the table"),
         width=0 if table.features is None else table.features.shape[1],
@@ -102,15 +103,6 @@ def describe(log: Log | RoutingTable) -> Description:
         left_out=left_out,
         read=log.read,
     )
-
-
-def _correlation(scores: np.ndarray) -> tuple[tuple[float, ...], ...]:
-    centred = scores - scores.mean(axis=0)
-    size = np.sqrt((centred**2).sum(axis=0))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        found = centred.T @ centred / np.outer(size, size)
-    found[:, size < 1e-9] = found[size < 1e-9] = np.nan
-    return tuple(map(tuple, found.tolist()))
 
 
 def _list(heading: str, texts: Iterable[str], width: int) -> list[str]:

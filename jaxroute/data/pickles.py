@@ -96,12 +96,6 @@ class _Record:
         self.state = state
 
 
-def _attribute(owner: Any, name: str) -> type:
-    """Returns a record type instead of an attribute, `name`, that a pickle reads, as `ZoneInfo._unpickle`, so that no foreign code is called."""
-    del owner
-    return type(str(name), (_Record,), {"__slots__": ()})
-
-
 class _RecordUnpickler(pickle.Unpickler):
     """Reads a pickle into `_Record`s; each has a type with the name of the original class or function."""
 
@@ -110,9 +104,13 @@ class _RecordUnpickler(pickle.Unpickler):
         if name not in parts and module != "pandas._libs.tslibs.offsets":
             reason = "which is not a known part of a data frame; nothing was run: save it as parquet or csv"
             raise UnsafePickleError(f"refused {module}.{name}, {reason}")
-        if module == "builtins":  # A new function each time, as a pickle can give attributes to what it names.
-            return {"bytearray": bytearray, "slice": slice, "getattr": lambda *of: _attribute(*of)}[name]
-        return type(name, (_Record,), {"__slots__": ()})
+
+        def record_type(owner: Any, name: str) -> type:
+            return type(str(name), (_Record,), {"__slots__": ()})
+
+        # An attribute, as `ZoneInfo._unpickle`, is a record type, too. Its getter is new each time: a pickle can give it attributes.
+        builtins = {"bytearray": bytearray, "slice": slice, "getattr": record_type}
+        return builtins[name] if module == "builtins" else record_type(module, name)
 
 
 def _decode(record: _Record) -> np.ndarray:

@@ -5,6 +5,7 @@ import fnmatch
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -92,10 +93,8 @@ def parse_nested(value: Any) -> Any:
     """Parses a text that is a JSON or Python object; returns other values unchanged."""
     if isinstance(value, str) and value.strip()[:1] in ("{", "[", '"'):
         for parse in (json.loads, ast.literal_eval):
-            try:
+            with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
                 return parse(value)
-            except (ValueError, SyntaxError, RecursionError, MemoryError):
-                pass
     return value
 
 
@@ -122,10 +121,8 @@ def cell_at(record: Mapping[str, Any], path: str) -> Any:
 
 
 def _json_beside(path: Path, name: str) -> Any:
-    try:
+    with suppress(OSError, ValueError, RecursionError):
         return json.loads((path.parent / name).read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return None
 
 
 def _lm_eval(path: Path, records: Records) -> Records:

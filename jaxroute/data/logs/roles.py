@@ -1,7 +1,4 @@
-"""Finds the role of each column of a log, from its name and content, or the reason why a file is not a log.
-
-Candidates for a role are the columns whose names match it best and whose cells fit. A family is a group of columns of one role, one for each model.
-"""
+"""Finds the role of each column of a log, from its name and content, or the reason why a file is not a log."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence

@@ -183,12 +183,8 @@ def open_excel(path: Path, content: bytes) -> Sheet:
     columns = np.flatnonzero(has_content[rows].any(axis=0) | has_content[header])
     names = [str(frame.iat[header, column]).strip() if has_content[header, column] else "" for column in columns]
     others = f" (not read: {join_names(map(repr, filled), 4)})" if filled else ""
-
-    def read(name: str) -> np.ndarray:
-        return frame.iloc[rows, columns[names.index(name)]].to_numpy(dtype=object)
-
-    about = f"an Excel file, sheet {sheet_name!r}{others}"
-    return Sheet(str(path), list(names), read, about, lambda row: f"line {rows[row] + 1}", notes=notes)
+    frame, about = frame.iloc[rows, columns].set_axis(names, axis=1), f"an Excel file, sheet {sheet_name!r}{others}"
+    return sheet_of_frame(str(path), frame, about, place_of=lambda row: f"line {rows[row] + 1}", notes=notes)
 
 
 def records_of(name: str, value: Any) -> tuple[list[dict], list[str]]:

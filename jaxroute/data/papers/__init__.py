@@ -192,9 +192,10 @@ def _groups(paper: str, table: str) -> dict[Any, list[Any]]:
     return groups
 
 
-def _entry(cost: float, cost_pm: float, satisfaction: float, satisfaction_pm: float, *ratio: int) -> Entry:
-    large, middle, small = ratio
-    return Entry(cost, cost_pm, satisfaction, satisfaction_pm, (small, middle, large))
+def _entries(table: str) -> dict[Any, dict[str, Entry]]:
+    """Reads a table of MESS+ by the first value of each row, then by benchmark; its last three numbers are the ratio, from large to small."""
+    groups = _groups("messplus", table).items()
+    return {key: {name: Entry(*row[:4], tuple(row[:3:-1])) for name, *row in rows} for key, rows in groups}
 
 
 def _benchmark(name: str, **fields: Any) -> Benchmark:
@@ -235,17 +236,13 @@ MESSPLUS_BENCHMARKS: dict[str, Benchmark] = {
     for row in _rows("messplus", "benchmarks")
 }
 # MESS+, Table 2: by method, then benchmark or "average", the main results as printed; see the remarks in messplus.json.
-MESSPLUS_TABLE_2: dict[str, dict[str, Entry]] = {
-    method: {name: _entry(*row) for name, *row in rows} for method, rows in _groups("messplus", "table_2").items()
-}
+MESSPLUS_TABLE_2: dict[str, dict[str, Entry]] = _entries("table_2")
 # By (method, benchmark), the cost in MJ that Tables 6 and 7 of MESS+ print instead of Table 2's, and our reading of why.
 MESSPLUS_TABLE_2_DIFFERS: dict[tuple[str, str], tuple[float, str]] = {
     (method, name): (cost, reading) for method, name, cost, reading in _rows("messplus", "table_2_differs")
 }
 # MESS+, Tables 6 (V = 1e-4) and 7 (V = 1e-5): by V in 1/J, then benchmark or "average", the row of MESS+.
-MESSPLUS_TABLES_6_7: dict[float, dict[str, Entry]] = {
-    V: {name: _entry(*row) for name, *row in rows} for V, rows in _groups("messplus", "tables_6_7").items()
-}
+MESSPLUS_TABLES_6_7: dict[float, dict[str, Entry]] = _entries("tables_6_7")
 # MESS+, Table 3: by benchmark or "average", the cost that the predictor adds to a request.
 MESSPLUS_TABLE_3: dict[str, Overhead] = {name: Overhead(*row) for name, *row in _rows("messplus", "table_3")}
 # MESS+, Fig. 2 and App. C.2: by SLA level, the first request at which MESS+ with the highest V satisfies it on Winogrande.
