@@ -117,7 +117,7 @@ def choose_features(
     num_rows: int,
     notes: list[str],
 ) -> tuple[np.ndarray | None, str, Reader]:
-    """Chooses the features of a log's `Q` queries, and appends lines for the user about what is not used to `notes`.
+    """Returns a log's features, `[Q, d]` or None, their source in words, and their reader for new queries; `notes` gets lines on what is not used.
 
     Args:
       wanted: "own" (numbers in the file), "text" (its texts), "none", an array, or its path; None for numbers in the file or, without any, its texts.
@@ -125,9 +125,6 @@ def choose_features(
       own: `[Q, d]` numbers in the file, their source in words, and whether they are separate columns (not an embedding); None without numbers.
       rows: `[Q]` row of each query in the file.
       num_rows: number of rows of the file; an array `wanted` may have a row for each of them instead of each query.
-
-    Returns:
-      `[Q, d]` features or None, their source in words, and the object that computes the features of new queries.
     """
     word = wanted.lower() if isinstance(wanted, str) else ""
     if word == "own" and own is None:

@@ -103,8 +103,7 @@ def load_embeddings(path: str | os.PathLike, num_queries: int | None = None) -> 
     array = _load(path)
     if isinstance(array, np.lib.npyio.NpzFile):
         with array as content:
-            names = [name for name in content.files if name == "embeddings" or len(content.files) == 1]
-            if not names:
+            if not (names := [name for name in content.files if name == "embeddings" or len(content.files) == 1]):
                 raise ValueError(f"{path} must have one array, or one called embeddings; it has {join_names(content.files)}")
             array = _array(path, content, names[0])
     if array.dtype.kind not in "fiu" or array.ndim != 2 or 0 in array.shape:

@@ -21,14 +21,9 @@ class UnsafePickleError(ValueError):
 
 
 def open_pickle(path: str | os.PathLike, content: bytes) -> dict | tuple[list[str], Callable[[str], np.ndarray]]:
-    """Opens a pickle (pandas 1.5 to 3, protocol 4 or 5) without running its code; raises `ValueError` for other or damaged content.
+    """Opens the bytes of a pickle (pandas 1.5 to 3, protocol 4 or 5) without running its code; `path` is for messages.
 
-    Args:
-      path: name of the file, for messages.
-      content: all bytes of the file.
-
-    Returns:
-      The dict with decoded arrays; or, for a data frame, its columns' names and a function that reads a column.
+    Returns a dict with decoded arrays or, for a data frame, its columns' names and a function that reads a column. Raises `ValueError` for others.
     """
     with _explain_damage(path):
         frame = _RecordUnpickler(io.BytesIO(content)).load()

@@ -134,16 +134,8 @@ def fit_weights(columns: np.ndarray, scores: np.ndarray, penalties: np.ndarray, 
 
     A score of 0.3 counts like 3 right and 7 wrong answers of weight 0.1. Newton steps use an upper bound of the Hessian, `X'X / 4 + penalty` for
     columns `X` (Boehning and Lindsay, 1988), whose one eigendecomposition serves all outputs. They never increase the loss, and are accelerated
-    (Nesterov).
-
-    Args:
-      columns: `[Q, d]` predictors, shared by the outputs.
-      scores: `[Q, M]` in [0, 1], one column per output.
-      penalties: `[A]` positive penalties of the weights; intercepts have none.
-      steps: number of iterations.
-
-    Returns:
-      `[A, 1 + d, M]` intercepts and weights.
+    (Nesterov). `columns` are `[Q, d]` predictors, `scores` `[Q, M]` in [0, 1], one column per output, and `penalties` `[A]`, positive. Returns
+    intercepts, which have no penalty, and weights, `[A, 1 + d, M]`.
     """
     middle = columns.mean(0)
     centred = columns - middle  # Orthogonal to the intercept, so that the bound separates into the two.

@@ -66,9 +66,8 @@ class Answers:
 
 def collect_answers(roles: Roles, units: Mapping[str, str], instead: str = "") -> Answers:
     """Reads a log's answers; numbers in `units` (by role) become seconds or USD. `instead` names the caller's "costs" or "prices", if any."""
-    costs = [*roles.candidates.get("cost", ())]
-    if "cost" in roles.families:
-        costs += roles.families["cost"].columns.values()
+    family = roles.families.get("cost")
+    costs = [*roles.candidates.get("cost", ()), *(family.columns.values() if family else ())]
     if instead or not any(first_cells(roles.sheet.cells(column), 1) for column in costs):
         for role in ("cost", "response", *PRICING_ROLES) if instead == "costs" else ("cost",):
             roles.candidates.pop(role, None)
@@ -105,8 +104,7 @@ def _long_answers(roles: Roles) -> Answers:
         column = str(roles.column(role))
         cells = sheet.cells(column)
         rows = np.flatnonzero(which_empty(cells)).tolist()  # Words such as "none" may be names.
-        gaps = [row for row in rows if not (isinstance(cells[row], str) and cells[row].strip())]
-        if gaps:
+        if gaps := [row for row in rows if not (isinstance(cells[row], str) and cells[row].strip())]:
             more = f"{len(gaps) - 1} more rows name no {role}"
             raise ValueError(f"{sheet.place(gaps[0], column)} is empty, and {more}: fill it, or delete the rows")
         roles.note(role, column)
@@ -262,9 +260,8 @@ def _read_prices(path: str | os.PathLike, units: Mapping[str, str] | None) -> Pr
             raise ValueError(f"{path}: {problem} the column {role}; {expected}, got {join_names(map(repr, sheet.names))}")
         columns |= {role: names[0]} if names else {}
     models = [str(cell).strip() for cell in sheet.cells(columns.pop("model"))]
-    for model in models:
-        if models.count(model) > 1:
-            raise ValueError(f"{path} has two prices of the model {model!r}: keep one")
+    if repeated := [model for model in models if models.count(model) > 1]:
+        raise ValueError(f"{path} has two prices of the model {repeated[0]!r}: keep one")
     numbers = {role: read_numbers(sheet, column, role, units).values for role, column in columns.items()}
     for role, values in numbers.items():
         if np.isnan(values).any() and role != "price_cached":
@@ -385,8 +382,7 @@ def ways_to_give_costs(answers: Answers) -> str:
     strange = [name for name in free if "cost" in words(name) and has_unknown_unit("cost", name)]
     strange += [name for name in free if "(" in name and "tokens" in words(name.split("(")[0]) and not has_role(name)]
     blank = [name for name in free if match_level("cost", name) > 0 and not first_cells(sheet.cells(name), 1)]
-    likely = [] if roles.models else similar_names("cost", free)
-    if likely:
+    if not roles.models and (likely := similar_names("cost", free)):
         hint = f"{likely_column('cost', likely)}; or "
     elif blank:
         hint = f"the cells of {blank[0]!r} are empty (formulas that were not computed?); "

@@ -209,8 +209,7 @@ def _parse(cell: Any, kind: str, comma: bool) -> _Parsed | None:
     if (kind == "score" and word in VERDICTS) or word.lstrip("+-") in ("inf", "infinity"):
         return VERDICTS.get(word, np.inf), None, False
     currency, percent, factor = None, False, 1.0
-    match = _CURRENCY.search(text) if kind in ("cost", "price") else None
-    if match:
+    if kind in ("cost", "price") and (match := _CURRENCY.search(text)):
         currency = _CURRENCY_SIGNS.get(match[0].lower(), match[0].upper())
         text = _CURRENCY.sub("", text).strip()
     if kind == "score" and text.endswith("%"):
@@ -218,11 +217,9 @@ def _parse(cell: Any, kind: str, comma: bool) -> _Parsed | None:
     unit = re.search(r"[a-zµ]+$", text, re.IGNORECASE) if kind in ("latency", "cost") else None
     if unit and unit[0].lower() in _CELL_UNITS and (kind == "latency") == (unit[0].lower() != "j"):
         text, factor = text[: unit.start()].strip(), _CELL_UNITS[unit[0].lower()]
-    ratio = re.fullmatch(r"(\d+(?:\.\d+)?)\s*/\s*(\d+(?:\.\d+)?)", text) if kind == "score" else None
-    if ratio and float(ratio[2]):
+    if kind == "score" and (ratio := re.fullmatch(r"(\d+(?:\.\d+)?)\s*/\s*(\d+(?:\.\d+)?)", text)) and float(ratio[2]):
         return float(ratio[1]) / float(ratio[2]), None, False
-    listed = re.fullmatch(r"\[\s*([^,\[\]]+)\s*\]", text)  # A score in a list, as some exports have it.
-    if listed:
+    if listed := re.fullmatch(r"\[\s*([^,\[\]]+)\s*\]", text):  # A score in a list, as some exports have it.
         return _parse(listed[1].strip("\"'"), kind, comma)
     if re.fullmatch(r"[+-]?\d{1,3}([ '’]\d{3})+([.,]\d+)?", text):
         text = re.sub(r"[ '’]", "", text)
@@ -249,14 +246,6 @@ def _not_a_number(sheet: "Sheet", row: int, column: str, kind: str) -> ValueErro
         return sheet.cell_error(row, column, ", a list or an object and not a number: name another column (--column)")
     kinds = "a number, a percentage, or a word such as yes, no, true, false" if kind == "score" else "a number such as 0.5"
     return sheet.cell_error(row, column, f", which is not a number; write {kinds}, or empty the cell if there is none")
-
-
-def looks_like_numbers(cells: np.ndarray, kind: str = "cost") -> bool:
-    """Whether at least half of the first cells are numbers; if `kind` is "score", judgements such as "correct" count, too."""
-    if cells.dtype.kind in "biufm":
-        return cells.dtype.kind != "m" or kind == "latency"
-    found = first_cells(cells)
-    return bool(found) and sum(_is_number(cell, kind) for cell in found) >= len(found) / 2
 
 
 def _is_number(cell: Any, kind: str) -> bool:
@@ -302,7 +291,11 @@ def fits_role(role: str, cells: np.ndarray) -> bool:
         return isinstance(first, _LISTS) and all(isinstance(value, (int, float, np.number)) for value in list(first)[:8])
     if role in ("model", "category"):
         return (role == "model" and cells.dtype.kind == "O") or not has_fractions(cells)
-    return looks_like_numbers(cells, role if role in ("score", "latency") else "cost")
+    if cells.dtype.kind in "biufm":
+        return cells.dtype.kind != "m" or role == "latency"
+    found = first_cells(cells)  # At least half must be numbers; scores may also be judgements such as "correct".
+    kind = role if role in ("score", "latency") else "cost"
+    return bool(found) and sum(_is_number(cell, kind) for cell in found) >= len(found) / 2
 
 
 def read_texts(cells: np.ndarray) -> np.ndarray:
@@ -326,8 +319,7 @@ def read_dates(sheet: "Sheet", column: str) -> np.ndarray:
     if cells.dtype.kind == "M":
         return cells.astype("datetime64[s]")
     dates = np.array([None if is_empty(cell) else _date(cell) for cell in cells], "datetime64[s]")
-    wrong = [row for row in np.flatnonzero(np.isnat(dates)) if not is_empty(cells[row])]
-    if wrong:
+    if wrong := [row for row in np.flatnonzero(np.isnat(dates)) if not is_empty(cells[row])]:
         raise sheet.cell_error(wrong[0], column, ", which is not a date; write 2025-01-31 or 2025-01-31 14:05:00")
     return dates
 

@@ -134,8 +134,7 @@ def _convert_costs(answers: Answers, costs: Mapping[str, float] | None, prices: 
             lacks = "has neither tokens nor texts of queries, and prices per million tokens need to know how many tokens there are: "
             lacks += "name the columns (--column tokens_in=NAME --column tokens_out=NAME), or "
         raise ValueError(f"{file} {lacks}{ways_to_give_costs(answers)}")
-    without = [model for number, model in enumerate(answers.models) if np.isnan(cost[answers.model == number]).all()]
-    if without:
+    if without := [model for number, model in enumerate(answers.models) if np.isnan(cost[answers.model == number]).all()]:
         hint = f"keep the others (models=[...], --models A,B), or {ways_to_give_costs(answers)}"
         raise ValueError(f"{file} has no cost of {join_names(without)}: {hint}")
     stated = "" if costs is not None or prices is not None else str(answers.arrays.get("cost_unit", ""))
@@ -348,8 +347,7 @@ def _equal_ids(answers: Answers) -> str:
     column = answers.roles.column("query")
     first: dict[str, str] = {}
     for name in [] if column is None else dict.fromkeys(key_texts(answers.sheet.cells(column))):
-        other = first.setdefault(re.sub(r"^0+(?=\d)|\.0+$", "", name), name)
-        if other != name:
+        if (other := first.setdefault(re.sub(r"^0+(?=\d)|\.0+$", "", name), name)) != name:
             return f"ids such as {other!r} and {name!r} are equal as numbers: write them in the same way; "
     return ""
 

@@ -1,8 +1,4 @@
-"""Finds the scale of scores, and evidence in a file that scores, costs or models are not what their names say.
-
-For example, "scores" may be predicted labels next to right ones, or points next to their maximum; "models" may be means of other models, and "costs"
-running sums.
-"""
+"""Finds the scale of scores, and evidence in a file that scores, costs or models are not what their names say: costs may be running sums, say."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
@@ -113,10 +109,7 @@ def _refuse_mixed(scores: np.ndarray, groups: Groups, place: Callable[[int], str
 
 
 def check_scores(answers: Answers, has_scale: bool) -> None:
-    """Raises `ValueError` if another column shows that scores are predicted labels, errors (less is better), or points out of a maximum.
-
-    If the caller gave the scale of the scores (`has_scale`), points are accepted; predicted labels and errors are refused still.
-    """
+    """Raises `ValueError` if other columns show that scores are labels, errors (less is better) or, without given scale, points out of a maximum."""
     if "score" in answers.given or answers.sheet.preset.name:
         return
     roles, file = answers.roles, answers.sheet.name
@@ -167,11 +160,7 @@ def _labels_error(answers: Answers, columns: str, alike: list[str], remedy: str)
 
 
 def _describe_scores(answers: Answers) -> tuple[str, str, list[str], float]:
-    """Describes the columns of scores.
-
-    Returns their names in words, the option that confirms them, the columns of right answers whose values are the same as those of the scores, and
-    the `match_level` of the names.
-    """
+    """Returns the columns of scores in words, the option that confirms them, columns of right answers with equal values, and the `match_level`."""
     roles = answers.roles
     if roles.models:
         family = roles.families["score"]
@@ -249,8 +238,7 @@ def doubt_costs(answers: Answers, costs: np.ndarray, unit: str, stated: bool) ->
     """Warns of mean costs (of query by model) implausible in USD and, if the file has the costs (`stated`), of patterns such as running sums."""
     models, notes = answers.models, answers.notes
     means = zip(models, costs.mean(axis=0) if unit.startswith("USD per query") else [])
-    implausible = [f"{model} {mean:.3g}" for model, mean in means if 0 < mean < _CHEAPEST or mean > _MOST_EXPENSIVE]
-    if implausible:
+    if implausible := [f"{model} {mean:.3g}" for model, mean in means if 0 < mean < _CHEAPEST or mean > _MOST_EXPENSIVE]:
         doubt = f"implausible means in USD per query: {', '.join(implausible[:4])}"
         notes.append(f"cost: {doubt}; is the unit another (--unit cost=cents; --price counts USD per million tokens)?")
     if not stated:

@@ -116,8 +116,7 @@ def read_answers(data: Any, **options: Any) -> pd.DataFrame:
     Raises:
       ValueError: the data are no log; the message names the place and the remedy.
     """
-    others = options.keys() - {"columns", "where", "units", "prices", "separator", "encoding"}
-    if others:
+    if others := options.keys() - {"columns", "where", "units", "prices", "separator", "encoding"}:
         raise ValueError(f"read_answers has no option {join_names(others)}; it has those of read_log for reading a file")
     _, prices = check_costs(None, options.get("prices"))
     answers = _open_answers({"data": data, **options}, list(prices or ()), "prices" if prices else "", scored=False)

@@ -378,7 +378,7 @@ def _splits(name: str) -> list[_Split]:
 
 
 def _best_splits(free: Sequence[str]) -> Iterator[tuple[str, _Split]]:
-    """Yields each name with the best divisions into role and model: most roles of the model; if equal, most frequent pattern; then longest role."""
+    """Yields `free` names with their best divisions into role and model: most roles of the model; if equal, commonest pattern; then longest role."""
     splits = {name: _splits(name) for name in free}
     roles_of: dict[str, set[str]] = {}
     for split in (split for found in splits.values() for split in found):
@@ -397,7 +397,7 @@ def _best_splits(free: Sequence[str]) -> Iterator[tuple[str, _Split]]:
 
 
 def _add_units_behind_models(families: dict[tuple[str, str], Family]) -> None:
-    """Adds a family `cost_{}_usd` for each family `cost_{}` whose columns have a unit behind the model, to `families` by role and pattern of names."""
+    """Adds a family `cost_{}_usd` for each family `cost_{}` whose columns have a unit behind the model, to `families` by role and pattern."""
     scored = {model for family in families.values() if family.role == "score" for model in family.columns}
     for (role, pattern), family in [*families.items()]:
         unit = next((words(model)[-1] for model in family.columns if words(model)), "")

@@ -196,8 +196,7 @@ def _open_text(path: Path, text: str, separator: str | None, encoding: str, pack
     """Opens delimited text and skips lines above the names of the columns. `encoding` and `packed` (compression) only describe the file."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     notes = []
-    setting = re.match(r"(sep=(.))(?:\n|$)", text, re.IGNORECASE)
-    if setting:
+    if setting := re.match(r"(sep=(.))(?:\n|$)", text, re.IGNORECASE):
         separator, text = separator or setting[2], text[setting.end() :]
         notes.append(f"file: the first line, {setting[1]!r}, is a setting")
     mark, width = _find_separator(text, separator or _SEPARATORS)
@@ -314,8 +313,7 @@ def _apply_preset(sheet: Sheet) -> Sheet:
     if (preset.reader or preset.columns) and not sheet.preset.name:
         columns = {name: sheet.cells(name).astype(object) for name in dict.fromkeys(sheet.names)}
         records = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
-        attributes = {"notes": sheet.notes, "encodings": sheet.encodings}
-        sheet = _sheet_of_records(Path(sheet.name), records, sheet.about, **attributes)
+        sheet = _sheet_of_records(Path(sheet.name), records, sheet.about, notes=sheet.notes, encodings=sheet.encodings)
     sheet.preset = preset
     sheet.given = {role: column for role, column in preset.given.items() if "*" in column or column in sheet.names}
     return sheet
@@ -335,8 +333,7 @@ def _open_archive(path: Path, content: bytes, separator: str | None, encoding: s
         head = json.loads(archive.read("header.json"))
         samples = [json.loads(archive.read(name)) for name in members if name.startswith("samples/")]
         return _sheet_of_records(path, [{**sample, "log": head} for sample in samples], "an archive")
-    readable = {path / name: name for name in sorted(members) if _suffix(name)}
-    if not readable:
+    if not (readable := {path / name: name for name in sorted(members) if _suffix(name)}):
         raise ValueError(f"{path} is a zip archive without a file that can be read; it has {join_names(members)}")
 
     def open_one(file: Path) -> Sheet:

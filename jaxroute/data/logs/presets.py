@@ -81,8 +81,7 @@ class Preset:
         if not self.prices:
             return prices
         known = {**self.prices, **(prices or {})}
-        lacking = [model for model in models if model not in known]
-        if lacking:
+        if lacking := [model for model in models if model not in known]:
             give = f"prices={{{lacking[0]!r}: (IN, OUT)}}, on the command line {option('--price', lacking[0])}=IN:OUT"
             problem = f"{file} has models without a price, {join_names(lacking, 1000)}"
             raise ValueError(f"{problem}: give it in USD per million ({give})")

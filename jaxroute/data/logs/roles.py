@@ -264,8 +264,7 @@ def differing_columns(roles: Roles, role: str, column: str) -> list[str]:
     sheet, taken = roles.sheet, roles.taken()
     free = [n for n in sheet.single(sheet.names) if n and n not in taken and n not in FILE_COLUMNS]
     weaker = {*similar_names(role, free)} | {name for name in free if match_level(role, name) > 0}
-    fitting = [name for name in free if name in weaker and fits_role(role, sheet.cells(name))]
-    return [name for name in fitting if not _same_cells(sheet, name, column, role)]
+    return [n for n in free if n in weaker and fits_role(role, sheet.cells(n)) and not _same_cells(sheet, n, column, role)]
 
 
 def best_match(role: str, names: Sequence[str]) -> list[str]:
@@ -376,8 +375,7 @@ def _explain_not_a_log(roles: Roles, scores: Family, families: Sequence[Family],
         return f"{file} has a column of models, {model!r}, but lacks {columns}: name it (--column ROLE=NAME). {more}"
     of_others = {c for f in families if f.role != "score" and len(f.columns) > 1 for c in f.columns.values()}
     possible = [name for name in unknown if name not in of_others]
-    named = [model for model in wanted if model in possible]
-    if named:
+    if named := [model for model in wanted if model in possible]:
         absent = [repr(model) for model in wanted if model not in names]
         one = f"only {named[0]!r} is named, and there is nothing to choose"
         why = f"{join_names(absent)} is not a column" if absent else one

@@ -166,8 +166,7 @@ def open_excel(path: Path, content: bytes) -> Sheet:
         book = pd.read_excel(io.BytesIO(content), **reading)
     except (zipfile.BadZipFile, KeyError, OSError, ValueError) as error:
         raise ValueError(f"{path} is not an Excel file (xlsx), or is damaged: {error}") from None
-    filled = {name: frame for name, frame in book.items() if frame.size}
-    if not filled:
+    if not (filled := {name: frame for name, frame in book.items() if frame.size}):
         raise ValueError(f"{path}, sheet {next(iter(book))!r} is empty")
     sheet_name = next((name for name, frame in filled.items() if min(frame.shape) > 2), next(iter(filled)))  # Not a cover.
     frame = filled.pop(sheet_name)
@@ -339,9 +338,8 @@ def sheet_of_arrays(name: str, arrays: Mapping[str, np.ndarray], about: str) -> 
     `score_a` `[Q]`, for example, has the scores of the model "a". Shapes that do not fit are refused. `about` is the kind of file in words.
     """
     models: list[str] = next((np.atleast_1d(arrays[key]).astype(str).tolist() for key in _MODELS if key in arrays), [])
-    for model in models:
-        if models.count(model) > 1:
-            raise ValueError(f"{name} has the model {model!r} twice in the array models: rename or remove one")
+    if repeated := [model for model in models if models.count(model) > 1]:
+        raise ValueError(f"{name} has the model {repeated[0]!r} twice in the array models: rename or remove one")
     scores = [array for key, array in arrays.items() if match_level("score", key)]
     size = next((len(array) for array in scores if array.ndim == 2), 0)
     if size and not models:
