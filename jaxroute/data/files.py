@@ -31,10 +31,8 @@ def errors_name(path: str | os.PathLike) -> Iterator[None]:
     """Context manager for reading the file `path`: errors whose message lacks the file's name are replaced by a `ValueError` that has it."""
     try:
         yield
-    except UnsafePickleError:
-        raise
     except (ValueError, OSError) as error:
-        if str(path) in str(error):
+        if isinstance(error, UnsafePickleError) or str(path) in str(error):
             raise
         raise ValueError(f"{path}: {error}") from error
 

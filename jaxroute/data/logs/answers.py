@@ -1,7 +1,4 @@
-"""Reads the answers of models to queries: for each answer one number per role (score, cost, latency, tokens), in common units.
-
-Costs are those of the file or of the caller, or tokens times prices. Below, `A` is the number of answers.
-"""
+"""Reads the `A` answers of models to queries: for each answer one number per role (score, cost, latency, tokens), in common units."""
 
 import os
 from collections.abc import Mapping
@@ -191,10 +188,7 @@ def _read_role(sheet: Sheet, column: str, role: str, units: Mapping[str, str], n
 
 
 def choose_models(answers: Answers, models: list | None, costs: dict | None, prices: Prices | None, file: str) -> None:
-    """Drops the answers of models that the caller did not name, and of models for which the caller's costs or prices have no entry.
-
-    `file` is the name of a file of prices, which may contain further models; it is empty if the prices come from elsewhere.
-    """
+    """Drops models that are not named, or lack an entry in costs or prices; the prices of a `file` (else "") may also have other models."""
     name, present = answers.sheet.name, set(answers.models)
     if len(present) < 2:
         others = [c for c in similar_names("model", answers.sheet.names) if answers.roles.num_different(c) > 1]

@@ -107,10 +107,7 @@ def parse_units(kind: str, text: str) -> tuple[str, ...]:
 
 
 def unit_of(role: str, name: str, given: Mapping[str, str]) -> tuple[float, str | None, str]:
-    """Returns the factor from a column's unit to the standard unit, its currency if that is not USD, and the unit as text, empty without one.
-
-    If the caller has given a unit for the role (`given`), it replaces the unit in the column's name.
-    """
+    """Returns the factor from a unit (`given` for the role, or in the name) to the standard one, its currency if not USD, and its text, if any."""
     kind = UNIT_KINDS.get(role, "")
     units = parse_units(kind, given[role]) if role in given else split_unit(kind, name)[1]
     values = [UNITS[kind][unit] for unit in units] + (["J"] if kind == "cost" and "energy" in plain_name(name) else [])

@@ -99,12 +99,10 @@ def parse_nested(value: Any) -> Any:
 
 def nested(value: Any, *keys: Any) -> Any:
     """Returns the value at successive `keys` in nested objects and lists; None if it is absent."""
-    for key in keys:
-        try:
+    with suppress(KeyError, IndexError, TypeError):
+        for key in keys:
             value = parse_nested(value)[key]
-        except (KeyError, IndexError, TypeError):
-            return None
-    return value
+        return value
 
 
 def cell_at(record: Mapping[str, Any], path: str) -> Any:

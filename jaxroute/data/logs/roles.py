@@ -352,8 +352,7 @@ def _explain_not_a_log(roles: Roles, scores: Family, families: Sequence[Family],
     likely, likely_models = _likely_columns(sheet, lacking, free, unknown)
     more = f"{likely}. {has}" if likely else has
     doubted = (f for f in families if f.role == "score" and f.statistics and len(f.columns) + len(f.statistics) > 1)
-    statistics = next(doubted, None)
-    if statistics is not None and not candidates.get("model"):
+    if not candidates.get("model") and (statistics := next(doubted, None)):
         models = [*statistics.columns, *statistics.statistics]
         priced = candidates.get("cost") or any(family.role in ("cost", "price_in") for family in families)
         cost, price = (option(name, models[0]) for name in ("--cost", "--price"))
@@ -392,10 +391,7 @@ def _explain_not_a_log(roles: Roles, scores: Family, families: Sequence[Family],
 
 
 def _likely_columns(sheet: Sheet, lacking: list[str], free: list[str], unknown: list[str]) -> tuple[str, list[str]]:
-    """Proposes, in words, a column for each role in `lacking`. Also returns the columns that may name the model.
-
-    `free` are columns without a role. `unknown` are columns with numbers like scores, whose names match no role; they may be the scores.
-    """
+    """Proposes columns for roles in `lacking`, in words, and returns those of models; `free` ones have no role, `unknown` ones look like scores."""
     proposals = {role: similar_names(role, free) for role in lacking}
     only_score = lacking == ["score"]
     if only_score:  # By their content.

@@ -195,7 +195,7 @@ def _groups(paper: str, table: str) -> dict[Any, list[Any]]:
 def _entries(table: str) -> dict[Any, dict[str, Entry]]:
     """Reads a table of MESS+ by the first value of each row, then by benchmark; its last three numbers are the ratio, from large to small."""
     groups = _groups("messplus", table).items()
-    return {key: {name: Entry(*row[:4], tuple(row[:3:-1])) for name, *row in rows} for key, rows in groups}
+    return {key: {name: Entry(*row[:4], ratio=tuple(row[:3:-1])) for name, *row in rows} for key, rows in groups}
 
 
 def _benchmark(name: str, **fields: Any) -> Benchmark:
