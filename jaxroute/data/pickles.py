@@ -117,11 +117,7 @@ def _decode(record: _Record) -> np.ndarray:
     if kind == "_reconstruct":  # An ndarray; its content is in the state.
         _, shape, dtype, fortran, data = record.state
         dtype = _decode_dtype(dtype)
-        if dtype.kind == "O":
-            flat = np.empty(len(data), dtype=object)
-            flat[:] = [_decode_object(value) for value in data]
-        else:
-            flat = np.frombuffer(data, dtype)
+        flat = np.fromiter(map(_decode_object, data), object) if dtype.kind == "O" else np.frombuffer(data, dtype)
         return flat.reshape(shape, order="F" if fortran else "C")
     if kind == "_new_Index":
         return _decode(record.args[1]["data"])

@@ -369,12 +369,10 @@ def _choose_models(predicted: np.ndarray, scores: np.ndarray, costs: np.ndarray,
 
 def _auc(predicted: np.ndarray, truth: np.ndarray) -> float:
     """Returns the probability that a right answer has a higher prediction than a wrong one; NaN if all answers are right or all wrong."""
-    rank = pd.Series(predicted).rank().to_numpy()
-    right = truth > 0.5
+    rank, right = pd.Series(predicted).rank().to_numpy(), truth > 0.5
     positive, negative = int(right.sum()), int((~right).sum())
-    if not positive or not negative:
-        return float("nan")
-    return float((rank[right].sum() - positive * (positive + 1) / 2) / (positive * negative))
+    above = rank[right].sum() - positive * (positive + 1) / 2  # Pairs in which the right answer has the higher prediction.
+    return float(above / (positive * negative)) if positive and negative else float("nan")
 
 
 def _r_squared(predicted: np.ndarray, truth: np.ndarray) -> float:

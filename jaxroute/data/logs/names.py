@@ -147,12 +147,9 @@ def read_unit(name: str, role: str, texts: Sequence[str], called: str) -> tuple[
 
 def _contradict(kind: str, unit: str, other: str) -> bool:
     """Whether two units of a `kind` such as "cost" contradict each other: they are different currencies or different factors."""
-    first, second = UNITS[kind][unit], UNITS[kind][other]
-
-    def is_currency(value: float | str, name: str) -> bool:
-        return isinstance(value, str) or name[:3] == "usd" or "dollar" in name
-
-    return first != second and is_currency(first, unit) == is_currency(second, other)
+    values = {name: UNITS[kind][name] for name in (unit, other)}
+    are_currencies = {isinstance(value, str) or name[:3] == "usd" or "dollar" in name for name, value in values.items()}
+    return len(set(values.values())) == 2 and len(are_currencies) == 1
 
 
 def _has_unknown_unit_word(name: str) -> bool:

@@ -182,8 +182,7 @@ def _decode(name: str, content: bytes, encoding: str | None) -> tuple[str, str, 
         if 5 * bad < sum(ord(letter) > 127 for letter in text[:_SAMPLE]) or (bad == 1 and error.start >= len(content) - 4):
             return text, f"UTF-8 with {bad} damaged places, the first at byte {error.start:,}", ()
         start = max(0, min(error.start - 2000, len(content) - _SAMPLE))
-    sample = content[start : start + _SAMPLE]
-    found = import_optional("charset_normalizer").from_bytes(sample, cp_isolation=_ENCODINGS)
+    found = import_optional("charset_normalizer").from_bytes(content[start : start + _SAMPLE], cp_isolation=_ENCODINGS)
     names = ["cp1252" if "cp1252" in match.could_be_from_charset else match.encoding for match in found]
     if not names:
         raise ValueError(f"{name} is in an unknown encoding: give it (encoding=..., on the command line --encoding)")

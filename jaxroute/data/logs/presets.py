@@ -38,7 +38,6 @@ class Preset:
     # Allowed values by field; other records are not answers.
     keep: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     unique: Sequence[str] = ()  #: Fields that identify an answer; if one is logged twice, the first record counts.
-    sort: str | None = None  #: Field by which records are sorted before the first of equal ones is chosen.
     first: str | None = None  #: Column; only rows with its first value in each category count, unless the caller chooses.
     given: Mapping[str, str] = field(default_factory=dict)  #: Columns by role.
     how: str = "mean"  #: Aggregation of several answers of one model to one query.
@@ -58,8 +57,8 @@ class Preset:
         read = RECORD_READERS.get(self.reader or "", lambda path, record: {})
         added = FILE_READERS[self.reader](path, records) if self.reader in FILE_READERS else [read(path, r) for r in records]
         pairs = list(zip(records if len(records) == len(added) else added, added, strict=True))
-        if self.sort:
-            pairs.sort(key=lambda pair: str(pair[0].get(self.sort or "")).startswith("resp_"))
+        if "request_id" in self.fields:  # If LiteLLM logged an answer twice, the record "resp_..." counts last.
+            pairs.sort(key=lambda pair: str(pair[0].get("request_id")).startswith("resp_"))
         rows, seen = [], set()
         for record, more in pairs:
             key = tuple(str(record.get(name)) for name in self.unique)
@@ -191,8 +190,7 @@ def _inspect(path: Path, record: Record) -> Record:
         value = nested(first, "value")
         named = {"score": next(iter(value.values()), None) if isinstance(value, dict) else value}
     row = {"query_id": record["id"], "epoch": record.get("epoch"), "model": model}
-    row["category"] = nested(record, "log", "eval", "task")
-    row |= {"score": next(iter(named.values()))} if len(named) == 1 else named
+    row |= {"category": nested(record, "log", "eval", "task"), **_single_score(named)}
     row |= {f"{name}_tokens": usage.get(f"{name}_tokens") for name in ("input", "output")}
     row |= {"cost_usd": usage.get("total_cost"), "cache_read_input_tokens": usage.get("input_tokens_cache_read")}
     row |= {"latency_s": record.get("total_time"), "prompt": record.get("input")}

@@ -101,8 +101,7 @@ def assign_roles(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str] =
     options = _best_score_families(families)
     scores = options[0] if options else Family("score", "{}", 0.0)
     has_families = len(scores.columns) > 1
-    others = [family for family in families if family.role != "score"] if has_families else []
-    shared = {family.role for family in others if len(family.of_models(scores.columns).columns) > 1}
+    shared = {f.role for f in families if f.role != "score" and len(f.of_models(scores.columns).columns) > 1}
     _find_candidates(roles, set(single.values()), has_families)
     query, model, score = (bool(roles.candidates.get(role)) for role in ("query", "model", "score"))
     is_long = query and model and score and "*" not in given.get("score", "")
