@@ -43,7 +43,7 @@ def bound_regret(num_models: int, size: int, horizon: int, least_observed: float
 def bound_violation(num_models: int, size: int, horizon: int, power: int = 1) -> float:
     """Returns Theorem 2's bound on eq. (1), the excess of the mean cost over `horizon` (`T`) rounds above the budget, if all selected are paid.
 
-    With `s = sqrt(N K / T)` it is `s (2 sqrt(2 log(2 pi^2 K T^power / 3)) + s)`, for `K` models and `N = size`. `power` is 1 as published, 4 by the proof.
+    With `s = sqrt(N K / T)` it is `s (2 sqrt(2 log(2 pi^2 K T^power / 3)) + s)`, for `K` models, `N = size`; `power` is 1 in print, 4 by the proof.
     """
     share = math.sqrt(size * num_models / horizon)
     log_term = math.log(2.0 * math.pi**2 * num_models * horizon**power / 3.0)
