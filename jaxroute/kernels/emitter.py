@@ -239,15 +239,11 @@ class Emitter(Writer):
             own = dict(zip(branch.jaxpr.invars, operands, strict=True))
             for place, var in enumerate(branch.jaxpr.outvars):
                 operand = None if hasattr(var, "val") else own.get(var)
-                if operand is None or taken[place] is not None or operand.storage in taken:
-                    continue
-                if self.may_take(operand, varying[place]):
-                    taken[place] = operand.storage
+                if operand is not None and taken[place] is None and operand.storage not in taken:
+                    taken[place] = operand.storage if self.may_take(operand, varying[place]) else None
         kinds = zip(taken, shapes, varying, strict=True)
         outs = [self.array(dtype, shape, varies) if own is None else own for own, (shape, dtype), varies in kinds]
-        if not last:
-            tests = [ir.literal(True, bool)]
-        elif index.dtype == np.bool_:
+        if index.dtype == np.bool_:
             tests = [~which, which]
         else:
             tests = [which <= 0, *(which.equals(n) for n in range(1, last)), which >= last]
@@ -257,7 +253,7 @@ class Emitter(Writer):
         with self.held([value for value, varies in zip(operands, flags, strict=True) if apart and not varies]):
             for number, branch in enumerate(branches):
                 inner = block
-                if apart or number < last or not last:
+                if apart or number < last:
                     block.append(one := ir.If(ir.apply("any", masks[number]) if apart else tests[number]))
                     inner, block = one.body, block if apart else one.otherwise
                 with self.inside(inner), self.masked(masks[number]) if apart else contextlib.nullcontext():

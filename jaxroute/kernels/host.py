@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from jaxroute.kernels.calls import MOST_S
 from jaxroute.kernels.ir import Unsupported
 from jaxroute.kernels.source import LANES, PRELUDE, WIDE_ENTRY
 
@@ -29,8 +30,6 @@ WIDE_FLAGS = ("-fwrapv", "-fno-strict-aliasing", "-std=gnu++17")
 LONG_FLAGS = ("-O1", "-ftree-vectorize")
 SHORT_FLAGS = {"GCC": (50_000, (*LONG_FLAGS, "-fpeel-loops")), "Clang": (20_000, ("-O3",))}
 
-# Time limit of the compiler, in seconds.
-MOST_S = 120
 INSTALL = "install one by `apt install g++`, `xcode-select --install` or `conda install cxx-compiler`"
 # Text of a trivial kernel, which computes sqrt(x) + 1 for several runs at once.
 TRIVIAL = f"""{WIDE_ENTRY}(long long first, long long last, long long R, const void **in, void **out) {{

@@ -20,13 +20,9 @@ def interleaved(block: ir.Block) -> ir.Block:
     for statement in block:
         if isinstance(statement, ir.Loop) and (steps := _steps(statement)) > 1:
             found += _parts(statement, steps)
-        elif isinstance(statement, ir.Loop):
-            found.append(dataclasses.replace(statement, body=interleaved(statement.body)))
-        elif isinstance(statement, ir.If):
-            body, otherwise = (interleaved(one) for one in statement.blocks())
-            found.append(dataclasses.replace(statement, body=body, otherwise=otherwise))
         else:
-            found.append(statement)
+            inner = {name: interleaved(part) for name, part in vars(statement).items() if isinstance(part, list)}
+            found.append(dataclasses.replace(statement, **inner))
     return found
 
 

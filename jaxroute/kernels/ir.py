@@ -336,12 +336,9 @@ def unflat(number: Index, shape: Sequence[int]) -> Place:
     stride, outer = math.prod(shape), True
     for size in shape:
         stride //= max(size, 1)
-        if size == 1:
-            place.append(0)
-            continue
         at = quotient(number, stride)
-        place.append(at if outer else remainder(at, size))
-        outer = False
+        place.append(0 if size == 1 else at if outer else remainder(at, size))
+        outer = outer and size == 1
     return tuple(place)
 
 
@@ -396,4 +393,4 @@ def dtype_of(aval: Any) -> np.dtype:
 def aval_of(eqn: Any, place: int = 0) -> tuple[tuple[int, ...], np.dtype]:
     """Returns the shape and the number type, in a kernel, of an operation's result; `place` is the index of the result if it has several."""
     aval = eqn.outvars[place].aval
-    return (shape_of(aval), dtype_of(aval)) if is_key(aval) else (tuple(aval.shape), aval.dtype)
+    return shape_of(aval), dtype_of(aval)

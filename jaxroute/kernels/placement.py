@@ -62,7 +62,10 @@ class _Uses(Flow[_Array]):
         if name in ("dynamic_slice", "dynamic_update_slice"):
             written = name == "dynamic_update_slice"
             sizes = getattr(eqn.invars[1].aval, "shape", ()) if written else eqn.params["slice_sizes"]
-            self._part(args[0], getattr(eqn.invars[0].aval, "shape", ()), sizes, args[2 if written else 1].varies)
+            if not is_row(getattr(eqn.invars[0].aval, "shape", ()), sizes):
+                self._use(args[:1] if math.prod(sizes) > 1 else [])
+            elif args[0].leaf is not None and args[2 if written else 1].varies:
+                self.rows.add(args[0].leaf)
             self._use(args[1:])
             return [_Array(varies, args[0].leaf if written else None)]
         if not self.is_opaque(eqn):
@@ -78,14 +81,6 @@ class _Uses(Flow[_Array]):
     def row(self, fact: _Array) -> _Array:
         self._use([fact])
         return _Array(fact.varies)
-
-    def _part(self, array: _Array, shape: Sequence[int], sizes: Sequence[int], own_place: bool) -> None:
-        if array.leaf is None:
-            return
-        if is_row(shape, sizes):
-            self.rows |= {array.leaf} if own_place else set()
-        elif math.prod(sizes) > 1:
-            self.others.add(array.leaf)
 
     def _use(self, args: Sequence[_Array]) -> None:
         self.others |= {one.leaf for one in args if one.leaf is not None}

@@ -11,23 +11,20 @@ from jaxroute.kernels import ir
 # Largest number of vectors of an array on the stack; longer arrays are on the heap.
 _MOST_ON_STACK = 64
 
+# C type of a number, and of a vector of such numbers over several runs (see `lanes.h`).
 TYPES = {
-    "float32": "float", "bool": "bool", "int8": "signed char", "int16": "short", "int32": "int",
-    "uint8": "unsigned char", "uint16": "unsigned short", "uint32": "unsigned",
-}  # fmt: skip
-# Types of vectors over several runs, see `lanes.h`.
-LANE_TYPES = {
-    "float32": "F", "bool": "B", "int8": "I", "int16": "I", "int32": "I", "uint8": "U", "uint16": "U", "uint32": "U",
+    "float32": ("float", "F"), "bool": ("bool", "B"), "int8": ("signed char", "I"), "int16": ("short", "I"), "int32": ("int", "I"),
+    "uint8": ("unsigned char", "U"), "uint16": ("unsigned short", "U"), "uint32": ("unsigned", "U"),
 }  # fmt: skip
 
 
 @functools.cache
 def c_type(dtype: Any, wide: bool = False) -> str:
     """Returns the C name of a number type or, if `wide`, of a vector of such numbers for several runs. Raises `Unsupported` if there is none."""
-    name, types = np.dtype(dtype).name, LANE_TYPES if wide else TYPES
-    if name not in types:
+    name = np.dtype(dtype).name
+    if name not in TYPES:
         raise ir.Unsupported(f"numbers of type {name}" + " of several runs" * wide)
-    return types[name]
+    return TYPES[name][wide]
 
 
 @functools.cache
@@ -73,13 +70,6 @@ _STATEMENTS = {
 }  # fmt: skip
 _NARROW = {"given": "const {type} *const {1} = {0} + r;", "put": "{0}[({1})*R + r] = {2};"}
 _WIDE = {"given": "const Given<{type}> {1} = {{{0} + r, R, count}};", "put": "{0}.put({1}, {2});"}
-
-
-def check(op: str, dtype: Any) -> None:
-    """Raises `Unsupported` if the operation `op` cannot be printed in C for numbers of this type."""
-    c_type(dtype)
-    if np.dtype(dtype).kind not in FORMATS[op] and "*" not in FORMATS[op]:
-        raise ir.Unsupported(f"{op} of numbers of type {np.dtype(dtype).name}")
 
 
 def literal_text(number: Any) -> str:

@@ -211,7 +211,7 @@ class RoundsWriter(Emitter):
             memory.writable, memory.stride = False, "STRIDE"
         if between:
             stored = [self.value_of(one, zero.shape) for one, zero in zip(between, sums, strict=True)]
-            sums = self.repeat(ir.If(_named("continued", bool)), lambda _: stored, sums)
+            sums = self.repeat(ir.If(ir.variable(ir.Storage("continued", ir.FLAG, 0))), lambda _: stored, sums)
         loop, i = self.counting(self._intervals)
         loop.rolled = False
         last = self.repeat(loop, lambda carry: self._interval(i, carry), [*self._states, *sums])
@@ -256,10 +256,6 @@ class RoundsWriter(Emitter):
         time = Value((), ir.INT, lambda place: t)
         return self.replay(traced.jaxpr, self._consts[id(traced)], [*self._own, *states, time])
 
-    def _parted(self, carry: Sequence[Value]) -> tuple[list[Value], list[Value], list[Value]]:
-        first, number = len(self._states), len(self._zeros)
-        return list(carry[:first]), list(carry[first : first + number]), list(carry[first + number :])
-
     def _each(self, formula: Callable[..., ir.Expr], *lists: Sequence[Value]) -> list[Value]:
         def computed(*xs: Value) -> Value:
             return self.pointwise(xs[0].shape, xs[0].dtype, lambda place: formula(*(x.at(place) for x in xs)))
@@ -268,16 +264,16 @@ class RoundsWriter(Emitter):
 
     def _interval(self, i: ir.Expr, carry: Sequence[Value]) -> list[Value]:
         """Writes the loop over rounds of record interval `i` in this launch, then the interval's record. Returns the new `carry`: states and sums."""
-        start, stop = _named("start"), _named("stop")
+        start, stop = (ir.variable(ir.Storage(name, ir.INT, 0)) for name in ("start", "stop"))
         spans = ir.Storage("in0", ir.INT, 2 * self._intervals)
-        begin = self._number(ir.element(spans, times(i, 2)))
-        end = self._number(ir.as_expr(add(begin, ir.element(spans, add(times(i, 2), 1)))))
+        begin = self.local(ir.element(spans, times(i, 2)), varying=False)
+        end = self.local(ir.as_expr(add(begin, ir.element(spans, add(times(i, 2), 1)))), varying=False)
         self.add(ir.If(ir.either(end <= start, begin >= stop), [ir.Call("continue")]))
-        last = self._number(ir.apply("min", end, stop))
+        last = self.local(ir.apply("min", end, stop), varying=False)
         c = ir.Storage(self.name("t"), ir.INT, 0)
         loop = ir.Loop(c, ir.apply("max", begin, start), ir.variable(c) < last, 0)
         carry = self.repeat(loop, lambda now: self._chunk(ir.variable(c), begin, end, last, now), carry)
-        states, totals, partial = self._parted(carry)
+        states, sums = carry[: len(self._states)], carry[len(self._states) :]
 
         def recorded(sums: list[Value]) -> list[Value]:
             self.finish()
@@ -288,22 +284,23 @@ class RoundsWriter(Emitter):
             return [*self._zeros, *self._zeros]
 
         with self.held(states):
-            return [*states, *self.repeat(ir.If(last.equals(end)), recorded, [*totals, *partial])]
+            return [*states, *self.repeat(ir.If(last.equals(end)), recorded, sums)]
 
     def _chunk(self, c: ir.Expr, begin: ir.Expr, end: ir.Expr, last: ir.Expr, carry: Sequence[Value]) -> list[Value]:
         """Writes a chunk of rounds from `c` on, after the plan of a stage if one begins at `c`. Returns the new `carry`: states and sums.
 
         The record interval lasts from `begin` to before `end`; the launch ends before `last`.
         """
-        states, totals, partial = self._parted(carry)
+        states, sums = carry[: len(self._states)], carry[len(self._states) :]
+        totals, partial = sums[: len(sums) // 2], sums[len(sums) // 2 :]
         if self._plan is not None:
             stage = ir.If(ir.apply("index_rem", c, self._run.stage_length or 1).equals(0))
-            with self.held([*totals, *partial]):
+            with self.held(sums):
                 states = self.repeat(stage, lambda now: self._evaluated(self._plan, now, c), states)
         done = quotient(ir.apply("index_sub", c, begin), self._chunk_length)
         next_ = ir.as_expr(add(begin, times(add(done, 1), self._chunk_length)))
-        behind = self._number(ir.apply("min", next_, end))
-        stop = self._number(ir.apply("min", behind, last))
+        behind = self.local(ir.apply("min", next_, end), varying=False)
+        stop = self.local(ir.apply("min", behind, last), varying=False)
         with self.held(totals):
             carry = self.repeat(ir.Loop(c.storage, test=c < stop), lambda now: self._round(c, now), [*states, *partial])
         states, partial = carry[: len(states)], carry[len(states) :]
@@ -317,9 +314,6 @@ class RoundsWriter(Emitter):
         with self.held(states):
             return [*states, *self.repeat(ir.If(stop.equals(behind)), complete, [*totals, *partial])]
 
-    def _number(self, value: ir.Expr) -> ir.Expr:
-        return self.local(value, varying=False)
-
     def _round(self, t: ir.Expr, carry: Sequence[Value]) -> list[Value]:
         states, totals = list(carry[: len(self._states)]), carry[len(self._states) :]
         self.add(ir.Call("begin_round"))
@@ -332,10 +326,6 @@ class RoundsWriter(Emitter):
         with self.loops(value.shape) as place:
             at = flat(place, value.shape) if record is None else flat((record, *place), (self._records, *value.shape))
             self.put(number, at, value.at(place))
-
-
-def _named(name: str, dtype: Any = np.int32) -> ir.Expr:
-    return ir.variable(ir.Storage(name, np.dtype(dtype), 0))
 
 
 def source_from(emitter: Emitter, inputs: Sequence[Array], outputs: Sequence[Array], states: int = 0) -> Source:

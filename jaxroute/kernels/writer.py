@@ -38,7 +38,6 @@ class Group:
       after: statements after the loop.
       made: arrays and accumulated numbers that the loop computes.
       reads: C variables and arrays that the loop reads.
-      open: whether further operations may still join the loop.
     """
 
     shape: tuple[int, ...]
@@ -48,7 +47,6 @@ class Group:
     after: ir.Block = dataclasses.field(default_factory=list[ir.Statement])
     made: list[ir.Storage] = dataclasses.field(default_factory=list[ir.Storage])
     reads: set[ir.Storage] = dataclasses.field(default_factory=set[ir.Storage])
-    open: bool = True
 
 
 class _Elsewhere(Exception):
@@ -258,15 +256,11 @@ class Writer:
     def ready(self, *values: Value) -> None:
         """Finishes the open loops that compute these arrays, so that statements outside of the loops may read them."""
         storages = frozenset[ir.Storage]().union(*(value.storages for value in values))
-        for group in list(self._groups.values()):
-            if not storages.isdisjoint(group.made):
-                self._finish(group)
+        self.finish(lambda group: not storages.isdisjoint(group.made))
 
     def before_writing(self, storage: ir.Storage) -> None:
         """Finishes the open loops that read a C variable or array, so that statements outside of the loops may change it."""
-        for group in list(self._groups.values()):
-            if storage in group.reads:
-                self._finish(group)
+        self.finish(lambda group: storage in group.reads)
 
     def free(self, value: Value) -> ir.Storage | None:
         """Returns the C variable or array that holds `value` if nothing still in use reads it, so that it may be overwritten; otherwise None."""
@@ -335,15 +329,12 @@ class Writer:
 
     # Groups
 
-    def finish(self) -> None:
-        """Closes all open loops, each shared by several operations on arrays of one shape, and adds them to the current block."""
-        for group in list(self._groups.values()):
+    def finish(self, which: Callable[[Group], bool] = lambda group: True) -> None:
+        """Closes the open loops that satisfy the condition `which`, by default all of them, and adds them to the current block."""
+        for group in list(filter(which, self._groups.values())):
             self._finish(group)
 
     def _finish(self, group: Group) -> None:
-        if not group.open:
-            return
-        group.open = False
         del self._groups[group.shape]
         self.add(*(ir.Declare(one) for one in group.made if one.size), *group.before)
         inner: ir.Block = group.body
@@ -446,11 +437,11 @@ class Writer:
 
     def _member_value(self, group: Group, result: ir.Storage | None, storage: ir.Storage, shape: tuple[int, ...]) -> Value:
         def at(place: ir.Place) -> ir.Expr:
-            if group.open and self._building is group:
+            if self._building is group:
                 if place != group.place or result is None:
                     raise _Elsewhere
                 return ir.variable(result)
-            if group.open:
+            if self._groups.get(group.shape) is group:
                 self._finish(group)
             return ir.element(storage, flat(place, shape))
 

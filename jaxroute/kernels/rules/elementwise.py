@@ -10,7 +10,7 @@ import numpy as np
 from jaxroute.core.batching.dependence import is_key
 from jaxroute.kernels import ir
 from jaxroute.kernels.ir import Value, aval_of, flat
-from jaxroute.kernels.printer import FORMATS, check, is_narrow
+from jaxroute.kernels.printer import FORMATS, c_type, is_narrow
 from jaxroute.kernels.writer import Writer
 
 # Functions that write an operation of a jaxpr in C, `(writer, equation, *operands) -> results`, by the name of the operation's primitive.
@@ -30,7 +30,10 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 def combined(name: str, *operands: ir.Expr) -> ir.Expr:
     """Returns the C expression of an operation in `printer.FORMATS` on operands of one type; raises `Unsupported` if C lacks it for this type."""
-    check(name, operands[0].dtype)
+    dtype = operands[0].dtype
+    c_type(dtype)
+    if dtype.kind not in FORMATS[name] and "*" not in FORMATS[name]:
+        raise ir.Unsupported(f"{name} of numbers of type {dtype.name}")
     return ir.apply(name, *operands)
 
 

@@ -37,36 +37,31 @@ def _first(dtype: np.dtype, operation: str) -> ir.Expr:
 @rule(*_REDUCTIONS)
 def _reduction(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     """Writes a reduction, such as a sum, in C, in the order of the elements. A maximum or minimum of -0 becomes +0, whatever the order."""
-    (value,) = _reduce(writer, eqn, x)
-    if value.dtype.kind != "f" or _REDUCTIONS[eqn.primitive.name] in _NEUTRAL:
-        return [value]
-    return [writer.pointwise(value.shape, value.dtype, lambda place: value.at(place) + 0)]
-
-
-def _reduce(writer: Writer, eqn: Any, x: Value) -> list[Value]:
     shape, dtype = aval_of(eqn)
     axes, operation = tuple(eqn.params["axes"]), _REDUCTIONS[eqn.primitive.name]
     terms, extreme = [x.shape[a] for a in axes], operation not in _NEUTRAL
     if extreme and not math.prod(terms):
         raise ir.Unsupported(f"{eqn.primitive.name} of nothing")
     start = _first(dtype, operation)
-    if len(axes) == len(x.shape):
-        if operation == "add" and x.chosen is not None:  # The chosen number, instead of its sum with zeros.
-            (which, case), last = x.chosen, lambda found: [ir.Assign(found[0], combined("add", found[0], start))]
-            term = lambda place, total: ir.choose(which.at(place), case.at(place), total)  # noqa: E731
-            return writer.gathered(x.shape, [start], lambda place, found: [ir.Assign(found[0], term(place, found[0]))], last)
-        total = lambda place, found: [ir.Assign(found[0], combined(operation, found[0], x.at(place)))]  # noqa: E731
-        return writer.gathered(x.shape, [start], total)
-
-    writer.ready(x)
-    storage = writer.array(dtype, shape)
-    with writer.loops(shape) as place:
-        total = writer.local(_at(x, (), (*place, *(0 for _ in axes)), axes) if extreme else start)
-        if math.prod(terms):
-            with writer.loops(terms) as inner:
-                writer.add(ir.Assign(total, combined(operation, total, _at(x, (), (*place, *inner), axes))))
-        writer.add(ir.Assign(ir.element(storage, flat(place, shape)), total))
-    return [writer.value_of(storage, shape)]
+    whole = len(axes) == len(x.shape)
+    if whole and operation == "add" and x.chosen is not None:  # The chosen number, instead of its sum with zeros.
+        (which, case), last = x.chosen, lambda found: [ir.Assign(found[0], combined("add", found[0], start))]
+        term = lambda place, total: ir.choose(which.at(place), case.at(place), total)  # noqa: E731
+        return writer.gathered(x.shape, [start], lambda place, found: [ir.Assign(found[0], term(place, found[0]))], last)
+    if whole:
+        step = lambda place, found: [ir.Assign(found[0], combined(operation, found[0], x.at(place)))]  # noqa: E731
+        (made,) = writer.gathered(x.shape, [start], step)
+    else:
+        writer.ready(x)
+        storage = writer.array(dtype, shape)
+        with writer.loops(shape) as place:
+            total = writer.local(_at(x, (), (*place, *(0 for _ in axes)), axes) if extreme else start)
+            if math.prod(terms):
+                with writer.loops(terms) as inner:
+                    writer.add(ir.Assign(total, combined(operation, total, _at(x, (), (*place, *inner), axes))))
+            writer.add(ir.Assign(ir.element(storage, flat(place, shape)), total))
+        made = writer.value_of(storage, shape)
+    return [writer.pointwise(shape, dtype, lambda place: made.at(place) + 0) if extreme and dtype.kind == "f" else made]
 
 
 def has_nan(writer: Writer, x: Value) -> Value:
