@@ -73,7 +73,7 @@ class Call(NamedTuple):
 
 
 def register(function: Callable[[Call], None], platform: str, name: str | None = None) -> str:
-    """Registers a function for custom calls on a platform, for the lifetime of the process. Returns its `name`, a new one if None."""
+    """Lets XLA's programs on a platform ("cpu" or "CUDA") call a function until the process ends. Returns its `name`, a new one if None."""
 
     def handle(pointer: Any) -> int | None:
         frame = pointer.contents

@@ -126,7 +126,7 @@ def version() -> str:
 
 
 def compile_text(text: str, architecture: str, options: Sequence[str] = OPTIONS, library: Any = None) -> bytes:
-    """Compiles CUDA C to machine code with NVRTC's `options`, without the disk cache. A `library` of None means the one that `nvrtc` returns."""
+    """Compiles CUDA C for an architecture such as `sm_90a` by the NVRTC `library` (None: the one of `nvrtc()`), without the disk cache."""
     library, program = nvrtc() if library is None else library, ctypes.c_void_p()
     library.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"rounds.cu", 0, None, None)
     try:
@@ -142,7 +142,7 @@ def compile_text(text: str, architecture: str, options: Sequence[str] = OPTIONS,
 
 
 def _made(library: Any, program: Any, what: str) -> bytes:
-    """Returns an output of NVRTC for a `program` (its handle): machine code for `what` = "CUBIN", the compiler's messages for "ProgramLog"."""
+    """Returns an output of the NVRTC `library` for a program's handle: machine code for `what` = "CUBIN", its messages for "ProgramLog"."""
     size = ctypes.c_size_t()
     getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
     made = ctypes.create_string_buffer(size.value)
@@ -176,7 +176,7 @@ class Driver:
             raise DriverError(f"{name}: {(text.value or b'unknown error').decode()} ({status})")
 
     def number(self, name: str, *arguments: Any) -> int:
-        """Calls a function of the driver that writes an integer to its first argument, and returns the integer."""
+        """Calls the driver's function `name`, which writes an integer to its first argument, with further arguments; returns the integer."""
         found = ctypes.c_int()
         self(name, ctypes.byref(found), *arguments)
         return found.value
@@ -210,31 +210,29 @@ _LOCAL_BYTES, _REGISTERS_OF_THREAD = 3, 4
 
 @functools.cache
 def attribute(which: int, device: int = 0) -> int:
-    """Returns a property of a GPU, such as its number of processors, by its code in CUDA's enumeration `CUdevice_attribute` and the GPU's index."""
+    """Returns a property of the GPU with index `device`: the one with code `which` in CUDA's `CUdevice_attribute`, such as its processors."""
     return driver().number("cuDeviceGetAttribute", which, driver().number("cuDeviceGet", device))
 
 
 def architecture(device: int = 0) -> str:
-    """Returns the target architecture of a device, such as `sm_90a`."""
+    """Returns the target architecture of the GPU with index `device`, such as `sm_90a`."""
     major, minor = attribute(_MAJOR, device), attribute(_MINOR, device)
     return f"sm_{major}{minor}{'a' if major >= 9 else ''}"
 
 
 def active() -> list[int]:
     """Returns the indices of the GPUs that XLA uses: those on which this process has a context."""
-
-    def has_context(device: int) -> bool:
-        flags, is_active = ctypes.c_uint(), ctypes.c_int()
+    found, flags, is_active = list[int](), ctypes.c_uint(), ctypes.c_int()
+    for device in range(driver().number("cuDeviceGetCount")):
         handle = driver().number("cuDeviceGet", device)
         driver()("cuDevicePrimaryCtxGetState", handle, ctypes.byref(flags), ctypes.byref(is_active))
-        return bool(is_active.value)
-
-    return [device for device in range(driver().number("cuDeviceGetCount")) if has_context(device)]
+        found += [device] if is_active.value else []
+    return found
 
 
 @contextmanager
 def primary(device: int) -> Generator[None, None, None]:
-    """Context manager that makes the CUDA context that XLA uses on a device current in this thread."""
+    """Context manager that makes XLA's CUDA context on the GPU with index `device` current in this thread."""
     context, handle = ctypes.c_void_p(), driver().number("cuDeviceGet", device)
     driver()("cuDevicePrimaryCtxRetain", ctypes.byref(context), handle)
     try:
@@ -262,7 +260,7 @@ class LoadedKernel:
 
     @staticmethod
     def of(code: bytes, device: int) -> "LoadedKernel":
-        """Loads a kernel's machine code on a GPU in its current CUDA context; raises `DriverError` if the driver refuses it."""
+        """Loads machine code in the current CUDA context, that of the GPU with index `device`. Raises `DriverError` if the driver refuses it."""
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         driver()("cuModuleLoadData", ctypes.byref(module), code)
         driver()("cuModuleGetFunction", ctypes.byref(function), module, b"rounds")

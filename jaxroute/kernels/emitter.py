@@ -44,14 +44,14 @@ class Emitter(Writer):
     # Jaxprs
 
     def call(self, closed: Any, args: Sequence[Value]) -> list[Value]:
-        """Writes C statements that compute a closed jaxpr (with its constants) of the arguments `args`, and returns its results."""
+        """Writes C statements that compute a jaxpr with its constants (a `ClosedJaxpr`) of the arguments `args`, and returns its results."""
         if any(isinstance(const, Tracer) for const in closed.consts):
             raise ir.Unsupported("a function that closes over a traced value within a loop or a branch")
         consts = [self.constant(jax.random.key_data(const) if is_key(const) else const) for const in closed.consts]
         return self.replay(closed.jaxpr, consts, args)
 
     def replay(self, jaxpr: Any, consts: Sequence[Value], args: Sequence[Value]) -> list[Value]:
-        """Writes C statements that compute an open jaxpr (without its constants) of the given constants and arguments, and returns its results."""
+        """Writes C statements that compute a jaxpr of its constants `consts` and its arguments `args`, and returns its results."""
         env: dict[Any, Value] = {}
         last = _last_uses(jaxpr)
 
@@ -101,7 +101,7 @@ class Emitter(Writer):
         return rules.write(self, eqn, args)
 
     def _defined(self, eqn: Any, definition: ClosedJaxpr, args: list[Value]) -> list[Value]:
-        """Writes an operation by the jaxpr that defines it: inline if it acts on whole arrays, otherwise as a C function called for each element."""
+        """Writes the operation `eqn` by a jaxpr, its `definition`: inline if it acts on whole arrays, else as a C function of one element."""
         if any(v.aval.shape for v in definition.jaxpr.invars):
             return self.call(definition, args)
 
@@ -113,7 +113,7 @@ class Emitter(Writer):
         return [self.pointwise(*aval_of(eqn), at)]
 
     def _function(self, eqn: Any, definition: ClosedJaxpr, varies: bool) -> Function:
-        """Returns the C function that computes an elementwise operation by its definition; its arguments are vectors over runs if `varies`."""
+        """Returns the C function that computes the elementwise operation `eqn` by its definition, of vectors over runs if `varies`."""
         key = (eqn.primitive.name, str(eqn.params), str(definition.in_avals), varies)
         if key not in self.functions:
             inner = copy.copy(self)  # Shares tables and functions.
@@ -131,7 +131,7 @@ class Emitter(Writer):
 
     @contextlib.contextmanager
     def held(self, values: Sequence[Value]) -> Generator[None, None, None]:
-        """Context manager: statements written inside it do not overwrite the memory of the arrays `values`."""
+        """Context manager inside which no statement that is written overwrites the memory of the arrays `values`."""
         _count_readers(values, 1)
         yield
         _count_readers(values, -1)
@@ -279,11 +279,9 @@ class Emitter(Writer):
                 goes_on = ir.apply("first_lane", goes_on)
             self.add(ir.If(~goes_on, [ir.Call("break")]))
 
-        def body(now: list[Value]) -> list[Value]:
-            return self.call(step, [*of_step, *now])
-
+        varies = None if apart else varying
         with self.held([*of_test, *of_step]):
-            return self.repeat(ir.Loop(), body, start, [True] * len(start) if apart else varying, test, going)
+            return self.repeat(ir.Loop(), lambda now: self.call(step, [*of_step, *now]), start, varies, test, going)
 
 
 def _count_readers(values: Sequence[Value], more: int) -> None:

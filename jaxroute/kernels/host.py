@@ -72,7 +72,7 @@ def _temporary(name: str) -> Path:
 
 
 def _run(command: Sequence[str], folder: str | None = None) -> "subprocess.CompletedProcess[str]":
-    """Runs a compiler, with `folder` for temporary files if given; raises `Unsupported` if it cannot be started or takes too long."""
+    """Runs a compiler's command line, with its temporary files in `folder` if given. Raises `Unsupported` if it does not start or takes too long."""
     env = os.environ | {"LC_ALL": "C"} | ({"TMPDIR": folder} if folder else {})
     try:
         return subprocess.run(command, capture_output=True, encoding="utf-8", errors="replace", timeout=MOST_S, env=env)

@@ -166,7 +166,7 @@ def either(*conditions: Expr) -> Expr:
 
 
 def convert(x: Index, dtype: Any) -> Expr:
-    """Converts a number to another type by C's rules."""
+    """Returns the expression of `x`, a Python number or an expression, converted to a NumPy type by C's rules."""
     return apply("convert", as_expr(x), dtype=dtype)
 
 
@@ -271,7 +271,7 @@ def walk(block: Block) -> Iterator[Statement]:
 
 
 def live(block: Block) -> set[Storage]:
-    """Returns the C variables and arrays that matter: statements that do more than assign read them, directly or indirectly."""
+    """Returns the C variables and arrays whose contents matter: those that statements of a block with other effects read, even indirectly."""
     writers: dict[Storage, list[Statement]] = {}
     found, open_ = set[Storage](), list[Storage]()
     for statement in walk(block):
@@ -331,7 +331,7 @@ def flat(place: Sequence[Index], shape: Sequence[int]) -> Index:
 
 
 def unflat(number: Index, shape: Sequence[int]) -> Place:
-    """Returns the tuple of indices, one for each axis, of the element with the flat index `number`; the inverse of `flat`."""
+    """Returns the index tuple of the element with the flat index `number` in an array with this shape; the inverse of `flat`."""
     place: list[Index] = []
     stride, outer = math.prod(shape), True
     for size in shape:
@@ -382,7 +382,7 @@ class Value:
 
 
 def shape_of(aval: Any) -> tuple[int, ...]:
-    """Returns the shape that an array type has in a kernel, where random keys have an additional axis for the two words of a key."""
+    """Returns the shape in a kernel of an array of JAX's type `aval`; random keys have an additional axis for the two words of a key."""
     return (*aval.shape, 2) if is_key(aval) else tuple(aval.shape)
 
 
@@ -391,6 +391,6 @@ def dtype_of(aval: Any) -> np.dtype:
 
 
 def aval_of(eqn: Any, place: int = 0) -> tuple[tuple[int, ...], np.dtype]:
-    """Returns the shape and the number type, in a kernel, of an operation's result; `place` is the index of the result if it has several."""
+    """Returns the shape and number type in a kernel of the result of the operation `eqn`; `place` is the result's index if there are several."""
     aval = eqn.outvars[place].aval
     return shape_of(aval), dtype_of(aval)

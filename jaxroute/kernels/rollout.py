@@ -94,7 +94,7 @@ def _(*operands: Any, source: Source, size: int, lead: tuple[int, ...], spread: 
 
 
 def _batch(operands: Sequence[Any], dims: Sequence[int | None], *, source: Source, size: int, lead: Any, spread: Any) -> Any:
-    """Maps the kernel's call over a new axis of settings, as `jax.vmap` does; the new axis comes first in results and in operands that have it.
+    """Maps a call of the kernel `source` for `size` runs over a new axis of settings, the first of results and operands that have it (`jax.vmap`).
 
     `dims` has the new axis's position in each operand, or None. `lead` has the lengths of the axes that were mapped before; `spread` tells for each
     operand which of those axes the operand has.
@@ -114,7 +114,7 @@ _registered: dict[str, Future[Any]] = {}
 
 
 def _host_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) -> tuple[str, Future[Any]]:
-    """Starts compiling a kernel for a CPU; arguments as in `_batch`. Returns its XLA name (a code hash, for disk caches) and the compilation."""
+    """Starts compiling a kernel for a CPU. Returns its XLA name (a hash) and compilation. `lead`: lengths of the setting axes; `spread`: which an input has."""
     text, every = source.for_host(), steps(lead, (True,) * len(lead))
     # For each array its steps between two settings along each axis, and its bytes.
     sizes = [math.prod(a.shape) * (1 if a.shared else size) * a.dtype.itemsize for a in source.inputs]
@@ -146,7 +146,7 @@ def _host_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) 
 def _device_target(
     source: Source, lead: tuple[int, ...], spread: Any, size: int, devices: tuple[int, ...]
 ) -> tuple[str, Future[Any], cuda.Kernel]:
-    """Starts a kernel's compilation for GPUs (empty `devices`: all). Returns its name in XLA, compilation and kernel; arguments as in `_batch`."""
+    """Starts compiling a kernel for GPUs (empty `devices`: all); arguments as in `_host_target`. Returns its XLA name, compilation and kernel."""
     if (settings := math.prod(lead)) > cuda.MOST_SETTINGS:
         raise Unsupported(f"{settings:,} settings of a call; a launch has {cuda.MOST_SETTINGS:,} at most")
     kernel = cuda.Kernel(source.for_device(lead, spread), source.scratch)
@@ -167,7 +167,7 @@ def _lowered_for_host(ctx: Any, *operands: Any, source: Source, size: int, lead:
 
 
 def _lowered_for_device(ctx: Any, *operands: Any, source: Source, size: int, lead: Any, spread: Any) -> Any:
-    """Returns the results (MLIR values) of the kernel's call on a GPU; an additional result, dropped here, provides the kernel's scratch memory."""
+    """Returns the results (MLIR values) of the call of a kernel on a GPU; one more result, dropped here, provides its scratch memory."""
     name, compilation, kernel = _device_target(source, lead, spread, size, calls.devices.get())
     calls.note(compilation, kernel)
     scratch = ShapedArray((math.prod(lead), source.scratch, size), np.dtype(np.uint8))

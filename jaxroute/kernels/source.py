@@ -224,7 +224,7 @@ class RoundsWriter(Emitter):
         return source_from(self, self._arrays, outputs, len(self._states))
 
     def _constant_or_input(self, const: Any) -> Value:
-        """Returns a jaxpr's constant as an array of the kernel: in its text if it has at most 128 elements, else an input that all runs share."""
+        """Returns a constant of a traced function as an array of the kernel: in its text up to 128 elements, else an input that all runs share."""
         const = jax.random.key_data(const) if is_key(const) else const
         size = math.prod(const.shape)
         if not isinstance(const, Tracer) and size <= _MOST_KEPT:

@@ -129,7 +129,7 @@ class Writer:
         return f"{prefix}{next(self._names)}"
 
     def storage(self, prefix: str, dtype: Any, size: int, varying: bool = True) -> ir.Storage:
-        """Creates a C variable (`size` 0) or array with a unique name, without declaring it. `varying` means that it differs between runs."""
+        """Creates a C variable (`size` 0) or array, not yet declared; its unique name begins with `prefix`. `varying`: it differs between runs."""
         storage = ir.Storage(self.name(prefix), np.dtype(dtype), size, varying=varying and self.wide, depth=len(self.masks))
         c_type(dtype, storage.varying)
         if not self.wide and size * storage.dtype.itemsize > MOST_ON_DEVICE_STACK:
@@ -163,7 +163,7 @@ class Writer:
         self.add(ir.Call("put", (ir.variable(ir.Storage(f"out{number}", value.dtype, 1)), ir.as_expr(at), value)))
 
     def assign(self, target: ir.Expr, value: ir.Expr, test: ir.Expr | None = None) -> None:
-        """Assigns a value to a variable or element in the runs that execute the statement and for which `test` holds; None means all of them."""
+        """Assigns to `target`, a variable or element, in the runs that execute the statement and for which `test` holds; None means all of them."""
         storage = target.storage
         assert storage is not None
         mask = self.masks[-1] if storage.varying and storage.depth < len(self.masks) else None
@@ -174,7 +174,7 @@ class Writer:
     # Values
 
     def value_of(self, storage: ir.Storage, shape: Sequence[int]) -> Value:
-        """Returns the contents of a C variable or array as an array of a given shape."""
+        """Returns the contents of a C variable or array, in row-major order, as an array of the traced function with a given shape."""
         shape, at = tuple(shape), lambda place: ir.element(storage, flat(place, shape))
         return Value(shape, storage.dtype, at, frozenset([storage]), storage)
 
@@ -199,7 +199,7 @@ class Writer:
     def view(
         self, value: Value, shape: Sequence[int], at: Callable[[ir.Place], ir.Expr], storage: ir.Storage | None = None
     ) -> Value:
-        """Returns an array whose elements `at` computes from those of `value`. `storage` is the C array or variable that holds the result, if any."""
+        """Returns an array whose elements `at` takes from those of `value`. `storage`: C array or variable that holds it; None if there is none."""
         return Value(tuple(shape), value.dtype, at, value.storages, storage)
 
     def row(self, value: Value, number: ir.Index, axis: int = 0) -> Value:
@@ -212,7 +212,7 @@ class Writer:
         return self.wide and bool(value.size) and value.at(tuple(0 if n == 1 else _SOMEWHERE for n in value.shape)).varies
 
     def stored(self, value: Value) -> Value:
-        """Returns the array itself if its elements are stored in memory, otherwise a stored copy of it."""
+        """Returns `value` itself if its elements are stored in memory, otherwise a stored copy of it."""
         return value if value.storage is not None else self.copied(value)
 
     def copied(self, value: Value, varying: bool = False, apart: bool = False) -> Value:
@@ -249,7 +249,7 @@ class Writer:
         return self.value_of(storage, shape)
 
     def stacked(self, xs: Sequence[Value], axis: int) -> Value:
-        """Stacks arrays along a new axis, the last one for -1."""
+        """Stacks the arrays `xs`, of one shape, along a new axis with index `axis`; -1 makes it the last."""
         axis = len(xs[0].shape) if axis < 0 else axis
         return self.concatenated((*xs[0].shape[:axis], len(xs), *xs[0].shape[axis:]), xs, [1] * len(xs), axis)
 

@@ -10,12 +10,10 @@ import numpy as np
 from jaxroute.core import draws
 from jaxroute.kernels import ir
 from jaxroute.kernels.ir import Value
-from jaxroute.kernels.rules import elementwise, moving, reductions
+from jaxroute.kernels.rules import elementwise, moving, reductions  # noqa: F401  (They register their rules.)
 from jaxroute.kernels.rules.elementwise import RULES, rule
 from jaxroute.kernels.writer import Writer
 
-# Modules that register rules at import.
-FAMILIES = (elementwise, moving, reductions)
 # Jitted functions that the emitter recognises by name if several runs are simulated at once, and the rules that replace them.
 CALLED_WIDE = {"has_nan": reductions.has_nan}
 
@@ -36,7 +34,7 @@ def raise_for_user(error: ir.Unsupported, name: str, called: Any) -> None:
 
 
 def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:
-    """Writes the C statements of an operation of a jaxpr that is no loop, branch or call. Returns the arrays of its results."""
+    """Writes the C statements of the operation `eqn` of `args`, which is no loop, branch or call. Returns the arrays of its results."""
     name = eqn.primitive.name
     if name in elementwise.NAMES:
         return elementwise.write(writer, eqn, args)

@@ -29,7 +29,7 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 
 
 def combined(name: str, *operands: ir.Expr) -> ir.Expr:
-    """Returns the C expression of an operation in `printer.FORMATS` on operands of one type; raises `Unsupported` if C lacks it for this type."""
+    """Returns the C expression of the operation `name` of `printer.FORMATS`; raises `Unsupported` if C lacks it for the type of the operands."""
     dtype = operands[0].dtype
     c_type(dtype)
     if dtype.kind not in FORMATS[name] and "*" not in FORMATS[name]:

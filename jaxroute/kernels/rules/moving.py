@@ -187,7 +187,7 @@ def _clipped(index: ir.Expr, largest: int) -> ir.Index:
 
 
 def _starts(writer: Writer, starts: Sequence[Value], shape: Sequence[int], sizes: Sequence[int]) -> list[ir.Index]:
-    """Returns `starts`, clipped along each axis so that a part of lengths `sizes` that begins there lies in an array of `shape`."""
+    """Returns the indices `starts`, one for each axis, clipped so that a part of lengths `sizes` that begins there lies in an array of `shape`."""
     first: list[ir.Index] = [0] * len(shape)
     for axis, start in enumerate(starts):
         if shape[axis] > sizes[axis]:

@@ -36,7 +36,7 @@ def _first(dtype: np.dtype, operation: str) -> ir.Expr:
 
 @rule(*_REDUCTIONS)
 def _reduction(writer: Writer, eqn: Any, x: Value) -> list[Value]:
-    """Writes a reduction, such as a sum, in C, in the order of the elements. A maximum or minimum of -0 becomes +0, whatever the order."""
+    """Writes the reduction `eqn` of `x`, such as a sum, in the order of the elements. A maximum or minimum of -0 becomes +0, whatever the order."""
     shape, dtype = aval_of(eqn)
     axes, operation = tuple(eqn.params["axes"]), _REDUCTIONS[eqn.primitive.name]
     terms, extreme = [x.shape[a] for a in axes], operation not in _NEUTRAL
@@ -122,7 +122,7 @@ def _extreme(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 @rule("first_best")
 def _first_best(writer: Writer, eqn: Any, *operands: Value) -> list[Value]:
-    """Writes C statements that find along an axis the index of the largest score (first operand) under conditions (others): `_first_of_largest`."""
+    """Writes the search along an axis for the largest score (first operand) where all conditions (other operands) hold; returns its index."""
     shape, dtype = aval_of(eqn)
     axis, ordered = eqn.params["axis"], eqn.params["ordered"]
     if not shape:
