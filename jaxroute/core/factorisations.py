@@ -90,7 +90,10 @@ def cholesky(x: Array) -> Array:
 def triangular_solve(
     a: Array, b: Array, *, left_side: bool, lower: bool, transpose_a: bool, unit_diagonal: bool, **_: Any
 ) -> Array:
-    """Solves `a X = b` (`left_side`) or `X a = b`, with `a` `lower` or upper triangular, transposed if `transpose_a`, diagonal 1 if `unit_diagonal`."""
+    """Solves `a X = b` (`left_side`) or `X a = b` for X, with a `lower` or upper triangular `a`.
+
+    `transpose_a` transposes `a` first; `unit_diagonal` sets its diagonal to 1.
+    """
     n, axis = a.shape[0], 0 if left_side else 1
     forward = (lower != transpose_a) == left_side
     place = lax.expand_dims(_places(n), (1 - axis,))

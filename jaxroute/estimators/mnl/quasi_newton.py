@@ -192,7 +192,7 @@ def _online(
 ) -> tuple[numerics.Sum, numerics.Sum]:
     """Moves the parameters `theta` `[N, d]` of the items `chosen` `[A]` by a step on the observation `new` alone; updates `inverses` `[N, d, d]`.
 
-    `inverses` are each item's inverse second derivatives. Both arrays are `numerics.Sum`s, which carry their rounding errors. If `spread` is given,
+    `inverses` are each item's inverse second derivatives. Both arrays are `numerics.Sum`, with their rounding errors. If `spread` is given,
     steps are shortened to a `safe` length: a step of norm `s` moves a difference of logits by at most `spread * s`.
     """
     for a in range(chosen.shape[0]):
