@@ -98,11 +98,10 @@ def conditional(before: np.ndarray, scores: np.ndarray, called: np.ndarray, cova
     """
     if not called.any():
         return np.clip(before, 0.0, 1.0)
-    if called.shape[1] <= 53:  # Sorting numbers is faster than sorting rows.
-        _, first, which = np.unique(called @ np.exp2(np.arange(called.shape[1])), return_index=True, return_inverse=True)
-        patterns = called[first]
-    else:
-        patterns, which = np.unique(called, axis=0, return_inverse=True)
+    bits = np.packbits(called, axis=1)
+    codes = bits.view(f"S{bits.shape[1]}")[:, 0]  # Sorting strings of bytes is faster than sorting rows.
+    _, first, which, sizes = np.unique(codes, return_index=True, return_inverse=True, return_counts=True)
+    patterns = called[first]
     seen = patterns[:, :, None] & patterns[:, None, :]
     identity = np.eye(covariance.shape[0])
     # Rows of models that were not called are rows of the identity matrix; the ridge separates copies of a model.
@@ -111,10 +110,8 @@ def conditional(before: np.ndarray, scores: np.ndarray, called: np.ndarray, cova
     gains = np.linalg.solve(system, np.where(patterns[:, :, None], covariance, 0.0))  # [U, seen, N]
     surprise = np.where(called, scores - before, 0.0)
     mean = np.array(before)
-    order = np.argsort(which.reshape(-1), kind="stable")
-    ends = np.cumsum(np.bincount(which.reshape(-1), minlength=len(patterns)))
-    for gain, start, end in zip(gains, np.append(0, ends[:-1]), ends):
-        rows = order[start:end]
+    order = np.argsort(which, kind="stable")
+    for gain, rows in zip(gains, np.split(order, np.cumsum(sizes)[:-1])):
         mean[rows] += surprise[rows] @ gain
     return np.clip(mean, 0.0, 1.0)
 
@@ -143,7 +140,7 @@ def _fit(part: Part) -> Candidates:
 
 
 def _evaluate(part: Part, before: np.ndarray, prices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the mean score and cost at each price, `[L]` each. Each fold is evaluated with residuals' covariance and costs of the other folds."""
+    """Returns the mean score and cost at each price, `[L]` each, by the predictions `before` any call. A fold uses covariance and costs of others."""
     sample, missed = part.sample, part.sample.scores - before
     reached, spent = np.zeros(len(prices)), np.zeros(len(prices))
     for fold in np.unique(part.folds):

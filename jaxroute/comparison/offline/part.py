@@ -77,9 +77,7 @@ Prediction = tuple[Predictor, np.ndarray]
 class Part:
     """Queries to which rules are fitted, such as all folds except one, with predictors of scores, each of which is fitted when it is first needed.
 
-    Args:
-      sample: the queries; more than `MOST_FITTED` are subsampled.
-      seed: seed of the subsample and of the folds of cross-validation.
+    A `sample` of more than `MOST_FITTED` queries is subsampled; `seed` determines the subsample and the folds of cross-validation.
     """
 
     def __init__(self, sample: Sample, seed: int | tuple[int, ...] = 0) -> None:

@@ -86,12 +86,7 @@ class Hull:
 
 
 def hull(cost: np.ndarray, quality: np.ndarray) -> tuple[int, ...]:
-    """Returns the indices of the models on the upper convex hull of quality over cost, from the cheapest to the best.
-
-    Args:
-      cost: `[N]` mean costs.
-      quality: `[N]` mean scores.
-    """
+    """Returns the indices of the models on the upper convex hull of mean `quality` over mean `cost`, `[N]` each, from the cheapest to the best."""
     first, _, _, after, _ = steps(Sample((), quality[None], cost[None]))
     return (int(first[0]), *map(int, after))
 

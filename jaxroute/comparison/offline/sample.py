@@ -14,9 +14,7 @@ from jaxroute.data.predictors import Sample
 def sample_of(table: RoutingTable, latency: np.ndarray | None = None) -> Sample:
     """Converts a table to a sample of all its queries. Models are sorted by mean cost, so no result depends on their order in the table.
 
-    Args:
-      table: the table.
-      latency: `[Q, N]` seconds of each call, or None.
+    `latency` is `[Q, N]` seconds of each call, or None.
 
     Raises:
       ValueError: fewer than eight queries have different prompts, or the latencies do not fit the table.
@@ -86,7 +84,7 @@ def steps(sample: Sample) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarra
     scores, costs, rows = sample.scores, sample.costs, np.arange(sample.num_queries)
     least = costs <= costs.min(1, keepdims=True)
     first = np.argmax(np.where(least, scores, -np.inf), axis=1)
-    at, query, before, after, slope = first, [], [], [], []
+    at, moves = first, [(np.zeros(0, int),) * 4]
     for _ in range(sample.num_models):
         gain, more = scores - scores[rows, at][:, None], costs - costs[rows, at][:, None]
         better = gain > 0
@@ -97,15 +95,9 @@ def steps(sample: Sample) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarra
         steepest = steepness >= steepness.max(1, keepdims=True) * (1 - 1e-12)
         following = np.argmax(np.where(steepest & better, scores, -np.inf), axis=1)
         moving = np.flatnonzero(better.any(1))
-        query.append(moving)
-        before.append(at[moving])
-        after.append(following[moving])
-        slope.append(steepness[moving, following[moving]])
+        moves.append((moving, at[moving], following[moving], steepness[moving, following[moving]]))
         at = np.where(better.any(1), following, at)
-    if not query:
-        none = np.zeros(0, int)
-        return first, none, none, none, np.zeros(0)
-    query, before, after, slope = (np.concatenate(a) for a in (query, before, after, slope))
+    query, before, after, slope = map(np.concatenate, zip(*moves))
     order = np.argsort(-slope, kind="stable")
     query, before, after = query[order], before[order], after[order]
     return first, query, before, after, scores[query, after] - scores[query, before]
@@ -118,16 +110,13 @@ def cheapest_right(sample: Sample, target: float) -> Outcomes:
     probability below 1. If the target is out of reach, every query gets its best model.
     """
     first, query, before, after, gains = steps(sample)
-    start = single_call(sample, first)
-    missing = target * sample.num_queries - start.quality.sum()
+    found = single_call(sample, first)  # Its arrays are updated below.
+    missing = target * sample.num_queries - found.quality.sum()
     reached = np.cumsum(gains)
     parts = np.clip((missing - (reached - gains)) / np.where(gains > 0, gains, 1.0), 0.0, 1.0)
-    latency = None if start.latency is None else start.latency.copy()
-    quality, cost = start.quality.copy(), start.cost.copy()
-    for total, values in ((quality, sample.scores), (cost, sample.costs), (latency, sample.latency)):
+    for total, values in ((found.quality, sample.scores), (found.cost, sample.costs), (found.latency, sample.latency)):
         if total is not None and values is not None:
             np.add.at(total, query, parts * (values[query, after] - values[query, before]))
-    sent = start.sent.copy()
-    np.add.at(sent, before, -parts)
-    np.add.at(sent, after, parts)
-    return Outcomes(quality, cost, start.calls, sent, latency)
+    np.add.at(found.sent, before, -parts)
+    np.add.at(found.sent, after, parts)
+    return found
