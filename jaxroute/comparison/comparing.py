@@ -23,6 +23,7 @@ from jaxroute.core import checks
 from jaxroute.data import Log, RoutingTable, read_log
 
 from . import choice, learning, offline, serving
+from .learning import OnlineStrategy
 from .page import plain
 from .page.numbers import share
 from .page.write import put, write
@@ -335,16 +336,9 @@ def compare(
 
 
 def _description(
-    log: Log,
-    target: float,
-    online: Sequence[learning.OnlineStrategy],
-    *,
-    orders: int,
-    steps: int,
-    warm: float,
-    minutes: float | None,
+    log: Log, target: float, online: Sequence[OnlineStrategy], *, orders: int, steps: int, warm: float, minutes: float | None
 ) -> list[str]:
-    """Describes the `steps` of a comparison, before it begins, in lines of text."""
+    """Describes the `steps` (their number) of a comparison, before it begins, in lines of text; the other arguments are as in `compare`."""
     table = log.table
     fitted = offline.strategies(offline.sample_of(table, log.latency))
     times, folds = offline.partitions(table.num_queries)
@@ -364,7 +358,7 @@ def _description(
 
 def _learned(
     traffic: learning.Traffic,
-    online: Sequence[learning.OnlineStrategy],
+    online: Sequence[OnlineStrategy],
     target: float,
     targets: Sequence[float],
     seconds: dict[str, float],
@@ -373,15 +367,13 @@ def _learned(
 ) -> list[Point]:
     """Simulates the `online` policies with `options` of `learning.simulate`; returns their points, and adds their seconds to `seconds`."""
     points: list[Point] = []
-    mark, done = time.perf_counter(), progress.n
-    simulated = learning.simulate(traffic, target, targets, progress=progress, **options)
-    for of_strategy, strategy in zip(simulated, online, strict=True):
-        points += of_strategy
+    done, simulated = progress.n, learning.simulate(traffic, target, targets, progress=progress, **options)
+    for strategy in online:
+        mark = time.perf_counter()
+        points += next(simulated)
         done += strategy.num_grids
         progress.n = done  # A second simulation that was not needed counts as done.
-        now = time.perf_counter()
-        seconds[strategy.name] = seconds.get(strategy.name, 0.0) + now - mark
-        mark = now
+        seconds[strategy.name] = seconds.get(strategy.name, 0.0) + time.perf_counter() - mark
     return points
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jaxroute import plot
+from jaxroute.comparison import choice
 from jaxroute.comparison.comparing import Comparison
 from jaxroute.comparison.points import Point
 from jaxroute.plot import style
@@ -34,8 +35,7 @@ def frontier(found: Comparison, *, ax: Any = None):
 
 def learning(found: Comparison, axes: Sequence[Any] | None = None):
     """Draws each online policy's mean score and cost, at its chosen setting, against the queries served. Returns the two axes (default: new ones)."""
-    answers = found.dataset["answer"].values
-    chosen = [point for point, answer in zip(found.points, answers, strict=True) if answer and point.learning is not None]
+    chosen = [point for point in choice.answers(found.points, found.target) if point.learning is not None]
     chosen.sort(key=lambda point: not point.available)
     left, right = plot.panels(2)[1] if axes is None else axes
     for ax in (left, right):

@@ -70,8 +70,7 @@ def _runs(strategy: OnlineStrategy, values: Sequence[float], orders: int, out: s
         environments = jr.grid(strategy.environment, **{strategy.axis: [float(v) for v in values]})
     options = {name: list(of) for name, of in strategy.options.items()}
     policy = jr.grid(strategy.policy, **options) if options else strategy.policy()
-    sizes: dict[str, Any] = {"horizon": strategy.rounds, "seeds": orders}
-    sizes["record_every"] = max(1, strategy.rounds // _PIECES)
+    sizes: dict[str, Any] = {"horizon": strategy.rounds, "seeds": orders, "record_every": max(1, strategy.rounds // _PIECES)}
     data = jr.simulate(environments, {strategy.name: policy}, **sizes, out=out, progress=False)
     return data.sel(policy=strategy.name)
 

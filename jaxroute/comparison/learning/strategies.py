@@ -93,11 +93,7 @@ class Metered(Wrapper):
 
     @property
     def spec(self) -> Any:
-        return replace(
-            self.env.spec,
-            metrics=METRICS,
-            overflow_flow=None,
-        )
+        return replace(self.env.spec, metrics=METRICS, overflow_flow=None)
 
     def step(self, key: jax.Array, state: Any, action: Any, t: jax.Array) -> tuple[Any, Any, dict[str, jax.Array]]:
         after, feedback, flows = self.env.step(key, state, action, t)
@@ -175,7 +171,7 @@ class _ParallelWin(AnyWin):
 
 
 def _metered(traffic: Traffic, env: Any, reading: Reading) -> Metered:
-    """Adds metrics of quality, cost and latency from the table to `env`."""
+    """Adds metrics of quality, cost and latency from the table of `traffic` to `env`, whose metrics `reading` names."""
     table = traffic.table
     places = [table.models.index(name) for name in env.spec.model_names]
     latency = None if traffic.latency is None else np.asarray(traffic.latency, np.float32)[:, places]
@@ -200,7 +196,7 @@ def _stageroute(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
 def _with_budget(
     traffic: Traffic, name: str, env: Any, reading: Reading, budgets: Sequence[float], policy: Any, words: str, score: str
 ) -> OnlineStrategy:
-    """Makes a strategy with a grid of budgets (see `_budgets`); `words` describe settings, `score` in words the feedback on scores it needs."""
+    """Makes a strategy with a grid of `budgets`; `env` is a function of a budget, `words` describe settings, `score` the scores it needs."""
     most_expensive = float(traffic.table.mean_costs().max())  # The unit of budgets.
 
     def described(budget: float) -> str:
@@ -250,16 +246,13 @@ def _several(traffic: Traffic, name: str, reward: AnyWin, reading: Reading) -> O
     return _c2mabv(traffic, name, reward, size, budgets, reading)
 
 
-def _asked_in_turn(traffic: Traffic, _: Sequence[float]) -> OnlineStrategy | None:
-    if not traffic.binary:
-        return None  # A cascade for any win stops at the first success, which fractional scores do not define.
-    return _several(traffic, "C2MAB-V, asked in turn", AnyWin(), IN_TURN)
-
-
 def _cascade(
     traffic: Traffic, name: str, policy: Any, options: Mapping[str, tuple[float, ...]], words: Any, needs: Any, **more: Any
 ) -> OnlineStrategy:
-    """Makes a strategy for cascades with weights of cost as settings. `more`: other fields of it, or the answers' `features` `[Q, N, d]`."""
+    """Makes a strategy for cascades with weights of cost as settings. `policy` and `words` are functions of the parameters `options` by name.
+
+    `needs` are requirements in production; `more` are other fields of the strategy, or the answers' `features` `[Q, N, d]`.
+    """
     unit, features = traffic.unit, more.pop("features", None)
     about: dict[str, Any] = {"names": unit.models} | ({} if features is None else {"features": features})
 
@@ -345,7 +338,8 @@ STRATEGIES = {"StageRoute": _stageroute, "MESS+": _messplus}
 STRATEGIES |= {
     "C2MAB-V, one answer": lambda t, targets: _c2mabv(t, "C2MAB-V, one answer", "suc", 1, _budgets(t, targets), AT_ONCE),
     "C2MAB-V, best of several": lambda t, _: _several(t, "C2MAB-V, best of several", _ParallelWin(), AT_ONCE),
-    "C2MAB-V, asked in turn": _asked_in_turn,
+    # A cascade for any win stops at the first success, which fractional scores do not define.
+    "C2MAB-V, asked in turn": lambda t, _: _several(t, "C2MAB-V, asked in turn", AnyWin(), IN_TURN) if t.binary else None,
 }
 STRATEGIES |= {"COSMOS": _cosmos, "COSMOS, learned evaluator": _cosmos_by_signals}
 STRATEGIES |= {"LinUCB": _linucb, "ACQB, with retries": _acqb}

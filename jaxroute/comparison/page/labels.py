@@ -26,11 +26,7 @@ def stand_in(text: str) -> str:
 
 
 class Placer:
-    """Finds free places for labels one by one; place the most important label first. All lengths are in points (1/72 inch).
-
-    Args:
-      area: rectangle `(left, bottom, right, top)` that no label may leave.
-    """
+    """Finds free places for labels inside `area`, one by one; place the most important label first. All lengths are in points (1/72 inch)."""
 
     def __init__(self, area: Box) -> None:
         self._area = np.asarray(area, float)

@@ -36,12 +36,12 @@ def plain(value: float | None, unit: str = "") -> str:
     return measured((value, None), unit)
 
 
-def percent(pair: Pair | None, unit: str = "%") -> str:
+def percent(pair: Pair | None) -> str:
     """Formats a fraction and its standard error (`pair`) as percentages with one decimal, as in "75.1 (0.4) %"."""
     value, error = pair or (None, None)
     if not known(value):
         return NOTHING
-    return measured((100 * value, 100 * error if known(error) else None), unit, decimals=1)
+    return measured((100 * value, 100 * error if known(error) else None), "%", decimals=1)
 
 
 def share(value: float) -> str:

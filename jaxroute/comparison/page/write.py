@@ -24,17 +24,10 @@ _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 
 
 def write(summary: Summary, folder: Path) -> list[Path]:
-    """Writes the page of a comparison, its pictures and its numbers.
+    """Writes the page of a comparison, its pictures and its numbers to `folder`, which is created if necessary. Returns the paths of the files.
 
-    Nothing is written if rendering fails. Without matplotlib or jinja2 there are no page and no pictures; older ones are removed, because they
-    would show other numbers.
-
-    Args:
-      summary: content of the page.
-      folder: folder of the files; created if necessary.
-
-    Returns:
-      The files: `summary.json`, `points.csv`, and with matplotlib and jinja2 `index.html`, `quality-cost.png` and `quality-cost.pdf`.
+    Nothing is written if rendering fails. The files are `summary.json`, `points.csv`, and with matplotlib and jinja2 `index.html`, `quality-cost.png`
+    and `quality-cost.pdf`. Without these packages, older pages and pictures are removed, because they would show other numbers.
     """
     # JSON has no NaN and no infinity.
     text = json.dumps(_plain(summary), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
