@@ -109,12 +109,10 @@ def _check_field(policy: Any, name: str) -> None:
 
 
 class CandidateRunner:
-    """Simulates the candidates of one structure (combination of choices).
+    """Simulates the candidates of one structure (combination of choices), which `factory` makes from their hyperparameters.
 
-    Args:
-      factory: object that makes environment and policy from the hyperparameters of a candidate.
-      probes: example candidates in which every hyperparameter varies. They show which arrays of environment and policy depend on hyperparameters;
-        every generation stacks these arrays over its candidates, so that all generations run the same compiled program.
+    In `probes`, example candidates, every hyperparameter varies. They show which arrays of environment and policy depend on hyperparameters; every
+    generation stacks these arrays over its candidates, so that all generations run the same compiled program.
     """
 
     def __init__(self, factory: CandidateFactory, probes: Sequence[Mapping[str, Any]]):

@@ -59,10 +59,7 @@ class Batch:
 
 
 class History:
-    """Evaluated batches of a search, in the order of their evaluation.
-
-    Args:
-      folder: folder in which the batches are stored, possibly by earlier processes; None for memory alone.
+    """Evaluated batches of a search, in the order of their evaluation, stored in `folder`, possibly by earlier processes; None for memory alone.
 
     Raises:
       StoreMismatchError: a file is damaged.
@@ -87,11 +84,8 @@ class History:
         if found is None:
             values, valid = found = simulate()
             if self.folder is not None:
-                content = {
-                    "batch": asdict(batch),
-                    "values": {n: v.tolist() for n, v in values.items()},
-                    "valid": valid.tolist(),
-                }
+                runs = {name: array.tolist() for name, array in values.items()}
+                content = {"batch": asdict(batch), "values": runs, "valid": valid.tolist()}
                 self.folder.write(f"{_BATCH}{self._next:05d}.json", [json.dumps(_with_digest(content)).encode()])
                 self._next += 1
         self.evaluated.append((batch, found))
@@ -183,12 +177,7 @@ def dataset(history: History, space: Space, goal: Goal, horizon: int, chosen: in
     (simulated so far), `score`, its standard error `stderr`, `valid`, and `feasible`: whether the runs satisfy all bounds with the margin. Further
     ones are `parameter.<name>` for each hyperparameter (for a `Choice` the option's name), and `mean.<name>` and `stderr.<name>` for each metric.
 
-    Args:
-      history: the evaluated batches.
-      space: space of the search.
-      goal: goal of the search.
-      horizon: number of rounds of a run, after the warm-up.
-      chosen: number of the candidate that the search chose.
+    `horizon` is the number of rounds of a run after the warm-up, `chosen` the number of the candidate that the search chose.
     """
     rows: list[dict[str, Any]] = []
     rounds = 0
@@ -295,7 +284,7 @@ def _panel(ax: Any, history: xr.Dataset, name: str) -> None:
 
 
 def _hide_extremes(ax: Any, searched: np.ndarray, tested: np.ndarray) -> None:
-    """Limits the vertical axis so that points of the search far outside of the 10 to 90 % range of all scores are not shown."""
+    """Limits the vertical axis so that scores `searched` far outside of the 10 to 90 % range of all scores are not shown; all `tested` ones are."""
     shown = np.concatenate([searched, tested])
     shown = shown[np.isfinite(shown)]
     if len(shown) < 20:

@@ -66,11 +66,7 @@ class Goal:
 
     @staticmethod
     def of(metric: Any, maximise: Any, at_most: Any, at_least: Any, margin: Any, known: Mapping[str, Metric]) -> "Goal":
-        """Makes the goal from the user's arguments of `search`.
-
-        Args:
-          metric, maximise, at_most, at_least, margin: arguments of the same names of `search`.
-          known: metrics that environment and policy can record, by name.
+        """Makes the goal from the user's arguments of `search`; `known` are the metrics that environment and policy can record, by name.
 
         Raises:
           ValueError: a metric is unknown or no single number, a bound is no number, or it is unclear whether more is better.
@@ -133,7 +129,7 @@ class Goal:
         return Estimate(moments(scores), bounded, bool(np.all(valid) and np.isfinite(scores).all()))
 
     def violations(self, one: Estimate, margin: float | None = None) -> np.ndarray:
-        """Returns by how much the mean, worsened by `margin` standard errors (None for the goal's margin), violates each bound, `at_most` first; 0 if not."""
+        """Returns by how much a mean, worsened by `margin` standard errors (None: the goal's), violates each bound, `at_most` first; 0 if not."""
         margin = self.margin if margin is None else margin
         above = [one.bounded[n][0] + margin * one.bounded[n][1] - most for n, most in self.at_most.items()]
         below = [least - one.bounded[n][0] + margin * one.bounded[n][1] for n, least in self.at_least.items()]
@@ -155,12 +151,9 @@ class Goal:
         return verdicts
 
     def order(self, estimates: Sequence[Estimate], cautious: bool = False, margin: float | None = None) -> list[int]:
-        """Returns the indices of the candidates from best to worst.
+        """Returns the indices of the candidates from best to worst; a mean must satisfy its bound by `margin` standard errors (None: `self.margin`).
 
-        Args:
-          estimates: estimates of the candidates.
-          cautious: whether to worsen scores by `self.margin` standard errors, which is needed if candidates have different numbers of seeds.
-          margin: number of standard errors by which a mean must satisfy its bound (default: `self.margin`).
+        If `cautious`, scores are worsened by `self.margin` standard errors, which is needed if candidates have different numbers of seeds.
         """
         if not estimates:
             return []
@@ -184,9 +177,8 @@ def agreement(scores: np.ndarray) -> float:
 
 def moments(values: np.ndarray) -> tuple[float, float]:
     """Returns the mean of values and its standard error, which is 0 for a single value."""
-    if len(values) < 2:
-        return float(np.mean(values)), 0.0
-    return float(np.mean(values)), float(np.std(values, ddof=1) / np.sqrt(len(values)))
+    error = np.std(values, ddof=1) / np.sqrt(len(values)) if len(values) > 1 else 0.0
+    return float(np.mean(values)), float(error)
 
 
 def _single(argument: str, name: Any, known: Mapping[str, Metric]) -> str:

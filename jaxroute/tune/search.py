@@ -168,7 +168,7 @@ def search(
     history = open_history(out, settings, {"python": python(), **code_of(functions)}, accept_changed_code)
     options = {"horizon": horizon, "root_seed": root_seed, "execution": execution, "record": wanted}
     with tqdm(total=plan.runs, disable=not progress, unit="run", leave=False) as bar:
-        phases = _Search(space, goal, plan, strategy, runners, history, options, begin, root_seed, bar)
+        phases = _Search(space, goal, plan, strategy, runners, history, options, begin, bar)
         result = phases.test(*phases.select(phases.finalists()))
     if not result.feasible:
         chosen = "the one with the smallest violation was chosen"
@@ -202,7 +202,7 @@ class Plan:
     def of(space: Space, strategy: Strategy, rounds: int, horizon: int, seeds: int, test_seeds: Any, tested: int) -> "Plan":
         """Plans a search that simulates `rounds` rounds in all, in runs of `horizon` rounds, and tests `tested` candidates on new seeds.
 
-        `seeds` is the number of seeds of a candidate at first, `test_seeds` that of the test (None to choose it). Raises ValueError if `rounds` is too small.
+        `seeds` is the number of seeds of a candidate at first, `test_seeds` that of the test (None to choose it). Too few `rounds` raise ValueError.
         """
         structures, runs = len(space.structures), rounds // horizon
         if test_seeds is None:
@@ -292,14 +292,13 @@ class _Search:
     history: History
     options: dict[str, Any]
     begin: tuple[int, np.ndarray] | None
-    root_seed: int
     bar: Any
     next_seed: int = 0
     number: int = 0
     surrogates: dict[int, Surrogate] = field(default_factory=dict)
 
     def evaluate(self, phase: str, generation: int, candidates: Sequence[_Candidate], seeds: range) -> None:
-        """Simulates candidates of one structure on the same seeds, or reads their stored outcomes. The outcomes are added to the candidates."""
+        """Simulates candidates of one structure on the same seeds as a `Batch`, or reads their stored outcomes; adds these to the candidates."""
         structure = candidates[0].structure
         points = [[float(u) for u in one.point] for one in candidates]
         batch = Batch(phase, generation, structure, [c.number for c in candidates], points, seeds.start, len(seeds))
@@ -327,7 +326,7 @@ class _Search:
         start = None if self.begin is None else self.begin[1]
         states = {}
         for structure in alive:
-            seed = int(np.random.SeedSequence([self.root_seed, structure]).generate_state(1)[0])
+            seed = int(np.random.SeedSequence([self.options["root_seed"], structure]).generate_state(1)[0])
             states[structure] = _Structure(self.strategy.begin(self.space.steps, start, seed), plan.seeds)
         left = plan.search
         for stage in range(plan.stages):
@@ -369,7 +368,7 @@ class _Search:
         return estimates
 
     def _better_half(self, alive: list[int], states: Mapping[int, _Structure]) -> list[int]:
-        """Returns the better half of the structures `alive` (indices), compared by their best candidates; an odd number is rounded up."""
+        """Returns the better half of the structures `alive` (indices in `states`), compared by their best candidates; an odd number is rounded up."""
         best = []
         for structure in alive:
             estimates = self.estimates(states[structure].candidates)
@@ -393,9 +392,7 @@ class _Search:
         centres = [(structure, state.optimizer.centre()) for structure, state in states.items()]
         wanted = [(structure, centre) for structure, centre in centres if centre is not None]
         wanted += [(candidates[i].structure, candidates[i].point) for places in zip(*orders) for i in places]
-        distinct: dict[str, tuple[int, np.ndarray]] = {}
-        for structure, point in wanted:
-            distinct.setdefault(repr((structure, [float(u) for u in point])), (structure, point))
+        distinct = {repr((structure, point.tolist())): (structure, point) for structure, point in wanted}
         return [self.candidate(structure, point) for structure, point in list(distinct.values())[:most]]
 
     def select(self, finalists: list[_Candidate]) -> tuple[_Candidate, bool]:

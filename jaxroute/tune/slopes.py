@@ -60,11 +60,9 @@ class Slope(NamedTuple):
 
 def orthogonal_directions(number: int, pairs: int, generator: np.random.Generator) -> np.ndarray:
     """Returns `pairs` random directions of length `sqrt(number)`, `[pairs, number]`; the rows of each block of `number` rows are orthogonal."""
-    blocks = []
-    for _ in range(-(-pairs // number)):
-        rotation, triangle = np.linalg.qr(generator.standard_normal((number, number)))
-        blocks.append(rotation * np.sign(np.diag(triangle)))
-    return math.sqrt(number) * np.concatenate(blocks)[:pairs]
+    rotations, triangles = np.linalg.qr(generator.standard_normal((-(-pairs // number), number, number)))
+    rotations *= np.sign(np.diagonal(triangles, axis1=1, axis2=2))[:, None, :]
+    return math.sqrt(number) * rotations.reshape(-1, number)[:pairs]
 
 
 @checks.suggest_keywords

@@ -33,7 +33,7 @@ class Linear:
     high: float
 
     def check(self, name: str) -> None:
-        """Raises ValueError unless the bounds are finite and in order."""
+        """Raises ValueError, with the hyperparameter's `name`, unless the bounds are finite and in order."""
         for end in ("low", "high"):
             checks.numbers(f"parameters[{name!r}].{end}", getattr(self, end), ())
         if not self.low < self.high:
@@ -245,13 +245,7 @@ class CMAES:
         return self.size
 
     def begin(self, steps: np.ndarray, start: np.ndarray | None, seed: int) -> "_CMAOptimizer":
-        """Returns an optimiser for one structure (combination of choices).
-
-        Args:
-          steps: `[d]` distance of neighbouring values of each hyperparameter in the unit cube, 0 for a real-valued one.
-          start: `[d]` first point (default: the centre).
-          seed: seed of the optimiser's random numbers.
-        """
+        """Returns an optimiser for one structure from `Space.steps`, its first point `start`, `[d]` (None: the centre), and its random `seed`."""
         try:
             import cmaes
         except ImportError:
@@ -309,7 +303,7 @@ class Random:
     def begin(self, steps: np.ndarray, start: np.ndarray | None, seed: int) -> "_Sequence":
         del start
         generator = np.random.default_rng(seed)
-        return _Sequence((generator.random(len(steps)) for _ in itertools.count()), len(steps))
+        return _Sequence(generator.random(len(steps)) for _ in itertools.count())
 
 
 @dataclass(frozen=True)
@@ -335,17 +329,17 @@ class Lattice:
         del start
         axis = np.linspace(0.0, 1.0, self.points)
         cube = np.stack(np.meshgrid(*[axis] * len(steps), indexing="ij"), -1).reshape(-1, len(steps))
-        return _Sequence(iter(np.random.default_rng(seed).permutation(cube)), len(steps))
+        return _Sequence(iter(np.random.default_rng(seed).permutation(cube)))
 
 
 class _Sequence:
     """Optimiser that proposes given points in order and ignores their ranking."""
 
-    def __init__(self, points: Iterator[np.ndarray], dimensions: int):
-        self.points, self.dimensions = points, dimensions
+    def __init__(self, points: Iterator[np.ndarray]):
+        self.points = points
 
     def ask(self, number: int) -> np.ndarray:
-        return np.array(list(itertools.islice(self.points, number))).reshape(-1, self.dimensions)
+        return np.array(list(itertools.islice(self.points, number)))
 
     def tell(self, order: Sequence[int]) -> None:
         del order

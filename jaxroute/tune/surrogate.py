@@ -119,11 +119,9 @@ def _variances(runs: np.ndarray) -> tuple[np.ndarray, float]:
 
 
 class GaussianProcess:
-    """Predicts the mean of a metric at any point from observations.
+    """Predicts the mean of a metric at any point from the observations `seen`.
 
-    Args:
-      seen: the observations.
-      logs: `[d + 1]` logarithms of the length scales and of the kernel variance, such as those of an earlier model; None fits them.
+    `logs` are `[d + 1]` logarithms of the length scales and of the kernel variance, such as those of an earlier model; None fits them.
     """
 
     def __init__(self, seen: Observations, logs: np.ndarray | None = None):
