@@ -126,11 +126,11 @@ class Comparison:
         }
 
     def table(self, width: int | None = None) -> str:
-        """Returns a table of each strategy's chosen setting, in lines of at most `width` letters. Strategies that meet the target come first."""
+        """Returns a table of each strategy's chosen setting, in lines of at most `width` letters (None: any); those that meet the target first."""
         return plain.text(self.summary, width)
 
     def shares(self, width: int | None = None) -> str:
-        """Lists the shares of the queries for which each strategy of `table` calls each model, in lines of at most `width` letters."""
+        """Lists the shares of the queries for which each strategy of `table` calls each model, in lines of at most `width` letters (None: any)."""
         return plain.shares(self.summary, width)
 
     @property
@@ -384,7 +384,7 @@ def _fits(start: float, seconds: dict[str, float], minutes: float) -> bool:
 
 
 def _claim(folder: Path, log: Log, name: str, settings: dict[str, float]) -> None:
-    """Creates the folder of a report and records its log and settings there. Raises ValueError if the folder holds another comparison."""
+    """Creates the folder of a report; records its log (called `name`) and settings. Raises ValueError if the folder holds another comparison."""
     table = log.table
     digest = hashlib.sha256(json.dumps([table.models, table.cost_unit, table.features is not None]).encode())
     for array in (table.scores, table.costs, table.groups):

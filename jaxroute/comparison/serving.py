@@ -63,7 +63,7 @@ class Strategy:
 
         Args:
           queries: `Q` texts if the log's features were made of texts, or `[Q, d]` features; any list of length `Q` if the rule uses no features.
-          categories: `[Q]` categories of the queries, if the log has categories.
+          categories: `[Q]` categories of the queries, if the log has categories; None otherwise.
 
         Raises:
           ValueError: an input of the rule is missing, or differs from the inputs in the log.
@@ -215,8 +215,8 @@ def strategy_of(log: Log, point: Point) -> Strategy:
     """
     table = log.table
     if not can_be_saved(point):
-        rules = f"one of {', '.join(_FITTED)}, which are fitted to a log"
-        raise ValueError(f"point must be a single model or {rules}, got {point.strategy}")
+        rules = ", ".join(_FITTED)
+        raise ValueError(f"point must be a single model or one of {rules}, which are fitted to a log, got {point.strategy}")
     if point.kind == "single":
         models = table.order_by_cost().models
         alone = models.index(point.strategy)
@@ -243,7 +243,7 @@ def snippet(log: Log, point: Point, file: str) -> str:
     lines = ["import jaxroute", "", f"strategy = jaxroute.comparison.load_strategy({file!r})"]
     if point.strategy != LEARNED.name:
         return "\n".join([*lines, f"model = strategy.model({given})  # the name of the model to call for a query"])
-    also = f"{given}, asked=asked" if given else "asked=asked"
+    also = ", ".join([*words, "asked=asked"])
     loop = (
         f"asked, model = {{}}, strategy.model({given})  # the model to call first for a query",
         "while model is not None:",

@@ -21,7 +21,7 @@ Outcomes = tuple[dict[str, np.ndarray], np.ndarray]
 
 
 def replace(policy: Any, parameters: Mapping[str, Any]) -> Any:
-    """Returns a policy with other hyperparameters. `"solver.temperature"` names a field of the object in the policy's field `solver`."""
+    """Returns a policy with other hyperparameters, by name. `"solver.temperature"` names a field of the object in the policy's field `solver`."""
     for name, value in parameters.items():
         first, _, rest = name.partition(".")
         policy = policy.replace(**{first: replace(getattr(policy, first), {rest: value}) if rest else value})
@@ -146,7 +146,7 @@ class CandidateRunner:
         return grid
 
     def metrics(self, values: Mapping[str, Any]) -> dict[str, Metric]:
-        """Returns the metrics that a candidate's environment and policy can record, by name."""
+        """Returns the metrics that environment and policy of the candidate with the hyperparameters `values` can record, by name."""
         env, policy = self.factory.make(values)
         example_env, example = grid.example_of("candidate", grid.env_settings(env), grid.policy_settings("policy", policy))
         return {m.name: m for m in (*example_env.spec.metrics, *metrics_of(example))}

@@ -113,7 +113,7 @@ class Goal:
         return list(dict.fromkeys([*named, *self.bounded, *(usual if record is None else record)]))
 
     def scores(self, values: Mapping[str, np.ndarray]) -> np.ndarray:
-        """Returns the score of each run, `[seed]`. Raises ValueError if the user's function returns another shape."""
+        """Returns each run's score `[seed]`, given all metrics' `values` `[seed]`. Raises ValueError if the user's function returns another shape."""
         if isinstance(self.metric, str):
             return np.asarray(values[self.metric], np.float64)
         scores = np.asarray(self.metric(_Values(values)), np.float64)

@@ -205,10 +205,8 @@ class Plan:
         `seeds` is the number of seeds of a candidate at first, `test_seeds` that of the test (None to choose it). Too few `rounds` raise ValueError.
         """
         structures, runs = len(space.structures), rounds // horizon
-        if test_seeds is None:
-            number = max(2, math.floor(runs * _TEST_SHARE) // tested)
-        else:
-            number = checks.whole("test_seeds", test_seeds, 2)
+        usual = max(2, math.floor(runs * _TEST_SHARE) // tested)
+        number = usual if test_seeds is None else checks.whole("test_seeds", test_seeds, 2)
         if not space.numeric and structures < 2:
             raise ValueError("parameters must have something to choose from, got a single candidate")
         size = strategy.population(len(space.numeric)) if space.numeric else 0

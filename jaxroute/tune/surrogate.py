@@ -139,7 +139,7 @@ class GaussianProcess:
         self._solved = self._solve(self._kernel(self.logs, self.points))
 
     def _squared_distances(self, logs: np.ndarray, points: np.ndarray) -> np.ndarray:
-        """Returns squared differences between the `n` observed points and `points` `[k, d]`, in units of the length scales, `[n, k, d]`."""
+        """Returns squared differences between the `n` observed points and `points` `[k, d]`, in units of the length scales in `logs`, `[n, k, d]`."""
         return ((self.points[:, None] - points) / np.exp(logs[:-1])) ** 2
 
     def _kernel(self, logs: np.ndarray, points: np.ndarray) -> np.ndarray:

@@ -43,10 +43,8 @@ class Mixture:
     def next_model(self, sample: Sample, asked: Sequence[int], draw: float) -> int | None:
         """Returns the index of the model to call next; None if the last answer is to be served.
 
-        Args:
-          sample: one query, with the costs of the answers so far; scores are not used.
-          asked: indices of the models that have answered, in order.
-          draw: random number in [0, 1) that selects the model of a mixture.
+        `sample` is one query, with the costs of the answers so far, without use of scores. `asked` has the indices of the models that answered, in
+        order. The random number `draw`, in [0, 1), selects the model of a mixture.
         """
         if asked:
             return None

@@ -151,7 +151,7 @@ class Picture:
         self._renderer = FigureCanvasAgg(self.figure).get_renderer()
 
     def axes(self, left: float, bottom: float, right: float, top: float, font: float, titles: tuple[str, str]) -> Any:
-        """Adds axes between sides in points from the picture's left and lower edges, with titles of the horizontal and the vertical axis."""
+        """Adds axes between sides in points from the picture's left and lower edges; `titles` of both axes have letters of the size `font`."""
         width, height = self.figure.bbox.size
         ax = self.figure.add_axes((left / width, bottom / height, (right - left) / width, (top - bottom) / height))
         ax.tick_params(labelsize=font - 1)
@@ -164,7 +164,7 @@ class Picture:
         return artist.get_window_extent(self._renderer).size
 
     def legend(self, handles: Sequence[Line2D], font: float, colour: str) -> Any:
-        """Adds a legend of the lines `handles`, in as many columns as fit into the width of the picture."""
+        """Adds a legend of the lines `handles` in a `colour` of the palette, in as many columns as fit into the width of the picture."""
         for columns in range(min(len(handles), 8), 0, -1):
             look = {"columnspacing": 1.6, "handletextpad": 0.5, "labelspacing": 0.55, "labelcolor": LIGHT[colour]}
             made = self.figure.legend(handles=handles, loc="lower left", fontsize=font, ncols=columns, **look)
@@ -174,7 +174,7 @@ class Picture:
 
 
 def _mark(ax: Any, xy: Sequence[float], look: Look, radius: float, tip: str) -> None:
-    """Draws a strategy's mark at `xy`. The page shows the text `tip` while the pointer is over it."""
+    """Draws a strategy's mark of a `radius` in points at `xy`. The page shows the text `tip` while the pointer is over it."""
     ax.plot(*zip(xy, strict=True), gid=f"tip: {tip}", zorder=4, **_marker(look, radius))
 
 

@@ -12,7 +12,7 @@ _NEAR = 0.01  # Largest difference of quality that counts as none: one percentag
 
 
 def text(summary: Summary, width: int | None = None) -> str:
-    """Returns a table of each strategy's chosen setting, in groups such as those that meet the target; a small `width` cuts columns and names."""
+    """Returns a table of each strategy's chosen setting, in groups; a small `width` (None: any) in letters cuts columns and names."""
     heads = _heads(summary)
     groups = {title: [_cells(p) for p in points] for title, points in strategies.groups(summary).items()}
     all_rows = [heads, *(row for rows in groups.values() for row in rows)]
@@ -34,7 +34,7 @@ def text(summary: Summary, width: int | None = None) -> str:
 
 
 def shares(summary: Summary, width: int | None = None) -> str:
-    """Returns as text the shares of the queries for which each strategy of the table calls each model, in lines of at most `width` letters."""
+    """Returns as text the shares of queries for which each strategy in the table calls each model, in lines of up to `width` letters (None: any)."""
     lines = ["share of the queries for which each model is called (more than 100 % in total where several are called)"]
     for title, points in strategies.with_shares(summary).items():
         lines += [f"{title}:", *(f"{p['strategy']}: {numbers.portions(p['shares'])}" for p in points)]
