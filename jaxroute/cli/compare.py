@@ -49,7 +49,8 @@ def main(options: argparse.Namespace, output: Output) -> int:
     from jaxroute.engine.progress import LineProgress, print_line
 
     first = options.file[0].resolve()
-    out = options.out or Path(f"report-{_stem(first)}")
+    is_compressed = first.suffix.lower() in (".gz", ".bz2", ".xz", ".zst", ".zip")
+    out = options.out or Path(f"report-{Path(first.stem).stem if is_compressed else first.stem}")
     is_bar = sys.stderr.isatty() and not (output.quiet or options.verbose)
     store_programs()
 
@@ -78,9 +79,3 @@ def main(options: argparse.Namespace, output: Output) -> int:
     seconds, page = time.perf_counter() - start, out / "index.html"  # There is no page without the extra `plot`.
     output.lines(f"{seconds:.0f} s; {f'the page is {page}' if page.exists() else f'the numbers are in {out}'}")
     return 0
-
-
-def _stem(file: Path) -> str:
-    """Returns the file name of a log without its ending, or without both endings if the log is compressed."""
-    is_compressed = file.suffix.lower() in (".gz", ".bz2", ".xz", ".zst", ".zip")
-    return Path(file.stem).stem if is_compressed else file.stem

@@ -59,11 +59,7 @@ def main(options: argparse.Namespace, output: Output) -> int:
 
 
 def reading(options: argparse.Namespace) -> dict[str, Any]:
-    """Converts the command-line options to keyword arguments of `read_log`, except the files to read.
-
-    Raises:
-      ValueError: an option is wrong; the error comes before imports that take seconds.
-    """
+    """Converts options to keyword arguments of `read_log`, except the files; raises `ValueError` for a wrong one before imports that take seconds."""
     if options.cost and options.price:
         got = f"--cost {options.cost[0]} and --price {options.price[0]}"
         raise ValueError(f"--cost and --price mean the same, a price being per million tokens: give one of them, got {got}")

@@ -31,8 +31,7 @@ def main(options: argparse.Namespace, output: Output) -> int:
         output.text(f"{name}: {problem['title']}", 2)
         output.rows([(kind, ", ".join(problem[kind])) for kind in ("environments", "policies")], indent=2)
         output.lines("")
-    sizes = {name: f"{one['seeds']:,} x {one['horizon']:,}" for name, one in found["experiments"].items()}
-    rows = [(name, sizes[name], one["title"]) for name, one in found["experiments"].items()]
+    rows = [(name, f"{one['seeds']:,} x {one['horizon']:,}", one["title"]) for name, one in found["experiments"].items()]
     output.rows(rows, ("Experiment", "Seeds x rounds", "Title"))
     if found["data_sets"]:
         output.lines("")

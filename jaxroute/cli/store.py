@@ -61,7 +61,6 @@ def main(options: argparse.Namespace, output: Output) -> int:
 def summary_of(found: "Inspection") -> dict[str, Any]:
     """Converts the description of a store to plain JSON."""
     request, settings = found.request, found.request.settings
-    rest = ("size", "cells", "conflicts", "missing", "damage", "verified", "sound")
     return {
         "problem": settings["problem"],
         "root_seed": settings["root_seed"],
@@ -71,7 +70,7 @@ def summary_of(found: "Inspection") -> dict[str, Any]:
         "horizon": request.horizon,
         "metrics": [*request.variables, *request.zero_flows],
         "calls": list(found.reports),
-        **{name: getattr(found, name) for name in rest},
+        **{name: getattr(found, name) for name in ("size", "cells", "conflicts", "missing", "damage", "verified", "sound")},
     }
 
 

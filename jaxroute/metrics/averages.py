@@ -39,11 +39,8 @@ def stderr(data: Data, metric: str | None = None) -> xr.DataArray:
 
 def deviation(data: Data, metric: str | None = None) -> xr.DataArray:
     """Returns the standard deviation of a metric over the valid seeds (ddof=1)."""
-    if not has_runs(data):
-        variance = statistic(data, metric, "variance")
-        return describe(variance**0.5, variance, "standard deviation of {}")
-    array = pick(data, metric)
-    return describe(array.std("seed", ddof=1), array, "standard deviation of {}")
+    array = pick(data, metric) if has_runs(data) else statistic(data, metric, "variance")
+    return describe(array.std("seed", ddof=1) if has_runs(data) else array**0.5, array, "standard deviation of {}")
 
 
 def count(data: Data, metric: str | None = None) -> xr.DataArray:
@@ -160,12 +157,10 @@ def tail(data: Data, metric: str | None = None, *, above: float) -> xr.Dataset:
       0.0
     """
     above = float(checks.numbers("above", above, ()))
+    array, number = like(data, metric), count(data, metric)
     if has_runs(data):
-        runs = pick(data, metric)
-        array, number = like(data, metric), count(runs)
-        surely = perhaps = (runs > above).sum("seed").values
+        surely = perhaps = (pick(data, metric) > above).sum("seed").values
     else:
-        array, number = like(data, metric), statistic(data, metric, "count")
         counts = data[f"{metric}_histogram"].transpose(*array.dims, f"{metric}_bin").values
         bins, (own,) = statistics.bins_of(data[f"{metric}_bin"].values), statistics.bins_of(np.asarray([above]))
         surely, perhaps = (counts[..., chosen].sum(axis=-1) for chosen in (bins > own, bins >= own))

@@ -11,7 +11,7 @@ import numpy as np
 
 _NOTE = 90  # Width of the notes below a LaTeX table.
 _TEX = {"\\": "backslash", "~": "asciitilde", "^": "asciicircum", "<": "less", ">": "greater", "|": "bar"}
-_TEX = {letter: rf"\text{name}{{}}" for letter, name in _TEX.items()} | {letter: f"\\{letter}" for letter in "&%$#_{}"}
+_TEX = str.maketrans({a: rf"\text{name}{{}}" for a, name in _TEX.items()} | {a: f"\\{a}" for a in "&%$#_{}"})
 _NUMBER = re.compile(r"(?P<mean>-?[\d.,]+(?:e[+-]\d+)?)(?: \((?P<error>[\d.,]+(?:e[+-]\d+)?)\))?")
 
 
@@ -88,20 +88,20 @@ class Table:
 
     def latex(self) -> str:
         """Returns a `tabular` that needs the package booktabs, with means as 36.0 ± 1.6 and notes as rows below the last rule."""
-        number = len(self.heads)
+        number, units = len(self.heads), [f"({unit})".translate(_TEX) if unit else "" for _, unit in self.heads]
         lines = [
             r"% needs \usepackage{booktabs}",
             rf"\begin{{tabular}}{{l{'r' * (number - 1)}}}",
             r"\toprule",
-            _tex_row([_escaped(name.replace("_", " ")) for name, _ in self.heads]),
-            *([_tex_row([_escaped(f"({unit})" if unit else "") for _, unit in self.heads])] * any(u for _, u in self.heads)),
+            _tex_row([name.replace("_", " ").translate(_TEX) for name, _ in self.heads]),
+            *([_tex_row(units)] * any(units)),
             r"\midrule",
             *(_tex_row([_tex_cell(cell, i < self.keys) for i, cell in enumerate(row)]) for row in self.rows),
             r"\bottomrule",
         ]
         for note in self.notes:
             for line in textwrap.wrap(note.replace("(standard error)", "± standard error"), _NOTE):
-                text = _escaped(line).replace("±", r"$\pm$")
+                text = line.translate(_TEX).replace("±", r"$\pm$")
                 lines.append(rf"\multicolumn{{{number}}}{{l}}{{\footnotesize {text}}} \\")
         return "\n".join([*lines, r"\end{tabular}"])
 
@@ -146,10 +146,6 @@ def _lines(columns: Sequence[Sequence[str]]) -> list[str]:
     return [*lines[:2], rule, *lines[2:], rule]
 
 
-def _escaped(text: str) -> str:
-    return "".join(_TEX.get(letter, letter) for letter in text)
-
-
 def _tex_row(cells: Sequence[str]) -> str:
     return f"{' & '.join(cells)} \\\\"
 
@@ -157,7 +153,7 @@ def _tex_row(cells: Sequence[str]) -> str:
 def _tex_cell(cell: str, key: bool) -> str:
     found = None if key else _NUMBER.fullmatch(cell)
     if found is None:
-        return "--" if cell == "-" else _escaped(cell)
+        return "--" if cell == "-" else cell.translate(_TEX)
     mean, error = (_tex_number(part) if part else None for part in (found["mean"], found["error"]))
     return f"${mean}$" if error is None else rf"${mean} \pm {error}$"
 

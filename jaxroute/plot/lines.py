@@ -1,6 +1,5 @@
 """Draws curves over time, differences between them, and values at the horizon: by policy, against a setting, as quantiles, and as points."""
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, NamedTuple, SupportsFloat
 
@@ -107,8 +106,7 @@ def difference(
     drawn = [p for p in chosen_policies(array, policies) if p != minus]
     used = {name: metrics.own_axes_of(data.sel(policy=[name, minus]), metric) for name in drawn}
     found = metrics.paired(data, metric, minus)
-    label, notes = str(array.attrs.get("long_name", metric)), _violations(data, [minus, *drawn])
-    return _draw_differences(found, minus, used, label, log, ax, title, notes)
+    return _draw_differences(found, used, log, ax, title, _violations(data, [minus, *drawn]))
 
 
 def _curves_of_differences(
@@ -128,20 +126,18 @@ def _curves_of_differences(
         raise ValueError(f"data must have one difference per policy, got {got}")
     drawn = chosen_policies(array, policies)
     used = {name: metrics.own_axes([found[v].sel(policy=name) for v in ("mean", "stderr")]) for name in drawn}
-    label = str(array.attrs["long_name"]).removesuffix(f" minus that of {about['baseline']}")
     notes = "".join(f"\n{style.wrapped(note, WIDE)}" for note in about.get("notes", ()))
-    return _draw_differences(found, about["baseline"], used, label, log == "x", ax, title, notes)
+    return _draw_differences(found, used, log == "x", ax, title, notes)
 
 
-def _draw_differences(
-    found: xr.Dataset, minus: str, used: Any, label: str, log: bool, ax: Any, title: str | None, notes: str
-) -> Any:
-    """Draws the differences `found`, a result of `metrics.paired`, and the baseline `minus` as the zero line.
+def _draw_differences(found: xr.Dataset, used: Any, log: bool, ax: Any, title: str | None, notes: str) -> Any:
+    """Draws the differences `found`, a result of `metrics.paired`, and the baseline as the zero line.
 
-    `used` maps each drawn policy to the setting axes on which it depends, `label` is the name of the metric, `notes` are lines below the caption,
-    and `log` makes the time axis logarithmic.
+    `used` maps each drawn policy to the setting axes on which it depends, `notes` are lines below the caption, and `log` makes the time axis
+    logarithmic.
     """
-    array = found["mean"]
+    array, minus = found["mean"], decoded(found.attrs)["baseline"]
+    label = str(array.attrs["long_name"]).removesuffix(f" minus that of {minus}")
     ax, styles, own = style.begin(ax, [minus, *policy_names(array)])
     lines = list(_lines(array, used))
     borders = array - 2 * found["stderr"], array + 2 * found["stderr"]
@@ -345,12 +341,10 @@ def quantiles(
     data = data.isel(policy=[names.index(p) for p in drawn])
     levels = metrics.quantiles(data, metric, q=(0.05, 0.25, 0.5, 0.75, 0.95)).values  # [quantile, policy, setting]
     values = np.concatenate([levels, metrics.mean(data, metric).values[None]]).reshape(6, len(drawn), -1)
-    floor = -math.inf
     if log:
         if not (values > 0).any():
             raise ValueError(f"log must be False where nothing is positive, got True for {metric!r}")
-        floor = 0.7 * float(values[values > 0].min())
-    values = np.maximum(values, floor)
+        values = np.maximum(values, 0.7 * float(values[values > 0].min()))
     settings = array[axes[0]].values if axes else np.zeros(1)
     size = style.SIZE if axes else (style.SIZE[0], 1.0 + 0.3 * max(len(drawn), 2))
     ax, styles, own = style.begin(ax, names, size)
