@@ -62,21 +62,15 @@ def bits(mask: int) -> np.ndarray:
 
 def mask_of(places: np.ndarray) -> int:
     """Returns a granule's mask, an integer with a bit for each of its 256 seeds, in which the bits `places` (seed minus first seed) are set."""
-    if len(places) == GRANULE:
-        return ALL
-    flags = np.zeros(GRANULE, bool)
-    flags[places] = True
+    flags = np.bincount(places, minlength=GRANULE) > 0
     return int.from_bytes(np.packbits(flags, bitorder="little").tobytes(), "little")
 
 
 class Seeds:
     """Seeds of a result, grouped into granules of 256 consecutive seeds.
 
-    Args:
-      values: `[R]` seeds, all different.
-
     Attributes:
-      values: `[R]` int64 seeds.
+      values: `[R]` int64 seeds, all different.
       granules: for each granule the positions in `values` of its seeds, in ascending order of the seeds.
       masks: for each granule the mask of its seeds that are in `values`.
     """
@@ -235,8 +229,7 @@ def held(store: PackStore, family: bytes, granule: int) -> int:
 def chosen(store: PackStore, family: bytes, granule: int, mask: int) -> list[bytes]:
     """Returns addresses of cells that together have all stored runs of the seeds in the bit `mask`; cells with most seeds are taken first."""
     found = []
-    there = sorted(store.groups.get(group(family, granule), ()), key=lambda one: -extent_of(one).bit_count())
-    for one in there:
+    for one in sorted(store.groups.get(group(family, granule), ()), key=lambda one: -extent_of(one).bit_count()):
         if extent_of(one) & mask:
             found.append(one)
             mask &= ~extent_of(one)
@@ -266,7 +259,7 @@ def stored(store: PackStore, family: bytes) -> Callable[[Range], bool]:
 
 
 def cover(there: Callable[[Range], bool], one: Range) -> tuple[list[Range], list[Range]]:
-    """Divides a range `(first, size)` of granules: returns the largest subranges for which `there` holds, and the subranges that remain."""
+    """Divides a range `one`, (first, size), of granules: returns the largest subranges for which `there` holds, and the subranges that remain."""
     first, size = one
     if there(one):
         return [one], []
@@ -340,8 +333,7 @@ class Claims:
     def others(self, below: str = "~") -> set[bytes]:
         """Returns the cells (by `group`) that other living processes claim, of those whose files have names that sort before `below` (default: all).
 
-        Raises:
-          OSError: the claim of this process could not be rewritten.
+        Raises `OSError` if the claim of this process could not be rewritten.
         """
         if self._failed is not None:
             raise self._failed

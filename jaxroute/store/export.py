@@ -71,8 +71,7 @@ _Writers = Mapping[Path, Callable[[Path], Any]]
 
 def _zarr(data: xr.Dataset, to: Path) -> _Writers:
     def write(partial: Path) -> None:
-        with warnings.catch_warnings():  # Warnings about texts and consolidated metadata, which programs can read.
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):  # About texts and consolidated metadata, which programs can read.
             data.to_zarr(partial, mode="w", consolidated=True)
 
     return {to: write}

@@ -100,9 +100,7 @@ def summarise(
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class SummaryTree:
-    """Statistics of one policy, or of the difference of two, at each setting, as a binary tree over ranges of granules (256 consecutive seeds).
-
-    Level k has statistics of ranges of 2**k neighbouring granules. Two neighbouring ranges of a level merge to one of the next level.
+    """Statistics of one policy, or of the difference of two, at each setting, as a binary tree over ranges of 2**k granules (256 consecutive seeds).
 
     Attributes:
       policies: index in the request of the policy, or of the two policies.

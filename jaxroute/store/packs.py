@@ -129,11 +129,9 @@ def encode(
 
 
 def read_index(place: Location, name: str, file: FileState) -> Index:
-    """Reads and verifies the index of a pack, a file of the location `place`.
+    """Reads and verifies the index of a pack, a file of the location `place`; raises `FileNotFoundError` if there is no such pack.
 
-    Raises:
-      ValueError: the index is damaged, or belongs to a pack with another name or to another version of jaxroute.
-      FileNotFoundError: there is no such pack.
+    Raises `ValueError` if the index is damaged, or belongs to a pack with another name or to another version of jaxroute.
     """
     size = file.size
     tail = place.read(name, max(0, size - _TAIL), size)
@@ -241,22 +239,19 @@ class PackStore:
         self.packs = {name: index for name, index in self.packs.items() if name not in gone}
         self.damaged = {name: one for name, one in self.damaged.items() if found.get(name) == one[0]}
         new = [name for name in sorted(found) if name not in self.packs and name not in self.damaged]
-        vanished = False
         for name, index in zip(new, self._pool.map(lambda name: self._index(name, found[name]), new), strict=True):
             if isinstance(index, Index):
                 self.packs[name] = index
-            elif index is None:
-                vanished = True
-            else:
+            elif index is not None:
                 self.damaged[name] = index
         if gone:
             self.bad = {one for one in self.bad if one[0] not in gone}
             self._find_all()
         else:
             self._find([name for name in new if name in self.packs])
-        if vanished and not again:
-            raise OSError(errno.EIO, f"{str(self.place)!r} lists files that cannot be read")
-        if vanished:
+        if any(name not in self.packs and name not in self.damaged for name in new):
+            if not again:
+                raise OSError(errno.EIO, f"{str(self.place)!r} lists files that cannot be read")
             self.refresh(again - 1)
 
     def _listed(self) -> dict[str, FileState]:

@@ -143,17 +143,13 @@ class Bucket:
 
     def names(self, ending: str) -> dict[str, FileState]:
         with self._told("", "read"):
-            found = [one for batch in self._obstore.list(self._client) for one in batch]
-        return {
-            one["path"]: FileState(one["size"], one["last_modified"].timestamp())
-            for one in found
-            if one["path"].endswith(ending) and "/" not in one["path"]
-        }
+            found = [one for batch in self._obstore.list(self._client) for one in batch if "/" not in one["path"]]
+        states = {one["path"]: FileState(one["size"], one["last_modified"].timestamp()) for one in found}
+        return {name: state for name, state in states.items() if name.endswith(ending)}
 
     def read(self, name: str, start: int, stop: int) -> bytes:
-        cuts = [*range(start, stop, _PART), stop]
+        ranges = itertools.pairwise([*range(start, stop, _PART), stop])
         with self._told(name, "read"):
-            ranges = itertools.pairwise(cuts)
             return b"".join(bytes(self._obstore.get_range(self._client, name, start=a, end=b)) for a, b in ranges)
 
     def write(self, name: str, parts: Sequence[bytes], durable: bool = True) -> None:
@@ -199,14 +195,9 @@ Location: TypeAlias = Folder | Bucket
 
 
 def place_of(path: str | os.PathLike[str]) -> Location:
-    """Returns the location of the store of a result.
+    """Returns the location of the store of a result at `path`: a folder or URL given as `out`, or the folder "store" inside it.
 
-    Args:
-      path: folder or URL of an object store, as given as `out`, or the folder "store" inside it.
-
-    Raises:
-      ValueError: the path is empty or neither a path nor the URL of an object store.
-      ImportError: a URL needs obstore, which is not installed.
+    Raises `ValueError` if `path` is empty or neither a path nor the URL of an object store, `ImportError` if a URL needs obstore and it is missing.
     """
     if is_url(path):
         return Bucket(_store_url(str(path)), str(path))

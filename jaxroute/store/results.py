@@ -104,24 +104,21 @@ def _call_note(store: PackStore, request: Request, call: str, ended: bool) -> di
 def begin(store: PackStore, request: Request) -> str:
     """Adds a request, and the beginning of a call of `simulate`, to all packs that `store` will write. Returns an identifier of the call."""
     call = uuid.uuid4().hex
-    begun = _call_note(store, request, call, False)
-    for note in (request.plain(), begun):
+    for note in (request.plain(), _call_note(store, request, call, False)):
         store.add_note(note, always=True)
     return call
 
 
 def end(store: PackStore, request: Request, call: str, report: Mapping[str, Any], whole: bool = True) -> None:
     """Writes to the store the end of a call of `simulate` (`call`: from `begin`), its report, and whether its result is complete (`whole`)."""
-    note = _call_note(store, request, call, True) | {"whole": whole, "report": dict(report)}
-    store.add_note(note)
+    store.add_note(_call_note(store, request, call, True) | {"whole": whole, "report": dict(report)})
     store.flush()
 
 
 def prepare(store: PackStore, request: Request, accept_changed_code: bool) -> bool:
     """Checks a store, and warns of damaged files and of cells by other devices or versions. Returns whether it may have cells of the request.
 
-    Raises:
-      StoreMismatchError: the store has the same simulation by other code, and `accept_changed_code` is False.
+    Raises `StoreMismatchError` if the store has the same simulation by other code, and `accept_changed_code` is False.
     """
     kinds = (CURVES, STATISTICS) if request.keep == "moments" else (CURVES,)
     families = [family for policy in request.policies for kind in kinds for family in request.families(kind, policy)]
@@ -201,8 +198,7 @@ def load(path: str | os.PathLike[str], *, partial: bool = False) -> xr.Dataset:
             found = LazyRuns(request, store, partial)
         else:
             found = Runs(request, store)
-        missing = found.missing(seeds)
-        if missing and not partial:
+        if (missing := found.missing(seeds)) and not partial:
             damage = f"; damaged: {damage_of(store)}" if store.damaged or store.bad else ""
             raise ValueError(
                 f"the result in {str(path)!r} is not complete: {missing}{damage}; {AGAIN}, or load the rest with partial=True"

@@ -310,16 +310,14 @@ def write(
     lead = [len(tile[axis]) for axis in request.policy_axes[policy]]
     for number, place in zip(request.numbers_in(policy, tile), np.ndindex(*lead), strict=True):
         for granule, mask, part in parts:
-            there = cells.held(store, families[number], granule)
-            if mask & there:
-                if not mask & ~there:
-                    continue
-                own = request.cut.values[seeds[part]] % cells.GRANULE
-                part = part[np.isin(own, cells.bits(mask & ~there))]
-                mask &= ~there
+            new = mask & ~cells.held(store, families[number], granule)
+            if not new:
+                continue
+            if new != mask:
+                part = part[np.isin(request.cut.values[seeds[part]] % cells.GRANULE, cells.bits(new))]
             chosen = _as_slice(part)
             cell = {name: array[place][chosen] for name, array in values.items()}
-            store.put(cells.address(families[number], granule, mask), cell)
+            store.put(cells.address(families[number], granule, new), cell)
 
 
 def read(
