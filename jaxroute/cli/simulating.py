@@ -67,8 +67,7 @@ def value_of(text: str) -> Any:
 def experiment_of(name: str) -> Any:
     """Returns an experiment by name, or from a user's Python file; FILE.py:NAME chooses one of several in the file.
 
-    Raises:
-      ValueError: there is none of this name, the file cannot be executed, or its experiment cannot be simulated.
+    Raises `ValueError` if there is none of this name, the file cannot be executed, or its experiment cannot be simulated.
     """
     from jaxroute.catalogue import catalogue
     from jaxroute.core import checks

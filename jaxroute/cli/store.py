@@ -157,8 +157,7 @@ def stores_in(folder: str | os.PathLike[str]) -> list[Path]:
 def merge_folders(folders: Sequence[Path], out: Path) -> list[Path]:
     """Merges folders of stores: stores at the same relative path in all `folders` become one at this path in `out`. Returns the new stores.
 
-    Raises:
-      ValueError: the folders hold stores at different paths, or some stores cannot be merged.
+    Raises `ValueError` if the folders hold stores at different paths, or some stores cannot be merged.
     """
     from jaxroute.store import results
 

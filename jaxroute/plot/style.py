@@ -257,8 +257,7 @@ def legend(ax: Any, text: str | None, own: bool, shared: bool = True) -> None:
         title(ax, text)
         share_legend(ax.figure)
         return
-    labels = ax.get_legend_handles_labels()[1]
-    if not labels:
+    if not (labels := ax.get_legend_handles_labels()[1]):
         return title(ax, text)
     width = (1.1 if own else 1.0) * ax.get_position().width * ax.figure.get_figwidth()
     columns = _columns(labels, width)
@@ -290,15 +289,14 @@ def share_legend(figure: Any) -> None:
                 entries.setdefault(label, handle)
     for old in list(figure.legends):
         old.remove()
-    labels = sorted(entries, key=state.styles.rank)
-    columns = _columns(labels, state.size[0] - 0.2) if labels else 1
-    rows = -(-len(labels) // columns)
-    height = _LINE * rows + 0.1 if labels else 0.0
-    figure.set_size_inches(state.size[0], state.size[1] + state.rows * state.above + height)
-    if labels:
+    height = state.size[1] + state.rows * state.above
+    if labels := sorted(entries, key=state.styles.rank):
+        columns = _columns(labels, state.size[0] - 0.2)
+        height += _LINE * -(-len(labels) // columns) + 0.1
         options = {"handlelength": 2.6, "columnspacing": 1.6, "labelspacing": 0.35, "fontsize": RC_PARAMS["legend.fontsize"]}
         handles = [entries[label] for label in labels]
         figure.legend(handles, labels, loc="outside lower center", ncols=columns, frameon=False, **options)
+    figure.set_size_inches(state.size[0], height)
 
 
 def _columns(labels: Sequence[str], width: float) -> int:

@@ -192,11 +192,9 @@ class Statistics:
         number = len(request.policies)
         pairs = number * (number - 1) // 2
         if check:
-            check_size(
-                "statistics",
-                request.numbers * (_MOMENTS_BYTES + _HISTOGRAM_BYTES) + request.numbers * pairs // number * _MOMENTS_BYTES,
-                "record fewer points (record_every) or fewer metrics (record)",
-            )
+            needed = request.numbers * (_MOMENTS_BYTES + _HISTOGRAM_BYTES)
+            needed += request.numbers * pairs // number * _MOMENTS_BYTES
+            check_size("statistics", needed, "record fewer points (record_every) or fewer metrics (record)")
         self.request, self.store = request, store
         by_name = sorted(range(number), key=request.policies.__getitem__)  # A pair is the same in any order of policies.
         self._trees = [self._tree(key) for key in [*((p,) for p in range(number)), *itertools.combinations(by_name, 2)]]
@@ -433,8 +431,7 @@ class Statistics:
         lead = {"policy": len(request.policies)} | {a: len(v) for a, v in request.axes.items()}
         coords: dict[str, Any] = {"policy": np.asarray(request.policies), **request.axes}
         coords["time"] = request.times.astype(np.int64)
-        several = len(request.policies) > 1
-        if several:
+        if several := len(request.policies) > 1:
             coords["baseline"] = np.asarray(request.policies)
         variables: dict[str, Any] = {}
         for name, (metric, shape) in request.variables.items():

@@ -123,8 +123,7 @@ def encode(
     about = {"sessions": list(sessions), "notes": list(notes)}
     plain_parts = (json.dumps(forms).encode(), json.dumps(about).encode(), np.array(rows, _ROW).tobytes())
     end = [*(zstandard.compress(one, 1) for one in plain_parts), np.array(frames, _FRAMES).tobytes()]
-    sizes = [len(one) for one in end[:3]]
-    footer = np.array([(len(rows), len(frames), *sizes, digest_of(*end), _MAGIC)], _FOOTER)
+    footer = np.array([(len(rows), len(frames), *map(len, end[:3]), digest_of(*end), _MAGIC)], _FOOTER)
     return f"{digest_of(*end).hex()}{ENDING}", [*content, *end, footer.tobytes()]
 
 
@@ -140,8 +139,7 @@ def read_index(place: Location, name: str, file: FileState) -> Index:
         raise ValueError(OTHER_VERSION)
     if footer is None or footer["magic"] != _MAGIC:
         raise ValueError("it is cut, or was never a pack")
-    lengths = [int(footer[one]) for one in ("forms", "notes", "rows")]
-    lengths.append(int(footer["frames"]) * _FRAMES.itemsize)
+    lengths = [*(int(footer[one]) for one in ("forms", "notes", "rows")), int(footer["frames"]) * _FRAMES.itemsize]
     start, cuts = size - _FOOTER.itemsize - sum(lengths), [0, *itertools.accumulate(lengths)]
     if start < 0:
         raise ValueError("its index is damaged")
@@ -333,14 +331,13 @@ class PackStore:
         by_frame: dict[int, list[int]] = {}
         for row, frame in zip(rows, (np.searchsorted(firsts, rows, "right") - 1).tolist(), strict=True):
             by_frame.setdefault(frame, []).append(row)
-        wanted = int(index.frames["size"][list(by_frame)].sum())
-        size = int(index.frames["size"].sum())
+        sizes = index.frames["size"].astype(np.int64)
         try:
-            content = self.place.read(name, 0, size) if 2 * wanted > size else None
+            content = self.place.read(name, 0, int(sizes.sum())) if 2 * sizes[list(by_frame)].sum() > sizes.sum() else None
 
             def decoded(frame: int) -> list[dict[str, np.ndarray] | None]:
                 start = int(index.frames["start"][frame])
-                stop = start + int(index.frames["size"][frame])
+                stop = start + int(sizes[frame])
                 part = self.place.read(name, start, stop) if content is None else content[start:stop]
                 return _decoded(index, frame, part)
 
@@ -493,8 +490,7 @@ class PackStore:
         self.bad = {one for one in bad if not any(arrays for _, arrays, _ in self._cells(one[0], [one[1]]))}
         self._find_all()
         self.damaged = {n: one for n, one in self.damaged.items() if not isinstance(self._index(n, one[0]), Index)}
-        small = sum(index.file.size < _SMALL for index in self.packs.values())
-        if small > most or self.bad:
+        if self.bad or sum(index.file.size < _SMALL for index in self.packs.values()) > most:
             self.compact()
         if self.damaged or any(name.endswith(LEFT) for name in self.place.names("")):
             self.clean()
