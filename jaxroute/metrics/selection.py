@@ -78,10 +78,11 @@ def vector_dims(array: xr.DataArray) -> list[str]:
     return [str(d) for d in array.dims[_pivot(array) :] if d not in ("seed", "time")]
 
 
-def check_scalar(argument: str, array: xr.DataArray) -> None:
-    """Raises ValueError if `array` is a vector metric, which has several numbers per run and time; `argument` is the name of the user's argument."""
+def check_scalar(argument: str, array: xr.DataArray, advice: str = "") -> None:
+    """Raises ValueError for a vector metric. The message names the user's `argument` and ends with `advice`, whose "DIM" stands for the dimension."""
     if vectors := vector_dims(array):
-        raise ValueError(f"{argument} must be a single number per run, got {array.name!r} with one per {vectors[0]}")
+        got = f"{array.name!r} with one per {vectors[0]}{advice.replace('DIM', vectors[0])}"
+        raise ValueError(f"{argument} must be a single number per run, got {got}")
 
 
 def _pivot(array: xr.DataArray) -> int:

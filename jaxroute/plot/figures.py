@@ -249,15 +249,8 @@ def deployment(data: xr.Dataset, *, policy: str, variable: str = "deployed", ax:
     numbers(ax.xaxis)
     ax.set_xlabel(time_label(array))
     ax.tick_params(axis="x", length=2.5)
-    _share_bar(ax, mesh, f"live, share of {metrics.show_seeds(metrics.count(data, variable).values)}")
-    style.title(ax, title or policy)
-    return ax
-
-
-def _share_bar(ax: Any, mesh: Any, label: str) -> None:
-    """Draws a colour bar from 0 to 100 %, with a label. In a figure with several panels, panels with the same label share a bar."""
-    state = style.state_of(ax.figure)
-    old, sharing = state.bars.get(label, (None, []))
+    label, state = f"live, share of {metrics.show_seeds(metrics.count(data, variable).values)}", style.state_of(ax.figure)
+    old, sharing = state.bars.get(label, (None, []))  # Panels with the same label share a colour bar.
     if old is not None:
         old.remove()
     sharing = [*sharing, ax] if state.shared else [ax]
@@ -267,3 +260,5 @@ def _share_bar(ax: Any, mesh: Any, label: str) -> None:
     bar.set_label(label)
     bar.outline.set_linewidth(0.6)
     bar.outline.set_edgecolor("#BBBBBB")
+    style.title(ax, title or policy)
+    return ax

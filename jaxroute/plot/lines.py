@@ -63,8 +63,7 @@ def curves(
     if band is not None and bool((low < 0).any()) and metrics.has_runs(data):
         smallest = float(metrics.pick(data, metric).sel(policy=drawn).min())
         low = low.clip(min=0.0) if smallest >= 0 else low
-    borders = None if band is None else (low, high)
-    _draw_lines(ax, lines, middle, borders, log)
+    _draw_lines(ax, lines, middle, None if band is None else (low, high), log)
     for name, values in (reference or {}).items():
         styles.add([name], role="reference")
         look = styles.style(name)
@@ -120,8 +119,7 @@ def _curves_of_differences(
         if value not in allowed:
             shown = " or ".join(map(repr, allowed))
             raise ValueError(f"{name} must be {shown} for differences, which have two signs, got {checks.show(value)}")
-    vectors = metrics.vector_dims(array)
-    if vectors:
+    if vectors := metrics.vector_dims(array):
         got = f"one per {vectors[0]}: select one with data.sel({vectors[0]}=...)"
         raise ValueError(f"data must have one difference per policy, got {got}")
     drawn = chosen_policies(array, policies)
@@ -362,8 +360,7 @@ def quantiles(
     if log:
         getattr(ax, f"set_{which}scale")("log")
     numbers(getattr(ax, f"{which}axis"), few=not axes)
-    seeds = metrics.show_seeds(metrics.count(data, metric).values)
-    note = f"5, 25, 50, 75, 95 % and mean (tick)\nof {seeds}{when}"
+    note = f"5, 25, 50, 75, 95 % and mean (tick)\nof {metrics.show_seeds(metrics.count(data, metric).values)}{when}"
     grid_lines(ax)
     if axes:
         ax.set_xticks(range(len(settings)), [metrics.show_value(v) for v in settings])

@@ -8,7 +8,7 @@ import xarray as xr
 
 from jaxroute import metrics
 from jaxroute.core import checks
-from jaxroute.metrics.selection import check_result, like
+from jaxroute.metrics.selection import check_result, check_scalar, like
 
 MAX_SETTINGS = 8
 
@@ -26,11 +26,7 @@ def with_policies(data: Any, metric: str) -> tuple[xr.Dataset, xr.DataArray]:
 def scalar_metric(data: Any, metric: str) -> tuple[xr.Dataset, xr.DataArray]:
     """Returns the result with a dimension `policy`, and the array of a metric. Raises ValueError for a metric with several numbers per run and time."""
     data, array = with_policies(data, metric)
-    vectors = metrics.vector_dims(array)
-    if vectors:
-        got = f"{metric!r} with one per {vectors[0]}"
-        advice = f"select one with data.sel({vectors[0]}=...), or draw it with plot.deployment"
-        raise ValueError(f"metric must be a single number per run, got {got}: {advice}")
+    check_scalar("metric", array, ": select one with data.sel(DIM=...), or draw it with plot.deployment")
     return data, array
 
 
