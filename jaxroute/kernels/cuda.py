@@ -158,8 +158,7 @@ class Driver:
     """Interface to NVIDIA's driver, called as `driver(name, *arguments)`. A failure raises `DriverError`, a missing driver `Unsupported`."""
 
     def __init__(self) -> None:
-        names = ("libcuda.so.1", "nvcuda.dll")
-        self._library = next((lib for lib in map(_loaded, names) if lib is not None), None)
+        self._library = next(filter(None, map(_loaded, ("libcuda.so.1", "nvcuda.dll"))), None)
         if self._library is None:
             raise Unsupported("there is no CUDA driver")
         try:

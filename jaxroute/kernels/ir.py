@@ -156,12 +156,12 @@ def choose(condition: Expr, one: Operand, other: Operand) -> Expr:
 
 
 def both(*conditions: Expr) -> Expr:
-    """Returns the conjunction of conditions, evaluated in order until one fails."""
+    """Returns the expression that holds where all conditions do; they are evaluated in order until one fails."""
     return functools.reduce(lambda a, b: apply("both", a, b), conditions)
 
 
 def either(*conditions: Expr) -> Expr:
-    """Returns the disjunction of conditions, evaluated in order until one holds."""
+    """Returns the expression that holds where a condition does; conditions are evaluated in order until one holds."""
     return functools.reduce(lambda a, b: apply("either", a, b), conditions)
 
 

@@ -29,7 +29,7 @@ def c_type(dtype: Any, wide: bool = False) -> str:
 
 @functools.cache
 def is_narrow(dtype: Any) -> bool:
-    """Whether a type is an integer of fewer than 32 bits."""
+    """Whether a type is an integer of fewer than 32 bits, which vectors over runs hold in 32 bits."""
     dtype = np.dtype(dtype)
     return dtype.kind in "iu" and dtype.itemsize < 4
 
@@ -73,7 +73,7 @@ _WIDE = {"given": "const Given<{type}> {1} = {{{0} + r, R, count}};", "put": "{0
 
 
 def literal_text(number: Any) -> str:
-    """Formats a NumPy number in C."""
+    """Returns the C text of a NumPy number; a float is written in hexadecimal, hence exactly."""
     kind = number.dtype.kind
     if kind == "b":
         return "true" if number else "false"

@@ -114,7 +114,7 @@ _registered: dict[str, Future[Any]] = {}
 
 
 def _host_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) -> tuple[str, Future[Any]]:
-    """Starts compiling a kernel for a CPU. Returns its XLA name (a hash) and compilation. `lead`: lengths of the setting axes; `spread`: which an input has."""
+    """Starts compiling a kernel for a CPU. Returns its XLA name, a hash, and compilation. `lead`: lengths of setting axes; `spread`: inputs' axes."""
     text, every = source.for_host(), steps(lead, (True,) * len(lead))
     # For each array its steps between two settings along each axis, and its bytes.
     sizes = [math.prod(a.shape) * (1 if a.shared else size) * a.dtype.itemsize for a in source.inputs]
@@ -146,7 +146,7 @@ def _host_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) 
 def _device_target(
     source: Source, lead: tuple[int, ...], spread: Any, size: int, devices: tuple[int, ...]
 ) -> tuple[str, Future[Any], cuda.Kernel]:
-    """Starts compiling a kernel for GPUs (empty `devices`: all); arguments as in `_host_target`. Returns its XLA name, compilation and kernel."""
+    """Starts compiling a kernel for GPUs (no `devices`: all). Returns its XLA name, compilation and kernel. `lead`, `spread`: axes of settings."""
     if (settings := math.prod(lead)) > cuda.MOST_SETTINGS:
         raise Unsupported(f"{settings:,} settings of a call; a launch has {cuda.MOST_SETTINGS:,} at most")
     kernel = cuda.Kernel(source.for_device(lead, spread), source.scratch)

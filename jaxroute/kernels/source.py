@@ -144,8 +144,7 @@ def _offset(array: Array, lead: Sequence[int], own: Sequence[bool]) -> str:
         after //= size
         if step:
             terms.append(f"setting / {after} % {size} * {step}")
-    number = math.prod(array.shape)
-    whole = f"{number}" if array.shared else f"{number} * R"
+    whole = f"{math.prod(array.shape)}" + ("" if array.shared else " * R")
     return f" + ({' + '.join(terms)}) * {whole}" if terms else ""
 
 

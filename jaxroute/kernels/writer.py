@@ -203,7 +203,7 @@ class Writer:
         return Value(tuple(shape), value.dtype, at, value.storages, storage)
 
     def row(self, value: Value, number: ir.Index, axis: int = 0) -> Value:
-        """Returns the slice of an array at index `number` along an axis, without this axis."""
+        """Returns the slice of `value` at index `number` along an axis, without this axis, such as a row of a matrix; nothing is copied."""
         shape = (*value.shape[:axis], *value.shape[axis + 1 :])
         return self.view(value, shape, lambda place: value.at((*place[:axis], number, *place[axis:])))
 

@@ -234,20 +234,15 @@ def _dynamic_update_slice(writer: Writer, eqn: Any, x: Value, new: Value, *start
 
 
 def _in_window(
-    numbers: Any,
-    indices: Value,
-    shape: Sequence[int],
-    sizes: Sequence[int],
-    window: Sequence[tuple[int, int]],
-    place: ir.Place,
+    numbers: Any, indices: Value, x: Value, sizes: Sequence[int], window: Sequence[tuple[int, int]], place: ir.Place
 ) -> tuple[ir.Place, list[ir.Expr]]:
     """Returns the index tuple at which a gather reads or a scatter writes, and conditions that are true if the window lies inside the array.
 
     `place` is the index tuple in the gather's result or the scatter's updates. A window of lengths `sizes` begins at one of the `indices`, moved if
-    needed into the array of shape `shape`. `numbers` are JAX's dimension numbers. `window` has pairs: an axis of the array that the window spans, and
+    needed into the array `x`. `numbers` are JAX's dimension numbers. `window` has pairs: an axis of the array that the window spans, and
     the axis of `place` with the index in the window.
     """
-    starts: list[ir.Index] = [0] * len(shape)
+    starts: list[ir.Index] = [0] * len(x.shape)
     own = getattr(numbers, "start_indices_batching_dims", getattr(numbers, "scatter_indices_batching_dims", ()))
     index_map = getattr(numbers, "start_index_map", getattr(numbers, "scatter_dims_to_operand_dims", ()))
     batch = [p for i, p in enumerate(place) if all(i != dim for _, dim in window)]
@@ -255,7 +250,7 @@ def _in_window(
         starts[axis] = batch[at]
     inside: list[ir.Expr] = []
     for number, axis in enumerate(index_map):
-        index, largest = indices.at((*batch, number)), shape[axis] - sizes[axis]
+        index, largest = indices.at((*batch, number)), x.shape[axis] - sizes[axis]
         starts[axis] = start = _clipped(index, largest)
         if not isinstance(start, ir.Expr):
             inside += [ir.literal(False, bool)] if start != index.number else []
@@ -297,13 +292,13 @@ def _gather(writer: Writer, eqn: Any, x: Value, indices: Value) -> list[Value]:
         storage, width = writer.array(x.dtype, shape), math.prod(x.shape[1:])
         with writer.loops(batch_shape) as batch:
             place = (*batch, *[0] * (len(shape) - len(batch)))
-            row = _in_window(numbers, indices, x.shape, sizes, window, place)[0][0]
+            row = _in_window(numbers, indices, x, sizes, window, place)[0][0]
             first = ir.element(storage, flat(place, shape))
             writer.add(ir.Call("rows_of", (first, ir.element(table, 0), ir.as_expr(row)), (storage,), width))
         return [writer.value_of(storage, shape)]
 
     def at(place: ir.Place) -> ir.Expr:
-        where, inside = _in_window(numbers, indices, x.shape, sizes, window, place)
+        where, inside = _in_window(numbers, indices, x, sizes, window, place)
         found = x.at(where)
         return ir.choose(ir.both(*inside), found, ir.literal(_fill(params, dtype), dtype)) if fills and inside else found
 
@@ -329,7 +324,7 @@ def _scatter(writer: Writer, eqn: Any, x: Value, indices: Value, updates: Value)
     writer.ready(indices, updates)
     writer.before_writing(storage)
     with writer.loops(updates.shape) as place:
-        where, inside = _in_window(numbers, indices, x.shape, sizes, window, place)
+        where, inside = _in_window(numbers, indices, x, sizes, window, place)
         target = ir.element(storage, flat(where, x.shape))
         new = combined(operation, target, updates.at(place)) if operation else updates.at(place)
         writer.assign(target, new, ir.both(*inside) if drops and inside else None)
