@@ -24,7 +24,7 @@ from jaxroute.engine.grid import Grid
 from jaxroute.engine.simulate import simulate
 from jaxroute.experiments.verdicts import Stated, Verdict, judge
 from jaxroute.store import results
-from jaxroute.store.places import is_url
+from jaxroute.store.places import Folder, is_url
 
 Results = Mapping[str, xr.Dataset]
 # Settings that choose the table of an environment.
@@ -39,8 +39,7 @@ class Claim:
       id: short name.
       text: the claim in words.
       source: place in the paper.
-      measure: function of the results (a dict of case name to Dataset). It returns the measured values as a short text, and statements about
-        them that decide whether the claim holds.
+      measure: function of the results (Dataset by name of the case) that returns a short text of measured values, and the statements that decide.
     """
 
     id: str
@@ -55,16 +54,14 @@ class Case:
 
     Attributes:
       environment: environment or sampler, or a function that makes one from `settings` (and `horizon`, if it has that argument).
-      policies: policies by name, as for `simulate`, or a function of the environment that returns them. If it has an argument `settings`, it also
-        receives the settings of the environment.
+      policies: policies by name, as for `simulate`, or a function of the environment and (if it has this argument) its `settings` that returns them.
       horizon: number of rounds of a run, after the warm-up of environments that have one.
       name: name of the case and of its folder, if the experiment has several; must not contain numbers that depend on the horizon.
       settings: arguments of `environment`.
       coordinates: values that distinguish the case, for tables.
       record_every, record, probes: as for `simulate`.
       seeds: largest number of seeds of this case.
-      one_pass: function of the environment that returns the number of rounds that serve each row of its table once; this number replaces `horizon`
-        unless the user specifies a horizon.
+      one_pass: function of the environment that returns how many rounds serve each row of its table once; replaces `horizon` unless a user sets it.
       rows: function of the environment that returns the number of rows of its table, shown in titles (default: the function `one_pass`).
     """
 
@@ -135,8 +132,7 @@ class Experiment:
       smoke_seeds, smoke_horizon: sizes for a quick test of a few seconds.
       source: place in the paper.
       notes: remarks for the reader, for example why a claim cannot be reproduced.
-      stand_in: replacement of the paper's data, or of a table that the user did not give, such as "a generated stand-in for
-        RouterBench"; empty for none.
+      stand_in: replacement of the paper's data, or of a user's missing table, such as "a generated stand-in for RouterBench"; empty for none.
       any_table: whether the claims should hold for any table, so that they are also judged in a run on the user's table.
     """
 
@@ -237,8 +233,8 @@ def run(
     for case, env, policies in built:
         rows = case.rows or case.one_pass
         named = f"{table}, {rows(env):,} rows" if table and rows else table
-        about: dict[str, Any] = {"experiment": experiment.name, "case_coordinates": dict(case.coordinates)}
-        about |= {"table": named, "departures": departures}
+        where = dict(case.coordinates)
+        about = {"experiment": experiment.name, "case_coordinates": where, "table": named, "departures": departures}
         folder = folder_of(out if store is None else store, case, cases)
         kept = Store(folder, keep_states=keep_states, accept_changed_code=accept_changed_code, description=about)
         with warnings.catch_warnings():
@@ -271,10 +267,7 @@ def _written(experiment: Experiment, data: Results, out: Path, store: Any, figur
     summary = summarise(experiment, data)
     if store is not None:
         summary["store"] = str(store)
-    out.mkdir(parents=True, exist_ok=True)
-    temporary = out / "summary.json.part"
-    temporary.write_text(json.dumps(summary, indent=2, allow_nan=False) + "\n")
-    temporary.replace(out / "summary.json")
+    Folder(out).write("summary.json", [json.dumps(summary, indent=2, allow_nan=False).encode(), b"\n"])
     for name, make in experiment.figures.items() if figures else ():
         from jaxroute import plot
 
@@ -396,8 +389,8 @@ def _policies(data: Results) -> dict[str, Any]:
         where = decoded(one.attrs)["case_coordinates"]
         for policy, values in metrics.summary(one).items():
             for entry in values if isinstance(values, list) else [values]:
-                place = {"case": name, "coordinates": {**where, **entry.get("coordinates", {})}}
-                merged.setdefault(policy, []).append({**place, **{k: v for k, v in entry.items() if k != "coordinates"}})
+                place = {"case": name, "coordinates": where | entry.pop("coordinates", {})}
+                merged.setdefault(policy, []).append(place | entry)
     return merged
 
 

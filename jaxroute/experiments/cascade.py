@@ -432,9 +432,7 @@ def queries(
 ) -> Grid:
     """Makes a grid of environments, one per cost weight, that serve each query once. Half of the rows are used; the others are for fitting baselines.
 
-    Args:
-      weights: cost weights: the score that is worth the cost of a mean call of the most expensive model.
-      data, directions, models, costs: as in `cascade.recorded_rows`.
+    The `weights` are as for `replay`, the other arguments as for `cascade.recorded_rows`.
     """
     return _queries(_halves(locals())[1], checks.positive("weights", np.asarray(list(weights))).tolist())
 

@@ -106,17 +106,14 @@ def with_parameters(function: Callable[..., Finding]) -> Callable[..., Measure]:
 
 
 def all_hold(before: str = "", between: str = "; ") -> Callable[[Callable[..., Iterator[Finding]]], Callable[..., Finding]]:
-    """Decorator: makes a measure of a generator of findings. The measure joins their texts, and holds if there is a finding and all hold.
+    """Decorator: makes a measure of a generator of findings: it holds if there is one and all hold; its text is theirs with `between` after `before`.
 
-        @all_hold("regret of COSMOS, ")
-        def _small(results: Results) -> Iterator[Finding]:
-            for name, data in results.items():
-                value = end(data, "regret", "COSMOS")
-                yield f"{name}: {value}", value.below(10.0)
-
-    Args:
-      before: beginning of the text.
-      between: separator of the findings' texts.
+    Example:
+      @all_hold("regret of COSMOS, ")
+      def _small(results: Results) -> Iterator[Finding]:
+          for name, data in results.items():
+              value = end(data, "regret", "COSMOS")
+              yield f"{name}: {value}", value.below(10.0)
     """
 
     def of(findings: Callable[..., Iterator[Finding]]) -> Callable[..., Finding]:

@@ -47,12 +47,7 @@ def end(data: xr.Dataset, metric: str, policy: str, time: Any = None, **where: A
 
 
 def mean_of(runs: xr.DataArray, unit: str = "") -> Measured:
-    """Returns the mean over seeds with its standard error; runs that are NaN are ignored.
-
-    Args:
-      runs: `[seed]` values.
-      unit: name of what `seed` really counts, such as "training" (then more seeds do not reduce the error); empty for seeds.
-    """
+    """Returns the mean of the runs `[seed]` that are not NaN. Seeds may count a `unit` such as "training", whose error more seeds do not reduce."""
     found = _series(runs)
     if unit:
         found.index = pd.Index([f"{unit} {label}" for label in found.index])
@@ -81,8 +76,7 @@ def share_of(flags: xr.DataArray) -> Measured:
 def quantile_of(runs: xr.DataArray, level: float) -> Measured:
     """Returns a quantile of the runs. The ends of its interval are two of the sorted runs, with ranks from the binomial distribution.
 
-    The interval is infinite if a rank is outside the sample, as for the 99 % quantile of fewer than about 500 runs. The error is half of the
-    68 % interval.
+    The interval is infinite if a rank is outside the sample, as for the 99 % quantile of fewer than 500 runs. The error is half of the 68 % interval.
     """
     from scipy import stats
 
@@ -233,13 +227,8 @@ def windows(data: xr.Dataset, policy: str = "ACQB") -> xr.DataArray:
     Windows double in length: the last one is the second half of the run, the one before it is the second quarter, and so on.
     """
     runs = metrics.cumulative(data[["mean_queue_regret", "valid"]].sel(policy=policy), "mean_queue_regret")
-    times, last = runs["time"].values, runs.sizes["time"] - 1
-    found: dict[int, xr.DataArray] = {}
-    while last > 0:
-        first = int(np.argmin(np.abs(times - times[last] / 2)))
-        if first == last:
-            break
-        found[int(times[first])] = (runs.isel(time=last) - runs.isel(time=first)) / float(times[last] - times[first])
-        last = first
-    in_order = [found[first].drop_vars("time", errors="ignore") for first in sorted(found)]
-    return xr.concat(in_order, xr.IndexVariable("first", sorted(found)))
+    times, places = runs["time"].values, [runs.sizes["time"] - 1]
+    while (first := int(np.argmin(np.abs(times - times[places[0]] / 2)))) < places[0]:
+        places.insert(0, first)
+    gains = runs.isel(time=places).diff("time", label="lower").transpose("time", "seed").rename(time="first")
+    return gains / np.diff(times[places])[:, None]

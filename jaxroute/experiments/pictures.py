@@ -46,8 +46,7 @@ def panels_of(*, rows: Any, columns: Any, titles: Any = None, cases: Sequence[st
         panels_of(rows=("queue_length", "routing_regret"), columns="case", band="deviation")
 
     Args:
-      rows, columns: one of them lists metrics (or panels). The other is "case", for a row or column per case, or the name of a setting
-        axis, for one per value of this setting in the first case.
+      rows, columns: one lists metrics (or panels). The other is "case" (one per case) or a setting axis (one per value of it in the first case).
       titles: titles of the cases by name, or a function of the result (default: their coordinates, or names).
       cases: names of the cases to draw (default: all).
       options: arguments of `Panel` for metrics given by name.
@@ -87,13 +86,7 @@ def _across(results: Results, places: str, titles: Any) -> Iterator[tuple[str, x
 
 
 def side_by_side(*panels: Panel | str, columns: int = 3, **options: Any) -> Picture:
-    """Makes a function that draws single panels, each of the case `Panel.case` (if empty, the first one of the results).
-
-    Args:
-      panels: panels, or metrics.
-      columns: number of panels in a row.
-      options: arguments of `Panel` for metrics given by name.
-    """
+    """Makes a function that draws panels of their `case` (if empty, the first), `columns` in a row; a metric becomes `Panel(metric, **options)`."""
     made = [one if isinstance(one, Panel) else Panel(one, **options) for one in panels]
 
     def picture(results: Results) -> Any:

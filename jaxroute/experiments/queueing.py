@@ -315,22 +315,6 @@ def _draw_effects(data: xr.Dataset, metric: str, ax: Any, title: str | None) -> 
     ax.figure.colorbar(image, ax=ax).set_label(f"queries, mean of {data.sizes['seed']} seeds")
 
 
-_PICTURE = side_by_side(
-    Panel("routing_regret", case="regret", log=True, policies=["ACQB", "Random"], title="theorem 6: regret"),
-    Panel("mean_queue_regret", _draw_windows, case="long", title="theorem 5: the hump and the decay"),
-    Panel(
-        "estimate.distance",
-        case="shared",
-        title="coverage of the radius",
-        label="distance to the truth",
-        band="quantile",
-        reference={"the radius": 1.0},
-    ),
-    Panel("joint_regret", case="rounds", log=True, title="regret with the best query and assortment"),
-    Panel("queue_length", case="mixed", policies=["ACQB"], title="two answers in a share of the rounds"),
-    Panel("queue_length", _draw_effects, case="switching", title="queue added by the decision of round i"),
-    columns=2,
-)
 _THEORY = Experiment("queueing/theory", "Theory of ACQB: regret, queue, exploration and coverage", _CASES, 512,
     (
         *(Claim(name, text, f"{PAPER}, {where}", measure) for name, where, text, measure in (
@@ -347,7 +331,15 @@ _THEORY = Experiment("queueing/theory", "Theory of ACQB: regret, queue, explorat
             "a decision changes the queue by one query or none, with a fixed sign; the changes sum to the difference of the policies",
             _switch_signs))),
         Claim("little", "mean queue = arrival rate x mean sojourn, within a tenth", "Little (1961)", _little)),
-    {"theory": _PICTURE}, source=f"{PAPER}, theorems 5 and 6 and their proofs",
+    {"theory": side_by_side(
+        Panel("routing_regret", case="regret", log=True, policies=["ACQB", "Random"], title="theorem 6: regret"),
+        Panel("mean_queue_regret", _draw_windows, case="long", title="theorem 5: the hump and the decay"),
+        Panel("estimate.distance", case="shared", title="coverage of the radius", label="distance to the truth", band="quantile",
+            reference={"the radius": 1.0}),
+        Panel("joint_regret", case="rounds", log=True, title="regret with the best query and assortment"),
+        Panel("queue_length", case="mixed", policies=["ACQB"], title="two answers in a share of the rounds"),
+        Panel("queue_length", _draw_effects, case="switching", title="queue added by the decision of round i"), columns=2)},
+    source=f"{PAPER}, theorems 5 and 6 and their proofs",
     notes="theorem 5 requires astronomic horizons (10^32 rounds with these numbers): only its shape is visible; the explicit bound of theorem "
         "6 is 5,500 times the largest possible regret of 1,000 rounds", smoke_horizon=400)  # fmt: skip
 
@@ -409,8 +401,7 @@ def data_queue(
 
     Args:
       models: "sprout", "embedllm" or "routerbench": selects the stand-in, if used, and the training settings (`CONTRASTIVE_PRESETS`).
-      data: file of a log (`jaxroute.data.read_log`), of which at most 1,000 rows, and at most two thirds, are the pool of arriving prompts; None or
-        "standin" for the stand-in.
+      data: file of a log (see `jaxroute.data.read_log`): at most 1,000 and two thirds of its rows are the prompts; None or "standin": the stand-in.
       embeddings: file of features; None for the features of the log, or of its text.
       costs: costs per query of each model, if the file has none.
       load: arrival rate, in queries per round.
@@ -461,18 +452,14 @@ def data_case(
     return Case(data_queue, policies, horizon, name, settings, where, record=RECORD, rows=lambda env: env.spec.prompts)
 
 
-def _growth(data: xr.Dataset, policy: str) -> ms.Measured:
-    """Returns the queue length at the end of the run minus the length halfway, in queries."""
-    runs = metrics.pick(data, "queue_length").sel(policy=policy)
-    return ms.over_heads(runs.isel(time=-1) - runs.isel(time=len(data["time"]) // 2 - 1))
-
-
 def _stable(results: Results) -> Finding:
     """Tests the claim that queues of learning policies hardly grow in the second half of the run, while the queue of the policy Random grows."""
     parts, grows, stops = [], [], []
     still = 1.0  # A queue counts as no longer growing if it grows by at most this number of queries in half of the rounds.
     for name, data in results.items():
-        growth = {policy: _growth(data, policy) for policy in ("Random", "ACQB", "ACQB-CL")}
+        runs = metrics.pick(data, "queue_length")
+        grown = runs.isel(time=-1) - runs.isel(time=len(data["time"]) // 2 - 1)
+        growth = {policy: ms.over_heads(grown.sel(policy=policy)) for policy in ("Random", "ACQB", "ACQB-CL")}
         parts.append(f"{name} {ms.listed(growth)}")
         grows.append(growth.pop("Random").above(still))
         stops += [value.at_most(still) for value in growth.values()]
@@ -545,14 +532,9 @@ _PROMPT_ROWS = (
 
 
 def pictures(name: str, loads: Mapping[int, Sequence[float]], baselines: bool = True) -> dict[str, Any]:
-    """Makes a figure for each number of offered answers, with a column for each load (arrival rate). Returns drawing functions by name.
+    """Makes a figure `name` for each number of offered answers, with a column for each of `loads` (arrival rates). Returns drawing functions by name.
 
-    The rows are: queues of all policies except ACQB-CL; queues and regret of the policies that learn from contexts.
-
-    Args:
-      name: name of the figure.
-      loads: loads for each number of offered answers.
-      baselines: whether to draw the first row, which needs policies that do not learn.
+    The rows are: queues of all policies except ACQB-CL, if `baselines` (which do not learn) ran; queues and regret of the policies that use contexts.
     """
     rows = _PROMPT_ROWS[0 if baselines else 1 :]
     cases = {f"-K{k}" * (len(loads) > 1): [f"K{k}-load{load:g}" for load in of_k] for k, of_k in loads.items()}

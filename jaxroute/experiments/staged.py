@@ -262,45 +262,39 @@ _SCALED = ", costs in 1e-4 USD"
 _UNITS = {"dollars": "", "scaled": _SCALED, "scaled-pace": f"{_SCALED} and the spend paced to the budget"}
 _UNIT_TITLES = {"dollars": "dollars", "scaled": "1e-4 dollars", "scaled-pace": "1e-4 dollars, paced"}
 _LOWER, _MARGIN = "StageRoute has lower regret than Greedy", "by an even larger margin than on the synthetic dataset"
-_SYNTHETIC = {slots: arena(500, slots, f"synthetic-{slots}") for slots in (3, 6)}
-_CLAIMS = {
-    "2": {
-        "near-oracle": ("StageRoute closely matches the optimal oracle", _share_of_oracle("result", ("StageRoute",), 0.99)),
-        "below-greedy": ("StageRoute incurs substantially lower regret than Greedy", _ahead("result"))},
-    "4a": {
-        "below-greedy": (_LOWER, _ahead("slots-3")),
-        "advantage": ("the advantage is largest when deployment capacity is limited", _wider("slots-3", "slots-6"))},
-    "4b": {
-        "both-strong": ("with 10 slots both learners perform strongly", _share_of_oracle("slots-10", _LEARNERS, 0.95)),
-        "competitive": ("StageRoute stays competitive with 10 slots", _ahead("slots-10")),
-        "advantage": ("the advantage shrinks with more slots", _wider("slots-6", "slots-10"))},
-    "5": {
-        "alternates": ("it alternates between expensive proprietary models and cheaper open ones", _alternates),
-        "newcomers": ("it adapts to the evolving landscape: every newcomer is tried when it arrives", _newcomers)},
-    "6": {
-        **{name: (f"StageRoute scores above Greedy{unit}", _ahead(name, "reward")) for name, unit in _UNITS.items()},
-        **{f"hard-{name}": (f"StageRoute scores above Greedy under a hard budget{unit}", _ahead(name, "served_reward")) for name, unit in _UNITS.items()},
-        "margin-query": (f"{_MARGIN}, per query", _wider_than_synthetic(False)),
-        "margin-total": (f"{_MARGIN}, in total", _wider_than_synthetic(True)),
-    },
-}  # fmt: skip
 
 _FIGURES = (
     _figure("2", "Performance and regret over time: 6 slots, a maintenance window every 250 queries",
-        (arena(250, 6, record=("mean_reward",)),), _CLAIMS["2"], side_by_side(_REWARD, _SCORE, REGRET, SPEND, columns=2)),
+        (arena(250, 6, record=("mean_reward",)),), {
+            "near-oracle": ("StageRoute closely matches the optimal oracle", _share_of_oracle("result", ("StageRoute",), 0.99)),
+            "below-greedy": ("StageRoute incurs substantially lower regret than Greedy", _ahead("result"))},
+        side_by_side(_REWARD, _SCORE, REGRET, SPEND, columns=2)),
     _intervals("b", "c", 500),
     _intervals("c", "d", 1000),
     _beside("4a", "3(a)", "Regret with 3 slots, beside 6",
-        {"3 slots": arena(500, 3, "slots-3"), "6 slots": arena(500, 6, "slots-6")}, _CLAIMS["4a"], _SLOTS,
+        {"3 slots": arena(500, 3, "slots-3"), "6 slots": arena(500, 6, "slots-6")}, {
+            "below-greedy": (_LOWER, _ahead("slots-3")),
+            "advantage": ("the advantage is largest when deployment capacity is limited", _wider("slots-3", "slots-6"))}, _SLOTS,
         notes="with 3 slots a set is deployed for its optimistic costs; once a newcomer's true cost is known, no routing over the set may fit "
             "the budget, and the cheapest is used"),
     _beside("4b", "3(b)", "Regret with 10 slots, beside 6",
-        {"10 slots": arena(500, 10, "slots-10"), "6 slots": arena(500, 6, "slots-6")}, _CLAIMS["4b"], _SLOTS),
-    _figure("5", "Deployed models: 3 slots, a maintenance window every 500 queries", (arena(500, 3, record=("deployed",)),),
-        _CLAIMS["5"], _deployment, seeds=256),
+        {"10 slots": arena(500, 10, "slots-10"), "6 slots": arena(500, 6, "slots-6")}, {
+            "both-strong": ("with 10 slots both learners perform strongly", _share_of_oracle("slots-10", _LEARNERS, 0.95)),
+            "competitive": ("StageRoute stays competitive with 10 slots", _ahead("slots-10")),
+            "advantage": ("the advantage shrinks with more slots", _wider("slots-6", "slots-10"))}, _SLOTS),
+    _figure("5", "Deployed models: 3 slots, a maintenance window every 500 queries", (arena(500, 3, record=("deployed",)),), {
+            "alternates": ("it alternates between expensive proprietary models and cheaper open ones", _alternates),
+            "newcomers": ("it adapts to the evolving landscape: every newcomer is tried when it arrives", _newcomers)},
+        _deployment, seeds=256),
     _figure("6", "Cumulative score on RouterBench's published means, with the spend beside it",
-        (*(_real(n, staged.routerbench_market, 1.0 if n == "dollars" else 1e4, n == "scaled-pace") for n in _UNITS), *_SYNTHETIC.values()),
-        _CLAIMS["6"], panels_of(rows=_SCORES, columns="case", titles=_UNIT_TITLES, cases=tuple(_UNITS)), seeds=256,
+        (*(_real(n, staged.routerbench_market, 1.0 if n == "dollars" else 1e4, n == "scaled-pace") for n in _UNITS),
+            *(arena(500, slots, f"synthetic-{slots}") for slots in (3, 6))), {
+            **{name: (f"StageRoute scores above Greedy{unit}", _ahead(name, "reward")) for name, unit in _UNITS.items()},
+            **{f"hard-{name}": (f"StageRoute scores above Greedy under a hard budget{unit}", _ahead(name, "served_reward"))
+                for name, unit in _UNITS.items()},
+            "margin-query": (f"{_MARGIN}, per query", _wider_than_synthetic(False)),
+            "margin-total": (f"{_MARGIN}, in total", _wider_than_synthetic(True))},
+        panels_of(rows=_SCORES, columns="case", titles=_UNIT_TITLES, cases=tuple(_UNITS)), seeds=256,
         smoke_horizon=4000,
         notes="in dollars the radius gamma / n exceeds costs of 1e-3 by far, so that estimated costs are at their floor and the spend is several "
             "times the budget, which section 6.1 calls hard. The paper does not specify the synthetic market of its comparison, nor whether it is "
@@ -444,42 +438,36 @@ def _theorem_1_figure(results: Results):
 
 
 _grows = partial(cl.grows_as, "regret", "StageRoute")
-_THEOREMS = {
-    "discovery-slope": {
-        "third": ("K = T^(1/3) stages give regret of order T^(2/3) (slope 0.62 to 0.70)", "Theorem 1", _grows(0.62, 0.70, {"stages": "T^(1/3)"})),
-        "half": ("N T / (M K) dominates: K = T^(1/2) gives slope 0.5 (0.45 to 0.55)", "Lemma 7", _grows(0.45, 0.55, {"stages": "T^(1/2)"})),
-        "fixed": ("with K fixed the regret is linear (slope 0.95 to 1.05)", "Lemma 7", _grows(0.95, 1.05, {"stages": "10"})),
-        "stages": ("more stages mean less regret: the term sqrt(M K T) of the bound is not visible", "Theorem 1; ours", _more_stages_help),
-    },
-    "theorem-1": {
-        **{f"bound-N{n}-M{m}": (f"with {n} models and {m} slots regret is below sqrt(M K T log(N T / delta)) + N T / (M K)", "Theorem 1",
-                                _within(_upper_bound, (n, m))) for n, m in _SQUARE},
-        "models": ("regret grows with the models like N T / (M K) (power from .9 to 1.1)", "Theorem 1",
-                   cl.rising(*((0.9, cl.growth("StageRoute", "N", {"M": m}), 1.1) for m in _FEW))),
-        "slots": ("regret falls with the slots like N T / (M K) (power from -1.1 to -.9)", "Theorem 1",
-                  cl.rising(*((-1.1, cl.growth("StageRoute", "M", {"N": n}), -0.9) for n in _MODELS))),
-        "corollary": ("regret with N^(2/3) slots and T^(1/3) stages is below N^(1/3) T^(2/3)", "Theorem 1", _within(lambda n, m, T: n ** (1 / 3) * T ** (2 / 3), *_CORNER)),
-    },
-    "lower-bound": {
-        "above": ("the regret of StageRoute, with either gamma, is at least C M^(1/3) T^(2/3), C = c^(1/3) / 16 (here c = 1)", "Theorem 2", _above_bound),
-        "others": ("the regret of Greedy and RandomDeploy (gamma = 1) is also at least the bound; that of the oracle, which knows the instance, is less", "Theorem 2", _others_above_bound),
-        **{f"slope-M{m}-gamma{gamma}": (f"regret grows as T^(2/3) with M = {m}, gamma = {gamma} (slope 0.60 to 0.75)", "Theorem 2",
-                                        _grows(0.60, 0.75, {"slots": m}, gamma=gamma)) for m in _MOST_SLOTS for gamma in _GAMMAS},
-    },
-}  # fmt: skip
-
 EXPERIMENTS = (
     *_FIGURES,
     experiment("discovery-slope", "Regret by horizon and number of stages, with 30 models for 3 slots",
-        [_discovery(rule, horizon) for rule in _STAGES for horizon in _HORIZONS], _THEOREMS["discovery-slope"],
+        [_discovery(rule, horizon) for rule in _STAGES for horizon in _HORIZONS], {
+            "third": ("K = T^(1/3) stages give regret of order T^(2/3) (slope 0.62 to 0.70)", "Theorem 1", _grows(0.62, 0.70, {"stages": "T^(1/3)"})),
+            "half": ("N T / (M K) dominates: K = T^(1/2) gives slope 0.5 (0.45 to 0.55)", "Lemma 7", _grows(0.45, 0.55, {"stages": "T^(1/2)"})),
+            "fixed": ("with K fixed the regret is linear (slope 0.95 to 1.05)", "Lemma 7", _grows(0.95, 1.05, {"stages": "10"})),
+            "stages": ("more stages mean less regret: the term sqrt(M K T) of the bound is not visible", "Theorem 1; ours", _more_stages_help)},
         _discovery_figure, "Theorem 1; the instance is ours", seeds=200, smoke_horizon=4000,
         notes="statistics persist over stages, so that nothing is learned again"),
     experiment("theorem-1", "Regret by numbers of models and slots, beside the bound of Theorem 1",
-        [_waiting(*size) for size in (*_SQUARE, *_CORNER)], _THEOREMS["theorem-1"], _theorem_1_figure,
-        "Theorem 1; the instance is ours", seeds=16, smoke_horizon=4096,
+        [_waiting(*size) for size in (*_SQUARE, *_CORNER)], {
+            **{f"bound-N{n}-M{m}": (f"with {n} models and {m} slots regret is below sqrt(M K T log(N T / delta)) + N T / (M K)", "Theorem 1",
+                                    _within(_upper_bound, (n, m))) for n, m in _SQUARE},
+            "models": ("regret grows with the models like N T / (M K) (power from .9 to 1.1)", "Theorem 1",
+                       cl.rising(*((0.9, cl.growth("StageRoute", "N", {"M": m}), 1.1) for m in _FEW))),
+            "slots": ("regret falls with the slots like N T / (M K) (power from -1.1 to -.9)", "Theorem 1",
+                      cl.rising(*((-1.1, cl.growth("StageRoute", "M", {"N": n}), -0.9) for n in _MODELS))),
+            "corollary": ("regret with N^(2/3) slots and T^(1/3) stages is below N^(1/3) T^(2/3)", "Theorem 1",
+                          _within(lambda n, m, T: n ** (1 / 3) * T ** (2 / 3), *_CORNER))},
+        _theorem_1_figure, "Theorem 1; the instance is ours", seeds=16, smoke_horizon=4096,
         notes="gamma = log(N T / delta) with delta = .1; the unspecified constants of the theorem are set to 1"),
     experiment("lower-bound", "Regret on the paper's hard instances, beside its lower bound",
-        [_hard_instances(slots, horizon) for slots in _MOST_SLOTS for horizon in _LONGER], _THEOREMS["lower-bound"],
+        [_hard_instances(slots, horizon) for slots in _MOST_SLOTS for horizon in _LONGER], {
+            "above": ("the regret of StageRoute, with either gamma, is at least C M^(1/3) T^(2/3), C = c^(1/3) / 16 (here c = 1)", "Theorem 2",
+                      _above_bound),
+            "others": ("the regret of Greedy and RandomDeploy (gamma = 1) is also at least the bound; "
+                       "that of the oracle, which knows the instance, is less", "Theorem 2", _others_above_bound),
+            **{f"slope-M{m}-gamma{gamma}": (f"regret grows as T^(2/3) with M = {m}, gamma = {gamma} (slope 0.60 to 0.75)", "Theorem 2",
+                                            _grows(0.60, 0.75, {"slots": m}, gamma=gamma)) for m in _MOST_SLOTS for gamma in _GAMMAS}},
         _lower_bound_figure, "Theorem 2 and appendix C", seeds=200, smoke_horizon=8000,
         notes="all costs are 1 and newcomers look best, so that Greedy deploys what StageRoute does"),
 )  # fmt: skip

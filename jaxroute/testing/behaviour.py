@@ -103,11 +103,9 @@ def _check_not_anticipating(name: str, policy, env, horizon: int) -> None:
 
 
 def _check_traces(name: str, policy, env, horizon: int, seeds: int) -> None:
-    values = canonical(policy)
-    if not any(np.issubdtype(leaf.dtype, np.floating) for leaf in jax.tree.leaves(values)):
+    leaves, structure = jax.tree.flatten(canonical(policy))
+    if not any(np.issubdtype(leaf.dtype, np.floating) for leaf in leaves):
         return
-
-    leaves, structure = jax.tree.flatten(values)
 
     def allowed(changed):
         try:

@@ -60,8 +60,6 @@ def _where(ax: Any) -> str:
 
 def _texts(figure: Any, axes: list[Any]) -> Iterator[_Text]:
     yield from _drawn("text", figure.texts)
-    if getattr(figure, "_suptitle", None) is not None and figure._suptitle not in figure.texts:
-        yield from _drawn("title", [figure._suptitle])
     for legend in figure.legends:
         yield from _drawn("legend", [legend.get_title(), *legend.get_texts()])
     for ax in axes:

@@ -32,8 +32,7 @@ def check_structure(policy: Any, env: Any) -> None:
     containers, shapes and strong types. `act` must return an action that the environment accepts, and a dict. Declared metrics must exist with
     their dimensions. `spec` must be a hashable `Spec`, the same at every call.
 
-    The trace follows jax's present rules of type promotion: `jax.numpy_dtype_promotion("strict")` and `jax.numpy_rank_promotion("raise")` find
-    accidental promotions.
+    Types are promoted by jax's rules; `jax.numpy_dtype_promotion("strict")` and `jax.numpy_rank_promotion("raise")` find accidental promotions.
 
     Args:
       policy: the policy, or a function `env -> policy`.
@@ -72,8 +71,7 @@ class _Trace(NamedTuple):
 class _Component:
     """Environment or policy with abstract values instead of arrays, whose methods are traced.
 
-    `made` is the object itself, which has the method `method`, or a function, such as a sampler, that makes the object from the abstract `argument`.
-    `role` names the component in errors.
+    `made` has the method `method`, or is a function, such as a sampler, that makes the object from the abstract `argument`; errors call it `role`.
     """
 
     def __init__(self, role: str, made: Any, method: str, argument: Any):

@@ -1,11 +1,10 @@
 """Experiments on the theory of MESS+: its queue, violation, exploration and learning, compared with the theorems; and its figures of exploration.
 
-In the claims, `alpha` is the target share of satisfied requests, `s` is 1 for a satisfied request and 0 otherwise, and the violation is alpha minus
-the mean of `s`. The price of satisfaction is the derivative of the least mean cost (J) in alpha; the debt is the price times the violation. The gap
-is the mean cost minus that of the best policy. Means are over runs, but the mean queue is over time; a level "within 10 % and 3" may differ by 10 %
-plus 3 requests. Request `t` is explored with probability `min(1, c t^(-1/4))`. `T` is the number of requests, `v0` a constant, and slack is that of
-the paper's assumption 1. The safety margin is added to alpha. The informed oracle knows the probability that a model satisfies a request given its
-features, the clairvoyant whether it does.
+In claims `alpha` is the target share of satisfied requests, `s` is 1 for a satisfied request, else 0, the violation is alpha minus the mean of `s`.
+The price of satisfaction is the derivative of the least mean cost (J) in alpha; the debt is the price times the violation. The gap is the mean cost
+minus that of the best policy. Means are over runs, the mean queue over time; a level "within 10 % and 3" may differ by 10 % plus 3 requests. Request
+`t` is explored with probability `min(1, c t^(-1/4))`. `T` is the number of requests, `v0` a constant, slack that of assumption 1. The safety margin
+is added to alpha. The informed oracle knows the probability that a model satisfies a request given its features, the clairvoyant whether it does.
 """
 
 import functools
@@ -36,7 +35,6 @@ _RANGE = float(np.ptp(_DEMO.requests.cost_mean))  # Range of the mean costs, in 
 _TIMES = tuple(750 * 2**j for j in range(7))
 _GAP = ("cost", "gap", "satisfaction", "violation", "virtual_queue", "mean_queue", "explored", "explore_overhead")
 _MU = 0.1
-_MARGIN = {"alpha": 0.75, "horizon": 8000, "V": 1e-2, "slack": 0.05}
 
 
 def _expected_loss(head: Any, params: Any, source: Any, l2: Any) -> jax.Array:
@@ -69,7 +67,7 @@ def _case(name: str, policies: Mapping[str, Any], horizon: int, every: int, **op
 
 _STILL = {"c": 0.0, "explores_first": False}  # Settings of MESS+ without exploration.
 _KNOWN = {"predictor": sv.TrueProbabilities(_DEMO.requests)}
-_V, _HORIZON = _MARGIN["V"], int(_MARGIN["horizon"])
+_V, _HORIZON = 1e-2, 8000  # Of the case "margin".
 _LEARNED = sv.MessPlus(V=1e-2, c=0.1)
 _CASES = (
     _case("by-V", {"MESS+": grid(sv.MessPlus, V=[1e-2, 2e-2, 4e-2, 8e-2], **_KNOWN, **_STILL)}, _TIMES[-1], 750),
@@ -82,9 +80,9 @@ _CASES = (
     Case(lambda benchmark: grid(sv.benchmark_service, benchmark=benchmark, signal=[0.0, 0.15, 0.37, 0.6, 1.0, 2.0]),
         {"MESS+": informed(V=1e-2, **_STILL)}, 20_000, "signal", {"benchmark": "winogrande"}, record_every=20_000, record=_GAP),
     _case("margin", {
-        "MESS+ with a margin": sv.MessPlus(V=_V, margin=sv.safety_margin(_V, _RANGE, _MARGIN["slack"], _HORIZON), **_KNOWN,
+        "MESS+ with a margin": sv.MessPlus(V=_V, margin=sv.safety_margin(_V, _RANGE, slack=0.05, horizon=_HORIZON), **_KNOWN,
             **_STILL),
-        "MESS+": sv.MessPlus(V=_V, **_KNOWN, **_STILL)}, _HORIZON, _HORIZON, settings={"alpha": _MARGIN["alpha"]}),
+        "MESS+": sv.MessPlus(V=_V, **_KNOWN, **_STILL)}, _HORIZON, _HORIZON, settings={"alpha": 0.75}),
     _case("learned", {"MESS+": _LEARNED, "MESS+ (c = .01)": _LEARNED.replace(c=0.01)}, 96_000, 750,
         record=(*_GAP, "training_steps", "training_loss"), seeds=256),
 )  # fmt: skip
