@@ -200,8 +200,7 @@ def dots(data: xr.Dataset, metric: str, *, from_zero: bool = True, log: bool = F
     low, high = ax.get_xlim()
     if from_zero and not log and 0 < low < high:
         ax.set_xlim(0.0, 1.05 * high)
-    without = [str(p) for p in data["policy"].values if not np.isfinite(float(values.sel(policy=p)))]
-    if without:
+    if without := [str(p) for p in data["policy"].values if not np.isfinite(float(values.sel(policy=p)))]:
         ax.set_xlabel(f"{ax.get_xlabel()}\nno violation: {', '.join(without)}")
     return ax
 

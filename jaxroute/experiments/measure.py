@@ -47,7 +47,7 @@ def end(data: xr.Dataset, metric: str, policy: str, time: Any = None, **where: A
 
 
 def mean_of(runs: xr.DataArray, unit: str = "") -> Measured:
-    """Returns the mean of the runs `[seed]` that are not NaN. Seeds may count a `unit` such as "training", whose error more seeds do not reduce."""
+    """Returns the mean of runs `[seed]` and its error, without NaN. `unit`: what `seed` counts ("training") if more seeds do not reduce it."""
     found = _series(runs)
     if unit:
         found.index = pd.Index([f"{unit} {label}" for label in found.index])

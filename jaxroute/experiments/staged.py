@@ -121,8 +121,7 @@ def _newcomers(results: Results) -> cl.Finding:
 @cl.all_hold()
 def _wider_than_synthetic(results: Results, total: bool) -> Iterator[cl.Finding]:
     """Tests the claim that StageRoute's score exceeds Greedy's by more on RouterBench than on the synthetic market: per query or, with `total`, in total."""
-    queries = {case: float(data["time"][-1]) if total else 1.0 for case, data in results.items()}
-    leads = {case: _lead(results[case], "reward").times(number) for case, number in queries.items()}
+    leads = {n: _lead(data, "reward").times(float(data["time"][-1]) if total else 1.0) for n, data in results.items()}
     real = leads["dollars"]
     yield f"{_at_spend(results['dollars'])}ahead by {real}", True
     for slots in (3, 6):

@@ -100,10 +100,9 @@ def search(
     if mine and (isinstance(chosen, Grid) or not is_policy(chosen)):
         raise ValueError(f"--param cannot change {name}: it is a grid, or is made from the environment")
     made, start = (_environments(one, list(settings)), None) if settings else (env, _start(mine, chosen))
-    rounds = 1000 * one.horizon if rounds is None else rounds
-    folder = None if out is None else out / "search"
-    size: dict[str, Any] = {"metric": metric, "horizon": one.horizon, "rounds": rounds}
-    found = tune.search(made, chosen, {**mine, **settings}, start=start, out=folder, **size, **options)
+    options |= {"horizon": one.horizon, "rounds": 1000 * one.horizon if rounds is None else rounds}
+    options |= {"metric": metric, "out": None if out is None else out / "search"}
+    found = tune.search(made, chosen, {**mine, **settings}, start=start, **options)
     if out is not None:
         (out / "summary.json").write_text(json.dumps(summary(experiment, one, name, found), indent=2) + "\n")
         if figures:

@@ -169,8 +169,7 @@ def run_eagerly(
     if jit:
         simulate_round = [quick_jit(one, often=True) for one in simulate_round]
     for number in range(env.spec.free_rounds + (horizon if rounds is None else rounds)):
-        changes = change_draws_from is not None and number >= change_draws_from
-        changed = {"env": other["env"]} if changes else {}
+        changed = {"env": other["env"]} if change_draws_from is not None and number >= change_draws_from else {}
         begins = bool(stage) and number % (stage or 1) == 0
         states, values = simulate_round[begins](keys | changed, states, jnp.int32(number))
         history.append({**values, "env_state": states[0], "policy_state": states[1]})

@@ -125,8 +125,7 @@ def _overlap(one: _Text, other: _Text) -> bool:
 
 
 def _squeezed(figure: Any, ax: Any) -> Iterator[str]:
-    place = ax.get_subplotspec()
-    if place is None:
+    if (place := ax.get_subplotspec()) is None:
         return
     rows, columns = place.get_gridspec().get_geometry()
     panel = (figure.bbox.width * len(place.colspan) / columns, figure.bbox.height * len(place.rowspan) / rows)
@@ -182,8 +181,7 @@ def _across(ax: Any) -> Iterator[str]:
 
 
 def _covered(ax: Any) -> Iterator[str]:
-    legend = ax.get_legend()
-    if legend is None:
+    if (legend := ax.get_legend()) is None:
         return
     low, high = legend.get_window_extent().get_points()
     for line in ax.lines:
@@ -222,8 +220,7 @@ def _named(figure: Any, axes: list[Any]) -> Iterator[str]:
         if len({look[0] for look in found}) > 1:
             yield f"several colours: {label!r} has {len({look[0] for look in found})}"
     for ax, labels in by_axes.items():
-        unnamed = [label for label in labels if label not in everywhere]
-        if unnamed and len(labels) > 1:
+        if len(labels) > 1 and (unnamed := [label for label in labels if label not in everywhere]):
             yield f"in no legend: {', '.join(unnamed)} of {_where(ax)}"
         for one, other in itertools.combinations(labels, 2):
             if labels[one] == labels[other]:

@@ -96,12 +96,9 @@ def _environment(**settings: Any) -> Any:
 
 def trained_routers(env: sv.ServiceEnv, number: int) -> Grid:
     """Trains RouterDC `number` times in parallel, and returns the trained policies as a grid along the axis `training` (0, 1, ...)."""
-
-    def trained(training: int) -> sv.RouterDC:
-        return jax.block_until_ready(sv.RouterDC.of(env, training))
-
     with ThreadPoolExecutor(cores()) as pool:
-        return Grid({"training": range(number)}, list(pool.map(trained, range(number))), "RouterDC.of")
+        trained = pool.map(lambda training: jax.block_until_ready(sv.RouterDC.of(env, training)), range(number))
+        return Grid({"training": range(number)}, list(trained), "RouterDC.of")
 
 
 def router_passes(benchmarks: Iterable[str] = MESSPLUS_BENCHMARKS, **options: Any) -> tuple[Case, ...]:
@@ -115,9 +112,8 @@ def over_trainings(data: xr.Dataset) -> xr.Dataset:
     names = [name for name in metrics.metric_names(data) if name not in ("complied", "first_compliance")]
     labels = [f"training {number}" for number in data["training"].values]
     means = {name: metrics.pick(data, name).mean("seed", keep_attrs=True).rename(training="seed") for name in names}
-    means = {name: one.assign_coords(seed=labels) for name, one in means.items()}
-    valid = xr.ones_like(next(iter(means.values())).isel(time=-1, drop=True), dtype=bool)
-    return xr.Dataset({**means, "valid": valid}, attrs=data.attrs)
+    made = xr.Dataset(means, attrs=data.attrs).assign_coords(seed=labels)
+    return made.assign(valid=xr.ones_like(made[names[0]].isel(time=-1, drop=True), dtype=bool))
 
 
 @functools.cache
