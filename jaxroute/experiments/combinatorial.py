@@ -26,6 +26,7 @@ TASKS = {"awc": "any win", "suc": "sum up", "aic": "all in"}
 COSTS = {"fixed": cb.ScaledCosts(0.0), "scaled": cb.ScaledCosts()}
 SETTINGS = {f"C2MAB-V {name}": cb.C2MABV(*widths) for name, widths in C2MABV_SETTINGS.items()}
 BASELINES = {"CUCB": cb.CUCB(), "Thompson": cb.Thompson(), "EpsilonGreedy": cb.EpsilonGreedy()}
+_EVERY = {**SETTINGS, **BASELINES}
 RECORD = ("reward", "cost", "violation", "violation_eq1", "ratio", "alpha_regret", "lp_regret")
 RATIO = "ratio_of_means"
 SUCCESS = "stand-in success rates"
@@ -65,7 +66,7 @@ def _budgets(task: str) -> Case:
     def env() -> Any:
         return grid(cb.sciq_cloud, reward=task, costs=cb.FixedCosts(), budget=_BUDGETS[task])
 
-    policies = {name: {**SETTINGS, **BASELINES}[name] for name in (_BUDGETED, *C2MABV_FIGURE_8)}
+    policies = {name: _EVERY[name] for name in (_BUDGETED, *C2MABV_FIGURE_8)}
     return Case(env, policies, 10_000, task, coordinates={"task": task}, record=RECORD)
 
 
@@ -245,7 +246,7 @@ def _figure_4(letter: str, task: str) -> Experiment:
     cases = [_always(task, "fixed", _SMALL, horizon=1000)]
     claims, bound = {}, C2MABV_CHATGLM2[task]
     for costs in COSTS:
-        cases += [sciq(task, {**SETTINGS, **BASELINES}, costs, costs), _always(task, costs, _LARGE)]
+        cases += [sciq(task, _EVERY, costs, costs), _always(task, costs, _LARGE)]
         for rival, least in C2MABV_FIGURE_4.items():
             text = f"reward per violation of (c) is at least {least:g} times that of {rival} ({costs} costs)"
             claims[f"{rival}-{costs}"] = text, more(RATIO, _ONLINE, rival, least, costs=costs)
@@ -268,7 +269,6 @@ def _timing(task: str, name: str, policy: Any, horizon: int, seeds: int) -> Case
     return Case(cb.uniform_cloud, {label: policy}, horizon, f"{task}-{name}", settings, where, record=record, seeds=seeds)
 
 
-_EVERY = {**SETTINGS, **BASELINES}
 _MANY = {_ONLINE: cb.C2MABV(solver=cb.BestOf()), "CUCB": cb.CUCB(), "EpsilonGreedy": cb.EpsilonGreedy(solver=cb.BestOf())}
 _TIMED = (("C2MAB-V", cb.C2MABV(), 10_000, 256), ("one-seed", cb.C2MABV(), 10_000, 1), ("Direct", cb.Direct(), 50, 16))
 
@@ -416,7 +416,7 @@ def _slope_figure(results: Results):
 def _table_env(
     data: str | None = None, reward: str = "suc", size: int = 3, budget_share: float = 0.8, costs: Any = None
 ) -> cb.CloudEnv:
-    """Makes an environment from a table for the task `reward` (see `TASKS`). Its budget is `budget_share` of the cost of `size` random models."""
+    """Makes an environment of a file `data` for task `reward` (see `TASKS`). Its budget is `budget_share` of the cost of `size` random models."""
     table = read_experiment_log(data, costs, features="none").table
     return cb.table_cloud(table, reward=reward, size=size, budget=budget_share * size * float(table.mean_costs().mean()))
 

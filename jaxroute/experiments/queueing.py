@@ -444,7 +444,7 @@ def learners(env: qu.QueueEnv, settings: Mapping[str, Any]) -> dict[str, Any]:
 def data_case(
     models: str, num_offered: int, load: float, horizon: int = 5000, dim: int = 64, policies: Any = None, data: Any = None
 ) -> Case:
-    """Makes a case of a queue of prompts at one load (arrival rate); arguments as for `data_queue`."""
+    """Makes a case of a queue of prompts at one load (arrival rate); arguments as for `data_queue`. By default, its `policies` are all of them."""
     settings: dict[str, Any] = {"models": models, "data": data, "embeddings": None, "costs": None, "cost_weight": 0.1}
     settings |= {"load": load, "num_offered": num_offered, "dim": dim}
     where, name = {"K": num_offered, "load": load}, f"K{num_offered}-load{load:g}"

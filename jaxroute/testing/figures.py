@@ -52,10 +52,9 @@ def faults(figure: Any) -> list[str]:
 
 def _where(ax: Any) -> str:
     """Returns the name of an `Axes` for messages: its title or a label, otherwise its number in the figure."""
-    for text in (*(ax.get_title(loc=side) for side in ("left", "center", "right")), ax.get_ylabel(), ax.get_xlabel()):
-        if text:
-            return f"the axes {text.splitlines()[0]!r}"
-    return f"axes number {ax.figure.axes.index(ax) + 1}"
+    texts = (*(ax.get_title(loc=side) for side in ("left", "center", "right")), ax.get_ylabel(), ax.get_xlabel())
+    text = next(filter(None, texts), "")
+    return f"the axes {text.splitlines()[0]!r}" if text else f"axes number {ax.figure.axes.index(ax) + 1}"
 
 
 def _texts(figure: Any, axes: list[Any]) -> Iterator[_Text]:

@@ -456,7 +456,7 @@ def _swept(results: Results, v: float, metric: str, model: int | None) -> tuple[
 
 @with_parameters
 def _moves(results: Results, V: Sequence[float], metric: str, sign: int, model: int | None = None) -> Finding:
-    """Tests the claim that a metric of MESS+, averaged over the benchmarks, rises (`sign` 1) or falls (-1) from the first to the last of `V`."""
+    """Tests the claim that MESS+'s mean metric over benchmarks (of the model with index `model`, if given) rises (`sign` 1) or falls (-1) along `V`."""
     found = [_swept(results, v, metric, model) for v in V]
     texts = [f"V {v:g}: {mean} (paper {printed})" for v, (_, mean, printed) in zip(V, found, strict=True)]
     runs = {name: found[-1][0][name] - found[0][0][name] for name in found[0][0]}
@@ -535,7 +535,7 @@ TABLES = (
 def _table_env(
     data: str | None = None, alpha: float = 0.75, costs: Any = None, threshold: float = 0.5, arrival: float | None = None
 ) -> sv.ServiceEnv:
-    """Makes an environment that serves the rows of `data` in random order; a request is satisfied by a score of at least `threshold`."""
+    """Makes an environment that serves the rows of `data` in random order; a score from `threshold` on satisfies; the rest as for `table_service`."""
     return sv.table_service(read_experiment_log(data, costs).table, alpha=alpha, threshold=threshold, arrival=arrival)
 
 
