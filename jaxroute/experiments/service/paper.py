@@ -456,7 +456,7 @@ def _swept(results: Results, v: float, metric: str, model: int | None) -> tuple[
 
 @with_parameters
 def _moves(results: Results, V: Sequence[float], metric: str, sign: int, model: int | None = None) -> Finding:
-    """Tests the claim that MESS+'s mean metric over benchmarks (of the model with index `model`, if given) rises (`sign` 1) or falls (-1) along `V`."""
+    """Tests the claim that MESS+'s mean metric over benchmarks (of model number `model`, if given) rises (`sign` 1) or falls (-1) along `V`."""
     found = [_swept(results, v, metric, model) for v in V]
     texts = [f"V {v:g}: {mean} (paper {printed})" for v, (_, mean, printed) in zip(V, found, strict=True)]
     runs = {name: found[-1][0][name] - found[0][0][name] for name in found[0][0]}
