@@ -51,7 +51,7 @@ class Output:
     ) -> None:
         """Prints a table with the headings `heads`, indented by `indent` characters, folding its last column if it is too wide.
 
-        Without headings, rows are (label, text) or (label, text, colour of the label), and labels fill at least `label_width` characters.
+        Without headings, rows are (label, text) or (label, text, colour of the label), and labels fill at least `label_width` characters, if given.
         """
         if self.json or self.quiet:
             return

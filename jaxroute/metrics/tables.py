@@ -95,7 +95,7 @@ def table(
 
 
 def _rounding(data: xr.Dataset, values: xr.Dataset, time: int | None) -> dict[str, float]:
-    """Returns each metric's rounding error: float32's epsilon times the largest mean per round of all metrics with the same unit."""
+    """Returns the rounding error of each metric in `values`: float32's epsilon times the largest mean per round of all metrics with its unit."""
     now = at_time(data, time)
     rounds = float(now["time"]) if "time" in now.coords else 1.0
     if not any(_is_rounding(pair, math.inf) for v in values.values() for pair in v.values.reshape(-1, 2)):
@@ -129,7 +129,7 @@ def _frame(keys: Sequence[tuple[Any, ...]], axes: Sequence[str], names: Sequence
 
 
 def _partial(now: xr.Dataset, names: Sequence[str]) -> dict[str, tuple[xr.DataArray, xr.DataArray]]:
-    """Returns, for each metric that is NaN in some of the valid runs, the median and the share of the runs with a number."""
+    """Returns, for each of the metrics `names` that is NaN in some valid runs at one time (`now`), median and share of the runs with a number."""
     number = {name: count(now, name) for name in {*names, *metric_names(now)}}
     whole = functools.reduce(np.maximum, number.values(), 1)
     some = [name for name in names if ((number[name] > 0) & (number[name] < whole)).any()]

@@ -110,11 +110,8 @@ def settings_axis(ax: Any, which: str, values: np.ndarray) -> None:
     axis.set_minor_locator(NullLocator())
     every = max(1, -(-len(values) // 10)) if scale == "log and 0" else 1
     texts = [show_value(v) for v in values[::every]]
-    axis.set_ticks(places[::every], texts)
-    if which == "x" and scale == "names" and sum(map(len, texts)) + 2 * len(texts) > 44:
-        ax.tick_params(axis="x", labelrotation=25)
-        for label in ax.get_xticklabels():
-            label.set_horizontalalignment("right")
+    is_long = which == "x" and scale == "names" and sum(map(len, texts)) + 2 * len(texts) > 44
+    axis.set_ticks(places[::every], texts, **({"rotation": 25, "ha": "right"} if is_long else {}))
 
 
 def marker_places(times: np.ndarray, log: bool, shift: int) -> list[int]:

@@ -113,7 +113,7 @@ class LineStyles:
         self._shades: dict[str, tuple[str, dict[str, Any]]] = {}
 
     def add(self, names: Iterable[str], role: str | None = None) -> None:
-        """Assigns styles to new names, first those with a fixed colour (`_RIVALS`), so that no other takes it. `role` overrides `role_of(name)`."""
+        """Assigns styles to new names, first those with a fixed colour (`_RIVALS`), so that no other takes it. `role` defaults to `role_of(name)`."""
         new = [n for n in dict.fromkeys(names) if n not in self._places]
         for name in sorted(new, key=lambda n: n not in _RIVALS):
             kind = role or role_of(name)

@@ -100,9 +100,12 @@ def _parquet(data: xr.Dataset, to: Path) -> _Writers:
         import pyarrow.parquet
     except ImportError:
         raise ImportError(f'{to.name!r} needs pyarrow: pip install "jaxroute[data]"') from None
+    # `baseline` and all dimensions after `time` (models, bins) put a variable into a separate table.
     tables: dict[tuple[str, ...], list[str]] = {}
     for name, variable in data.data_vars.items():
-        tables.setdefault(_beside(variable.dims), []).append(str(name))
+        vector = variable.dims[variable.dims.index("time") + 1 :] if "time" in variable.dims else ()
+        beside = tuple(str(one) for one in variable.dims if one == "baseline" or one in vector)
+        tables.setdefault(beside, []).append(str(name))
 
     def writer(names: Sequence[str]) -> Callable[[Path], None]:
         def write(partial: Path) -> None:
@@ -116,12 +119,6 @@ def _parquet(data: xr.Dataset, to: Path) -> _Writers:
         return write
 
     return {to.with_name(".".join([to.stem, *dims, "parquet"])): writer(names) for dims, names in tables.items()}
-
-
-def _beside(dims: Sequence[Any]) -> tuple[str, ...]:
-    """Returns the dimensions that put a variable into a separate table: `baseline` and all after `time` (models, bins)."""
-    vector = dims[dims.index("time") + 1 :] if "time" in dims else ()
-    return tuple(str(one) for one in dims if one == "baseline" or one in vector)
 
 
 def _rows(data: xr.Dataset, names: Sequence[str]) -> Iterator[pd.DataFrame]:

@@ -167,7 +167,7 @@ class Runs:
         return Checkpoint(rounds, states, totals, found[1])
 
     def _gathered(self, families: Sequence[bytes], policy: str, tile: Tile, seeds: np.ndarray) -> dict[str, np.ndarray]:
-        """Reads arrays `[tiled axes..., seeds, ...]` by name for a tile of settings and some seeds; an empty dict if a cell is missing or damaged."""
+        """Reads cells of `families` (one per setting) as arrays `[tiled axes..., seeds, ...]` by name; an empty dict if any is missing or damaged."""
         assert self.store is not None
         cut, numbers = Seeds(self.request.seeds[seeds]), self.request.numbers_in(policy, tile)
         found: dict[str, np.ndarray] = {}
@@ -256,7 +256,7 @@ class LazyRuns(Runs):
         return runs.data[name][np.ix_(*(places for _, places in lead), *chosen[len(self.lead) :])]
 
     def _part(self, name: str, policies: np.ndarray, *spans: np.ndarray) -> Request:
-        """Returns a copy of the request, limited to one variable, and to policies, settings (`spans` by axis) and seeds (last span) by index."""
+        """Returns the request limited to the variable `name`, and to policies, settings (`spans` by axis) and seeds (last span) by index."""
         whole, identities = self.request, {}
         axes, seeds = dict(zip(whole.axes, spans, strict=False)), spans[-1]
         for policy in (names := [whole.policies[i] for i in policies]):
