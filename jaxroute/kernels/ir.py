@@ -360,8 +360,7 @@ class Value:
       known: the elements if they are constant, else None.
       uniform: whether all elements are known to be equal.
       lone: whether the array is known to be a bool vector with at most one true element.
-      chosen: pair (condition, numbers) if this array is `where(condition, numbers, 0)` with a `lone` condition: its sum needs no additions. Else
-        None.
+      chosen: pair (condition, numbers) if this array is `where(condition, numbers, 0)` with a `lone` condition: a sum without additions. Else None.
       steps: number of operations that compute an element each time it is read; 0 if elements are stored.
     """
 

@@ -129,7 +129,7 @@ _DEVICE = """#define ARRAY(kind, name, size, first) kind *const name = (kind *)(
 
 
 def steps(lead: Sequence[int], own: Sequence[bool]) -> list[int]:
-    """Returns by how many arrays (one per setting) an input moves along each axis of settings, of lengths `lead`; 0 where `own` is False."""
+    """Returns for each axis of settings, of lengths `lead`, how many arrays further the next setting's is; 0 where `own` is False: the same one."""
     found, step = [], 1
     for size, varies in reversed(list(zip(lead, own, strict=True))):
         found.append(step if varies else 0)
