@@ -369,8 +369,7 @@ def _join_files(name: str, files: Sequence[Path], open_one: Callable[[Path], She
     opened = {file: sheet for file, sheet in opened.items() if file not in left}
     joined = _stack(name, opened) if len(opened) > 1 else next(iter(opened.values()))
     joined.notes += [f"file: skipped {others}, with other columns than the largest"] if left else []
-    for file, error in refused.items():
-        joined.notes.append(f"file: skipped {file.name}, as {str(error).removeprefix(f'{file} ')}")
+    joined.notes += [f"file: skipped {file.name}, as {str(e).removeprefix(f'{file} ')}" for file, e in refused.items()]
     return joined
 
 

@@ -231,8 +231,7 @@ def _best_queries(roles: Roles, options: Sequence[str]) -> list[str]:
     fitting = [name for name in sheet.single(options) if name not in taken]
     fitting = [name for name in fitting if match_level("query", name) == 3 or not has_fractions(sheet.cells(name))]
     fitting = [name for name in fitting if not which_empty(sheet.cells(name)).any()] or fitting
-    ids = [name for name in fitting if name not in roles.candidates.get("text", ())]
-    fitting = ids or fitting  # Texts count beside the ids in any case.
+    fitting = [name for name in fitting if name not in roles.candidates.get("text", ())] or fitting  # Texts count anyway.
     if len(model) == 1 and len(fitting) > 1 and sheet.single(model):
         fitting = [name for name in fitting if roles.num_different(name, *model) > roles.num_different(name)] or fitting
     return _first_of_each(best_match("query", fitting), lambda a, b: np.array_equal(roles.codes(a), roles.codes(b)))
