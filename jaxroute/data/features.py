@@ -76,8 +76,7 @@ class Words:
         """Returns `r` features of each of `Q` texts, `[Q, r]` float32 of length 1, or zeros if a text has no word of the log. Needs scikit-learn."""
         counts = _count_words(texts, self.width).tocsc()[:, self.columns].tocsr()
         counts.data = 1.0 + np.log(counts.data)  # Repeated words count less; words that the log lacks do not count.
-        weighted = counts.multiply(self.rarity).tocsr()
-        return _normalise(np.asarray(weighted @ self.components.T))
+        return _normalise(np.asarray(counts.multiply(self.rarity).tocsr() @ self.components.T))
 
 
 # Object whose method `of` computes the features of new queries; None if their numbers are the features.

@@ -57,8 +57,7 @@ class Sheet:
 
     def put(self, name: str, cells: np.ndarray) -> None:
         self.made.add(name)
-        if name not in self.names:
-            self.names.append(name)
+        self.names.append(name)
         self._cells[name] = cells
 
     def select(self, rows: np.ndarray) -> None:
