@@ -717,7 +717,7 @@ def test_streams_of_many_boxes(index):
             close(ours[t, :, a], rho, f"box {a}, round {t}", 1e-10)
 
 
-@pytest.mark.parametrize("name", some(SCORE_LINKS, ["logistic"]))
+@pytest.mark.parametrize("name", some(SCORE_LINKS, ["probit"]))
 def test_penalised_estimates(name):
     """The exact and the online estimate of three hundred data sets, in a large and a small ball, some pairs of which are not seen."""
     rng, N, n, d, eta0 = np.random.default_rng(3), 300, 25, 4, 0.7
