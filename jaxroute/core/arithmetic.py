@@ -51,7 +51,7 @@ MOST_TERMS = 64
 
 
 def is_defined(eqn: JaxprEqn) -> bool:
-    """Whether exact arithmetic is on and `eqn` is an elementwise operation, such as `exp`, whose `definition` replaces XLA's own computation."""
+    """Whether exact arithmetic is on (`rounding.is_exact()`) and `eqn` is an elementwise float32 operation, such as `exp`, with a `definition`."""
     return is_exact() and _of_one_element(eqn)
 
 
@@ -61,7 +61,7 @@ def _of_one_element(eqn: JaxprEqn) -> bool:
 
 
 def definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
-    """Returns a jaxpr that computes the operation `eqn` by `+ - * /` and the like, for scalars if it is elementwise; None if XLA computes `eqn`."""
+    """Returns a jaxpr that computes `eqn` by basic operations: of scalars if `eqn` is elementwise, else of arrays; None if XLA computes `eqn`."""
     if _of_one_element(eqn):
         types = tuple(getattr(v.aval, "dtype", None) for v in eqn.invars)
         return _Function.of(eqn).definition(((),) * len(eqn.invars), types)
@@ -296,7 +296,7 @@ def terms_of(eqn: JaxprEqn) -> int:
 
 
 def dot(a: jax.Array, b: jax.Array, dimension_numbers: Any, runs: tuple[bool, bool] = (False, False)) -> jax.Array:
-    """Computes `lax.dot_general`, adding in order. `runs`: whether `a`, and `b`, has an additional last axis of runs, which the result then has."""
+    """Computes `lax.dot_general`, adding in order. `runs`: whether `a` and whether `b` has a last axis of runs, then also last in the result."""
     (a_sum, b_sum), (a_batch, b_batch) = dimension_numbers
 
     def parts(x: Any, summed: Any, batch: Any, own: bool) -> tuple[Any, Any, Any]:

@@ -130,9 +130,9 @@ class _Search:
         return None
 
     def _used(self, place: str, value: Any, names: set[str], through: tuple[str, ...] = ()) -> None:
-        """Adds the digests of `value`, a global object "module.name" (`place`) that a function's code uses; `names` has all names in that code.
+        """Adds the digests of `value`, a global object that a function's code uses, where `place` is its dotted name, such as "package.module.name".
 
-        For a module these are the digests of its attributes in `names`. `through` has the modules that are being searched already, which are skipped.
+        If it is a module, its attributes in `names`, all names in that code, are added. Modules in `through`, which are being searched, are skipped.
         """
         if isinstance(value, types.ModuleType):
             if not _is_foreign(value.__name__, self._homes) and value.__name__ not in through:

@@ -243,7 +243,7 @@ def cbrt(x: Array) -> Array:
 
 
 def log2_in_two(x: Array) -> tuple[Array, Array]:
-    """Returns the base-2 logarithm of a positive normal number as two summands, the first with 12 bits. The error is 2^-32 (FDLIBM's `powf`)."""
+    """Returns log2(x) of a normal x > 0 as two summands, the first with 12 significant bits; the relative error is at most 2^-32 (FDLIBM `powf`)."""
     k = exponent(x)
     m = scaled(x, k)
     u, d = m - f32(1), m + f32(1)
@@ -335,10 +335,10 @@ def quadrant(x: Array) -> tuple[Array, Array, Array]:
 
 
 def far_quadrant(x: Array) -> tuple[Array, Array, Array]:
-    """Returns the results of `quadrant` for a large number m * 2^e, from 96 bits of 2 / pi. Source: Payne and Hanek (1983).
+    """Returns the results of `quadrant` for a large `x = m * 2^e`, `m` a 24-bit integer, from 96 bits of 2 / pi. Source: Payne and Hanek (1983).
 
-    The product of m and these bits, modulo 2^96, has the quadrant in its first two bits and the fraction of a quadrant in the others. Earlier bits of
-    2 / pi only add multiples of 2 pi.
+    The product of m and these bits, modulo 2^96, has the quadrant in its first two bits and the fraction of a quadrant in the others. The bits of
+    2 / pi before these 96 only add multiples of 2 pi to the angle.
     """
     word = np.uint32
     mantissa = lax.bitcast_convert_type(x, jnp.uint32) & word(0x7FFFFF) | word(0x800000)
@@ -440,7 +440,7 @@ def acos(x: Array) -> Array:
 
 
 def atan(x: Array) -> Array:
-    """Arc tangent, with an error of at most 0.86 ulp: arctan c + arctan((a - c) / (1 + c a)) of a = abs(x), with a constant c near a, signed as x."""
+    """Arc tangent, with an error of at most 0.86 ulp: for x >= 0, arctan c + arctan((x - c) / (1 + c x)), c near x, of 0, .5, 1, 1.5, infinity."""
     a = jnp.abs(x)
     centre, high, low = f32(0), f32(0), f32(0)
     for bound, c in ((14 / 32, 0.5), (23 / 32, 1.0), (39 / 32, 1.5)):

@@ -68,21 +68,21 @@ def argmax(score: Array, allowed: Array | None = None, order: Array | None = Non
     """Returns the index, an int32 scalar, of the largest element of `score` `[K]` for which `allowed` `[K]` is True (None: all).
 
     Ties go to the first model in `order`, a random order that a policy draws once from its key (`draws.order`). Results then do not depend on how
-    models are numbered. Without an order ties go to the lowest index: for random scores, and for indices with a meaning (positions in a queue).
-    If nothing is allowed, or the score has a NaN, the result is `K`, which is out of range: `one_hot` of it is all False.
+    models are numbered. Without `order` ties go to the lowest index, as is right for positions in a queue, or if ties are improbable (random scores).
+    If nothing is allowed, or any element is NaN, the result is `K`, which is out of range: `one_hot` of it is all False.
     """
     return xla.first_best(score, allowed, order)
 
 
 def argmin(score: Array, allowed: Array | None = None, order: Array | None = None) -> jax.Array:
-    """Returns the index of the smallest `score` `[K]` where `allowed` (None: all); `order` breaks ties (None: index). `K` if NaN or none allowed."""
+    """Returns the index, an int32 scalar, of the smallest allowed element of `score` `[K]`: `argmax` of `-score`, with the same arguments."""
     return argmax(-score, allowed, order)
 
 
 def rank(*keys: Array, together: np.ndarray | None = None) -> jax.Array:
-    """Returns the int32 rank of each of `K` elements: 0 for the largest `keys[0]`. Further keys, then the lower index, break ties.
+    """Returns the rank of each of `K` elements, int32 `[K]`: 0 for the largest `keys[0]`. Further keys, then the lower index, break ties.
 
-    Each key is an array `[K]`. The static mask `together` `[K, K]` restricts the comparisons to some pairs of elements (default: all).
+    Each key is an array `[K]`. The rank of `i` counts the larger elements `j`; with a static mask `together` `[K, K]`, those with `together[j, i]`.
     """
     return xla.weighted_sum_over_better(jnp.ones(keys[0].shape[-1:], jnp.int32), *keys, together=together)
 
@@ -117,7 +117,7 @@ def no_errors(**sums: jax.Array) -> dict[str, jax.Array]:
 
 
 def accumulate(state: Any, seen: Array | None = None, /, **values: Array) -> Any:
-    """Returns `state` with each value added to its field, a compensated sum with error `state.errors[name]`, where `seen` is True (or None)."""
+    """Returns `state` with `values` added to its fields of these names, compensated sums, where the mask `seen` is True (None: all); see `add_up`."""
     sums, errors = {}, dict(state.errors)
     for name, value in values.items():
         sums[name], errors[name] = add_up(getattr(state, name), errors[name], value, seen)
@@ -183,7 +183,7 @@ def has_nan(values: Array) -> jax.Array:
     """Whether any element of `values` is NaN. It is computed as their maximum, which is then NaN.
 
     XLA does not vectorise a reduction of booleans over runs. More than 32 elements are divided into parts, whose maxima are compared: this is five
-    times as fast. Compiled kernels recognise this call by its name.
+    times as fast. The compiler in `jaxroute.kernels` recognises calls by the name `has_nan`, which must stay.
     """
     values = values.reshape(-1)
     if values.size >= _LARGE_TABLE:

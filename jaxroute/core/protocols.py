@@ -195,7 +195,7 @@ def stage_length_of(env: AnyEnvironment, policy: AnyPolicy) -> int | None:
 
 
 def first_state(env: AnyEnvironment, policy: AnyPolicy, key: chex.PRNGKey, spec: Spec) -> Any:
-    """Returns `policy.init(key, spec)`, the state before the first round in `env`; if the policy plans, without the `UnplannedState` around it."""
+    """Returns `policy.init(key, spec)`, the state before the first round; an `UnplannedState`, which marks a state before `plan`, is unwrapped."""
     state = policy.init(key, spec)
     return planned_state(state) if stage_length_of(env, policy) else state
 

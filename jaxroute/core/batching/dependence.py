@@ -39,7 +39,7 @@ class Flow(Generic[Fact]):
         raise NotImplementedError
 
     def row(self, fact: Fact) -> Fact:
-        """Converts a fact about an array that a scan reads or stacks to a fact about its rows, or the reverse. By default both facts are the same."""
+        """Converts a fact between an array `[n, ...]`, which a scan reads or stacks, and its rows, alike in both directions; by default unchanged."""
         return fact
 
     def is_opaque(self, eqn: JaxprEqn) -> bool:
@@ -112,7 +112,7 @@ def which_depend(closed: ClosedJaxpr, given: Sequence[bool]) -> list[bool]:
 
 
 def carry_dependence(given: Sequence[bool], step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
-    """Returns which carried values of a loop may depend on marked inputs. `given` has the flags at its start; `step` maps flags over an iteration."""
+    """Returns whether each carried value of a loop may ever differ between runs. `given` has these flags at the start; `step` maps them once."""
     return _DEPENDENCE.carried(given, step)
 
 
@@ -133,14 +133,14 @@ def while_parts(params: Mapping[str, Any], operands: Sequence[Any]) -> tuple[lis
 
 
 def solver_operands(params: Mapping[str, Any], operands: Sequence[Any]) -> list[Any]:
-    """Returns those `operands` of a `custom_linear_solve` with parameters `params` that its solver, a jaxpr among the parameters, takes."""
+    """Returns the `operands` of a `custom_linear_solve` for its jaxpr `params["jaxprs"].solve`: its constants, then the right-hand sides."""
     lengths = params["const_lengths"]
     first = lengths.matvec + lengths.vecmat
     return [*operands[first : first + lengths.solve], *operands[sum(lengths) :]]
 
 
 def switch(params: Mapping[str, Any], branches: Sequence[Callable[..., Any]], index: Any, *operands: Any) -> Any:
-    """Runs one of the `branches` of a `cond` on `operands`: number `index` or, if the parameters `params` assign platforms, that of the platform."""
+    """Runs a branch of a `cond` on `operands`: number `index`, or that for the platform compiled for if `params["branches_platforms"]` is given."""
     if (platforms := params.get("branches_platforms")) is None:
         return lax.switch(index, branches, *operands)
     named = {name: one for one, names in zip(branches, platforms, strict=True) for name in names or ("default",)}

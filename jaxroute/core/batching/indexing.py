@@ -89,7 +89,7 @@ class Tables:
         self._reads: dict[int, tuple[Any, list[Any]]] = {}  # By the array's id; the array is stored to keep it alive.
 
     def read(self, table: Value, value: Any) -> Any:
-        """Records that `value` was read from the array `table`. Returns the value to use from now on, which XLA does not read again after a write."""
+        """Records that `value` was read from `table`. Returns it behind a barrier, for use from now on: XLA might read the original after a write."""
         long = table.mapped and not table.is_key and math.prod(jnp.shape(table.array)[:-1]) > _LONG
         if not long or math.prod(jnp.shape(value)[:-1]) > _LONG:
             return value
@@ -109,7 +109,7 @@ def _places(starts: Sequence[Value], shape: tuple[int, ...], sizes: Sequence[int
     """Returns the axes along which a slice must be located in each of `R` runs, and the slices' `starts` along these axes, `[R, axes]`.
 
     These are the axes along which the start differs between runs, or the slice is shorter than the array. `sizes` and `shape` are the lengths of the
-    slice and of one run's array. Returns None if the slice is longer than one along such an axis.
+    slice and of one run's array; at least one start differs. Returns None if the slice has more than one element along such an axis.
     """
     axes = [axis for axis, start in enumerate(starts) if start.mapped or sizes[axis] != shape[axis]]
     if not all(sizes[axis] == 1 for axis in axes):
@@ -168,7 +168,7 @@ def _with_zero(indices: Sequence[Any]) -> list[Any]:
 
 
 def _gather(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any]:
-    """Computes a gather of `values` (array, indices) for `size` runs. Their axis is part of each slice if all share indices, else a batch axis."""
+    """Computes a gather of `values` (array, indices): shared indices read slices of all `size` runs; else the run axis is a batch axis."""
     (operand, indices), params = values, eqn.params
     numbers, sizes = params["dimension_numbers"], tuple(params["slice_sizes"])
     rank = len(sizes)  # of one run's operand
@@ -189,7 +189,7 @@ def _gather(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any]:
 
 
 def _scatter(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
-    """Computes a scatter of `values` (array, indices, updates) for `size` runs: at one index per run by slice or comparison, else in batches."""
+    """Computes a scatter of `values` (array, indices, updates): by slice update for a shared index, by comparison on short axes, else by scatter."""
     numbers, params = eqn.params["dimension_numbers"], eqn.params
     indices = values[1]
     operand, updates = spread(values[0], size).array, spread(values[2], size).array
@@ -212,7 +212,7 @@ def _scatter(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
 
 
 def _one_place(numbers: Any, indices: Value, shape: tuple[int, ...], updates: tuple[int, ...]) -> bool:
-    """Whether a scatter (dimension `numbers`) at `indices` writes at one vector per run; `shape`, `updates`: one run's shapes of array and update."""
+    """Whether a scatter with dimension numbers `numbers` writes at one index vector per run; `shape`, `updates`: shapes of array, update per run."""
     written = tuple(n for axis, n in enumerate(shape) if axis not in numbers.inserted_window_dims)
     return (
         jnp.ndim(indices.array) == 1 + indices.mapped

@@ -108,7 +108,7 @@ class Lanes:
 
 
 def _replay(jaxpr: Jaxpr, consts: Sequence[Any], args: list[Value], size: int, tables: Tables | None = None) -> list[Value]:
-    """Evaluates one run's jaxpr on `args` for `size` runs, which share `consts`. `tables` has a calling jaxpr's reads of long arrays, if any."""
+    """Evaluates one run's jaxpr on `args` for `size` runs, which share `consts`; its array writes must follow the reads by a caller in `tables`."""
     tables = Tables() if tables is None else tables
     env: dict[Any, Value] = {}
     fixed = Trait.CONSTANT | Trait.EVEN
@@ -262,7 +262,7 @@ def _own_derivative(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value
 
 
 def _in_place_of(eqn: JaxprEqn, inner: ClosedJaxpr, places: Sequence[int], values: list[Value], size: int) -> list[Value]:
-    """Computes `eqn` for `size` runs by the jaxpr `inner` of the operands `values[i]`, i in `places`. The derivatives are those of `eqn` itself."""
+    """Computes `eqn` for `size` runs by the jaxpr `inner` of operands `values[i]`, i in `places`; derivatives follow the rules for `eqn` itself."""
     apart = any(v.mapped for v in values)
 
     def again(arrays: Sequence[Any]) -> list[Value]:
@@ -286,7 +286,7 @@ def _values(arrays: Sequence[Any], mapped: Sequence[bool], variables: Sequence[A
 
 
 def _unchanged(now: list[Value], start: Sequence[Value], variables: Sequence[Any], body: ClosedJaxpr) -> list[Value]:
-    """Returns a loop's values `now`, with the `Trait` at the `start` for those that `body`, whose inputs are `variables`, returns unchanged."""
+    """Returns a loop's values `now`; each one that `body`, with inputs `variables`, passes through unchanged gets its `Trait` from the `start`."""
     same = [v is out for v, out in zip(variables, body.jaxpr.outvars, strict=False)][: len(start)]
     kept = [v._replace(trait=old.trait) if stays else v for v, old, stays in zip(now, start, same, strict=False)]
     return [*kept, *now[len(start) :]]

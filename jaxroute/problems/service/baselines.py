@@ -90,11 +90,12 @@ class EducatedGuessing(RandomMix):
 def educated_guess(accuracy: Array, alpha: Array) -> Array:
     """Returns probabilities `[M]` with which models of accuracies `[M]` reach the target `alpha`, in the precision of `accuracy`.
 
-    All probabilities are equal at first. While the expected satisfaction is below `alpha`, the probabilities of models of higher accuracy increase by
-    1 % and the others decrease by 1 %, at most 5,000 times. Source: MESS+, appendix B, the listing "random with constraint".
+    All probabilities are equal at first. While the expected satisfaction is below `alpha`, the probability of each model whose accuracy exceeds this
+    expectation is multiplied by 1.01, that of each other model by 0.99, and all are divided by their sum, at most 5,000 times. If that does not
+    reach `alpha`, the listing's fallback follows: from the best model down, each gets up to 80 % of the remaining probability, the worst the rest.
+    Source: MESS+, appendix B, the listing "random with constraint".
 
-    Differs from the paper: a traced argument, for example under `jit`, raises no error. If 5,000 steps do not reach the target, the result is the
-    listing's fallback (`_guess`): from the best model down, each gets up to 80 % of the remaining probability, and the worst model the rest.
+    Differs from the paper: for traced arguments, as under `jit`, an unreachable `alpha` gives that fallback instead of an error.
 
     Raises:
       ValueError: no accuracy reaches `alpha`, as in the listing.
@@ -303,7 +304,7 @@ def fit_routerdc(
       steps, batch: number of AdamW steps, and number of requests per step.
       learning_rate: step size of AdamW.
       width: dimension of the encoding, `e`.
-      positives, negatives: how many models that satisfy a request, and how many others, the sample-LLM loss compares at most (`contrastive_loss`).
+      positives, negatives: largest number of satisfying models, and of other models, that the loss compares per request (`contrastive_loss`).
       cluster_weight: weight of the sample-sample loss (`cluster_loss`).
       num_clusters: number of clusters of the training requests, by k-means.
       outside: number of requests of other clusters in the sample-sample loss.

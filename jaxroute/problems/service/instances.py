@@ -233,7 +233,7 @@ def table_service(table: RoutingTable, *, alpha: float, threshold: float = 0.5, 
 
 
 def paper_policy(benchmark: str = "winogrande", **changes: Any) -> MessPlus:
-    """Returns MESS+ with a logistic classifier, cost weight V = 1e-3, exploration c = .1, Table 4's SGD of a benchmark; `changes` set fields."""
+    """Returns MESS+ with V = 1e-3, c = .1, and the SGD settings of Table 4 for a logistic classifier; `changes` override fields of `MessPlus`."""
     data = MESSPLUS_BENCHMARKS[checks.one_of("benchmark", benchmark, MESSPLUS_BENCHMARKS)]
     optimiser = SGD(data.learning_rate, data.momentum, MESSPLUS_WEIGHT_DECAY)
     return MessPlus(**{"optimiser": optimiser, **changes})

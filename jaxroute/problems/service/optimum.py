@@ -112,8 +112,8 @@ def best_informed(requests: RequestSource, alpha: float, knows_cost: bool = True
 def best_clairvoyant(requests: RequestSource, alpha: float) -> Optimum:
     """Returns the cheapest policy that satisfies a share `alpha` of requests and knows which models satisfy a request.
 
-    The policy knows the costs of single requests for `ProbitRequests` and `TableRequests`, otherwise only mean costs. In contrast, in
-    `ServiceEnv.clairvoyant` the policy observes the costs of single requests if the environment has `knows_cost=True`, otherwise mean costs.
+    It also knows the costs of each request for `ProbitRequests` and `TableRequests`, and only mean costs for `TypeRequests` and `CellRequests`.
+    `ServiceEnv.clairvoyant` follows the environment instead: it uses the costs of each request if `knows_cost=True`, otherwise mean costs.
     """
     return cheapest_choice(requests.label_contexts(), alpha)
 

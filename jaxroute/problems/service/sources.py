@@ -54,9 +54,9 @@ class Contexts(NamedTuple):
 
 
 def fingerprint(requests: Any) -> str:
-    """Returns a digest of the class and numbers of the source `requests`, by which an oracle checks that it belongs to an environment.
+    """Returns a digest of the class and numbers of the source `requests`: an oracle built for one environment refuses one with another digest.
 
-    It is an empty string if the numbers are traced (under `jit`) or larger than 1 MiB.
+    It is an empty string, which disables that check, if the numbers are traced (under `jit`) or larger than 1 MiB.
     """
     leaves, kind = jax.tree.flatten(requests)
     known = all(isinstance(leaf, (Array, np.ndarray, np.generic, float, int)) for leaf in leaves)
@@ -106,11 +106,11 @@ class RequestSource(Protocol):
         return contexts if knows_cost else contexts.at_cost(self.cost_mean)
 
     def label_contexts(self) -> Contexts:
-        """Returns the contexts (groups) of a policy that observes which models satisfy a request; by default one for each request of a sample."""
+        """Returns contexts (groups of requests) by satisfying models, with mean costs; by default one per request of a sample, with its costs."""
         return labelled(self)
 
     def clairvoyant_contexts(self, knows_cost: bool = True) -> Contexts:
-        """Returns the contexts (groups of requests) of a policy that observes which models satisfy and, if `knows_cost` is True, also the costs."""
+        """Returns contexts (groups of requests) by satisfying models, with each request's costs if `knows_cost`, otherwise mean costs."""
         return self.label_contexts() if knows_cost else self.label_contexts().at_cost(self.average().cost[0])
 
 
@@ -146,7 +146,7 @@ def sampled(source: RequestSource) -> Request:
 
 
 def labelled(source: RequestSource) -> Contexts:
-    """Returns one context for each request of a fixed sample (`sampled`), with satisfaction by each model (0 or 1) as probability, and its costs."""
+    """Returns a context for each of 65,536 requests drawn from `source` (`sampled`), with its costs and, as probabilities, its labels (0 or 1)."""
     sample = sampled(source)
     return equally_weighted(sample.satisfied, sample.cost)
 

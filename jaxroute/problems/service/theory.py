@@ -28,8 +28,9 @@ def safety_margin(V: float, cost_range: float, slack: float, horizon: int) -> fl
 
     Args:
       V: `[]` weight of cost, requests per J.
-      cost_range: difference of the largest and smallest cost, J.
-      slack: largest distance `beta` to the best probability of satisfaction (assumption 1); `admissible_probability` must exceed target plus margin.
+      cost_range: difference of the largest and smallest cost of a request, J.
+      slack: how far a served model's probability of satisfaction may be below that of the best model (`beta` of assumption 1). The mean
+        `admissible_probability` for this slack must exceed target plus margin.
       horizon: number of requests `T` until the target must be met.
     """
     checks.positive("V", V, ())
@@ -42,9 +43,10 @@ def bound_queue(V: float, cost_range: float, slack: float, horizon: int, warm_up
     """Returns Theorem 1's bound of the expected virtual queue: `gamma + sqrt(T)` requests, `gamma = max(alpha warm_up, V cost_range / slack)`.
 
     Args:
-      V, cost_range, slack: weight of cost, requests per J; largest minus smallest cost, J; largest distance to the best probability of satisfaction.
+      V, cost_range: weight of cost, requests per J, and largest minus smallest cost of a request, J.
+      slack: how far a served model's probability of satisfaction may be below that of the best model (`beta` of assumption 1).
       horizon: number of requests `T`.
-      warm_up: number of requests `psi` until the predictor is good enough that assumption 1 holds: the models served are within `slack` of the best.
+      warm_up: number of requests `psi` until the predictor is so good that assumption 1 holds.
       alpha: required share of satisfied requests.
     """
     return _gamma(V, cost_range, slack, warm_up, alpha) + math.sqrt(checks.count("horizon", horizon))
@@ -53,11 +55,10 @@ def bound_queue(V: float, cost_range: float, slack: float, horizon: int, warm_up
 def bound_mean_queue(
     V: float, cost_range: float, slack: float, excess: float, warm_up: float = 0, alpha: float = 1
 ) -> float:
-    """Returns Theorem 1's bound of the mean virtual queue over requests: `max(alpha warm_up, V cost_range / slack) + 1 / (2 excess)`.
+    """Returns Theorem 1's bound of the expected virtual queue, averaged over requests: `max(alpha warm_up, V cost_range / slack) + 1 / (2 excess)`.
 
     Args:
-      V, cost_range, slack: weight of cost, requests per J; largest minus smallest cost, J; largest distance to the best probability of satisfaction.
-      warm_up, alpha: number of requests until the predictor is good enough (see `bound_queue`), and required share of satisfied requests.
+      V, cost_range, slack, warm_up, alpha: weight and range of costs, slack in the probability of satisfaction, warm-up and target of `bound_queue`.
       excess: difference `q - alpha` of `admissible_probability` and the target.
     """
     return _gamma(V, cost_range, slack, warm_up, alpha) + 0.5 / float(checks.positive("excess", excess, ()))
@@ -72,10 +73,7 @@ def _gamma(V: float, cost_range: float, slack: float, warm_up: float, alpha: flo
 
 
 def bound_violation(V: float, cost_range: float, slack: float, horizon: int, warm_up: float = 0, alpha: float = 1) -> float:
-    """Returns Corollary 1's bound of alpha minus the expected share of satisfied requests after `horizon` requests: `bound_queue(...) / horizon`.
-
-    Its arguments are those of `bound_queue`: weight and range of costs, slack, number of requests, warm-up of the predictor, and required share.
-    """
+    """Returns Corollary 1's bound of alpha minus the expected share of satisfied requests: `bound_queue(...) / horizon`, of the same arguments."""
     return bound_queue(V, cost_range, slack, horizon, warm_up, alpha) / horizon
 
 

@@ -62,7 +62,7 @@ class Request:
       features: `[d]` features.
       satisfied: `[M]` bool, models that would satisfy.
       cost: `[M]` costs, J.
-      success: `[M]` probability of satisfaction given the features.
+      success: `[M]` probability of satisfaction given the features; for a recorded request, where it is unknown, `satisfied` as 0 or 1.
     """
 
     features: Array
@@ -120,8 +120,8 @@ class ServiceState:
       rounds: `[]` int32 number of requests so far.
       satisfied: `[]` int32 number of satisfied requests.
       queue: virtual queue of eq. (2) with the true satisfaction.
-      first_compliance: `[]` int32 number, at least 50, of the first request after which the share satisfied is at least alpha; 0 for none.
-      last_violation: `[]` int32 number, from 1, of the last request after which the share satisfied is below alpha; 0 for none.
+      first_compliance: `[]` int32 number of the first request, from the 50th on, after which the share satisfied so far is alpha or more; 0 for none.
+      last_violation: `[]` int32 number, counted from 1, of the last request after which the share satisfied so far is below alpha; 0 for none.
       source: state of the source of requests.
     """
 

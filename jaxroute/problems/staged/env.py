@@ -24,15 +24,15 @@ class MarketEnv:
     Attributes:
       outcomes: source of the rewards and costs of all models in each round.
       budget: `[]` mean cost that a query may have.
-      capacity, deploy_fee: `[N]` largest share of the traffic of each model, and fee when it enters the deployment.
+      capacity, deploy_fee: `[N]` largest share of the queries that each model may serve, and fee when it enters the deployment.
       max_deployed, stage_length: number of models deployed at once, and number of queries of a stage (static).
       stop_at_budget: whether nothing is served once the total budget is spent (static).
       names, currency: names of the models, and unit of costs (static).
       arrival: `[N]` int32, first round of each model, 1-based.
       horizon: `[]` int32, number of queries `T`; the total budget is `T * budget`.
       cost_floor, cost_ceiling: `[]` bounds of the cost of a query, known to policies in advance.
-      optimum_start: `[N + 1]` int32 rounds (0-based) at which the best expected reward changes.
-      optimum_value: `[N + 1]` best expected reward per query from each of these rounds on.
+      optimum_start: `[N + 1]` int32 rounds (0-based) at which the best expected reward changes, padded with the largest int32.
+      optimum_value: `[N + 1]` best expected reward per query from each of these rounds on, padded with 0.
       support: largest number of models that an optimal routing can need (static).
     """
 

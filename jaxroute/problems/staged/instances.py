@@ -51,8 +51,8 @@ def market(
       known_costs: bounds `c_1` and `c_2` of the cost of a query, known to policies. By default the least positive and the largest cost of a table;
         with distributions, half the least positive mean and twice the largest.
       deploy_fee: fee, paid from the budget, when a model enters the deployment; one number or `[N]`.
-      optimum: "stage" lets the optimum use a model from the maintenance window at which it can first be deployed (the paper's definition),
-        "continuous" from its arrival.
+      optimum: time from which the optimum may use a model: "stage" for the first maintenance window at or after the model's arrival (the paper's
+        definition), "continuous" for its arrival.
       stop_at_budget: whether nothing is served once `budget * horizon` is spent.
       names, currency: names of the models, and unit of costs.
       require_feasible: whether to raise `ValueError` if no deployment can serve all queries of the first stage within the budget.
@@ -124,7 +124,7 @@ def _known_costs(outcomes: Outcomes) -> tuple[float, float]:
 
 
 def _require_feasible(cost: np.ndarray, capacity: np.ndarray, arrival: np.ndarray, budget: float, max_deployed: int) -> None:
-    """Raises `ValueError` if no `max_deployed` models of the first stage, of mean costs `cost`, can serve all queries in budget and capacities."""
+    """Raises `ValueError` if no `max_deployed` models that arrive in round 1 can serve all queries within budget and capacities; arrays are `[N]`."""
     pool = np.flatnonzero(arrival <= 1)
     if not len(pool):
         raise ValueError(f"arrival must have a model in round 1, got {checks.show(np.asarray(arrival).tolist())}")
@@ -263,7 +263,7 @@ def table_market(
       max_deployed, stage_length, horizon, budget: models deployed at once, queries of a stage and of a run, mean cost of a query.
       capacity, arrival, options: largest share of the traffic of each model, its first round from 1 (default: 1), other arguments of `market`.
       one_pass: whether each query is used once, in a random order, before any is repeated; otherwise queries are drawn with replacement.
-      cost_scale: factor by which the table's costs and `budget`, which is in the table's unit, are multiplied; `currency` names the scaled unit.
+      cost_scale: factor by which the table's costs and `budget`, in the table's unit, are multiplied; for 1000 the market's unit is "0.001 USD".
     """
     checks.instance("table", table, RoutingTable)
     scale = float(checks.positive("cost_scale", cost_scale, ()))

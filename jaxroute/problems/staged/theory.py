@@ -82,7 +82,7 @@ def decompose(data: xr.Dataset, env: MarketEnv) -> xr.Dataset:
 
 
 def violation(data: xr.Dataset) -> xr.DataArray:
-    """Returns the spend above the budget so far per query, from the metric `overspend` in a result `data` of `simulate`; 0 within the budget."""
+    """Returns `max(0, overspend) / time`, the overspend per query so far, for each run and recorded time of a result `data` of `simulate`."""
     if "overspend" not in data:
         raise ValueError("data must have the variable 'overspend': record it, for example record=['regret', 'overspend']")
     above = np.maximum(data["overspend"], 0.0) / data["time"]

@@ -85,7 +85,7 @@ class ChangingEnv:
         checks.non_negative("scale", self.scale, ())
 
     def rewards(self) -> Rewards | None:
-        """Returns range and noise of Bernoulli rewards, to check assumptions of policies; None for others, whose range depends on the path."""
+        """Returns range and noise of Bernoulli rewards, to check policies' assumptions; None for other distributions, so that nothing is checked."""
         return self.distribution.rewards(0.0, 1.0, 0.0) if isinstance(self.distribution, Bernoulli) else None
 
     def init(self, key: Array) -> Any:

@@ -109,9 +109,9 @@ def optimal_weights(env: BanditEnv) -> np.ndarray:
         return (1.0 - part) * mean[best] + part * others
 
     def parts(y: float) -> np.ndarray:
-        """Solves `kl(mean_1, m) + x kl(mean_k, m) = y` for `x = w_k / w_1`, for each model `k` except the best model 1; returns `x / (1 + x)`.
+        """Returns `x / (1 + x)` `[K - 1]` for the ratio `x = w_k / w_1` of shares of each model `k` and the best model 1, for a trial value `y`.
 
-        Here `w` are the shares of the models and `m = (mean_1 + x mean_k) / (1 + x)`.
+        `x` solves `kl(mean_1, m) + x kl(mean_k, m) = y`, with the weighted mean `m = (mean_1 + x mean_k) / (1 + x)`, as in Theorem 5.
         """
         low, high = np.zeros_like(others), np.ones_like(others)
         for _ in range(_HALVINGS):

@@ -12,7 +12,7 @@ from jaxroute.core import draws, numerics
 def contrastive_loss(logits: Array, satisfied: Array, positives: int = 3, negatives: int = 3) -> Array:
     """Returns the sample-LLM loss of a request with logits `l` `[M]` and a mask `satisfied` `[M]` of the satisfying models.
 
-    It is `sum_p -log(e^{l_p} / (e^{l_p} + sum_n e^{l_n}))` over at most `positives` satisfying models `p` and at most `negatives` other models `n`.
+    It is `sum_p -log(e^{l_p} / (e^{l_p} + sum_n e^{l_n}))`, over the first `positives` satisfying models `p` (or fewer) and `negatives` others `n`.
 
     Source: RouterDC (Chen et al., 2024), eq. (4), as MESS+ uses it.
     """

@@ -77,7 +77,7 @@ class TrueProbabilities(Predictor):
     """Predictor that knows the true probability of satisfaction by each model, given the features.
 
     Attributes:
-      requests: source of requests of the environment, `env.requests`. For several environments, pass a function `env -> policy` instead of a policy.
+      requests: the environment's `env.requests`. To simulate several environments, pass a function `env -> policy`, which builds one for each.
     """
 
     requests: RequestSource

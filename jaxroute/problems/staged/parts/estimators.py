@@ -20,7 +20,7 @@ class Estimator(abc.ABC):
         """Returns mean rewards and costs, shaped like the statistics, finite also for unused models; `cost_floor` is the least cost of a query."""
 
     def start(self, statistics: Statistics, upper: Array, lower: Array, cost_floor: Leaf) -> Pair:
-        """Returns bounds `upper` of rewards, `lower` of costs, which subclasses replace for models unused in `statistics` (say by `cost_floor`)."""
+        """Returns the reward bounds `upper` and cost bounds `lower` unchanged; subclasses may replace those of models that were never used."""
         del statistics, cost_floor
         return upper, lower
 
@@ -53,9 +53,9 @@ class EmpiricalMean(Estimator):
 
 @dataclass(frozen=True)
 class Lemma3(Estimator):
-    """Estimates a mean as the sum divided by the number of uses plus one, so that a new model has mean 0 and bounds near 0.
+    """Estimates a mean as the sum divided by the number of uses plus one. A new model has mean 0 and so, by default, reward bound 0.4 instead of 1.
 
-    Source: StageRoute, Lemma 3. The study `staged/open-choices` in `scripts/studies` measures the effect.
+    Source: StageRoute, Lemma 3. The study `staged/open-choices` in `scripts/studies` measures how much this increases regret.
     """
 
     def means(self, statistics: Statistics, cost_floor: Leaf) -> Pair:
@@ -75,10 +75,10 @@ class PseudoObservation(Estimator):
 class Prior(Estimator):
     """Estimates means by averages; an unused model has the means `reward` and `cost`. Source: StageRoute, appendix, before Lemma 7.
 
-    With reward 1 and a cost of at most `cost_floor` the bounds equal those of `EmpiricalMean`, which experiments use instead.
+    With reward 1 and a cost of at most `cost_floor` the bounds equal those of `EmpiricalMean`; no experiment uses `Prior`.
 
     Attributes:
-      reward, cost: mean reward, and mean cost in the currency of the budget, before the first use.
+      reward, cost: mean reward, and mean cost in the currency of the budget, of a model until its first use.
     """
 
     reward: float = 1.0

@@ -19,7 +19,7 @@ class Filler(abc.ABC):
     """Rule that selects models for the free slots, which remain when the models that the best routing uses are deployed.
 
     Attributes:
-      share: least share of the queries for each model of a set, in the routing by which `deploy` compares sets; 0 for none.
+      share: least share of the queries of each model, only in the routings by which `deploy` chooses the deployed set, not when queries are routed.
     """
 
     share: float = 0.0
@@ -32,17 +32,17 @@ class Filler(abc.ABC):
         """
 
     def deployed(self, ranked: Array, support: Array) -> Array:
-        """Returns the mask `[N]` of models to deploy; by default `ranked`, the mask of the best routing's models (`support`) and of the fillers."""
+        """Returns the mask `[N]` of models to deploy: by default `ranked`, which fills all slots; `support` has only the best routing's models."""
         del support
         return ranked
 
 
 @dataclass(frozen=True)
 class ReducedValue(Filler):
-    """Fills free slots with models of largest reduced value `U - multiplier * L`, the best ones if every model had to get a tiny share of queries.
+    """Fills free slots with the models of largest reduced value `U - multiplier * L`, for the bounds `U` of reward and `L` of cost.
 
-    `U` and `L` are the bounds of reward and cost. A small share for a model outside the support changes the value of the best routing by the share
-    times the model's reduced value, plus a term that is the same for all models. The best fillers therefore have the largest reduced value.
+    A small share of the queries for a filler changes the value of the best routing by the share times the filler's reduced value, plus a term that
+    is the same for all models. So these fillers are the best ones if every deployed model must get a tiny share.
 
     Source: StageRoute, eq. (3), with the number of deployed models as an equality; that each model gets a share close to 0 is our assumption.
     """
@@ -85,6 +85,6 @@ class IndexFiller(Filler):
 
 @dataclass(frozen=True)
 class MinimumShare(ReducedValue):
-    """Makes `deploy` compare all sets by routings that give each model at least the fraction `share` of the queries; for cross-checks."""
+    """Makes `deploy` choose the best set if each of its models gets at least the fraction `share` of the queries; used only to test `deploy`."""
 
     share: float = 1e-4

@@ -13,16 +13,16 @@ class Scope:
     """Rule that selects the observations of earlier stages on which a stage bases deployment and routing; by default all."""
 
     def write_back(self, book: Array, slots: Array) -> Array:
-        """Returns counts or sums `[M]` of deployed models to store after a stage: by default `slots`, those at its end; `book`: those before it."""
+        """Returns the deployed models' totals `[M]` to store after a stage, from those before it (`book`) and at its end (`slots`, the default)."""
         del book
         return slots
 
     def retain(self, book: Statistics) -> Statistics:
-        """Returns the statistics `[N]` that later stages may use, after the models of a stage were chosen from `book`; by default all of `book`."""
+        """Returns the statistics `[N]` for later stages, right after a stage's models were chosen by the statistics `book`; by default `book`."""
         return book
 
     def load(self, loaded: Statistics) -> Statistics:
-        """Returns the statistics `[M]` with which routing starts a stage: by default `loaded`, all past statistics of the deployed models."""
+        """Returns the deployed models' statistics `[M]` with which routing starts a stage: those of the whole run (`loaded`), in subclasses zeros."""
         return loaded
 
 

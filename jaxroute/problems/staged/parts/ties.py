@@ -14,7 +14,7 @@ class Tie(abc.ABC):
 
     @abc.abstractmethod
     def apply(self, key: Array, value: Array) -> tuple[Array, Array]:
-        """Returns reward bounds `value` `[N]` (in `RandomTie` plus random numbers), and int32 priorities `[N]`; of equals the lowest is first."""
+        """Returns the reward bounds `value` `[N]`, which `RandomTie` changes, and int32 priorities `[N]`: of equal models the lowest number wins."""
 
 
 @dataclass(frozen=True)

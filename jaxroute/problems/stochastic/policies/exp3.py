@@ -90,8 +90,8 @@ class Exp3PlusPlusState:
     Attributes:
       pulls: `[K]` int32, uses of each model.
       loss_sum: `[K]` float32, total observed loss of each model.
-      loss_estimate: `[K]` float32, estimated loss of all rounds (sum of observed losses, each divided by the probability of the model used), minus
-        the smallest one.
+      loss_estimate: `[K]` float32, importance-weighted total loss of each model (sum of its observed losses, each divided by the model's probability
+        in that round), minus the smallest of these `K` totals.
       errors: rounding errors of the sums, see `numerics.accumulate`.
     """
 

@@ -20,7 +20,7 @@ class KLUCB(SumPolicy):
     Source: Garivier and Cappe (2011), Algorithm 1; `t` is 1 in the first round. Their proofs have `c = 3`, and they recommend `c = 0` in
     practice, which is the default. A model that was never used comes first.
 
-    Differs from the paper: `log log t` is 0 in the first two rounds, where it is negative or undefined.
+    Differs from the paper: `log log t`, which is undefined for `t = 1` and negative for `t = 2`, is replaced by 0 in these rounds.
 
     Attributes:
       loglog: `[]` factor `c`.

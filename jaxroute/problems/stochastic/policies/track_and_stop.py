@@ -119,7 +119,7 @@ def practical_threshold(rounds: Array, num_models: int, delta: Leaf) -> Array:
 
 @struct.dataclass
 class IdentificationState:
-    """State of `TrackAndStop`: statistics `arms` of the models, which no longer change once a model has been declared the best (`decided`)."""
+    """State of `TrackAndStop`: statistics `arms` of the models up to the decision, and whether a best model has been declared (`decided`, a bool)."""
 
     arms: ArmStatistics
     decided: Array
