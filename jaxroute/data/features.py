@@ -116,14 +116,14 @@ def choose_features(
     num_rows: int,
     notes: list[str],
 ) -> tuple[np.ndarray | None, str, Reader]:
-    """Returns a log's features, `[Q, d]` or None, their source in words, and their reader for new queries; `notes` gets lines on what is not used.
+    """Returns features `[Q, d]` or None, their source in words, and an object whose method `of` converts texts or numbers of new queries, or None.
 
     Args:
       wanted: "own" (numbers in the file), "text" (its texts), "none", an array, or its path; None for numbers in the file or, without any, its texts.
       text: `[Q]` texts of the queries and the name of their column; None without texts.
       own: `[Q, d]` numbers in the file, their source in words, and whether they are separate columns (not an embedding); None without numbers.
-      rows: `[Q]` row of each query in the file.
-      num_rows: number of rows of the file; an array `wanted` may have a row for each of them instead of each query.
+      rows: `[Q]` row of each query in the file, which has `num_rows` rows; an array `wanted` may have a row for each of these instead of each query.
+      notes: report for the user; it gets a line if scikit-learn is missing, so that texts are ignored or a long embedding is not reduced.
     """
     word = wanted.lower() if isinstance(wanted, str) else ""
     if word == "own" and own is None:
@@ -151,7 +151,7 @@ def choose_features(
 
 
 def _from_numbers(numbers: np.ndarray, source: str, are_columns: bool, notes: list[str]) -> tuple[np.ndarray, str, Reader]:
-    """Returns features made of `numbers` `[Q, d]` (standardised columns or a reduced long embedding), their source, and the reader of new queries."""
+    """Returns features of `numbers` `[Q, d]` (`are_columns` standardised, over 64 reduced unless `notes` says why not), their source and `Reader`."""
     if are_columns or (scales(numbers) != 1).any():
         standard = Standardisation.fit(numbers)
         return standard.of(numbers), f"{source}, standardised", standard

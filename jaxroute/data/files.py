@@ -45,7 +45,7 @@ def join_names(names: Iterable[Any], limit: int = 12) -> str:
 
 
 def option(name: str, text: str) -> str:
-    """Formats an option of the command line for a message, with the quotation marks that a shell needs: `--column 'cost=Total ($)'`."""
+    """Formats the option `name` of the command line with its value `text`, quoted as a shell needs it, for a message: `--column 'cost=Total ($)'`."""
     return f"{name} {shlex.quote(str(text))}"
 
 

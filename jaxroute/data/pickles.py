@@ -166,7 +166,7 @@ def _decode_tree(value: Any) -> Any:
 
 
 def _decode_strings(arguments: Sequence[Any]) -> np.ndarray:
-    """Decodes the strings of an Arrow array from its validity bits, offsets and characters; missing ones are None."""
+    """Decodes the strings of an Arrow array from `arguments`, which include its validity bits, offsets and characters; missing ones are None."""
     kind, length, _, start, buffers, *_ = arguments
     # Arrow leaves out the buffer of an array without missing values or without characters.
     valid, offsets, characters = (b"" if buffer is None else bytes(buffer.args[0]) for buffer in buffers)

@@ -259,7 +259,7 @@ def _neighbour_means(
     """Returns the mean scores of each query's nearest recorded queries, `[S, Q, N]`, for each of `S` ascending numbers of neighbours in `sizes`.
 
     `columns` are `[Q, r]`, `recorded` `[R, r]` and `scores` `[R, N]`. If the queries are the recorded ones, a query and its copies,
-    which have the same number in `prompts`, `[Q]`, are excluded from the query's neighbours.
+    which have the same number in `prompts`, `[Q]` (else None), are excluded from the query's neighbours.
     """
     means = np.empty((len(sizes), len(columns), scores.shape[1]))
     lengths, most = np.square(recorded).sum(1), sizes[-1]
@@ -324,7 +324,7 @@ def evaluate_predictions(sample: Sample) -> tuple[tuple[Prediction, ...], tuple[
 
 
 def _category_means(others: Sample, sample: Sample) -> np.ndarray:
-    """Predicts scores `[Q, N]` by each model's mean on the category in `others`, to which two queries with its overall mean are added."""
+    """Predicts scores `[Q, N]` by `(n c + 2 m) / (n + 2)`: a model has mean score `c` on the `n` queries of the category in `others`, `m` on all."""
     assert others.groups is not None and sample.groups is not None
     mean, size = others.scores.mean(axis=0), 1 + int(max(others.groups.max(), sample.groups.max()))
     count = np.bincount(others.groups, minlength=size)[:, None]

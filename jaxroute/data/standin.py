@@ -29,17 +29,18 @@ def standin(
 ) -> tuple[RoutingTable, RoutingTable]:
     """Generates synthetic prompts of known structure: a pool to route online, and a separate set to learn representations from.
 
-    A prompt has a topic `c`, a style `s`, a direction `h` uniform on the sphere, and a difficulty `b_i`:
+    A prompt has a topic `c`, a style `s`, a direction `h_i` uniform on the sphere, and a difficulty `D_i`:
 
         feature_i = normalise(a G_c + b H_s + sqrt(1 - a^2 - b^2) h_i),   G, H orthonormal,
-        logit_ij  = logit(accuracy_j) + delta_cj + s_f h_i . beta_j - b_i,
+        logit_ij  = logit(accuracy_j) + delta_cj + s_f h_i . beta_j - D_i,
         score_ij  = sigmoid(logit_ij) if soft, else 1 with this probability,
         cost_ij   = price_j x tokens_i x LogNormal(0, 0.3),   tokens_i ~ LogNormal(5.5, 0.7),
 
-    for prompt `i` and model `j`, with `delta_cj` normal of standard deviation 1.5 (soft) or 2.5 (binary), `beta_j` standard normal, and topics
-    and styles drawn with probabilities from Dirichlet(5). `s_f` is the effect of the direction. "clean": `a = 0.7, b = 0, s_f = 0.7`,
-    and `b_i` normal of standard deviation 0.7. "semantic-noise": `a = 0.45, b = 0.6, s_f = 0`, and `b_i` of standard deviation 0.5, so style
-    dominates the features, but does not affect the scores. Costs are divided by the 0.995 quantile of the pool's costs and cut off at 1.
+    for prompt `i` and model `j`. The directions `G_c` of topics and `H_s` of styles have the weights `a` and `b`. The model's skill `delta_cj` on
+    a topic is normal of standard deviation 1.5 (soft) or 2.5 (binary); its skill by direction, `beta_j`, is standard normal and has the weight
+    `s_f`. Topics and styles are drawn with probabilities from Dirichlet(5). "clean": `a = 0.7, b = 0, s_f = 0.7`, and `D_i` normal of standard
+    deviation 0.7. "semantic-noise": `a = 0.45, b = 0.6, s_f = 0`, and `D_i` of standard deviation 0.5, so style dominates the features, but does
+    not affect the scores. Costs are divided by the 0.995 quantile of the pool's costs and cut off at 1.
 
     Source: our own construction, for use where the files of ACQB's experiments (RouterBench, SPROUT, EmbedLLM) are not
     available. Its numbers are not those of real prompts.
@@ -53,8 +54,7 @@ def standin(
       queries: number of prompts in the pool.
       offline: number of prompts in the separate set.
       dim: `d`, number of features, at least `topics + styles`.
-      topics: number of topics.
-      styles: number of styles.
+      topics, styles: number of topics, and of styles.
       seed: seed of all random draws. The pool does not depend on `offline`.
 
     Returns:

@@ -140,13 +140,10 @@ class RoutingTable:
         return replace(self, **parts)
 
     def with_features(self, features: np.ndarray | None) -> "RoutingTable":
-        """Returns the same table with other features.
+        """Returns the same table with other features; None removes them.
 
-        Args:
-          features: `[Q, d]` in the order of the table's queries, or `[num_rows, d]` in the order of the file's rows; None for no features.
-
-        Raises:
-          ValueError: the features have not one row per query, or a value is not finite.
+        The `features` are `[Q, d]` in the order of the table's queries, or `[num_rows, d]` in the order of the file's rows.
+        Raises `ValueError` if they have another number of rows, or a value is not finite.
         """
         if features is not None and self.num_rows != self.num_queries:
             found = len(features) if np.ndim(features) else 0
@@ -193,8 +190,7 @@ class RoutingTable:
     def load(cls, path: str | os.PathLike) -> "RoutingTable":
         """Reads a table that `save` has written; for other files see `jaxroute.data.read_log`.
 
-        Raises:
-          ValueError: an array is missing, or has a wrong shape or an impossible value.
+        Raises `ValueError` if an array is missing, or has a wrong shape or an impossible value.
         """
         with errors_name(path):
             file = read_arrays(path)
@@ -236,7 +232,7 @@ def _integers(argument: str, numbers: ArrayLike, num_queries: int, end: int, rul
 
 
 def _names(argument: str, names: str | Iterable[object]) -> tuple[str, ...]:
-    """Converts names to a tuple of texts; repeated names are refused."""
+    """Converts names to a tuple of texts; repeated names are refused in an error about `argument`."""
     if not isinstance(names, Iterable):
         raise ValueError(f"{argument} must be names, got {names!r}")
     names = (names,) if isinstance(names, str) else tuple(str(name) for name in names)

@@ -62,7 +62,7 @@ class Answers:
 
 
 def collect_answers(roles: Roles, units: Mapping[str, str], instead: str = "") -> Answers:
-    """Reads a log's answers; numbers in `units` (by role) become seconds or USD. `instead` names the caller's "costs" or "prices", if any."""
+    """Reads a log's answers, with numbers in `units` by role. If the caller gave "costs" or "prices" `instead` (else ""), the file's are ignored."""
     family = roles.families.get("cost")
     costs = [*roles.candidates.get("cost", ()), *(family.columns.values() if family else ())]
     if instead or not any(first_cells(roles.sheet.cells(column), 1) for column in costs):
@@ -121,7 +121,7 @@ def _wide_answers(roles: Roles) -> Answers:
 
 
 def _add_role(answers: Answers, role: str, units: Mapping[str, str]) -> None:
-    """Adds to `answers` a role's numbers, from one column or from one for each model, and facts that names and cells reveal, such as the currency."""
+    """Reads a role's numbers, in `units` by role, into `answers.values`; its other fields get % signs, the currency and how tokens are counted."""
     roles, sheet, family = answers.roles, answers.sheet, answers.roles.families.get(role)
     column = roles.column(role) if family is None else family.shown("")
     if column is None:
@@ -175,7 +175,7 @@ def _is_needed(roles: Roles, role: str) -> bool:
 
 
 def _read_role(sheet: Sheet, column: str, role: str, units: Mapping[str, str], name: str) -> Numbers:
-    """Reads a column for a role: numbers, in a unit from `units` or `name` (the column's name, perhaps without the model), or lengths of answers."""
+    """Reads a role's numbers: lengths of texts for "response", else in the unit of `units[role]` or of `name`, the column's name (without model)."""
     if role == "response":
         lengths = [len(text) or np.nan for text in read_texts(sheet.cells(column))]
         return Numbers(np.array(lengths), notes=["its length counts"])
@@ -188,7 +188,11 @@ def _read_role(sheet: Sheet, column: str, role: str, units: Mapping[str, str], n
 
 
 def choose_models(answers: Answers, models: list | None, costs: dict | None, prices: Prices | None, file: str) -> None:
-    """Drops models that are not named, or lack an entry in costs or prices; the prices of a `file` (else "") may also have other models."""
+    """Drops from `answers` the models that are not in `models`, `costs` or `prices`, where these are given.
+
+    An entry of a model that the log lacks is refused, except in a file of prices. If `models` or such a `file` (its path, else "") is given, a model
+    without an entry in costs or prices is refused, not dropped.
+    """
     name, present = answers.sheet.name, set(answers.models)
     if len(present) < 2:
         others = [c for c in similar_names("model", answers.sheet.names) if answers.roles.num_different(c) > 1]
@@ -221,7 +225,7 @@ def choose_models(answers: Answers, models: list | None, costs: dict | None, pri
 def check_costs(costs: Any, prices: Any, units: Mapping | None = None) -> tuple[dict[str, float] | None, Prices | None]:
     """Checks and returns the caller's costs per query, or prices in USD per million tokens, by model.
 
-    `prices` may be the path of a file with prices in `units`. Raises `ValueError` if costs or prices are invalid, or both are given.
+    `prices` may be a file's path, in `units` by role (None: as in its columns' names). Raises `ValueError` for invalid values, or if both are given.
     """
     if costs is not None and prices is not None:
         raise ValueError("costs and prices mean the same: give one of them")
@@ -344,7 +348,7 @@ def _lost_usage(values: Mapping[str, np.ndarray], *tokens: np.ndarray | None) ->
 
 
 def _cached_cost(answers: Answers, tokens_in: np.ndarray, prices: Mapping[Any, np.ndarray]) -> np.ndarray:
-    """Returns what cached tokens add to each answer's cost, `[A]` in 1e-6 USD; negative for a discount on input tokens. `prices` are by role."""
+    """Returns what cached tokens add to each answer's cost, `[A]` in 1e-6 USD, from `prices` by role, `[A]` each; refuses unknown prices."""
     tokens = np.nan_to_num(answers.values.get("tokens_cached", np.zeros(len(answers.row))))
     if not (tokens > 0).any():
         return tokens
@@ -359,7 +363,7 @@ def _cached_cost(answers: Answers, tokens_in: np.ndarray, prices: Mapping[Any, n
 
 
 def _are_beside(answers: Answers, role: str, total: np.ndarray, note: str) -> bool:
-    """Whether tokens of a role (cached ones, say) come in addition to the counts `total` `[A]`; tells the user so by the template `note`."""
+    """Whether counts `total` `[A]` exclude tokens of a role (cached, say); tells the user by `note`, with "part of" or "counted beside" for `{}`."""
     part, values, beside = np.nan_to_num(answers.values[role]), answers.values, role in answers.beside
     if (part > np.nan_to_num(total, nan=np.inf)).any():
         beside = True

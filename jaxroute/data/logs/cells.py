@@ -136,7 +136,7 @@ def read_numbers(sheet: "Sheet", column: str, role: str, units: Mapping | None =
 
 
 def _check_range(sheet: "Sheet", column: str, kind: str, values: np.ndarray) -> None:
-    """Refuses infinite numbers, negative ones if the `kind` of number has none, and numbers such as "1.234" whose point may separate thousands."""
+    """Refuses a column whose parsed `values` `[R]` are infinite, negative for a `kind` such as "cost", or doubtful: tokens "1.234" may mean 1234."""
     if kind in ("tokens", "length") and sheet.separator not in (None, ","):
         cells, fractions = sheet.cells(column), np.flatnonzero(np.nan_to_num(values, posinf=0, neginf=0) % 1)
         # Other fractions are means of several answers.
@@ -153,7 +153,7 @@ def _check_range(sheet: "Sheet", column: str, kind: str, values: np.ndarray) -> 
 
 
 def _parse_cells(sheet: "Sheet", column: str, kind: str, rest: np.ndarray, numbers: Numbers) -> np.ndarray:
-    """Parses the cells in rows `rest`, not numbers yet, into `numbers`, or raises `ValueError`. Returns a mask `[R]` of cells with a unit."""
+    """Parses cells at row indices `rest` into `numbers` (values, % signs, currency, notes). Returns a mask of all `R` rows: cells with a unit."""
     cells = sheet.cells(column)
     with_comma = [cell for cell in cells[rest] if isinstance(cell, str) and "," in cell]
     points = any(isinstance(cell, str) and "." in cell for cell in cells)

@@ -257,7 +257,11 @@ def _check_repeats(answers: Answers, keys: _Keys, column: str) -> None:
 
 
 def _tells_apart(pairs: np.ndarray, values: np.ndarray) -> bool:
-    """Whether `values` tell repeats apart: in most `pairs` (model and query) each occurs at most once, or each as often as in the other pairs."""
+    """Whether the values of a column tell repeated answers to the same query by the same model apart.
+
+    `pairs` `[n]` is the index of the query and model of each answer, and `values` `[n]` the index of its value. In most pairs, all values must
+    differ, or each of several values must occur as often as it typically does in a pair.
+    """
     table = pd.crosstab(pairs, values).to_numpy()
     once = (table.max(axis=1) == 1) & (table.sum(axis=1) > 1)
     typical = np.median(table, axis=0)
@@ -266,7 +270,7 @@ def _tells_apart(pairs: np.ndarray, values: np.ndarray) -> bool:
 
 
 def _pivot(answers: Answers, keys: _Keys, values: np.ndarray, how: str = "") -> np.ndarray:
-    """Converts values of answers, `[A]`, to a matrix, query by model, NaN for no answer; `how`, such as "mean" or "max", merges repeated answers."""
+    """Converts values of answers `[A]` to `[Q, N]`, NaN for none. Repeated answers are merged by `how`, "mean" or "max" ("": as the format says)."""
     found = pd.Series(values).groupby(keys.pairs(answers)).agg(how or answers.sheet.preset.how)
     matrix = np.full((len(keys.first), len(answers.models)), np.nan)
     matrix.flat[found.index] = found
@@ -353,7 +357,7 @@ def _equal_ids(answers: Answers) -> str:
 
 
 def _aliases(models: list[str], scores: np.ndarray) -> str:
-    """Returns a hint if two models that never answer the same query differ only in their version; otherwise an empty text."""
+    """Returns a hint if two models that never answer the same query (by `scores` `[Q, N]`) differ only in their version; otherwise an empty text."""
     version = r"[-_@:]?(\d{4}-?\d{2}-?\d{2}|\d{4}|latest|preview)$"
     short = [re.sub(version, "", model.lower().split("/")[-1]) for model in models]
     for (i, a), (j, b) in combinations(enumerate(short), 2):

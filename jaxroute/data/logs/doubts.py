@@ -160,7 +160,7 @@ def _labels_error(answers: Answers, columns: str, alike: list[str], remedy: str)
 
 
 def _describe_scores(answers: Answers) -> tuple[str, str, list[str], float]:
-    """Returns the columns of scores in words, the option that confirms them, columns of right answers with equal values, and the `match_level`."""
+    """Returns the score columns in words, how to confirm them, columns such as "label" with the same set of values, and the `match_level`."""
     roles = answers.roles
     if roles.models:
         family = roles.families["score"]
@@ -196,7 +196,7 @@ def _different_values(answers: Answers, column: str) -> set[float | str]:
 
 
 def check_same_scores(answers: Answers, scores: np.ndarray) -> None:
-    """Refuses scores (query by model) that are equal for all models, but only notes it if they are few, or verdicts in a column named for scores."""
+    """Refuses scores `[Q, N]` that on each query are equal for all models; only notes it for few scores, or verdicts in a column named "score"."""
     if "score" in answers.given or answers.sheet.preset.name or not (scores == scores[:, :1]).all() or np.ptp(scores) == 0:
         return
     columns, remedy, alike, level = _describe_scores(answers)
@@ -211,7 +211,7 @@ def check_same_scores(answers: Answers, scores: np.ndarray) -> None:
 
 
 def check_models(answers: Answers, scores: np.ndarray, costs: np.ndarray, named: Collection[str]) -> None:
-    """Refuses a "model" that is a statistic of the others or called like a right answer ("gold"), unless `named`; arrays are query by model."""
+    """Refuses a "model" that is a statistic of others or called like a right answer ("gold"), unless the caller `named` it; arrays are `[Q, N]`."""
     models, parts = answers.models, np.stack([scores, costs])
 
     def is_close(a: np.ndarray, b: np.ndarray) -> bool:
@@ -235,7 +235,7 @@ def check_models(answers: Answers, scores: np.ndarray, costs: np.ndarray, named:
 
 
 def doubt_costs(answers: Answers, costs: np.ndarray, unit: str, stated: bool) -> None:
-    """Warns of mean costs (of query by model) implausible in USD and, if the file has the costs (`stated`), of patterns such as running sums."""
+    """Notes doubts about costs `[Q, N]`: a model's mean implausible in USD (if that is `unit`) or, if the file has costs (`stated`), running sums."""
     models, notes = answers.models, answers.notes
     means = zip(models, costs.mean(axis=0) if unit.startswith("USD per query") else [])
     if implausible := [f"{model} {mean:.3g}" for model, mean in means if 0 < mean < _CHEAPEST or mean > _MOST_EXPENSIVE]:

@@ -238,7 +238,7 @@ def load_table(path: Any, *, missing: Literal["error", "drop"] = "error", **read
 def read_experiment_log(
     data: str | os.PathLike | None, costs: Mapping[str, float] | None = None, *, features: str | os.PathLike | None = None
 ) -> Log:
-    """Reads an experiment's log by `read_log`. Errors (also if `data` is None) name options of `jaxroute run`; noted doubts become warnings."""
+    """Reads an experiment's log by `read_log` with these arguments. Errors, as for no `data`, name options of `jaxroute run`; doubts are warnings."""
     if not data:
         raise ValueError("this experiment runs on the user's own table: give its file with --data FILE")
     try:
@@ -258,18 +258,10 @@ def read_experiment_log(
 
 
 def load_columns(path: str | os.PathLike, numbers: Sequence[str], labels: Sequence[str] = ()) -> dict[str, np.ndarray]:
-    """Reads some columns of a file, whatever other columns it has.
+    """Reads some columns of a file, of any kind that `read_log` can read, whatever other columns it has.
 
-    Args:
-      path: a file of any kind that `read_log` can read.
-      numbers: names of columns to read as float64, NaN for empty cells.
-      labels: names of columns to read as text.
-
-    Returns:
-      Arrays by name, with an entry for each row of the file.
-
-    Raises:
-      ValueError: the file lacks a column, or a cell is not a number.
+    Returns arrays by name, with an entry for each row: columns in `numbers` as float64, NaN for empty cells, and those in `labels` as text, "unknown"
+    for empty cells. Raises `ValueError` if the file lacks a column, or a number cannot be read.
     """
     numbers, labels = ((names,) if isinstance(names, str) else tuple(names) for names in (numbers, labels))
     sheet = open_log(path)

@@ -107,7 +107,7 @@ def parse_units(kind: str, text: str) -> tuple[str, ...]:
 
 
 def unit_of(role: str, name: str, given: Mapping[str, str]) -> tuple[float, str | None, str]:
-    """Returns the factor from a unit (`given` for the role, or in the name) to the standard one, its currency if not USD, and its text, if any."""
+    """Returns the factor to the standard unit, the currency (None for USD or none) and the unit as written or "", by `given[role]`, else `name`."""
     kind = UNIT_KINDS.get(role, "")
     units = parse_units(kind, given[role]) if role in given else split_unit(kind, name)[1]
     values = [UNITS[kind][unit] for unit in units] + (["J"] if kind == "cost" and "energy" in plain_name(name) else [])
@@ -276,7 +276,7 @@ def check_units(units: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def check_columns(columns: Mapping[str, str] | None, names: Sequence[str], file: str) -> dict[str, str]:
-    """Returns the caller's `columns` (names by role), checked for the file `file`. `*` in a name stands for a model, an empty name for no column."""
+    """Returns the caller's `columns` by role; refuses unknown roles, and columns not in `names` of `file`. `*` means a model, an empty name none."""
     if columns is not None and not isinstance(columns, Mapping):
         raise ValueError(f"columns must map roles to names of columns, as {{'score': 'mine'}}, got {checks.show(columns)}")
     found: dict[str, str] = {}
@@ -325,8 +325,8 @@ class _Split(NamedTuple):
 def find_families(names: Sequence[str], given: Mapping[str, str], wanted: Sequence[str]) -> list[Family]:
     """Finds the families among the names of columns: groups with one role and a column for each model.
 
-    A name with `*` that the caller gave for a role (`given`) is the only family of this role. Columns called exactly like the `wanted` models, or
-    like models with columns of another role, may be their scores.
+    A name with `*` that the caller gave for a role (`given`) is the only family of this role. Columns called like models, as `gpt` and `llama`, are
+    a family of scores if there are columns `cost_gpt` and `cost_llama`, or the caller named these models (`wanted`).
     """
     families: dict[tuple[str, str], Family] = {}
     unnamed = [name for name in names if name not in given.values()]
@@ -372,7 +372,11 @@ def _splits(name: str) -> list[_Split]:
 
 
 def _best_splits(free: Sequence[str]) -> Iterator[tuple[str, _Split]]:
-    """Yields `free` names with their best divisions into role and model: most roles of the model; if equal, commonest pattern; then longest role."""
+    """Yields each of the `free` names with its best divisions into role and model.
+
+    Best is a model that is itself a free column and has columns of several roles, then a model of most roles (`gpt` if there are `score_gpt` and
+    `cost_gpt`). If several divisions are equal in this, the pattern of most names is best, such as `score_{}`, and then the longest role.
+    """
     splits = {name: _splits(name) for name in free}
     roles_of: dict[str, set[str]] = {}
     for split in (split for found in splits.values() for split in found):
@@ -391,7 +395,7 @@ def _best_splits(free: Sequence[str]) -> Iterator[tuple[str, _Split]]:
 
 
 def _add_units_behind_models(families: dict[tuple[str, str], Family]) -> None:
-    """Adds a family `cost_{}_usd` for each family `cost_{}` whose columns have a unit behind the model, to `families` by role and pattern."""
+    """Adds to `families`, by (role, pattern), `cost_{}_usd` of models `a`, `b` beside `cost_{}` whose "models" `a_usd`, `b_usd` end in a unit."""
     scored = {model for family in families.values() if family.role == "score" for model in family.columns}
     for (role, pattern), family in [*families.items()]:
         unit = next((words(model)[-1] for model in family.columns if words(model)), "")
@@ -403,7 +407,7 @@ def _add_units_behind_models(families: dict[tuple[str, str], Family]) -> None:
 
 
 def _remove_statistics(families: Mapping[tuple[str, str], Family], given: Mapping[str, str], wanted: Sequence[str]) -> None:
-    """Removes "models" whose names are those of statistics, such as "mean", unless the caller wants them or they have columns of several roles."""
+    """Removes models called like statistics ("mean") from families of roles not `given`, unless `wanted` by the caller or found in several roles."""
     siblings = Counter(model for family in families.values() if len(family.columns) > 1 for model in family.columns)
     for family in families.values():
         if family.role not in given:

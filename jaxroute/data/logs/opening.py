@@ -297,7 +297,7 @@ def _open_json(path: Path, text: str, about: str) -> Sheet:
 
 
 def _sheet_of_records(path: Path, records: list, about: str, place: Callable | None = None, **attributes: Any) -> Sheet:
-    """Converts `records`, by the rules of their format if known, to a `Sheet` with `attributes`. `place(i)` says where record `i` is."""
+    """Converts `records`, by the rules of their format if known, to a `Sheet` of kind `about` with `attributes`; `place(i)` locates record `i`."""
     rows, preset = presets.read_records(path, records)
     frame = frame_of(rows)
     place = place if rows is records and len(frame) == len(records) else None
@@ -348,7 +348,7 @@ def _without_summaries(files: Iterable[Path]) -> list[Path]:
 
 
 def _join_files(name: str, files: Sequence[Path], open_one: Callable[[Path], Sheet], listed: bool = False) -> Sheet:
-    """Opens files by `open_one` and joins their rows to one sheet. Files that are no logs are skipped, or refused if the caller `listed` them."""
+    """Opens files by `open_one` and joins their rows to the sheet `name`. Files without logs are skipped, or refused if the caller `listed` them."""
     opened, refused = {}, {}
     for file in files:
         try:
@@ -374,7 +374,7 @@ def _join_files(name: str, files: Sequence[Path], open_one: Callable[[Path], She
 
 
 def _stack(name: str, opened: dict[Path, Sheet]) -> Sheet:
-    """Joins sheets by rows, and adds columns for those parts of their files' paths that differ, since these may name models."""
+    """Joins sheets (`opened`, by path) by rows, and adds columns for those parts of their files' paths that differ, since these may name models."""
     sheets, parts = list(opened.values()), {"(file)": [_ENDING.sub("", file.name) for file in opened]}
     for depth, column in enumerate(FILE_COLUMNS[1:]):
         folders = [file.parents[depth].name if len(file.parents) > depth else "" for file in opened]

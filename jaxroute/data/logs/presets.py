@@ -76,7 +76,7 @@ class Preset:
         return rows
 
     def complete_prices(self, file: str, prices: Prices | None, models: Sequence[str]) -> Prices | None:
-        """Adds the format's price list, if any, to the caller's prices, which take precedence; an error about `file` names models without a price."""
+        """Returns prices of `models`, the caller's or else the format's; models of `file` without any are refused. Without a list: `prices`."""
         if not self.prices:
             return prices
         known = {**self.prices, **(prices or {})}
@@ -211,7 +211,7 @@ def _mix_instruct(path: Path, record: Record) -> Record:
 
 
 def _langfuse(path: Path, record: Record) -> Record:
-    """Reads the scores of a logged call from an export of Langfuse: a column of lists for each score, or one column of lists of {"name", "value"}."""
+    """Returns scores by name ("score" for a single one). Langfuse exports a column of lists per score, or one of lists of {"name", "value"}."""
     own = set(" ".join(_FILE["columns of Langfuse"]).split())
     firsts = {name: nested(value, 0) for name, value in record.items() if name not in own and "." not in name}
     scores = {name: record[name] if value is None else value for name, value in firsts.items()}
@@ -249,14 +249,10 @@ _SIZE = re.compile(r"(?<![\d.])(?:(\d+)x)?(\d+(?:\.\d+)?)([bm])(\d)?(?=v\d|[^a-z
 def costs_by_size(models: Iterable[str], default: float = 7.0) -> dict[str, float]:
     """Reads the sizes of models in 1e9 parameters from their names. They serve as costs where a file (EmbedLLM) has none.
 
-    The first size in a name counts: 13 for "vicuna-13b-v1.5", 0.35 for "opt-350m", 7.1 for "bloom-7b1". For a mixture of experts, their number times
-    their size counts, as 56 for "Mixtral-8x7B", although experts share parameters, and the true size is smaller (47).
+    The first size in a name counts: 13 for "vicuna-13b-v1.5", 0.35 for "opt-350m", 7.1 for "bloom-7b1"; a name without a size gets `default`. For a
+    mixture of experts, their number times their size counts, as 56 for "Mixtral-8x7B", although experts share parameters, and the true size is 47.
 
     Source: replaces the cost map of ACQB's EmbedLLM experiment, which is taken from another paper and not printed.
-
-    Args:
-      models: names of models.
-      default: size of a model whose name contains none.
     """
     if not isinstance(models, Iterable):
         raise ValueError(f"models must be names, got {checks.show(models)}")
@@ -298,7 +294,7 @@ def read_records(path: Path, records: Records) -> tuple[Records, Preset]:
 
 
 def routereval_columns(path: Path, value: Mapping[Any, Any]) -> tuple[dict[str, np.ndarray], Preset]:
-    """Converts a pickled RouterEval data set to columns, and also returns its format. It has groups of models; a model in several is read once."""
+    """Converts `value`, a pickled RouterEval data set, to columns; also returns its format. A model in several of its groups is read once."""
     if not all(isinstance(value.get(part), dict) and value[part] for part in ("easy", "hard", "split_index", "prompt")):
         raise ValueError(f"{path} is a pickled dict of {join_names(value)}, and not a data frame: save it as csv or parquet")
     groups = [group for part in ("easy", "hard") for kinds in value[part].values() for group in kinds.values()]

@@ -116,7 +116,7 @@ def assign_roles(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str] =
 
 
 def _fitting_families(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str]) -> list[Family]:
-    """Returns the groups of columns that have one role and a column for each model, without columns whose cells do not fit the role."""
+    """Returns the families of a sheet (`given` and `wanted` as in `find_families`), without columns whose cells do not fit the role."""
     found, families = [], find_families([name for name in sheet.names if name not in FILE_COLUMNS], given, wanted)
     for family in families:
         if "*" not in given.get(family.role, "") and family.role != "response":
@@ -133,7 +133,7 @@ def _fitting_families(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[s
 
 
 def _best_score_families(families: Sequence[Family]) -> list[Family]:
-    """Returns the likeliest families of scores: those with most models that have columns of other roles, then those with the best name.
+    """Returns the likeliest family of scores: the caller's, else that of most models with columns of other roles, then best name; several if equal.
 
     A family of a single model is only considered if there is no larger one, and its name has at least level 2.
     """
@@ -176,14 +176,17 @@ def _assign_families(roles: Roles, families: list[Family], scores: Family) -> Ro
 
 
 def _refuse_different(sheet: Sheet, options: Sequence[Family]) -> None:
-    """Raises an error if several groups of columns have the same role but different cells, since it is unclear which group counts."""
+    """Raises an error if `options`, groups of columns with the same role, have different cells, since it is unclear which group counts."""
     first, *others = (family.columns for family in options)
     if not all(o.keys() == first.keys() and all(_same_cells(sheet, o[m], first[m]) for m in o) for o in others):
         raise _undecided(sheet, options[0].role, [family.shown("*") for family in options])
 
 
 def _find_candidates(roles: Roles, taken: set[str], has_families: bool) -> None:
-    """Finds candidate columns, not in `taken`, for roles not given. If models have separate columns (`has_families`), file names are no models."""
+    """Stores in `roles.candidates` the best columns for each role that is not in `roles.given`, and adds them to `taken`, the columns in use.
+
+    Without a column of models, names of files may be the models, unless each model has separate columns (`has_families`).
+    """
     sheet, candidates = roles.sheet, roles.candidates
     names = [name for name in sheet.names if name and name not in FILE_COLUMNS]
     for role in (role for role in SEARCH_ORDER if role not in roles.given):
@@ -225,7 +228,7 @@ def _best_columns(roles: Roles, role: str, names: Sequence[str]) -> list[str]:
 
 
 def _best_queries(roles: Roles, options: Sequence[str]) -> list[str]:
-    """Returns the columns that match the role "query" best; among several, those whose values recur for different models."""
+    """Returns the columns among `options` that match the role "query" best; among several, those whose values recur for different models."""
     sheet, model = roles.sheet, roles.candidates.get("model", [])
     taken = {*model, *roles.candidates.get("score", ())}
     fitting = [name for name in sheet.single(options) if name not in taken]
@@ -276,7 +279,7 @@ def _first_of_each(names: Sequence[str], same: Callable[[str, str], bool]) -> li
 
 
 def _same_cells(sheet: Sheet, a: str, b: str, role: str = "") -> bool:
-    """Whether two columns have the same cells, or the same numbers after conversion from the units of a role."""
+    """Whether the columns `a` and `b` of a sheet have the same cells, or the same numbers after conversion from the units of a role."""
     first, second = sheet.cells(a), sheet.cells(b)
     if role in UNIT_KINDS:
         try:
@@ -322,7 +325,7 @@ def _is_summary_word(cell: object) -> bool:
 
 
 def _is_mean(roles: Roles, column: str, row: int) -> bool:
-    """Whether a row's scores and costs are means or sums over rows of other queries (ids in `column`), and of its model if the row names one."""
+    """Whether every score and cost of a row is the mean or sum of rows of other queries (ids in `column`), of the same model if the row names one."""
     sheet, model = roles.sheet, roles.candidates.get("model", [])
     others = roles.codes(column) != roles.codes(column)[row]
     if len(model) == 1 and not which_empty(sheet.cells(model[0]))[row]:
@@ -389,7 +392,7 @@ def _explain_not_a_log(roles: Roles, scores: Family, families: Sequence[Family],
 
 
 def _likely_columns(sheet: Sheet, lacking: list[str], free: list[str], unknown: list[str]) -> tuple[str, list[str]]:
-    """Proposes columns for roles in `lacking`, in words, and returns those of models; `free` ones have no role, `unknown` ones look like scores."""
+    """Returns a text that proposes columns for roles that are `lacking`, and columns of models; `free` have no role, `unknown` look like scores."""
     proposals = {role: similar_names(role, free) for role in lacking}
     only_score = lacking == ["score"]
     if only_score:  # By their content.

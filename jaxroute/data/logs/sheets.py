@@ -88,7 +88,7 @@ class Sheet:
 
 
 def sheet_of_frame(name: str, frame: pd.DataFrame, about: str, **attributes: Any) -> Sheet:
-    """Converts a data frame to a sheet called `name`, with a column per field of objects in cells; `about` and `attributes` are for the `Sheet`."""
+    """Makes a data frame a `Sheet` with `name` and `attributes`; dicts in cells become a column per key. `about` is the kind of file in words."""
     if not frame.size:
         raise ValueError(f"{name} has no {'columns' if len(frame) else 'rows'}")
     frame = frame.set_axis([str(column) for column in frame.columns], axis=1)
@@ -130,7 +130,7 @@ def sheet_in_memory(data: Any) -> Sheet:
 
 
 def open_parquet(path: Path, content: Any) -> Sheet:
-    """Opens a parquet file as a sheet; only columns that are used are read."""
+    """Opens a parquet file as a sheet; only columns that are used are read. `content` is its path or an open file, and `path` its name in errors."""
     parquet, arrow = import_optional("pyarrow.parquet"), import_optional("pyarrow")
     try:
         file = parquet.ParquetFile(content)
@@ -186,7 +186,7 @@ def open_excel(path: Path, content: bytes) -> Sheet:
 
 
 def records_of(name: str, value: Any) -> tuple[list[dict], list[str]]:
-    """Finds the records in a JSON value. Returns them, with notes for the user on their place in the value.
+    """Finds the records in a JSON value of the file `name`. Returns them, with notes for the user on their place in the value.
 
     The value may be a list of objects; an object with one such list at any depth, or with several of the same fields; an object of
     equally long columns; or an object of objects by id. Anything else is refused.
@@ -241,7 +241,7 @@ def _count_matches(names: Iterable[Any], *roles: str) -> int:
 
 
 def _role_evidence(records: Sequence[Mapping]) -> float:
-    """Returns how much records look like answers: the sum of the best match levels of their fields to five roles, that of "score" twice."""
+    """Returns how much records look like answers: sum of the best match levels of fields to "query", "text", "model", "cost" and, twice, "score"."""
     names = list(map(str, pd.json_normalize([dict(record) for record in records[:20]], sep=".").columns))
     wide = 3.0 if any(name.split(".")[0] == "scores" for name in names) else 0.0
     roles = ("query", "text", "model", "cost", "score")
@@ -250,7 +250,7 @@ def _role_evidence(records: Sequence[Mapping]) -> float:
 
 
 def _without_lists(name: str, value: Mapping) -> tuple[list[dict], list[str]]:
-    """Converts an object to records, with notes: equally long columns, or objects by id or by query and model."""
+    """Converts a JSON object (equally long columns, or objects by id or by query and model) to records, with notes; errors name the file (`name`)."""
     columns = list(value.values())
     if columns and all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns):
         return [dict(zip(value, row, strict=True)) for row in zip(*columns, strict=True)], ["file: an object of columns"]
@@ -331,10 +331,10 @@ def _named_values(cell: Any) -> dict[str, Any]:
 
 
 def sheet_of_arrays(name: str, arrays: Mapping[str, np.ndarray], about: str) -> tuple[Sheet, dict[str, Any]]:
-    """Converts arrays to a sheet. Also returns the arrays `cost_unit`, `rows`, `num_rows` and `prompts`, if they are present.
+    """Converts arrays to a sheet. Also returns those called `cost_unit`, `rows`, `num_rows` and `prompts`, which are no columns of the sheet.
 
-    The names of the arrays are roles: numbers by query and model `[Q, N]`, query `[Q]` or model `[N]`; `models` `[N]`; features `[Q, d]`. An array
-    `score_a` `[Q]`, for example, has the scores of the model "a". Shapes that do not fit are refused. `about` is the kind of file in words.
+    The names of arrays are roles. Numbers have shape `[Q, N]` (by query and model), `[Q]` (by query) or `[N]` (by model, for all queries), `models`
+    `[N]`, features `[Q, d]`. `score_a` `[Q]` has the scores of model "a". Shapes that do not fit are refused. `about` is the kind of file, in words.
     """
     models: list[str] = next((np.atleast_1d(arrays[key]).astype(str).tolist() for key in _MODELS if key in arrays), [])
     if repeated := [model for model in models if models.count(model) > 1]:

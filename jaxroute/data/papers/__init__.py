@@ -108,13 +108,13 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Entry:
-    """Result of one method on one benchmark in Tables 2, 6 and 7 of MESS+, as printed, except that the smallest model comes first in `ratio`."""
+    """Result of a method on a benchmark, as printed in MESS+, Tables 2, 6 and 7, but with `ratio`, percent of requests, for small to large models."""
 
     cost_mj: float  #: Energy of one pass over the benchmark in MJ.
     cost_pm: float  #: Number after its "±", no standard error.
     satisfaction: float  #: Satisfied requests in percent.
     satisfaction_pm: float  #: Number after its "±", no standard error.
-    ratio: tuple[int, int, int]  #: Percent of requests answered by L1B, L8B and L70B, printed from large to small.
+    ratio: tuple[int, int, int]  #: Percent of requests answered by L1B, L8B and L70B, in this order; printed in reverse.
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ def divide_by_max(scores: np.ndarray) -> np.ndarray:
 
 
 def _set_columns(table: Any, what: str, least: float = -np.inf, **sizes: int) -> None:
-    """Makes fields of `table`, of given lengths (`sizes`), read-only float64 arrays, all values at least `least`. Errors say "one per" `what`."""
+    """Converts fields of `table`, of lengths `sizes`, to read-only float64, all at least `least`; errors call an entry `what`, such as "model"."""
     for column, size in sizes.items():
         values = np.array(getattr(table, column), dtype=np.float64)
         if values.shape != (size,):
@@ -193,7 +193,7 @@ def _groups(paper: str, table: str) -> dict[Any, list[Any]]:
 
 
 def _entries(table: str) -> dict[Any, dict[str, Entry]]:
-    """Reads a table of MESS+ by the first value of each row, then by benchmark; its last three numbers are the ratio, from large to small."""
+    """Reads a table of MESS+: entries by method or `V`, the first value of a row, then benchmark. The last three values, the ratio, are reversed."""
     groups = _groups("messplus", table).items()
     return {key: {name: Entry(*row[:4], ratio=tuple(row[:3:-1])) for name, *row in rows} for key, rows in groups}
 
