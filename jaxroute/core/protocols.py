@@ -215,7 +215,7 @@ def metrics_of(policy: AnyPolicy) -> tuple[Metric, ...]:
 
 
 def cost_hint(policy: Any, spec: Spec) -> CostHint:
-    """Returns the bytes of the matrices that make the policy's rounds slow in an environment with this `Spec`; zeros without method `cost_hint`."""
+    """Returns the bytes of matrices that make a policy's rounds slow, by its method `cost_hint`; zeros (cheap rounds) if it has no such method."""
     return optional(policy, "cost_hint", spec, default=CostHint())
 
 

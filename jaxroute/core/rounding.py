@@ -1,8 +1,9 @@
 """Protection of float operations against XLA's rewriting, by adding a -0.0 that XLA cannot see to be constant.
 
 On a CPU, XLA contracts `a * b + c` to one operation with one rounding, whatever its options, and simplifies programs as if numbers were not rounded.
-With a number `zero` that is -0.0 at run time only, `a * b + zero` is the product, rounded once, even if that sum is contracted. A constant plus
-`zero` is no constant for the compiler, and a divisor plus `zero` no shared divisor. On processors with fused multiply-add this costs nothing.
+With a number `zero` that is -0.0 at run time only, `a * b + zero` is the product, rounded once, even if that sum is contracted. The compiler cannot
+compute with a constant plus `zero` in advance. It replaces divisions by one number along an axis with products with the reciprocal, but not if -0.0s
+from a vector are added to the divisors, which then seem unequal. On processors with fused multiply-add this costs nothing.
 """
 
 import enum
@@ -48,7 +49,8 @@ class Trait(enum.IntFlag):
 def protected(words: Array) -> Generator[None, None, None]:
     """Context manager that protects the operations traced inside: they use a number -0.0 that XLA's compiler does not know.
 
-    The program computes this number from its argument `words`, uint32 `[R]` for `R` runs; the result is -0.0 whatever the words are.
+    The program computes one -0.0 for each of `R` runs from its argument `words`, uint32 `[R]`, say the runs' seeds; their values do not matter. The
+    first one is used as a scalar, all of them, repeated, as a vector.
     """
     if not is_exact():
         yield
@@ -72,17 +74,17 @@ def within(variable: ContextVar[Any], value: Any) -> Generator[None, None, None]
 
 
 def given_zeros(zero: Array, vector: Array) -> AbstractContextManager[None]:
-    """Context manager like `protected`, for a scalar -0.0 (`zero`) and a `vector` of them, of any length, that the compiler does not know."""
+    """Context manager inside which a given scalar -0.0, `zero`, is added to products, and a `vector` of them to divisors; see `protected`."""
     return within(_zeros, (zero, vector))
 
 
 def compilers_own() -> AbstractContextManager[None]:
-    """Switches the exact arithmetic off inside this context manager: XLA uses its own functions, sums and roundings, which are faster on a GPU."""
+    """Context manager without exact arithmetic (each operation rounded once): XLA uses its own functions and roundings, faster on a GPU."""
     return within(_own, True)
 
 
 def is_exact() -> bool:
-    """Whether the exact arithmetic is switched on in this context."""
+    """Whether operations traced here get exact arithmetic (each is rounded once): True except inside the context manager `compilers_own`."""
     return not _own.get()
 
 
@@ -159,8 +161,8 @@ def trait_of(eqn: JaxprEqn, traits: Sequence[Trait], same_shape: bool) -> Trait:
 def elementwise_primitive(name: str, zeros: int, function: Callable[..., Any], divides: bool = False) -> Primitive:
     """Creates a JAX primitive called `name` that applies `function` to scalars or to float32 arrays of one shape.
 
-    Its last operands, as many as `zeros` says, are scalars of `unknown_zero`, which `jax.vmap` does not batch. `divides` says whether the second
-    operand is a divisor.
+    The last `zeros` operands, for `function` too, are an unknown -0.0 or a vector of them, and `jax.vmap` does not batch these. `divides`: the second
+    operand is a divisor, to which batching adds the vector along the new axis, so that XLA does not multiply by a shared reciprocal.
     """
     primitive = Primitive(name)
 

@@ -152,7 +152,7 @@ class Histogram:
     A quantile computed from a histogram has a relative error of at most `RELATIVE_ACCURACY`.
 
     Attributes:
-      keys: `[N]` int64, ascending; each combines the index of a row and the index of one of its bins that are not empty.
+      keys: `[N]` int64, ascending: `row * 2**18 + bin + 2**17` for the index of a row and the index, perhaps negative, of each bin that is not empty.
       counts: `[N]` int64, count in the row and bin of each key.
     """
 
@@ -258,9 +258,9 @@ def reduced(
     Curves of JAX arrays are reduced on their device, others by NumPy.
 
     Args:
-      curves: for each policy, arrays by name with axes for settings, runs and values; `valid` marks valid runs, others count as NaN.
+      curves: for each policy, arrays by name with axes for settings, runs and values; other runs than `valid` ones are left out.
       names: names of the curves, in the order of the statistics.
-      place: index of the axis of runs.
+      place: index of the axis of runs in every array, `valid` included.
       spans: first run and end (exclusive) of each span of runs; its length is 256 times a power of two, or less than 256.
 
     Returns for each span the moments `[6, settings, C]`, where a run's curves have `C` values in total, and a histogram (empty for two policies).
@@ -291,7 +291,7 @@ def _values(xp: Any, curves: Sequence[Curves], names: Sequence[str], place: int)
 
 
 def _moments_and_bins(xp: Any, curves: Any, names: Sequence[str], place: int, spans: Sequence[tuple[int, int]]) -> Any:
-    """Computes `reduced` (same arguments): two lists by span: moments `[6, settings, C]` and, for one policy, sorted bins `[settings * C, runs]`."""
+    """Returns for `reduced`, by span, moments `[6, settings, C]` and sorted bins `[settings * C, runs]` as two lists (no bins for two policies)."""
     values = _values(xp, curves, names, place)
     moments, bins = [], []
     for start, stop in spans:
@@ -310,6 +310,6 @@ _on_device = jax.jit(functools.partial(_moments_and_bins, jnp), static_argnums=(
 
 @functools.partial(jax.jit, static_argnums=2)
 def _starts_of_bins(bins: Array, first: Array, size: int) -> tuple[Array, Array]:
-    """Returns the flat indices at which the mask `first` is True, padded with zeros to length `size`, and the elements of `bins` there."""
+    """Returns flat indices, padded with zeros to `size`, where rows of sorted `bins` reach a new value (mask `first`), and the values there."""
     starts = jnp.flatnonzero(first, size=size, fill_value=0)
     return starts, bins.ravel()[starts]

@@ -87,7 +87,7 @@ class CostHint(NamedTuple):
 
     Attributes:
       matrix_bytes: size in bytes of the largest matrices of one run that a round reads.
-      product_bytes: size in bytes of the matrices among them that a round multiplies as a whole.
+      product_bytes: size in bytes of those among them that a round uses completely, in products of matrix and vector.
     """
 
     matrix_bytes: int = 0
@@ -141,10 +141,10 @@ class FixedPolicy:
 
 
 def classes_of(tree: Any) -> tuple[type, ...]:
-    """Returns the classes of a tree's inner nodes, each before its children, to distinguish trees that differ only in classes.
+    """Returns the classes of a tree's inner nodes, each before its children, for cache keys: structures may compare equal although classes differ.
 
-    From jax 0.10 on, two tree structures that differ only in the classes of their nodes compare equal, and `jax.jit` of 0.10.2 sometimes runs
-    the program of another class (50 to 70 of 400 classes in one process; none with 0.12.0.1).
+    From jax 0.10 on, two tree structures that differ only in the classes of their nodes compare equal, and `jax.jit` of 0.10.2 may run the program
+    of another class: in a process with 400 such classes it did so for 50 to 70 of them (with 0.12.0.1 for none).
     """
     found, waiting = [], [jax.tree.structure(tree)]
     while waiting:

@@ -56,16 +56,16 @@ def first_best(score: Array, allowed: Array | None = None, order: Array | None =
 
 
 def place_mask(size: int) -> int:
-    """Returns the bit mask that extracts a model's index from a number of `draws.order(key, size)`, or `size` from a number that means "no model"."""
+    """Returns the bit mask of the low bits of a number from `draws.order(key, size)`: its model's index, or `size` for the number of "no model"."""
     return (1 << size.bit_length()) - 1
 
 
 def first_places(shape: Sequence[int], axis: int, given: Sequence[Any], ordered: bool) -> tuple[Any, Any, int, int]:
-    """Returns numbers that break ties in `first_best` along an axis of an array of this shape: the tied element with the smallest number wins.
+    """Returns a mask of allowed elements (or None), tie-breakers, a number above all tie-breakers, and a bit mask, for `first_best` along an axis.
 
-    An element's number is its index or, if `ordered`, its number in a random order. `given` has the mask of allowed elements, if there is one, and as
-    its last entry the order, if `ordered`. Returns the mask or None, the numbers, a larger number for "no element", and a bit mask that extracts an
-    index from a number.
+    Of tied elements of an array of this shape that with the smallest tie-breaker wins: its index or, if `ordered`, its number in a random order. The
+    bit mask extracts the index from either. Elements that may not win get the number above all, which gives the index "none". `given` has the mask of
+    allowed elements, if there is one, and as its last entry the order, if `ordered`.
     """
     size = shape[axis]
     if not ordered:
@@ -137,8 +137,8 @@ def barrier(value: Any) -> Any:
     """Returns an array or pytree behind an optimisation barrier on every device, so that it is computed and rounded once.
 
     It is for a value that is compared with itself (a score and its maximum), and for one that is read from a table before the table is updated in
-    place. To make programs faster `compute_once` is better. In a scan on a CPU a sum of two products may still be rounded twice: XLA drops barriers
-    before it fuses.
+    place. To make programs faster `compute_once` is better. In a scan on a CPU XLA drops barriers before it fuses: a sum of two products may then be
+    computed twice and rounded differently, a case that `first_best` handles.
     """
     return lax.optimization_barrier(value)
 

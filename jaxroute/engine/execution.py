@@ -34,7 +34,7 @@ class Execution:
         - "kernel": one compiled C function for all rounds: on a GPU with a thread for each run, on a CPU in C++ for as many runs at once as a vector
           has numbers. It needs a C++ compiler (`c++`, `g++`, `clang++` or `CXX`), on a GPU NVRTC, which comes with jax (or `JAXROUTE_NVRTC`).
         - "reference": a plain `vmap` of a scan, slower, for comparison.
-        - "auto": the kernel; but the scan in double precision and, on a CPU, if a policy multiplies large matrices or settings share its state.
+        - "auto": the scan in double precision and, on a CPU, if a policy has large matrices or settings share most of a run's state; else the kernel.
 
         On a CPU all give the same bits (see `arithmetic`). For "auto" and "kernel" the scan replaces a kernel that cannot be used: a compiler is
         missing, a compiler, driver or GPU fails, the policy has an operation that kernels lack, or on a GPU it has more than 3 KiB of arrays on a
@@ -148,7 +148,7 @@ class Target:
       backend: "scan", "kernel" or "reference".
       chosen: True if jaxroute chose the back end, because the user gave "auto".
       quick: whether programs are compiled with few optimisations.
-      arithmetic: "exact", "fast" or "float64".
+      arithmetic: "exact" or "fast" as in `Execution`, or "float64" if JAX uses 64-bit numbers, whose rounding may depend on the machine.
       block: number of seeds of a compiled call; None if `layout` chooses it.
       no_kernel: why this machine cannot use kernels; empty if it can, or if none is wanted.
     """
@@ -182,12 +182,9 @@ class Target:
 
 
 def resolve(execution: Execution, devices: Sequence[Any], has_shared_axes: Callable[[], bool]) -> Target:
-    """Chooses back end and rounding for some devices, and warns if kernels are wanted but cannot be used there.
+    """Chooses back end and rounding for the `devices` that simulate, and warns if kernels are wanted but cannot be used there.
 
-    Args:
-      execution: options of the user.
-      devices: devices that simulate.
-      has_shared_axes: function that returns whether settings share most of a run's state; only the scan computes a shared state once.
+    The function `has_shared_axes` returns whether settings share most of a run's state; only the scan computes a shared state once.
 
     Raises:
       ValueError: the devices do not support the chosen arithmetic or level of compilation.

@@ -44,7 +44,7 @@ class Layout:
         Args:
           setup: environment, policies, seeds and devices.
           most: number of runs that fit into the memory of all devices together.
-          state_bytes: bytes of the state of a run.
+          state_bytes: bytes of the state of a run. A CPU core simulates at once only as many runs as fit into its cache (0: no such limit).
           one_by_one: whether a CPU core simulates the runs of some policy one after the other (`Target.one_by_one`); a call then has one setting.
           waves: for each policy the number of runs that all GPUs together simulate at the same time; empty if it is unknown.
         """
@@ -121,7 +121,7 @@ def _whole_waves(num_seeds: int, most: int, settings: int, waves: Sequence[int])
     most = max(1, most // step * step)  # A block that does not fit into memory can be halved.
 
     def size(number: int) -> int:
-        """Returns the number of seeds of a block if there are `number` blocks, rounded up by at most a quarter to one of few sizes to compile."""
+        """Returns the seeds of each of `number` blocks, `num_seeds / number` rounded up to 4 to 8 times a power of two: few sizes to compile."""
         seeds = -(-num_seeds // number)
         unit = 1 << max(0, seeds.bit_length() - 3)
         return min(most, -(-seeds // unit) * unit)

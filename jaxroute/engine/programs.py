@@ -61,7 +61,7 @@ WIDE = True
 
 @dataclass
 class Backend:
-    """Name, progress and stop request of the back end that runs a `Block` (a compiled program). Copies of it by `Block.changed` share this object.
+    """Name, progress and stop request of the back end that runs a `Block` (a compiled program) and all its copies by `Block.changed`.
 
     Attributes:
       name: "scan", "kernel" or "reference".
@@ -193,7 +193,7 @@ class Block:
         return other
 
     def lower(self, seeds: np.ndarray | None = None, begun: States = NO_STATES) -> Program:
-        """Returns the traced (or cached) program for `len(seeds)` seeds (None: a thread's part of a block) that continues from states `begun`."""
+        """Returns the program, traced or cached, for as many seeds as `seeds` (None: a thread's part of a block), from checkpoint states `begun`."""
         if seeds is None:  # The values of seeds do not matter when a program is traced.
             seeds = np.zeros(1 if self.one_by_one else self.layout.block // self.threads)
         arguments = self._arguments(dict.fromkeys(self.axes, 0), seeds, begun)
@@ -222,7 +222,8 @@ class Block:
     def _fall_back(self, reason: str, refused: bool, slower: bool = False) -> None:
         """Replaces the kernel by the scan from now on, because of a `reason` in words.
 
-        It warns if a compiler or driver has `refused` the kernel, and otherwise unless the kernel is `slower` than the scan or the block is quiet.
+        It always warns if a compiler or driver has `refused` the kernel; otherwise only if the block is not quiet and `slower` is False (True: the
+        reason is that the kernel would be slower than the scan).
         """
         if self.arithmetic == "exact" and self.device.platform != "cpu":
             raise RuntimeError(
@@ -389,7 +390,7 @@ def compile_blocks(blocks: Mapping[str, Block], pool: ThreadPoolExecutor, progre
 
 
 def threads(devices: Sequence[Any], runs: int) -> int:
-    """Returns the number of CPU threads that share a block's `runs`, as XLA computes small operations on one core; 1 for a GPU or several devices."""
+    """Returns among how many CPU threads to divide a block's `runs`, since XLA uses one core for small operations; 1 for a GPU or several devices."""
     if devices[0].platform != "cpu" or len(devices) > 1:
         return 1
     number = 1

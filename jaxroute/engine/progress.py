@@ -29,7 +29,8 @@ _SECONDS_FILE = "jaxroute-seconds.json"
 class LineProgress(contextlib.AbstractContextManager["LineProgress"]):
     """Prints progress as lines of text where no terminal can show a bar, 10, 20, 40, ... seconds after the start.
 
-    It has the methods of `tqdm` that `jaxroute` calls. Its method `print`, for one line, can be the argument `callback` of `jaxroute.compare`.
+    It has the methods of `tqdm` that `jaxroute` calls. Its method `print` can be the argument `callback` of `jaxroute.compare`, which calls it with
+    the text of each step.
 
     Args:
       total: number of blocks.
@@ -124,7 +125,7 @@ class Progress:
     Attributes:
       policy: name of the policy of the block.
       setting: coordinates of the settings of the block: a list of values for each axis.
-      seeds: number of seeds with finished runs.
+      seeds: position, from 1, of the last seed that is stored together with this block. Blocks come in order of seeds, except with `share="join"`.
       done: number of blocks that this call has simulated.
       total: number of blocks that this call will simulate.
       seconds: seconds since the call began, with compilation.

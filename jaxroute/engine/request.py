@@ -176,7 +176,10 @@ def request_of(setup: Setup, with_code: bool) -> Request:
 
 
 def _identities(components: Components, policy: str, settings: Mapping[str, Any], codes: Mapping[str, str]) -> list[str]:
-    """Returns digests of all that decides a policy's numbers at each setting except horizon and seeds; "" without `codes` (of code, by variant)."""
+    """Returns a digest for each setting of all that decides a policy's numbers, except horizon and seeds; "" if nothing is stored (no `codes`).
+
+    `settings` describes the whole simulation, and `codes` has a digest of the code of each variant, by its label.
+    """
     own, axes = components.policies[policy], components.policy_axes[policy]
     if not codes:
         return [""] * math.prod(len(components.axes[axis]) for axis in axes)

@@ -159,7 +159,7 @@ def packed_rollout(
         return jax.tree.map(jnp.add, a, b)
 
     def rounds(states: States, first: Any, count: Any, begun: Values = zeros) -> tuple[States, Values]:
-        """Simulates `count` rounds (at most `chunk`) from `first` on, after `plan` if a stage begins there, and adds recorded values to `begun`."""
+        """Simulates `count` rounds, at most an inner loop's `chunk`, from `first` on, after `plan` if a stage begins. Adds values to sums `begun`."""
 
         def one(i: Any, carry: tuple[States, Values]) -> tuple[States, Values]:
             states, sums = carry
@@ -201,7 +201,7 @@ def packed_rollout(
     most = int(fixed[:, 1].max())
 
     def simulated(states: States, part: np.ndarray) -> tuple[States, PackedRecords]:
-        """Simulates record intervals of the first rounds and lengths `part` `[N, 2]`. Unequal lengths make reverse-mode derivatives impossible."""
+        """Simulates a record interval for each row (first round, length) of `part` `[N, 2]`. Reverse-mode derivatives need equal lengths."""
         count = int(part[0, 1]) if spans is None and (part[:, 1] == part[0, 1]).all() else None
 
         def one(states: States, span: jax.Array) -> tuple[States, PackedRecords]:

@@ -126,7 +126,7 @@ _measured: dict[Any, Any] = {}  # Results of `traced_once`.
 
 
 def traced_once(what: Hashable, trace: Callable[[Any, Any], Any], env: AnyEnvironment, policy: AnyPolicy) -> Any:
-    """Returns `trace(env, policy)` of shapes instead of arrays, from a cache for pairs of equal structure, in which `what` identifies `trace`."""
+    """Calls `trace(env, policy)` with shapes for arrays, and caches the result for pairs of equal structure under `what`, a name of the function."""
     leaves, structure = jax.tree.flatten((env, policy))
     types = tuple((np.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves)
     key = (what, structure, types, jax.config.read("jax_enable_x64"))
@@ -140,7 +140,7 @@ def traced_once(what: Hashable, trace: Callable[[Any, Any], Any], env: AnyEnviro
 def made_for(
     env: AnyEnvironment, policy: AnyPolicy | PolicyOf, arithmetic: Callable[..., Any] = lambda made: made
 ) -> AnyPolicy:
-    """Returns `policy` or, if it is a function, its value for `env`. `arithmetic` is a wrapper of this function, such as `lanes.exactly`."""
+    """Returns `policy` or, if it is a function, the policy it builds for `env`, called through a wrapper `arithmetic` such as `lanes.exactly`."""
     return policy if is_policy(policy) else arithmetic(widened(functools.partial(protocols.build_policy, policy)))(env)
 
 
@@ -150,12 +150,10 @@ def spec_for(env: AnyEnvironment, horizon: int) -> Spec:
 
 
 def chunk_length(record_every: int, free_rounds: int, stage_length: int | None) -> int:
-    """Chooses the inner loop's number of rounds: if possible at most `LONGEST_CHUNK` and a divisor of `record_every` (with stages, of all arguments).
+    """Returns the number of rounds of an inner loop: the largest divisor of `record_every` that is at most `LONGEST_CHUNK`.
 
-    Args:
-      record_every: rounds of a record interval.
-      free_rounds: rounds at the start that are not counted.
-      stage_length: rounds per stage, None without stages.
+    With stages (`stage_length` is not None) it divides `free_rounds` and `stage_length` too. If a larger number has no divisor from 256 to
+    `LONGEST_CHUNK`, the result is `LONGEST_CHUNK`, or with stages the greatest common divisor of all three arguments.
     """
     length = math.gcd(record_every, free_rounds, stage_length) if stage_length else record_every
     if length > LONGEST_CHUNK:
@@ -167,12 +165,8 @@ def chunk_length(record_every: int, free_rounds: int, stage_length: int | None) 
 def run_streams(root: Any, seeds: Any) -> Arrays:
     """Returns the random keys from which each of `R` runs draws, as two 32-bit words: uint32 `[2, R]` for each stream of keys, by name.
 
-    Run key = fold_in(root, seed). Its children are the streams: the instance, the environment's init and rounds, and the policy's init, plan, act
-    and update. Round `t` of a stream uses `fold_in(stream, t)`.
-
-    Args:
-      root: the two words of the root key, `[2]`.
-      seeds: `[R]` uint32.
+    The key of a run is `fold_in(root, seed)`, for the two words `root` `[2]` of the root key and uint32 `seeds` `[R]`. Its children are the streams:
+    the instance, the environment's init and rounds, and the policy's init, plan, act and update. Round `t` of a stream uses `fold_in(stream, t)`.
     """
 
     def streams(seed: jax.Array) -> Arrays:

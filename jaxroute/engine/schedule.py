@@ -137,7 +137,7 @@ class Batch:
             self.curves |= {policy: [one] for policy, one in whole.items()}
 
     def addresses(self) -> Iterator[tuple[bytes, int, int]]:
-        """Yields for each storage unit of the batch its digest, first granule (256 seeds), and mask of seeds (statistics: number of granules)."""
+        """Yields for each unit to store: digest of policy and setting, first granule (256 seeds), mask of seeds (statistics: number of granules)."""
         request = self.result.request
         if isinstance(self.result, Statistics):
             granules = (request.cut.values[self.seeds][::GRANULE] // GRANULE).tolist()
@@ -166,9 +166,9 @@ def _joined(parts: Sequence[Mapping[str, Any]], axis: int) -> Mapping[str, Any]:
 
 
 def parts_of(share: Share, setting: int, settings: int, parts: int) -> range:
-    """Returns the indices of those of `parts` groups of seeds that a process simulates at setting number `setting` of `settings`.
+    """Returns the indices of those of `parts` groups of seeds that a process simulates at setting number `setting`, from 0, of `settings`.
 
-    `share` is the index of the process and the number of processes.
+    `share` is the index of the process and the number of processes. Each has a range of the numbers `group * settings + setting`, of equal lengths.
     """
     first, last = (-(-number * parts * settings // share[1]) for number in (share[0], share[0] + 1))
     begin, end = (-(-(number - setting) // settings) for number in (first, last))
@@ -327,7 +327,7 @@ class Schedule:
     def _continued(
         self, runs: Runs, policy: str, settings: Sequence[int], masks: dict[int, int]
     ) -> Iterator[tuple[int, dict[int, int]]]:
-        """Divides a policy's seeds (`masks` by granule) by the most rounds stored at all `settings`, or 0. Yields pairs (rounds, masks)."""
+        """Groups a policy's seeds (`masks` by granule) by the longest horizon stored at all `settings`, 0 for none. Yields pairs (horizon, masks)."""
         store, request = runs.store, runs.request
         for rounds in self.horizons(policy):
             if store is None or not masks:

@@ -55,8 +55,8 @@ def simulate(
     Args:
       env: an environment, a `Grid` of environments, or a sampler `key -> Environment`: each run then draws an instance, or all seeds share
         `num_instances` instances.
-      policies: dict of name to policy; an entry may be a `Grid`, or a function `env -> policy` (an oracle), which follows a swept environment.
-        A single policy is named after its class.
+      policies: dict of name to policy; an entry may be a `Grid`, or a function `env -> policy` (an oracle), which builds one for each
+        environment. A single policy is named after its class.
       horizon: `T`, number of counted rounds.
       seeds: number of runs, with the seeds 0, 1, ..., or a list of seeds. A seed is the same run in any batch, on any devices, resumed or not.
       root_seed: seed of all randomness; another one gives other random draws to every run.
@@ -126,11 +126,7 @@ def simulate(
 def run_bytes(env: EnvironmentLike, policy: PolicyLike) -> int:
     """Returns the bytes of the state of one run; thousands of runs at once need thousands of times as much.
 
-    Fields of environment and policy, which runs share, are not counted.
-
-    Args:
-      env: an environment, or a sampler.
-      policy: a policy, or a function `env -> policy`.
+    Fields of environment and policy, which runs share, are not counted. `env` may also be a sampler, and `policy` a function `env -> policy`.
     """
     return bytes_of_run(*example_of("policy", env_settings(env), policy_settings("policy", policy)))
 
@@ -144,7 +140,7 @@ def _simulate(
     progress: bool,
     monitor: Monitor,
 ) -> xr.Dataset:
-    """Simulates what `store` lacks of the result of `setup` (`share`: part of this process). `options` and log `notes` of the store may be None."""
+    """Simulates what `store` lacks of `setup`, or this process's `share`. Its `options` and `notes` (earlier calls) are None if nothing is stored."""
     components, recording, effort = setup.components, setup.recording, Effort()
     request = request_of(setup, store is not None)
     stored = [] if notes is None else [one.horizon for one in notes.requests.values()]

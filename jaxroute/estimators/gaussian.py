@@ -63,8 +63,8 @@ def solve(matrix: Array, b: Array) -> Array:
 def sherman_morrison(inverse: numerics.Sum, x: Array, weight: Leaf = 1.0) -> numerics.Sum:
     """Returns the inverse of `A + weight x x'` from `inverse`, that of `A` `[d, d]`, for `x` `[d]` and a `weight` `[]` of at least 0.
 
-    Both are sums with rounding errors (`numerics.Sum`). The result is symmetric to the last bit, because an asymmetry would not decay in later
-    updates.
+    Both inverses are sums with their rounding errors (`numerics.Sum`). The result is symmetric to the last bit, because an asymmetry would not decay
+    in later updates.
     """
     direction = xla.barrier(
         numerics.combine(x, inverse.total)
@@ -325,7 +325,7 @@ class ByFactors:
         pages = jnp.where(counts, pages, 0)
 
         def through(_: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            """Returns the next page (at last the empty one) and `Q'` of the present page times the vector, from `carry` (page, vector `[d]`)."""
+            """Returns the next page (or the empty one) and `Q'` of the present page times the vector `[d]`, for a `carry` (present page, vector)."""
             page, a = carry
             rows, mix = _page(spread, page)
             return numerics.at(spread.after, (page,)), a - _times(_times(_times(rows, a), mix), rows)
@@ -366,7 +366,7 @@ class ByFactors:
         number = xla.largest_over_runs(spread.in_use)
 
         def through(step: Array, samples: Array) -> Array:
-            """Multiplies the samples `[N, M, d]` of the parameter that owns a page by the page's `Q`; `step` counts pages from the newest one (0)."""
+            """Multiplies the samples in `[N, M, d]` of the parameter that owns a page by its `Q`. Step 0 takes the newest page of all parameters."""
             page = number - 1 - step
             rows, mix = _page(spread, page)
             owner = (numerics.at(spread.owner, (page,)),)

@@ -28,10 +28,10 @@ def known(value: Any) -> bool:
 
 
 def inputs(mask: Any = None, groups: Sequence[int] | None = None, **given: Any) -> list[Array]:
-    """Converts a solver's arguments, given by name, to arrays in the type of the first one. Raises `ValueError` if one is invalid.
+    """Converts a solver's arguments, given by name, to arrays in the type of the first one. `ValueError` for a wrong shape or a number out of range.
 
-    `budget`, `total`, `size`, `most` and `temperature` must be scalars, or `[M]` (one per group) if `groups` (None: one group) gives each model's
-    group. All other arguments must be vectors `[K]`; they become 0 where `mask` `[K]` is False (None: nowhere).
+    `budget`, `total`, `size`, `most` and `temperature` must be scalars. With `groups`, the group of each model, they may also be `[M]`: one number
+    for each group. All other arguments must be vectors `[K]`; they become 0 where `mask` `[K]` is False (None: nowhere).
     """
     found: list[Array] = []
     for name, value in given.items():

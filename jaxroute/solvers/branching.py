@@ -55,7 +55,7 @@ class Program(NamedTuple):
 
 
 class Basis(NamedTuple):
-    """Basic solution of a linear program with `n` variables and `R` constraints, and the basis for the next step of the simplex method.
+    """Result of a simplex step: solution for the present basis, and next basis. Columns are the `n` variables, then the slacks of `R` constraints.
 
     Attributes:
       x: `[n]` basic solution, clipped to the ends (lower and upper limits) of the variables.
@@ -65,7 +65,7 @@ class Basis(NamedTuple):
       feasible: `[]` bool, whether the basic solution is between the ends, and so optimal.
       impossible: `[]` bool, whether no point between the ends meets the constraints.
       stuck: `[]` bool, whether neither `feasible` nor `impossible` is true and no pivot element exceeds rounding errors.
-      upper: `[n + R]` bool, columns at their upper end.
+      upper: `[n + R]` bool, columns at their upper end in the present basis.
       basis: `[R]` int32 columns of the next basis.
       next_upper: `[n + R]` bool, columns at their upper end in the next basis.
     """

@@ -174,7 +174,10 @@ def _project(y: Array, cost: Array, budget: Array, total: Array, upper: Array, a
 def _steps_as_needed(
     step: Callable[[tuple[Array, ...]], tuple[Array, ...]], start: tuple[Array, ...], tolerance: Array
 ) -> tuple[Array, ...]:
-    """Repeats `step` of `_project` from `start` until the cost is within `tolerance` of the budget (or below it) or its multiplier stays the same."""
+    """Repeats `step` of `_project` from `start` until the cost is within `tolerance` of the budget, or the budget's multiplier no longer changes.
+
+    The multiplier is entry 2 of the tuples, the cost minus the budget entry 5. If this is negative with a multiplier of 0, no step is needed.
+    """
 
     def go_on(state: tuple[Any, ...]) -> Array:
         number, before, (_, _, here, _, _, excess) = state
@@ -201,9 +204,9 @@ def _cheapest(cost: Array, upper: Array, total: Array, at_most: bool) -> Array:
 
 
 def _rows(z: Array, cost: Array, upper: Array, nu: Array, multiplier: Array, at_most: bool) -> tuple[Array, _RowSolver]:
-    """Returns a mask `[K]` (1 or 0) of the coordinates of `z` between 0 and `upper` (free), and `solve`, which makes them meet binding constraints.
+    """Returns a mask `[K]` (1 or 0) of free coordinates of `z` (between 0 and `upper`), and `solve`, which projects onto the binding constraints.
 
-    These are the sum (a row of ones), unless `at_most` and its multiplier `nu` is 0, and the budget (a row of costs) if its `multiplier` is positive.
+    They are rows of a matrix: the sum (ones), unless `at_most` and its multiplier `nu` is 0, and the budget (costs) if its `multiplier` is positive.
     The mean cost of free coordinates is subtracted from their costs: this avoids cancellation in the 2 x 2 matrix of the rows and in multipliers.
     """
     free = ((z > 0.0) & (z < upper)).astype(z.dtype)

@@ -41,8 +41,8 @@ def pairwise(z: Array, uniforms: Array, *, whole_sum: bool) -> Array:
 
     Args:
       z: `[K]` in [0, 1].
-      uniforms: `[K]` on [0, 1): one per meeting, the last one for the coordinate that remains fractional.
-      whole_sum: whether the sum of `z` is an integer, so that this coordinate is 0 or 1 up to rounding (static).
+      uniforms: `[K]` on [0, 1): one per meeting, and the last one to round the coordinate that remains fractional.
+      whole_sum: whether the sum of `z` is an integer (static). The remaining coordinate is then 0 or 1 up to rounding, and needs no random draw.
     """
     z = boundary.vector("z", z)
     size = z.shape[0]
@@ -117,7 +117,7 @@ def swap(z: Array, uniforms: Array, surplus_uniforms: Array) -> Array:
 
 
 def swap_with(z: Array, trades: Callable[[np.ndarray], Array], surplus: Callable[[np.ndarray], Array]) -> Array:
-    """Rounds `z` as `swap` does, but functions draw uniforms of merges: `trades(indices)` `[n, M]` for pairs, `surplus(indices)` `[n]` for others."""
+    """Rounds `z` as `swap`. For merges with indices `[n]`, `trades` draws uniforms `[n, M]` for pairs, `surplus` `[n]` for unpaired elements."""
     size = z.shape[-1]
     upper = numerics.prefix_sums(z)
     # Sums that are integers up to rounding are rounded; otherwise a set could be too large by one model.

@@ -131,7 +131,7 @@ class _AnyWinSets(NamedTuple):
 
     Attributes:
       members: `[sets, K]` bool, in order of size (static).
-      full: index of the first set that reaches the smallest allowed size if two models, with fractions that sum to one, are added (static).
+      full: index of the first set to which a pair may be added, in fractions that sum to one; smaller sets would still be too small (static).
       labels: `[K]` group of each model (static).
       pairs: `[P, 2]` indices of the models of each pair (static).
       left: `[sets]` budget that a set leaves.
@@ -153,7 +153,7 @@ _Candidates = tuple[Array, ...]
 def _any_win_sets(
     w: Array, cost: Array, budget: Number, size: Number, groups: Groups, sizes: tuple[int, int] | None
 ) -> tuple[_AnyWinSets, _Candidates, _Candidates | None]:
-    """Enumerates the sets that `exact_any_win` (same arguments) may select fully. Also returns models, and pairs or None, to add in fractions."""
+    """Enumerates sets that `exact_any_win` may select fully, and models, and pairs of a group (None without pairs), that may join in fractions."""
     count, dtype = w.shape[-1], w.dtype
     low, high = (1, count) if sizes is None or groups is not None else sizes
     high = high if sizes is None else sizes[1]
@@ -372,7 +372,7 @@ def best_subset(
       size: `[]` integer; with groups `[M]`, the size of each group. If `exact_size` and fewer models are allowed, the result is all allowed models
         (if `sizes` includes their number), flagged infeasible.
       exact_size: whether sets have exactly `size` models (static); otherwise at most.
-      sizes: smallest and largest possible `size` (static).
+      sizes: smallest and largest number of models, in all groups together, of the sets that are compared (static).
     """
     weight, cost, budget, asked = boundary.inputs(allowed, groups, weight=weight, cost=cost, budget=budget, size=size)
     count = weight.shape[0]

@@ -59,7 +59,7 @@ def _left(reach: Array, decrement: Array) -> Array:
 def _of_logit(error: Array, drift: Array, inverse: Array, longest: Array) -> Array:
     """Converts `error` `[]`, a bound of the Newton decrement, to a bound of the error of any logit, for features of norm at most `longest`.
 
-    `drift` bounds the move of any logit since the second derivatives were computed, of which `inverse` `[D, D]` is the inverse.
+    `inverse` `[D, D]` is that of second derivatives in `D` parameters; the factor `exp(drift)` is for logits that have moved by `drift` since then.
     """
     trace = sum(inverse[i, i] for i in range(inverse.shape[0]))
     return longest * jnp.sqrt(trace) * error * jnp.exp(drift)
@@ -128,7 +128,7 @@ class Newton(Solver):
 
         `sums` computes derivatives of the loss without its `ridge` at parameters `theta` `[N, d]`; `masks` has a one-hot `[N]` for each item whose
         parameters are fitted. A step of norm `s` changes a logit by at most `longest * s`, for features of norm at most `longest`. The safe length of
-        a step depends on differences of two logits, which change by at most `spread` times as much.
+        a step depends on differences of logits, which change by at most `spread * longest * s` (`spread`: 1 if one item is shown, else 2).
         """
         dim = theta.shape[1]
 

@@ -63,7 +63,7 @@ class BFGSState:
 
 
 class _Point(NamedTuple):
-    """State between two steps of `BFGS`, which change the parameters of `A` of `N` items. A batch of runs (`vmap`) steps together.
+    """State between two steps of `BFGS`, for the `A` entries of `chosen` (-1: no item) among `N` items. A batch of runs (`vmap`) steps together.
 
     Attributes:
       theta: `[N, d]` parameters.
@@ -71,7 +71,7 @@ class _Point(NamedTuple):
       gradient: `[A, d]` gradient of the loss, including the ridge, in the chosen parameters.
       moves: `[A, d]` products of `B_j^-1` and the gradient: the next steps with the opposite sign.
       least: `[]` smallest value so far of the estimated largest error of a logit.
-      since: `[]` int32 number of steps since `least` last decreased; at `4 A` steps the run stops, as then only rounding errors remain.
+      since: `[]` int32 number of steps since `least` last decreased; at `4 A` steps the fit ends, as only rounding errors remain.
       wanted: `[]` bool, whether this run needs another step.
       steps: `[]` int32 number of steps so far, the same in all runs of a batch.
     """
@@ -126,7 +126,7 @@ class BFGS(Solver):
         scale = longest / jnp.sqrt(jnp.asarray(ridge, theta.dtype))
 
         def gradients(theta: Array) -> Array:
-            """Returns the gradient of the loss with its ridge term at `theta` `[N, d]`, in parameters of the chosen items, `[A, d]`; 0 for -1."""
+            """Returns the loss's gradient, with the ridge, in the parameters of `chosen` items, `[A, d]`; the row of a -1 (no item) is zero."""
             own = jnp.stack([numerics.pick(numerics.one_hot(chosen[a], size), theta.T) for a in range(number)])
             found = sums(theta, hessian=False).gradient + ridge * own
             return xla.compute_once(jnp.where((chosen >= 0)[:, None], found, 0.0))
