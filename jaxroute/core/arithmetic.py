@@ -69,7 +69,7 @@ def definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
 
 
 def whole_definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
-    """Returns a jaxpr that computes `eqn`, an operation on whole arrays such as a factorisation, by `+ - * /` and the like; None if XLA does."""
+    """Returns a jaxpr that computes `eqn`, an operation on whole arrays such as a factorisation, by basic operations; None if XLA computes `eqn`."""
     name, params = eqn.primitive.name, eqn.params
     # Operations such as `jnp.searchsorted` since jax 0.12, which have a separate definition.
     if name == "call_hi_primitive":

@@ -189,7 +189,7 @@ def qr(x: Array, *, pivoting: bool, full_matrices: bool, **_: Any) -> tuple[Arra
 def _rotation(norms: Array, products: Array, limit: float) -> tuple[Callable[[Array], Array], Array, Array]:
     """Computes one step of Jacobi rotations of `N` columns, which makes each column `i < N / 2` orthogonal to its partner, column `i + N / 2`.
 
-    Returns a function that rotates the columns of any matrix `[..., N]` and reorders them, so that partners change (all pairs meet in `N - 1` steps),
+    Returns a function that rotates the columns of any matrix `[m, N]` and reorders them, so that partners change (all pairs meet in `N - 1` steps),
     a mask `[N / 2]` of the rotated pairs, and the new `norms`. For singular values, `norms` `[N]` are the squared norms `n_i` of the columns and
     `products` `[N / 2]` twice the scalar products `p_i` of partners. For eigenvalues, `n_i` are the diagonal of a symmetric matrix and `p_i` its
     entries `[i, i + N / 2]`, which become 0. A pair with `abs(p_i) <= limit sqrt(abs(n_i n_j))`, `j = i + N / 2`, is not rotated.

@@ -228,7 +228,7 @@ def rsqrt(x: Array) -> Array:
 
 
 def cbrt(x: Array) -> Array:
-    """Cube root, with an error of at most 0.83 ulp. Two Halley steps improve an estimate from the bits; each cubes a number of 8 bits exactly."""
+    """Cube root, with an error of at most 0.83 ulp: two Halley steps from an estimate, rounded to 8 bits before each step for an exact cube."""
     a = jnp.abs(x)
     small = a < f32(1)
     a = a * jnp.where(small, f32(2.0**63), f32(2.0**-63))
@@ -404,7 +404,7 @@ def cos(x: Array) -> Array:
 
 
 def tan(x: Array) -> Array:
-    """Tangent, with an error of at most 1.59 ulp (1.35 ulp for `|x|` up to 1e4). Every second quadrant is `-1 / tan`, as in FDLIBM's `k_tanf`."""
+    """Tangent, with an error of at most 1.59 ulp (1.35 ulp for `|x|` up to 1e4); in every second quadrant -1 / tan(x - pi/2) (FDLIBM's `k_tanf`)."""
     r, low, n = quadrant(x)
     square = r * r
     low = polynomial(square, TAN) * (square * r) + low * (square + f32(1))
@@ -440,7 +440,7 @@ def acos(x: Array) -> Array:
 
 
 def atan(x: Array) -> Array:
-    """Arc tangent, with an error of at most 0.86 ulp: for x >= 0, arctan c + arctan((x - c) / (1 + c x)), c near x, of 0, .5, 1, 1.5, infinity."""
+    """Arc tangent, with an error of at most 0.86 ulp: for x >= 0, arctan c + arctan((x - c) / (1 + c x)), where c is 0, .5, 1, 1.5 or infinity."""
     a = jnp.abs(x)
     centre, high, low = f32(0), f32(0), f32(0)
     for bound, c in ((14 / 32, 0.5), (23 / 32, 1.0), (39 / 32, 1.5)):

@@ -117,7 +117,7 @@ def no_errors(**sums: jax.Array) -> dict[str, jax.Array]:
 
 
 def accumulate(state: Any, seen: Array | None = None, /, **values: Array) -> Any:
-    """Returns `state` with `values` added to its fields of these names, compensated sums, where the mask `seen` is True (None: all); see `add_up`."""
+    """Returns `state` with `values` added to the compensated sums in its fields of these names (errors: `state.errors`) where `seen` (None: all)."""
     sums, errors = {}, dict(state.errors)
     for name, value in values.items():
         sums[name], errors[name] = add_up(getattr(state, name), errors[name], value, seen)

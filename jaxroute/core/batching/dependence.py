@@ -39,7 +39,7 @@ class Flow(Generic[Fact]):
         raise NotImplementedError
 
     def row(self, fact: Fact) -> Fact:
-        """Converts a fact between an array `[n, ...]`, which a scan reads or stacks, and its rows, alike in both directions; by default unchanged."""
+        """Converts a fact between an array `[n, ...]`, which a scan reads or stacks, and its rows, in both directions alike; unchanged by default."""
         return fact
 
     def is_opaque(self, eqn: JaxprEqn) -> bool:
@@ -107,12 +107,12 @@ _DEPENDENCE = _Dependence(False)
 
 
 def which_depend(closed: ClosedJaxpr, given: Sequence[bool]) -> list[bool]:
-    """Returns for each result of the jaxpr `closed` whether it depends on an argument whose flag in `given` is True (differs between runs, say)."""
+    """Returns for each result of the jaxpr `closed` whether it depends on an argument flagged in `given`, for example as different between runs."""
     return _DEPENDENCE.results(closed, given)
 
 
 def carry_dependence(given: Sequence[bool], step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
-    """Returns whether each carried value of a loop may ever differ between runs. `given` has these flags at the start; `step` maps them once."""
+    """Returns whether each carried value of a loop may ever differ between runs; `given`: flags at its start, `step`: maps flags over an iteration."""
     return _DEPENDENCE.carried(given, step)
 
 
@@ -140,7 +140,7 @@ def solver_operands(params: Mapping[str, Any], operands: Sequence[Any]) -> list[
 
 
 def switch(params: Mapping[str, Any], branches: Sequence[Callable[..., Any]], index: Any, *operands: Any) -> Any:
-    """Runs a branch of a `cond` on `operands`: number `index`, or that for the platform compiled for if `params["branches_platforms"]` is given."""
+    """Runs a branch of a `cond` on `operands`: number `index` or, if `params["branches_platforms"]` is given, that of the platform compiled for."""
     if (platforms := params.get("branches_platforms")) is None:
         return lax.switch(index, branches, *operands)
     named = {name: one for one, names in zip(branches, platforms, strict=True) for name in names or ("default",)}

@@ -108,7 +108,7 @@ class Lanes:
 
 
 def _replay(jaxpr: Jaxpr, consts: Sequence[Any], args: list[Value], size: int, tables: Tables | None = None) -> list[Value]:
-    """Evaluates one run's jaxpr on `args` for `size` runs, which share `consts`; its array writes must follow the reads by a caller in `tables`."""
+    """Evaluates one run's jaxpr on `args` for `size` runs, which share `consts`; `tables` has array reads of a calling jaxpr, to precede writes."""
     tables = Tables() if tables is None else tables
     env: dict[Any, Value] = {}
     fixed = Trait.CONSTANT | Trait.EVEN
@@ -173,7 +173,7 @@ def _apply(eqn: JaxprEqn, values: list[Value], size: int, tables: Tables) -> lis
 
 
 def _exact(eqn: JaxprEqn, arrays: list[Any], traits: list[Trait], runs: tuple[bool, ...]) -> list[Any] | None:
-    """Computes `eqn` on float32 `arrays` exactly; None if XLA's way suffices. `traits`: what XLA knows of each; `runs`: which have a run axis."""
+    """Computes `eqn` on float32 `arrays` exactly; None if XLA's result is used. `traits`: what XLA knows of each; `runs`: which have a run axis."""
     name, params = eqn.primitive.name, eqn.params
     if not rounding.is_exact() or getattr(eqn.outvars[0].aval, "dtype", None) != jnp.float32:
         return None

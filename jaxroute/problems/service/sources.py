@@ -110,7 +110,7 @@ class RequestSource(Protocol):
         return labelled(self)
 
     def clairvoyant_contexts(self, knows_cost: bool = True) -> Contexts:
-        """Returns contexts (groups of requests) by satisfying models, with each request's costs if `knows_cost`, otherwise mean costs."""
+        """Returns contexts (groups of requests) by set of satisfying models, with each request's costs if `knows_cost`, otherwise mean costs."""
         return self.label_contexts() if knows_cost else self.label_contexts().at_cost(self.average().cost[0])
 
 

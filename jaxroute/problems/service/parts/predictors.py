@@ -174,7 +174,7 @@ class KnownCost:
 
 @struct.dataclass
 class LastCost:
-    """Estimates the cost of each model by that in the last explored request (run on all), at first 1 J. Source: the MESS+ authors' later code."""
+    """Estimates each model's cost by that in the last explored request, on which all models ran; at first 1 J. Source: MESS+ authors' later code."""
 
     def init(self, spec: ServiceSpec) -> Array:
         return jnp.ones((spec.num_models,), jnp.float32)
