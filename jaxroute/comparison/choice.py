@@ -18,12 +18,12 @@ MIXTURE = "Best mixture"  # The query-blind strategy, which is reported for comp
 
 @dataclass(frozen=True)
 class Answer:
-    """Recommendation for one target quality. A point is a strategy at one setting, deployable if it needs nothing that is rarely available.
+    """Recommendation for one target quality. A point is a strategy at one setting, deployable if it needs no perfect judge or users who try again.
 
     Attributes:
       target: requested quality.
       best: cheapest deployable point that meets the target, or None.
-      with_judge: cheapest point with a perfect judge (knows an answer's true score at once) that meets the target; None if not cheaper than `best`.
+      with_judge: cheapest point with a perfect judge (one that knows true scores) that meets the target; None without one, or if `best` is as cheap.
       single: cheapest single model that meets the target, or None.
     """
 
@@ -52,7 +52,10 @@ def saving(point: Point, single: Point) -> Estimate:
 
 
 def answers(points: Iterable[Point], target: float) -> list[Point]:
-    """Returns each strategy's cheapest point that meets the target by `chosen_by`, or else its best, and the cheapest single model that meets it."""
+    """Returns a point of each strategy: its cheapest that meets the target by `chosen_by`, or its point of highest quality if none does.
+
+    The cheapest single model that meets the target, if there is one, comes last.
+    """
     points = list(points)
     by_strategy: dict[str, list[Point]] = {}
     for point in points:
@@ -67,7 +70,7 @@ def answers(points: Iterable[Point], target: float) -> list[Point]:
 
 
 def answer(points: Iterable[Point], target: float) -> Answer:
-    """Returns the cheapest deployable point, the cheapest with a perfect judge, and single model, of `answers` that meet the target by `judged`."""
+    """Returns, of the `answers` that meet the target, the cheapest deployable point, the cheapest with a perfect judge, and the single model."""
     chosen = [p for p in answers(points, target) if p.meets(target)]
     best = _cheapest([p for p in chosen if p.available])
     judged = _cheapest([p for p in chosen if JUDGE in p.needs])

@@ -141,11 +141,8 @@ class Comparison:
     def strategy(self, point: Point | None = None) -> serving.Strategy:
         """Returns a routing strategy for new queries, fitted to the whole log in a few seconds.
 
-        Args:
-          point: a single model or fitted rule from `points`; None for `exported`.
-
-        Raises:
-          ValueError: the point is neither a single model nor a fitted rule, or none of them reaches the target.
+        `point` is a single model or fitted rule from `points`; None means `exported`. Raises `ValueError` if the point learns online, needs a perfect
+        judge or is an upper bound, or if both `point` and `exported` are None.
         """
         point = self.exported if point is None else point
         if point is None:

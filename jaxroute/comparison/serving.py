@@ -63,10 +63,10 @@ class Strategy:
 
         Args:
           queries: `Q` texts if the log's features were made of texts, or `[Q, d]` features; any list of length `Q` if the rule uses no features.
-          categories: `[Q]` categories of the queries, if the log has categories; None otherwise.
+          categories: `[Q]` categories of the queries, if the log has categories; None otherwise. An unknown category counts as none.
 
         Raises:
-          ValueError: an input of the rule is missing, or differs from the inputs in the log.
+          ValueError: an input of the rule is missing, or has another form than in the log: no text, or another number of features.
         """
         if isinstance(queries, str) or not hasattr(queries, "__len__"):
             got = f"{checks.show(queries)}; for one give [query]"
@@ -102,7 +102,7 @@ class Strategy:
           draw: number in [0, 1) instead of a random one, for a strategy that chooses at random.
 
         Raises:
-          ValueError: an input of the rule is missing, or differs from the inputs in the log.
+          ValueError: an input of the rule is missing or has another form than in the log, or `asked` contradicts the rule.
         """
         paid = {} if asked is None else asked
         numbers = [self.models.index(checks.one_of("a model in asked", name, self.models)) for name in paid]
@@ -208,11 +208,7 @@ def can_be_saved(point: Point) -> bool:
 
 
 def strategy_of(log: Log, point: Point) -> Strategy:
-    """Returns the routing strategy of a point, fitted to the whole log.
-
-    Raises:
-      ValueError: the point learns online, needs a perfect judge, or is an upper bound.
-    """
+    """Returns the routing strategy of a point, fitted to the whole log. Raises `ValueError` unless the point `can_be_saved`."""
     table = log.table
     if not can_be_saved(point):
         rules = ", ".join(_FITTED)

@@ -316,9 +316,9 @@ class Kernel:
         self._lock, self._stopped = threading.Lock(), threading.Event()
 
     def prepare(self, devices: Sequence[int] = ()) -> "Kernel":
-        """Compiles the kernel and loads it on the devices with these indices, or on all that XLA uses if there are none. Returns the kernel.
+        """Compiles the kernel and loads it on the GPUs with the indices `devices`; an empty sequence means all that XLA uses. Returns the kernel.
 
-        Raises `SlowerThanScan` if the scan is faster, and `Unsupported` if the kernel does not compile, load or fit into a device's memory.
+        Raises `SlowerThanScan` if its arrays in memory are too large (see `check_memory`), and `Unsupported` if it cannot be compiled or loaded.
         """
         try:
             used = [device for device in active() if device in devices or not devices]
@@ -342,7 +342,7 @@ class Kernel:
             return self._loaded[place]
 
     def threads_at_once(self) -> int:
-        """Returns how many threads of the kernel a device can run at once: the minimum over devices that have loaded it; 131,072 without any."""
+        """Returns how many threads of the kernel a GPU runs at once: the minimum over the GPUs that have loaded it, or 131,072 if none has."""
         return min((one.threads_at_once for one in self._loaded.values()), default=1 << 17)
 
     def interrupt(self, stopped: bool = True) -> None:
@@ -375,7 +375,10 @@ class Kernel:
                 _reserved[kernel.device] = max(kernel.local_bytes, _reserved.get(kernel.device, 0))
 
     def _pieces(self, first: int, ends: np.ndarray, size: tuple[int, int]) -> Generator[tuple[int, int], None, None]:
-        """Yields the launches (first round, end round) of the rounds from `first`. `ends`: record times, in rounds; `size`: (runs, settings)."""
+        """Yields launches, (first round, end round), from round `first` to the last of the record times `ends`; the caller runs each before the next.
+
+        Each is timed, so that the next takes about half a second; the pace is stored for later calls of the same `size`, (runs, settings).
+        """
         at, last = first, int(ends[-1])
         most = FIRST_ROUNDS if size not in self._pace else max(1, int(self._pace[size] * LAUNCH_S))
         self.done = 0.0

@@ -113,7 +113,7 @@ class Emitter(Writer):
         return [self.pointwise(*aval_of(eqn), at)]
 
     def _function(self, eqn: Any, definition: ClosedJaxpr, varies: bool) -> Function:
-        """Returns the C function that computes the elementwise operation `eqn` by its definition, of vectors over runs if `varies`."""
+        """Returns the C function that computes an element of `eqn` by its definition. If `varies`, its numbers are vectors with an entry per run."""
         key = (eqn.primitive.name, str(eqn.params), str(definition.in_avals), varies)
         if key not in self.functions:
             inner = copy.copy(self)  # Shares tables and functions.
@@ -149,7 +149,7 @@ class Emitter(Writer):
         return self.value_of(storage, ())
 
     def carry_on(self, storages: Sequence[ir.Storage], values: Sequence[Value]) -> None:
-        """Assigns a loop's new `values`, when a step ends, to the `storages` that the next step reads; a value that reads these is copied first."""
+        """Assigns the results `values` of a step or branch to `storages`, as if all at once: values that read one of `storages` are copied first."""
         others, ready = set(storages), list[Value]()
         for storage, value in zip(storages, values, strict=True):
             mixed = value.storage is not storage and bool(value.storages & others)

@@ -1,7 +1,7 @@
 """Interleaves the steps of loops: several steps are computed at a time, statement by statement.
 
 A processor executes some hundred instructions at once, but waits in a chain of dependent instructions such as a logarithm. Interleaving the chains
-of several models fills this time. Compilers do not do this for loops with hundreds of instructions. Numbers do not change.
+of several steps, often one for each language model, fills this time, which compilers do not do in long loops. Results stay the same bit for bit.
 """
 
 import dataclasses
@@ -51,7 +51,7 @@ def _steps(loop: ir.Loop) -> int:
 
 
 def _may(loop: ir.Loop) -> bool:
-    """Whether steps may be interleaved: every changed variable from outside the loop is used by one statement, or each step uses its own element."""
+    """Whether steps may be interleaved: each outer variable or array that the loop changes is used in one statement, or only at the loop's index."""
 
     def each_its_own(storage: ir.Storage) -> bool:
         touching = [one for one in loop.body if storage in {s.current for s in (*one.reads, *one.written())}]

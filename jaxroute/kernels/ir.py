@@ -271,7 +271,7 @@ def walk(block: Block) -> Iterator[Statement]:
 
 
 def live(block: Block) -> set[Storage]:
-    """Returns the C variables and arrays whose contents matter: those that statements of a block with other effects read, even indirectly."""
+    """Returns the C variables and arrays that matter: those needed, directly or through others, by statements that write none, such as outputs."""
     writers: dict[Storage, list[Statement]] = {}
     found, open_ = set[Storage](), list[Storage]()
     for statement in walk(block):
@@ -360,7 +360,7 @@ class Value:
       known: the elements if they are constant, else None.
       uniform: whether all elements are known to be equal.
       lone: whether the array is known to be a bool vector with at most one true element.
-      chosen: pair (condition, numbers) if this array is `where(condition, numbers, 0)` with a `lone` condition: a sum without additions. Else None.
+      chosen: pair (condition, numbers) if this array is `where(condition, numbers, 0)` with a `lone` condition, so its sum is one number; else None.
       steps: number of operations that compute an element each time it is read; 0 if elements are stored.
     """
 

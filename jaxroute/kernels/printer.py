@@ -190,7 +190,7 @@ def _format_of(e: ir.Expr) -> str:
 
 
 def print_block(statements: ir.Block, wide: bool) -> tuple[str, int, int]:
-    """Returns the text in C (C++ if `wide`), the vectors that long arrays need on a CPU (`lanes.h`), and the bytes per run they need on a GPU."""
+    """Returns C text (C++ if `wide`), and the memory of long arrays: number of vectors on a CPU's heap, and bytes for each run on a GPU."""
     printer = _Printer(wide, ir.live(statements))
     return "\n".join(printer.block(statements)), printer.heap, printer.scratch
 

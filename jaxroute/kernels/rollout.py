@@ -52,8 +52,7 @@ def kernel_rollout(
     Args:
       env, policy: environment (or a sampler `key -> Environment`, for one instance per run) and policy (or a function `env -> policy`).
       streams: words of the runs' random keys by name.
-      horizon: number of rounds after the warm-up.
-      record: quantities to record.
+      horizon, record: number of rounds after the warm-up, and quantities to record.
       since: number of rounds (without warm-up) before the checkpoint from which runs resume; 0 without one.
       begun: states in that checkpoint by name; None without one.
       keep_states: whether to return the last states, too.
@@ -94,10 +93,10 @@ def _(*operands: Any, source: Source, size: int, lead: tuple[int, ...], spread: 
 
 
 def _batch(operands: Sequence[Any], dims: Sequence[int | None], *, source: Source, size: int, lead: Any, spread: Any) -> Any:
-    """Maps a call of the kernel `source` for `size` runs over a new axis of settings, the first of results and operands that have it (`jax.vmap`).
+    """Maps a call of the kernel `source` for `size` runs over a new axis (`jax.vmap`). Returns the results and the axis's position in each, 0.
 
-    `dims` has the new axis's position in each operand, or None. `lead` has the lengths of the axes that were mapped before; `spread` tells for each
-    operand which of those axes the operand has.
+    `dims` has the axis's position in each operand, None where absent; operands are transposed to have it first. `lead` has the lengths of the axes
+    that were mapped before, the "axes of settings"; `spread` has for each operand a bool for each of them: whether the operand has this axis.
     """
     number = next(x.shape[d] for x, d in zip(operands, dims, strict=True) if d is not None)
     moved = [x if d is None else jnp.moveaxis(x, d, 0) for x, d in zip(operands, dims, strict=True)]
@@ -114,7 +113,7 @@ _registered: dict[str, Future[Any]] = {}
 
 
 def _host_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) -> tuple[str, Future[Any]]:
-    """Starts compiling a kernel for a CPU. Returns its XLA name, a hash, and compilation. `lead`: lengths of setting axes; `spread`: inputs' axes."""
+    """Starts compiling a kernel for a CPU. Returns the name of its call in XLA and the compilation's future; `lead`, `spread`: as in `_batch`."""
     text, every = source.for_host(), steps(lead, (True,) * len(lead))
     # For each array its steps between two settings along each axis, and its bytes.
     sizes = [math.prod(a.shape) * (1 if a.shared else size) * a.dtype.itemsize for a in source.inputs]
@@ -146,7 +145,7 @@ def _host_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) 
 def _device_target(
     source: Source, lead: tuple[int, ...], spread: Any, size: int, devices: tuple[int, ...]
 ) -> tuple[str, Future[Any], cuda.Kernel]:
-    """Starts compiling a kernel for GPUs (no `devices`: all). Returns its XLA name, compilation and kernel. `lead`, `spread`: axes of settings."""
+    """Starts compiling a kernel for GPUs (no `devices`: all). Returns its name in XLA, the future and the kernel; `lead`, `spread`: as in `_batch`."""
     if (settings := math.prod(lead)) > cuda.MOST_SETTINGS:
         raise Unsupported(f"{settings:,} settings of a call; a launch has {cuda.MOST_SETTINGS:,} at most")
     kernel = cuda.Kernel(source.for_device(lead, spread), source.scratch)

@@ -129,7 +129,10 @@ _DEVICE = """#define ARRAY(kind, name, size, first) kind *const name = (kind *)(
 
 
 def steps(lead: Sequence[int], own: Sequence[bool]) -> list[int]:
-    """Returns for each axis of settings, of lengths `lead`, how many arrays further the next setting's is; 0 where `own` is False: the same one."""
+    """Returns the distance, in arrays, between the arrays of two neighbouring settings along each axis of settings; `lead`: lengths of the axes.
+
+    An input stores an array for each setting along axes with `own`. All settings along another axis share an array, and the distance is 0.
+    """
     found, step = [], 1
     for size, varies in reversed(list(zip(lead, own, strict=True))):
         found.append(step if varies else 0)

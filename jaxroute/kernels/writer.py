@@ -120,7 +120,7 @@ class Writer:
         self.masks.pop()
 
     def meant(self, depth: int = 0) -> ir.Expr:
-        """Returns the mask of runs that an assignment to a variable declared under `depth` masks may change; True if no mask was added since then."""
+        """Returns the mask of the runs that an assignment changes if the variable was declared inside `depth` masks; True if none was added since."""
         return self.masks[-1] if depth < len(self.masks) else ir.literal(True, bool)
 
     # Storages
@@ -349,7 +349,10 @@ class Writer:
         dtypes: Sequence[Any],
         make: Callable[[ir.Place, Sequence[ir.Storage]], Sequence[ir.Statement]],
     ) -> list[Value]:
-        """Writes a loop that others may share; returns an array per dtype. `make(place, variables)` returns statements that compute the elements."""
+        """Writes a loop over the elements of a shape, which other operations may share, and returns an array of each dtype.
+
+        `make(place, variables)` returns the statements of a step: they set C variables, one for each dtype, to the elements at index tuple `place`.
+        """
         if not math.prod(shape):
             return [self.nothing(shape, dtype) for dtype in dtypes]
         results = [self.storage("x", dtype, 0, varying=False) for dtype in dtypes]
@@ -407,7 +410,7 @@ class Writer:
         return [self._member_value(group, None, one, ()) for one in storages]
 
     def _vary(self, storages: Sequence[ir.Storage], statements: Sequence[ir.Statement]) -> set[ir.Storage]:
-        """Marks the `storages` that statements set as varying between runs if anything that the statements read varies. Returns what they read."""
+        """Marks `storages`, which the statements set, as varying between runs if the statements read anything that varies. Returns what they read."""
         reads = set[ir.Storage]().union(*(one.reads for one in statements))
         if any(one.varying for one in reads):
             for storage in storages:

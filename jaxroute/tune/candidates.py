@@ -95,7 +95,7 @@ def _takes(function: Any, name: str) -> bool:
 
 
 def _check_field(policy: Any, name: str) -> None:
-    """Raises ValueError unless `name` (possibly dotted) is a field of the policy, or of an object in it, that is static or a single number."""
+    """Raises ValueError unless `name`, as in `replace`, is a field of the policy or of an object in it, and this field is static or one number."""
     owner, (*path, last) = policy, name.split(".")
     for part in path:
         owner = getattr(owner, part, None)
@@ -121,7 +121,10 @@ class CandidateRunner:
         self._stack(probes)  # All generations get the same leaves with a candidate axis, and so the same compiled program.
 
     def _stack(self, candidates: Sequence[Mapping[str, Any]]) -> tuple[Any, Any]:
-        """Returns environment and policy for `simulate`: grids over candidates if they depend on hyperparameters, one grid of pairs if both do."""
+        """Returns environment and policy of all candidates for `simulate`: the one that depends on hyperparameters is a grid over the candidates.
+
+        If both depend on hyperparameters, the result is a grid of pairs, and a function that returns the policy of a pair.
+        """
         made = [self.factory.make(values) for values in candidates]
         if self.factory.of_env and self.factory.of_policy:
             both = [_EnvironmentWithPolicy(env, policy) for env, policy in made]
@@ -131,7 +134,7 @@ class CandidateRunner:
         return made[0][0], self._grid("policy", [policy for _, policy in made])
 
     def _grid(self, kind: str, objects: Sequence[Any]) -> Grid:
-        """Returns candidates' environments or policies (`kind`) as a grid. Arrays that differed in any call so far get an axis of candidates."""
+        """Returns `objects` as a grid. Arrays that differed between objects in any call with this `kind` ("env", "policy", "both") get its axis."""
         grid = Grid({_AXIS: range(len(objects))}, objects, type(objects[0]).__name__)
         if grid.static:
             what = "a static field (a size or a choice of behaviour), or in the shape of an array"

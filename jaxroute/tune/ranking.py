@@ -68,8 +68,7 @@ class Goal:
     def of(metric: Any, maximise: Any, at_most: Any, at_least: Any, margin: Any, known: Mapping[str, Metric]) -> "Goal":
         """Makes the goal from the user's arguments of `search`; `known` are the metrics that environment and policy can record, by name.
 
-        Raises:
-          ValueError: a metric is unknown or no single number, a bound is no number, or it is unclear whether more is better.
+        Raises `ValueError` if a metric is unknown or no single number, a bound is no number, or it is unclear whether more is better.
         """
         if callable(metric):
             checks.takes("metric, a function,", metric, "values")
@@ -102,7 +101,7 @@ class Goal:
 
     @property
     def name(self) -> str:
-        """Name of the score: that of the metric or the function, or "score"."""
+        """Name of the score: that of the metric or of the function; "score" for a lambda or a callable object without a name."""
         name = self.metric if isinstance(self.metric, str) else getattr(self.metric, "__name__", "score")
         return name.replace("<lambda>", "score")
 
@@ -129,7 +128,10 @@ class Goal:
         return Estimate(moments(scores), bounded, bool(np.all(valid) and np.isfinite(scores).all()))
 
     def violations(self, one: Estimate, margin: float | None = None) -> np.ndarray:
-        """Returns by how much a mean, worsened by `margin` standard errors (None: the goal's), violates each bound, `at_most` first; 0 if not."""
+        """Returns by how much each bound is violated, in the unit of its metric, or 0 if it is satisfied; the bounds `at_most` come first.
+
+        A bound applies to the mean, worsened by `margin` standard errors (None: the goal's margin).
+        """
         margin = self.margin if margin is None else margin
         above = [one.bounded[n][0] + margin * one.bounded[n][1] - most for n, most in self.at_most.items()]
         below = [least - one.bounded[n][0] + margin * one.bounded[n][1] for n, least in self.at_least.items()]

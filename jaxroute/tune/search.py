@@ -238,7 +238,7 @@ class Plan:
 
 @dataclass(eq=False)
 class _Candidate:
-    """Candidate: a combination of choices (`structure`), numeric hyperparameters (`point`), and its outcomes in the current phase."""
+    """Candidate in one phase: index of its structure, point `[d]`, and `runs`, a pair per batch: values `[seed]` by metric, validity `[seed]`."""
 
     number: int
     structure: int
@@ -335,7 +335,7 @@ class _Search:
         return self._finalists({structure: states[structure] for structure in alive})
 
     def _run_stage(self, structure: int, state: _Structure, share: int) -> int:
-        """Runs generations of a structure with at most `share` runs (one seed of one candidate each). Returns the number of runs used."""
+        """Runs generations of a structure with at most `share` runs (one seed of one candidate each), and updates `state`. Returns the runs used."""
         spent = 0
         while (number := min(self.plan.size, (share - spent) // state.seeds)) > 0:
             points = state.optimizer.ask(number)
@@ -377,8 +377,8 @@ class _Search:
     def _finalists(self, states: Mapping[int, _Structure]) -> list[_Candidate]:
         """Returns new candidates, without outcomes, at the strategies' estimates of the best point and at the best points of the search.
 
-        With bounds, points come in turn from three rankings, two with stricter margins, because all points near a bound may violate it on other
-        seeds.
+        With bounds, points come in turn from three rankings of the candidates: by the goal's margin, and by 2 and 4 times this margin (at least 2 and
+        4). All points near a bound may violate it on other seeds.
         """
         most = _FINALISTS
         while most > 1 and self.plan.selection // (most * max(1, math.ceil(math.log2(most)))) < _FEWEST_SEEDS:
@@ -394,7 +394,7 @@ class _Search:
         return [self.candidate(structure, point) for structure, point in list(distinct.values())[:most]]
 
     def select(self, finalists: list[_Candidate]) -> tuple[_Candidate, bool]:
-        """Returns the best finalist by successive halving on fresh seeds, and whether it satisfies all bounds."""
+        """Returns the best finalist by successive halving on fresh seeds, and whether it satisfies all bounds with the margin, by `estimates`."""
         # The selection also has the runs that the search left over.
         left = self.plan.runs - self.plan.tested * self.plan.test_seeds - self.history.runs["search"]
         rungs = max(1, math.ceil(math.log2(len(finalists))))

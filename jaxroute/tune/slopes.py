@@ -149,7 +149,7 @@ def slope(
 
 @struct.dataclass
 class _WithObjective(Wrapper):
-    """Environment that returns the value of a differentiable objective in each round, besides its own metrics."""
+    """Environment with one more metric, "objective": in each round `objective(env, state, action, t)` with the state before the round."""
 
     objective: Objective = struct.field(pytree_node=False)
 

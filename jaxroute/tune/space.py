@@ -195,8 +195,7 @@ class Space:
     def locate(self, argument: str, values: Any) -> tuple[int, np.ndarray]:
         """Returns the index of the structure and the point `[d]` in the unit cube of given hyperparameters; `argument` names them in errors.
 
-        Raises:
-          ValueError: a hyperparameter is missing or unknown, or a value lies outside of its range.
+        Raises `ValueError` if a hyperparameter is missing or unknown, or a value lies outside of its range.
         """
         if not isinstance(values, Mapping):
             raise ValueError(f"{argument} must be a dict of hyperparameter to value, got {checks.show(values)}")
@@ -240,7 +239,7 @@ class CMAES:
         checks.positive("width", self.width, ())
 
     def population(self, dimensions: int) -> int:
-        """Returns the number of candidates of a generation in a search over `dimensions` numeric hyperparameters."""
+        """Returns the number of candidates of a generation, `size`, whatever the number `dimensions` of numeric hyperparameters."""
         del dimensions
         return self.size
 
@@ -264,7 +263,7 @@ class _CMAOptimizer:
         self._raw: list[np.ndarray] = []
 
     def ask(self, number: int) -> np.ndarray:
-        """Returns a whole generation of points in the unit cube, `[n, d]`, or no points if `number` is less than a generation."""
+        """Returns a generation of points in the unit cube, `[size, d]`, or none, `[0, d]`, if the budget, `number` points, is smaller."""
         if number < self.inner.population_size:
             return np.zeros((0, len(self.steps)))
         asked = [self.inner.ask() for _ in range(self.inner.population_size)]
@@ -277,7 +276,7 @@ class _CMAOptimizer:
         self.inner.tell([(self._raw[index], float(rank)) for rank, index in enumerate(order)])
 
     def centre(self) -> np.ndarray | None:
-        """Returns the mean of the normal distribution, rounded to whole numbers where needed. It is mostly better than the best candidate."""
+        """Returns the mean of the distribution, a point `[d]` at the nearest possible whole numbers; mostly better than the best candidate."""
         mean = np.clip(self.inner.mean, 0.0, 1.0)
         whole = np.rint(mean / np.where(self.steps > 0, self.steps, 1.0)) * self.steps
         return np.where(self.steps > 0, whole, mean)

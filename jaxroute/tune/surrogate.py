@@ -106,7 +106,7 @@ def observations_of(batches: Sequence[tuple[np.ndarray, np.ndarray]]) -> Observa
 
 
 def _variances(runs: np.ndarray) -> tuple[np.ndarray, float]:
-    """Splits the variance of `runs`, `[n, seed]`, over seeds into a part for each of `n` candidates, `[n]`, and a part common to all.
+    """Splits the variance over seeds of a single run (`runs`, `[n, seed]`) into a part for each of `n` candidates, `[n]`, and one common to all.
 
     The common part is an estimate that may be negative. A single candidate has no common part.
     """
@@ -180,10 +180,10 @@ class GaussianProcess:
 
 
 def without_outliers(seen: Observations, good: np.ndarray, sign: float) -> Observations:
-    """Clips bad values, which would dominate a fit.
+    """Clips bad values, which would dominate a fit; good ones do not change. `sign` is 1 if more is better, and -1 if less is.
 
-    Values times `sign` (1 if more is better, -1 if less is) are raised to at least `low - 3 (high - low)`. In the better half of the values, with the
-    indices `good`, `low` is the worst value and `high` the 80 % quantile.
+    `good` are the indices of the better half of the candidates; of their values times `sign`, `low` is the worst and `high` the 80 % quantile. All
+    values times `sign` are raised to at least `low - 3 (high - low)`.
     """
     values = sign * seen.values
     low, high = np.quantile(values[good], [0.0, 0.8])

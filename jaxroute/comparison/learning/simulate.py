@@ -32,21 +32,17 @@ def simulate(
     folder: str | os.PathLike[str] | None = None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Iterator[list[Point]]:
-    """Simulates each strategy on random orders of the queries: first over its grid of settings, then over a finer grid near the target.
+    """Simulates strategies on random orders of the queries, on a grid of settings, then on a finer one near the target. Yields the points of each.
 
     Runs of even index (every other order) give `Point.chosen_by`, the others `Point.judged`.
 
     Args:
-      traffic: the queries.
       target: requested quality, near which the finer grid lies.
       targets: qualities for which the first grid has budgets or other settings.
       orders: number of random orders, at least 4; all strategies share them.
       warm: share of each order that is served first and not counted: a warm start.
       folder: folder that stores the runs, from which an interrupted call resumes; None to store nothing.
       progress: is called with each step in words.
-
-    Yields:
-      The points of one strategy.
     """
     for strategy in strategies_for(traffic, targets):
         progress(strategy.name)
@@ -78,7 +74,7 @@ def _runs(strategy: OnlineStrategy, values: Sequence[float], orders: int, out: s
 def _points(strategy: OnlineStrategy, traffic: Traffic, data: xr.Dataset, warm: float) -> dict[tuple[float, ...], Point]:
     """Summarises the runs `data` of a grid as points, by setting: the value of `strategy.axis`, then those of the policy's `strategy.options`.
 
-    Metrics are summed up to each recorded round. The share `warm` of rounds at the beginning is not counted.
+    The metrics in `data` are sums up to each recorded time; the first share `warm` is not counted. Even runs give `chosen_by`, odd ones `judged`.
     """
     names, times = [strategy.axis, *strategy.options], data["time"].values
     if len(times) > 2 and times[-1] - times[-2] < times[0] / 2:  # A last part of a few queries is too noisy.
@@ -123,9 +119,9 @@ def _points(strategy: OnlineStrategy, traffic: Traffic, data: xr.Dataset, warm: 
 def _measures(curves: Mapping[str, np.ndarray], traffic: Traffic, pool: int | None = None) -> Measures:
     """Returns means per query at the end of cumulative curves `[seed, time]`, with standard errors that include both orders and queries.
 
-    If `pool` is None, each run serves every query once, so runs differ only by their orders, and the variance between queries is estimated within
-    runs. Otherwise a run draws queries with replacement from a pool of this size, which is a sample itself. The mean of a pool then has the
-    variance of a run of `pool` queries: the variance between runs times `answered queries of a run / pool`.
+    The squared error is the variance between runs divided by their number, plus the variance due to the sample of queries. If `pool` is None, each
+    run serves every query once, and the second variance is estimated within runs. Otherwise runs draw queries with replacement from `pool` sampled
+    queries; the second variance is that between runs times `answered / pool`, where `answered` is the mean number of queries that a run answers.
     """
     sums = {name: curve[:, -1] for name, curve in curves.items()}
     answered = np.maximum(sums["answered"], 1.0)

@@ -138,7 +138,7 @@ class OnlineStrategy:
       words: function of all parameters, by name, that describes the setting.
       needs: requirements in production as texts, for example "the cost of each call".
       rounds: number of rounds of a run; usually the number of queries.
-      rising: whether quality increases with the environment's parameter, so a finer grid near a target extends to smaller values.
+      rising: whether quality increases with the environment's parameter; a finer grid then lies below the value that meets the target, else above it.
       pool: size of the pool from which the queries of a run are drawn with replacement; None if each run serves every query once. With a pool
         there is no finer grid, because a simulation takes long.
       given: Python code of further arguments that `setting_of` needs for this strategy, such as ", signals=log.signals".
@@ -196,7 +196,7 @@ def _stageroute(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
 def _with_budget(
     traffic: Traffic, name: str, env: Any, reading: Reading, budgets: Sequence[float], policy: Any, words: str, score: str
 ) -> OnlineStrategy:
-    """Makes a strategy with a grid of `budgets`; `env` is a function of a budget, `words` describe settings, `score` the scores it needs."""
+    """Makes a strategy with a grid of `budgets`; `env` makes an environment of a budget, `words` describe settings, `score` an entry of `needs`."""
     most_expensive = float(traffic.table.mean_costs().max())  # The unit of budgets.
 
     def described(budget: float) -> str:
@@ -251,7 +251,7 @@ def _cascade(
 ) -> OnlineStrategy:
     """Makes a strategy for cascades with weights of cost as settings. `policy` and `words` are functions of the parameters `options` by name.
 
-    `needs` are requirements in production; `more` are other fields of the strategy, or the answers' `features` `[Q, N, d]`.
+    `needs` are requirements in production; `more` are other fields of the strategy, or `features` `[Q, N, d]` of answers, to learn scores from.
     """
     unit, features = traffic.unit, more.pop("features", None)
     about: dict[str, Any] = {"names": unit.models} | ({} if features is None else {"features": features})

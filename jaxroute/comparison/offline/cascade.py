@@ -63,7 +63,7 @@ class Cascade:
 
 
 def thresholds_of(values: np.ndarray, number: int = THRESHOLDS) -> np.ndarray:
-    """Returns `number` midpoints of neighbouring `values`: of more, those at evenly spaced quantiles; if there are fewer, the rest is NaN."""
+    """Returns `number` increasing midpoints of neighbouring distinct `values`: those at evenly spaced quantiles if there are more; NaN pads fewer."""
     seen, counts = np.unique(values, return_counts=True)
     cuts = (seen[1:] + seen[:-1]) / 2
     if len(cuts) > number:
@@ -74,7 +74,7 @@ def thresholds_of(values: np.ndarray, number: int = THRESHOLDS) -> np.ndarray:
 
 
 def least_dominated(cost: np.ndarray, quality: np.ndarray, most: int = MOST_MODELS) -> np.ndarray:
-    """Returns the indices of the `most` models dominated by fewest others: no worse in mean `cost` and `quality` `[N]`, and better in one of them."""
+    """Returns indices of the `most` models that fewest others dominate, by being no worse in mean `cost` and `quality`, `[N]`, and better in one."""
     worse = (cost[:, None] >= cost) & (quality[:, None] <= quality) & ((cost[:, None] > cost) | (quality[:, None] < quality))
     return np.sort(np.lexsort((-quality, worse.sum(1)))[:most])
 
@@ -89,14 +89,14 @@ def search(
 
     Args:
       sample: the queries for fitting.
-      judge: predictor of the scores of answers, after the calls.
-      values: `[Q, N]` judge's value of each answer.
+      judge: predictor of the scores of answers, after the calls; becomes part of the cascades, for new queries.
+      values: `[Q, N]` value of each answer by the judge, cross-validated if the judge was fitted to `sample`.
       numbers: `[M]` indices of the searched models.
       number: `T`, the number of thresholds of each model.
 
     Returns:
-      Rules in a flat order: `M` single models; pairs `[i, T, j]` (first model, its threshold, second model); triples `[k, i, T, j, T]`, called as
-      i, j, k. The cost is infinite if a model is called twice.
+      Rules in a flat order: `M` single models; pairs `[i, T, j]` (first model, its threshold, second model); triples `[k, i, T, j, T]`, with the
+      axis of the last model, k, first. The cost is infinite if a model is called twice.
     """
     scores, costs, values = (a[:, numbers].T for a in (sample.scores, sample.costs, values))
     num_models = len(scores)

@@ -140,7 +140,7 @@ def _fit(part: Part) -> Candidates:
 
 
 def _evaluate(part: Part, before: np.ndarray, prices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the mean score and cost at each price, `[L]` each, by the predictions `before` any call. A fold uses covariance and costs of others."""
+    """Returns mean score and cost at each price, `[L]` each, by predictions `before` `[Q, N]`; a fold uses other folds' covariance and costs."""
     sample, missed = part.sample, part.sample.scores - before
     reached, spent = np.zeros(len(prices)), np.zeros(len(prices))
     for fold in np.unique(part.folds):

@@ -37,7 +37,11 @@ class OfflineStrategy:
 
 
 class Record:
-    """Results of a strategy for one target: `values` `[P, Q]` of quality, cost, calls, latency in `P` partitions for `Q` queries, and rules used."""
+    """Results of a strategy for one target on `Q` queries, in `P` random partitions of the queries into folds.
+
+    `values` has arrays `[P, Q]` by name: quality, cost, calls and, if recorded, latency. `rules` `[P, Q]` tells by which rule a query was routed: the
+    index of the fold held out when the rule was fitted.
+    """
 
     def __init__(self, num_partitions: int, sample: Sample) -> None:
         shape = (num_partitions, sample.num_queries)
@@ -62,7 +66,7 @@ class Record:
         return Measures(**{name: estimate(values, self.rules, first) for name, values in self.values.items()})
 
     def shares(self) -> dict[str, float]:
-        """Returns the share of the queries for which each model is called, by name, over the partitions of `judged`; unused models are left out."""
+        """Returns the share of queries for which each used model is called, by name, over the partitions of odd index, as in `Point.judged`."""
         judged = self.sent[1::2] if len(self.sent) > 1 else self.sent
         mean = judged.mean(0) / self.rules.shape[1]
         return {name: float(value) for name, value in zip(self.models, mean, strict=True) if value > 1e-12}

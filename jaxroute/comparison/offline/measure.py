@@ -121,30 +121,26 @@ def fit_mixture(table: RoutingTable, target: float) -> router.Mixture:
 
 
 def fit_router(table: RoutingTable, target: float, by: Literal["logistic", "neighbours"] = "logistic") -> router.Router:
-    """Returns the router that reaches a target in [0, 1] on a table at the least cost; its method `choose` takes further queries.
+    """Returns the router that reaches a mean score, `target` in [0, 1], on a table at the least cost; its method `choose` takes further queries.
 
     Args:
       table: scores and costs of all models, with features (for neighbours) or features or groups (for logistic).
-      target: required mean score.
       by: method that predicts scores.
 
-    Raises:
-      ValueError: the table lacks the features or groups that the method needs.
+    Raises `ValueError` if an argument is wrong, or the table lacks features (for neighbours), or both features and groups (for logistic).
     """
     checks.one_of("by", by, ("logistic", "neighbours"))
     return fit_rule(router.LOGISTIC if by == "logistic" else router.NEIGHBOURS, table, target)
 
 
 def fit_cascade(table: RoutingTable, target: float, judge: Literal["learned", "perfect"] = "learned") -> cascade.Cascade:
-    """Returns FrugalGPT's cascade that reaches a target in [0, 1] on a table at the least cost.
+    """Returns FrugalGPT's cascade that reaches a mean score, `target` in [0, 1], on a table at the least cost.
 
     Args:
       table: scores and costs of all models; for a learned judge with features or groups.
-      target: required mean score.
       judge: "learned" for a judge of answers that is fitted to the table, "perfect" for one that sees their scores.
 
-    Raises:
-      ValueError: the table has no features for the judge.
+    Raises `ValueError` if an argument is wrong, or the judge is learned and the table has neither features nor groups.
     """
     checks.one_of("judge", judge, ("learned", "perfect"))
     return fit_rule(cascade.LEARNED if judge == "learned" else cascade.PERFECT, table, target)

@@ -70,7 +70,7 @@ class Judge:
         return predictors.sigmoid(w[:, 0] + w[:, 1] * logit(before) + w[:, 2] * np.log(costs + self.floor))
 
 
-# A predictor, and its predictions for the queries for fitting, `[Q, N]`. The prediction for a query does not use the query's own scores.
+# A predictor, and its predictions for the queries for fitting, `[Q, N]`. Those of fitted predictors do not use the query's own scores.
 Prediction = tuple[Predictor, np.ndarray]
 
 
@@ -107,7 +107,7 @@ class Part:
 
     @cached_property
     def judge(self) -> Prediction:
-        """Predictor of an answer's score from the query, and the answer's cost if this helps; and cross-validated predictions `[Q, N]` of it."""
+        """Predictor of answers' scores: a `Judge` if answers' costs lower the cross-validated loss, else `logistic`; with predictions, `[Q, N]`."""
         (before, predicted), sample = self.logistic, self.sample
         paid = sample.costs[sample.costs > 0]
         floor = 1e-3 * float(np.median(paid)) if paid.size else 1.0

@@ -14,10 +14,8 @@ from jaxroute.data.predictors import Sample
 def sample_of(table: RoutingTable, latency: np.ndarray | None = None) -> Sample:
     """Converts a table to a sample of all its queries. Models are sorted by mean cost, so no result depends on their order in the table.
 
-    `latency` is `[Q, N]` seconds of each call, or None.
-
-    Raises:
-      ValueError: fewer than eight queries have different prompts, or the latencies do not fit the table.
+    `latency` is `[Q, N]` seconds of each call, or None. Raises `ValueError` if fewer than eight queries have different prompts, or if the latencies
+    do not fit the table.
     """
     sample = Sample.of(table.order_by_cost())
     number = sample.numbered().max() + 1

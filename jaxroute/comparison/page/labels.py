@@ -80,7 +80,10 @@ def _overlap(boxes: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def _beside(point: Sequence[float], size: Sequence[float], distance: float, angle: float) -> tuple[float, ...]:
-    """Returns a rectangle (left, bottom, right, top) of the given size, whose nearest side or corner is at a distance and angle from a point."""
+    """Returns a rectangle (left, bottom, right, top) of a size; its nearest corner or middle of a side is at a distance and angle from a point.
+
+    The angle is in radians, counterclockwise from the right. From about 64 to 78 degrees to the horizontal it is a corner, otherwise a side.
+    """
     (x, y), (width, height), dx, dy = point, size, math.cos(angle), math.sin(angle)
     left = x + distance * dx - width * (0.0 if dx > 0.2 else 1.0 if dx < -0.2 else 0.5)
     low = y + distance * dy - height * (0.0 if dy > 0.9 else 1.0 if dy < -0.9 else 0.5)

@@ -103,7 +103,7 @@ def _rounded(value: float, places: int, tens: int = 0, significant: int | None =
 
 
 def _error(error: float, tens: int, decimals: int | None) -> str:
-    """Formats `error / 10**tens` with `decimals` decimals, or one significant digit if they show 0. For None: one digit, two if the first is 1."""
+    """Formats `error / 10**tens` with `decimals` decimals; with one significant digit if these show 0; for None one, or two if the first is 1."""
     number = Decimal(repr(float(error))).scaleb(-tens)
     if not number:
         return "0"

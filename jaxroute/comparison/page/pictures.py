@@ -151,7 +151,7 @@ class Picture:
         self._renderer = FigureCanvasAgg(self.figure).get_renderer()
 
     def axes(self, left: float, bottom: float, right: float, top: float, font: float, titles: tuple[str, str]) -> Any:
-        """Adds axes between sides in points from the picture's left and lower edges; `titles` of both axes have letters of the size `font`."""
+        """Adds axes with these sides, in points from the picture's left edge (`left`, `right`) or lower edge. `font`: size of the `titles`."""
         width, height = self.figure.bbox.size
         ax = self.figure.add_axes((left / width, bottom / height, (right - left) / width, (top - bottom) / height))
         ax.tick_params(labelsize=font - 1)
@@ -278,7 +278,7 @@ def _linear_axis(ax: Any, letter: str, most: int) -> None:
 
 
 def _cost_axis(ax: Any, letter: str, costs: Sequence[float], most: int) -> None:
-    """Scales the axis `letter` ("x" or "y") for costs, with at most `most` ticks: logarithmic if they span a factor of 20, with a place for 0."""
+    """Scales an axis ("x" or "y") for costs, with up to `most` ticks: logarithmic if they span a factor above 20, with 0 beyond a dashed line."""
     low, high = getattr(ax, f"get_{letter}lim")()
     if not _needs_log(costs):
         getattr(ax, f"set_{letter}lim")(max(low, -0.02 * high) if max(costs, default=0.0) > 0 else low)

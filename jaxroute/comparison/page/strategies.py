@@ -72,7 +72,7 @@ def cheapest_single(summary: Summary) -> PointSummary | None:
 
 
 def best(summary: Summary) -> PointSummary | None:
-    """Returns the recommended point, which the headline names, or None."""
+    """Returns the recommended point, the cheapest deployable one of the chosen settings that meet the target; None if none does."""
     return None if summary["best"] is None else summary["points"][summary["best"]]
 
 

@@ -198,7 +198,10 @@ def _random_seed(writer: Writer, eqn: Any, seeds: Value) -> list[Value]:
 def _blocks(
     writer: Writer, keys: Value, shape: tuple[int, ...], address: Callable[[ir.Place], ir.Index] | None = None
 ) -> list[Value]:
-    """Returns two arrays of words: `address(index tuple)`, by default the flat index on the axes after those of `keys`, encrypted by each key."""
+    """Encrypts counters by Threefry with the `keys`, whose axes are the first axes of `shape`. Returns both resulting words as arrays of `shape`.
+
+    The counter at an index tuple is `address(index tuple)`; by default it is the flat index on the further axes, so each key encrypts 0, 1, 2, ...
+    """
     lead = len(keys.shape) - 1
 
     def words(place: ir.Place) -> list[ir.Expr]:
