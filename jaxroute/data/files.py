@@ -50,7 +50,7 @@ def option(name: str, text: str) -> str:
 
 
 def import_optional(module: str) -> Any:
-    """Imports an optional dependency; if it is missing, the error names the command that installs it."""
+    """Imports the optional dependency `module`; if it is missing, the error names the command that installs it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:

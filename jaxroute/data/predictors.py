@@ -368,7 +368,7 @@ def _choose_models(predicted: np.ndarray, scores: np.ndarray, costs: np.ndarray,
 
 
 def _auc(predicted: np.ndarray, truth: np.ndarray) -> float:
-    """Returns the probability that a right answer has a higher prediction than a wrong one; NaN if all answers are right or all wrong."""
+    """Returns the probability that a right answer (`truth` 1) has a higher `predicted` score than a wrong one; NaN if all are right or all wrong."""
     rank, right = pd.Series(predicted).rank().to_numpy(), truth > 0.5
     positive, negative = int(right.sum()), int((~right).sum())
     above = rank[right].sum() - positive * (positive + 1) / 2  # Pairs in which the right answer has the higher prediction.

@@ -62,7 +62,7 @@ class Answers:
 
 
 def collect_answers(roles: Roles, units: Mapping[str, str], instead: str = "") -> Answers:
-    """Reads a log's answers, with numbers in `units` by role. If the caller gave "costs" or "prices" `instead` (else ""), the file's are ignored."""
+    """Reads a log's answers, numbers in `units` by role. `instead` is "costs" or "prices" if the caller gave them: those of the file are ignored."""
     family = roles.families.get("cost")
     costs = [*roles.candidates.get("cost", ()), *(family.columns.values() if family else ())]
     if instead or not any(first_cells(roles.sheet.cells(column), 1) for column in costs):
@@ -348,7 +348,7 @@ def _lost_usage(values: Mapping[str, np.ndarray], *tokens: np.ndarray | None) ->
 
 
 def _cached_cost(answers: Answers, tokens_in: np.ndarray, prices: Mapping[Any, np.ndarray]) -> np.ndarray:
-    """Returns what cached tokens add to each answer's cost, `[A]` in 1e-6 USD, from `prices` by role, `[A]` each; refuses unknown prices."""
+    """Returns what cached tokens add to each cost, `[A]` in 1e-6 USD (discounts are negative), by `prices` by role, `[A]`; refuses unknown prices."""
     tokens = np.nan_to_num(answers.values.get("tokens_cached", np.zeros(len(answers.row))))
     if not (tokens > 0).any():
         return tokens

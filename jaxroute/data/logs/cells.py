@@ -153,7 +153,7 @@ def _check_range(sheet: "Sheet", column: str, kind: str, values: np.ndarray) -> 
 
 
 def _parse_cells(sheet: "Sheet", column: str, kind: str, rest: np.ndarray, numbers: Numbers) -> np.ndarray:
-    """Parses cells at row indices `rest` into `numbers` (values, % signs, currency, notes). Returns a mask of all `R` rows: cells with a unit."""
+    """Parses cells at row indices `rest` into `numbers` (values, currency, ...) or raises `ValueError`. Returns whether each row has a unit `[R]`."""
     cells = sheet.cells(column)
     with_comma = [cell for cell in cells[rest] if isinstance(cell, str) and "," in cell]
     points = any(isinstance(cell, str) and "." in cell for cell in cells)

@@ -160,7 +160,7 @@ def _labels_error(answers: Answers, columns: str, alike: list[str], remedy: str)
 
 
 def _describe_scores(answers: Answers) -> tuple[str, str, list[str], float]:
-    """Returns the score columns in words, how to confirm them, columns such as "label" with the same set of values, and the `match_level`."""
+    """Returns the score columns in words, how to confirm them, label columns with the same set of values, and the `match_level` of the name."""
     roles = answers.roles
     if roles.models:
         family = roles.families["score"]

@@ -120,7 +120,7 @@ def _suffix(name: str) -> str:
 
 
 def _open_bytes(path: Path, content: bytes, packed: str, separator: str | None, encoding: str | None) -> Sheet:
-    """Opens the content of a file by its first bytes, and if they do not decide, by its name. `packed` names the compression, for messages."""
+    """Opens `content` by its first bytes or the file's name; `separator` and `encoding` as in `open_log`. Messages name the compression `packed`."""
     suffix = _suffix(path.name)
     for magic, (compression, unpack) in _PACKERS.items():
         if content.startswith(magic):
@@ -159,7 +159,7 @@ def _open_bytes(path: Path, content: bytes, packed: str, separator: str | None, 
 
 
 def _decode(name: str, content: bytes, encoding: str | None) -> tuple[str, str, tuple[str, ...]]:
-    """Decodes the bytes of a text file. Returns the text, the name of its encoding, and all possible encodings if several fit."""
+    """Decodes a text file; `encoding` is detected if None. Returns the text, the name of its encoding, and all possible encodings if several fit."""
     if encoding is not None:
         try:
             return content.decode(encoding), encoding.upper(), ()
@@ -192,7 +192,7 @@ def _decode(name: str, content: bytes, encoding: str | None) -> tuple[str, str, 
 
 
 def _open_text(path: Path, text: str, separator: str | None, encoding: str, packed: str) -> Sheet:
-    """Opens delimited text and skips lines above the names of the columns. `encoding` and `packed` (compression) only describe the file."""
+    """Opens text with columns (`separator` None: it is detected), and skips lines above their names. `encoding` and `packed` describe the file."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     notes = []
     if setting := re.match(r"(sep=(.))(?:\n|$)", text, re.IGNORECASE):

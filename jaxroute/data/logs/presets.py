@@ -76,7 +76,7 @@ class Preset:
         return rows
 
     def complete_prices(self, file: str, prices: Prices | None, models: Sequence[str]) -> Prices | None:
-        """Returns prices of `models`, the caller's or else the format's; models of `file` without any are refused. Without a list: `prices`."""
+        """Returns `prices` if the format has no list, else the caller's or the list's of all `models`; errors about `file` name models without."""
         if not self.prices:
             return prices
         known = {**self.prices, **(prices or {})}
@@ -211,7 +211,7 @@ def _mix_instruct(path: Path, record: Record) -> Record:
 
 
 def _langfuse(path: Path, record: Record) -> Record:
-    """Returns scores by name ("score" for a single one). Langfuse exports a column of lists per score, or one of lists of {"name", "value"}."""
+    """Returns a call's scores by name (one alone as "score"). Langfuse exports a column of lists per score, or one of lists of {"name", "value"}."""
     own = set(" ".join(_FILE["columns of Langfuse"]).split())
     firsts = {name: nested(value, 0) for name, value in record.items() if name not in own and "." not in name}
     scores = {name: record[name] if value is None else value for name, value in firsts.items()}

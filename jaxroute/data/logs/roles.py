@@ -116,7 +116,7 @@ def assign_roles(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str] =
 
 
 def _fitting_families(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str]) -> list[Family]:
-    """Returns the families of a sheet (`given` and `wanted` as in `find_families`), without columns whose cells do not fit the role."""
+    """Returns groups of columns of one role, one per model, by `find_families` of `given` and `wanted`, without columns whose cells do not fit."""
     found, families = [], find_families([name for name in sheet.names if name not in FILE_COLUMNS], given, wanted)
     for family in families:
         if "*" not in given.get(family.role, "") and family.role != "response":
@@ -133,7 +133,7 @@ def _fitting_families(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[s
 
 
 def _best_score_families(families: Sequence[Family]) -> list[Family]:
-    """Returns the likeliest family of scores: the caller's, else that of most models with columns of other roles, then best name; several if equal.
+    """Returns the likeliest family of scores: the caller's, else with most models that have columns of other roles, then best name; several if equal.
 
     A family of a single model is only considered if there is no larger one, and its name has at least level 2.
     """
@@ -392,7 +392,7 @@ def _explain_not_a_log(roles: Roles, scores: Family, families: Sequence[Family],
 
 
 def _likely_columns(sheet: Sheet, lacking: list[str], free: list[str], unknown: list[str]) -> tuple[str, list[str]]:
-    """Returns a text that proposes columns for roles that are `lacking`, and columns of models; `free` have no role, `unknown` look like scores."""
+    """Returns a text that proposes columns for `lacking` roles, and columns of models. `free` columns have no role; `unknown` look like scores."""
     proposals = {role: similar_names(role, free) for role in lacking}
     only_score = lacking == ["score"]
     if only_score:  # By their content.

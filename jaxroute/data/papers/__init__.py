@@ -154,7 +154,7 @@ def divide_by_max(scores: np.ndarray) -> np.ndarray:
 
 
 def _set_columns(table: Any, what: str, least: float = -np.inf, **sizes: int) -> None:
-    """Converts fields of `table`, of lengths `sizes`, to read-only float64, all at least `least`; errors call an entry `what`, such as "model"."""
+    """Converts fields of `table` (`sizes`: length by name) to read-only float64 of at least `least`; errors call an entry `what`, such as "model"."""
     for column, size in sizes.items():
         values = np.array(getattr(table, column), dtype=np.float64)
         if values.shape != (size,):
