@@ -310,6 +310,6 @@ _on_device = jax.jit(functools.partial(_moments_and_bins, jnp), static_argnums=(
 
 @functools.partial(jax.jit, static_argnums=2)
 def _starts_of_bins(bins: Array, first: Array, size: int) -> tuple[Array, Array]:
-    """Returns flat indices, padded with zeros to `size`, where rows of sorted `bins` reach a new value (mask `first`), and the values there."""
+    """Returns flat indices, padded with 0 to length `size`, where rows of sorted `bins` reach a new value (mask `first`), and the values there."""
     starts = jnp.flatnonzero(first, size=size, fill_value=0)
     return starts, bins.ravel()[starts]

@@ -54,7 +54,7 @@ class Variant:
     hint: CostHint
 
     def first_state(self, horizon: int) -> Any:
-        """Returns the program (as text) of the policy's first state. If it is equal for two horizons, a run can continue from one to the longer."""
+        """Returns the program of the first state (text, constants, structure). If equal for two horizons, runs can continue from the shorter one."""
         begin = functools.partial(protocols.first_state, spec=spec_for(self.example[0], horizon))
         program, shape = jax.make_jaxpr(begin, return_shape=True)(*self.example, draws.key(0))
         return str(program), [np.asarray(const).tobytes() for const in program.consts], jax.tree.structure(shape)

@@ -187,7 +187,7 @@ class Block:
         return jax.shard_map(function, mesh=self.mesh, in_specs=specs, out_specs=by_run, check_vma=False)
 
     def changed(self, since: int = 0, env: Grid | None = None) -> "Block":
-        """Returns a copy that continues runs after `since` counted rounds, or has an environment `env` of another capacity only (None: the same)."""
+        """Returns a copy for runs that continue after `since` counted rounds, or for an `env` that differs in capacity only (None: the same one)."""
         other = copy.copy(self)
         other.since, other.grids = since, (env or self.grids[0], self.grids[1])
         return other
@@ -375,7 +375,7 @@ def _of_one_setting(function: Callable[..., Any], in_axes: Any) -> Callable[...,
 
 @contextmanager
 def compiler() -> Generator[ThreadPoolExecutor, None, None]:
-    """Context with a pool of threads that compiles as many blocks at a time as the process may use cores."""
+    """Context manager that yields a pool of threads for compilation, one for each core that the process may use."""
     pool = ThreadPoolExecutor(cores())
     try:
         yield pool

@@ -84,7 +84,7 @@ class SimulationError(ValueError):
 
 @contextlib.contextmanager
 def explained(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Generator[None, None, None]:
-    """Context for tracing rounds of the policy `name`. An error of a method becomes a `SimulationError` that names policy, environment and method."""
+    """Context manager to trace rounds of policy `name`. Errors of methods become a `SimulationError` that names policy, environment and method."""
     try:
         yield
     except (AttributeError, IndexError, KeyError, TypeError) as error:
@@ -126,7 +126,7 @@ _measured: dict[Any, Any] = {}  # Results of `traced_once`.
 
 
 def traced_once(what: Hashable, trace: Callable[[Any, Any], Any], env: AnyEnvironment, policy: AnyPolicy) -> Any:
-    """Calls `trace(env, policy)` with shapes for arrays, and caches the result for pairs of equal structure under `what`, a name of the function."""
+    """Returns `trace(env, policy)`, called with shapes for arrays, from a cache for pairs of equal structure; `what` identifies `trace` there."""
     leaves, structure = jax.tree.flatten((env, policy))
     types = tuple((np.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves)
     key = (what, structure, types, jax.config.read("jax_enable_x64"))
@@ -140,7 +140,7 @@ def traced_once(what: Hashable, trace: Callable[[Any, Any], Any], env: AnyEnviro
 def made_for(
     env: AnyEnvironment, policy: AnyPolicy | PolicyOf, arithmetic: Callable[..., Any] = lambda made: made
 ) -> AnyPolicy:
-    """Returns `policy` or, if it is a function, the policy it builds for `env`, called through a wrapper `arithmetic` such as `lanes.exactly`."""
+    """Returns `policy` or, if it is a function, the policy it builds for `env`; `arithmetic`, for example `lanes.exactly`, wraps the function."""
     return policy if is_policy(policy) else arithmetic(widened(functools.partial(protocols.build_policy, policy)))(env)
 
 

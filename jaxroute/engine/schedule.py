@@ -168,7 +168,8 @@ def _joined(parts: Sequence[Mapping[str, Any]], axis: int) -> Mapping[str, Any]:
 def parts_of(share: Share, setting: int, settings: int, parts: int) -> range:
     """Returns the indices of those of `parts` groups of seeds that a process simulates at setting number `setting`, from 0, of `settings`.
 
-    `share` is the index of the process and the number of processes. Each has a range of the numbers `group * settings + setting`, of equal lengths.
+    `share` is the index of the process and the number of processes. Each process gets a range of the numbers `group * settings + setting`; these
+    ranges have nearly equal lengths.
     """
     first, last = (-(-number * parts * settings // share[1]) for number in (share[0], share[0] + 1))
     begin, end = (-(-(number - setting) // settings) for number in (first, last))
@@ -312,7 +313,7 @@ class Schedule:
         return [found[span] for span in spans]
 
     def _tiles(self, left: np.ndarray, axes: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:
-        """Yields tiles (indices of settings by axis) that cover the settings where `left`, over `axes`, is True; indices with most come first."""
+        """Yields tiles (indices of settings by axis) that cover the settings where `left`, over `axes`, is True; indices with most of them first."""
         spans = []
         for place, axis in enumerate(axes):
             counts = left.sum(axis=tuple(i for i in range(left.ndim) if i != place))

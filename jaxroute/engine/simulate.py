@@ -140,7 +140,7 @@ def _simulate(
     progress: bool,
     monitor: Monitor,
 ) -> xr.Dataset:
-    """Simulates what `store` lacks of `setup`, or this process's `share`. Its `options` and `notes` (earlier calls) are None if nothing is stored."""
+    """Simulates this process's `share` of what `store` lacks of `setup`; `store`, its `options` and its call log `notes` may be None (no store)."""
     components, recording, effort = setup.components, setup.recording, Effort()
     request = request_of(setup, store is not None)
     stored = [] if notes is None else [one.horizon for one in notes.requests.values()]

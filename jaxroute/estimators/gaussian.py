@@ -325,7 +325,7 @@ class ByFactors:
         pages = jnp.where(counts, pages, 0)
 
         def through(_: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            """Returns the next page (or the empty one) and `Q'` of the present page times the vector `[d]`, for a `carry` (present page, vector)."""
+            """Returns the next page, or the empty one, and `Q'` of the page in `carry` times the vector `[d]` there, at first `scale * x`."""
             page, a = carry
             rows, mix = _page(spread, page)
             return numerics.at(spread.after, (page,)), a - _times(_times(_times(rows, a), mix), rows)

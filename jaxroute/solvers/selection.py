@@ -131,7 +131,7 @@ class _AnyWinSets(NamedTuple):
 
     Attributes:
       members: `[sets, K]` bool, in order of size (static).
-      full: index of the first set to which a pair may be added, in fractions that sum to one; smaller sets would still be too small (static).
+      full: index of the first set that a pair, in fractions with the sum one, fills to the smallest possible size; smaller sets get no pair (static).
       labels: `[K]` group of each model (static).
       pairs: `[P, 2]` indices of the models of each pair (static).
       left: `[sets]` budget that a set leaves.
@@ -419,7 +419,7 @@ def any_win_gradient(w: Array, z: Array) -> Array:
 
 
 def any_win_weight(w: Array | np.ndarray, xp: Any = jnp) -> Any:
-    """Returns `-log(1 - w)` of win probabilities `w`, by the array module `xp`, clipped below 1. A larger sum over a set makes any win likelier."""
+    """Returns `-log(1 - w)` of win probabilities `w`, clipped below 1, by numpy or jax.numpy (`xp`). A larger sum over a set makes any win likelier."""
     return -xp.log1p(-xp.minimum(w, 1.0 - np.finfo(w.dtype).epsneg))
 
 
