@@ -39,7 +39,7 @@ class Claim:
       id: short name.
       text: the claim in words.
       source: place in the paper.
-      measure: function of the results (Dataset by name of the case) that returns a short text of measured values, and the statements that decide.
+      measure: function of the results (Dataset by case) that returns measured values in words, and comparisons: the claim holds if all are true.
     """
 
     id: str
@@ -199,8 +199,7 @@ def run(
     """Runs an experiment and writes its stored results, figures and `summary.json` to a folder. An interrupted run is resumed.
 
     Args:
-      experiment: the experiment.
-      out: folder on disk for figures and summary.
+      experiment, out: the experiment, and a folder on disk for figures and summary.
       store: folder or URL of the stored results (default: `out`).
       seeds: number or range of seeds (default: the experiment's).
       horizon: horizon of the longest case; the other horizons change in proportion (default: the experiment's).
@@ -346,10 +345,10 @@ def summarise(experiment: Experiment, data: Results) -> dict[str, Any]:
 
 
 def _judged(claim: Claim, data: Results, departures: str) -> dict[str, Any]:
-    """Returns the measured text of a claim and its verdict, as in `summary.json`.
+    """Returns the entries of a claim in `summary.json`: texts "measured" and "verdict" and, if the claim is judged, the numbers of its `Judgement`.
 
-    If the claim holds, the text also names its policies that violate a budget or target in the cases and settings of the claim. A claim that is not
-    judged because of `departures` is evaluated all the same, so that a short run reveals errors in its code, which become warnings.
+    If the claim holds, "measured" also names each policy that the claim mentions and that violates a budget or target in its cases and settings. With
+    `departures` the verdict is "not judged", but the claim is evaluated, so that a short run reveals errors in its code, which become warnings.
     """
     found, reason, judged = ("", True), "", judge(True)
     try:

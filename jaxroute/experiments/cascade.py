@@ -47,7 +47,7 @@ def learner(index: float = 0.10, warm: int = 0, fit: Any = STREAMING) -> ca.COSM
 
 
 def learns_scores(index: float = 0.10, plug_in: float = 0.03, optimism: float = 0.30, fit: Any = WINDOW) -> ca.COSMOS:
-    """Makes COSMOS that learns to score answers. The factors `index`, `plug_in` and `optimism` of its bonuses are those of `PracticalRadius`."""
+    """Makes COSMOS that learns to score answers. `fit` estimates indices; `index`, `plug_in` scale their bonus, `optimism` that of the scores."""
     return ca.COSMOS(fit=fit, radius=PracticalRadius(index, plug_in, optimism))
 
 
@@ -143,13 +143,13 @@ def _bound(horizon: int) -> float:
 
 
 def _growth(env, policy, env_state, state, t) -> dict[str, Any]:
-    """Records the least eigenvalue of the policy's design matrix as "least" and, if the environment has a fixed one, the context as "context"."""
+    """Returns "least", the least eigenvalue of the policy's design matrix, and "context" (0 or 1) in environments whose context is fixed in a run."""
     least = design_growth(env, policy, env_state, state, t)
     return {"least": least} | ({} if isinstance(env_state, tuple) else {"context": env_state})
 
 
 def _by_context(data: xr.Dataset) -> dict[str, xr.Dataset]:
-    """Splits a result by the context that is fixed for each run: returns the runs with context 0 and the runs with context 1."""
+    """Splits the runs of the first policy by their context, which is 0 or 1 in all rounds of a run: returns `{"x = 0": runs, "x = 1": runs}`."""
     data = data.isel(policy=[0])
     one = (data["design.context"].isel(policy=0, time=-1) > 0).values
     return {f"x = {x}": data.isel(seed=np.flatnonzero(one == x)).assign_coords(policy=[f"x = {x}"]) for x in (0, 1)}
@@ -270,7 +270,7 @@ def replay(
     """Makes a grid of cascades, one per cost weight, that serve recorded queries. Half of the rows are used; the other half is for fitting baselines.
 
     Args:
-      weights: cost weights, one per environment: score that is worth the cost of a mean call of the most expensive model.
+      weights: cost weights `w`, one per environment: the utility of a request is `score - w * cost / C`, `C` the highest mean cost of a model.
       joint: whether all models answer the same query; otherwise each model answers an independent one of the same group.
       data, by, groups, models, costs, scores, sizes, confidence: as in `cascade.recorded_rows`.
     """
@@ -296,7 +296,10 @@ def _by_weight(envs: Grid, policies: Iterable[Any]) -> Callable[[ca.CascadeEnv],
 
 
 def _tuned(rows: RecordedRows, weights: Sequence[float], score: Any = None, **more: Any) -> list[ca.Frugal]:
-    """Makes a policy for each cost weight: it calls models, cheapest first, until `score` (None: the true one) is at the best threshold on `rows`."""
+    """Makes a policy for each cost weight: it calls models, cheapest first, until a score reaches a threshold, that of highest utility on `rows`.
+
+    `score` has the scores of `rows`, `[N, K]`, for which the threshold is chosen (None: the recorded ones); `more` are arguments of `Frugal`.
+    """
     order = np.argsort(np.argsort(rows.costs.mean(axis=0), kind="stable")).astype(np.float32)
     return [ca.Frugal(ca.best_threshold(rows.scores, w * rows.costs, score)[0], order, **more) for w in weights]
 
@@ -307,7 +310,7 @@ def _baselines(envs: Grid, tuned: Iterable[ca.Frugal], lists: Iterable[ca.Frugal
 
 
 def _policies(envs: Grid, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Makes the policies by name: learners, baselines fitted to the other half of the rows, and references fitted to the very rows that are served."""
+    """Makes the policies for `envs = replay(**settings)`: learners, rules fitted to rows not served, and references fitted to the served rows."""
     joint, weights = settings["joint"], [float(one.cost_weight) for one in envs.objects]
     train, judged = (rows if joint else rows.unpaired() for rows in _halves(settings))
     more, scorer = {}, lambda rows: None
@@ -347,7 +350,7 @@ def _zero(data: xr.Dataset) -> str:
 
 
 def _judged(data: xr.Dataset, metric: str, policy: str) -> xr.DataArray:
-    """Returns a metric per request `[seed]` in the later half of the rounds, for odd seeds; the bonus of COSMOS is the best one on even seeds."""
+    """Returns a policy's metric per request in the later half of the run, `[seed]`, odd seeds. COSMOS has its bonus of most utility on even seeds."""
     runs, place = late_runs(data, metric, policy), 0
     if policy == "COSMOS":
         place = int(late_runs(data, "utility", policy).isel(seed=slice(0, None, 2)).mean("seed").argmax("index"))
@@ -355,7 +358,7 @@ def _judged(data: xr.Dataset, metric: str, policy: str) -> xr.DataArray:
 
 
 def _ahead(data: xr.Dataset, policy: str, other: str) -> Measured:
-    """Returns the mean difference in utility per request between `policy` and `other`, paired by seed, in the rounds and runs of `_judged`."""
+    """Returns the mean difference in utility per request between `policy` and `other`, paired by odd seeds, late in the run (see `_judged`)."""
     return mean_of(_judged(data, "utility", policy) - _judged(data, "utility", other))
 
 
@@ -430,10 +433,7 @@ def queries(
     models: Sequence[str] | None = None,
     costs: Mapping[str, float] | None = None,
 ) -> Grid:
-    """Makes a grid of environments, one per cost weight, that serve each query once. Half of the rows are used; the others are for fitting baselines.
-
-    The `weights` are as for `replay`, the other arguments as for `cascade.recorded_rows`.
-    """
+    """Makes a grid of environments, one per cost weight, that serve half of the rows, each once; arguments as for `replay` and `recorded_rows`."""
     return _queries(_halves(locals())[1], checks.positive("weights", np.asarray(list(weights))).tolist())
 
 
@@ -448,7 +448,7 @@ def _queries(rows: RecordedRows, weights: Sequence[float]) -> Grid:
 
 
 def _policies_for_queries(envs: Grid, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Makes the policies by name: learners, baselines fitted to the other half of the rows, and a reference that knows the served rows."""
+    """Makes the policies for `envs = queries(**settings)`: learners, rules fitted to rows not served, and references fitted to the served rows."""
     train, _ = _halves(settings)
     weights = [float(one.cost_weight) for one in envs.objects]
     fitted = _queries(train, [w * train.highest_cost for w in weights]).objects

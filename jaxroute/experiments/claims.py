@@ -69,7 +69,7 @@ def slope(policy: str, case: str = "result", share: float = 0.1, metric: str = "
 
 
 def growth(policy: str, axis: str, cases: Mapping[str, Any] | None = None, **where: Any) -> Quantity:
-    """Makes a quantity: the log-log slope of final regret in the coordinate `axis` of the cases. `cases` selects cases, `where` a setting."""
+    """Makes a quantity: the log-log slope of final regret in `axis`, a coordinate of cases; `cases` fixes other coordinates, `where` a setting."""
     name, fixed = _name(policy, "result", f"power of {axis}", where), cases or {}
     return Quantity(name, lambda results: power(along(results, "regret", axis, **fixed).sel(policy=policy, **where), axis))
 
@@ -106,7 +106,7 @@ def with_parameters(function: Callable[..., Finding]) -> Callable[..., Measure]:
 
 
 def all_hold(before: str = "", between: str = "; ") -> Callable[[Callable[..., Iterator[Finding]]], Callable[..., Finding]]:
-    """Decorator: makes a measure of a generator of findings: it holds if there is one and all hold; its text is theirs with `between` after `before`.
+    """Decorator: joins the findings of a generator into one, true if there is one at least and all are; its text: `before + between.join(texts)`.
 
     Example:
       @all_hold("regret of COSMOS, ")
@@ -129,7 +129,7 @@ def all_hold(before: str = "", between: str = "; ") -> Callable[[Callable[..., I
 
 
 def slope_within(runs: xr.DataArray, axis: str, low: float, high: float, is_: float | None = None) -> Finding:
-    """Tests whether the mean over seeds is a power law along `axis`: exponent from `low` to `high`, interval including `is_`, if given."""
+    """Tests a power law in `axis` of the mean over seeds: the exponent's confidence interval must be in `[low, high]` and include `is_`, if any."""
     fit = power(runs, axis)
     return f"slope {fit}", fit.within(low, high, is_)
 
@@ -138,7 +138,7 @@ def slope_within(runs: xr.DataArray, axis: str, low: float, high: float, is_: fl
 def grows_as(
     results: Results, metric: str, policy: str, low: float, high: float, cases: Mapping[str, Any] | None = None, **where: Any
 ) -> Finding:
-    """Tests whether a metric is a power law of the horizon, with exponent from `low` to `high`; `cases` has coordinates of the cases, `where` a setting."""
+    """Tests whether a metric is a power law of the horizon, with exponent in `[low, high]`; `cases` fixes coordinates of cases, `where` a setting."""
     runs = along(results, metric, "horizon", **(cases or {})).sel(policy=policy, **where)
     return slope_within(runs, "horizon", low, high)
 
@@ -177,7 +177,7 @@ def near(*pairs: tuple[Quantity, Quantity | float], share: float = 0.0, margin: 
 
 @with_parameters
 def bounded(results: Results, *rows: tuple[Quantity, Quantity, Quantity]) -> Finding:
-    """Tests for each row (quantity, bound, trivial policy's quantity) whether the first is at most the bound; vacuous if the third is, too."""
+    """Tests if in each row (quantity, bound, trivial policy's quantity) the quantity is at most the bound; vacuous if all trivial ones are, too."""
     texts, stated = [], []
     for value, bound, trivial in rows:
         (a, x), (b, y), (_, z) = (_found(one, results) for one in (value, bound, trivial))

@@ -82,8 +82,7 @@ def more(
     """Tests the claim that in every task a metric of each policy in `firsts` is more than `times` that of each in `others`.
 
     Args:
-      results: results by case.
-      metric: metric at the horizon.
+      results, metric: results by case, and the metric whose means at the horizon are compared.
       firsts, others: names of policies, or one name.
       times: factor of the second metric.
       less: tolerance, the fraction of `times * second` by which the first may be smaller; 0 tests strictly more.
@@ -163,7 +162,7 @@ def _small_batches(results: Results) -> Finding:
 
 
 def _seconds(results: Results, case: str) -> ms.Measured:
-    """Returns the seconds that a case took per 10,000 rounds of a run; timed once, so the interval is assumed to be a factor of 1.5 to both sides."""
+    """Returns the seconds of a case per 10,000 rounds of a run; timed once, so that the interval is assumed: `[seconds / 1.5, 1.5 * seconds]`."""
     data = results[case]
     value = 10_000 * data.attrs["run_s"] / max(data.attrs["decisions"], 1)
     return ms.Measured(value, value / 3, bounds=lambda confidence: (value / 1.5, value * 1.5), number=1)
@@ -212,7 +211,7 @@ def dotted(metric: str, **options: Any) -> Panel:
 
 
 def at_horizon(*names: str | Panel, **options: Any) -> Picture:
-    """Makes a function that draws metrics (rows) by case (columns) at the horizon; exchanged if cases outnumber both three and the metrics."""
+    """Makes a function that draws metrics at the horizon by case: metrics in rows or, with more cases than metrics and than three, in columns."""
     kinds = [one if isinstance(one, Panel) else dotted(one, **options) for one in names]
 
     def title(data: xr.Dataset) -> str:
@@ -395,7 +394,7 @@ def _distance(env: cb.CloudEnv, policy: cb.C2MABV, env_state: Any, state: Any, t
 @with_parameters
 @all_hold()
 def _covered(results: Results, part: str, widths: Sequence[float]) -> Iterator[Finding]:
-    """Tests for each `w` in `widths` whether `1 - delta / 2` of the runs have all errors (`part`: outcomes or costs) below `w` radii (Lemma 1)."""
+    """Tests Lemma 1 for `C2MABV(delta=d)`: `1 - d / 2` of the runs or more have errors of mean outcomes or costs (`part`) below `widths` radii."""
     for delta, width in itertools.product(_DELTAS, widths):
         runs = results["result"][f"distance.{part}"].sel(policy="C2MAB-V", delta=delta).max("time")
         share, least = ms.share_of(runs < width), 1.0 - delta / 2
@@ -416,7 +415,7 @@ def _slope_figure(results: Results):
 def _table_env(
     data: str | None = None, reward: str = "suc", size: int = 3, budget_share: float = 0.8, costs: Any = None
 ) -> cb.CloudEnv:
-    """Makes an environment of a file `data` for task `reward` (see `TASKS`). Its budget is `budget_share` of the cost of `size` random models."""
+    """Makes an environment of the file `data` for task `reward` of `TASKS`. Its budget is `budget_share` of the cost of `size` random models."""
     table = read_experiment_log(data, costs, features="none").table
     return cb.table_cloud(table, reward=reward, size=size, budget=budget_share * size * float(table.mean_costs().mean()))
 

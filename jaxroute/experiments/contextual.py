@@ -1,4 +1,4 @@
-"""Experiments on contextual bandits: regret compared with theoretical bounds, and routing of recorded queries, a common baseline."""
+"""Experiments on contextual bandits: regret compared with theoretical bounds, and routing of the recorded queries of a table."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -109,9 +109,9 @@ def _routing(
 
     Args:
       data: file of a table, or "standin" for generated queries.
-      weight: score that is worth the cost of a mean call of the most expensive model.
+      weight: the reward of a query is `score - weight * cost / C`, `C` the highest mean cost of a model.
       directions: number of principal directions of the features in the contexts.
-      costs: costs per query of each model, if the file has none.
+      costs: costs per query of each model, None for those in the file.
     """
     stand_in = data == "standin"
     table = standin("routerbench", scores="binary", queries=4000)[0] if stand_in else read_experiment_log(data, costs).table

@@ -31,7 +31,7 @@ def _curves_of(data: xr.Dataset, metric: str, policy: str, **where: Any) -> xr.D
 
 
 def _one_setting(data: Any, own: Sequence[str]) -> Any:
-    """Drops the setting axes along which nothing differs (not in `own`, or with a single value), by selecting their first value."""
+    """Drops each setting axis with a single value or not in `own`, the axes on which the metric depends, by selecting its first value."""
     return data.isel({axis: 0 for axis in metrics.setting_axes(data) if axis not in own or data.sizes[axis] == 1})
 
 
@@ -47,7 +47,7 @@ def end(data: xr.Dataset, metric: str, policy: str, time: Any = None, **where: A
 
 
 def mean_of(runs: xr.DataArray, unit: str = "") -> Measured:
-    """Returns the mean of runs `[seed]` and its error, without NaN. `unit`: what `seed` counts ("training") if more seeds do not reduce it."""
+    """Returns mean and error of runs `[seed]` that are not NaN. If they are no seeds but a `unit` ("training"), more seeds do not reduce it."""
     found = _series(runs)
     if unit:
         found.index = pd.Index([f"{unit} {label}" for label in found.index])
@@ -74,7 +74,7 @@ def share_of(flags: xr.DataArray) -> Measured:
 
 
 def quantile_of(runs: xr.DataArray, level: float) -> Measured:
-    """Returns a quantile of the runs. The ends of its interval are two of the sorted runs, with ranks from the binomial distribution.
+    """Returns the quantile of the runs at `level`. The ends of its interval are two of the sorted runs, with ranks from the binomial distribution.
 
     The interval is infinite if a rank is outside the sample, as for the 99 % quantile of fewer than 500 runs. The error is half of the 68 % interval.
     """
@@ -102,7 +102,7 @@ def ends(data: xr.Dataset, metric: str, policies: Iterable[str], **where: Any) -
 def ends_along(
     data: xr.Dataset, metric: str, policy: str, axis: str, values: Iterable[Any] | None = None, **where: Any
 ) -> dict[Any, Measured]:
-    """Returns the means of a policy at the horizon, by the value of the setting `axis` (default: all values)."""
+    """Returns the means of a policy at the horizon, by the value of the setting `axis` (default: all values); `where` selects other settings."""
     values = data[axis].values if values is None else values
     return {value: end(data, metric, policy, **{axis: value}, **where) for value in values}
 
@@ -117,10 +117,7 @@ def paired_gap(data: xr.Dataset, metric: str, policy: str, minus: str, place: in
 
 
 def late_slope(data: xr.Dataset, metric: str, policy: str, start: float, every_time: bool = False, **where: Any) -> Measured:
-    """Returns the log-log slope of a policy's mean curve from the round `start` on, with its standard error; NaN if the mean is not positive.
-
-    The slope is fitted at 13 recorded times that are spaced evenly in the logarithm or, with `every_time`, at all of them.
-    """
+    """Returns the log-log slope (by `power`) of a policy's mean curve from the round `start` on, at 13 log-spaced times or at all (`every_time`)."""
     times = data["time"].values
     wanted = np.geomspace(max(start, times[0]), times[-1], 13)
     chosen = times >= start if every_time else np.unique(np.abs(times[:, None] - wanted).argmin(axis=0))
@@ -128,7 +125,7 @@ def late_slope(data: xr.Dataset, metric: str, policy: str, start: float, every_t
 
 
 def late_runs(data: xr.Dataset, metric: str, policy: str, **where: Any) -> xr.DataArray:
-    """Returns a metric ("total" or "average") per round over the later half of each run, `[seed]`; over the whole run if there is one record."""
+    """Returns a metric (not a gauge) per round over the later half of each run, `[seed]`; over the whole run if there is one record."""
     total = metrics.cumulative(data.sel(policy=policy, **where)[[metric, "valid"]], metric)
     times, half = data["time"].values, len(data["time"]) // 2 - 1
     first, start = (0.0, 0) if half < 0 else (total.isel(time=half, drop=True), times[half])
@@ -136,10 +133,7 @@ def late_runs(data: xr.Dataset, metric: str, policy: str, **where: Any) -> xr.Da
 
 
 def power(runs: xr.DataArray, axis: str) -> Measured:
-    """Returns the log-log slope of the mean over seeds along an axis, with its standard error.
-
-    The slope is NaN if there are fewer than two points or seeds, or if a mean (or a mean without one seed) is not positive.
-    """
+    """Returns the log-log slope along `axis` of the mean over seeds; NaN for one point or seed, or if a mean (of all or all but one) is at most 0."""
     places, values = (_place(runs),), runs.dropna("seed").transpose(axis, "seed").values
     if min(values.shape) < 2 or not (values.sum(axis=1) > values.max(axis=1).clip(0)).all():
         missing = "none, since a mean is not positive"
@@ -149,7 +143,7 @@ def power(runs: xr.DataArray, axis: str) -> Measured:
 
 
 def published(value: float, runs: int, simulated: Measured) -> Measured:
-    """Returns a mean printed in a paper, over `runs` runs. Its unknown standard deviation is assumed to equal that of the simulated runs."""
+    """Returns the mean `value` of `runs` runs printed in a paper. Its unknown standard deviation is assumed to equal that of the simulated runs."""
     error = simulated.error * math.sqrt(simulated.number) / math.sqrt(runs)
     return Measured(value, error, dof=runs - 1, number=math.inf, floor=error)
 
@@ -222,10 +216,7 @@ def head_gap(data: xr.Dataset, metric: str, policy: str, minus: str, share: floa
 
 
 def windows(data: xr.Dataset, policy: str = "ACQB") -> xr.DataArray:
-    """Returns the mean queue length of `policy` minus the optimal policy's, `[first, seed]`, in windows of rounds that begin after the round `first`.
-
-    Windows double in length: the last one is the second half of the run, the one before it is the second quarter, and so on.
-    """
+    """Returns the mean queue of `policy` minus the optimal one's, `[first, seed]`, in windows of doubling length, each after round `first`."""
     runs = metrics.cumulative(data[["mean_queue_regret", "valid"]].sel(policy=policy), "mean_queue_regret")
     times, places = runs["time"].values, [runs.sizes["time"] - 1]
     while (first := int(np.argmin(np.abs(times - times[places[0]] / 2)))) < places[0]:

@@ -20,7 +20,7 @@ class Panel:
       draw: function of `plot` with a result, a metric, axes and a title as arguments.
       title: title above the panel; empty for none.
       case: name of the case to draw; empty if the row or column of the panel decides, or for the first case.
-      change: function that is applied to the result before drawing, such as a selection.
+      change: function that is applied to the result before drawing, such as a selection; None for no change.
       label: name of the metric on its axis; empty for the metric's own.
       options: further arguments of `draw`. Each may be a function, which is called with the (changed) result and returns the argument.
     """
@@ -86,7 +86,7 @@ def _across(results: Results, places: str, titles: Any) -> Iterator[tuple[str, x
 
 
 def side_by_side(*panels: Panel | str, columns: int = 3, **options: Any) -> Picture:
-    """Makes a function that draws panels of their `case` (if empty, the first), `columns` in a row; a metric becomes `Panel(metric, **options)`."""
+    """Makes a function that draws panels, `columns` in a row, each for its own case; a name of a metric stands for `Panel(name, **options)`."""
     made = [one if isinstance(one, Panel) else Panel(one, **options) for one in panels]
 
     def picture(results: Results) -> Any:

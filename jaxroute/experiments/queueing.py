@@ -105,7 +105,7 @@ _CLAIMS = (
 
 
 def _figure(number: int, title: str, seeds: int, **swept: tuple) -> Experiment:
-    """Makes the experiment for figure `number`: one and two offered answers, for all combinations of the values of `_case`'s arguments in `swept`."""
+    """Makes the experiment for figure `number`: cases with one and two offered answers, for all combinations of `_case`'s arguments in `swept`."""
     settings = [dict(zip(swept, values)) for values in itertools.product(*swept.values())]
     of_k = {k: [_case(k, **one) for one in settings] for k in (1, 2)}
     names = {f"figure-{number}-K{k}": [case.name for case in some] for k, some in of_k.items()}
@@ -263,7 +263,7 @@ def _second_answers(results: Results) -> Finding:
 
 
 def _effects(results: Results) -> xr.DataArray:
-    """Returns how much longer the queue is, `[at, time, seed]`, if in round `at` the learner decides, not the optimal policy, which decides later."""
+    """Returns the queue length if ACQB decides up to round `at`, then the optimal policy, minus that if ACQB does to `at - 1`, `[at, time, seed]`."""
     return results["switching"]["queue_length"].sel(policy="switch").diff("at", label="lower")
 
 
@@ -401,8 +401,8 @@ def data_queue(
 
     Args:
       models: "sprout", "embedllm" or "routerbench": selects the stand-in, if used, and the training settings (`CONTRASTIVE_PRESETS`).
-      data: file of a log (see `jaxroute.data.read_log`): at most 1,000 and two thirds of its rows are the prompts; None or "standin": the stand-in.
-      embeddings: file of features; None for the features of the log, or of its text.
+      data: file of a log (see `read_log`), of which 1,000 or, if fewer, two thirds of the rows are the prompts; None or "standin" for the stand-in.
+      embeddings: file of features; None for those in the log or, if it has none, features of its text.
       costs: costs per query of each model, if the file has none.
       load: arrival rate, in queries per round.
       num_offered: number of answers offered to the user of a prompt, `K` in the paper.
@@ -416,7 +416,10 @@ def data_queue(
 
 @functools.lru_cache(maxsize=8)
 def _projected(training: str, cost_weight: float, models: str, *about: Any) -> list[np.ndarray]:
-    """Trains projections ("heads") by settings `TRAININGS[training]` on `_tables(models, *about)`; returns the pool's features `[d, P]` by each."""
+    """Trains a projection of features for each seed in `_HEADS`; returns by each the features `[d, P]` of the `P` prompts that arrive in the queue.
+
+    `training` is a key of `TRAININGS`, `about` are the arguments of `_tables` after `models`, and `cost_weight` is that of `data_queue`.
+    """
     pool, offline = _tables(models, *about)
     probability, _ = qu.departure_probability(offline.scores, qu.divide_costs(offline.costs), cost_weight=cost_weight)
     features = np.asarray(offline.features)
@@ -427,7 +430,7 @@ def _projected(training: str, cost_weight: float, models: str, *about: Any) -> l
 
 
 def learners(env: qu.QueueEnv, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Makes the learning policies by name: CQB-eps, ACQB, and an ACQB-CL for each training, with an axis `head` of trained feature projections."""
+    """Makes the learners for `env = data_queue(**settings)`: CQB-eps, ACQB, ACQB-CL for each of `TRAININGS`, with an axis `head` of projections."""
     about = (settings["models"], settings["data"], settings["embeddings"], _pairs(settings["costs"]), settings["dim"])
 
     def with_head(head: int, training: str) -> qu.ACQB:
@@ -444,7 +447,7 @@ def learners(env: qu.QueueEnv, settings: Mapping[str, Any]) -> dict[str, Any]:
 def data_case(
     models: str, num_offered: int, load: float, horizon: int = 5000, dim: int = 64, policies: Any = None, data: Any = None
 ) -> Case:
-    """Makes a case of a queue of prompts at one load (arrival rate); arguments as for `data_queue`. By default, its `policies` are all of them."""
+    """Makes a case of a queue of prompts; arguments as for `data_queue`, `policies` as for `Case` (None: those of `not_learning` and `learners`)."""
     settings: dict[str, Any] = {"models": models, "data": data, "embeddings": None, "costs": None, "cost_weight": 0.1}
     settings |= {"load": load, "num_offered": num_offered, "dim": dim}
     where, name = {"K": num_offered, "load": load}, f"K{num_offered}-load{load:g}"
@@ -500,7 +503,7 @@ _PROMPT_CLAIMS = (
 
 @style.styled
 def _draw_means(data: xr.Dataset, metric: str, ax: Any, title: str | None, minus: str | None = None) -> None:
-    """Draws mean curves of the policies that learn from contexts, or differences to the policy `minus`; errors are those of `over_heads`."""
+    """Draws mean curves of the policies that learn from contexts or, if given, their differences to the policy `minus`; errors as in `over_heads`."""
     runs, about = metrics.pick(data, metric), data[metric].attrs
     runs = runs if minus is None else runs - runs.sel(policy=minus)
     times, paired = runs["time"].values, "" if minus is None else f"\nminus that of {minus}"

@@ -54,7 +54,7 @@ def _lead(data: xr.Dataset, metric: str) -> ms.Measured:
 
 @cl.with_parameters
 def _ahead(results: Results, case: str, metric: str = "conditional_regret") -> cl.Finding:
-    """Tests the claim that StageRoute has a smaller regret, or more of another `metric`, than Greedy. The text reports spending or served queries."""
+    """Tests if StageRoute has less regret than Greedy, or more of another `metric`. The text adds spending or ("served_reward") queries served."""
     data = results[case]
     lead, values = _lead(data, metric), ms.listed(ms.ends(data, metric, _LEARNERS))
     hard = metric == "served_reward"
@@ -158,7 +158,7 @@ def alike(picture: Picture) -> Picture:
 
 
 def _moving(data: xr.Dataset) -> xr.Dataset:
-    """Replaces the metric `mean_reward` by its moving average over 250 queries, and adds that of the best feasible routing as the metric `best`."""
+    """Replaces `mean_reward` by its mean over the last 250 queries, and adds as `best` the mean reward of the best feasible routing over them."""
     window = 250 if int(data["time"][-1]) >= 2500 else int(data["time"][0])
     best = (data["mean_reward"] + data["regret"] / data["time"]).assign_attrs(data["mean_reward"].attrs)
     data = data.assign(best=best)
@@ -233,7 +233,7 @@ def experiment(
 
 
 def _figure(number: str, title: str, cases: Any, claims: Any, draw: Any, says: str = "", **options: Any) -> Experiment:
-    """Makes the experiment for figure `number`, drawn by `draw`. `claims`: id to (text, test). `says`: number in the paper's text, if different."""
+    """Makes the experiment for figure `number`, drawn by `draw`. `claims`: (text, test) by id. `says`: number by which the paper miscites it."""
     where = f"Fig. {number[0]}"
     made = {key: (text, where, measure) for key, (text, measure) in claims.items()}
     source = where + (f' ("{says}" in its text)' if says else "")

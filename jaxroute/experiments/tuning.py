@@ -78,8 +78,7 @@ def search(
       horizon: number of rounds of a run (default: the case's).
       case: name of the case (default: the first).
       policy: name of the policy, required if all hyperparameters belong to the environment.
-      out: folder, from which a stopped search is resumed; None to write nothing.
-      figures: whether to draw the picture.
+      out, figures: folder, from which a stopped search is resumed (None to write nothing), and whether to draw the picture.
       options: further arguments of `tune.search`.
 
     Raises:
@@ -111,7 +110,7 @@ def search(
 
 
 def _target(parameters: Mapping[str, Any], policies: Mapping[str, Any], policy: str | None) -> tuple[str, list[str]]:
-    """Returns the name of the policy whose hyperparameters are searched, and the names of the searched environment settings."""
+    """Returns the policy's name, from "POLICY.NAME" in `parameters` or from `policy`, and names in `parameters` that begin with "environment."."""
     own = [name for name in parameters if name.startswith("environment.")]
     found = [] if policy is None else [checks.one_of("--policy", policy, policies)]
     names = [*policies, "environment"]

@@ -71,7 +71,8 @@ class _Trace(NamedTuple):
 class _Component:
     """Environment or policy with abstract values instead of arrays, whose methods are traced.
 
-    `made` has the method `method`, or is a function, such as a sampler, that makes the object from the abstract `argument`; errors call it `role`.
+    `made` is what the user passed: an object with the method `method`, or a function (a sampler of environments, or `env -> policy`) that is traced
+    with the abstract `argument` to make the object; errors call it `role`.
     """
 
     def __init__(self, role: str, made: Any, method: str, argument: Any):
@@ -196,9 +197,9 @@ def _check_declared(where: str, metrics: Any) -> None:
 
 
 def _check_measured(metrics, sums: tuple[str, dict], gauges: tuple[str, dict], declared: str, spec: Spec) -> None:
-    """Checks that each metric has values with its dimensions in `sums` or, if it describes the current state (a gauge), in `gauges`.
+    """Checks that each declared metric has a value with its dimensions: a gauge, which describes the current state, in `gauges`, another in `sums`.
 
-    `sums` and `gauges` are pairs: the source of the values, in words for errors, and the values by metric. `declared` says where metrics are.
+    `sums` and `gauges` are pairs: what returned the values, and the values by metric. `declared` is the attribute that lists `metrics`, for errors.
     """
     for metric in metrics:
         place, values = gauges if metric.kind == "gauge" else sums

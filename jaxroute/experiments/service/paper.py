@@ -45,7 +45,7 @@ _ROUTER = "-RouterDC"
 
 
 def claim(name: str, source: str, measure: Measure, text: str = "") -> Claim:
-    """Makes a claim. By default, its text is the first line of the docstring of `measure`, without "Tests the claim:"."""
+    """Makes a claim (`source`: place in the paper, or "ours"). Default text: first line of the docstring of `measure`, without "Tests the claim:"."""
     text = text or (measure.__doc__ or "").splitlines()[0].removeprefix("Tests the claim: ").rstrip(".")
     return Claim(name, text, source if source == "ours" else f"MESS+, {source}", measure)
 
@@ -71,12 +71,10 @@ def passes(
     """Makes a case for each benchmark, in which each of its requests is served once.
 
     Args:
-      policies: as for `Case`; a function with an argument `settings` finds the benchmark's name in `settings["benchmark"]`.
-      benchmarks: names of the benchmarks.
+      policies, record: as for `Case`; a function with an argument `settings` finds the benchmark's name in `settings["benchmark"]`.
       every: number of requests between two records (default: one record, at the end).
-      record: as for `Case`.
       all_alphas: whether to use the three satisfaction targets alpha of the paper's figures instead of the one of its tables.
-      settings: further settings of the environment.
+      benchmarks, settings: names of the benchmarks, and further settings of their environments.
     """
     cases = []
     for name in benchmarks:
@@ -445,7 +443,10 @@ def _overhead(results: Results) -> Finding:
 
 
 def _swept(results: Results, v: float, metric: str, model: int | None) -> tuple[dict[str, Any], Measured, float]:
-    """Returns for MESS+ at `V = v` a metric's runs `[seed]` by benchmark, mean (MJ for costs, else %), the paper's mean; `model`: index, or None."""
+    """Returns three values for MESS+ at `V = v`: a metric's runs `[seed]` by benchmark, their mean (MJ for "cost", otherwise %), the paper's mean.
+
+    `model` is the index of the model if the metric has a value for each, such as the share of requests that a model serves; otherwise None.
+    """
     chosen = {name: data if model is None else data.isel(model=model) for name, data in results.items()}
     found = {name: runs(chosen, name, metric, "MESS+", V=v) for name in chosen}
     paper = (MESSPLUS_TABLES_6_7.get(v) or MESSPLUS_TABLE_2["MESS+"])["average"]
@@ -466,7 +467,7 @@ def _moves(results: Results, V: Sequence[float], metric: str, sign: int, model: 
 
 @with_parameters
 def _as_printed(results: Results, v: float, metric: str, model: int | None = None) -> Finding:
-    """Tests the claim that MESS+'s mean over the benchmarks at `V = v` is as in its paper, within 15 % for costs or 5 percentage points for shares."""
+    """Tests if MESS+'s mean metric at `V = v` (of model number `model`, if given) is the paper's, within 15 % (cost) or 5 percentage points."""
     _, mean, printed = _swept(results, v, metric, model)
     return f"{mean} (paper {printed})", mean.near(printed, 0.15 * printed if metric == "cost" else 5.0)
 
@@ -535,7 +536,7 @@ TABLES = (
 def _table_env(
     data: str | None = None, alpha: float = 0.75, costs: Any = None, threshold: float = 0.5, arrival: float | None = None
 ) -> sv.ServiceEnv:
-    """Makes an environment that serves the rows of `data` in random order; a score from `threshold` on satisfies; the rest as for `table_service`."""
+    """Makes an environment that serves the rows of the required file `data` in random order; `costs`: see `read_log`, others: see `table_service`."""
     return sv.table_service(read_experiment_log(data, costs).table, alpha=alpha, threshold=threshold, arrival=arrival)
 
 

@@ -122,7 +122,10 @@ def _count(results: Results) -> xr.DataArray:
 def _law_claims(
     name: str, text: str, source: str, series: Series, power: float, low: float, high: float, *_: Any
 ) -> list[Claim]:
-    """Makes the claims `name` (the measured exponent is from `low` to `high`) and `name-power` (its confidence interval also includes `power`)."""
+    """Makes two claims about the exponent of `series` along its first axis: it is from `low` to `high`, and its confidence interval includes `power`.
+
+    The ids are `name` and `name-power`; both texts begin with `text`. Arguments are an entry of `POWER_LAWS`; its last ones are for a figure.
+    """
 
     def measure(results: Results, stated: float | None = None) -> Finding:
         runs = series(results)
@@ -164,7 +167,10 @@ POWER_LAWS = {
 
 
 def _queue_bounds(results: Results) -> Finding:
-    """Tests the claim: Mean queue, mean of the mean queue and violation are within their bounds for every V and slack."""
+    """Tests the claim: Mean queue, mean of the mean queue and violation are within their bounds for every V and slack.
+
+    All three are means over runs at each recorded time; the second averages the queue also over the requests so far. Bounds: Theorem 1, Corollary 1.
+    """
     data, stated = results["by-V"], []
     worst = {"mean queue": 0.0, "mean of the mean queue": 0.0, "violation": 0.0}
     contexts, times = _DEMO.requests.contexts(), data["time"].values
@@ -221,7 +227,10 @@ def _gap_vanishes(results: Results) -> Finding:
 
 
 def _knowledge(results: Results) -> Finding:
-    """Tests the claim: The more informative requests are, the closer is MESS+ to the clairvoyant; its distance to the informed oracle is below a tenth of the gap without information."""
+    """Tests the claim: The more informative requests are, the closer is MESS+ to the clairvoyant; its distance to the informed oracle is below a tenth of the gap without information.
+
+    The distance is that of the mean cost including debt, for every `signal`; the gap is that of the cost to the clairvoyant's at `signal` 0.
+    """
     data, parts, clairvoyant, closest = results["signal"], [], [], []
     for signal in data["signal"].values:
         env = sv.benchmark_service("winogrande", signal=float(signal))
