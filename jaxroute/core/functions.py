@@ -404,7 +404,7 @@ def cos(x: Array) -> Array:
 
 
 def tan(x: Array) -> Array:
-    """Tangent, with an error of at most 1.59 ulp (1.35 ulp for `|x|` up to 1e4); in every second quadrant -1 / tan(x - pi/2) (FDLIBM's `k_tanf`)."""
+    """Tangent, with an error of at most 1.59 ulp (1.35 ulp for `|x|` up to 1e4). In odd quadrants it is the negative inverse (FDLIBM `k_tanf`)."""
     r, low, n = quadrant(x)
     square = r * r
     low = polynomial(square, TAN) * (square * r) + low * (square + f32(1))

@@ -112,7 +112,7 @@ def which_depend(closed: ClosedJaxpr, given: Sequence[bool]) -> list[bool]:
 
 
 def carry_dependence(given: Sequence[bool], step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
-    """Returns whether each carried value of a loop may ever differ between runs; `given`: flags at its start, `step`: maps flags over an iteration."""
+    """Returns a loop's final flags (say, which carried values differ between runs) from those at its start (`given`); `step` maps flags once."""
     return _DEPENDENCE.carried(given, step)
 
 
