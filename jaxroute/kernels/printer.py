@@ -190,7 +190,7 @@ def _format_of(e: ir.Expr) -> str:
 
 
 def print_block(statements: ir.Block, wide: bool) -> tuple[str, int, int]:
-    """Returns C text (C++ if `wide`), and the memory of long arrays: number of vectors on a CPU's heap, and bytes for each run on a GPU."""
+    """Returns statements as C text (C++ if `wide`), and the memory of long arrays: number of vectors on a CPU's heap, bytes for each run on a GPU."""
     printer = _Printer(wide, ir.live(statements))
     return "\n".join(printer.block(statements)), printer.heap, printer.scratch
 

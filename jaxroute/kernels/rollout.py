@@ -145,7 +145,7 @@ def _host_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) 
 def _device_target(
     source: Source, lead: tuple[int, ...], spread: Any, size: int, devices: tuple[int, ...]
 ) -> tuple[str, Future[Any], cuda.Kernel]:
-    """Starts compiling a kernel for GPUs (no `devices`: all). Returns its name in XLA, the future and the kernel; `lead`, `spread`: as in `_batch`."""
+    """Starts compiling a kernel for GPUs (no `devices`: all). Returns its name in XLA, future and kernel; `lead`, `spread`: as in `_batch`."""
     if (settings := math.prod(lead)) > cuda.MOST_SETTINGS:
         raise Unsupported(f"{settings:,} settings of a call; a launch has {cuda.MOST_SETTINGS:,} at most")
     kernel = cuda.Kernel(source.for_device(lead, spread), source.scratch)

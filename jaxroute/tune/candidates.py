@@ -95,7 +95,7 @@ def _takes(function: Any, name: str) -> bool:
 
 
 def _check_field(policy: Any, name: str) -> None:
-    """Raises ValueError unless `name`, as in `replace`, is a field of the policy or of an object in it, and this field is static or one number."""
+    """Raises ValueError unless `name`, as in `replace`, is a field of the policy or of an object in it, static or a single number."""
     owner, (*path, last) = policy, name.split(".")
     for part in path:
         owner = getattr(owner, part, None)

@@ -276,7 +276,7 @@ class _CMAOptimizer:
         self.inner.tell([(self._raw[index], float(rank)) for rank, index in enumerate(order)])
 
     def centre(self) -> np.ndarray | None:
-        """Returns the mean of the distribution, a point `[d]` at the nearest possible whole numbers; mostly better than the best candidate."""
+        """Returns the mean of the distribution, `[d]` in the unit cube, rounded to possible whole numbers; mostly better than the best candidate."""
         mean = np.clip(self.inner.mean, 0.0, 1.0)
         whole = np.rint(mean / np.where(self.steps > 0, self.steps, 1.0)) * self.steps
         return np.where(self.steps > 0, whole, mean)

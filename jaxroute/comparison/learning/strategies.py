@@ -179,7 +179,7 @@ def _metered(traffic: Traffic, env: Any, reading: Reading) -> Metered:
 
 
 def _budgets(traffic: Traffic, targets: Sequence[float]) -> tuple[float, ...]:
-    """Returns for each target the least cost per query of a random mixture of models that reaches it, in mean calls of the most expensive model."""
+    """Returns, for each target, the least mean cost of a random mixture of models that reaches it, in units of the most expensive model's."""
     least = float(traffic.unit.mean_costs().min())
     return tuple(sorted({max(traffic.blind_cost(target), least * 1.001) for target in targets}))
 
@@ -196,7 +196,7 @@ def _stageroute(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
 def _with_budget(
     traffic: Traffic, name: str, env: Any, reading: Reading, budgets: Sequence[float], policy: Any, words: str, score: str
 ) -> OnlineStrategy:
-    """Makes a strategy with a grid of `budgets`; `env` makes an environment of a budget, `words` describe settings, `score` an entry of `needs`."""
+    """Makes a strategy with a grid of `budgets`. `env` makes the environment of a budget, `words` describe it; `score` is an entry of `needs`."""
     most_expensive = float(traffic.table.mean_costs().max())  # The unit of budgets.
 
     def described(budget: float) -> str:
@@ -251,7 +251,7 @@ def _cascade(
 ) -> OnlineStrategy:
     """Makes a strategy for cascades with weights of cost as settings. `policy` and `words` are functions of the parameters `options` by name.
 
-    `needs` are requirements in production; `more` are other fields of the strategy, or `features` `[Q, N, d]` of answers, to learn scores from.
+    `needs` are requirements in production; `more` has other fields, or the `features` `[Q, N, d]` of answers from which scores are learned.
     """
     unit, features = traffic.unit, more.pop("features", None)
     about: dict[str, Any] = {"names": unit.models} | ({} if features is None else {"features": features})

@@ -63,7 +63,7 @@ class Cascade:
 
 
 def thresholds_of(values: np.ndarray, number: int = THRESHOLDS) -> np.ndarray:
-    """Returns `number` increasing midpoints of neighbouring distinct `values`: those at evenly spaced quantiles if there are more; NaN pads fewer."""
+    """Returns `number` midpoints of neighbouring distinct `values`, ascending, at evenly spaced quantiles; if there are fewer, the rest is NaN."""
     seen, counts = np.unique(values, return_counts=True)
     cuts = (seen[1:] + seen[:-1]) / 2
     if len(cuts) > number:

@@ -124,10 +124,10 @@ def fit_router(table: RoutingTable, target: float, by: Literal["logistic", "neig
     """Returns the router that reaches a mean score, `target` in [0, 1], on a table at the least cost; its method `choose` takes further queries.
 
     Args:
-      table: scores and costs of all models, with features (for neighbours) or features or groups (for logistic).
+      table: scores and costs of all models, with features if `by` is "neighbours", else with features or groups (categories) of queries.
       by: method that predicts scores.
 
-    Raises `ValueError` if an argument is wrong, or the table lacks features (for neighbours), or both features and groups (for logistic).
+    Raises `ValueError` if an argument is wrong, or the table lacks features (for "neighbours"), or both features and groups (for "logistic").
     """
     checks.one_of("by", by, ("logistic", "neighbours"))
     return fit_rule(router.LOGISTIC if by == "logistic" else router.NEIGHBOURS, table, target)

@@ -76,7 +76,7 @@ def learners(summary: Summary) -> list[PointSummary]:
 
 
 def course_of_learning(point: PointSummary, summary: Summary) -> str:
-    """Describes after how many queries a policy's quality stays within .01 of that in the last part, and its mean loss and extra cost before."""
+    """Describes after how many queries the quality stays within .01 of that in the last part, and its mean loss of quality and extra cost before."""
     learning, name = point["learning"], point["strategy"]
     parts = [p for p in zip(learning["queries"], learning["quality"], learning["cost"], strict=True) if known(p[1])]
     name += "" if strategies.deployable(point) else f" (dashed: {strategies.obstacle(point)})"
