@@ -161,8 +161,8 @@ def trait_of(eqn: JaxprEqn, traits: Sequence[Trait], same_shape: bool) -> Trait:
 def elementwise_primitive(name: str, zeros: int, function: Callable[..., Any], divides: bool = False) -> Primitive:
     """Creates a JAX primitive called `name` that applies `function` to scalars or to float32 arrays of one shape.
 
-    The last `zeros` operands, for `function` too, are an unknown -0.0 or a vector of them, and `jax.vmap` does not batch these. `divides`: the second
-    operand is a divisor, to which batching adds the vector along the new axis, so that XLA does not multiply by a shared reciprocal.
+    The last `zeros` operands, which `function` gets too, are -0.0 or vectors of it that the compiler does not know; `jax.vmap` does not batch them.
+    `divides`: the second operand is a divisor, to which batching adds such a vector, so that XLA does not multiply by a shared reciprocal.
     """
     primitive = Primitive(name)
 

@@ -390,7 +390,7 @@ def compile_blocks(blocks: Mapping[str, Block], pool: ThreadPoolExecutor, progre
 
 
 def threads(devices: Sequence[Any], runs: int) -> int:
-    """Returns among how many CPU threads to divide a block's `runs`, since XLA uses one core for small operations; 1 for a GPU or several devices."""
+    """Returns how many CPU threads share a block's `runs`, 32 or more each: XLA uses one core for small operations. 1 for GPUs or several devices."""
     if devices[0].platform != "cpu" or len(devices) > 1:
         return 1
     number = 1

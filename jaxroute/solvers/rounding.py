@@ -117,7 +117,7 @@ def swap(z: Array, uniforms: Array, surplus_uniforms: Array) -> Array:
 
 
 def swap_with(z: Array, trades: Callable[[np.ndarray], Array], surplus: Callable[[np.ndarray], Array]) -> Array:
-    """Rounds `z` as `swap`. For merges with indices `[n]`, `trades` draws uniforms `[n, M]` for pairs, `surplus` `[n]` for unpaired elements."""
+    """Rounds `z` as `swap` does. For merges of indices `[n]`, `trades` draws uniforms `[n, M]` for pairs, `surplus` `[n]` for unpaired elements."""
     size = z.shape[-1]
     upper = numerics.prefix_sums(z)
     # Sums that are integers up to rounding are rounded; otherwise a set could be too large by one model.

@@ -419,7 +419,7 @@ def any_win_gradient(w: Array, z: Array) -> Array:
 
 
 def any_win_weight(w: Array | np.ndarray, xp: Any = jnp) -> Any:
-    """Returns `-log(1 - w)` of win probabilities `w`, clipped below 1, by numpy or jax.numpy (`xp`). A larger sum over a set makes any win likelier."""
+    """Returns `-log(1 - w)` of probabilities `w`, clipped below 1, by numpy or jax.numpy (`xp`). A larger sum over a set makes any win likelier."""
     return -xp.log1p(-xp.minimum(w, 1.0 - np.finfo(w.dtype).epsneg))
 
 
