@@ -46,7 +46,7 @@ def experiments(prefix: str = "", **_: Any) -> list[str]:
 
 
 def completed(action: argparse.Action, completer: Any) -> None:
-    """Declares by which texts a shell completes an argument of a command: a list, or a function that returns one (default: names of files)."""
+    """Lets a shell complete an argument by the texts of a list, or of the list that a function returns for the typed `prefix`, not by file names."""
     action.completer = completer if callable(completer) else lambda **_: completer  # type: ignore[attr-defined]
 
 

@@ -24,7 +24,7 @@ class Output:
 
     Attributes:
       json: whether to print JSON only; all methods except `document` then do nothing.
-      quiet: whether to print no text.
+      quiet: whether `lines`, `text` and `rows` print nothing; `document` still prints its JSON.
     """
 
     def __init__(self, *, json: bool = False, quiet: bool = False) -> None:

@@ -32,7 +32,7 @@ def add_out(group: Any, what: str, default: str) -> None:
 
 
 def folder_of(options: argparse.Namespace, experiment: Any, before: str = "", after: str = "") -> Path:
-    """Returns the folder for results: the user's, or else `results/{before}{name}{after}` with the experiment's name; `before` may be "tune-"."""
+    """Returns the option --out, or else `results/{before}{name}{after}` for an experiment, such as results/tune-NAME or results/NAME-smoke."""
     name = Path(experiment.name).stem if ".py" in options.experiment else experiment.name
     return options.out or Path("results") / f"{before}{name.replace('/', '-')}{after}"
 
@@ -134,7 +134,7 @@ def _check(experiment: Any) -> None:
 
 
 def store_programs() -> str | None:
-    """Lets JAX store compiled programs on disk for later commands, unless it is configured otherwise. Returns the folder, or None."""
+    """Lets JAX store compiled programs on disk. Returns the folder: the user's JAX cache, if set, or a default; None if disabled or not writable."""
     import jax
 
     if not jax.config.jax_enable_compilation_cache:

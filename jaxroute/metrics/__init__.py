@@ -1,9 +1,10 @@
 """Statistics of results: means with standard errors, paired differences, tables, windows and log-log slopes.
 
 Every function takes the `xarray.Dataset` of a simulation, or one of its variables (a `DataArray`, with `metric=None`), and returns labelled values.
-Runs that are not `valid` are left out. A `DataArray` does not say which runs are valid: set their values to NaN first. Dimensions keep their order:
-those before `seed`, except `policy`, are settings, and those after `seed`, except `time`, index the numbers of a vector metric, such as one for each
-model. A result of `keep="moments"` has moments and histograms instead of single runs; functions that need single runs raise `NeedsRunsError`.
+Runs that are not `valid` are left out; a `DataArray` does not say which runs are valid, so set the values of invalid runs to NaN first. Dimensions
+keep their order: those before `seed`, except `policy`, are settings, and those after `seed`, except `time`, index the numbers of a vector metric,
+such as one for each model. A result of `keep="moments"` has moments and histograms instead of single runs; functions that need single runs raise
+`NeedsRunsError`.
 """
 
 from jaxroute.core.exports import public_names

@@ -200,8 +200,9 @@ def cells(
 ) -> Iterator[tuple[str, dict[str, int], dict[str, Any], dict[str, np.ndarray]]]:
     """Yields for a table the cells of `values`, a result of `final`: one for each policy and each combination of its settings.
 
-    `own` returns the setting axes on which a policy's values depend; other axes have index 0. A cell has the policy's name; indices along the axis
-    `policy` and the setting axes `axes`; values of the axes that `own` returns; mean and standard error of each metric, `[2]`.
+    `own` gets the values of one policy and returns the setting axes along which they differ. Settings are combined along these axes alone; the index
+    along others is 0. A cell has the policy's name; indices along the axis `policy` and the setting axes `axes`; values of the axes that `own`
+    returns; mean and standard error of each metric, `[2]`.
     """
     if "policy" not in values.dims:
         values = values.expand_dims("policy") if "policy" in values.coords else values.expand_dims(policy=["all"])

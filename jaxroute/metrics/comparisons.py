@@ -131,7 +131,7 @@ def violations(data: xr.Dataset, time: int | None = None) -> list[Violation]:
 
 
 def worst_violations(found: Iterable[Violation]) -> list[tuple[Violation, str]]:
-    """Returns the largest of the violations `found` for each policy and metric, with a line of text that describes it."""
+    """Returns for each policy and metric the violation with the largest mean among those of all settings in `found`, and a line of text about it."""
     groups: dict[tuple[str, str], list[Violation]] = {}
     for one in found:
         groups.setdefault((one.policy, one.metric), []).append(one)

@@ -95,7 +95,11 @@ def table(
 
 
 def _rounding(data: xr.Dataset, values: xr.Dataset, time: int | None) -> dict[str, float]:
-    """Returns the rounding error of each metric in `values`: float32's epsilon times the largest mean per round of all metrics with its unit."""
+    """Returns for each metric in `values` the size up to which a mean may be only the rounding error of a float32 sum with terms that cancel.
+
+    The size is float32's epsilon times the largest absolute mean at `time` of any metric in `data` with the same unit, which may be such a term.
+    Totals are divided by the number of rounds before they are compared.
+    """
     now = at_time(data, time)
     rounds = float(now["time"]) if "time" in now.coords else 1.0
     if not any(_is_rounding(pair, math.inf) for v in values.values() for pair in v.values.reshape(-1, 2)):

@@ -61,7 +61,7 @@ def log_spaced(values: Any) -> bool:
 
 
 def scale_of(values: Any) -> Literal["names", "linear", "log", "log and 0"]:
-    """Returns the scale of a setting axis by its values. "log and 0" is logarithmic, with a separate place for 0 before the other values."""
+    """Returns the scale of an axis: "names" for texts, "log" for `log_spaced` values, "log and 0" for 0 and such values, otherwise "linear"."""
     values = np.asarray(values)
     if values.dtype.kind not in "iuf":
         return "names"
@@ -71,7 +71,7 @@ def scale_of(values: Any) -> Literal["names", "linear", "log", "log and 0"]:
 
 
 def places_of(values: Any) -> np.ndarray:
-    """Returns the positions of the values of a setting axis: indices of names, logarithms for "log and 0", otherwise the values."""
+    """Returns the positions of values by `scale_of`: indices of "names", base-10 logarithms for "log and 0" (0 one step lower), else the values."""
     values, scale = np.asarray(values), scale_of(values)
     if scale == "names":
         return np.arange(len(values), dtype=np.float64)
@@ -94,7 +94,7 @@ def edges(places: np.ndarray, log: bool) -> np.ndarray:
 
 
 def settings_axis(ax: Any, which: str, values: np.ndarray) -> None:
-    """Sets scale and ticks of the axis `which` ("x" or "y") for the values of a setting. A dotted line separates 0 from others on a logarithmic axis."""
+    """Sets scale and ticks of the axis `which` ("x" or "y") for a setting's values. A dotted line separates 0 from others on a logarithmic axis."""
     from matplotlib.ticker import NullLocator
 
     axis, scale, places = getattr(ax, f"{which}axis"), scale_of(values), places_of(values)
@@ -115,7 +115,7 @@ def settings_axis(ax: Any, which: str, values: np.ndarray) -> None:
 
 
 def marker_places(times: np.ndarray, log: bool, shift: int) -> list[int]:
-    """Returns the indices of about eight evenly spaced `times` that get a marker. `shift` moves them, so that markers of several curves do not meet."""
+    """Returns the indices of about eight evenly spaced `times` that get a marker, moved by `shift` (modulo 4) quarters of their distance."""
     if len(times) < 9:
         return list(range(len(times)))
     shares = (np.arange(8) + (shift % 4) / 4) / 8

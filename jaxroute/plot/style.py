@@ -1,8 +1,8 @@
 """Style of figures: colours, dashes and markers of policies, legends, titles and panels.
 
 The look of a policy follows from its name: it is the same in all panels of a figure and, for policies of the built-in problems, in all figures. The
-system that a problem is named for is the thickest line, in vermilion; its variants have warm colours, its rivals cold ones, policies without
-decisions pale ones. Oracles are thin, dashed and black or grey lines above the others.
+policy of a problem's paper, such as StageRoute, is the thickest line, in vermilion; its variants have warm colours, its rivals cold ones. Policies
+that do not choose, such as random or fixed ones, are pale. Oracles are thin, dashed and black or grey lines above the others.
 """
 
 import functools
@@ -92,7 +92,7 @@ _RIVALS = {name: place for line in _SHARED.splitlines() for place, name in enume
 
 
 def role_of(name: str) -> str:
-    """Returns a policy's role by its name: "subject" (a problem is named for it), "variant" of a subject, "oracle", "weak" (no real decisions) or "rival"."""
+    """Returns a policy's role by its name: "subject" (as StageRoute), "variant" of one, "oracle", "weak" (random or fixed choices) or "rival"."""
     if name in _SUBJECTS:
         return "subject"
     if name in _RIVALS:
@@ -133,7 +133,7 @@ class LineStyles:
         return style | {"marker": _MARKERS[place % len(_MARKERS)], "markeredgecolor": "white", "markeredgewidth": 0.6}
 
     def shade(self, name: str, label: str, position: int, number: int) -> dict[str, Any]:
-        """Returns the style of the setting with index `position` (0: the lightest) among a policy's `number` settings; `label` is its text in the legend."""
+        """Returns the style of a policy's setting with index `position` (0: the lightest) of `number`; `label` is its text in the legend."""
         if label not in self._shades:
             style = self.style(name)
             if number > 1:
@@ -165,8 +165,8 @@ def separate_overlaps(places: Sequence[Any], looks: Sequence[dict[str, Any]], jo
     """Changes the looks of lines and points that coincide with others drawn above them, so that they are visible.
 
     `places` are the coordinates `(x, y)` of each line or set of points. `looks` are their keyword arguments of `plot`, changed in place; `zorder`
-    decides what is drawn above. With `joined`, a line hidden below a solid line becomes thin and dashed and is drawn on top of the solid line.
-    Otherwise, points below others get larger markers. Returns for each line or set the index of the uppermost one that covers it, or None.
+    decides what is drawn above. With `joined`, a line below a solid one becomes thin and dashed and is drawn on top; below others it is unchanged.
+    Without `joined`, whatever lies below gets larger markers. Returns for each line or set the index of the uppermost one that covers it, or None.
     """
     at = [np.asarray(place, np.float64) for place in places]
     heights = [look["zorder"] for look in looks]

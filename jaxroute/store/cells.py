@@ -71,8 +71,8 @@ class Seeds:
 
     Attributes:
       values: `[R]` int64 seeds, all different.
-      granules: for each granule the positions in `values` of its seeds, in ascending order of the seeds.
-      masks: for each granule the mask of its seeds that are in `values`.
+      granules: dict from the index `g` of each granule to the positions in `values` of its seeds, in ascending order of the seeds.
+      masks: dict from the index `g` of each granule to an integer whose bit `i` is set if `values` has the seed `256 g + i`.
     """
 
     def __init__(self, values: np.ndarray):
@@ -83,7 +83,7 @@ class Seeds:
 
     @property
     def full(self) -> list[int]:
-        """Granules of which the result has all 256 seeds."""
+        """Indices of the granules of which `values` has all 256 seeds."""
         return [number for number, mask in self.masks.items() if mask == ALL]
 
     def of(self, masks: Mapping[int, int]) -> np.ndarray:
@@ -113,10 +113,10 @@ class Request:
       policy_axes: names of the axes along which the runs of each policy differ, in the order of `axes`.
       seeds: `[R]` uint32 seeds.
       times: `[records]` numbers of counted rounds after which quantities are recorded.
-      variables: metric and shape of each recorded quantity, by its name.
+      variables: for each recorded quantity, by name, its `Metric` (label, unit, kind) and the shape of its value at one time, `()` for a number.
       recorded: names of the quantities that are recorded for each policy.
       model_names: names of the models; empty if they have none.
-      zero_flows: names of the flows that are zero in every valid run.
+      zero_flows: names of counts of errors, such as illegal actions, which are zero in every valid run.
       keep: whether single "runs" are stored, or their "moments" (statistics over the seeds).
       settings: everything that decides the numbers, as plain JSON, for people.
       identities: for each policy and each of its settings, the last axis fastest, 32 hexadecimal digits of a digest of everything that decides
@@ -166,7 +166,7 @@ class Request:
         return tuple(len(self.axes[axis]) for axis in self.policy_axes[policy])
 
     def families(self, kind: str, policy: str, horizon: int | None = None) -> list[bytes]:
-        """Returns the first 24 bytes of the addresses of a policy's cells of a `kind` (`CURVES`, ...), by setting. None: the request's horizon."""
+        """Returns, by setting, the first 24 address bytes of a policy's `CURVES`, `STATES` or `STATISTICS` after `horizon` rounds (default: all)."""
         what = kind, policy, self.horizon if horizon is None else horizon
         if what not in self._families:
             end, own = plain([kind, what[2]]), map(bytes.fromhex, self.identities[policy])
@@ -206,7 +206,7 @@ def _variable(shape: Sequence[int], dims: Sequence[str], **about: Any) -> tuple[
 
 
 def describe_seeds(seeds: np.ndarray) -> Any:
-    """Converts seeds to plain JSON: a list of up to 32 seeds, or in order the spans of consecutive integers as pairs (first seed, length)."""
+    """Converts seeds to plain JSON: up to 32 to a list; more to `{"spans": [[first, length], ...]}`, where a span has consecutive integers."""
     if len(seeds) <= 32:
         return [int(seed) for seed in seeds]
     breaks = np.flatnonzero(np.diff(seeds.astype(np.int64)) != 1) + 1
@@ -259,7 +259,7 @@ def stored(store: PackStore, family: bytes) -> Callable[[Range], bool]:
 
 
 def cover(there: Callable[[Range], bool], one: Range) -> tuple[list[Range], list[Range]]:
-    """Divides a range `one`, (first, size), of granules: returns the largest subranges for which `there` holds, and the subranges that remain."""
+    """Returns the largest parts of a range `one`, by repeated halving, for which `there(part)` is True, and the single granules in none of them."""
     first, size = one
     if there(one):
         return [one], []
@@ -314,7 +314,7 @@ class Claims:
     def keep(self, groups: Iterable[bytes], new: Iterable[bytes]) -> set[bytes]:
         """Renews the claims of the cells `groups`, and claims cells in `new`. Returns the cells in `new` that another process has claimed already.
 
-        Cells are given by their `group`. If two processes claim a cell at the same time, the one with the smaller file name gets it, rarely both.
+        Cells are given by their `group`. If two processes claim a cell at once, that with the first file name simulates it, and rarely both do.
         """
         groups, new = list(groups), set(new)
         self._mine = [*groups, *new]
@@ -331,7 +331,7 @@ class Claims:
             self._write()
 
     def others(self, below: str = "~") -> set[bytes]:
-        """Returns the cells (by `group`) that other living processes claim, of those whose files have names that sort before `below` (default: all).
+        """Returns the `group` of each cell that another living process claims, by a file whose name sorts before `below` (default: any name).
 
         Raises `OSError` if the claim of this process could not be rewritten.
         """

@@ -39,10 +39,10 @@ class Summary:
     """Statistics over some seeds of one policy, or of the difference of two policies, at one setting.
 
     Attributes:
-      moments: moments over the seeds of each of the `C` recorded numbers, `[C]`, one quantity after the other.
-      histogram: histogram over the seeds with a row for each recorded number; empty for a difference.
-      flags: int64 `[3 + Z]` smallest seed of an invalid run (largest int64: none); numbers of all runs, of invalid runs, and, for each of `Z` flows
-        that must be zero, of runs in which it is not.
+      moments: `[C]` moments over the seeds of each of the `C` numbers that a run records: of each quantity in turn, at all times.
+      histogram: for each of the `C` numbers, the number of seeds in each bin of `statistics.bins_of`; empty for a difference.
+      flags: int64 `[3 + Z]` smallest seed of an invalid run (largest int64: none); number of all runs; number of invalid runs; and, for each of `Z`
+        counts of errors (`Request.zero_flows`), the number of runs in which it is not zero.
     """
 
     moments: Moments
@@ -78,9 +78,9 @@ def summarise(
       curves: arrays `[settings..., R, ...]` by name, including "valid", for each of one or two policies; axes of settings along which the runs of
         a policy do not differ have size 1.
       names: names of the recorded quantities, in the order of their numbers in a summary.
-      zero_flows: names of flows that must be zero.
+      zero_flows: names of counts of errors that must be zero.
       seeds: `[R]` seeds, in the order of the arrays.
-      spans: first position and end (exclusive) of spans of seeds: 1, 2, 4, ... whole granules, or some seeds of one granule.
+      spans: pairs (start, stop) that stand for `seeds[start:stop]`, in any order; a span has 2**k whole granules (of 256 seeds), or a part of one.
     """
     place, found = curves[0]["valid"].ndim - 1, []
     reduced = statistics.reduced(curves, names, place, spans)
@@ -105,7 +105,7 @@ class SummaryTree:
     Attributes:
       policies: index in the request of the policy, or of the two policies.
       axes: number of settings along each axis on which the runs depend, by the name of the axis.
-      numbers: slice among the `C` numbers of a `Summary`, and shape, of each quantity that all `policies` record, by name.
+      numbers: for each quantity that all `policies` record, by name, its slice of the `C` numbers of a `Summary`, and its shape `(times, ...)`.
       families: family (first 24 bytes of addresses) of the cells of each setting.
       nodes: for each setting the statistics of ranges, by range (first granule, number of granules).
       new: pairs (setting, range) of statistics that are not written to the store yet.
@@ -123,14 +123,14 @@ class SummaryTree:
         return cells.numbers(tuple(self.axes.values()), [tile[axis] for axis in self.axes])
 
     def region(self, setting: int, axes: Iterable[str]) -> tuple[Any, ...]:
-        """Returns the index of a setting in arrays with these axes of settings; it is a full slice along axes that this tree does not have."""
+        """Returns one index per axis in `axes`, as a tuple: the position of the setting along an axis of this tree, a full slice along any other."""
         place = dict(zip(self.axes, np.unravel_index(setting, tuple(self.axes.values())), strict=True)) if self.axes else {}
         return tuple(place.get(axis, slice(None)) for axis in axes)
 
     def lacks(self, setting: int, ranges: Iterable[Range], wanted: Container[Range]) -> bool:
-        """Whether any of `ranges` (of granules) has no statistics.
+        """Whether any of `ranges` (of granules) has no statistics at a setting. `wanted` are the ranges whose statistics a result needs.
 
-        A range has statistics if all its granules have: separate ones, or those of a larger range that lies inside one of the `wanted` ranges.
+        A range has statistics if `nodes` has it, or all its parts, or a larger range around it inside a wanted range, so that no other seeds count.
         """
         return any(not self._holds(setting, *one, wanted) for one in ranges)
 
@@ -178,13 +178,12 @@ class Statistics:
     """Statistics of a result, from stored cells and from simulated runs.
 
     Args:
-      request: request of the result.
       store: store of the cells; None if nothing is stored.
       check: whether to raise a `ValueError` if the statistics may not fit into half of the memory.
 
     Attributes:
-      full: numbers of the granules (256 consecutive seeds) of which the result has all seeds, and for which only statistics are stored.
-      rest: positions, among the seeds of the request, of the seeds of all other granules.
+      full: indices of the granules (256 consecutive seeds) that were requested as a whole and need only statistics, whether or not these exist yet.
+      rest: positions, among the seeds of the request, of the seeds of all granules that are not in `full` when this object is created.
       runs: single runs of the seeds at `rest`; None if there are none.
     """
 
@@ -231,7 +230,7 @@ class Statistics:
         return [one for tree in self._trees for one in tree.families] + (self.runs.families if self.runs else [])
 
     def families_in(self, tile: Tile, policies: Sequence[str]) -> list[bytes]:
-        """Returns the families (digests) of the cells with statistics of only `policies` and their differences, at the settings of a tile."""
+        """Returns the families (24 bytes) of the cells with statistics of each of `policies`, and of each pair of them, at the settings of a tile."""
         own = {self.request.policies.index(policy) for policy in policies}
         return [tree.families[n] for tree in self._trees if own.issuperset(tree.policies) for n in tree.settings(tile)]
 
@@ -274,7 +273,7 @@ class Statistics:
         return self.request.cut if seeds == len(self.request.seeds) else cells.Seeds(self.request.seeds[:seeds])
 
     def _stored_as_runs(self) -> set[int]:
-        """Returns the granules in `full` that have stored runs but no statistics, to compute them; no granules if too many would have to be read."""
+        """Returns the granules that lack statistics and have stored runs to compute these from, so that they move to `rest`; none if over 64."""
         found: set[int] = set()
         for policy, tree in zip(self.request.policies, self._trees, strict=False):
             for setting, family in enumerate(self.request.families(cells.CURVES, policy)):
@@ -386,7 +385,7 @@ class Statistics:
         return found, len(seeds) == len(every)
 
     def _take_full(self, granule: int, summaries: Mapping[tuple[int, int], Summary]) -> None:
-        """Adds the statistics of a granule (256 seeds) whose runs are all finished, and its number to `full`. `summaries` comes from `_of_runs`."""
+        """Adds the statistics of a granule (256 seeds) whose runs are all finished, and its index to `full`. `summaries` comes from `_of_runs`."""
         for (number, setting), one in summaries.items():
             tree, node = self._trees[number], (granule, 1)
             if tree.lacks(setting, [node], self._wanted):
@@ -457,7 +456,10 @@ class Statistics:
         return self.dataset(len(self.request.seeds))
 
     def _moments(self, name: str, totals: _Totals, shape: tuple[int, ...]) -> tuple[Moments, Moments]:
-        """Returns a metric's moments `[policy, ...]`, of this `shape`, and those of its differences `[policy, baseline, ...]`, from `totals`."""
+        """Returns a metric's moments, in arrays of `shape`, and those of its differences between two policies, in arrays `(policies, *shape)`.
+
+        `totals` has what the method `totals` yields; `shape` is `(policies, settings..., times, ...)`.
+        """
         alone = np.tile([0.0, 0.0, 0.0, 0.0, np.inf, -np.inf], (*shape, 1))
         apart = np.stack([alone] * shape[0])
         for tree, setting, total in totals:
@@ -473,9 +475,9 @@ class Statistics:
         return Moments(*np.moveaxis(alone, -1, 0)), Moments(*np.moveaxis(apart, -1, 0))
 
     def _histogram(self, name: str, totals: _Totals, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the counts `[*shape, number of bins]` of runs whose metric `name` is in each bin, and the numbers of these bins, those with any run.
+        """Returns counts `[*shape, B]` of the runs whose metric `name` is in each of `B` bins, and the indices of these bins, ascending.
 
-        `totals` are the merged statistics from `totals`, `shape` is that of the metric: `(policies, settings..., times, ...)`.
+        Bins that are empty in all entries are left out, except bin 0 if no other is left. `totals` and `shape` are as for `_moments`.
         """
         found = []
         for tree, setting, total in totals:

@@ -187,8 +187,8 @@ def _decoded(index: Index, frame: int, content: bytes) -> list[dict[str, np.ndar
 class PackStore:
     """Reader of the packs (files of results) that a location had at the last `refresh`, and writer of new packs.
 
-    Cells are written in the background: as soon as there are 16 MiB, or five seconds after the first cell. The next `put` or `flush` raises an
-    error of the background. Only one thread may use a store.
+    Cells are written by other threads: as soon as there are 16 MiB, or five seconds after the first cell. If that fails, the next `put` or `flush`
+    raises the exception. Only one thread may call methods of a store.
 
     Args:
       place: location of the packs.

@@ -195,7 +195,7 @@ Location: TypeAlias = Folder | Bucket
 
 
 def place_of(path: str | os.PathLike[str]) -> Location:
-    """Returns the location of the store of a result at `path`: a folder or URL given as `out`, or the folder "store" inside it.
+    """Returns the location of a result's packs: the folder "store" in `path` (a folder or URL), or `path` itself if its name is "store" already.
 
     Raises `ValueError` if `path` is empty or neither a path nor the URL of an object store, `ImportError` if a URL needs obstore and it is missing.
     """
@@ -210,7 +210,7 @@ def is_url(path: Any) -> bool:
 
 
 def store_path(path: str | os.PathLike[str]) -> Path:
-    """Returns the folder "store", with the packs, of a folder given as `out`; raises `ValueError` if this is empty or not a path."""
+    """Returns the folder "store" in `path`, or `path` if its name is "store" already; raises `ValueError` if `path` is empty or not a path."""
     if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
         raise ValueError(f"the folder of a result must be a path, got {show(path)}")
     path = Path(path)

@@ -67,12 +67,10 @@ class CallLog:
         return [call["report"] for call in self.calls if call["ended"] and call["request"] in like]
 
     def last(self, store: PackStore, path: Any) -> tuple[Request, list[dict[str, Any]]]:
-        """Returns the last request and, in order, the reports of the calls of `simulate` that made it.
+        """Returns the last request and, in order, the `reports` of all finished calls of `simulate` that share a policy and setting with it.
 
         Finished requests that differ from it in their seeds alone belong to the same result: the returned request has the seeds of all of them.
-
-        Raises:
-          ValueError: no request can be read; the message names `path`.
+        Raises `ValueError` if no request can be read; the message names `path`.
         """
         if not self.requests:
             why = damage_of(store) or "it has just been created"
@@ -116,9 +114,9 @@ def end(store: PackStore, request: Request, call: str, report: Mapping[str, Any]
 
 
 def prepare(store: PackStore, request: Request, accept_changed_code: bool) -> bool:
-    """Checks a store, and warns of damaged files and of cells by other devices or versions. Returns whether it may have cells of the request.
+    """Warns of damaged files and of cells by other devices or versions. Returns False if there is no earlier request and no cell of `request`.
 
-    Raises `StoreMismatchError` if the store has the same simulation by other code, and `accept_changed_code` is False.
+    Raises `StoreMismatchError` if cells of `request` were computed by other code only, and `accept_changed_code` is False.
     """
     kinds = (CURVES, STATISTICS) if request.keep == "moments" else (CURVES,)
     families = [family for policy in request.policies for kind in kinds for family in request.families(kind, policy)]
@@ -230,7 +228,7 @@ def opened(path: str | os.PathLike[str]) -> PackStore:
 
 
 def summed(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Combines the reports of a result's calls: the last one, with sums of the measurements `ADDED`, and all calls' dates, devices and versions."""
+    """Returns the last report with times and counts (`ADDED`) summed over all `reports`, and, of several, dates and versions in a list `calls`."""
     found: dict[str, Any] = dict(reports[-1]) if reports else {}
     found |= {name: sum(one.get(name, 0) for one in reports) for name in ADDED} if reports else {}
     if len(reports) > 1:
@@ -293,14 +291,11 @@ class Inspection:
 
 
 def inspect(path: str | os.PathLike[str], *, verify: bool = False) -> Inspection:
-    """Summarises the result and the files of a store.
+    """Summarises the result and the files of a store; raises `ValueError` if it has no result that can be read.
 
     Args:
       path: folder or URL that was given as `out`.
       verify: whether to read all cells, to find damaged ones.
-
-    Raises:
-      ValueError: the store has no result that can be read.
     """
     with contextlib.closing(opened(path)) as store:
         notes = CallLog(store)

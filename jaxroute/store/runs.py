@@ -32,7 +32,7 @@ class Checkpoint:
       rounds: number of counted rounds.
       states: states of environment and policy after these rounds.
       totals: float64 sums of the recorded quantities over these rounds.
-      curves: recorded curves of these rounds; empty in a new checkpoint, because the store has the curves separately.
+      curves: recorded curves of these rounds, if `Runs.checkpoint` has read them from the store; empty in a checkpoint that a simulation returns.
     """
 
     rounds: int
@@ -61,11 +61,7 @@ def check_size(what: str, needed: int, advice: str) -> None:
 
 
 class Runs:
-    """Arrays of a result with single runs, filled from stored cells and with simulated runs.
-
-    Args:
-      request: request of the result.
-      store: store of the cells; None if nothing is stored.
+    """Arrays of a result with single runs, filled from cells of `store` (None: nothing is stored) and with simulated runs.
 
     Attributes:
       lead: lengths of the axes `policy, settings..., seeds`.
@@ -326,9 +322,8 @@ def read(
     """Reads cells of single runs. Yields, for each readable cell, its label, positions of its seeds, and arrays `[seeds, ...]` by name.
 
     Args:
-      store: store of the cells.
       cut: seeds of the result, to which the positions refer.
-      wanted: triples of a family's label (any value, to be yielded), the family, and masks of the wanted seeds by granule; it may have many cells.
+      wanted: triples (label, family, masks of the wanted seeds by granule). The label is any value; it is yielded with each cell of its family.
     """
     cells_of: dict[bytes, list[tuple[Any, int]]] = {}
     for who, family, masks in wanted:
