@@ -1,8 +1,8 @@
 """Cascades (COSMOS): an online contextual Pandora's box of models, called one after another until an output is good enough.
 
-`cosmos` is the paper's policy and follows its Algorithms 1 and 2; `parts` are its components. `env` simulates a request, `sources` holds the
-distributions of requests, outputs and features, `instances` ready-made cascades. `baselines` and `oracle` are the other policies, `optimum` the
-benchmarks of the regret, `theory` the paper's bounds and probes, `types` the values shared by environment and policies.
+`cosmos` has the paper's policy (Algorithms 1 and 2), `parts` its components. `env` simulates a request, `sources` draws requests, outputs and
+features, and `instances` builds environments. `baselines` has policies that need not know the environment, `oracle` those that know it, `optimum` the
+benchmarks of the regret. `theory` has the paper's bounds, and probes, which measure quantities of its proofs during a run.
 """
 
 from jaxroute.core.exports import public_names as _public_names

@@ -70,10 +70,7 @@ class OnlineGradient(Greedy):
 
 @struct.dataclass
 class DistributionLearner(COSMOS):
-    """COSMOS that learns each model's scores as a linear function of the request plus noise, and computes indices from the estimate.
-
-    Source: in the spirit of Liu et al. (2025); the details are those of `LocationFamily`.
-    """
+    """COSMOS that computes indices from an estimated linear model of scores (`LocationFamily`). Source: in the spirit of Liu et al. (2025)."""
 
     fit: IndexEstimator = struct.field(default_factory=LocationFamily)
     radius: Radius = struct.field(default_factory=lambda: PracticalRadius(plug_in=0.0, optimism=0.0))
@@ -83,7 +80,7 @@ class DistributionLearner(COSMOS):
 class ThompsonSampling(COSMOS):
     """COSMOS that draws indices and estimated scores at random around the estimates (Thompson sampling) instead of adding bonuses. Not in the paper.
 
-    Where scores are not seen, its estimator `StreamingNewton` keeps the first estimate of an output's score, although later ones would be better.
+    Where scores are not seen, the default `fit` never updates the estimated score of a past output, as `fit=Window()` does for stored outputs.
     """
 
     fit: IndexEstimator = struct.field(default_factory=StreamingNewton)
@@ -94,8 +91,8 @@ class ThompsonSampling(COSMOS):
 class BootstrapCOSMOS(COSMOS):
     """COSMOS whose bonuses are proportional to the standard deviation of several copies of the index estimate (bootstrap).
 
-    Each copy weights the samples at random. All models are called at the first ten requests. Estimate and copies use `StreamingNewton`; where scores
-    are not seen, it keeps the first estimate of an output's score, although later ones would be better.
+    Each copy weights the samples at random. The default `exploration` calls all models at the first ten requests. By default the index estimate and
+    its copies are computed by `StreamingNewton`. Where scores are not seen, this estimator never updates the estimated score of a past output.
     """
 
     fit: IndexEstimator = struct.field(default_factory=StreamingNewton)
@@ -138,7 +135,7 @@ class FixedSearch(abc.ABC):
 
     @abc.abstractmethod
     def _rule(self, key: Array, number: int) -> tuple[Array, Array]:
-        """Returns priorities and thresholds `[number]` of models, called by falling priority until the best score reaches the next threshold."""
+        """Returns priority and threshold `[K]` of `K = number` models; the next by priority is called while the best score is below its threshold."""
 
     def act(self, key: Array, state: SearchState, obs: Observation, t: Array) -> Decision:
         del obs, t
@@ -201,10 +198,7 @@ class Frugal(FixedSearch):
 
     @classmethod
     def of(cls, env: CascadeEnv, threshold: Leaf = 0.53, **options: Any) -> "Frugal":
-        """Returns the cascade that calls the models of `env`, the cheapest first, until a score reaches `threshold`.
-
-        `options` are other fields of the policy.
-        """
+        """Returns the cascade that calls the models of `env`, the cheapest first, until a score reaches `threshold`; `options` are other fields."""
         return cls(threshold=threshold, order=cost_order(env), **options)
 
     @classmethod
@@ -220,13 +214,13 @@ class Frugal(FixedSearch):
 
     @classmethod
     def fit(cls, scores: Leaf, costs: Leaf, seen: Leaf | None = None, **options: Any) -> "Frugal":
-        """Returns the cascade whose models, order and threshold per model are best on training rows (`best_list`).
+        """Returns the cascade whose models, order and thresholds have the largest mean score less cost that `best_list` finds on training queries.
 
         Args:
-          scores: `[N, K]` scores of the outputs of `K` models on `N` training queries.
+          scores: `[N, K]` scores of the outputs of `K` models on `N` training queries, by which a cascade is judged.
           costs: `[N, K]` costs of these outputs, multiplied by the `cost_weight` of the environment in which the policy will run.
-          seen: `[N, K]` scores that the policy will see instead of `scores`: estimates by a scorer trained beforehand, which the policy then needs
-            (`evaluator=FrozenGLM(...)`). None if it sees `scores`.
+          seen: `[N, K]` scores with which thresholds are compared: estimates by a scorer trained beforehand, which the policy then needs
+            (`evaluator=FrozenGLM(...)`); None for `scores`.
           options: other fields of the policy.
         """
         models, thresholds, _ = best_list(scores, costs, seen)
@@ -277,7 +271,8 @@ class LinUCBState:
 class LinUCB:
     """Router without a cascade: calls one model per request, the one with the largest upper confidence bound on score less cost.
 
-    Where scores are not seen, it learns from rewards of deployed outputs; it learns nothing in the first period, which calls all and deploys none.
+    In the first period the environment calls all models and deploys no output, whatever the policy. Where scores are not seen, this policy learns
+    from rewards of deployed outputs, thus nothing in the first period.
 
     Source: Li et al. (2010).
 

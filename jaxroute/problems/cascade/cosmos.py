@@ -79,8 +79,8 @@ class COSMOS:
 
     Differs from the paper: constants of the radii are tuned (`PracticalRadius`): with those of the proofs every box would be opened. Indices minimise
     the loss of the latest samples only, with a small ridge (`Window`; `Window.exact` stores all). The evaluator takes one Newton step per deployed
-    output instead of solving eq. (19) (`OnlineGLM`; `ExactGLM` solves it). Estimates of too large a norm are scaled down, not projected. A score of 1
-    ends a search whatever the indices; an estimated score, which may be 1 by rounding, does not end it below an index that may be 1 by rounding.
+    output instead of solving eq. (19) (`OnlineGLM`; `ExactGLM` solves it). Estimates of too large a norm are scaled down, not projected. If scores
+    are seen, a score of 1 ends the search. If a nonlinear link estimates them, a box with an index of 1 up to rounding is opened whatever the scores.
 
     Attributes:
       fit: index estimator, such as `Window`, `StreamingNewton` or `MomentEquations`.

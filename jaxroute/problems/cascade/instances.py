@@ -74,7 +74,7 @@ def _built(
 ) -> CascadeEnv:
     """Builds and checks a cascade from fields of `CascadeEnv`. `contexts` None are uniform; `evaluator` may also be a number of features.
 
-    `reach` is the largest squared norm of the part of an output's features that encodes a score, if `theta` has norm 2; it bounds these features.
+    `2 sqrt(reach)` is the largest size of `G^-1(score)`, for the evaluator's link `G`; the largest norm of an output's features is computed from it.
     """
     index = _float32(index)
     contexts = UniformContexts(index.shape[1]) if contexts is None else contexts
@@ -98,7 +98,7 @@ def _built(
 
 
 def _with_warning(env: CascadeEnv, index: Leaf) -> CascadeEnv:
-    """Returns `env` unchanged; warns if no reservation index in `index` is above 0: no call is then worth its cost, maybe for a wrong unit."""
+    """Returns `env` unchanged; warns if no entry of `index` (any shape) is above 0: no call is then worth its cost, whose unit may be wrong."""
     largest = float(np.max(index))
     if largest <= 0.0:
         weight = float(np.asarray(env.cost_weight))
@@ -133,8 +133,7 @@ def uniform_cascade(
       link: link function of the indices, "identity", "tanh" or "flat".
       contexts: distribution of requests, None for `UniformContexts(dim)`.
       evaluator: None if scores are seen, otherwise the number of features of an output, or `ScoredFeatures(...)`.
-      cost_weight: utility of a unit of cost.
-      shows_all: whether unopened outputs are shown after the period.
+      cost_weight, shows_all: utility of a unit of cost, and whether unopened outputs are shown after the period.
     """
     boxes = _uniform_boxes(num_models, tilt=None if tilt is None else np.float32(checks.numbers("tilt", tilt, ())))
     more = {"link": link, "shows_all": shows_all, "reach": _REACH if tilt is None and bend is None else 8.2}
@@ -145,9 +144,9 @@ def uniform_cascade(
 def spike_cascade(
     num_models: int = 3, dim: int = 3, *, evaluator: OutputFeatures | int | None = None, cost_weight: float = 1.0
 ) -> CascadeEnv:
-    """Builds a cascade of uniform scores, replaced by .97 with probability 1 %, so that every model can exceed every index (assumption 4.1).
+    """Builds a cascade of uniform scores, 1 % of them replaced by .97: any model can exceed any index (assumption 4.1). Requests have `dim` features.
 
-    A request has `dim` features. `evaluator`: None if scores are seen, else outputs' features or their number. `cost_weight`: utility per cost.
+    `evaluator`: None if scores are seen, else the number of an output's features, or `ScoredFeatures(...)`. `cost_weight`: utility of a unit of cost.
     """
     return _built(None, _uniform_boxes(num_models, SpikeBoxes), _index(num_models, dim), evaluator, cost_weight, reach=3.1)
 
@@ -155,9 +154,9 @@ def spike_cascade(
 def pass_fail_cascade(
     num_models: int = 3, dim: int = 3, *, evaluator: OutputFeatures | int | None = None, cost_weight: float = 1.0
 ) -> CascadeEnv:
-    """Builds a cascade whose scores are .95 with a probability that depends on the request, otherwise .1.
+    """Builds a cascade whose scores are .95 with a probability that depends on the request, otherwise .1. A request has `dim` features.
 
-    A request has `dim` features. `evaluator`: None if scores are seen, else outputs' features or their number. `cost_weight`: utility per cost.
+    `evaluator`: None if scores are seen, else the number of an output's features, or `ScoredFeatures(...)`. `cost_weight`: utility of a unit of cost.
     """
     index = _index(num_models, dim, slopes=0.10)
     index[:, 0] = 0.78 + 0.4 * (index[:, 0] - 0.52)
@@ -176,7 +175,7 @@ def group_cascade(
 ) -> CascadeEnv:
     """Builds a cascade whose requests belong to groups with given probabilities; a request shows its group, on which the reservation indices depend.
 
-    `evaluator`: None if scores are seen, else the outputs' features or their number. `cost_weight`: utility of a unit of cost.
+    `evaluator`: None if scores are seen, else the number of an output's features, or `ScoredFeatures(...)`. `cost_weight`: utility of a unit of cost.
     """
     GroupContexts(probabilities).check()
     contexts, boxes = GroupContexts(_float32(probabilities)), _uniform_boxes(num_models)
@@ -188,7 +187,7 @@ def group_cascade(
 def safe_and_risky(gap: float, *, evaluator: OutputFeatures | int | None = None) -> CascadeEnv:
     """Builds a cascade of two models with reservation indices .5 (narrow range of scores) and `.5 - gap` (wide range). A small gap is hard to learn.
 
-    `evaluator` is None if scores are seen, else the distribution of the outputs' features, or their number.
+    `evaluator` is None if scores are seen, else the number of features of an output, or their distribution, such as `ScoredFeatures(...)`.
     """
     boxes = UniformBoxes(base_cost=_float32([0.05, 0.05]), quantile=_float32([0.0, 0.5]))
     gap = float(checks.numbers("gap", gap, ()))
@@ -235,10 +234,9 @@ def custom_cascade(
       quantile: `[K]` probability of a score below the index; scores have a range of `2 mean_cost / (1 - quantile)^2`.
       cost_spread: largest relative deviation of a cost from its mean, at most 1.
       contexts: distribution of requests, None for `UniformContexts(m)`.
-      evaluator: distribution or number of the features of outputs, from which scores must be learned; None if scores are seen.
+      evaluator: None if scores are seen, otherwise the number of features of an output, or `ScoredFeatures(...)`.
       link, cost_weight: link function of the indices, "identity", "tanh" or "flat", and utility of a unit of cost.
-      shows_all: whether unopened outputs are shown after the period.
-      names: names of the models.
+      shows_all, names: whether unopened outputs are shown after the period, and names of the models.
     """
     index = checks.numbers("index", index, ("K", "m"))
     boxes = UniformBoxes(
@@ -264,7 +262,10 @@ def token_costs(input_tokens: Leaf, output_tokens: Leaf, input_price: Leaf, outp
 
 
 def _recorded_features(features: Leaf, scores: np.ndarray, score_link: str, order: np.ndarray) -> RecordedFeatures:
-    """Returns the recorded `features` `[N, K, d]` in the `order` `[N]` of the sorted `scores` `[N, K]`, with a fit of `scores` by `score_link`."""
+    """Returns recorded features with a regression of `scores` `[N, K]` on them, by the link function `score_link`.
+
+    The rows of `features` `[N, K, d]` are brought into the `order` `[N]` in which those of `scores` already are.
+    """
     table = checks.numbers("features", features, (*scores.shape, "d"))[order]
     link = SCORE_LINKS[checks.one_of("score_link", score_link, SCORE_LINKS)]
     theta = fit_glm(table.reshape(-1, table.shape[-1]), scores.reshape(-1), link)
@@ -299,8 +300,7 @@ def replay_cascade(
         assumes. With `joint` the search by indices is not optimal; `JointOracle` is the best policy for these rows.
       features: `[N, K, d]` features of outputs, from which scores must be learned; None if scores are seen.
       score_link: link function from these features to scores, "logistic", "probit" or "identity".
-      names: names of the models.
-      cost_unit: unit of `costs`, for tables and axes.
+      names, cost_unit: names of the models, and unit of `costs` for tables and axes.
     """
     scores, costs, weight = _recorded(scores, costs, cost_weight)
     whole = checks.bounded("groups", groups, scores.shape[:1], "whole numbers from 0", lambda g: (g >= 0) & (g % 1 == 0))
@@ -343,7 +343,7 @@ def query_cascade(
 
     Args:
       scores, costs: `[N, K]` scores in [0, 1], and costs, of `K` models on `N` queries.
-      contexts: `[N, m]` features of queries, used unchanged; a column of ones is the intercept.
+      contexts: `[N, m]` features of queries; no intercept is added, so that a column of ones must be among them if indices should have one.
       shuffled: whether each run draws an order of the queries; otherwise they come in the order of the rows.
       features: `[N, K, d]` features of outputs, from which scores must be learned; None if scores are seen.
       score_link: link function from these features to scores, "logistic", "probit" or "identity".

@@ -23,7 +23,7 @@ class TrueSearch(FixedPolicy, abc.ABC):
     """Base class of policies that call models by priorities and thresholds computed from the known environment, and learn nothing.
 
     Attributes:
-      env: known environment. Scores that are not seen are computed with the evaluator's true coefficients (recorded features: a fit to all rows).
+      env: known environment. Its evaluator computes scores that are not seen, for recorded features with coefficients fitted to all recorded scores.
     """
 
     env: CascadeEnv
@@ -72,9 +72,9 @@ class TrueIndexSearch(TrueSearch):
 
 @struct.dataclass
 class Oracle(TrueIndexSearch):
-    """Best policy for independent outputs: Weitzman's search by the true reservation indices.
+    """Best policy for independent outputs: `TrueIndexSearch`, Weitzman's search by the true reservation indices, and a warning.
 
-    If all models answer the same recorded query, `of` warns: `JointOracle` is the best policy then.
+    If all models answer the same recorded query, `Oracle.of` warns that `JointOracle` is the best policy; `TrueIndexSearch.of` does not.
     """
 
     @classmethod

@@ -54,7 +54,8 @@ class Relaxer(Learner):
     """Base class of policies that, like C2MAB-V, find the best fraction in [0, 1] of each model (relaxed problem), and round these to a random set.
 
     Attributes:
-      solver, rounding: solver of the relaxed problem, such as `Vertices`, and rounding to a set, `Pairwise` or `Swap`; None chooses by the reward.
+      solver: solver of the relaxed problem, such as `Vertices`; None for `default_solver`, which depends on the reward and the number of models.
+      rounding: `Swap` or `Pairwise`, which round fractions to a set; None for `Swap` with the reward `AnyWin`, `Pairwise` with the others.
       cap, noise: `[]` largest success probability that the solver receives, and largest random number that breaks ties.
     """
 
@@ -166,7 +167,8 @@ class ConstrainedThompson(Relaxer):
 class EpsilonGreedy(Relaxer):
     """Policy that selects `N` random models with probability `min(1, scale sqrt(K / t))`, otherwise solves the relaxed problem for empirical means.
 
-    Source: C2MAB-V, section 6. The paper does not specify the set in rounds without exploration; its figures agree only with a set within the budget.
+    Random sets ignore the budget; for the others the mean cost, by estimates, is within it. Source: C2MAB-V, section 6, which does not specify the
+    others, but its figures agree only with sets within the budget.
 
     Attributes:
       scale: `[]` factor of the exploration probability, 2 in the paper.
@@ -222,8 +224,7 @@ class OfflineFixed(FixedPolicy):
     mean costs.
 
     Attributes:
-      offline_mean: `[K]` success probabilities in the sample, which may differ from the environment's.
-      cost_mean: `[K]` mean costs.
+      offline_mean, cost_mean: `[K]` success probabilities in the sample, which may differ from the environment's, and `[K]` mean costs.
       budget: `[]` largest mean cost of the set, or `[M]` largest mean cost of the models from each group.
       size: `[]` number of models `N` in the set, or `[M]` number from each group.
       sample_size: number of questions (static).

@@ -38,18 +38,17 @@ class C2MABV:
 
     Source: C2MAB-V, Algorithm 1 with Algorithms 2 and 3, eqs. (3) to (6).
 
-    Differs from the paper: only where the paper is silent. Models without observations have reward bound 1 and cost bound 0. For hundreds of rounds
+    Differs from the paper: adds what the paper leaves open. Models without observations have reward bound 1 and cost bound 0. For hundreds of rounds
     many bounds are clipped to 1, hence equal; random numbers (`noise`) break these ties. With the reward `AnyWin` the models of a set are asked in
     ascending order of price. If by the cost bounds every set exceeds the budget, the cheapest set is selected. The experiments take `delta = 1/T`.
     Rounds between two decisions repeat the last set without its unavailable models.
 
     Attributes:
-      reward_width: `[]` multiplier of the rewards' radius, the paper's alpha_mu.
-      cost_width: `[]` multiplier of the costs' radius, alpha_c. In the paper's settings (a) to (d) reward_width and cost_width are (.3, .05), (1,
-        .05), (.3, .01) and (1, .01).
+      reward_width, cost_width: `[]` multipliers of the radii of rewards and costs, the paper's alpha_mu and alpha_c: (.3, .05), (1, .05), (.3, .01)
+        and (1, .01) in its settings (a) to (d).
       delta: `[]` largest probability that any bound ever fails, for multipliers of 1; 1/T in the theorems (default: 1e-4, for T = 10,000 rounds).
       batch: `[]` number of rounds with feedback until the next decision (appendix E.3).
-      allowed: `[K]` bool, models that may be selected (default: all); only two models give Fig. 12's policy with two tiers.
+      allowed: `[K]` bool, models that may be selected (default: all); the policy with two tiers of Fig. 12 allows only two models (`two_tier`).
       prior_pulls: `[K]` number of observations of each model before the first round, or one number for all models.
       prior_outcome, prior_cost: `[K]` mean outcome and mean cost of these observations, or one number for all models.
       budget_share: `[]` share of the budget that the relaxed problem may spend (1 in the paper).

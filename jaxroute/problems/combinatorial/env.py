@@ -57,7 +57,8 @@ class CloudEnv:
         or 1 without `availability`.
       best_relaxed: `[G, A]` reward of the best relaxed selection, indexed like `best`.
       best_selection, best_relaxed_selection: `[G, K]` best set and best relaxed selection of each segment with all models available.
-      reward, sizes: `AnyWin`, `SumUp` or `AllIn`, and smallest and largest set size, summed over groups, in a sweep (static).
+      reward: `AnyWin`, `SumUp` or `AllIn`, the function from a set's outcomes to its reward (static).
+      sizes: smallest and largest number of models in a set, all groups together; a sweep may vary `size` within these limits (static).
       groups, names, currency: index of each model's group (None: one group), names of the models, and currency of costs (static).
       sees_all_costs, any_size: whether costs of selected models are seen that were not asked, and whether sets may have any size (static).
     """

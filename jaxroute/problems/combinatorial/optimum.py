@@ -23,7 +23,7 @@ _SCALE = 1e4
 
 
 def _limits(usable: np.ndarray, size: Any, groups: Sequence[int] | None) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the mask `[M, U]` of each group's models among `usable`, `U` indices, and how many to take from each, `[M]`, at most `size`."""
+    """Returns which of the `U` models with indices `usable` are in each of `M` groups, `[M, U]`, and how many to take, `size` or all if fewer."""
     kinds = np.ones((1, len(usable)), bool) if groups is None else numerics.members(groups)[:, usable]
     return kinds, np.minimum(np.atleast_1d(np.asarray(size, int)), kinds.sum(1))
 
@@ -142,7 +142,7 @@ def best_relaxed(
 
 
 def _any_win_vertex(w: np.ndarray, cost: np.ndarray, budget: float, sizes: np.ndarray, kinds: np.ndarray) -> np.ndarray:
-    """Returns the best relaxed selection for `AnyWin`, `[U]`: 0 or 1, except for at most two models of a group, which use up the budget.
+    """Returns the best relaxed selection for `AnyWin`, `[U]`: 0 or 1, except for one model, or two of one group, whose fractions use up the budget.
 
     It equals `exact_any_win`, in NumPy and float64. `w` and `cost` are success probabilities and costs of `U` models. Group `g` has the models of the
     mask `kinds[g]`, of which `sizes[g]` may be selected.
@@ -206,9 +206,9 @@ def _best_of_chords(
 ) -> tuple[np.ndarray, float]:
     """Returns the fractions `z` `[U]` that maximise the sum over models of the chords of `-log(1 - w z)`, and this sum.
 
-    `points` has for each model the ascending fractions between which its chords run. The linear program has a variable for each interval between two
-    points, the part of the interval that lies below `z`; binary variables make intervals fill in order. Costs are at most `budget`,
-    and the fractions of group `g` (mask `kinds[g]`) sum to at most `sizes[g]`.
+    `points` has for each model the ascending fractions between which its chords run. The mixed-integer program has a variable for each
+    interval between two points, the share of the interval below `z`; by binary variables it is 0 unless `z` exceeds the preceding interval. Costs are
+    at most `budget`, and the fractions of group `g` (mask `kinds[g]`) sum to at most `sizes[g]`.
     """
     from scipy import optimize
 

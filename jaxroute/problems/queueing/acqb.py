@@ -281,7 +281,7 @@ class ACQB:
             raise ValueError(f"solver must be Newton(...) or BFGS(...) with {what}, got Tracked(...)")
 
     def cost_hint(self, spec: QueueSpec) -> CostHint:
-        """Returns memory sizes by which the engine chooses a batch size: bytes of all design matrices of a run, and of those used in a round."""
+        """Returns bytes per run by which the engine decides how to simulate: of all design matrices, and of those a round multiplies as a whole."""
         memory = choose_parts(self, spec).memory
         size = 4 * memory.num_parameters * memory.dim**2
         return CostHint(matrix_bytes=size, product_bytes=0 if isinstance(memory, PromptCounts) else size)

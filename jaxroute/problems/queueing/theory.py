@@ -34,8 +34,7 @@ class Theory:
     """Bounds of ACQB for features of query-model pairs, with one parameter vector for all. Source: ACQB, theorems 5 and 6, appendices D, E and G.
 
     Differs from the paper: some of its equations have `eps - 2 eta` where eq. (7) has `(eps - 2 eta)^2`; here it is always the square. `eps` is the
-    field `slack`, `eta(u)` the exploration probability of round `u`. The result of `warm_up` is infinite up to the `u` with `eps = 2 eta(u)` and
-    decreases in `u` afterwards, where `bad_rounds` searches.
+    field `slack`, `eta(u)` the exploration probability of round `u`.
 
     Attributes:
       dim, num_offered: number of features, `d`, and number of answers shown in a round, `K`.
@@ -43,8 +42,7 @@ class Theory:
       slack: epsilon, least difference between departure rate and arrival rate.
       curvature, ridge: factor kappa of the confidence radius, and lambda_0, the diagonal of the first design matrix.
       spread: `sigma_0^2`, least eigenvalue of the features' second moment.
-      c0, c2: constants of the bounds, of which the paper gives no values.
-      c1: constant of the exploration probability.
+      c0, c1, c2: constants; `c1` is that of the exploration probability, the others are in the bounds, and the paper gives no values of them.
     """
 
     dim: int
@@ -92,8 +90,8 @@ class Theory:
     def warm_up(self, t: float, u: float) -> float:
         """Returns `M(t)`, the explored rounds needed so that departure rates stay close to the best one up to round `t`, eq. (7).
 
-        `u` is the round whose exploration probability enters the formula; `bad_rounds` searches the first `u` by which that many rounds were
-        explored.
+        `u` is the round whose exploration probability enters the formula; if `slack` is at most twice this probability, the result is infinite.
+        `bad_rounds` searches the first `u` by which that many rounds were explored.
         """
         gap = self.slack - 2.0 * explore_probability(u, self.c1)
         if gap <= 0:
@@ -125,7 +123,7 @@ class Theory:
         return math.exp(high)
 
     def burn_in(self, t: float) -> float:
-        """Returns `4 bad_rounds(t) / slack`: for how many rounds `survival` assumes two queues to stay different once they differ (condition 20)."""
+        """Returns `4 bad_rounds(t) / slack`: so long `survival` takes queues of policies that differed in one round to be unequal (condition 20)."""
         return 4.0 * self.bad_rounds(t) / self.slack
 
     def holds(self, t: float) -> bool:
@@ -173,7 +171,7 @@ class Theory:
         return min(1.0, math.sqrt(square))
 
     def survival(self, i: float, t: float, burn_in: float | None = None) -> float:
-        """Returns `P_i`, a bound on the probability that two queues which first differ in round `i` still have different lengths at `t` (lemma 19).
+        """Returns `P_i`, a bound on the probability that queues of policies that differ only in round `i` have different lengths at `t` (lemma 19).
 
         `burn_in` is the number of rounds for which the queues are assumed to stay different; None takes that of the method `burn_in`.
         """
@@ -184,10 +182,7 @@ class Theory:
         return min(1.0, math.sqrt(square))
 
     def queue_regret(self, t: int, burn_in: float | None = None) -> float:
-        """Returns the bound on queue length regret at `t` from which theorem 5 follows: `(sum_i E_i)(sum_i P_i) / (t - 1)`, with sums over `i < t`.
-
-        `E_i` is `gap(i, t)`, `P_i` is `survival(i, t, burn_in)`; a `burn_in` of None is computed by the method `burn_in`.
-        """
+        """Returns the bound behind theorem 5 on queue length regret at `t`: `sum_{i<t} gap(i, t) sum_{i<t} survival(i, t, burn_in) / (t - 1)`."""
         checks.count("t", t, minimum=2)
         omega = self.burn_in(t) if burn_in is None else burn_in
         gaps = sum(self.gap(i, t) for i in range(1, t))

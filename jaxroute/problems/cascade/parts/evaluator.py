@@ -16,7 +16,11 @@ from jaxroute.problems.cascade.types import CascadeSpec, Feedback
 
 @struct.dataclass
 class EvaluatorState:
-    """Estimated score of an output with `d` features: `state` of the estimator with coefficients `[d]`, eq. (19), and inverse `design`, eq. (20)."""
+    """Estimate of the score of an output from its `d` features.
+
+    `state` is that of the estimator (`GLM`), with coefficients `theta` `[d]`, eq. (19); `design` is the inverse of the design matrix `[d, d]`, eq.
+    (20).
+    """
 
     state: Any
     design: numerics.Sum
@@ -48,7 +52,7 @@ def updated(
 ) -> EvaluatorState:
     """Returns the state `evaluator` after a period's `feedback`, eqs. (19) and (20), unchanged if nothing was deployed.
 
-    The `estimator` fits `theta` to the reward with the given `ridge`; `bound` limits the norm of `theta`.
+    The `estimator` fits the score's coefficients `theta` to the rewards of all periods so far, with the given `ridge` and a norm of at most `bound`.
     """
     seen = jnp.any(feedback.deployed)
     phi = xla.compute_once(_deployed_features(feedback))

@@ -1,14 +1,14 @@
 """Estimators of the reservation indices of boxes (models), their loss and design matrices; the estimators that store samples are in `window`.
 
-An index is `L(u)` with a link `L` and `u = rho . psi`, eq. (5). The loss of a sample with cost `c` and score `M` is `int_0^u (c - (M - L(v))^+) dv`,
-eq. (8), and with a learned evaluator eq. (22). Its derivative is the moment `c - (M - L(u))^+`, eqs. (7) and (9). For the identity link the loss of
-an index is quadratic where the index is below the score, and linear with slope `c` where the index is above the score. All boxes are fitted side by
-side; they are the last axis of arrays.
+An index is `L(u)` with a link `L` and `u = rho . psi`, eq. (5), for coefficients `rho` of the box and features `psi` of the request. A sample with
+cost `c` and score `M`, estimated by a learned evaluator in eq. (22), has the loss `int_0^u (c - (M - L(v))^+) dv`, eq. (8). Its derivative is the
+moment `c - (M - L(u))^+`, eqs. (7) and (9), with mean 0 at the true index. For the identity link the loss is quadratic where the index is below the
+score, and linear with slope `c` above. All boxes are fitted side by side; they are the last axis of arrays.
 
 Source: Belloni, Chen and Wei (2026), section 4.1, eqs. (7) to (10), and section 5.2, eqs. (22) and (23).
 
-Differs from the paper: a ridge of 1e-4 breaks ties; an estimate outside the ball is shortened, not projected. The loss's derivative is replaced by
-its linear approximation at the current estimate when a sample leaves the window, and for every new sample of `StreamingNewton`.
+Differs from the paper: a ridge of 1e-4 makes the minimum of the loss unique (`Window`); coefficients with a norm above `bound` are shortened, not
+projected. When a sample leaves the window, and for every new sample of `StreamingNewton`, the derivative of its loss is linearised in `rho`.
 """
 
 import abc
@@ -87,7 +87,7 @@ class IndexEstimator(abc.ABC):
     """Base class of estimators of reservation indices. By default an index is a link function of a linear function of the request, eq. (5).
 
     Attributes:
-      bound: largest length of the estimate, half the diameter of the paper's parameter space.
+      bound: largest norm of a box's coefficients `rho`, half the diameter of the paper's parameter space.
     """
 
     @abc.abstractmethod
@@ -98,7 +98,7 @@ class IndexEstimator(abc.ABC):
     def update(
         self, fit: PyTree, rho: Array, sample: Sample, evaluator: Evaluator | None, link: Link
     ) -> tuple[PyTree, Array]:
-        """Returns state `fit` and coefficients `rho` `[m, K]` after `sample`. `link` is that of indices; `evaluator` is None if scores are seen."""
+        """Returns the new `fit` and coefficients `rho` `[m, K]` after `sample`. `link` is that of indices; `evaluator` is None if scores are seen."""
 
     def predict(self, fit: PyTree, rho: Array, psi: Array, link: Link) -> tuple[Array, Callable[[Array], Array]]:
         """Returns indices before their link, `u` `[K]`, for a request `psi` `[m]` by coefficients `rho`, and the function from `u` to indices."""
@@ -124,7 +124,7 @@ def curvature(link: Link, u: Array, score: Array, floor: Array | float) -> Array
 
 
 def summed(values: Array) -> Array:
-    """Returns the sum of `values` over the first axis, which XLA stores and does not compute again. Up to `_MOST_TERMS` terms are added in pairs."""
+    """Returns the sum of `values` over the first axis, which XLA stores. Up to `_MOST_TERMS` terms are added in pairs, more terms by `jnp.sum`."""
     size = values.shape[0]
     if size > _MOST_TERMS:
         return xla.compute_once(jnp.sum(values, axis=0))
@@ -146,13 +146,12 @@ class StreamState:
 class StreamingNewton(IndexEstimator):
     """Fastest estimator of reservation indices: takes one Newton step per sample on the loss, with constant memory.
 
-    A score is estimated in the period of its sample and never updated. With a learned evaluator `Window` is better, above all if its link is
-    `IDENTITY`: that evaluator at first scores every output 0. If the curvature had no `floor`, estimates would stop changing.
+    Scores estimated in the period of a sample are never updated. With a learned evaluator `Window`, which updates them, is better, above all if the
+    evaluator's link is `IDENTITY`: its first estimate of every score is then 0, and remains in the fit.
 
     Attributes:
-      floor: `[]` least curvature of a sample.
-      start: `[]` factor of the identity matrix that is the curvature before the first sample.
-      bound: `[]` largest length of the estimate.
+      floor: `[]` least curvature of a sample, a factor of the link's slope; without it a sample whose score is below the index has curvature 0.
+      start, bound: `[]` factor of the identity matrix that is the curvature before the first sample, and largest norm of a box's coefficients.
     """
 
     floor: Leaf = 0.1
@@ -192,7 +191,7 @@ class StreamingNewton(IndexEstimator):
 
 @struct.dataclass
 class GradientDescent(IndexEstimator):
-    """Estimator of indices by gradient descent on the loss, with steps `1 / sqrt(s)` at the `s`-th sample of a box; `bound` limits their length."""
+    """Estimator of indices by gradient descent, with steps `1 / sqrt(s)` at a box's `s`-th sample; `bound` limits the norm of its coefficients."""
 
     bound: Leaf = 2.0
 
@@ -219,8 +218,7 @@ class LocationState:
       inverse: `[m, m, K]` inverse design matrices of the regression of mean scores.
       target: `[m, K]` sums of scores times features.
       residual: `[R, K]` the latest `R` residuals (scores minus fitted means) of each box.
-      number: `[K]` int32, number of samples of each box.
-      cost: `[K]` mean cost of each box.
+      number, cost: `[K]` int32 number of samples, and `[K]` mean cost, of each box.
       errors: rounding errors of the sums by name of the field, for which `numerics.accumulate` corrects.
     """
 
@@ -241,8 +239,7 @@ class LocationFamily(IndexEstimator):
 
     Attributes:
       ridge: `[]` ridge of the regression.
-      size: number of stored residuals per box (static).
-      halvings: number of bisection steps that compute an index (static).
+      size, halvings: number of stored residuals per box, and number of bisection steps that compute an index (static).
     """
 
     bound = 2.0  # Largest length of the estimate for the radii of the proofs; not used here.

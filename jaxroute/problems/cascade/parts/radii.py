@@ -173,7 +173,7 @@ class TheoreticalRadius(Radius):
         return radius * inputs.norm
 
     def _width(self, inputs: RadiusInputs, union: float) -> Array:
-        """Returns the factor of a score's bonus, a scalar, eq. (61), with the failure probability divided by `union`, the number of bounds used."""
+        """Returns the factor of a score's bonus, a scalar, eq. (61), with failure probability `delta / union`: `union` bounds must hold at once."""
         inside = _growth(inputs) + 2.0 * (math.log(union) + inputs.log_inverse_delta)
         start = jnp.sqrt(inputs.eta0) * inputs.evaluator_bound
         return 2.0 / jnp.minimum(1.0, self.score_slope) * (self.reward_bound * jnp.sqrt(inside) + start)

@@ -35,8 +35,9 @@ class WindowState:
       psi: `[W, m, K]` features of the requests.
       cost, score: `[W, K]` costs and scores; scores are None with a learned evaluator, which scores the outputs' `features` again in each period.
       features: `[W, d, K]` features of the outputs, None if scores are seen.
-      hessian, gradient: second `[m, m, K]` and first `[m, K]` derivatives, at `rho = 0`, of the linearised loss of samples that have left the window.
-      cross: `[m, d, K]` derivative of `gradient` with respect to the evaluator's coefficients `theta`; None if scores are seen.
+      hessian, gradient, cross: `[m, m, K]`, `[m, K]` and `[m, d, K]` sums over samples that have left the window. Their loss has the derivative
+        `hessian rho + gradient - cross theta` by a box's coefficients `rho`, with the evaluator's coefficients `theta`, linearised at the estimates
+        of both when a sample left. `cross` is None if scores are seen.
       errors: rounding errors of the sums by name of the field, for which `numerics.accumulate` corrects.
     """
 
@@ -58,7 +59,7 @@ class WindowSamples(NamedTuple):
       columns: `[m, W, K]` features of the requests.
       score: `[W, K]` scores.
       used: `[W, K]` bool, True for slots of the window that hold a sample.
-      gradient: `[m, K]` derivative, at `rho = 0`, of the loss of samples that have left the window; this derivative is linearised.
+      gradient: `[m, K]` constant term of the linearised derivative `hessian rho + gradient` of the loss of samples that have left the window.
     """
 
     columns: Array
@@ -75,10 +76,9 @@ class SampleWindow(IndexEstimator):
     linearly with the evaluator's coefficients.
 
     Attributes:
-      ridge: `[]` ridge of the loss.
-      bound: `[]` largest length of the estimate.
-      size: samples per box, `W` (static).
-      tolerance: distance from the minimum below which the iteration ends, as a difference of the index before its link (static).
+      ridge, bound: `[]` ridge of the loss, and largest norm of a box's coefficients.
+      size: number of stored samples per box, `W` (static).
+      tolerance: the iteration ends when the distance from the minimum, which each subclass estimates in its way, is at most this (static).
       iterations: largest number of steps per update (static).
       every: number of rounds between updates of the estimate, except that each of the first 20 rounds updates the estimate (static).
     """
@@ -135,7 +135,7 @@ class SampleWindow(IndexEstimator):
         return fit, new if evaluator is not None else jnp.where(sample.seen, new, rho)
 
     def _pushed(self, fit: WindowState, rho: Array, sample: Sample, evaluator: Evaluator | None, link: Link) -> WindowState:
-        """Returns the state `fit` with the new `sample`. The oldest one leaves a full window; its loss, linearised at `rho`, is added to the sums."""
+        """Returns `fit` with the new `sample`. The oldest leaves a full window; the derivative of its loss, linearised at `rho`, joins the sums."""
         slots = jnp.arange(self.size)[:, None]
         place = (slots == fit.number % self.size) & sample.seen  # [W, K]
         full = fit.number >= self.size
@@ -216,7 +216,7 @@ class SampleWindow(IndexEstimator):
 
     @abc.abstractmethod
     def _step(self, fit: WindowState, rho: Array, samples: WindowSamples, ridge: Array, link: Link) -> tuple[Array, Array]:
-        """Returns a step `[m, K]` from `rho` to the minimum for `samples`, and the distance `[K]` left; a box is finished within the tolerance."""
+        """Returns a step `[m, K]` from `rho` towards the minimum, and the distance `[K]` of `rho` from it, an estimate; `ridge` is a scalar."""
 
 
 class _Point(NamedTuple):
@@ -232,7 +232,7 @@ class Window(SampleWindow):
     """Estimator of indices, eqs. (10) and (23), by Newton steps with a line search on the loss; it is exact until a sample leaves the window.
 
     Only samples whose score is above the index have a second derivative. With the identity link a full step ends at the minimum if these samples stay
-    the same. The iteration ends when `sqrt(slope' H^-1 slope)`, with gradient `slope` and second derivatives `H`, is within the tolerance.
+    the same. The iteration ends when `sqrt(g' H^-1 g)`, with the gradient `g` and the second derivatives `H` of the loss, is within the tolerance.
     The probe `theory.residual` measures the remaining error of float32. Source: Qi and Sun (1993), "A nonsmooth version of Newton's method".
     """
 
@@ -258,11 +258,12 @@ class Window(SampleWindow):
         short = xla.compute_once(_BEND / jnp.maximum(jnp.max(jnp.where(used, jnp.abs(along), 0.0), axis=0), _BEND))
 
         def narrower(_: Array, ends: tuple[Array, ...]) -> tuple[Array, ...]:
-            """Replaces one of two step lengths with slopes of opposite sign (`ends`) by their geometric mean, if far apart, or the secant's zero."""
+            """Returns closer `ends`: two step lengths around a minimum, and the slopes of the loss there, the first below 0, the second above."""
             low, high, at_low, at_high = ends
             share = at_low / jnp.where(at_low < at_high, at_low - at_high, -1.0)
             least = jnp.maximum(low, short)
             secant = low + jnp.clip(share, _MARGIN, 1.0 - _MARGIN) * (high - low)
+            # The geometric mean of lengths that are far apart, otherwise the zero of the secant.
             middle = jnp.where(high > 4.0 * least, jnp.sqrt(least * high), secant)
             at_middle = slope_at(middle)
             beyond = at_middle > 0
@@ -286,7 +287,7 @@ class MomentEquations(SampleWindow):
     to minimise the loss, as `Window` does. The iteration ends after a step that is shorter than the tolerance.
 
     Attributes:
-      floor: `[]` least curvature of a sample in the matrix of a step.
+      floor: `[]` least curvature of a sample, a factor of the link's slope. At 0 steps would nearly vanish where no score is above its index.
     """
 
     floor: Leaf = 0.1
@@ -314,7 +315,10 @@ class MomentEquations(SampleWindow):
 def _derivatives(
     fit: WindowState, rho: Array, samples: WindowSamples, ridge: Array, link: Link, floor: Array | float
 ) -> tuple[Array, Array, Array, Array]:
-    """Returns indices `u` before their link, the loss's two derivatives by `u`, `[W, K]`, and the gradient of ridge and old samples, `[m, K]`."""
+    """Returns the indices `u` before their link, first and second derivatives of the samples' losses by `u`, each `[W, K]`, and a gradient `[m, K]`.
+
+    It is the gradient in `rho` of the ridge and of samples that have left the window. Second derivatives are at least `floor` times the link's slope.
+    """
     columns, score, used, gradient = samples
     u = _linear(rho, columns)
     slope = jnp.where(used, moment(link, u, score, fit.cost), 0.0)

@@ -137,7 +137,7 @@ class TwoTimesContexts(Contexts):
 
     Attributes:
       first, second: contexts of the same dimension.
-      length: `[]` number of periods with contexts from `first`, counted from period 0, in which all models are called for preparation.
+      length: `[]` number of periods with contexts from `first`; period 0, in which all models are called to prepare the policy, counts.
       in_turns: whether `first` and `second` alternate, each for `length` periods (static).
     """
 

@@ -25,7 +25,7 @@ class OutputFeatures(abc.ABC):
 
     @abc.abstractmethod
     def bound(self, largest: float) -> float:
-        """Returns the largest norm of an output's features; `largest` is that of the part along `theta` that encodes the score, if `|theta|` is 2."""
+        """Returns the largest norm of an output's features, if `2 largest` is the largest size of `theta . phi = G^-1(score)` over all scores."""
 
     @abc.abstractmethod
     def check_spec(self, boxes: Boxes, dim: int) -> None:
@@ -83,7 +83,10 @@ class RadialNoise:
 
     @classmethod
     def _of(cls, distribution: Any, longest: float, to: Callable = np.asarray, back: Callable = np.asarray) -> "RadialNoise":
-        """Returns noise of length at most `longest`; without this limit `to(length)` has the `distribution` (of scipy.stats). `back` inverts `to`."""
+        """Returns noise conditioned on a length of at most `longest`.
+
+        Without this limit `to(length)`, for example the squared length divided by `dim`, has the `distribution` of scipy.stats; `back` inverts `to`.
+        """
         longest = float(checks.positive("longest", longest, ()))
         lengths = back(distribution.ppf(np.linspace(0.0, distribution.cdf(to(longest)), 1025)))
         # A probability that rounds to 1, or nearly, has an infinite quantile.
@@ -117,10 +120,9 @@ class ScoredFeatures(OutputFeatures):
     """Features `phi = s theta / |theta|^2 + P z`, so that `theta . phi` is `s = G^-1(score)`, with noise `z`, which `P` makes orthogonal to `theta`.
 
     Attributes:
-      theta: `[d]` coefficients of the evaluator.
+      theta, link: `[d]` coefficients of the evaluator, and its link `G` (static).
       shift: `[K, d]` added to the noise of each box, None for 0.
       noise: distribution of `z`, `CubeNoise` or `RadialNoise`.
-      link: link `G` (static).
     """
 
     theta: Leaf
@@ -203,8 +205,7 @@ class RecordedFeatures(OutputFeatures):
 
     Attributes:
       table: `[N, K, d]` features, rows as in `RecordedBoxes` or `QueryBoxes`.
-      theta: `[d]` coefficients of the fit.
-      link: link `G` (static).
+      theta, link: `[d]` coefficients of the fit, and its link `G` (static).
     """
 
     table: Leaf

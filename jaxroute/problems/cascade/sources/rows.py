@@ -102,8 +102,8 @@ def recorded_rows(
       models: for a log, models to select, None for all.
       costs: for a log without costs, cost per query by model; for a file with columns, cost per unit of `sizes`, by model.
       scores: for a file with columns, names of the columns of scores in [0, 1], by model.
-      sizes: for a file with columns, names of the columns of quantities that are paid for (such as tokens), by model, 1 without a column.
-      confidence: for a file with columns, names of the columns of an output's confidence, by model, from which scores must be learned; None if seen.
+      sizes: for a file with columns, names of the columns of paid quantities (such as tokens), by model; 1 for a model without a column.
+      confidence: for a file with columns, names of the columns of an output's confidence, by model, from which scores are learned, if any.
       directions: for a log, number of principal components of the features that contexts show, None for no contexts.
     """
     count = checks.count("groups", groups)
@@ -130,10 +130,9 @@ def recorded_rows(
 
 
 def query_groups(table: RoutingTable, by: str | None = None, number: int = 6) -> np.ndarray:
-    """Returns the group of each of the `Q` queries of a table, `[Q]` int, numbered from 0.
+    """Returns the group of each of the `Q` queries of `table`, `[Q]` int, numbered from 0.
 
     Args:
-      table: the queries.
       by: "features" for k-means (the best of ten fixed random starts), "groups" for the table's categories; None for features if the table has
         them, else for categories, else for one group.
       number: largest number of groups of k-means.
@@ -166,7 +165,7 @@ def _clusters(features: np.ndarray, number: int) -> np.ndarray:
 
 
 def _table(data: str, costs: Mapping[str, float] | None, categories_first: bool) -> RoutingTable:
-    """Reads the queries of the file `data` or "standin", with `costs` by model if it has none; `categories_first` drops text features for groups."""
+    """Reads `data`, a file or "standin", with `costs` by model if it has none; `categories_first` drops text features if queries have categories."""
     if data == "standin":
         return standin("routerbench", scores="binary", queries=2000)[0].subset(models=_STAND_IN)
     try:

@@ -97,7 +97,7 @@ class CountInPart:
     """Counts an outcome `x` in [0, 1] as the fraction `x` of a success."""
 
     def count(self, key: Array, outcome: Array) -> Array:
-        """Returns the number of successes `[K]`, possibly fractions, as which the outcomes `outcome` `[K]` count; here the outcomes."""
+        """Returns as how many successes, `[K]` in [0, 1], each `outcome` `[K]` counts: here `outcome` unchanged. `key` is for rules that draw."""
         del key
         return outcome
 

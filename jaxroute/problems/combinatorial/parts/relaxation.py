@@ -213,7 +213,7 @@ class ProjectedGradient:
 def _scaled(weight: Array) -> tuple[Array, Array]:
     """Divides weights `[K]` by the largest absolute weight, and returns the scaled weights and this largest weight, a scalar.
 
-    The maximum is read at its index, because the derivative of `jnp.max` looks for it in recomputed weights, which may differ by rounding.
+    The maximum is read at its index: the derivative of `jnp.max` searches it among weights computed again, and by rounding none may be equal.
     """
     size = jnp.abs(weight)
     first = numerics.one_hot(jnp.argmax(size), size.shape[-1])

@@ -12,10 +12,7 @@ from jaxroute.problems.combinatorial.types import Action, Observation
 
 @struct.dataclass
 class Optimistic:
-    """Rule for the first rounds that leaves the policy's choice unchanged; models without observations have the best bounds.
-
-    Source: C2MAB-V, Algorithm 1.
-    """
+    """Rule for the first rounds that leaves the policy's choice unchanged; unobserved models have the best bounds. Source: C2MAB-V, Algorithm 1."""
 
     def active(self, state: Statistics, allowed: Array) -> Array:
         """Returns whether this rule replaces the policy's choice among the models `allowed` `[K]` in a round, a scalar bool; here always False."""
@@ -47,8 +44,7 @@ class Hold:
     """Base class of rules for the rounds between two decisions of a policy that decides once per batch of feedback.
 
     `fresh` is True in rounds with a decision. A policy gets a relaxed selection from `relaxed`, rounds the selection to a set, passes this set to
-    `hold`, and uses the set that `hold` returns. By default `relaxed` and `hold` return the selection and the set of the present round; subclasses
-    return those of the last decision.
+    `hold`, and uses the set that `hold` returns.
     """
 
     def relaxed(self, fresh: Array, z: Array, held_z: Array) -> Array:
@@ -130,7 +126,10 @@ Order = ByPrice | ByReward | ByCost | ByIndex | ByProbability
 def action_of(
     order: Order, key: Array, obs: Observation, selected: Array, value: Array, cost: Array, relaxed: Array | None = None
 ) -> Action:
-    """Returns the action with the available models of `selected` `[K]`, ordered by `value` and `cost`; `relaxed` None records the set itself."""
+    """Returns the action that asks the available models of the set `selected` `[K]`, in the `order` for the estimates `value` and `cost` `[K]`.
+
+    `relaxed` `[K]` are the fractions recorded with it (`Action.relaxed`); None records the set `selected` as 0 and 1.
+    """
     relaxed = selected.astype(jnp.float32) if relaxed is None else relaxed
     available = selected & obs.available
     return Action(selected=available, order=order.order(key, obs, value, cost), relaxed=relaxed, held=selected)

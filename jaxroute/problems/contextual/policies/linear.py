@@ -23,8 +23,7 @@ class LinUCB(RidgePolicy):
 
     Attributes:
       alpha: `[]` factor of the square root in the bound, in units of reward.
-      ridge: `[]` weight of the squared norm, above 0.
-      parameters: `DisjointParameters()` for a separate parameter vector of each model, or `SharedParameters()` for one of all models.
+      ridge, parameters: `[]` weight of the squared norm, above 0; `DisjointParameters()`, one vector per model, or `SharedParameters()`, one for all.
     """
 
     alpha: Leaf = 1.0
@@ -42,7 +41,10 @@ class LinUCB(RidgePolicy):
 
 @struct.dataclass
 class OFULState:
-    """State of `OFUL`: `G` ridge regressions (one, or one per model), `log(det V / det(lambda I))` `[G]` of design matrices `V`, and its errors."""
+    """State of `OFUL`: ridge regressions for `G` parameter vectors (one, or one per model), with design matrices `V` that start as `lambda I`.
+
+    `log_det` `[G]` is `log(det V / det(lambda I))`; `errors` has its rounding errors, for which `numerics.accumulate` corrects.
+    """
 
     estimate: Ridge
     log_det: Array
@@ -118,8 +120,7 @@ class LinearThompson(RidgePolicy):
     Attributes:
       scale: `[]` the paper's v, in units of reward. If it is the standard deviation of one reward, draws are from the exact posterior of a normal
         prior and normal noise.
-      ridge: `[]` weight of the squared norm, above 0.
-      parameters: `DisjointParameters()` for a separate parameter vector of each model, or `SharedParameters()` for one of all models.
+      ridge, parameters: `[]` weight of the squared norm, above 0; `DisjointParameters()`, one vector per model, or `SharedParameters()`, one for all.
     """
 
     scale: Leaf = 0.5
@@ -147,8 +148,7 @@ class EpsilonGreedy(RidgePolicy):
 
     Attributes:
       epsilon: `[]` exploration probability.
-      ridge: `[]` weight of the squared norm, above 0.
-      parameters: `DisjointParameters()` for a separate parameter vector of each model, or `SharedParameters()` for one of all models.
+      ridge, parameters: `[]` weight of the squared norm, above 0; `DisjointParameters()`, one vector per model, or `SharedParameters()`, one for all.
     """
 
     epsilon: Leaf = 0.1

@@ -28,9 +28,10 @@ class DisjointParameters:
         return features.T
 
     def of_chosen(self, x: Array, action: Array, number: int) -> tuple[Array, Array]:
-        """Returns what an update needs: features, a column per parameter vector `[d, G]` or for all `[d, 1]`, and a mask `[G]` of vectors to update.
+        """Returns features, a column per parameter vector `[d, G]` or one for all `[d, 1]`, and a mask `[G]` of the vectors to update with a reward.
 
-        The reward of the chosen model `action` updates the vectors in the mask. `x` are the features of all models from `columns`, `number` is `G`.
+        `x` has the models' features from `columns`, `action` is the chosen model, `number` is `G`. With separate vectors `x` is returned, and the
+        mask has the vector of `action` alone; a single vector is always updated, with the features of `action`.
         """
         return x, numerics.one_hot(action, number)
 

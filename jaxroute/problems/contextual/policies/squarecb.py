@@ -23,9 +23,10 @@ class SquareCBState:
 class SquareCB(RidgePolicy):
     """Uses each model with a probability that falls with the gap of its predicted reward to the best prediction.
 
-    Predictions are those of Vovk, Azoury and Warmuth, ridge regressions that include the new context beforehand: `theta_k . x / (1 + x' V_k^-1 x)`.
-    A model has the probability `1 / (K + gamma gap)`, the best one the remainder, with `gamma = scale sqrt(K T / (B + log(2 / delta)))` and the bound
-    `B` (`square_regret`) of the predictions' regret in square loss. Source: Foster and Rakhlin (2020), Algorithm 1 and Theorem 1.
+    Predictions are those of Vovk, Azoury and Warmuth, `theta_k . x / (1 + x' V_k^-1 x)`: ridge regressions to which the new context is added
+    with reward 0. A model has the probability `1 / (K + gamma gap)`, the best one 1 minus the sum of these, with
+    `gamma = scale sqrt(K T / (B + log(2 / delta)))` and the bound `B` (`square_regret`) of the predictions' regret in square loss. Source: Foster and
+    Rakhlin (2020), Algorithm 1 and Theorem 1.
 
     Differs from the paper: it predicts rewards; the paper has losses, one minus the rewards.
 
@@ -33,8 +34,7 @@ class SquareCB(RidgePolicy):
       scale: `[]` factor of gamma; 1 in the theorem.
       delta: `[]` probability that the bound of the theorem fails, in (0, 1].
       horizon: `[]` number of rounds `T`; None for the horizon of the run.
-      ridge: `[]` weight of the squared norm, above 0.
-      parameters: `DisjointParameters()` for a separate parameter vector of each model, or `SharedParameters()` for one of all models.
+      ridge, parameters: `[]` weight of the squared norm, above 0; `DisjointParameters()`, one vector per model, or `SharedParameters()`, one for all.
     """
 
     scale: Leaf = 1.0

@@ -76,10 +76,9 @@ class Backlog:
         return view.replace(oldest=oldest)
 
     def serve(self, state: BacklogState, action: Action) -> tuple[Any, BacklogState, Action]:
-        """Reads the data of the served query. Returns the data, and `state` and `action` after an optimisation barrier.
+        """Returns the data of the served query, and `state` and `action` with the same values, to be used from then on instead of those passed.
 
-        `state` and `action` have the same values as before, but whatever uses the returned ones is computed after the read, so that `move` can
-        overwrite the buffer without a copy.
+        XLA then computes what uses the returned values after the read (optimisation barrier), so that `move` can overwrite the buffer without a copy.
         """
         row = jax.tree.map(lambda x: numerics.take(x, action.query), state.rows)
         row, rows, action = xla.barrier((row, state.rows, action))
@@ -92,10 +91,8 @@ class Backlog:
 
         Args:
           state: state before the round.
-          place: `[]` place of the served query.
-          departed: `[]` bool, whether the served query leaves.
-          row: data of the query that may arrive afterwards.
-          arrived: `[]` bool, whether this query arrives.
+          place, departed: `[]` place of the served query, and `[]` bool, whether it leaves.
+          row, arrived: data of the query that may arrive afterwards, and `[]` bool, whether it arrives.
           t: `[]` index of the round.
         """
         length = state.length - departed.astype(jnp.int32)

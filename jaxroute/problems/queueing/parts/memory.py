@@ -73,7 +73,7 @@ class Memory(abc.ABC):
         return pulls
 
     def round_data(self, theta: Array, x: Array, items: Array, accepted: Array) -> RoundData:
-        """Returns the observation of a round, which the caller passes to `write` and to the solver.
+        """Returns the observation of a round, with derivatives of its likelihood at `theta`, which the caller passes to `write` and to the solver.
 
         Args:
           theta: `[N, d]` estimate before the round.

@@ -63,7 +63,7 @@ def best_place(score: Callable[[Any], Array], leaves: Any, queue: QueueView) -> 
 
 
 def place_of_rank(queue: QueueView, rank: Leaf, t: Array) -> Array:
-    """Returns the buffer place of the waiting query with this `rank` by arrival (0: the oldest) in round `t`; if none, the number of places."""
+    """Returns the place of the waiting query with this `rank` by arrival (0: oldest) in rounds up to `t`; if fewer wait, the number of places."""
 
     def halve(_: Array, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
@@ -134,7 +134,10 @@ class QueueQueries:
         return feedback.features
 
     def best(self, sample: Array, weight: Weight, obs: Observation) -> tuple[Array, Array]:
-        """Returns place and weight of the waiting query whose list of utilities, by samples `sample` `[N, M, d]`, has the largest `weight`."""
+        """Returns the place of the waiting query with the largest weight, and this weight.
+
+        `weight` takes the utilities of a query's answers, one array per model, the largest over `sample` `[N, M, d]` (`optimistic_utilities`).
+        """
         return best_place(lambda x: weight(optimistic_utilities(sample, x)), obs.features, obs)
 
 

@@ -123,7 +123,10 @@ class RandomContexts(_LinearUtility):
         starts = self.candidates * np.arange(np.prod(lead), dtype=np.uint32).reshape(*lead, 1)
 
         def search(first: Array, number: int) -> tuple[Array, Array, Array]:
-            """Returns features and rate of the first good one of `number` candidates from `first` on (else the last), and how many are bad."""
+            """Returns features and rate of the first good one of `number` candidates from `first` on, else of the last, and how many come before it.
+
+            A candidate is good if its best departure rate is at least `arrival_rate + slack`; all candidates before `first` are counted, too.
+            """
             numbers = jnp.minimum(lax.iota(jnp.uint32, number) + first.astype(jnp.uint32), np.uint32(self.candidates - 1))
             key = jax.random.wrap_key_data(words, impl=draws.KEY_IMPL)
             x = scale * (2.0 * draws.uniform_at(key, jnp.asarray(starts) + numbers) - 1.0)
