@@ -218,7 +218,7 @@ def upper_quantile(a: Array, b: Array, log_tail: Array, deviate: Array) -> Array
 
 
 def _moved(high: Array, excess: Array, step: Array) -> Array:
-    """Returns `high = -log(1 - x)` of a quantile `x` after a clipped Newton step; `excess`, log tail minus target, has slope `-1 / step` in `high`."""
+    """Returns `high = -log(1 - x)` of quantile `x` after a clipped Newton step; `excess`, log tail minus target, has slope `-1 / step` in `high`."""
     return jnp.clip(high + excess * step, 1e-7, 80.0)
 
 
