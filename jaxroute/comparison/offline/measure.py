@@ -152,7 +152,7 @@ def fit_cascade_routing(table: RoutingTable, target: float) -> CascadeRouting:
 
 
 def fit_rule(strategy: OfflineStrategy, table: RoutingTable, target: float) -> Any:
-    """Returns the cheapest rule of a strategy whose mean quality on a table reaches `target`, in [0, 1]. Raises `ValueError` if an argument is wrong."""
+    """Returns the cheapest rule of a strategy whose mean quality on a table reaches `target`, in [0, 1]. Raises `ValueError` for a wrong argument."""
     if not isinstance(table, RoutingTable):
         raise ValueError(f"table must be a RoutingTable, got {checks.show(table)}")
     checks.probability("target", target, ())

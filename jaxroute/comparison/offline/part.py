@@ -107,7 +107,7 @@ class Part:
 
     @cached_property
     def judge(self) -> Prediction:
-        """Predictor of answers' scores: a `Judge`, which uses costs, if this lowers the cross-validated loss, else `logistic`; and predictions `[Q, N]`."""
+        """Predictor of answers' scores: a `Judge` with costs if its cross-validated loss is lower, else `logistic`; with predictions `[Q, N]`."""
         (before, predicted), sample = self.logistic, self.sample
         paid = sample.costs[sample.costs > 0]
         floor = 1e-3 * float(np.median(paid)) if paid.size else 1.0
