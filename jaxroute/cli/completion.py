@@ -39,7 +39,7 @@ def problems(**_: Any) -> list[str]:
 
 
 def experiments(prefix: str = "", **_: Any) -> list[str]:
-    """Returns texts that complete an experiment: all names of experiments, and Python files that begin with `prefix`. Other keywords are ignored."""
+    """Returns texts for the argument EXPERIMENT: all names of experiments, and Python files that begin with `prefix`. Other keywords are ignored."""
     from jaxroute.catalogue import catalogue
 
     return [*catalogue()["experiments"], *_argcomplete().FilesCompleter(("py",))(prefix)]

@@ -227,7 +227,7 @@ def held(store: PackStore, family: bytes, granule: int) -> int:
 
 
 def chosen(store: PackStore, family: bytes, granule: int, mask: int) -> list[bytes]:
-    """Returns addresses of cells that together have all stored runs of the seeds in the bit `mask`; cells with most seeds are taken first."""
+    """Returns addresses of cells that together have all stored runs of the seeds in a bit `mask` of a granule; cells with most seeds come first."""
     found = []
     for one in sorted(store.groups.get(group(family, granule), ()), key=lambda one: -extent_of(one).bit_count()):
         if extent_of(one) & mask:
@@ -241,7 +241,7 @@ def chosen(store: PackStore, family: bytes, granule: int, mask: int) -> list[byt
 
 
 def ranges(granules: Iterable[int]) -> list[tuple[int, int]]:
-    """Merges granules to ranges (first, number) in which a power of two, `number`, divides `first`: 0, 4, 5, 6 become (0, 1), (4, 2), (6, 1)."""
+    """Merges granules to ranges (first, 2**k) where 2**k divides `first`; 0 stays alone: 0, 1, 4, 5, 6 become (0, 1), (1, 1), (4, 2), (6, 1)."""
     found: list[tuple[int, int]] = []
     for number in sorted(granules):
         found.append((number, 1))
