@@ -350,7 +350,7 @@ def _zero(data: xr.Dataset) -> str:
 
 
 def _judged(data: xr.Dataset, metric: str, policy: str) -> xr.DataArray:
-    """Returns a policy's metric per request in the later half of the run, `[seed]`, odd seeds. COSMOS has its bonus of most utility on even seeds."""
+    """Returns a policy's metric per request in the later half of runs with odd seeds, `[seed]`. COSMOS has the bonus of most utility on even ones."""
     runs, place = late_runs(data, metric, policy), 0
     if policy == "COSMOS":
         place = int(late_runs(data, "utility", policy).isel(seed=slice(0, None, 2)).mean("seed").argmax("index"))
@@ -358,7 +358,7 @@ def _judged(data: xr.Dataset, metric: str, policy: str) -> xr.DataArray:
 
 
 def _ahead(data: xr.Dataset, policy: str, other: str) -> Measured:
-    """Returns the mean difference in utility per request between `policy` and `other`, paired by odd seeds, late in the run (see `_judged`)."""
+    """Returns the mean difference in utility per request between `policy` and `other`, paired by seed, in the rounds and seeds of `_judged`."""
     return mean_of(_judged(data, "utility", policy) - _judged(data, "utility", other))
 
 

@@ -394,7 +394,7 @@ def _distance(env: cb.CloudEnv, policy: cb.C2MABV, env_state: Any, state: Any, t
 @with_parameters
 @all_hold()
 def _covered(results: Results, part: str, widths: Sequence[float]) -> Iterator[Finding]:
-    """Tests Lemma 1 for `C2MABV(delta=d)`: `1 - d / 2` of the runs or more have errors of mean outcomes or costs (`part`) below `widths` radii."""
+    """Tests Lemma 1: at least `1 - d/2` of runs of `C2MABV(delta=d)` have errors of mean outcomes or costs (`part`) below each of `widths` radii."""
     for delta, width in itertools.product(_DELTAS, widths):
         runs = results["result"][f"distance.{part}"].sel(policy="C2MAB-V", delta=delta).max("time")
         share, least = ms.share_of(runs < width), 1.0 - delta / 2
@@ -415,7 +415,7 @@ def _slope_figure(results: Results):
 def _table_env(
     data: str | None = None, reward: str = "suc", size: int = 3, budget_share: float = 0.8, costs: Any = None
 ) -> cb.CloudEnv:
-    """Makes an environment of the file `data` for task `reward` of `TASKS`. Its budget is `budget_share` of the cost of `size` random models."""
+    """Makes an environment for task `reward` from `data`, `costs` (see `read_log`); budget: `budget_share` of the cost of `size` random models."""
     table = read_experiment_log(data, costs, features="none").table
     return cb.table_cloud(table, reward=reward, size=size, budget=budget_share * size * float(table.mean_costs().mean()))
 

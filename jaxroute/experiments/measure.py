@@ -47,7 +47,7 @@ def end(data: xr.Dataset, metric: str, policy: str, time: Any = None, **where: A
 
 
 def mean_of(runs: xr.DataArray, unit: str = "") -> Measured:
-    """Returns mean and error of runs `[seed]` that are not NaN. If they are no seeds but a `unit` ("training"), more seeds do not reduce it."""
+    """Returns mean and error of runs `[seed]`, without NaN. If they are no seeds but a `unit` ("training"), more seeds do not reduce the error."""
     found = _series(runs)
     if unit:
         found.index = pd.Index([f"{unit} {label}" for label in found.index])
@@ -172,7 +172,7 @@ def average(values: Iterable[Measured]) -> Measured:
 
 
 def listed(values: Mapping[Any, Measured], label: str = "{}", between: str = ", ") -> str:
-    """Lists numbers by name in one line of text; `label` is the format of a name, such as "b = {:g}:"."""
+    """Lists numbers by name in one line of text, separated by `between`; `label` is the format of a name, such as "b = {:g}:"."""
     return between.join(f"{label.format(name)} {value}" for name, value in values.items())
 
 

@@ -430,7 +430,7 @@ def _projected(training: str, cost_weight: float, models: str, *about: Any) -> l
 
 
 def learners(env: qu.QueueEnv, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Makes the learners for `env = data_queue(**settings)`: CQB-eps, ACQB, ACQB-CL for each of `TRAININGS`, with an axis `head` of projections."""
+    """Makes the learners for `env = data_queue(**settings)`: CQB-eps, ACQB, ACQB-CL for each of `TRAININGS` (axis `head`: learned projections)."""
     about = (settings["models"], settings["data"], settings["embeddings"], _pairs(settings["costs"]), settings["dim"])
 
     def with_head(head: int, training: str) -> qu.ACQB:

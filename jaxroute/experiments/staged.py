@@ -226,7 +226,7 @@ def _table_env(
 def experiment(
     name: str, title: str, cases: Iterable[Case], claims: Any, draw: Any, source: str, **options: Any
 ) -> Experiment:
-    """Makes an experiment on StageRoute. `claims` map ids to text, place in the paper and test; `source` is the experiment's place in the paper."""
+    """Makes an experiment on StageRoute with the figure `draw`. `claims` map ids to text, place in the paper and test; `source` is its place."""
     made = tuple(Claim(key, text, f"{PAPER}, {where}", measure) for key, (text, where, measure) in claims.items())
     options |= {"source": f"{PAPER}, {source}"}
     return Experiment(f"staged/{name}", title, tuple(cases), claims=made, figures={name: draw}, **options)

@@ -398,7 +398,7 @@ def _call_ratio(results: Results, method: str, policy: str) -> Iterator[Finding]
 
 @with_parameters
 def _times_cheaper(results: Results, rivals: Sequence[str], factor: float, together: bool) -> Finding:
-    """Tests the claim that each of `rivals` costs at least `factor` times as much as MESS+: on every benchmark or, with `together`, on average."""
+    """Tests the claim that each of `rivals` costs more than `factor` times as much as MESS+: on every benchmark or, with `together`, on average."""
     names = benchmarks_of(results)
     texts, stated = [], []
     for group in [names] if together else [[name] for name in names]:
