@@ -80,7 +80,7 @@ class DistributionLearner(COSMOS):
 class ThompsonSampling(COSMOS):
     """COSMOS that draws indices and estimated scores at random around the estimates (Thompson sampling) instead of adding bonuses. Not in the paper.
 
-    Where scores are not seen, the default `fit` never updates the estimated score of a past output, as `fit=Window()` does for stored outputs.
+    Where scores are not seen, the default `fit` never updates the estimated score of a past output, unlike `fit=Window()`, which is then better.
     """
 
     fit: IndexEstimator = struct.field(default_factory=StreamingNewton)

@@ -38,8 +38,7 @@ class Theory:
 
     Attributes:
       dim, num_offered: number of features, `d`, and number of answers shown in a round, `K`.
-      arrival_rate: probability lambda of an arrival in a round.
-      slack: epsilon, least difference between departure rate and arrival rate.
+      arrival_rate, slack: probability lambda of an arrival in a round, and epsilon, least difference between departure rate and arrival rate.
       curvature, ridge: factor kappa of the confidence radius, and lambda_0, the diagonal of the first design matrix.
       spread: `sigma_0^2`, least eigenvalue of the features' second moment.
       c0, c1, c2: constants; `c1` is that of the exploration probability, the others are in the bounds, and the paper gives no values of them.
@@ -123,7 +122,7 @@ class Theory:
         return math.exp(high)
 
     def burn_in(self, t: float) -> float:
-        """Returns `4 bad_rounds(t) / slack`: so long `survival` takes queues of policies that differed in one round to be unequal (condition 20)."""
+        """Returns `4 bad_rounds(t) / slack`: for so many rounds `survival` assumes that its two queues stay different (condition 20)."""
         return 4.0 * self.bad_rounds(t) / self.slack
 
     def holds(self, t: float) -> bool:
@@ -171,9 +170,9 @@ class Theory:
         return min(1.0, math.sqrt(square))
 
     def survival(self, i: float, t: float, burn_in: float | None = None) -> float:
-        """Returns `P_i`, a bound on the probability that queues of policies that differ only in round `i` have different lengths at `t` (lemma 19).
+        """Returns `P_i`, a bound on the probability that two queues which first differ in round `i` still have different lengths at `t` (lemma 19).
 
-        `burn_in` is the number of rounds for which the queues are assumed to stay different; None takes that of the method `burn_in`.
+        Their policies differ only in round `i`. For `burn_in` rounds (None: the result of that method) the queues are assumed to stay different.
         """
         omega = self.burn_in(t) if burn_in is None else burn_in
         if i > t - omega - 1.0:

@@ -59,7 +59,7 @@ class WindowSamples(NamedTuple):
       columns: `[m, W, K]` features of the requests.
       score: `[W, K]` scores.
       used: `[W, K]` bool, True for slots of the window that hold a sample.
-      gradient: `[m, K]` constant term of the linearised derivative `hessian rho + gradient` of the loss of samples that have left the window.
+      gradient: `[m, K]` constant term of the derivative `hessian rho + gradient` by `rho` of the loss of samples that have left, see `WindowState`.
     """
 
     columns: Array

@@ -103,7 +103,7 @@ def recorded_rows(
       costs: for a log without costs, cost per query by model; for a file with columns, cost per unit of `sizes`, by model.
       scores: for a file with columns, names of the columns of scores in [0, 1], by model.
       sizes: for a file with columns, names of the columns of paid quantities (such as tokens), by model; 1 for a model without a column.
-      confidence: for a file with columns, names of the columns of an output's confidence, by model, from which scores are learned, if any.
+      confidence: for a file with columns, names of the columns of an output's confidence, by model, to learn scores from; None if scores are seen.
       directions: for a log, number of principal components of the features that contexts show, None for no contexts.
     """
     count = checks.count("groups", groups)

@@ -97,7 +97,7 @@ class CountInPart:
     """Counts an outcome `x` in [0, 1] as the fraction `x` of a success."""
 
     def count(self, key: Array, outcome: Array) -> Array:
-        """Returns as how many successes, `[K]` in [0, 1], each `outcome` `[K]` counts: here `outcome` unchanged. `key` is for rules that draw."""
+        """Returns the successes, `[K]` in [0, 1], as which the outcomes `[K]` count: here `outcome` itself. Only rules that draw use `key`."""
         del key
         return outcome
 

@@ -213,7 +213,7 @@ class ProjectedGradient:
 def _scaled(weight: Array) -> tuple[Array, Array]:
     """Divides weights `[K]` by the largest absolute weight, and returns the scaled weights and this largest weight, a scalar.
 
-    The maximum is read at its index: the derivative of `jnp.max` searches it among weights computed again, and by rounding none may be equal.
+    The maximum is read at its index: the derivative of `jnp.max` compares it with weights computed again, and is NaN if by rounding none is equal.
     """
     size = jnp.abs(weight)
     first = numerics.one_hot(jnp.argmax(size), size.shape[-1])

@@ -136,7 +136,8 @@ class QueueQueries:
     def best(self, sample: Array, weight: Weight, obs: Observation) -> tuple[Array, Array]:
         """Returns the place of the waiting query with the largest weight, and this weight.
 
-        `weight` takes the utilities of a query's answers, one array per model, the largest over `sample` `[N, M, d]` (`optimistic_utilities`).
+        `weight` maps a list of the answers' utilities, `[C]` per model, to weights `[C]` of `C` queries. A utility is the largest over the `M`
+        samples of `sample` `[N, M, d]` (`optimistic_utilities`).
         """
         return best_place(lambda x: weight(optimistic_utilities(sample, x)), obs.features, obs)
 
