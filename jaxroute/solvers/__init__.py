@@ -3,7 +3,7 @@
 A model wins if it succeeds. A solver for "any win" maximises the probability that at least one selected model wins, one for "all wins" that all do.
 
 - `select`: best relaxed selection, by the number of wins or the probability of any win or all wins; has derivatives; start here.
-- `annealed`, `perturbed`: schedule of falling temperatures for `select`, and solver averaged over noise; for training where derivatives are zero.
+- `annealed`, `perturbed`: for training, falling temperatures for `select`, and the average of any solver over noise, which has useful derivatives.
 - `budgeted_fill`: linear program with bounds, a sum and a budget (fractional knapsack); returns a `FillSolution`.
 - `linear_selection`: the same linear program for sets of models, optionally with a size for each group of models; returns a `Selection`.
 - `exact_any_win`: relaxed probability of any win under a budget, by enumeration of vertices, or by branch and bound for many models.

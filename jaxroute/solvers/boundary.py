@@ -23,15 +23,15 @@ Number = Array | float
 
 
 def known(value: Any) -> bool:
-    """Whether a value is concrete. It is not if `jit`, `vmap` or `grad` traces it: then only its shape and type are known."""
+    """Returns whether `value` is concrete, not traced by `jit`, `vmap` or `grad`; of a traced value only shape and type are known."""
     return not isinstance(value, Tracer)
 
 
 def inputs(mask: Any = None, groups: Sequence[int] | None = None, **given: Any) -> list[Array]:
-    """Converts a solver's arguments, given by name, to arrays in the type of the first one. `ValueError` for a wrong shape or a number out of range.
+    """Returns a solver's arguments, given by name, as arrays in the type of the first; `ValueError` for a wrong shape or a number out of range.
 
     `budget`, `total`, `size`, `most` and `temperature` must be scalars. With `groups`, the group of each model, they may also be `[M]`: one number
-    for each group. All other arguments must be vectors `[K]`; they become 0 where `mask` `[K]` is False (None: nowhere).
+    for each group. All other arguments must be vectors `[K]`; they become 0 where `mask` `[K]`, if given, is False.
     """
     found: list[Array] = []
     for name, value in given.items():

@@ -83,14 +83,14 @@ class Theory:
         return self.radius(count) * min(wide, narrow)
 
     def reach(self, t: float) -> float:
-        """Returns `radius + 48 sample_radius` after `t - 1` rounds, the factor of `1 / sqrt(least eigenvalue)` in the bound `gap` (appendix D)."""
+        """Returns `radius + 48 sample_radius` after `t - 1` rounds; `gap` multiplies its square by a bound on `1 / least eigenvalue` (appendix D)."""
         return self.radius(t - 1.0) + 48.0 * self.sample_radius(t - 1.0, t)
 
     def warm_up(self, t: float, u: float) -> float:
         """Returns `M(t)`, the explored rounds needed so that departure rates stay close to the best one up to round `t`, eq. (7).
 
         `u` is the round whose exploration probability enters the formula; if `slack` is at most twice this probability, the result is infinite.
-        `bad_rounds` searches the first `u` by which that many rounds were explored.
+        `bad_rounds` is the first `u` large enough for that many explored rounds.
         """
         gap = self.slack - 2.0 * explore_probability(u, self.c1)
         if gap <= 0:
@@ -122,7 +122,7 @@ class Theory:
         return math.exp(high)
 
     def burn_in(self, t: float) -> float:
-        """Returns `4 bad_rounds(t) / slack`: for so many rounds `survival` assumes that its two queues stay different (condition 20)."""
+        """Returns `4 bad_rounds(t) / slack`, the default number of rounds in which `survival` assumes its queues to stay different (condition 20)."""
         return 4.0 * self.bad_rounds(t) / self.slack
 
     def holds(self, t: float) -> bool:
@@ -161,7 +161,7 @@ class Theory:
         return explored + 16.0 * math.sqrt(math.e * math.pi) * beta * optimistic + (alpha + beta) * total
 
     def gap(self, i: float, t: float) -> float:
-        """Returns `E_i`, a bound on the root mean square gap of round `i` to the best departure rate, for a horizon `t` (lemma 11, appendix D.7)."""
+        """Returns `E_i`, a bound on the root mean square shortfall from the best departure rate in round `i` of `t` (lemma 11, appendix D.7)."""
         square = (
             self.c0 / t**2
             + 2.0 * self.arrival_rate * explore_probability(i - 1.0, self.c1)
@@ -172,7 +172,7 @@ class Theory:
     def survival(self, i: float, t: float, burn_in: float | None = None) -> float:
         """Returns `P_i`, a bound on the probability that two queues which first differ in round `i` still have different lengths at `t` (lemma 19).
 
-        Their policies differ only in round `i`. For `burn_in` rounds (None: the result of that method) the queues are assumed to stay different.
+        Their policies differ only in round `i`. For `burn_in` rounds (None: `self.burn_in(t)`) the queues are assumed to stay different.
         """
         omega = self.burn_in(t) if burn_in is None else burn_in
         if i > t - omega - 1.0:
@@ -181,7 +181,7 @@ class Theory:
         return min(1.0, math.sqrt(square))
 
     def queue_regret(self, t: int, burn_in: float | None = None) -> float:
-        """Returns the bound behind theorem 5 on queue length regret at `t`: `sum_{i<t} gap(i, t) sum_{i<t} survival(i, t, burn_in) / (t - 1)`."""
+        """Returns the bound behind theorem 5 on queue length regret at `t`: sum of `gap` times sum of `survival`, rounds 1 to `t - 1`, over `t - 1`."""
         checks.count("t", t, minimum=2)
         omega = self.burn_in(t) if burn_in is None else burn_in
         gaps = sum(self.gap(i, t) for i in range(1, t))

@@ -268,9 +268,9 @@ class RouterDC(FixedPolicy):
 
     @classmethod
     def of(cls, env: ServiceEnv, training: int = 0) -> "RouterDC":
-        """Trains the policy on requests of an environment, with the paper's settings and the training seed `training`.
+        """Returns a policy trained on requests of `env` by `fit_routerdc` with its default settings; `training` is the seed of the training.
 
-        Results vary more between training seeds than between runs: use `grid(RouterDC.of, env=env, training=range(8))` for standard errors.
+        Results vary more between training seeds than between runs: for standard errors use several, `grid(RouterDC.of, env=env, training=range(8))`.
         """
         return fit_routerdc(env, seed=training)
 
@@ -327,7 +327,7 @@ def fit_routerdc(
 
 @functools.partial(quick_jit, static_argnums=4, often=True)
 def _fit(env: ServiceEnv, learning_rate: Leaf, cluster_weight: Leaf, seed: Leaf, sizes: tuple[int, ...]) -> RouterDC:
-    """Trains like `fit_routerdc`, without checks of arguments. `sizes` are the integer arguments of `fit_routerdc`, except `seed`, in their order."""
+    """Trains a router as `fit_routerdc` does, without checks. `sizes` has its integer arguments from `num_requests` to `outside`, in this order."""
     num_requests, steps, batch, width, positives, negatives, num_clusters, outside = sizes
     k_data, k_init, k_cluster, k_steps = draws.split(draws.fold_in(draws.key(0), seed), 4)
     data = draw_requests(env.requests, k_data, num_requests)
@@ -394,7 +394,7 @@ class MostSatisfying(Learner):
 @final
 @struct.dataclass
 class CheapestAbove(Learner):
-    """Policy that serves with the cheapest model whose predicted satisfaction reaches the target, or with the most satisfying if none does."""
+    """Policy that serves with the cheapest model whose predicted satisfaction reaches the target; if none does, with that of largest prediction."""
 
     def score(self, queue: Array, cost: Array, probability: Array, alpha: Array) -> Array:
         del queue

@@ -233,14 +233,14 @@ def table_service(table: RoutingTable, *, alpha: float, threshold: float = 0.5, 
 
 
 def paper_policy(benchmark: str = "winogrande", **changes: Any) -> MessPlus:
-    """Returns MESS+ with V = 1e-3, c = .1, and the SGD settings of Table 4 for a logistic classifier; `changes` override fields of `MessPlus`."""
+    """Returns MESS+ with V = 1e-3, c = .1, a logistic classifier, and Table 4's SGD settings for `benchmark`; `changes` override its fields."""
     data = MESSPLUS_BENCHMARKS[checks.one_of("benchmark", benchmark, MESSPLUS_BENCHMARKS)]
     optimiser = SGD(data.learning_rate, data.momentum, MESSPLUS_WEIGHT_DECAY)
     return MessPlus(**{"optimiser": optimiser, **changes})
 
 
 def code_policy(benchmark: str = "winogrande", **changes: Any) -> MessPlus:
-    """Returns MESS+ with the settings of the authors' later public code for a benchmark; `changes` override fields of `MessPlus`.
+    """Returns MESS+ with the settings that the authors' later public code has for `benchmark`; `changes` override fields of `MessPlus`.
 
     Gradients are clipped to norm 1, some benchmarks take several SGD steps per explored request, costs are estimated by those of the last explored
     request (`LastCost`), and the first request is not always explored.

@@ -45,7 +45,7 @@ class Contexts(NamedTuple):
     cost: np.ndarray
 
     def mean(self) -> "Contexts":
-        """Merges all contexts into one with the mean probabilities and costs, for a policy that cannot distinguish requests."""
+        """Returns a single context with the mean probabilities and costs of all, for a policy that cannot distinguish requests."""
         return Contexts(np.ones(1), *((self.weight @ x)[None] for x in (self.success, self.cost)))
 
     def at_cost(self, cost: ArrayLike) -> "Contexts":
@@ -54,7 +54,7 @@ class Contexts(NamedTuple):
 
 
 def fingerprint(requests: Any) -> str:
-    """Returns a digest of the class and numbers of the source `requests`: an oracle built for one environment refuses one with another digest.
+    """Returns a digest of the class and numbers of the source `requests`, by which an oracle checks that it runs in the environment it was built for.
 
     It is an empty string, which disables that check, if the numbers are traced (under `jit`) or larger than 1 MiB.
     """
@@ -100,17 +100,17 @@ class RequestSource(Protocol):
         return self.label_contexts().mean()
 
     def contexts(self, knows_cost: bool = True) -> Contexts:
-        """Returns the contexts (groups of requests) that features, and costs if `knows_cost` is True, distinguish; by default from a sample."""
+        """Returns one context (group of requests) per observation: features, and costs if `knows_cost`; by default one per request of a sample."""
         sample = sampled(self)
         contexts = equally_weighted(sample.success, sample.cost)
         return contexts if knows_cost else contexts.at_cost(self.cost_mean)
 
     def label_contexts(self) -> Contexts:
-        """Returns contexts (groups of requests) by satisfying models, with mean costs; by default one per request of a sample, with its costs."""
+        """Returns one context (group of requests) per set of satisfying models with mean costs; by default one per sampled request with its costs."""
         return labelled(self)
 
     def clairvoyant_contexts(self, knows_cost: bool = True) -> Contexts:
-        """Returns contexts (groups of requests) by set of satisfying models, with each request's costs if `knows_cost`, otherwise mean costs."""
+        """Returns the contexts of `label_contexts` with each request's own costs if `knows_cost`, otherwise with the mean costs of the models."""
         return self.label_contexts() if knows_cost else self.label_contexts().at_cost(self.average().cost[0])
 
 
@@ -224,7 +224,7 @@ class TypeRequests(RequestSource):
         return equally_weighted(sample.success, sample.cost)
 
     def label_contexts(self) -> Contexts:
-        """Returns a context (group) for each type and set of satisfying models; for more than 12 independent models, for each request of a sample."""
+        """Returns a context (group) per type and set of satisfying models; if more than 12 models are independent, one per request of a sample."""
         weight, probability, cost = (np.asarray(x, np.float64) for x in (self.weight, self.probability, self.cost_mean))
         if (
             self.comonotone
@@ -261,8 +261,7 @@ class CellRequests(RequestSource):
 
     Attributes:
       weight: `[2 ** M]` share of each cell, in the order of `all_labels`.
-      cost_mean, cost_spread: `[M]` mean and standard deviation of each model's normally distributed cost; lower costs than 5 % of the mean are raised
-        to it.
+      cost_mean, cost_spread: `[M]` mean and standard deviation of each model's normally distributed cost; a cost is at least 5 % of the mean.
       signal: `[]` strength with which a feature predicts the satisfaction of its model, 0 for none.
       num_noise: number of uninformative features (static).
     """

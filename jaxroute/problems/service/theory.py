@@ -58,7 +58,7 @@ def bound_mean_queue(
     """Returns Theorem 1's bound of the expected virtual queue, averaged over requests: `max(alpha warm_up, V cost_range / slack) + 1 / (2 excess)`.
 
     Args:
-      V, cost_range, slack, warm_up, alpha: weight and range of costs, slack in the probability of satisfaction, warm-up and target of `bound_queue`.
+      V, cost_range, slack, warm_up, alpha: as for `bound_queue`.
       excess: difference `q - alpha` of `admissible_probability` and the target.
     """
     return _gamma(V, cost_range, slack, warm_up, alpha) + 0.5 / float(checks.positive("excess", excess, ()))
@@ -73,14 +73,14 @@ def _gamma(V: float, cost_range: float, slack: float, warm_up: float, alpha: flo
 
 
 def bound_violation(V: float, cost_range: float, slack: float, horizon: int, warm_up: float = 0, alpha: float = 1) -> float:
-    """Returns Corollary 1's bound of alpha minus the expected share of satisfied requests: `bound_queue(...) / horizon`, of the same arguments."""
+    """Returns Corollary 1's bound of alpha minus the expected share of satisfied requests, `bound_queue / horizon`; arguments as there."""
     return bound_queue(V, cost_range, slack, horizon, warm_up, alpha) / horizon
 
 
 def expected_explorations(c: float, horizon: int, power: float = 0.25, explores_first: bool = True) -> float:
-    """Returns the mean number of explored requests if request `t` is explored with probability `min(1, c t^-power)`. Source: MESS+, Lemma A.3.
+    """Returns the expected number of explored ones among `horizon` requests, of which request `t` is explored with probability `min(1, c t^-power)`.
 
-    For power 1/4 it is about `(4 c / 3) horizon^(3/4)`. `explores_first`: whether the first request is always explored.
+    For power 1/4 it is about `(4 c / 3) horizon^(3/4)`. With `explores_first` request 1 is always explored. Source: MESS+, Lemma A.3.
     """
     probability = np.minimum(1.0, checks.non_negative("c", c, ()) * np.arange(1, horizon + 1, dtype=np.float64) ** -power)
     return float(probability[1:].sum() + (1.0 if explores_first else probability[0]))

@@ -60,7 +60,7 @@ class Uniform(RandomDeploy):
 
 @struct.dataclass
 class FirstDeployment(StageRoute):
-    """Policy that deploys StageRoute's models of the first stage in all stages, and routes like StageRoute. Not in the paper."""
+    """Policy that deploys in every stage the models that StageRoute selects for the first one, and routes like StageRoute. Not in the paper."""
 
     def choose(self, key: Array, state: SlotState, value: Array, cost: Array, obs: Observation, t: Array) -> Deployment:
         first = super().choose(key, state, value, cost, obs, t)

@@ -76,7 +76,7 @@ class PhaseThenCoin:
 
     @classmethod
     def for_data(cls, horizon: int, c1: float) -> "PhaseThenCoin":
-        """Returns ACQB's rule for real data: explores while `c1 / sqrt(t) > 1` (`t` from 1), later arrivals with probability `1 / sqrt(horizon)`."""
+        """Returns ACQB's rule for real data: explores all arrivals while `c1 / sqrt(t + 1) > 1`, later ones with probability `1 / sqrt(horizon)`."""
         checks.count("horizon", horizon)
         checks.non_negative("c1", c1, ())
         return cls(phase=np.float32(max(0, math.ceil(c1**2 - 1))), coin=np.float32(horizon**-0.5))

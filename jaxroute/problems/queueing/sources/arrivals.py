@@ -15,7 +15,7 @@ from jaxroute.core.types import Leaf
 
 @struct.dataclass
 class Rates:
-    """Process of arrivals: round `t` brings a query with probability `rates[t]`; rounds after the `T` rates do so with the last rate."""
+    """Process of arrivals in which round `t` brings a query with probability `rates[t]` (`rates` `[T]`); from round `T` on, the last rate applies."""
 
     rates: Leaf
 
@@ -26,7 +26,7 @@ class Rates:
         del key
 
     def draw(self, key: Array, state: None, t: Array) -> tuple[Array, None]:
-        """Returns whether a query arrives in round `t`, a boolean scalar, and the state of the process after the round."""
+        """Returns whether a query arrives in round `t`, a boolean scalar, drawn with the random `key`, and None, since this process has no state."""
         rates = jnp.asarray(self.rates, jnp.float32)
         rate = lax.dynamic_index_in_dim(rates, t, keepdims=False)  # The index is clipped to the last.
         return draws.bernoulli(key, rate), state
@@ -48,7 +48,7 @@ class Bursts:
 
     @classmethod
     def on_off(cls, rate: float, mean_on: float, mean_off: float) -> "Bursts":
-        """Returns a process with `rate` in busy periods and no arrivals in quiet ones; their mean lengths are `mean_on` and `mean_off` rounds."""
+        """Returns a process with `rate` arrivals per round in busy periods, of `mean_on` rounds on average, and none in quiet ones, of `mean_off`."""
         for name, length in (("mean_on", mean_on), ("mean_off", mean_off)):
             checks.at_least(name, length, 1.0)
         leave, come = 1.0 / mean_on, 1.0 / mean_off

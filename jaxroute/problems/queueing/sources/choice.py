@@ -9,11 +9,11 @@ from jaxroute.solvers.assortment import log_weight_of_best
 
 
 def utilities_of(theta: Leaf, features: Array, pair_features: bool) -> Array:
-    """Returns the utilities `[N, ...]` of all models: `x' theta_j` for model `j`, or for features of query-model pairs `x_j' theta`.
+    """Returns the utilities `[N, ...]` of the `N` models: `x' theta_j` of model `j` for a query's features `x`, or `x_j' theta` for those of a pair.
 
     Args:
       theta: `[N, d]` parameters, or `[d]` with `pair_features`.
-      features: `[d, ...]` features of queries, or `[N, d, ...]` with `pair_features`.
+      features: `[d, ...]` features of queries, or `[N, d, ...]` with `pair_features`; the axes `...` are those of the queries.
       pair_features: whether features describe pairs of query and model.
     """
     parameters = jnp.asarray(theta)
@@ -28,7 +28,7 @@ def departure_rate(log_weight: Array) -> Array:
 
 
 def best_rate(utility: Array, size: int) -> Array:
-    """Returns the largest departure rate `[...]` (acceptance probability) of an assortment of `size` models, given `[N, ...]` utilities of all."""
+    """Returns each query's departure rate (acceptance probability), `[...]`, for its best `size` models; `utility` `[N, ...]` has all `N` models."""
     return departure_rate(log_weight_of_best(list(utility), size))
 
 

@@ -61,7 +61,7 @@ class Round:
 
 @struct.dataclass
 class _LinearUtility:
-    """Base class of sources with linear utilities, `x' theta_j` (`theta` `[N, d]`), or for query-model pairs `x_j' theta` (`theta` `[d]`)."""
+    """Base class of sources with linear utilities of model `j`: `x' theta_j` (`theta` `[N, d]`), or for pair features `x_j' theta` (`[d]`)."""
 
     theta: Leaf
 
@@ -74,7 +74,7 @@ class _LinearUtility:
         return utilities_of(self.theta, features, pair_features)
 
     def features_of(self, rows: Query) -> Array:
-        """Returns features of the queries `rows` at `B` places, `[d, B]` (of query-model pairs `[N, d, B]`); of a pool's `P` prompts `[d, P]`."""
+        """Returns features of the queries `rows` at `B` places, `[d, B]` (pairs: `[N, d, B]`); a pool returns those of its `P` prompts, `[d, P]`."""
         return rows.features
 
     def serve(self, row: Query, spec: QueueSpec) -> tuple[Array, Array]:
@@ -89,8 +89,8 @@ class RandomContexts(_LinearUtility):
     Source: ACQB, section 6.1 and assumption 4.
 
     Differs from the paper: a context is the first of `candidates` random ones that fulfils the condition. If none does in a round with an arrival,
-    the last one is used, the metric `infeasible` counts it, and the run is invalid. Most runs whose parameters serve hardly any context well are thus
-    invalid. `describe_contexts` computes the share of contexts that fulfil the condition.
+    the last one is used, the metric `infeasible` counts it, and the run is invalid. If hardly any context fulfils the condition, most runs are thus
+    invalid; `describe_contexts` computes the share of contexts that do.
 
     Attributes:
       theta: `[N, d]` parameters of the utilities, or `[d]` for features of query-model pairs.
@@ -123,9 +123,9 @@ class RandomContexts(_LinearUtility):
         starts = self.candidates * np.arange(np.prod(lead), dtype=np.uint32).reshape(*lead, 1)
 
         def search(first: Array, number: int) -> tuple[Array, Array, Array]:
-            """Returns features and rate of the first good one of `number` candidates from `first` on, else of the last, and how many come before it.
+            """Searches candidates `first` to `first + number - 1`. Returns features and best departure rate of the first good one, and its index.
 
-            A candidate is good if its best departure rate is at least `arrival_rate + slack`; all candidates before `first` are counted, too.
+            A candidate is good if this rate is at least `arrival_rate + slack`. If none is, the last one's are returned, with the index after it.
             """
             numbers = jnp.minimum(lax.iota(jnp.uint32, number) + first.astype(jnp.uint32), np.uint32(self.candidates - 1))
             key = jax.random.wrap_key_data(words, impl=draws.KEY_IMPL)
@@ -249,7 +249,7 @@ class PoolContexts:
 
 @struct.dataclass
 class RecordedPrompts(PoolContexts):
-    """Pool with given arrivals, indices of prompts and random numbers of the choices, each `[T]`; `arrival_rate` is not used."""
+    """Pool whose round `t` reads entry `t` of `arrivals`, `prompts` (indices) and `uniforms` (for choices), each `[T]`; ignores `arrival_rate`."""
 
     arrivals: Leaf = struct.field(kw_only=True)
     prompts: Leaf = struct.field(kw_only=True)

@@ -17,7 +17,7 @@ _SAMPLED_SUBSETS = 2_000
 
 
 def divide_costs(costs: ArrayLike) -> np.ndarray:
-    """Divides costs `[P, N]` of models on prompts by the largest, so that they lie in [0, 1]. ACQB, section 6.2, requires this without a method."""
+    """Divides costs `[P, N]` of `N` models on `P` prompts by the largest; all zeros stay zeros. ACQB scales costs to [0, 1] without saying how."""
     given = checks.non_negative("costs", costs)
     largest = given.max(initial=0.0)
     return given / largest if largest > 0 else np.zeros_like(given)
@@ -32,8 +32,8 @@ def departure_probability(
 
         u_j = low + (high - low) (raw_j - min_k raw_k) / (max_k raw_k - min_k raw_k).
 
-    Every prompt thus has a model of probability `high` and one of probability `low`; scores and costs decide which, and the values between. Source:
-    ACQB (Bae et al.), appendix B.4. The weight of the costs is not given there.
+    The best model of every prompt thus has probability `high`, the worst `low`, even if their utilities are close. Source: ACQB (Bae et al.),
+    appendix B.4, which does not give the weight of the costs.
 
     Differs from the paper: a prompt whose raw utilities are all equal (to 1e-12), for which the formula is 0 / 0, gets `high` for every model, and is
     marked True in the second array.
@@ -41,7 +41,7 @@ def departure_probability(
     Args:
       scores: `[P, N]` scores in [0, 1].
       costs: `[P, N]` costs in [0, 1], see `divide_costs`.
-      cost_weight: rho, at least 0.
+      cost_weight: weight of the costs in the utility (rho in the paper), at least 0.
       low, high: smallest and largest probability, `0 < low < high < 1`.
     """
     performance = checks.probability("scores", scores, ("P", "N"))

@@ -77,7 +77,7 @@ class TrueProbabilities(Predictor):
     """Predictor that knows the true probability of satisfaction by each model, given the features.
 
     Attributes:
-      requests: the environment's `env.requests`. To simulate several environments, pass a function `env -> policy`, which builds one for each.
+      requests: the environment's `env.requests`. To simulate several environments, pass `simulate` a function that builds a policy for each `env`.
     """
 
     requests: RequestSource
@@ -174,7 +174,7 @@ class KnownCost:
 
 @struct.dataclass
 class LastCost:
-    """Estimates each model's cost by that in the last explored request, on which all models ran; at first 1 J. Source: MESS+ authors' later code."""
+    """Estimates each model's cost by its cost on the latest explored request; 1 J before the first. Source: MESS+ authors' later code."""
 
     def init(self, spec: ServiceSpec) -> Array:
         return jnp.ones((spec.num_models,), jnp.float32)

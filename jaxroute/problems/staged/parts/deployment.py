@@ -118,9 +118,9 @@ def deploy(
 
 
 def _first_of_equals(amount: Array, value: Array, cost: Array, obs: Observation, priority: Array) -> Array:
-    """Exchanges shares `amount` `[N]` among models of equal value, cost and capacity, so that the largest goes to the lowest `priority`.
+    """Returns `amount` `[N]`, with shares exchanged among models of equal value, cost and capacity: the lowest `priority` gets the largest.
 
-    Without this, rounding errors, which depend on the order of summation, would decide between sets that differ only by equal models.
+    Otherwise rounding errors, which depend on the order of summation, would decide between sets that differ only by equal models.
     """
     value, cost = xla.barrier((value, cost))
     same = (value, cost, obs.capacity, obs.available)
@@ -146,7 +146,7 @@ def _first_of_equals(amount: Array, value: Array, cost: Array, obs: Observation,
 def _best_set(
     value: Array, cost: Array, obs: Observation, priority: Array, slots: int, share: float
 ) -> tuple[Array, Array, Array]:
-    """Compares all sets of `slots` available models. Returns reward (-1 if infeasible), shares `[N]` and shadow price of the best routing.
+    """Compares all sets of `slots` models. Returns the best set's reward (-1 if none is feasible), shares `[N]`, and shadow price of the budget.
 
     The first of equally good sets wins. Each model of a set gets at least the fraction `share` of the queries. `value` and `cost` `[N]` are
     bounds of mean rewards and mean costs; of equal models, the one of lowest `priority` `[N]` comes first.

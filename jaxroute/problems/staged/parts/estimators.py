@@ -17,10 +17,10 @@ class Estimator(abc.ABC):
 
     @abc.abstractmethod
     def means(self, statistics: Statistics, cost_floor: Leaf) -> Pair:
-        """Returns mean rewards and costs, shaped like the statistics, finite also for unused models; `cost_floor` is the least cost of a query."""
+        """Returns mean rewards and costs estimated from `statistics`, `[...]`, finite even for unused models; `cost_floor` is the least cost."""
 
     def start(self, statistics: Statistics, upper: Array, lower: Array, cost_floor: Leaf) -> Pair:
-        """Returns the reward bounds `upper` and cost bounds `lower` unchanged; subclasses may replace those of models that were never used."""
+        """Returns the reward bounds `upper` and cost bounds `lower` unchanged; subclasses may replace those of unused models (`statistics`)."""
         del statistics, cost_floor
         return upper, lower
 
@@ -53,7 +53,7 @@ class EmpiricalMean(Estimator):
 
 @dataclass(frozen=True)
 class Lemma3(Estimator):
-    """Estimates a mean as the sum divided by the number of uses plus one. A new model has mean 0 and so, by default, reward bound 0.4 instead of 1.
+    """Estimates a mean as the sum divided by the number of uses plus one. An unused model has mean 0; by default its reward bound is 0.4, not 1.
 
     Source: StageRoute, Lemma 3. The study `staged/open-choices` in `scripts/studies` measures how much this increases regret.
     """
@@ -65,7 +65,7 @@ class Lemma3(Estimator):
 
 @dataclass(frozen=True)
 class PseudoObservation(Estimator):
-    """Adds to each mean a virtual observation of reward 1 and cost `cost_floor`, since the radius divides by the uses plus 1. Not in the paper."""
+    """Estimates means as if each model had served one more query, of reward 1 and cost `cost_floor`; the radius counts it, too. Not in the paper."""
 
     def means(self, statistics: Statistics, cost_floor: Leaf) -> Pair:
         return _per_pull(statistics, 1.0, cost_floor, 1.0)

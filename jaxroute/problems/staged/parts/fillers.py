@@ -19,7 +19,7 @@ class Filler(abc.ABC):
     """Rule that selects models for the free slots, which remain when the models that the best routing uses are deployed.
 
     Attributes:
-      share: least share of the queries of each model, only in the routings by which `deploy` chooses the deployed set, not when queries are routed.
+      share: least share of the queries that each model has in the routings that `deploy` compares; the routing of queries ignores it.
     """
 
     share: float = 0.0
@@ -32,7 +32,7 @@ class Filler(abc.ABC):
         """
 
     def deployed(self, ranked: Array, support: Array) -> Array:
-        """Returns the mask `[N]` of models to deploy: by default `ranked`, which fills all slots; `support` has only the best routing's models."""
+        """Returns the mask `[N]` of models to deploy: by default `ranked`, which fills all slots; `support` marks those of the best routing."""
         del support
         return ranked
 
@@ -54,7 +54,7 @@ class ReducedValue(Filler):
 
 @dataclass(frozen=True)
 class NoFiller(Filler):
-    """Leaves slots empty that the best routing does not need: fewer than `M` models. Not the paper's rule; see the study `staged/open-choices`."""
+    """Deploys only the models that the best routing uses, so that slots may stay empty. Not the paper's rule; see the study `staged/open-choices`."""
 
     def keys(self, key: Array, value: Array, cost: Array, multiplier: Array) -> Keys:
         del key, multiplier
@@ -85,6 +85,6 @@ class IndexFiller(Filler):
 
 @dataclass(frozen=True)
 class MinimumShare(ReducedValue):
-    """Makes `deploy` choose the best set if each of its models gets at least the fraction `share` of the queries; used only to test `deploy`."""
+    """Makes `deploy` give each model of a set at least the fraction `share` of the queries when it compares sets; used only to test `deploy`."""
 
     share: float = 1e-4

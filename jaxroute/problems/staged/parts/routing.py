@@ -33,7 +33,7 @@ class RoutingRule(abc.ABC):
     def route(self, value: Array, cost: Array, state: SlotState, budget: Array, priority: Array) -> Routing:
         """Returns the routing of a query over the slots in use, given upper bounds `value` of rewards and lower bounds `cost` of costs, `[M]`.
 
-        `budget` is the mean cost that the query may have; of equal models, the one of lowest `priority` `[M]` comes first.
+        `state` has the slots' capacities; `budget` is the mean cost that the query may have. Ties go to the model of lowest `priority` `[M]`.
         """
 
 
@@ -57,7 +57,7 @@ class RouteOPT(RoutingRule):
 
 @dataclass(frozen=True)
 class RatioRouting(RoutingRule):
-    """Fills models to their capacities in the order of falling reward bound per cost bound; ignores the budget. See the study `staged/open-choices`."""
+    """Fills models to capacity in descending order of reward bound / cost bound; ignores the budget. See the study `staged/open-choices`."""
 
     def route(self, value: Array, cost: Array, state: SlotState, budget: Array, priority: Array) -> Routing:
         del budget
@@ -69,7 +69,7 @@ class RatioRouting(RoutingRule):
 
 @dataclass(frozen=True)
 class BestRatioRouting(RoutingRule):
-    """Sends all traffic to the model of largest reward bound per cost bound; ignores budget and capacities. See the study `staged/open-choices`."""
+    """Sends all queries to the model of largest reward bound / cost bound; ignores budget and capacities. See the study `staged/open-choices`."""
 
     def route(self, value: Array, cost: Array, state: SlotState, budget: Array, priority: Array) -> Routing:
         del budget

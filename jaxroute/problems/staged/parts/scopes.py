@@ -13,16 +13,16 @@ class Scope:
     """Rule that selects the observations of earlier stages on which a stage bases deployment and routing; by default all."""
 
     def write_back(self, book: Array, slots: Array) -> Array:
-        """Returns the deployed models' totals `[M]` to store after a stage, from those before it (`book`) and at its end (`slots`, the default)."""
+        """Returns the deployed models' totals `[M]` to store after a stage: by default `slots`, those at its end; `book` has those before it."""
         del book
         return slots
 
     def retain(self, book: Statistics) -> Statistics:
-        """Returns the statistics `[N]` for later stages, right after a stage's models were chosen by the statistics `book`; by default `book`."""
+        """Returns the statistics `[N]` to store once a stage's models are chosen: by default `book`, by which they were chosen; zeros reset them."""
         return book
 
     def load(self, loaded: Statistics) -> Statistics:
-        """Returns the deployed models' statistics `[M]` with which routing starts a stage: those of the whole run (`loaded`), in subclasses zeros."""
+        """Returns the deployed models' statistics `[M]` with which a stage's routing starts: by default `loaded`, their stored ones, or zeros."""
         return loaded
 
 

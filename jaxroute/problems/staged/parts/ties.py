@@ -14,7 +14,7 @@ class Tie(abc.ABC):
 
     @abc.abstractmethod
     def apply(self, key: Array, value: Array) -> tuple[Array, Array]:
-        """Returns the reward bounds `value` `[N]`, which `RandomTie` changes, and int32 priorities `[N]`: of equal models the lowest number wins."""
+        """Returns reward bounds `value` `[N]`, perhaps changed at random, and int32 priorities `[N]`; of equal models the lowest is preferred."""
 
 
 @dataclass(frozen=True)

@@ -90,7 +90,7 @@ class SlidingWindowThompson(BetaPrior, WindowPolicy):
 
 @struct.dataclass
 class DiscountedSums(ArmStatistics):
-    """Number of uses and total reward of each model, where a round that lies `n` rounds back counts `discount^n`; all are float32."""
+    """Number of uses and total reward of each model, `[K]` float32, where uses and rewards of `n` rounds ago are multiplied by `discount^n`."""
 
     @classmethod
     def empty(cls, key: Array, num_models: int) -> Self:

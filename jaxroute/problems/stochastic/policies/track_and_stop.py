@@ -158,7 +158,7 @@ class TrackAndStop:
         return IdentificationState(ArmStatistics.empty(key, spec.num_models), jnp.zeros((), bool))
 
     def _next(self, pulls: Array, mean: Array, t: Array, order: Array | None) -> Array:
-        """Returns the model to sample in round `t`, before one is declared the best, by uses `pulls` and means `mean` `[K]`; `order` breaks ties."""
+        """Returns the model to sample in round `t`, while none is declared best, by uses `pulls` and means `mean` `[K]`; ranks `order` break ties."""
         if isinstance(self.family, Bernoulli):
             mean = jnp.clip(mean, _MARGIN, 1.0 - _MARGIN)
         rounds = jnp.asarray(t, mean.dtype)
@@ -198,7 +198,7 @@ class TrackAndStop:
 
 @struct.dataclass
 class UniformAndStop(TrackAndStop):
-    """Samples the models in turn until the stopping rule of `TrackAndStop` decides, then uses the best empirical one. Source: ours, as a baseline."""
+    """Samples models in turn until `TrackAndStop`'s stopping rule holds, then uses that of largest empirical mean. Source: ours, as a baseline."""
 
     def _next(self, pulls: Array, mean: Array, t: Array, order: Array | None) -> Array:
         del mean, t
