@@ -99,7 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 @contextlib.contextmanager
 def _environment(options: argparse.Namespace) -> Iterator[None]:
-    """Context manager for a command: prints warnings on one line, ends on SIGTERM and SIGHUP as on Ctrl-C; with --json only JSON goes to stdout."""
+    """Context manager in which a command runs: warnings take one line, SIGTERM and SIGHUP act as Ctrl-C, and --json keeps stdout for JSON."""
 
     def end(number: int, frame: Any) -> None:
         raise KeyboardInterrupt(number)

@@ -39,14 +39,14 @@ def problems(**_: Any) -> list[str]:
 
 
 def experiments(prefix: str = "", **_: Any) -> list[str]:
-    """Returns texts for the argument EXPERIMENT: all names of experiments, and Python files that begin with `prefix`. Other keywords are ignored."""
+    """Returns completions of the argument EXPERIMENT: all names of experiments, and Python files that begin with `prefix`. Ignores other keywords."""
     from jaxroute.catalogue import catalogue
 
     return [*catalogue()["experiments"], *_argcomplete().FilesCompleter(("py",))(prefix)]
 
 
 def completed(action: argparse.Action, completer: Any) -> None:
-    """Lets a shell complete an argument by the texts of a list, or of the list that a function returns for the typed `prefix`, not by file names."""
+    """Sets how a shell completes the argument `action`: by `completer`, a list of texts or a function of the typed `prefix` that returns a list."""
     action.completer = completer if callable(completer) else lambda **_: completer  # type: ignore[attr-defined]
 
 

@@ -25,12 +25,7 @@ def suggestion(wrong: str, known: Iterable[str]) -> str:
 
 
 class Parser(argparse.ArgumentParser):
-    """Parser of command lines that reports each error on one line.
-
-    Args:
-      text: description, and examples below a line "Examples:".
-      options: arguments of the base class.
-    """
+    """Parser whose errors take one line. `text` is the description, then examples below a line "Examples:"; `options` are those of the base class."""
 
     def __init__(self, *, text: str, **options: Any) -> None:
         description, _, examples = text.partition("\n\nExamples:\n")

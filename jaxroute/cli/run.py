@@ -164,7 +164,7 @@ def print_stand_in(name: str, output: Output) -> None:
 def print_report(
     experiment: Any, summary: dict[str, Any], changes: dict[str, Any], out: Path, elapsed: float, output: Output
 ) -> None:
-    """Prints metrics, claims, times and files of a run that took `elapsed` seconds; claims get no verdict if settings were changed (`changes`)."""
+    """Prints metrics, claims, times (`elapsed` in all) and files of a run; no verdict on claims if horizon or settings (`changes`) were changed."""
     from jaxroute import metrics
     from jaxroute.experiments.base import folder_of
     from jaxroute.store import results
@@ -198,7 +198,7 @@ def print_report(
 
 
 def print_claims(claims: Sequence[dict[str, Any]], number: int, output: Output) -> None:
-    """Prints each claim's verdict, text, source and measurement, and its number of runs (seeds): its entry `runs`, or else `number`."""
+    """Prints each claim's verdict, text, source and measurement, and the number of runs in which it was measured: its entry `runs`, or `number`."""
     rows = []
     for claim in claims:
         verdict = claim["verdict"]

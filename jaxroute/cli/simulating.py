@@ -113,7 +113,7 @@ def _executed(file: str) -> dict[str, Any]:
 
 
 def _check(experiment: Any) -> None:
-    """Checks that an experiment can be simulated, and that its files would not be written outside the folder of the run."""
+    """Raises `ValueError` if an experiment cannot be simulated, or if the names of its cases or figures are equal or no plain file names."""
     from jaxroute.core import checks
     from jaxroute.experiments import Case
 

@@ -18,12 +18,12 @@ MIXTURE = "Best mixture"  # The query-blind strategy, which is reported for comp
 
 @dataclass(frozen=True)
 class Answer:
-    """Recommendation for one target quality. A point is a strategy at one setting, deployable if it needs no perfect judge or users who try again.
+    """Recommendation for a target quality. A point (strategy at one setting) is deployable if it is no bound and needs nothing rarely available.
 
     Attributes:
       target: requested quality.
       best: cheapest deployable point that meets the target, or None.
-      with_judge: cheapest point with a perfect judge (one that knows true scores) that meets the target; None without one, or if `best` is as cheap.
+      with_judge: cheapest point that meets the target with a perfect judge (which knows true scores); None if there is none cheaper than `best`.
       single: cheapest single model that meets the target, or None.
     """
 
@@ -42,7 +42,7 @@ class Answer:
 
 
 def saving(point: Point, single: Point) -> Estimate:
-    """Returns the saved fraction of a single model's cost, `1 - cost / single cost` (of `judged`), with the standard error for independent means."""
+    """Returns the share of a single model's cost that a point saves (both as `judged`), with its standard error if the two costs are independent."""
     cost, base = point.judged.cost, single.judged.cost
     if base.value <= 0:
         return Estimate(math.nan)
@@ -150,7 +150,7 @@ def _less(saved: Estimate) -> str:
 
 
 def _unreached(points: Sequence[Point], found: Answer) -> str:
-    """Returns the headline if no deployable point meets the target: the point of highest quality, and its distance from the target."""
+    """Returns the headline for a recommendation `found` with no deployable point: the best deployable quality in `points`, and its gap to the target."""
     most = max((p for p in points if p.available), key=lambda p: p.chosen_by.quality.value)
     which = "strategy" if found.with_judge is None else "strategy without a perfect judge of answers"
     reached = meets(most.judged.quality, found.target)

@@ -141,8 +141,7 @@ class Comparison:
     def strategy(self, point: Point | None = None) -> serving.Strategy:
         """Returns a routing strategy for new queries, fitted to the whole log in a few seconds.
 
-        `point` is a single model or fitted rule from `points`; None means `exported`. Raises `ValueError` if the point learns online, needs a perfect
-        judge or is an upper bound, or if both `point` and `exported` are None.
+        `point` is a single model or fitted rule from `points`, or None for `exported`. Raises `ValueError` for any other point, or if both are None.
         """
         point = self.exported if point is None else point
         if point is None:
@@ -362,7 +361,7 @@ def _learned(
     progress: "_Progress",
     **options: Any,
 ) -> list[Point]:
-    """Simulates the `online` policies with `options` of `learning.simulate`; returns their points, and adds their seconds to `seconds`."""
+    """Simulates the `online` policies by `learning.simulate` with `options`. Returns their points, and adds the time of each policy to `seconds`."""
     points: list[Point] = []
     done, simulated = progress.n, learning.simulate(traffic, target, targets, progress=progress, **options)
     for strategy in online:
@@ -448,10 +447,7 @@ def assumptions(found: Comparison) -> list[str]:
 
 
 class _Progress(tqdm):
-    """Shows the current step and the elapsed time on stderr, updated even while JAX compiles; calls `callback` with each step in words.
-
-    The step that has begun last is `n` of `total`.
-    """
+    """Shows the step begun last, number `n` of `total`, and the elapsed time on stderr, even while JAX compiles; `callback` gets each step's text."""
 
     def __init__(self, shown: bool, callback: Callable[[str], None] | None = None):
         super().__init__(total=0, bar_format="{desc} [{elapsed}]", disable=not shown, file=sys.stderr, leave=False)

@@ -61,7 +61,7 @@ def _of_one_element(eqn: JaxprEqn) -> bool:
 
 
 def definition(eqn: JaxprEqn) -> ClosedJaxpr | None:
-    """Returns a jaxpr that computes `eqn` by basic operations: of scalars if `eqn` is elementwise, else of arrays; None if XLA computes `eqn`."""
+    """Returns a jaxpr that computes `eqn` by basic operations, on scalars if it is elementwise, else on arrays; None if it is left to XLA."""
     if _of_one_element(eqn):
         types = tuple(getattr(v.aval, "dtype", None) for v in eqn.invars)
         return _Function.of(eqn).definition(((),) * len(eqn.invars), types)
@@ -92,7 +92,7 @@ def _has_types(eqn: JaxprEqn, *types: Any) -> bool:
 
 
 def _accumulated(step: Callable[[Any, Any], Any], first: Any, terms: Any, reverse: bool) -> jax.Array:
-    """Returns the totals after 1, 2, ... of the `terms`: `total = step(total, term)`, starting from `first`; from the last term back if `reverse`."""
+    """Returns all running totals `total = step(total, term)` along the first axis of `terms`, beginning with `first`; backwards if `reverse`."""
 
     def both(total: Any, term: Any) -> tuple[Any, Any]:
         new = step(total, term)
@@ -110,7 +110,7 @@ def _cumulative_log_sum(x: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
 def _by_blocks(
     reduce: Callable[..., jax.Array], step: Callable[..., jax.Array], x: jax.Array, *, axes: Sequence[int], **_: Any
 ) -> jax.Array:
-    """Returns the sum of `x` over `axes` in blocks of 64 terms (`reduce=jnp.sum`, `step=jnp.add`), or the product (`jnp.prod`, `jnp.multiply`)."""
+    """Reduces `x` over `axes` by `reduce` (`jnp.sum` or `jnp.prod`) in blocks of 64 terms; `step` (`jnp.add` or `jnp.multiply`) joins two results."""
     axes = tuple(axes)
     terms = jnp.moveaxis(x, axes, range(len(axes)))
     terms = jnp.reshape(terms, (-1, *terms.shape[len(axes) :]))
@@ -239,7 +239,7 @@ defined_p = rounding.elementwise_primitive("defined", 2, lambda *operands, funct
 
 
 def _jvp_defined(primals: Sequence[Any], tangents: Sequence[Any], *, function: _Function) -> Any:
-    """Derivative rule of `defined`: returns the value, and the derivative of the original JAX function, as bit operations have none."""
+    """Derivative rule of `defined`: returns its value and the derivative of the JAX function that it replaces, as bit operations have none."""
     *xs, zero, zeros = primals
     slopes = [jnp.zeros_like(x) if isinstance(t, ad.Zero) else t for x, t in zip(xs, tangents, strict=False)]
     original = functools.partial(function.primitive.bind, **dict(function.params))
@@ -264,7 +264,7 @@ def reduced(name: str, x: Array, axes: Sequence[int]) -> jax.Array:
 
 
 def _in_turn(adds: bool, terms: Sequence[jax.Array], shape: Sequence[int]) -> jax.Array:
-    """Returns the sum (if `adds`) or product of the arrays `terms`, each of this `shape`, in their order. XLA computes it once, not for each use."""
+    """Returns the sum (if `adds`) or product of the arrays `terms`, each of this `shape`, in their order; XLA does not recompute it for each use."""
     if not terms:
         return jnp.full(shape, 0.0 if adds else 1.0, jnp.float32)
     first = terms[0] - unknown_zero() if adds else terms[0]  # 0 + x is x, except for -0.
@@ -296,7 +296,10 @@ def terms_of(eqn: JaxprEqn) -> int:
 
 
 def dot(a: jax.Array, b: jax.Array, dimension_numbers: Any, runs: tuple[bool, bool] = (False, False)) -> jax.Array:
-    """Computes `lax.dot_general`, adding in order. `runs`: whether `a` and whether `b` has a last axis of runs, then also last in the result."""
+    """Computes `lax.dot_general` of `a` and `b`, adding the terms of each sum in order.
+
+    `runs` tells whether `a`, and whether `b`, has an additional last axis of runs. If one has it, the result has it, too, as its last axis.
+    """
     (a_sum, b_sum), (a_batch, b_batch) = dimension_numbers
 
     def parts(x: Any, summed: Any, batch: Any, own: bool) -> tuple[Any, Any, Any]:

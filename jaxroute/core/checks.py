@@ -144,7 +144,7 @@ def takes(name: str, function: Callable[..., Any], *arguments: str) -> None:
 
 
 def keywords(called: str, function: Callable[..., Any], given: Iterable[str]) -> None:
-    """Raises `TypeError` if a name in `given` is no argument of `function`, and suggests the most similar; messages call the function `called`."""
+    """Raises `TypeError` if `function` has no argument of a name in `given`. The message calls the function `called` and suggests a similar name."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):  # Written in C.
@@ -193,7 +193,7 @@ def instance(name: str, value: Any, kind: type[T]) -> T:
 
 
 def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
-    """Returns `value`, the argument `name`, if it is in `allowed`; else `ValueError` with the closest and all allowed names (five if over 32)."""
+    """Returns `value`, the argument `name`, if it is in `allowed`; otherwise `ValueError` suggests the closest name and lists all (5 if over 32)."""
     allowed = list(allowed)
     if value in allowed:
         return value
@@ -206,10 +206,7 @@ def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
 
 
 def part(name: str, value: Any, method: str, example: str) -> None:
-    """Raises `ValueError` unless `value` is an object with this `method`, and calls `value.check()`, if there is one, to check its fields.
-
-    The error message has the `name` of the argument and an `example`, an expression that creates a valid object, such as "CMAES()".
-    """
+    """Raises `ValueError` with an `example` ("CMAES()") unless `value`, the argument `name`, has this `method`; calls `value.check()` if it has one."""
     if isinstance(value, type) or not hasattr(value, method):
         raise ValueError(f"{name} must be an object such as {example}, got {show(value)}")
     if hasattr(value, "check"):

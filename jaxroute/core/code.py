@@ -49,11 +49,7 @@ def python() -> str:
 
 
 class _Search:
-    """Search for all functions and constants that an object's code may use.
-
-    Attributes:
-      digests: digest of each function and constant, by its name.
-    """
+    """Search for all functions and constants that an object's code may use; the attribute `digests` has the digest of each one by its name."""
 
     def __init__(self, homes: set[str]) -> None:
         """Prepares a search. `homes` are the top-level packages of the objects at which it begins; it enters no other installed library."""
@@ -62,7 +58,7 @@ class _Search:
         self._seen: dict[int, Any] = {}  # Visited objects by id, kept alive so that their ids are not reused.
 
     def value(self, value: Any) -> None:
-        """Adds the digests for `value`: of a function its code, closure and default arguments, of any other object its class's methods and fields."""
+        """Adds digests for `value`: of a function's code, closure and default arguments; of any other object's fields and its class's methods."""
         if isinstance(value, (*_PLAIN, np.ndarray, np.generic, Array, types.ModuleType)) or id(value) in self._seen:
             return
         self._seen[id(value)] = value
@@ -130,9 +126,9 @@ class _Search:
         return None
 
     def _used(self, place: str, value: Any, names: set[str], through: tuple[str, ...] = ()) -> None:
-        """Adds the digests of `value`, a global object that a function's code uses, where `place` is its dotted name, such as "package.module.name".
+        """Adds the digests of `value`, a global object of the dotted name `place` ("package.module.name") that the code of a function uses.
 
-        If it is a module, its attributes in `names`, all names in that code, are added. Modules in `through`, which are being searched, are skipped.
+        For a module, those of its attributes in `names` (all names in that code) are added, unless it is in `through`, the modules being searched.
         """
         if isinstance(value, types.ModuleType):
             if not _is_foreign(value.__name__, self._homes) and value.__name__ not in through:

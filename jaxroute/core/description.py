@@ -80,7 +80,7 @@ def _describe_function(function: Any) -> Any:
 
 
 def first_difference(stored: Any, wanted: Any, where: str = "") -> str:
-    """Describes the first difference of two JSON values, of a stored result and of this run, in words; "" if equal. `where` is their path ("env")."""
+    """Describes where two JSON values, `stored` of a stored result and `wanted` of this run, first differ; "" if nowhere. `where` is their path."""
     if isinstance(stored, dict) and isinstance(wanted, dict):
         for key in [*stored, *(k for k in wanted if k not in stored)]:
             place = f"{where}.{key}" if where else key

@@ -32,7 +32,7 @@ def simulate(
     folder: str | os.PathLike[str] | None = None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Iterator[list[Point]]:
-    """Simulates strategies on random orders of the queries, on a grid of settings, then on a finer one near the target. Yields the points of each.
+    """Simulates each strategy on random orders of the queries, at a grid of settings, then at a finer one near the target; yields its list of points.
 
     Runs of even index (every other order) give `Point.chosen_by`, the others `Point.judged`.
 

@@ -48,7 +48,7 @@ METRICS = (
 
 @dataclass(frozen=True)
 class Reading:
-    """Names of an environment's metrics of a round ("flows", arrays by name) that tell which models were called and which answer was served.
+    """Names of an environment's metrics (also called flows) that tell, for each round, which models were called and which answer was served.
 
     Attributes:
       called: name of the flow that marks the called models, `[N]`.
@@ -171,7 +171,7 @@ class _ParallelWin(AnyWin):
 
 
 def _metered(traffic: Traffic, env: Any, reading: Reading) -> Metered:
-    """Adds metrics of quality, cost and latency from the table of `traffic` to `env`, whose metrics `reading` names."""
+    """Wraps `env` to add metrics of quality, cost and latency from the table of `traffic`; `reading` names the metrics of `env` that this needs."""
     table = traffic.table
     places = [table.models.index(name) for name in env.spec.model_names]
     latency = None if traffic.latency is None else np.asarray(traffic.latency, np.float32)[:, places]
@@ -179,7 +179,7 @@ def _metered(traffic: Traffic, env: Any, reading: Reading) -> Metered:
 
 
 def _budgets(traffic: Traffic, targets: Sequence[float]) -> tuple[float, ...]:
-    """Returns, for each target, the least mean cost of a random mixture of models that reaches it, in units of the most expensive model's."""
+    """Returns ascending budgets: the least mean cost at which a random mixture of models reaches each target; unit: the highest mean cost of a model."""
     least = float(traffic.unit.mean_costs().min())
     return tuple(sorted({max(traffic.blind_cost(target), least * 1.001) for target in targets}))
 
@@ -196,7 +196,10 @@ def _stageroute(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
 def _with_budget(
     traffic: Traffic, name: str, env: Any, reading: Reading, budgets: Sequence[float], policy: Any, words: str, score: str
 ) -> OnlineStrategy:
-    """Makes a strategy with a grid of `budgets`. `env` makes the environment of a budget, `words` describe it; `score` is an entry of `needs`."""
+    """Makes a strategy that has a setting for each of `budgets`, in mean calls of the most expensive model.
+
+    `env(budget=...)` makes the environment, `words` are added to the description of each setting, and `score` to the requirements in production.
+    """
     most_expensive = float(traffic.table.mean_costs().max())  # The unit of budgets.
 
     def described(budget: float) -> str:
@@ -231,7 +234,7 @@ def _messplus(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
 def _c2mabv(
     traffic: Traffic, name: str, reward: Any, size: int, budgets: Sequence[float], reading: Reading
 ) -> OnlineStrategy:
-    """Makes a strategy in which C2MAB-V calls up to `size` models per query; `reward` is an object or its name; `budgets` are as in `_budgets`."""
+    """Makes a strategy in which C2MAB-V calls at most `size` models per query, with a setting per budget; `reward` is the reward of these calls."""
     cloud = functools.partial(combinatorial.table_cloud, traffic.unit, reward=reward, size=size)
     words, score = (f"at most {size} models a query", JUDGE) if size > 1 else ("", _SCORE_SERVED)
     policy = combinatorial.C2MABV(delta=1.0 / traffic.num_queries)
@@ -249,9 +252,10 @@ def _several(traffic: Traffic, name: str, reward: AnyWin, reading: Reading) -> O
 def _cascade(
     traffic: Traffic, name: str, policy: Any, options: Mapping[str, tuple[float, ...]], words: Any, needs: Any, **more: Any
 ) -> OnlineStrategy:
-    """Makes a strategy for cascades with weights of cost as settings. `policy` and `words` are functions of the parameters `options` by name.
+    """Makes a strategy for cascades, with a setting for each weight of cost and each choice of policy parameters, whose values are in `options`.
 
-    `needs` are requirements in production; `more` has other fields, or the `features` `[Q, N, d]` of answers from which scores are learned.
+    `policy` makes the policy from these parameters, by name, and `words` describes them. `needs` are requirements in production. `more` has further
+    fields of `OnlineStrategy` and, if scores are to be learned from features of the answers, these `features` `[Q, N, d]`.
     """
     unit, features = traffic.unit, more.pop("features", None)
     about: dict[str, Any] = {"names": unit.models} | ({} if features is None else {"features": features})

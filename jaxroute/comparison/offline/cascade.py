@@ -74,7 +74,7 @@ def thresholds_of(values: np.ndarray, number: int = THRESHOLDS) -> np.ndarray:
 
 
 def least_dominated(cost: np.ndarray, quality: np.ndarray, most: int = MOST_MODELS) -> np.ndarray:
-    """Returns indices of the `most` models that fewest others dominate, by being no worse in mean `cost` and `quality`, `[N]`, and better in one."""
+    """Returns ascending indices of the `most` models that fewest others dominate in mean `cost` and `quality`, `[N]` each; better ones on ties."""
     worse = (cost[:, None] >= cost) & (quality[:, None] <= quality) & ((cost[:, None] > cost) | (quality[:, None] < quality))
     return np.sort(np.lexsort((-quality, worse.sum(1)))[:most])
 
@@ -137,9 +137,9 @@ def search(
 
 
 def _below(cuts: np.ndarray, values: np.ndarray, amounts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sums scores and costs, `amounts` `[A, Q]`, over the queries whose judged values lie below a threshold, and divides by `Q`.
+    """Sums each of `A` amounts per query (scores or costs), `amounts` `[A, Q]`, over the queries with values below thresholds, and divides by `Q`.
 
-    `cuts` are increasing thresholds of each model, `[M, T]`, padded with NaN; `values` are the judge's values of each model's answers, `[M, Q]`.
+    `cuts` are `T` increasing thresholds of each of `M` models, `[M, T]`, padded with NaN; `values` are the judge's values of their answers, `[M, Q]`.
     Returns `[A, M, T]` sums for each model, and `[A, M, M, T, T]` for each two models whose values both lie below their thresholds.
     """
     (num_models, number), (num_amounts, num_queries) = cuts.shape, amounts.shape

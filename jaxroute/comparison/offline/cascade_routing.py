@@ -117,7 +117,7 @@ def conditional(before: np.ndarray, scores: np.ndarray, called: np.ndarray, cova
 
 
 def shrunk_covariance(missed: np.ndarray) -> np.ndarray:
-    """Returns mean products `[N, N]` of residuals (score - prediction) `missed`, `[Q, N]`, multiplied by `1 - N / (N + Q / 10)` off the diagonal."""
+    """Returns mean products `[N, N]` of residuals (score - prediction) `missed` `[Q, N]`, scaled by `Q / (Q + 10 N)` between different models."""
     num_queries, num_models = missed.shape
     moments = missed.T @ missed / num_queries
     part = num_models / (num_models + num_queries / 10)
@@ -140,7 +140,7 @@ def _fit(part: Part) -> Candidates:
 
 
 def _evaluate(part: Part, before: np.ndarray, prices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns mean score and cost at each price, `[L]` each, by predictions `before` `[Q, N]`; a fold uses other folds' covariance and costs."""
+    """Returns mean scores and costs, `[L]` each, at `L` prices by predictions `before` `[Q, N]`; a fold takes covariance and costs from the others."""
     sample, missed = part.sample, part.sample.scores - before
     reached, spent = np.zeros(len(prices)), np.zeros(len(prices))
     for fold in np.unique(part.folds):

@@ -146,7 +146,10 @@ class Candidates:
 
 
 def multipliers(costs: np.ndarray, number: int) -> np.ndarray:
-    """Returns `number` prices of a unit of cost: 0, then geometric up to one at which mean costs outweigh any score; only 0 if all `costs` are 0."""
+    """Returns `number` prices of a unit of cost: 0, then a geometric grid up to one at which any difference in `costs` outweighs all scores.
+
+    If all `costs` are 0, the only price is 0.
+    """
     paid = costs[costs > 0]
     if not paid.size:
         return np.zeros(1)
@@ -156,7 +159,7 @@ def multipliers(costs: np.ndarray, number: int) -> np.ndarray:
 
 
 def between(prices: np.ndarray, reached: np.ndarray, number: int) -> np.ndarray:
-    """Returns `number` more prices, spaced geometrically between neighbouring `prices`, `[L]`; most lie where mean scores `reached` differ most."""
+    """Returns `number` further prices, geometrically between neighbours of `prices` `[L]`; most lie where mean scores `reached` `[L]` differ most."""
     gaps = np.abs(np.diff(reached))
     pieces = np.ones(len(gaps))
     for _ in range(number if len(gaps) else 0):

@@ -107,7 +107,7 @@ class Part:
 
     @cached_property
     def judge(self) -> Prediction:
-        """Predictor of answers' scores: a `Judge` with costs if its cross-validated loss is lower, else `logistic`; with predictions `[Q, N]`."""
+        """Predictor of answers' scores after a call: a `Judge`, or `logistic` if this is no worse in cross-validation; and predictions, `[Q, N]`."""
         (before, predicted), sample = self.logistic, self.sample
         paid = sample.costs[sample.costs > 0]
         floor = 1e-3 * float(np.median(paid)) if paid.size else 1.0
@@ -126,5 +126,5 @@ class Part:
 
     @cached_property
     def perfect(self) -> Prediction:
-        """Perfect judge, with the true scores of answers."""
+        """Perfect judge, and its predictions for these queries: the true scores of the answers, `[Q, N]`."""
         return TrueScores(), self.sample.scores

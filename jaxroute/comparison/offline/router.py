@@ -130,7 +130,7 @@ class Router:
 
 
 def _fit(part: Part, prediction: Prediction) -> Candidates:
-    """Evaluates a router at each price (of a unit of cost) of a grid on the queries of `part`, by the cross-validated predictions in `prediction`."""
+    """Returns a router for each price of a grid, with its mean score and cost on `part` by the cross-validated predictions in `prediction`."""
     (predictor, predicted), sample = prediction, part.sample
     costs = sample.costs.mean(0)
     prices, rows = multipliers(costs, _PRICES), np.arange(sample.num_queries)

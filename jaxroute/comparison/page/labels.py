@@ -80,9 +80,9 @@ def _overlap(boxes: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def _beside(point: Sequence[float], size: Sequence[float], distance: float, angle: float) -> tuple[float, ...]:
-    """Returns a rectangle (left, bottom, right, top) of a size; its nearest corner or middle of a side is at a distance and angle from a point.
+    """Returns a rectangle (left, bottom, right, top) of a size (width, height) beside a point, at a `distance` in the direction `angle`.
 
-    The angle is in radians, counterclockwise from the right. From about 64 to 78 degrees to the horizontal it is a corner, otherwise a side.
+    The angle is in radians, counterclockwise from the right. The middle of the nearest side is at this distance, or a corner if `angle` is steep.
     """
     (x, y), (width, height), dx, dy = point, size, math.cos(angle), math.sin(angle)
     left = x + distance * dx - width * (0.0 if dx > 0.2 else 1.0 if dx < -0.2 else 0.5)

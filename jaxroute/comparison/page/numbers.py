@@ -45,7 +45,7 @@ def percent(pair: Pair | None) -> str:
 
 
 def share(value: float) -> str:
-    """Formats a fraction, such as a target, as a percentage with all its digits, as in "75 %"."""
+    """Formats a fraction, such as a target, as a percentage of up to nine digits without trailing zeros, as in "75 %"."""
     return f"{_trimmed(100 * value)} %"
 
 
@@ -56,7 +56,7 @@ def portions(shares: dict[str, float]) -> str:
 
 
 def ticks(values: list[float], log: bool = False) -> list[str]:
-    """Formats tick labels. Very small or large numbers have a power of ten: one for all labels or, on a logarithmic axis (`log`), one per label."""
+    """Formats tick labels. Very small or large numbers get a power of ten: one for all labels or, on a logarithmic axis (`log`), one for each."""
     top = _exponent(max(map(abs, values), default=0.0))
     return [_tick(v, _exponent(v) if log else top) for v in values]
 
@@ -103,7 +103,10 @@ def _rounded(value: float, places: int, tens: int = 0, significant: int | None =
 
 
 def _error(error: float, tens: int, decimals: int | None) -> str:
-    """Formats `error / 10**tens` with `decimals` decimals; with one significant digit if these show 0; for None one, or two if the first is 1."""
+    """Formats `error / 10**tens` with `decimals` decimals, or with one significant digit if all of these would be 0.
+
+    If `decimals` is None, it has one significant digit, or two if the first is 1. An error of 0 is "0".
+    """
     number = Decimal(repr(float(error))).scaleb(-tens)
     if not number:
         return "0"

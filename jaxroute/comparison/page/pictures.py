@@ -42,9 +42,9 @@ MARKERS = {"o": 1.0, "s": 0.9, "^": 1.15, "D": 0.87, "v": 1.15, "P": 1.15, "X": 
 
 
 def _palette(base: dict[str, str], series: tuple[str, ...], tint: float) -> dict[str, str]:
-    """Returns colours by name: those of `base`, and one for each strategy in `series`, called "c0", "c1" and so on.
+    """Returns colours by name: those of `base`, and the colours in `series`, one for each strategy, called "c0", "c1" and so on.
 
-    The colours of strategies and "muted" also have pale versions, such as "c0-tint", a share `tint` of the colour on the background "paper".
+    The colours of strategies and "muted" also have pale versions, such as "c0-tint": a share `tint` of the colour, mixed with the background "paper".
     """
 
     def mixed(colour: str) -> str:
@@ -151,7 +151,7 @@ class Picture:
         self._renderer = FigureCanvasAgg(self.figure).get_renderer()
 
     def axes(self, left: float, bottom: float, right: float, top: float, font: float, titles: tuple[str, str]) -> Any:
-        """Adds axes with these sides, in points from the picture's left edge (`left`, `right`) or lower edge. `font`: size of the `titles`."""
+        """Adds and returns axes with these sides, in points from the picture's left or lower edge, and writes its `titles` (x, y) in size `font`."""
         width, height = self.figure.bbox.size
         ax = self.figure.add_axes((left / width, bottom / height, (right - left) / width, (top - bottom) / height))
         ax.tick_params(labelsize=font - 1)
@@ -164,7 +164,7 @@ class Picture:
         return artist.get_window_extent(self._renderer).size
 
     def legend(self, handles: Sequence[Line2D], font: float, colour: str) -> Any:
-        """Adds a legend of the lines `handles` in a `colour` of the palette, in as many columns as fit into the width of the picture."""
+        """Adds and returns a legend of `handles`, its text in size `font` and a `colour` of the palette, with as many columns (at most 8) as fit."""
         for columns in range(min(len(handles), 8), 0, -1):
             look = {"columnspacing": 1.6, "handletextpad": 0.5, "labelspacing": 0.55, "labelcolor": LIGHT[colour]}
             made = self.figure.legend(handles=handles, loc="lower left", fontsize=font, ncols=columns, **look)
@@ -311,7 +311,7 @@ def _set_ticks(ax: Any, letter: str, ticks: Sequence[float], log: bool = False) 
 def _label(
     picture: Picture, ax: Any, placer: Placer, summary: Summary, looks: dict[str, Look], front: Any, form: Form
 ) -> None:
-    """Writes names beside the target, the recommendation, strategies and some single models, away from `front`, the points of the Pareto frontier."""
+    """Writes the names of the target, the recommendation, strategies and some single models where `placer` allows; `front` is the Pareto frontier."""
     place, target = ax.transData.transform, 100 * summary["target"]
     groups = strategies.series(filter(strategies.drawable, summary["points"]))
     (left, y), (right, _) = place([(x, target) for x in ax.get_xlim()])
@@ -327,7 +327,7 @@ def _label(
         placer.avoid(ends, form.radius + 2, 24.0)
 
     def put(ends, words, colour, size, limits=(1e9,), weight="normal", gap=form.radius + 4) -> bool:
-        """Places `words` near one of the points `ends`, by the first of `limits` (see `Placer.place`) that has a place. Returns False if none has."""
+        """Writes `words` near one of the points `ends`, trying `limits` (see `Placer.place`) in their order. Returns whether there was a place."""
         look = {"fontsize": size, "weight": weight, "color": LIGHT[colour], "va": "bottom", "zorder": 9}
         made = ax.annotate(stand_in(words), (0, 0), xycoords="figure points", **look)
         extent = picture.size(made)
@@ -369,7 +369,7 @@ def _label(
 def _handles(
     points: list[PointSummary], looks: dict[str, Look], best: PointSummary | None, single: PointSummary | None, form: Form
 ) -> list[tuple[list[Line2D], str]]:
-    """Returns entries and text colour of each of two legends: strategies, and the meaning of fillings and of the rings at `best` and `single`."""
+    """Returns two legends as (entries, text colour): the strategies; and what fillings, lines and the rings around `best` and `single` mean."""
 
     def entry(label: str, look: Look, size: float = 1.0) -> Line2D:
         return Line2D([], [], label=label, **_marker(look, size * form.radius))

@@ -12,7 +12,7 @@ _NEAR = 0.01  # Largest difference of quality that counts as none: one percentag
 
 
 def text(summary: Summary, width: int | None = None) -> str:
-    """Returns a table of each strategy's chosen setting, in groups; a small `width` (None: any) in letters cuts columns and names."""
+    """Returns a table of each strategy's chosen setting, in groups; columns are left out and names cut to fit into `width` letters, if given."""
     heads = _heads(summary)
     groups = {title: [_cells(p) for p in points] for title, points in strategies.groups(summary).items()}
     all_rows = [heads, *(row for rows in groups.values() for row in rows)]
@@ -76,7 +76,7 @@ def learners(summary: Summary) -> list[PointSummary]:
 
 
 def course_of_learning(point: PointSummary, summary: Summary) -> str:
-    """Describes after how many queries the quality stays within .01 of that in the last part, and its mean loss of quality and extra cost before."""
+    """Describes after how many queries an online policy's quality stays within .01 of its last value, and lost quality and extra cost until then."""
     learning, name = point["learning"], point["strategy"]
     parts = [p for p in zip(learning["queries"], learning["quality"], learning["cost"], strict=True) if known(p[1])]
     name += "" if strategies.deployable(point) else f" (dashed: {strategies.obstacle(point)})"

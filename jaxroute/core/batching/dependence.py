@@ -35,11 +35,11 @@ class Flow(Generic[Fact]):
         raise NotImplementedError
 
     def joined(self, facts: Sequence[Fact], deciding: Fact) -> Fact:
-        """Returns the fact about a result of a branch or loop from the `facts` about its possible values and the condition's fact, `deciding`."""
+        """Returns the fact about a result of a branch or loop, from `facts` about the values it may take and `deciding`, about the condition."""
         raise NotImplementedError
 
     def row(self, fact: Fact) -> Fact:
-        """Converts a fact between an array `[n, ...]`, which a scan reads or stacks, and its rows, in both directions alike; unchanged by default."""
+        """Converts the fact about an array that a scan reads or stacks to that about its rows, and back by the same rule; by default unchanged."""
         return fact
 
     def is_opaque(self, eqn: JaxprEqn) -> bool:
@@ -112,7 +112,7 @@ def which_depend(closed: ClosedJaxpr, given: Sequence[bool]) -> list[bool]:
 
 
 def carry_dependence(given: Sequence[bool], step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
-    """Returns a loop's final flags (say, which carried values differ between runs) from those at its start (`given`); `step` maps flags once."""
+    """Returns a loop's final flags (say, which carried values differ between runs) from the first, `given`; `step` maps flags over one iteration."""
     return _DEPENDENCE.carried(given, step)
 
 
@@ -133,14 +133,14 @@ def while_parts(params: Mapping[str, Any], operands: Sequence[Any]) -> tuple[lis
 
 
 def solver_operands(params: Mapping[str, Any], operands: Sequence[Any]) -> list[Any]:
-    """Returns the `operands` of a `custom_linear_solve` for its jaxpr `params["jaxprs"].solve`: its constants, then the right-hand sides."""
+    """Selects the `operands` of a `custom_linear_solve` that its jaxpr `params["jaxprs"].solve` takes: its constants, then the right-hand sides."""
     lengths = params["const_lengths"]
     first = lengths.matvec + lengths.vecmat
     return [*operands[first : first + lengths.solve], *operands[sum(lengths) :]]
 
 
 def switch(params: Mapping[str, Any], branches: Sequence[Callable[..., Any]], index: Any, *operands: Any) -> Any:
-    """Runs a branch of a `cond` on `operands`: number `index` or, if `params["branches_platforms"]` is given, that of the platform compiled for."""
+    """Runs one branch of a `cond` on `operands`: number `index` or, if `params` assigns branches to platforms, that of the program's platform."""
     if (platforms := params.get("branches_platforms")) is None:
         return lax.switch(index, branches, *operands)
     named = {name: one for one, names in zip(branches, platforms, strict=True) for name in names or ("default",)}

@@ -106,10 +106,10 @@ class Tables:
 
 
 def _places(starts: Sequence[Value], shape: tuple[int, ...], sizes: Sequence[int]) -> tuple[list[int], Array] | None:
-    """Returns the axes along which a slice must be located in each of `R` runs, and the slices' `starts` along these axes, `[R, axes]`.
+    """Returns the `K` axes along which a slice must be located in each of `R` runs, and where it starts along them, `[R, K]`.
 
-    These are the axes along which the start differs between runs, or the slice is shorter than the array. `sizes` and `shape` are the lengths of the
-    slice and of one run's array; at least one start differs. Returns None if the slice has more than one element along such an axis.
+    These are the axes along which the start differs between runs, or the slice is shorter than the array. `starts` has the start along each axis, of
+    which at least one differs; `sizes` and `shape` are the lengths of slice and array of one run. Returns None if a size along such an axis is not 1.
     """
     axes = [axis for axis, start in enumerate(starts) if start.mapped or sizes[axis] != shape[axis]]
     if not all(sizes[axis] == 1 for axis in axes):
@@ -168,7 +168,7 @@ def _with_zero(indices: Sequence[Any]) -> list[Any]:
 
 
 def _gather(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any]:
-    """Computes a gather of `values` (array, indices): shared indices read slices of all `size` runs; else the run axis is a batch axis."""
+    """Computes a gather of `values` (array, indices) for `size` runs: shared indices read slices of all runs, others have a batch axis of runs."""
     (operand, indices), params = values, eqn.params
     numbers, sizes = params["dimension_numbers"], tuple(params["slice_sizes"])
     rank = len(sizes)  # of one run's operand
@@ -189,7 +189,10 @@ def _gather(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any]:
 
 
 def _scatter(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
-    """Computes a scatter of `values` (array, indices, updates): by slice update for a shared index, by comparison on short axes, else by scatter."""
+    """Computes a scatter of `values` (array, indices, updates) for `size` runs.
+
+    One index that all runs share becomes a slice update; one index per run on short axes a comparison with all indices; all else remains a scatter.
+    """
     numbers, params = eqn.params["dimension_numbers"], eqn.params
     indices = values[1]
     operand, updates = spread(values[0], size).array, spread(values[2], size).array
@@ -212,7 +215,7 @@ def _scatter(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
 
 
 def _one_place(numbers: Any, indices: Value, shape: tuple[int, ...], updates: tuple[int, ...]) -> bool:
-    """Whether a scatter with dimension numbers `numbers` writes at one index vector per run; `shape`, `updates`: shapes of array, update per run."""
+    """Whether a scatter with dimension `numbers` writes at one index vector per run; `shape`, `updates`: shapes of one run's array and update."""
     written = tuple(n for axis, n in enumerate(shape) if axis not in numbers.inserted_window_dims)
     return (
         jnp.ndim(indices.array) == 1 + indices.mapped

@@ -63,7 +63,7 @@ def lanes(fn: Callable[..., Any], size: int, fixed: int = 0) -> "Lanes":
 
 
 def exactly(fn: Callable[..., Any]) -> "Lanes":
-    """Returns a function that computes `fn` of one run in exact arithmetic: operations are rounded once, in a fixed order. It traces `fn` once."""
+    """Returns a function like `fn`, without a run axis, in exact arithmetic: each operation is rounded once, in a fixed order. Traces `fn` once."""
     return Lanes(fn, None, 0)
 
 
@@ -108,7 +108,7 @@ class Lanes:
 
 
 def _replay(jaxpr: Jaxpr, consts: Sequence[Any], args: list[Value], size: int, tables: Tables | None = None) -> list[Value]:
-    """Evaluates one run's jaxpr on `args` for `size` runs, which share `consts`; `tables` has array reads of a calling jaxpr, to precede writes."""
+    """Evaluates one run's jaxpr on `args` for `size` runs, which share `consts`. `tables` has earlier reads of arrays, which writes must follow."""
     tables = Tables() if tables is None else tables
     env: dict[Any, Value] = {}
     fixed = Trait.CONSTANT | Trait.EVEN
@@ -173,7 +173,7 @@ def _apply(eqn: JaxprEqn, values: list[Value], size: int, tables: Tables) -> lis
 
 
 def _exact(eqn: JaxprEqn, arrays: list[Any], traits: list[Trait], runs: tuple[bool, ...]) -> list[Any] | None:
-    """Computes `eqn` on float32 `arrays` exactly; None if XLA's result is used. `traits`: what XLA knows of each; `runs`: which have a run axis."""
+    """Computes `eqn` exactly on float32 `arrays`; None if XLA's result will do. `traits`: what XLA knows of each; `runs`: which have a run axis."""
     name, params = eqn.primitive.name, eqn.params
     if not rounding.is_exact() or getattr(eqn.outvars[0].aval, "dtype", None) != jnp.float32:
         return None
@@ -262,7 +262,7 @@ def _own_derivative(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value
 
 
 def _in_place_of(eqn: JaxprEqn, inner: ClosedJaxpr, places: Sequence[int], values: list[Value], size: int) -> list[Value]:
-    """Computes `eqn` for `size` runs by the jaxpr `inner` of operands `values[i]`, i in `places`; derivatives follow the rules for `eqn` itself."""
+    """Computes `eqn` for `size` runs by the jaxpr `inner`, whose operands are `values[i]`, i in `places`; derivatives follow JAX's rules of `eqn`."""
     apart = any(v.mapped for v in values)
 
     def again(arrays: Sequence[Any]) -> list[Value]:
@@ -286,7 +286,7 @@ def _values(arrays: Sequence[Any], mapped: Sequence[bool], variables: Sequence[A
 
 
 def _unchanged(now: list[Value], start: Sequence[Value], variables: Sequence[Any], body: ClosedJaxpr) -> list[Value]:
-    """Returns a loop's values `now`; each one that `body`, with inputs `variables`, passes through unchanged gets its `Trait` from the `start`."""
+    """Returns a loop's values `now`. Those that `body` passes on unchanged from its inputs `variables` take their `Trait` from `start`."""
     same = [v is out for v, out in zip(variables, body.jaxpr.outvars, strict=False)][: len(start)]
     kept = [v._replace(trait=old.trait) if stays else v for v, old, stays in zip(now, start, same, strict=False)]
     return [*kept, *now[len(start) :]]
@@ -385,7 +385,7 @@ def _rarely(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
 
 
 def _while(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
-    """Computes the `while` loop `eqn` on `values` for `size` runs. A run's values stay the same from the time its condition is False."""
+    """Computes the `while` loop `eqn` on `values` for `size` runs. A run's values no longer change once its condition is False."""
     params = eqn.params
     cond_consts, body_consts, carry = dependence.while_parts(params, values)
     inner = params["body_jaxpr"]
