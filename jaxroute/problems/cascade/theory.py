@@ -126,7 +126,7 @@ def _learned(name: str, state: Any) -> EvaluatorState:
 
 
 def index_error(env: CascadeEnv, policy: Any, env_state: Any, state: CosmosState, t: Array) -> Array:
-    """Returns for each model, `[K]`, the distance `|rho_hat - rho|` of index coefficients in `state` from those of `env`; indices must be linear."""
+    """Returns for each model, `[K]`, the distance of index coefficients in `state` from those of `env`; `ValueError` if `policy` learns none."""
     del env_state, t
     fit = getattr(policy, "fit", None)
     if not isinstance(fit, IndexEstimator) or isinstance(fit, LocationFamily):
@@ -151,9 +151,9 @@ def design_growth(env: CascadeEnv, policy: Any, env_state: Any, state: Any, t: A
 
 
 def residual(env: CascadeEnv, policy: Any, env_state: Any, state: CosmosState, t: Array) -> Array:
-    """Returns for each model, `[K]`, the largest absolute entry of the mean loss's gradient at the estimate; far from 0 if the estimate is stuck.
+    """Returns for each model, `[K]`, the largest absolute entry of the mean loss's gradient at the estimate in `state`, 0 at the minimum.
 
-    The `policy` must have an index estimator that stores samples (`Window`, `MomentEquations`); `state` is the state of the policy.
+    Raises `ValueError` unless the index estimator of `policy` stores samples (`Window`, `MomentEquations`).
     """
     del env_state, t
     fit = getattr(policy, "fit", None)

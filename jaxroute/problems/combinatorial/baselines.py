@@ -51,7 +51,7 @@ class Learner:
 
 @struct.dataclass
 class Relaxer(Learner):
-    """Base class of policies that, like C2MAB-V, find the best fraction in [0, 1] of each model (relaxed problem), and round these to a random set.
+    """Base class of policies that, like C2MAB-V, solve the relaxed problem (a fraction in [0, 1] of each model), and round to a random set.
 
     Attributes:
       solver: solver of the relaxed problem, such as `Vertices`; None for `default_solver`, which depends on the reward and the number of models.
@@ -167,8 +167,8 @@ class ConstrainedThompson(Relaxer):
 class EpsilonGreedy(Relaxer):
     """Policy that selects `N` random models with probability `min(1, scale sqrt(K / t))`, otherwise solves the relaxed problem for empirical means.
 
-    Random sets ignore the budget; for the others the mean cost, by estimates, is within it. Source: C2MAB-V, section 6, which does not specify the
-    others, but its figures agree only with sets within the budget.
+    Random sets ignore the budget. The others meet it on average, by the mean costs so far. Source: C2MAB-V, section 6, which leaves open how the
+    others are selected; its figures agree only with sets that meet the budget.
 
     Attributes:
       scale: `[]` factor of the exploration probability, 2 in the paper.
@@ -220,8 +220,8 @@ class Everything(Learner):
 class OfflineFixed(FixedPolicy):
     """Policy that always selects the set of models that is best in an offline sample. Source: C2MAB-V, Fig. 13.
 
-    Differs from the paper: the paper does not describe the sample; ours has Bernoulli outcomes of all models on `sample_size` questions, at known
-    mean costs.
+    Differs from the paper: the paper does not describe the sample. Ours has outcomes 0 or 1 of all models on `sample_size` questions; the mean costs
+    are known.
 
     Attributes:
       offline_mean, cost_mean: `[K]` success probabilities in the sample, which may differ from the environment's, and `[K]` mean costs.

@@ -23,7 +23,7 @@ _SCALE = 1e4
 
 
 def _limits(usable: np.ndarray, size: Any, groups: Sequence[int] | None) -> tuple[np.ndarray, np.ndarray]:
-    """Returns which of the `U` models with indices `usable` are in each of `M` groups, `[M, U]`, and how many to take, `size` or all if fewer."""
+    """Returns masks `[M, U]` of the `U` models with indices `usable` in `M` groups, and the numbers `[M]` to take: `size`, or all if fewer."""
     kinds = np.ones((1, len(usable)), bool) if groups is None else numerics.members(groups)[:, usable]
     return kinds, np.minimum(np.atleast_1d(np.asarray(size, int)), kinds.sum(1))
 
@@ -142,10 +142,10 @@ def best_relaxed(
 
 
 def _any_win_vertex(w: np.ndarray, cost: np.ndarray, budget: float, sizes: np.ndarray, kinds: np.ndarray) -> np.ndarray:
-    """Returns the best relaxed selection for `AnyWin`, `[U]`: 0 or 1, except for one model, or two of one group, whose fractions use up the budget.
+    """Returns the best relaxed selection for `AnyWin`, `[U]`, of models with success probabilities `w` and costs `cost` `[U]`, in float64.
 
-    It equals `exact_any_win`, in NumPy and float64. `w` and `cost` are success probabilities and costs of `U` models. Group `g` has the models of the
-    mask `kinds[g]`, of which `sizes[g]` may be selected.
+    Fractions are 0 or 1, except that of one model, or of two of one group, which use up the budget. The sum over group `g`, the models of the mask
+    `kinds[g]`, is at most `sizes[g]`. The solver `exact_any_win` computes the same in JAX.
     """
     count = len(w)
     if num_vertices(count, int(sizes.sum())) > _MOST_CELLS:
@@ -206,9 +206,9 @@ def _best_of_chords(
 ) -> tuple[np.ndarray, float]:
     """Returns the fractions `z` `[U]` that maximise the sum over models of the chords of `-log(1 - w z)`, and this sum.
 
-    `points` has for each model the ascending fractions between which its chords run. The mixed-integer program has a variable for each
-    interval between two points, the share of the interval below `z`; by binary variables it is 0 unless `z` exceeds the preceding interval. Costs are
-    at most `budget`, and the fractions of group `g` (mask `kinds[g]`) sum to at most `sizes[g]`.
+    `points` has for each model the ascending fractions between which its chords run. For each interval between two points, the mixed-integer program
+    has a variable, the share of the interval below `z`. Binary variables make it 0 unless the preceding interval is full. Costs are at most `budget`,
+    and the fractions of group `g` (mask `kinds[g]`) sum to at most `sizes[g]`.
     """
     from scipy import optimize
 
@@ -236,10 +236,10 @@ def _best_of_chords(
 
 
 def _vertex_near(z: np.ndarray, cost: np.ndarray, budget: float, kinds: np.ndarray) -> np.ndarray:
-    """Removes rounding errors from a solver's fractions `z` `[U]` of `U` items, whose groups are flagged in `kinds` `[G, U]`.
+    """Returns the fractions `z` `[U]` of a solver without its rounding errors.
 
-    Fractions within 1e-6 of 0 or 1 become 0 or 1. If one fraction remains, or two of one group with the sum 1, they are set so that they spend the
-    rest of the budget.
+    Fractions within 1e-6 of 0 or 1 become 0 or 1. If one other fraction remains, or two with sum 1 in one group (a row of `kinds` `[G, U]`), these
+    are set so that the total `cost` is `budget`.
     """
     z = np.where(z > 1.0 - 1e-6, 1.0, np.where(z < 1e-6, 0.0, z))
     free = np.flatnonzero((z > 0.0) & (z < 1.0))

@@ -9,9 +9,9 @@ from jaxroute.core.types import Leaf
 
 
 def least_observed(success: Leaf, order: Leaf, size: int) -> float:
-    """Returns `o` of Theorem 1: the probability that a cascade asks all models of a set, smallest over all sets of `size` models.
+    """Returns `o` of Theorem 1: the least probability, over all sets of `size` models, that a cascade asks every model of the set.
 
-    A cascade asks all models if all except the last one fail. Without a cascade `o` is 1.
+    A cascade asks every model if all except the last one fail. For rewards without a cascade use 1 instead.
 
     Args:
       success: `[K]` success probabilities.
@@ -41,9 +41,9 @@ def bound_regret(num_models: int, size: int, horizon: int, least_observed: float
 
 
 def bound_violation(num_models: int, size: int, horizon: int, power: int = 1) -> float:
-    """Returns Theorem 2's bound on eq. (1), the excess of the mean cost over `horizon` (`T`) rounds above the budget, if all selected are paid.
+    """Returns Theorem 2's bound of how much the mean cost of `horizon` (`T`) rounds exceeds the budget, eq. (1), if all selected models are paid.
 
-    With `s = sqrt(N K / T)` it is `s (2 sqrt(2 log(2 pi^2 K T^power / 3)) + s)`, for `K` models, `N = size`; `power` is 1 in print, 4 by the proof.
+    It is `s (2 sqrt(2 log(2 pi^2 K T^power / 3)) + s)` with `s = sqrt(N K / T)`, sets of `N` of `K` models; `power` is 1 in print, 4 in the proof.
     """
     share = math.sqrt(size * num_models / horizon)
     log_term = math.log(2.0 * math.pi**2 * num_models * horizon**power / 3.0)

@@ -44,9 +44,9 @@ def oful_bound(
 
 
 def squarecb_bound(rounds: ArrayLike, num_models: int, square_regret: ArrayLike, *, delta: float = 0.01) -> np.ndarray:
-    """Returns SquareCB's regret bound after the `T` rounds for which gamma is chosen: `4 sqrt(K T square regret) + 8 sqrt(K T log(2 / delta))`.
+    """Returns a bound of SquareCB's regret after `T` rounds: `4 sqrt(K T square_regret) + 8 sqrt(K T log(2 / delta))`.
 
-    It holds with probability `1 - delta`, for rewards in [0, 1]. Source: Foster and Rakhlin (2020), Theorem 1.
+    It holds with probability `1 - delta`, for rewards in [0, 1], if `T` is the policy's `horizon`. Source: Foster and Rakhlin (2020), Theorem 1.
 
     Args:
       rounds: numbers of rounds `T`, an array of any shape, at least 1.

@@ -203,7 +203,7 @@ class ACQB:
     def update(
         self, key: Array, state: LearnerState, obs: Observation, action: Action, feedback: Feedback, t: Array
     ) -> LearnerState:
-        """Learns from the user's choice: lines 12 to 20 of Algorithm 2, lines 9 to 11 of Algorithm 1. An empty queue changes nothing."""
+        """Returns the state after a round: Algorithm 2, lines 12 to 20; Algorithm 1, lines 9 to 11. If no query waited, nothing is learned."""
         del key
         spec, parts = state.spec, choose_parts(self, state.spec)
         busy = (obs.queue_length > 0) & (t < spec.rounds)
@@ -281,7 +281,7 @@ class ACQB:
             raise ValueError(f"solver must be Newton(...) or BFGS(...) with {what}, got Tracked(...)")
 
     def cost_hint(self, spec: QueueSpec) -> CostHint:
-        """Returns bytes per run by which the engine decides how to simulate: of all design matrices, and of those a round multiplies as a whole."""
+        """Returns the bytes per run of the design matrices, and how many of these a round multiplies; the engine decides by them how to simulate."""
         memory = choose_parts(self, spec).memory
         size = 4 * memory.num_parameters * memory.dim**2
         return CostHint(matrix_bytes=size, product_bytes=0 if isinstance(memory, PromptCounts) else size)
@@ -305,7 +305,7 @@ def accepted_place(items: Array, chosen: Array) -> Array:
 def next_combination(items: Array, number: int) -> Array:
     """Returns the combination of `K` of `number` models that follows `items` `[K]` (rising) in lexicographic order; the first one follows the last.
 
-    It replaces the counter `c` of ACQB, Algorithm 1, line 4, and a table of all combinations.
+    It replaces a table of all combinations and the index `c` of the next one (ACQB, Algorithm 1, line 4).
     """
     size = items.shape[0]
     places = jnp.arange(size, dtype=jnp.int32)

@@ -45,7 +45,7 @@ class RandomQueues:
 
     Attributes:
       arrival_rate: `[]` probability lambda of an arrival in a round.
-      slack: `[]` epsilon, least difference between the departure rate of a context and the arrival rate.
+      slack: `[]` epsilon: the best assortment for a query must have a departure rate of at least `arrival_rate + slack`.
       spread: `[]` largest absolute entry of contexts and parameters. With pair features these are also divided by `sqrt(d)`, for norms up to one
         (assumption 1); departure rates are then at most `sigmoid(1)` for one answer, and an `arrival_rate` of about .4 suits. The paper's figures
         have no division.
@@ -298,7 +298,7 @@ def table_queue(
     Args:
       table: scores, costs and features.
       cost_weight: weight rho of the costs, which are divided by the largest cost.
-      low, high: probabilities that the answers of the worst and of the best model of a query are accepted.
+      low, high: for each query, probability that the answer of its worst model is accepted, and that of its best model.
       arrival_rate, settings: probability that a round brings a query, and other arguments of `pool_queue` except `names`.
     """
     checks.instance("table", table, RoutingTable)

@@ -98,33 +98,33 @@ class IndexEstimator(abc.ABC):
     def update(
         self, fit: PyTree, rho: Array, sample: Sample, evaluator: Evaluator | None, link: Link
     ) -> tuple[PyTree, Array]:
-        """Returns the new `fit` and coefficients `rho` `[m, K]` after `sample`. `link` is that of indices; `evaluator` is None if scores are seen."""
+        """Returns state `fit` and coefficients `rho` `[m, K]`, updated by `sample`. `link` is for indices; `evaluator` is None if scores are seen."""
 
     def predict(self, fit: PyTree, rho: Array, psi: Array, link: Link) -> tuple[Array, Callable[[Array], Array]]:
-        """Returns indices before their link, `u` `[K]`, for a request `psi` `[m]` by coefficients `rho`, and the function from `u` to indices."""
+        """Returns `u` `[K]` for a request `psi` `[m]`, and a function from `u` to indices: by default `u = rho . psi`, and the function `link`."""
         del fit
         return numerics.combine(psi, rho), link.value
 
 
 def moment(link: Link, u: Array, score: Array, cost: Array) -> Array:
-    """Returns the derivative of samples' losses, `cost - (score - link(u))^+`, eqs. (7) and (9), elementwise; `u` are indices before their link."""
+    """Returns the derivative of each sample's loss by `u`, `cost - (score - link(u))^+`, eqs. (7) and (9), where `link(u)` is the box's index."""
     return cost - jnp.maximum(score - link.value(u), 0.0)
 
 
 def loss(link: Link, u: Array, score: Array, cost: Array) -> Array:
-    """Returns the loss of samples with `score` and `cost`, eq. (8), up to a constant, elementwise; `u` are the indices before their link function."""
+    """Returns each sample's loss, eq. (8), up to a constant, from its `score`, its `cost` and the number `u`, for which `link(u)` is the index."""
     # A score below the link's range is above no index.
     v = jnp.where(score > link.value(jnp.float32(-FAR)), jnp.minimum(u, link.inverse(score)), 0.0)
     return cost * u - (score * v - link.integral(v))
 
 
 def curvature(link: Link, u: Array, score: Array, floor: Array | float) -> Array:
-    """Returns the loss's second derivative, elementwise: the link's slope at `u` if the score is above the index, else `floor` times the slope."""
+    """Returns the second derivative of each sample's loss by `u`: the link's slope at `u`, times `floor` unless `score` is above `link(u)`."""
     return jnp.maximum((score > link.value(u)).astype(u.dtype), floor) * link.slope(u)
 
 
 def summed(values: Array) -> Array:
-    """Returns the sum of `values` over the first axis, which XLA stores. Up to `_MOST_TERMS` terms are added in pairs, more terms by `jnp.sum`."""
+    """Returns the sum of `values` over the first axis, computed once (`xla.compute_once`): in pairs up to `_MOST_TERMS` terms, else by `jnp.sum`."""
     size = values.shape[0]
     if size > _MOST_TERMS:
         return xla.compute_once(jnp.sum(values, axis=0))
@@ -177,7 +177,7 @@ class StreamingNewton(IndexEstimator):
         return self.weighted(fit, rho, sample, sample.seen.astype(jnp.float32), link)
 
     def weighted(self, fit: StreamState, rho: Array, sample: Sample, weight: Array, link: Link) -> tuple[StreamState, Array]:
-        """Returns state `fit` and estimates `rho` after one sample per box with the loss times `weight` `[K]`, 0 for a box without a sample."""
+        """Returns `fit` and estimates `rho`, updated by a sample per box, whose loss is multiplied by `weight` `[K]`: 0 leaves a box unchanged."""
         psi, score = sample.psi, sample.score
         u = numerics.combine(psi, rho)
         bend = weight * self._curvature(link, u, score)
@@ -232,7 +232,7 @@ class LocationState:
 
 @struct.dataclass
 class LocationFamily(IndexEstimator):
-    """Estimator that learns scores as a linear function of the request plus noise, and solves `E[(score - index)^+] = cost` by the latest residuals.
+    """Estimator that fits scores by a linear function of the request, and solves `E[(score - index)^+] = cost` with the latest residuals as noise.
 
     It is biased if the distribution of the noise depends on the request. Source: in the spirit of Liu et al. (2025), who learn distributions; the
     details are ours.

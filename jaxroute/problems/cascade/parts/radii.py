@@ -72,10 +72,10 @@ class Radius(abc.ABC):
 
     @abc.abstractmethod
     def scoring(self, key: Array, inputs: RadiusInputs, theta: Array, inverse: Array) -> tuple[Array, Array]:
-        """Returns coefficients `[d]` by which outputs are scored, and the factor `beta_t` `[]` of a score's bonus, eq. (21), a function of `inputs`.
+        """Returns the coefficients `[d]` by which outputs are scored, and `beta_t` `[]` of eq. (21), the factor of a score's bonus.
 
-        The bonus is `beta_t` times the norm of the output's features in `inverse` `[d, d]`, the inverse of the design matrix of deployed outputs. The
-        coefficients are the estimate `theta` `[d]`, or are drawn around the estimate with `key`.
+        The bonus is `beta_t`, computed from `inputs`, times the norm of the output's features in `inverse` `[d, d]`, the inverse of the design matrix
+        of deployed outputs. The coefficients are the estimate `theta` `[d]`, or are drawn around it with `key`.
         """
 
 
@@ -187,7 +187,7 @@ class TheoreticalRadius(Radius):
 class SampledRadius(Radius):
     """Thompson sampling instead of bonuses: draws around the estimates with the covariances `spread^2` times the inverse design matrices.
 
-    Only an index's value at the request matters, so that one normal number per box suffices. Not in Belloni, Chen and Wei (2026).
+    For an index only its value at the request is drawn, by one normal number per box. Not in Belloni, Chen and Wei (2026).
     """
 
     spread: Leaf = 0.1
@@ -207,7 +207,7 @@ class SampledRadius(Radius):
 
 @struct.dataclass
 class BootstrapState:
-    """State of `BootstrapRadius`: estimates `rho` `[m, K B]` of `m` coefficients of `K` boxes by `B` copies of an estimator, with the state `fit`."""
+    """State of `BootstrapRadius`: estimates `rho` `[m, K B]` of `m` coefficients of `K` boxes by `B` copies of an estimator, and its state `fit`."""
 
     rho: Array
     fit: StreamState

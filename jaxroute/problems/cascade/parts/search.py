@@ -85,7 +85,7 @@ class Scoring:
     link: Link = struct.field(pytree_node=False)
 
     def predictors(self, features: Array) -> tuple[Array, Array]:
-        """Returns two predictions `[K]`, before the link, by `features` `[K, d]`: one decides when to stop, the other which output to deploy."""
+        """Returns two predictions `[K]`, before the link, for `features` `[K, d]`: by `width`, to decide when to stop, and by `deploy_width`."""
         columns = jnp.swapaxes(features, 0, 1)
         middle = numerics.combine(self.theta, columns)
         image = jnp.stack([numerics.combine(self.inverse[i], columns) for i in range(columns.shape[0])])
@@ -102,8 +102,8 @@ class IndexSearch:
       priority, threshold: `[K]` priority and threshold of each box.
       scoring: rule that estimates the scores of outputs, None if scores are seen.
       index: `[K]` optimistic indices that are compared with the true ones, None if the rule has no indices.
-      bounded: `[]` bool, whether theorem 3.3 bounds the regret, because `index` is used as priority and threshold and the best score is deployed;
-        None for True.
+      bounded: `[]` bool, whether theorem 3.3 bounds the regret: it does if `index` is priority and threshold, and the output of largest score is
+        deployed. None for True.
       forced: `[]` bool, whether all boxes are opened to learn.
       order: `[K]` int32, rank by which ties are broken; None for the lower box first.
     """
@@ -135,12 +135,12 @@ Decision = tuple[IndexSearch, dict[str, Array]]
 
 @struct.dataclass
 class LoopSearch:
-    """Search by functions of the user, which see the outputs so far (zero for unopened boxes) and choose the next box, or stop.
+    """Search by functions of the user, which see the outputs so far (zero for unopened boxes) and choose the next box, or stop after the first.
 
     Attributes:
       memory: any data for the functions, constant during a search.
-      next_box: `(memory, opened [K], seen outputs) -> (box, stop)`, index of the next box; `stop` is ignored before the first box (static).
-      pick: `(memory, opened, seen outputs) -> box`, index of the box to deploy (static).
+      next_box: function of `memory`, the mask `opened` `[K]` and outputs so far; returns the index of the next box, and whether to stop (static).
+      pick: function of the same arguments; returns the index of the box to deploy (static).
     """
 
     memory: Any

@@ -35,9 +35,9 @@ class WindowState:
       psi: `[W, m, K]` features of the requests.
       cost, score: `[W, K]` costs and scores; scores are None with a learned evaluator, which scores the outputs' `features` again in each period.
       features: `[W, d, K]` features of the outputs, None if scores are seen.
-      hessian, gradient, cross: `[m, m, K]`, `[m, K]` and `[m, d, K]` sums over samples that have left the window. Their loss has the derivative
-        `hessian rho + gradient - cross theta` by a box's coefficients `rho`, with the evaluator's coefficients `theta`, linearised at the estimates
-        of both when a sample left. `cross` is None if scores are seen.
+      hessian, gradient, cross: `[m, m, K]`, `[m, K]` and `[m, d, K]` sums over samples that have left the window. The derivative of their loss by
+        `rho` is taken as `hessian rho + gradient - cross theta`, for the coefficients `rho` of a box and `theta` of the evaluator. It is linearised
+        at the estimates of the time when a sample left. `cross` is None if scores are seen.
       errors: rounding errors of the sums by name of the field, for which `numerics.accumulate` corrects.
     """
 
@@ -70,10 +70,10 @@ class WindowSamples(NamedTuple):
 
 @struct.dataclass
 class SampleWindow(IndexEstimator):
-    """Base class of index estimators that store the latest samples and linearise the loss's derivative for earlier ones; subclasses define steps.
+    """Base class of index estimators that store the latest samples, and a linear approximation of the loss's derivative for earlier ones.
 
-    Where scores must be learned, the latest evaluator scores the outputs in the window again. For earlier outputs the derivative of the loss changes
-    linearly with the evaluator's coefficients.
+    Subclasses define `_step`. Where scores must be learned, the latest evaluator scores the outputs in the window again. For earlier outputs the
+    derivative of the loss changes linearly with the evaluator's coefficients.
 
     Attributes:
       ridge, bound: `[]` ridge of the loss, and largest norm of a box's coefficients.
@@ -216,7 +216,7 @@ class SampleWindow(IndexEstimator):
 
     @abc.abstractmethod
     def _step(self, fit: WindowState, rho: Array, samples: WindowSamples, ridge: Array, link: Link) -> tuple[Array, Array]:
-        """Returns a step `[m, K]` from `rho` towards the minimum, and the distance `[K]` of `rho` from it, an estimate; `ridge` is a scalar."""
+        """Returns a step `[m, K]` from `rho` towards the minimum of the loss with `ridge` `[]`, and an estimated distance `[K]` of `rho` from it."""
 
 
 class _Point(NamedTuple):
@@ -258,7 +258,7 @@ class Window(SampleWindow):
         short = xla.compute_once(_BEND / jnp.maximum(jnp.max(jnp.where(used, jnp.abs(along), 0.0), axis=0), _BEND))
 
         def narrower(_: Array, ends: tuple[Array, ...]) -> tuple[Array, ...]:
-            """Returns closer `ends`: two step lengths around a minimum, and the slopes of the loss there, the first below 0, the second above."""
+            """Returns `ends`: step lengths `low`, `high`, and the slopes there. A trial between replaces `high` if its slope is above 0, else `low`."""
             low, high, at_low, at_high = ends
             share = at_low / jnp.where(at_low < at_high, at_low - at_high, -1.0)
             least = jnp.maximum(low, short)
@@ -315,9 +315,9 @@ class MomentEquations(SampleWindow):
 def _derivatives(
     fit: WindowState, rho: Array, samples: WindowSamples, ridge: Array, link: Link, floor: Array | float
 ) -> tuple[Array, Array, Array, Array]:
-    """Returns the indices `u` before their link, first and second derivatives of the samples' losses by `u`, each `[W, K]`, and a gradient `[m, K]`.
+    """Returns the samples' `u = rho . psi`, the first and second derivatives of their losses by `u`, `[W, K]` each, and a gradient `[m, K]`.
 
-    It is the gradient in `rho` of the ridge and of samples that have left the window. Second derivatives are at least `floor` times the link's slope.
+    The gradient by `rho` is of the ridge and of samples that left the window. Second derivatives are at least `floor` times the slope of `link`.
     """
     columns, score, used, gradient = samples
     u = _linear(rho, columns)

@@ -49,7 +49,7 @@ class Boxes(Protocol):
 
 
 def check_feature(name: str, value: Leaf | None, dim: int) -> None:
-    """Raises `ValueError` if `value`, the parameter `name`, is given although requests lack the feature `x_1` on which it acts (`dim` 1)."""
+    """Raises `ValueError` if the parameter `name` has a `value` that is not None, but `dim` is 1: it acts on a request's second feature `x_1`."""
     if value is not None and dim < 2:
         raise ValueError(f"{name} must be None where requests have one feature: there is no x_1, got {value!s}")
 

@@ -175,7 +175,7 @@ class TwoTimesContexts(Contexts):
 
 @struct.dataclass
 class FrozenContexts(Contexts):
-    """Contexts `psi = (1, x)` where `x` is 0 or 1, drawn once per run; one coefficient of an evaluator may thus be unobservable (remark 5.2)."""
+    """Contexts `psi = (1, x)` with `x` 0 or 1, drawn once per run; if it is 0, nothing reveals an evaluator's coefficient of `x` (remark 5.2)."""
 
     dim = 2
     bound = 2.0**0.5

@@ -25,7 +25,7 @@ class OutputFeatures(abc.ABC):
 
     @abc.abstractmethod
     def bound(self, largest: float) -> float:
-        """Returns the largest norm of an output's features, if `2 largest` is the largest size of `theta . phi = G^-1(score)` over all scores."""
+        """Returns the largest norm of features `phi`, if `theta . phi = G^-1(score)` is between `-2 largest` and `2 largest` for every score."""
 
     @abc.abstractmethod
     def check_spec(self, boxes: Boxes, dim: int) -> None:
@@ -37,9 +37,9 @@ class OutputFeatures(abc.ABC):
 
 
 def reward_of(link: Link, score: Array, coin: Array) -> Array:
-    """Returns the reward of an output: 1 with the probability `score`, otherwise 0; with the identity link uniform on `score -+ min(.2, score)`.
+    """Returns the reward of an output with this `score`, by the random number `coin`, which is uniform on [0, 1); all are scalars.
 
-    `coin` is the random number that decides, uniform on [0, 1); all are scalars.
+    It is 1 with probability `score`, else 0. With the identity link it is uniform from `score - w` to `score + w`, with `w = min(.2, score)`.
     """
     if link is IDENTITY:
         return score + jnp.minimum(_REWARD_SPREAD, score) * (2.0 * coin - 1.0)
@@ -83,9 +83,9 @@ class RadialNoise:
 
     @classmethod
     def _of(cls, distribution: Any, longest: float, to: Callable = np.asarray, back: Callable = np.asarray) -> "RadialNoise":
-        """Returns noise conditioned on a length of at most `longest`.
+        """Returns noise whose length (norm) is drawn from a distribution truncated at `longest`.
 
-        Without this limit `to(length)`, for example the squared length divided by `dim`, has the `distribution` of scipy.stats; `back` inverts `to`.
+        Before truncation `to(length)` has the `distribution` of scipy.stats, and `back` is the inverse of `to`; by default both change nothing.
         """
         longest = float(checks.positive("longest", longest, ()))
         lengths = back(distribution.ppf(np.linspace(0.0, distribution.cdf(to(longest)), 1025)))

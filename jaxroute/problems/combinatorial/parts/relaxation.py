@@ -211,9 +211,9 @@ class ProjectedGradient:
 
 
 def _scaled(weight: Array) -> tuple[Array, Array]:
-    """Divides weights `[K]` by the largest absolute weight, and returns the scaled weights and this largest weight, a scalar.
+    """Returns weights `[K]` divided by their largest absolute value (at least 1e-6), and this value, a scalar.
 
-    The maximum is read at its index: the derivative of `jnp.max` compares it with weights computed again, and is NaN if by rounding none is equal.
+    It is read by index, not by `jnp.max`, whose derivative is NaN if, by rounding, no weight equals the maximum when XLA computes the weights again.
     """
     size = jnp.abs(weight)
     first = numerics.one_hot(jnp.argmax(size), size.shape[-1])
@@ -232,7 +232,7 @@ def _require_one_group(spec: CombinatorialSpec, name: str) -> None:
 
 
 def _size(spec: CombinatorialSpec, obs: Observation, allowed: Array) -> Array:
-    """Returns the size `N` of a set, or `[M]` one per group; where sets must have exactly this size, at most the number of `allowed` models."""
+    """Returns the size `N` of a set, or `[M]` of each group; if the reward needs sets of exact size, at most the number of `allowed` models."""
     count = selection.group_sums(spec.groups, allowed.astype(jnp.float32))
     return jnp.minimum(obs.size, count) if spec.reward.exact_size else obs.size
 

@@ -48,12 +48,12 @@ class Hold:
     """
 
     def relaxed(self, fresh: Array, z: Array, held_z: Array) -> Array:
-        """Returns the relaxed selection `[K]` to round: `z` of this round (if `fresh`) or `held_z` of the last decision; in this base class `z`."""
+        """Returns the fractions `[K]` to round: `z` of this round if `fresh`, else `held_z` of the last decision; in the base class always `z`."""
         del fresh, held_z
         return z
 
     def hold(self, fresh: Array, new: tuple[Array, Array], held: tuple[Array, Array]) -> tuple[Array, Array]:
-        """Returns the set and relaxed selection to use, `new` of this round (if `fresh`) or `held` of the last decision; in this base class `new`."""
+        """Returns the set and fractions to use: `new` of this round if `fresh`, else `held` of the last decision; in the base class always `new`."""
         del fresh, held
         return new
 
@@ -79,7 +79,7 @@ class ByPrice:
     """Order of a cascade that asks models with a low known price first. The paper gives no order; its Fig. 2 starts with cheap models."""
 
     def order(self, key: Array, obs: Observation, value: Array, cost: Array) -> Array:
-        """Returns numbers `[K]`, here prices, in whose ascending order models are asked, ties by index. `value`, `cost`: expected rewards, costs."""
+        """Returns numbers `[K]`: models are asked in their ascending order. Here they are prices; other rules use estimates `value` or `cost`."""
         del key, value, cost
         return obs.price
 
@@ -126,9 +126,9 @@ Order = ByPrice | ByReward | ByCost | ByIndex | ByProbability
 def action_of(
     order: Order, key: Array, obs: Observation, selected: Array, value: Array, cost: Array, relaxed: Array | None = None
 ) -> Action:
-    """Returns the action that asks the available models of the set `selected` `[K]`, in the `order` for the estimates `value` and `cost` `[K]`.
+    """Returns the action that asks the available models of the mask `selected` `[K]`; `order` sorts them by the estimates `value`, `cost` `[K]`.
 
-    `relaxed` `[K]` are the fractions recorded with it (`Action.relaxed`); None records the set `selected` as 0 and 1.
+    `relaxed` `[K]` are the fractions from which the set was rounded, for the field `Action.relaxed`; if None, the field is `selected` as 0 and 1.
     """
     relaxed = selected.astype(jnp.float32) if relaxed is None else relaxed
     available = selected & obs.available

@@ -30,7 +30,7 @@ class LaplacePosterior:
     errors: dict[str, Array]
 
     def square_deviation(self, x: Array) -> Array:
-        """Returns the variance `[K]` of the predictions `w . x`. `x` `[d, K]` and the posterior may have a single column, used for all models."""
+        """Returns the variance `[K]` of predictions `w . x`; features `x` are `[d, K]`, or `[d, 1]` if the same for all models; `G` is `K` or 1."""
         return numerics.combine(jnp.square(x), 1.0 / self.precision)
 
     def sample(self, noise: Array) -> Array:
@@ -39,11 +39,11 @@ class LaplacePosterior:
 
 
 def newest_slope(level: Array, variance: Array, label: Array) -> Array:
-    """Returns the factor `c` with which an observation of features `x` moves the means `m` of logistic weights to `m + c x / q`, for precisions `q`.
+    """Returns the factor `c` of an update `m + c x / q` of logistic weights with means `m` and precisions `q`, by an observation with features `x`.
 
-    The factor solves `c = label - sigmoid(level + c variance)` for a label in [0, 1], the prediction `level = m . x` and
-    `variance = sum_i x_i^2 / q_i`. Newton's method finds `s = level + c variance`. From `s = 0`, the inflection of the sigmoid, its steps never pass
-    the root.
+    It solves `c = label - sigmoid(level + c variance)`, for the observed `label` in [0, 1], the prediction `level = m . x` and
+    `variance = sum_i x_i^2 / q_i`. Newton's method finds the root `s = level + c variance`; from `s = 0`, the inflection of the sigmoid, its steps
+    never pass the root.
     """
     target = level + variance * label
     s = jnp.zeros_like(target)

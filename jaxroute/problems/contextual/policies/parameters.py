@@ -28,17 +28,17 @@ class DisjointParameters:
         return features.T
 
     def of_chosen(self, x: Array, action: Array, number: int) -> tuple[Array, Array]:
-        """Returns features, a column per parameter vector `[d, G]` or one for all `[d, 1]`, and a mask `[G]` of the vectors to update with a reward.
+        """Returns the features and the mask `[G]` of the `G` (`number`) parameter vectors to update by the reward of the model `action`.
 
-        `x` has the models' features from `columns`, `action` is the chosen model, `number` is `G`. With separate vectors `x` is returned, and the
-        mask has the vector of `action` alone; a single vector is always updated, with the features of `action`.
+        `x` are the models' features from `columns`. With a vector for each model, `x` itself is returned, with a mask of the vector of `action`. With
+        a single vector, which every reward updates, the features `[d, 1]` of `action` are returned.
         """
         return x, numerics.one_hot(action, number)
 
     def errors(self, key: Array, x: Array, distribution: Any) -> Array:
-        """Draws deviations `[K]` of predicted rewards from their means, as if parameter vectors were drawn from the posterior (Thompson sampling).
+        """Draws random numbers `[K]` that Thompson sampling adds to the predictions, as if each parameter vector were drawn from its posterior.
 
-        `x` are the features from `columns`, `distribution` is the posterior, a `Ridge` or a `LaplacePosterior`.
+        `x` are the features from `columns`; `distribution` is the posterior, a `Ridge` or a `LaplacePosterior`.
         """
         # Parameters are independent: a normal number per model has the same distribution as a vector per model.
         deviation = jnp.sqrt(distribution.square_deviation(x))

@@ -76,9 +76,9 @@ class Backlog:
         return view.replace(oldest=oldest)
 
     def serve(self, state: BacklogState, action: Action) -> tuple[Any, BacklogState, Action]:
-        """Returns the data of the served query, and `state` and `action` with the same values, to be used from then on instead of those passed.
+        """Returns the data of the served query, and `state` and `action` unchanged; callers must use these returned ones from then on.
 
-        XLA then computes what uses the returned values after the read (optimisation barrier), so that `move` can overwrite the buffer without a copy.
+        They pass an optimisation barrier: XLA reads the query before it computes anything from them, and `move` can overwrite the buffer in place.
         """
         row = jax.tree.map(lambda x: numerics.take(x, action.query), state.rows)
         row, rows, action = xla.barrier((row, state.rows, action))

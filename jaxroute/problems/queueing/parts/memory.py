@@ -65,7 +65,7 @@ class Memory(abc.ABC):
         """Returns the data of the policy's state before the first observation."""
 
     def rounds_learned(self, pulls: Array, t: Array) -> Array:
-        """Returns for each parameter vector the number of rounds whose observations entered its estimate, on which its confidence radius depends.
+        """Returns for each parameter vector how many rounds have been used to estimate it; its confidence radius depends on this number.
 
         `pulls` `[N]` int32 counts the rounds in which each model was shown, `t` the rounds so far.
         """
@@ -73,7 +73,7 @@ class Memory(abc.ABC):
         return pulls
 
     def round_data(self, theta: Array, x: Array, items: Array, accepted: Array) -> RoundData:
-        """Returns the observation of a round, with derivatives of its likelihood at `theta`, which the caller passes to `write` and to the solver.
+        """Returns the observation of a round for `write` and for the solver, with the derivatives of its likelihood at `theta`.
 
         Args:
           theta: `[N, d]` estimate before the round.
@@ -89,13 +89,13 @@ class Memory(abc.ABC):
 
     @abc.abstractmethod
     def write(self, data: Any, t: Array, prompt: Array | None, new: RoundData, valid: Array) -> Any:
-        """Adds the observation `new` of round `t` to `data`, if `valid` (a query was served). `prompt` is the query's index in a pool, else None."""
+        """Returns `data` with the observation `new` of round `t` if `valid`, else with none; `prompt` is the query's index in a pool or None."""
 
     def derivatives(self, data: Any, refit: Array, features: Array, t: Array) -> mnl.Derivatives:
         """Returns a function of `theta` that computes the gradient and the Hessian of the data's negative log-likelihood.
 
-        `data` are from rounds up to `t`; derivatives are for the parameter vectors with the indices `refit` `[A]`. For a pool of prompts, whose data
-        are counts, `features` `[d, P]` are the features of all prompts; otherwise they are not used.
+        `data` are from rounds up to `t`. The derivatives are by the parameter vectors with indices `refit` `[A]`. `features` `[d, P]` are those of
+        all prompts of a pool, whose data are counts; without a pool they are not used.
         """
         del features
 

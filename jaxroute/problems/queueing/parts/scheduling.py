@@ -35,9 +35,9 @@ def _fold(leaves: Any, queue: QueueView, start: Any, step: Callable[[Any, _Chunk
 
 
 def best_place(score: Callable[[Any], Array], leaves: Any, queue: QueueView) -> tuple[Array, Array]:
-    """Returns the place of the waiting query with the largest score, and its score; if no query waits or a score is NaN, the place is `B`.
+    """Returns the place of the waiting query with the largest score, and this score; the number of places `B` and -inf if no query waits.
 
-    Ties go to the earlier arrival, then to the lower place.
+    Ties go to the earlier arrival, then to the lower place. A chunk in which a score is NaN counts as empty.
 
     Args:
       score: function that takes the entries of `leaves` for a chunk of `C` places and returns their scores `[C]`.
@@ -63,7 +63,7 @@ def best_place(score: Callable[[Any], Array], leaves: Any, queue: QueueView) -> 
 
 
 def place_of_rank(queue: QueueView, rank: Leaf, t: Array) -> Array:
-    """Returns the place of the waiting query with this `rank` by arrival (0: oldest) in rounds up to `t`; if fewer wait, the number of places."""
+    """Returns the place of the waiting query of `rank` by arrival (0: oldest), if all arrived by round `t`; the number of places if none waits."""
 
     def halve(_: Array, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
@@ -118,10 +118,10 @@ def optimistic_utilities(sample: Array, x: Array) -> list[Array]:
 
 @struct.dataclass
 class QueueQueries:
-    """Reads features and finds the best query for `ACQB`, if the queue stores features at each place: phi of ACQB, Algorithm 2, line 1."""
+    """Reads queries' features (phi of ACQB, Algorithm 2, line 1) and finds the best query for `ACQB`, if the queue stores features at each place."""
 
     def features(self, obs: Observation) -> Array:
-        """Returns features of the queries at `B` places, `[d, B]` (of query-model pairs `[N, d, B]`); in `PromptQueries` of `P` prompts `[d, P]`."""
+        """Returns the features at `B` places, `[d, B]`, or `[N, d, B]` of pairs with `N` models; in `PromptQueries` of all `P` prompts, `[d, P]`."""
         return obs.features
 
     def utilities(self, sample: Array, obs: Observation, place: Array) -> Array:
@@ -136,8 +136,8 @@ class QueueQueries:
     def best(self, sample: Array, weight: Weight, obs: Observation) -> tuple[Array, Array]:
         """Returns the place of the waiting query with the largest weight, and this weight.
 
-        `weight` maps a list of the answers' utilities, `[C]` per model, to weights `[C]` of `C` queries. A utility is the largest over the `M`
-        samples of `sample` `[N, M, d]` (`optimistic_utilities`).
+        `weight` is a function from utilities of `C` queries, a list with `[C]` for each model, to the queries' weights `[C]`. The utilities are those
+        of `optimistic_utilities`, the largest over the `M` parameters of each model in `sample` `[N, M, d]`.
         """
         return best_place(lambda x: weight(optimistic_utilities(sample, x)), obs.features, obs)
 

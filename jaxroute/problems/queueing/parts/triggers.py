@@ -41,7 +41,7 @@ class DecayingExploration:
 
 @struct.dataclass
 class RecordedCoins:
-    """Explores an arrival (serves it at once with the next assortment) in round `t < T` if `coins[t]` is True, for replays of recorded runs."""
+    """Explores an arrival (serves it at once with the next assortment) in round `t` (from 0) if `coins[t]` is True, and never after the last coin."""
 
     coins: Leaf
 
