@@ -48,7 +48,7 @@ def inputs(mask: Any = None, groups: Sequence[int] | None = None, **given: Any) 
 
 
 def vector(name: str, value: Any, length: int | None = None) -> Array:
-    """Returns `value`, the argument `name`, as an array `[K]` of at least float32; `ValueError` unless a vector of this `length` (None: any)."""
+    """Returns `value` as a vector `[K]` of at least float32. Raises `ValueError`, naming `name`, if it is invalid or `K` is not a given `length`."""
     array = _checked(name, value)
     if array.ndim != 1 or (length is not None and array.shape != (length,)):
         shape = "[K]" if length is None else f"({length},)"
@@ -57,7 +57,7 @@ def vector(name: str, value: Any, length: int | None = None) -> Array:
 
 
 def bounds(name: str, value: Any, like: Array) -> Array:
-    """Converts upper bounds `value` `[K]` (None: all 1) to the type of `like` `[K]`. Raises `ValueError` about the argument `name` if invalid."""
+    """Returns upper bounds `value` (None: all 1) as an array `[K]` like `like`. Raises `ValueError`, naming `name`, for a wrong shape or number."""
     return jnp.ones_like(like) if value is None else vector(name, value, like.shape[0]).astype(like.dtype)
 
 
@@ -88,7 +88,7 @@ def _real(array: Array) -> Array:
 
 
 def rounding(dtype: DTypeLike) -> float:
-    """Returns the tolerance of constraints: the share by which rounding may make a sum of amounts, or the cost of the amounts, exceed its limit."""
+    """Returns the relative tolerance of constraints for a number type: a sum of amounts, or their cost, may exceed its limit by this share of it."""
     return 1e-6 if dtype == jnp.float32 else 1e-9
 
 
@@ -98,15 +98,15 @@ def finite(*values: Array) -> Array:
 
 
 def feasible(least: Number, budget: Number, capacity: Number, total: Number, *values: Array) -> Array:
-    """Whether some `z` with `0 <= z <= upper` and `cost . z <= budget` has the sum `total` (or at most `total`), and all numbers are finite, `[]`.
+    """Returns a boolean scalar: whether all numbers are finite, and some `z` within its bounds has the sum `total` at a cost within the budget.
 
     Within the relative tolerance `rounding`, `least` may exceed the budget, and `total` may exceed `capacity`.
 
     Args:
       least: `[]` cost of the cheapest `z` with the sum `total`; pass 0 if the sum may be smaller.
       budget: `[]` budget.
-      capacity: sum of the bounds, `[]` or for each of `M` groups `[M]`; pass infinity if the sum may be smaller than `total`.
-      total: required sum, `[]` or `[M]`.
+      capacity: `[]` sum of the upper bounds, or `[M]` sum in each of `M` groups; pass infinity if the sum of `z` may be smaller than `total`.
+      total: `[]` required sum of `z`, or `[M]` required sum in each group.
       values: costs, bounds and objectives of the problem, each `[K]`, only to test that they are finite.
     """
     slack = rounding(values[0].dtype)

@@ -39,7 +39,7 @@ class Program(NamedTuple):
 
     Attributes:
       gain: `[n]` objective per unit of each of `n` variables `x`.
-      rows: `[R, n]` coefficients of `R` constraints, scaled by the caller to the order of one; the argument `equal` of `search` makes some equations.
+      rows: `[R, n]` coefficients of `R` constraints, scaled by the caller to the order of one; `equal` of `search` flags equations.
       limit: `[R]` right-hand sides.
       low: `[n]` lower bounds.
       high: `[n]` upper bounds.
@@ -352,7 +352,7 @@ class BranchingSolution(NamedTuple):
 
     Attributes:
       x: `[K]` amounts of the mix, or selection in [0, 1].
-      members: `[K]` bool, models of the mix, or models of the selection with a positive `x`.
+      members: `[K]` bool, models that count towards the size of the mix (`x` may be 0), or models of the selection with a positive `x`.
       value: `[]` maximum: value of the mix, or `-log prod(1 - w_k x_k)`; -inf if nothing is feasible.
       multiplier: `[]` shadow price of the budget in the linear program that found `x`.
       residual: `[]` bound by which another `x` may improve `value`; 0 for a complete search.

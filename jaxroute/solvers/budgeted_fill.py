@@ -17,7 +17,7 @@ class FillSolution(NamedTuple):
     """Solution of `budgeted_fill`.
 
     Attributes:
-      amount: `[K]` optimal amounts. If the budget is too small: the cheapest; if the capacities are too small: these, scaled to sum to `total`.
+      amount: `[K]` optimal amounts; the cheapest ones if the budget is too small; the capacities, scaled to sum to `total`, if these are too small.
       multiplier: `[]` shadow price of the budget, value per unit of cost; the last multiplier tried if infeasible.
       feasible: `[]` bool, whether the constraints admit a point; False if a number is NaN or infinite.
       residual: `[]` increase of the Lagrangian, in units of value, by one more dual step; 0 at the optimum.
@@ -76,8 +76,6 @@ def budgeted_fill(
       valid: `[K]` bool, models that may be used (default: all).
       priority: `[K]` numbers that break remaining ties, lower first (default: the index).
       steps: number of dual steps (static; default: by the number of models).
-
-    If the capacities are too small for `total`, the amounts are the capacities scaled to `total`, flagged infeasible.
     """
     value, cost, capacity, budget, total = boundary.inputs(
         valid, groups, value=value, cost=cost, capacity=capacity, budget=budget, total=total

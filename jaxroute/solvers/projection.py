@@ -49,7 +49,7 @@ _RowSolver = Callable[[Array, Array, Array], tuple[Array, Array, Array]]
 
 
 def _level(u: Array, upper: Array, total: Array, at_most: bool) -> Array:
-    """Returns the `nu` with `sum clip(u - nu, 0, upper) = total`, from the sum's breakpoints; with `at_most`, 0 if the sum at `nu = 0` is smaller."""
+    """Returns the `nu` with `sum clip(u - nu, 0, upper) = total`, from the sum's breakpoints. With `at_most`, a `nu` below 0 is replaced by 0."""
     if u.shape[-1] > _MANY:
         return _level_of_many(u, upper, total, at_most)
     breaks = jnp.concatenate([u, u - upper])
@@ -66,7 +66,7 @@ def _level(u: Array, upper: Array, total: Array, at_most: bool) -> Array:
 
 
 def _level_of_many(u: Array, upper: Array, total: Array, at_most: bool) -> Array:
-    """Finds the `nu` with `sum clip(u - nu, 0, upper) = total` (0 at least if `at_most`) for many models, to rounding, by bracketed Newton steps."""
+    """Computes `_level` (same arguments) for many models: bracketed Newton steps find `nu` up to rounding."""
     eps = np.finfo(u.dtype).eps
 
     def at(nu: Array) -> tuple[Array, Array]:
@@ -97,7 +97,7 @@ def _level_of_many(u: Array, upper: Array, total: Array, at_most: bool) -> Array
 
 @partial(jax.custom_jvp, nondiff_argnums=(5,))
 def _project(y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool) -> _Solution:
-    """Computes `project` (same arguments) by bracketed Newton steps. Returns `z`, multipliers of sum (exact) and budget, and feasibility."""
+    """Returns `z`, the multiplier of the sum, that of the budget, and feasibility for `project` (same arguments), by bracketed Newton steps."""
     eps = np.finfo(y.dtype).eps
     cheapest = _cheapest(cost, upper, total, at_most)
     # The cost of the most expensive model in use if the sum is made up of the cheapest ones. A large multiplier of the budget orders models by cost,
@@ -113,7 +113,7 @@ def _project(y: Array, cost: Array, budget: Array, total: Array, upper: Array, a
         return nu, z, jnp.sum(cost * z) - budget
 
     def slope(nu: Array, z: Array) -> tuple[Array, Array]:
-        """Returns the decrease of `z`'s cost per unit of the budget's multiplier, and the cost's rounding error. `nu` is the sum's multiplier."""
+        """Returns the fall of the cost of `z` per unit of the budget's multiplier, and that cost's rounding error; `nu` is the sum's multiplier."""
         free = (z > 0.0) & (z < upper)
         number = jnp.sum(free.astype(y.dtype))
         c = jnp.where(free, cost, 0.0)
@@ -176,7 +176,7 @@ def _steps_as_needed(
 ) -> tuple[Array, ...]:
     """Repeats `step` of `_project` from `start` until the cost is within `tolerance` of the budget, or the budget's multiplier no longer changes.
 
-    The multiplier is entry 2 of the tuples, the cost minus the budget entry 5. If this is negative with a multiplier of 0, no step is needed.
+    In the tuples, entry 2 is the multiplier and entry 5 the cost minus the budget. A cost within the budget at a multiplier of 0 needs no step.
     """
 
     def go_on(state: tuple[Any, ...]) -> Array:
@@ -204,10 +204,10 @@ def _cheapest(cost: Array, upper: Array, total: Array, at_most: bool) -> Array:
 
 
 def _rows(z: Array, cost: Array, upper: Array, nu: Array, multiplier: Array, at_most: bool) -> tuple[Array, _RowSolver]:
-    """Returns a mask `[K]` (1 or 0) of free coordinates of `z` (between 0 and `upper`), and `solve`, which projects onto the binding constraints.
+    """Returns a mask `[K]` (1 or 0) of free coordinates of `z` (between 0 and `upper`), and a function `solve`.
 
-    They are rows of a matrix: the sum (ones), unless `at_most` and its multiplier `nu` is 0, and the budget (costs) if its `multiplier` is positive.
-    The mean cost of free coordinates is subtracted from their costs: this avoids cancellation in the 2 x 2 matrix of the rows and in multipliers.
+    The function projects free coordinates onto the binding constraints: the sum, unless `at_most` and its multiplier `nu` is 0, and the budget if its
+    `multiplier` is positive. It subtracts the mean cost of free coordinates from their costs, which avoids cancellation.
     """
     free = ((z > 0.0) & (z < upper)).astype(z.dtype)
     sum_on = (jnp.asarray(True) if not at_most else nu > 0.0) & (jnp.sum(free) > 0.0)
@@ -219,7 +219,7 @@ def _rows(z: Array, cost: Array, upper: Array, nu: Array, multiplier: Array, at_
     budget_on = (multiplier > 0.0) & (spread > 10.0 * np.finfo(z.dtype).eps * jnp.max(free * cost) ** 2)
 
     def solve(change: Array, sum_side: Array, budget_side: Array) -> tuple[Array, Array, Array]:
-        """Returns the vector nearest to `change`, 0 where not free, with sum `sum_side` and cost `budget_side`; multipliers of sum and budget."""
+        """Returns the vector nearest to `change` that is 0 where not free, with sum `sum_side` and cost `budget_side`; and both multipliers."""
         change = free * change
         level = jnp.where(sum_on, (jnp.sum(change) - sum_side) / number, 0.0)
         change = change - free * level
@@ -233,7 +233,7 @@ def _rows(z: Array, cost: Array, upper: Array, nu: Array, multiplier: Array, at_
 def _polish(
     y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool, nu: Array, multiplier: Array, z: Array
 ) -> tuple[Array, Array, Array]:
-    """Returns results `z`, `nu`, `multiplier` of `_project` (same other arguments), adjusted to meet binding constraints exactly if bounds allow."""
+    """Returns `z`, `nu` and `multiplier` of `_project`, recomputed so that binding constraints hold exactly; the given ones if bounds forbid that."""
     free, solve = _rows(z, cost, upper, nu, multiplier, at_most)
     held = jnp.where(free > 0.0, 0.0, z)
     moved, d_nu, d_multiplier = solve(y, total - jnp.sum(held), budget - jnp.sum(cost * held))
@@ -303,7 +303,7 @@ def project(
 def _certificate(
     found: _Solution, y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool
 ) -> tuple[Array, Array]:
-    """Returns the largest violation of optimality conditions by `found`, `_project`'s result for the other arguments, and whether it is rounding."""
+    """Returns the largest violation of optimality by `found`, the result of `_project` for the other arguments; and whether it is only rounding."""
     z, nu, multiplier = jax.lax.stop_gradient(found[:3])
     y, cost, budget, total, upper = jax.lax.stop_gradient((y, cost, budget, total, upper))
     moved = jnp.max(jnp.abs(z - jnp.clip(y - nu - multiplier * cost, 0.0, upper)))

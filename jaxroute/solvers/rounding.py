@@ -117,7 +117,7 @@ def swap(z: Array, uniforms: Array, surplus_uniforms: Array) -> Array:
 
 
 def swap_with(z: Array, trades: Callable[[np.ndarray], Array], surplus: Callable[[np.ndarray], Array]) -> Array:
-    """Rounds `z` as `swap` does. For merges of indices `[n]`, `trades` draws uniforms `[n, M]` for pairs, `surplus` `[n]` for unpaired elements."""
+    """Rounds `z` like `swap`, but functions of merge indices `[n]` draw uniforms: `trades` returns `[n, M]`, `surplus` `[n]` (`M` as in `swap`)."""
     size = z.shape[-1]
     upper = numerics.prefix_sums(z)
     # Sums that are integers up to rounding are rounded; otherwise a set could be too large by one model.
@@ -145,7 +145,7 @@ def swap_with(z: Array, trades: Callable[[np.ndarray], Array], surplus: Callable
 def _merged(
     weight: Array, members: Array, trades: Callable[[np.ndarray], Array], surplus: Callable[[np.ndarray], Array]
 ) -> Array:
-    """Returns the set `[K]` bool into which `swap_with` merges sets `members` `[n, K]` of `weight` `[n]`; the functions draw uniforms for merges."""
+    """Merges `n` sets, with masks `members` `[n, K]` and weights `weight` `[n]`, to one set `[K]` bool; `swap_with` explains the two functions."""
     count, size = members.shape
     merges = np.arange(size - count + 1, size)
     members = members.astype(weight.dtype)  # Masks as numbers, because booleans are not vectorised together with the coins.

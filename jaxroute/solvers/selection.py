@@ -125,17 +125,17 @@ def subsets(num_models: int, largest: int, smallest: int = 0) -> np.ndarray:
 
 
 class _AnyWinSets(NamedTuple):
-    """Sets of models that a vertex of the polytope of selections `z` may select fully (`z = 1`), besides one or two models in fractions.
+    """Sets of models that `exact_any_win` may select fully (`z = 1`); one model, or a pair of models of one group, may join a set in fractions.
 
-    There are `M` groups of models, each with its own size, and `P` pairs of models of one group.
+    There are `K` models in `M` groups, each with its own largest size, and `P` such pairs.
 
     Attributes:
-      members: `[sets, K]` bool, in order of size (static).
-      full: index of the first set that a pair, in fractions with the sum one, fills to the smallest possible size; smaller sets get no pair (static).
+      members: `[sets, K]` bool, models of each set; larger sets come later (static).
+      full: index of the first set that pairs may join: a pair counts as one model, and smaller sets would not reach the smallest size (static).
       labels: `[K]` group of each model (static).
       pairs: `[P, 2]` indices of the models of each pair (static).
-      left: `[sets]` budget that a set leaves.
-      lose: `[M, sets]` probability that all models of the set fail, the same for each group, but `_BARRED` (huge) if the set fills the group's size.
+      left: `[sets]` rest of the budget once a set is selected.
+      lose: `[M, sets]` probability that all models of the set fail; `_BARRED` (huge) where no model of the group may join it.
     """
 
     members: np.ndarray
@@ -153,7 +153,7 @@ _Candidates = tuple[Array, ...]
 def _any_win_sets(
     w: Array, cost: Array, budget: Number, size: Number, groups: Groups, sizes: tuple[int, int] | None
 ) -> tuple[_AnyWinSets, _Candidates, _Candidates | None]:
-    """Enumerates sets that `exact_any_win` may select fully, and models, and pairs of a group (None without pairs), that may join in fractions."""
+    """Returns the sets that `exact_any_win` (same arguments) may select fully, then single models and pairs (None: no pairs) that may join one."""
     count, dtype = w.shape[-1], w.dtype
     low, high = (1, count) if sizes is None or groups is not None else sizes
     high = high if sizes is None else sizes[1]
@@ -203,7 +203,7 @@ def _join_one(model: _Candidates, left: Array, lose: Array) -> tuple[Array, Arra
 def _join_two(pair: _Candidates, left: Array, lose: Array) -> tuple[Array, Array, Array]:
     """Adds a `pair` of models to a set, in fractions that sum to one and use up the budget `left`; `lose` is the probability that the set fails.
 
-    Returns the probability that all fail (huge if a fraction is not in [0, 1]), the first model's fraction, and the decrease as in `_join_one`.
+    Returns the probability that all fail (huge if a fraction is not in [0, 1]), the first model's fraction, and a decrease as in `_join_one`.
     """
     w, other_w, other_cost, inverse = pair
     part = (left - other_cost) * inverse
@@ -257,7 +257,7 @@ def _least_with_two(pairs: _Candidates, group: np.ndarray, joined: np.ndarray, l
 def _best_join(
     table: _AnyWinSets, place: Array, singles: _Candidates, doubles: _Candidates | None, cost: Array
 ) -> tuple[Array, Array]:
-    """Returns the selection `[K]` of set `place` of `table` plus the best model (`singles`) or pair (`doubles`), and the budget's multiplier."""
+    """Adds the best model (`singles`) or pair (`doubles`) to set `place` of `table`. Returns the new selection `[K]` and the budget's multiplier."""
     count, pairs = table.members.shape[1], table.pairs
     words = [table.members[:, first : first + 31] for first in range(0, count, 31)]  # As int32, 31 models each.
     bits = [jnp.asarray((word @ (1 << np.arange(word.shape[1]))).astype(np.int32)) for word in words]
@@ -286,7 +286,7 @@ def _best_join(
 
 
 def num_vertices(num_models: int, largest: int) -> int:
-    """Returns a bound of the vertices that `exact_any_win` compares: (sets of fewer than `largest` of `num_models` models) * (models + pairs)."""
+    """Returns a bound of the number of vertices in `exact_any_win`: sets of fewer than `largest` of `num_models` models times (models + pairs)."""
     sets = sum(math.comb(num_models, m) for m in range(min(largest, num_models)))
     return sets * math.comb(num_models + 1, 2)
 
@@ -306,7 +306,7 @@ def exact_any_win(
 
     The logarithm of the probability that all fail is concave in each `z_k`, so some vertex of the polytope is optimal: a set of models with `z = 1`,
     and either one fraction that exhausts the budget, or two fractions (of one group) that sum to one and exhaust it. All vertices are compared: for 9
-    models and a size of 4, up to 130 sets with 9 models or 36 pairs. Ties go to smaller sets, then to lower indices.
+    models and a size of 4, each of 130 sets with any of 9 models or 36 pairs. Ties go to smaller sets, then to lower indices.
 
     For more than 250,000 vertices the answer is that of `branching_any_win`: memory and compile time do not depend on their number, and ties go to
     any vertex.
@@ -319,7 +319,7 @@ def exact_any_win(
       budget: `[]` bound on the cost of `z`.
       allowed: `[K]` bool, models that may be selected (default: all).
       groups: group of each model, from 0 to `M - 1` (static; default: one group).
-      size: `[]` integer; with groups `[M]`, the size of each group. Outside `sizes`, or if it is no integer, `converged` is False.
+      size: `[]` integer; with groups `[M]`, the size of each group. `converged` is False if it is no integer, or its sum is outside `sizes`.
       sizes: smallest and largest value that `size`, summed over groups, may take; fewer vertices are compared (static; default: 0 and any).
       most_nodes: `[]` number of nodes after which branch and bound stops and returns its best selection so far.
     """
@@ -414,12 +414,12 @@ def best_subset(
 
 
 def any_win_gradient(w: Array, z: Array) -> Array:
-    """Returns the gradient `[K]` of `-log prod(1 - w_k z_k)` in the selection `z`, for success probabilities `w`: a multiple of that of `any_win`."""
+    """Returns the gradient `w_k / (1 - w_k z_k)`, `[K]`, of `-log prod(1 - w_k z_k)` in the selection `z`, proportional to that of `any_win`."""
     return w / jnp.maximum(1.0 - w * z, np.finfo(w.dtype).eps)
 
 
 def any_win_weight(w: Array | np.ndarray, xp: Any = jnp) -> Any:
-    """Returns `-log(1 - w)` of probabilities `w`, clipped below 1, by numpy or jax.numpy (`xp`). A larger sum over a set makes any win likelier."""
+    """Returns `-log(1 - w)`, whose sum over a set grows with the probability of any win. `w` is clipped below 1; `xp` is numpy or jax.numpy."""
     return -xp.log1p(-xp.minimum(w, 1.0 - np.finfo(w.dtype).epsneg))
 
 
@@ -483,9 +483,10 @@ def polish_any_win(
     groups: Groups = None,
     steps: int = 2,
 ) -> Selection:
-    """Improves the selection `start` for any win (at least one succeeds) by Frank-Wolfe steps of full length, each to a vertex that is no worse.
+    """Improves the selection `start` for any win (at least one succeeds) by `steps` Frank-Wolfe steps.
 
-    `w` `[K]`: probabilities of success. The selection costs at most `budget` and has at most `size` of the models `allowed` (None: all), or at most
+    Each step moves all the way to the vertex with the largest product with the gradient, unless any win is less probable there. `w` `[K]` has the
+    models' probabilities of success. The selection costs at most `budget` and has at most `size` of the models `allowed` (None: all), or at most
     `size` `[M]` of each group, if `groups` gives each model's group.
     """
     w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)

@@ -166,7 +166,7 @@ class Request:
         return tuple(len(self.axes[axis]) for axis in self.policy_axes[policy])
 
     def families(self, kind: str, policy: str, horizon: int | None = None) -> list[bytes]:
-        """Returns, by setting, the first 24 address bytes of a policy's `CURVES`, `STATES` or `STATISTICS` after `horizon` rounds (default: all)."""
+        """Returns each setting's family (24 bytes) for a policy and `kind` (`CURVES`, `STATES`, `STATISTICS`) after `horizon` rounds (None: all)."""
         what = kind, policy, self.horizon if horizon is None else horizon
         if what not in self._families:
             end, own = plain([kind, what[2]]), map(bytes.fromhex, self.identities[policy])
@@ -241,7 +241,7 @@ def chosen(store: PackStore, family: bytes, granule: int, mask: int) -> list[byt
 
 
 def ranges(granules: Iterable[int]) -> list[tuple[int, int]]:
-    """Merges granules to ranges (first, 2**k) where 2**k divides `first`; 0 stays alone: 0, 1, 4, 5, 6 become (0, 1), (1, 1), (4, 2), (6, 1)."""
+    """Merges granules to ranges (first, 2**k) where 2**k divides `first`; 0 is not merged: 0, 1, 4, 5, 6 become (0, 1), (1, 1), (4, 2), (6, 1)."""
     found: list[tuple[int, int]] = []
     for number in sorted(granules):
         found.append((number, 1))
@@ -259,7 +259,7 @@ def stored(store: PackStore, family: bytes) -> Callable[[Range], bool]:
 
 
 def cover(there: Callable[[Range], bool], one: Range) -> tuple[list[Range], list[Range]]:
-    """Returns the largest parts of a range `one`, by repeated halving, for which `there(part)` is True, and the single granules in none of them."""
+    """Halves the range `one` until `there(part)` is True or a part is one granule. Returns the parts where it is True, and the other granules."""
     first, size = one
     if there(one):
         return [one], []
@@ -273,7 +273,7 @@ class Claims:
     """Context manager in which this process claims cells (stored arrays of runs), so that processes that share the work do not simulate them too.
 
     Each process has a small file, rewritten as long as it lives, with the `group` (start of an address) of each cell that it is simulating. If two
-    claim a cell or a claim is lost, work is only repeated: all processes write the same bytes for a cell.
+    claim the same cell, or a claim expires, two processes may simulate the cell, which is harmless: both write the same bytes.
 
     Args:
       place: location of the store.
@@ -314,7 +314,7 @@ class Claims:
     def keep(self, groups: Iterable[bytes], new: Iterable[bytes]) -> set[bytes]:
         """Renews the claims of the cells `groups`, and claims cells in `new`. Returns the cells in `new` that another process has claimed already.
 
-        Cells are given by their `group`. If two processes claim a cell at once, that with the first file name simulates it, and rarely both do.
+        Cells are given by their `group`. If two processes claim a cell at once, the one whose file name sorts first simulates it; rarely both do.
         """
         groups, new = list(groups), set(new)
         self._mine = [*groups, *new]

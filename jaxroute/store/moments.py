@@ -130,7 +130,7 @@ class SummaryTree:
     def lacks(self, setting: int, ranges: Iterable[Range], wanted: Container[Range]) -> bool:
         """Whether any of `ranges` (of granules) has no statistics at a setting. `wanted` are the ranges whose statistics a result needs.
 
-        A range has statistics if `nodes` has it, or all its parts, or a larger range around it inside a wanted range, so that no other seeds count.
+        A range has statistics if `nodes` has it, or all its parts, or a larger range that contains it and is itself part of a wanted range.
         """
         return any(not self._holds(setting, *one, wanted) for one in ranges)
 
@@ -273,7 +273,7 @@ class Statistics:
         return self.request.cut if seeds == len(self.request.seeds) else cells.Seeds(self.request.seeds[:seeds])
 
     def _stored_as_runs(self) -> set[int]:
-        """Returns the granules that lack statistics and have stored runs to compute these from, so that they move to `rest`; none if over 64."""
+        """Returns the granules of `full` that lack statistics but have stored runs to compute them from; an empty set if there are more than 64."""
         found: set[int] = set()
         for policy, tree in zip(self.request.policies, self._trees, strict=False):
             for setting, family in enumerate(self.request.families(cells.CURVES, policy)):

@@ -83,7 +83,7 @@ class Index(NamedTuple):
 
 
 def digest_of(*parts: Any) -> bytes:
-    """Returns a digest (16 bytes) of the joined `parts`, which are bytes."""
+    """Returns a digest (16 bytes) of the byte strings `parts`, joined in order."""
     return hashlib.blake2b(b"".join(parts), digest_size=16).digest()
 
 

@@ -163,7 +163,7 @@ class Bucket:
 
     @contextlib.contextmanager
     def _told(self, name: str, what: str) -> Iterator[None]:
-        """Context that converts obstore's errors to `OSError`: the object `name` (empty: the whole location) "cannot be" read or written (`what`)."""
+        """Context that turns obstore's errors into an `OSError`: `name` (empty: the location) cannot be `what`, such as "read" or "written"."""
         try:
             yield
         except (self._error, FileNotFoundError) as error:

@@ -57,7 +57,7 @@ class CallLog:
         return dict(list(self.requests.values())[-1].settings) if self.requests else {}
 
     def is_latest(self, request: Request) -> bool:
-        """Whether the last call has ended and was for this request. If so, a repeated call that simulates nothing is not logged."""
+        """Whether the last call has ended and was for this request, so that a repeated call that simulates nothing need not be logged."""
         return bool(self.calls) and self.calls[-1]["request"] == request.digest and self.calls[-1]["ended"]
 
     def reports(self, request: Request) -> list[dict[str, Any]]:
@@ -158,7 +158,7 @@ def _what_changed(store: PackStore, request: Request, other: set[bytes]) -> str:
 
 
 def sessions(store: PackStore, families: Sequence[bytes]) -> list[dict[str, Any]]:
-    """Returns dicts of versions and devices that computed the cells of these families, with the number of `cells`, the largest number first."""
+    """Returns each session (dict of versions and devices) that computed cells of these families, with their number as `cells`; most cells first."""
     wanted, found = set(families), Counter()
     for address, (name, row) in store.where.items():
         if address[:24] in wanted:
@@ -228,7 +228,7 @@ def opened(path: str | os.PathLike[str]) -> PackStore:
 
 
 def summed(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns the last report with times and counts (`ADDED`) summed over all `reports`, and, of several, dates and versions in a list `calls`."""
+    """Returns the last report with times and counts (`ADDED`) summed over all; if there are several, `calls` lists the dates and versions of each."""
     found: dict[str, Any] = dict(reports[-1]) if reports else {}
     found |= {name: sum(one.get(name, 0) for one in reports) for name in ADDED} if reports else {}
     if len(reports) > 1:

@@ -115,7 +115,7 @@ def _check_traces(name: str, policy, env, horizon: int, seeds: int) -> None:
         return True
 
     def shifted(amount):
-        """Returns the policy with other values: floating-point leaves times `1 - amount`, or `1 + amount` if its `check` refuses that, or 1."""
+        """Returns the policy with each floating-point leaf times `1 - amount`, or `1 + amount` if its `check` raises, or 1 if that raises too."""
         changed = list(leaves)
         for i, x in enumerate(leaves):
             if np.issubdtype(x.dtype, np.floating):

@@ -107,7 +107,7 @@ def _text_faults(canvas: Any, texts: list[_Text]) -> Iterator[str]:
 
 
 def _common(one: Any, other: Any) -> tuple[float, float]:
-    """Returns width and height, in pixels, of the overlap of two bounding boxes; minus their distance in a direction in which they do not overlap."""
+    """Returns width and height, in pixels, of the overlap of two bounding boxes. A negative number is minus their distance in that direction."""
     return min(one.x1, other.x1) - max(one.x0, other.x0), min(one.y1, other.y1) - max(one.y0, other.y0)
 
 

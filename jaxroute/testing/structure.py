@@ -72,7 +72,7 @@ class _Component:
     """Environment or policy with abstract values instead of arrays, whose methods are traced.
 
     `made` is what the user passed: an object with the method `method`, or a function (a sampler of environments, or `env -> policy`) that is traced
-    with the abstract `argument` to make the object; errors call it `role`.
+    with the abstract `argument` to make the object. Errors call the component `role`, such as "policy".
     """
 
     def __init__(self, role: str, made: Any, method: str, argument: Any):
@@ -173,7 +173,7 @@ def _check_round(policy: _Component, env: _Component) -> None:
 
 
 def _check_names(component: _Component, members: Members) -> None:
-    """Checks that a component has the required methods of `members`, an environment also `spec`, and that no optional method is misspelt."""
+    """Checks that a component has the required methods of `members` (an environment also a `spec`), and that no optional method is misspelt."""
     owner, value = type(component.value), component.value
     for name in (*(["spec"] if members is ENVIRONMENT else []), *members.required):
         if not hasattr(value, name):
@@ -197,9 +197,9 @@ def _check_declared(where: str, metrics: Any) -> None:
 
 
 def _check_measured(metrics, sums: tuple[str, dict], gauges: tuple[str, dict], declared: str, spec: Spec) -> None:
-    """Checks that each declared metric has a value with its dimensions: a gauge, which describes the current state, in `gauges`, another in `sums`.
+    """Checks that each metric has a value with its dimensions: in `gauges` if its kind is "gauge" (a value of the present state), else in `sums`.
 
-    `sums` and `gauges` are pairs: what returned the values, and the values by metric. `declared` is the attribute that lists `metrics`, for errors.
+    Both are pairs: what returned the values (a phrase for errors), and the values by metric. `declared` is the name of `metrics` in errors.
     """
     for metric in metrics:
         place, values = gauges if metric.kind == "gauge" else sums

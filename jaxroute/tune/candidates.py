@@ -95,7 +95,7 @@ def _takes(function: Any, name: str) -> bool:
 
 
 def _check_field(policy: Any, name: str) -> None:
-    """Raises ValueError unless `name`, as in `replace`, is a field of the policy or of an object in it, static or a single number."""
+    """Raises ValueError unless `name`, dotted as in `replace`, is a field of the policy or of an object in it that is static or a single number."""
     owner, (*path, last) = policy, name.split(".")
     for part in path:
         owner = getattr(owner, part, None)
@@ -134,7 +134,7 @@ class CandidateRunner:
         return made[0][0], self._grid("policy", [policy for _, policy in made])
 
     def _grid(self, kind: str, objects: Sequence[Any]) -> Grid:
-        """Returns `objects` as a grid. Arrays that differed between objects in any call with this `kind` ("env", "policy", "both") get its axis."""
+        """Returns `objects` as a grid. Arrays get its axis if they differ, or did in an earlier call with this `kind`: "env", "policy" or "both"."""
         grid = Grid({_AXIS: range(len(objects))}, objects, type(objects[0]).__name__)
         if grid.static:
             what = "a static field (a size or a choice of behaviour), or in the shape of an array"
@@ -155,7 +155,7 @@ class CandidateRunner:
         return {m.name: m for m in (*example_env.spec.metrics, *metrics_of(example))}
 
     def run_grid(self, candidates: Sequence[Mapping[str, Any]], seeds: range, **options: Any) -> Outcomes:
-        """Simulates all candidates on the same seeds as one grid, with a program compiled for their number. `options` are those of `simulate`."""
+        """Simulates all candidates on the same seeds as one grid; each number of candidates is compiled separately. `options` are for `simulate`."""
         env, policy = self._stack(candidates)
         return _simulate(env, {_AXIS: policy}, seeds, options)
 

@@ -59,7 +59,7 @@ class Batch:
 
 
 class History:
-    """Evaluated batches of a search, in the order of their evaluation, stored in `folder`, possibly by earlier processes; None for memory alone.
+    """Evaluated batches of a search, in order of evaluation. They are stored in `folder`, which may have some of earlier processes; None stores none.
 
     Raises:
       StoreMismatchError: a file is damaged.
@@ -284,7 +284,7 @@ def _panel(ax: Any, history: xr.Dataset, name: str) -> None:
 
 
 def _hide_extremes(ax: Any, searched: np.ndarray, tested: np.ndarray) -> None:
-    """Limits the vertical axis so that scores `searched` far outside of the 10 to 90 % range of all scores are not shown; all `tested` ones are."""
+    """Limits the vertical axis to all `tested` scores, and those near the 10 to 90 % range of all scores; does nothing if there are fewer than 20."""
     shown = np.concatenate([searched, tested])
     shown = shown[np.isfinite(shown)]
     if len(shown) < 20:

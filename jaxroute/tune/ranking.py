@@ -106,7 +106,7 @@ class Goal:
         return name.replace("<lambda>", "score")
 
     def record(self, known: Mapping[str, Metric], record: Sequence[str] | None) -> list[str]:
-        """Returns the metrics to record: the score (if a metric), those with bounds, and `record` (None: default ones if the score is a function)."""
+        """Returns the metrics to record: the score (if a metric), those with bounds, and `record`; if None, default ones for a score function."""
         named = [self.metric] if isinstance(self.metric, str) else []
         usual = [m.name for m in known.values() if m.default] if callable(self.metric) else []
         return list(dict.fromkeys([*named, *self.bounded, *(usual if record is None else record)]))
@@ -142,7 +142,7 @@ class Goal:
         return bool(one.valid and not self.violations(one).any())
 
     def verdicts(self, one: Estimate) -> dict[str, str]:
-        """Returns "satisfied" or "violated" (by more than the margin) or "undecided" for each bound, such as `"cost <= 0.5"`."""
+        """Returns the verdict on each bound, such as `"cost <= 0.5"`: "satisfied" or "violated" by more than the margin, otherwise "undecided"."""
         verdicts = {}
         for sign, symbol, bounds in ((1, "<=", self.at_most), (-1, ">=", self.at_least)):
             for name, bound in bounds.items():
@@ -153,7 +153,7 @@ class Goal:
         return verdicts
 
     def order(self, estimates: Sequence[Estimate], cautious: bool = False, margin: float | None = None) -> list[int]:
-        """Returns the indices of the candidates from best to worst; a mean must satisfy its bound by `margin` standard errors (None: `self.margin`).
+        """Returns the indices in `estimates` from best to worst. A mean must satisfy its bound by `margin` standard errors (None: `self.margin`).
 
         If `cautious`, scores are worsened by `self.margin` standard errors, which is needed if candidates have different numbers of seeds.
         """

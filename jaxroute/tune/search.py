@@ -50,7 +50,7 @@ class Evaluation(NamedTuple):
       values: hyperparameters by name.
       score: mean score and its standard error.
       metrics: mean and standard error of each recorded metric.
-      bounds: verdict on each bound: "satisfied" or "violated" by more than the margin, or "undecided".
+      bounds: verdict on each bound, such as "cost <= 0.5": "satisfied" or "violated" by more than the margin, otherwise "undecided".
     """
 
     values: dict[str, Any]
@@ -238,7 +238,7 @@ class Plan:
 
 @dataclass(eq=False)
 class _Candidate:
-    """Candidate in one phase: index of its structure, point `[d]`, and `runs`, a pair per batch: values `[seed]` by metric, validity `[seed]`."""
+    """Candidate in one phase, at a `point` `[d]` of a structure. `runs` has a pair per batch: values `[seed]` by metric, and validity `[seed]`."""
 
     number: int
     structure: int
@@ -356,7 +356,7 @@ class _Search:
         return spent
 
     def estimates(self, candidates: Sequence[_Candidate]) -> list[Estimate]:
-        """Estimates candidates by the Gaussian-process model of their structure, or by their own runs if it has too few evaluations."""
+        """Estimates each candidate by the Gaussian-process model of its structure, or by its own runs if the structure has too few evaluations."""
         estimates = [one.estimate(self.goal) for one in candidates]
         for structure in dict.fromkeys(one.structure for one in candidates):
             members = [i for i, one in enumerate(candidates) if one.structure == structure]
@@ -394,7 +394,7 @@ class _Search:
         return [self.candidate(structure, point) for structure, point in list(distinct.values())[:most]]
 
     def select(self, finalists: list[_Candidate]) -> tuple[_Candidate, bool]:
-        """Returns the best finalist by successive halving on fresh seeds, and whether it satisfies all bounds with the margin, by `estimates`."""
+        """Halves the finalists on fresh seeds until one is left. Returns it, and whether its estimate satisfies all bounds with the margin."""
         # The selection also has the runs that the search left over.
         left = self.plan.runs - self.plan.tested * self.plan.test_seeds - self.history.runs["search"]
         rungs = max(1, math.ceil(math.log2(len(finalists))))

@@ -244,7 +244,7 @@ class CMAES:
         return self.size
 
     def begin(self, steps: np.ndarray, start: np.ndarray | None, seed: int) -> "_CMAOptimizer":
-        """Returns an optimiser for one structure from `Space.steps`, its first point `start`, `[d]` (None: the centre), and its random `seed`."""
+        """Returns an optimiser for one structure, with `Space.steps` as its `steps`, a first mean `start` `[d]` (None: the centre) and a random `seed`."""
         try:
             import cmaes
         except ImportError:
@@ -263,7 +263,7 @@ class _CMAOptimizer:
         self._raw: list[np.ndarray] = []
 
     def ask(self, number: int) -> np.ndarray:
-        """Returns a generation of points in the unit cube, `[size, d]`, or none, `[0, d]`, if the budget, `number` points, is smaller."""
+        """Returns a generation of points in the unit cube, `[size, d]`; none, `[0, d]`, if the budget of `number` points is below `size`."""
         if number < self.inner.population_size:
             return np.zeros((0, len(self.steps)))
         asked = [self.inner.ask() for _ in range(self.inner.population_size)]

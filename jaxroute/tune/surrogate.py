@@ -148,7 +148,7 @@ class GaussianProcess:
         return np.exp(logs[-1]) * (1.0 + r + r**2 / 3.0) * np.exp(-r)
 
     def _solve(self, kernel: np.ndarray) -> tuple[Any, np.ndarray, float, float, np.ndarray]:
-        """Returns (Cholesky factor of `C = kernel + noise`, `C^-1 1`, inverse variance of `level`, estimate of `level`, `C^-1 (values - level)`)."""
+        """Returns the Cholesky factor of `C = kernel + noise`, `C^-1 ones`, inverse variance and estimate of `level`, and `C^-1 (values - level)`."""
         factor = linalg.cho_factor(kernel + self._noise, lower=True)
         ones = linalg.cho_solve(factor, np.ones(len(self._values)))
         precision = float(ones.sum())
