@@ -181,7 +181,7 @@ class Theory:
         return min(1.0, math.sqrt(square))
 
     def queue_regret(self, t: int, burn_in: float | None = None) -> float:
-        """Returns the bound behind theorem 5 on queue length regret at `t`: sum of `gap` times sum of `survival`, rounds 1 to `t - 1`, over `t - 1`."""
+        """Returns the bound behind theorem 5 on queue length regret at `t`: sum of `gap` times mean of `survival` over the rounds 1 to `t - 1`."""
         checks.count("t", t, minimum=2)
         omega = self.burn_in(t) if burn_in is None else burn_in
         gaps = sum(self.gap(i, t) for i in range(1, t))

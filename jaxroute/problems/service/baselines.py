@@ -211,7 +211,7 @@ class RouteLLM(FixedPolicy):
 
     @classmethod
     def of(cls, env: ServiceEnv, **options: Any) -> "RouteLLM":
-        """Returns the router with the largest threshold of .9, .8, ..., .1 that meets the target of `env`, else 0; `options` are other fields.
+        """Returns the router with the largest threshold of .9, .8, ..., .1 that meets the target of `env`, or 0 if none does; `options`: its fields.
 
         The threshold is computed as if `advantage` were 0. The paper's thresholds are often lower (Table 5), so that the large model is called more
         often than necessary.

@@ -73,12 +73,12 @@ def _gamma(V: float, cost_range: float, slack: float, warm_up: float, alpha: flo
 
 
 def bound_violation(V: float, cost_range: float, slack: float, horizon: int, warm_up: float = 0, alpha: float = 1) -> float:
-    """Returns Corollary 1's bound of alpha minus the expected share of satisfied requests, `bound_queue / horizon`; arguments as there."""
+    """Returns Corollary 1's bound of alpha minus the expected share of satisfied requests, `bound_queue / horizon`; arguments as in `bound_queue`."""
     return bound_queue(V, cost_range, slack, horizon, warm_up, alpha) / horizon
 
 
 def expected_explorations(c: float, horizon: int, power: float = 0.25, explores_first: bool = True) -> float:
-    """Returns the expected number of explored ones among `horizon` requests, of which request `t` is explored with probability `min(1, c t^-power)`.
+    """Returns the expected number of explored requests of `horizon`, if request `t >= 1` is explored with probability `min(1, c t^-power)`.
 
     For power 1/4 it is about `(4 c / 3) horizon^(3/4)`. With `explores_first` request 1 is always explored. Source: MESS+, Lemma A.3.
     """

@@ -81,7 +81,7 @@ class StageRoute:
         return floor, obs.cost_ceiling if self.cost_ceiling is None else self.cost_ceiling
 
     def bounds(self, statistics: Statistics, known_costs: tuple[Leaf, Leaf]) -> tuple[Array, Array]:
-        """Returns upper bounds of mean rewards and lower bounds of mean costs, shaped like the statistics; cost bounds lie in `known_costs`."""
+        """Returns upper bounds of mean rewards and lower bounds of mean costs, shaped like the statistics; costs are clipped to `known_costs`."""
         floor, ceiling = known_costs
         reward, cost = self.estimator.means(statistics, floor)
         count = jnp.asarray(statistics.pulls, reward.dtype) + 1.0

@@ -17,10 +17,10 @@ class Estimator(abc.ABC):
 
     @abc.abstractmethod
     def means(self, statistics: Statistics, cost_floor: Leaf) -> Pair:
-        """Returns mean rewards and costs estimated from `statistics`, `[...]`, finite even for unused models; `cost_floor` is the least cost."""
+        """Returns estimates of each model's mean reward and cost by `statistics`, finite even if unused; `cost_floor` is a query's least cost."""
 
     def start(self, statistics: Statistics, upper: Array, lower: Array, cost_floor: Leaf) -> Pair:
-        """Returns the reward bounds `upper` and cost bounds `lower` unchanged; subclasses may replace those of unused models (`statistics`)."""
+        """Returns the reward bounds `upper` and cost bounds `lower` unchanged; subclasses may replace those of models unused in `statistics`."""
         del statistics, cost_floor
         return upper, lower
 
