@@ -122,7 +122,7 @@ def short_digest(value: Any) -> str:
 
 @functools.lru_cache(maxsize=8192)
 def digest_of_code(code: types.CodeType) -> str:
-    """Returns a digest of the instructions in a function's `code`. Local variables and jump targets count as an index, constants as their value."""
+    """Returns a digest of the instructions in a function's `code`, with local variables and jump targets given by index, constants by value."""
     instructions = [one for one in dis.get_instructions(code) if one.opname not in _PADDING]
     places = {one.offset: number for number, one in enumerate(instructions)}
     offsets = sorted(places)

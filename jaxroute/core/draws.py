@@ -133,7 +133,7 @@ def uniform_at(key: Array, places: Leaf) -> Array:
 
 
 def order(key: Array, number: int) -> Array:
-    """Draws int32 priorities, different and at least 0, for `number` models: among tied models `numerics.argmax` takes that with the smallest.
+    """Draws different int32 priorities, at least 0, for `number` models: of tied models `numerics.argmax` takes the one of smallest priority.
 
     The last bits of each priority are the index of its model; the other bits are random.
     """
@@ -200,7 +200,7 @@ def _gammas(keys: Sequence[Array], shape_parameters: Sequence[Leaf], tries: int 
     d = xla.compute_once(alpha - np.float32(1 / 3))  # [streams, number]
 
     def attempt(words: Sequence[Any], places: Leaf, d: Array) -> Array:
-        """Draws by the keys' `words` a candidate per flat index in `places`: a gamma variable of shape d + 1/3, divided by `d`; 0 if rejected."""
+        """Draws a candidate per flat index in `places` by the keys' `words`: `1 / d` times a gamma variable of shape `d + 1/3`, or 0 if rejected."""
         x = _normal((words[0][0], words[0][1]), places)
         u = xla.compute_once(_open_unit((words[1][0], words[1][1]), places))
         v = (1 + np.float32(1) / jnp.sqrt(9 * d) * x) ** 3
@@ -214,7 +214,7 @@ def _gammas(keys: Sequence[Array], shape_parameters: Sequence[Leaf], tries: int 
         return xla.compute_once(functools.reduce(lambda later, one: jnp.where(one > 0, one, later), found[::-1]))
 
     def repaired(drawn: Array) -> Array:
-        """Returns `drawn` after at most two repairs: each replaces the first 0 (rejected) by that element's next candidate; other zeros remain."""
+        """Returns `drawn`, where 0 means rejected, after at most two repairs: each gives the first element that is 0 its next candidate."""
         index = lax.iota(jnp.int32, size)
         drawn, before, tried = drawn.reshape(size), jnp.int32(size), jnp.uint32(0)
         for _ in range(min(_REPAIRS, tries - 1)):
@@ -249,7 +249,7 @@ def beta(key: Array, a: Leaf, b: Leaf) -> Array:
 
 
 def _spread(words: Any, dims: Any) -> list[Any]:
-    """Prepares operands `words` for a batching rule: batched axes `dims` (None: none) come first, then axes of length 1, so that all broadcast."""
+    """Returns operands `words` of a batching rule so that they broadcast: the batched axis (in `dims`, or None) first, then axes of length 1."""
     size = next(w.shape[d] for w, d in zip(words, dims, strict=True) if d is not None)
     moved = [w if d is None else batching.bdim_at_front(w, d, size) for w, d in zip(words, dims, strict=True)]
     rank = max(jnp.ndim(w) - (d is not None) for w, d in zip(words, dims, strict=True))
@@ -275,7 +275,7 @@ batching.primitive_batchers[threefry_2x32_p] = lambda words, dims: (threefry_2x3
 
 @jax.jit
 def _apart(k0: Any, k1: Any, address: Any) -> Array:
-    """Computes `child_words(k0, k1, address)` by one loop for each word. On a CPU one loop for both makes the policy MESS+ a fifth slower."""
+    """Returns `child_words(k0, k1, address)`, with a loop for each of the two words: on a CPU a joint loop makes the policy MESS+ a fifth slower."""
     return jnp.stack(lax.optimization_barrier(tuple(encrypted(k0, k1, np.uint32(0), address))))
 
 

@@ -52,7 +52,7 @@ def _exchange(x: Array, first: Array, second: Array) -> Array:
 
 
 def _pivot(size: Array, k: Array) -> Array:
-    """Returns the index of the largest element of `size[k:]`, counted from the start of `size` `[m]` (magnitudes); `k` if one of these is NaN."""
+    """Returns the index in `size` `[m]`, which holds magnitudes, of the largest element from index `k` on; `k` if one of these elements is NaN."""
     best = numerics.argmax(size, _places(size.shape[0]) >= k)
     return jnp.where(best < size.shape[0], best, k)
 
@@ -110,7 +110,10 @@ def triangular_solve(
 
 
 def lu(x: Array) -> tuple[Array, Array, Array]:
-    """Factors `x` `[m, n]`. Returns one matrix, `U` with `L` below its diagonal; the row exchanged in each step; and the resulting row order."""
+    """Factors `x` `[m, n]`, with its rows reordered, into `L U`.
+
+    Returns a matrix (`U` with `L` below its diagonal), the row that each step k exchanges with row k, and the resulting order of the rows.
+    """
     rows, columns = (_places(size) for size in x.shape)
     steps = _places(min(x.shape))
 
@@ -138,7 +141,7 @@ def geqrf(x: Array) -> tuple[Array, Array]:
 
 
 def _reflections(x: Array, pivoting: bool) -> tuple[Array, Array, Array]:
-    """Returns the results of `geqrf(x)` and the order of columns. With `pivoting`, each step takes the column of largest norm in the rows left."""
+    """Returns the results of `geqrf(x)` and the order of columns. With `pivoting`, step k takes the column of largest norm in the rows from k on."""
     rows, columns = _places(x.shape[0])[:, None], _places(x.shape[1])
     steps, power = _places(min(x.shape)), _power(x)
 
@@ -249,7 +252,7 @@ def _ordered(keys: Array, x: Array) -> Array:
 
 
 def eigh(x: Array, *, lower: bool, **_: Any) -> tuple[Array, Array]:
-    """Returns eigenvectors and ascending eigenvalues of a symmetric `x` `[n, n]`, read from its lower (or upper) triangle; NaN if not finite."""
+    """Returns eigenvectors and ascending eigenvalues of a symmetric `x` `[n, n]`, from its `lower` or else upper triangle; NaN if not finite."""
     n = x.shape[0]
     size, place = n + n % 2, _places(n)
     half = size // 2

@@ -33,7 +33,7 @@ SHIFT = f32(1.5 * 2**23)  # The last bits of x + SHIFT are x, rounded to an inte
 
 
 def rarely(condition: Array, costly: Callable[[], Any], cheap: Any) -> Any:
-    """Returns `costly()` where a rare condition holds, else `cheap`. `costly` is skipped if a scalar condition is False, never if it is an array."""
+    """Returns `costly()` where a rare condition holds, else `cheap`. A scalar condition of False saves computing `costly`; an array never does."""
     if not condition.ndim:
         return lax.cond(condition, costly, lambda: cheap)
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), costly(), cheap)
@@ -88,7 +88,7 @@ LOG = (-0.12882076, 0.13988008, -0.12186583, 0.14005138, -0.1668031, 0.20010452,
 
 
 def exponent(x: Array) -> Array:
-    """Returns `k = -n * 2^23`, with the n for which `x * 2^-n` is in [2/3, 4/3), for positive normal x. `scaled(x, k)` is that product."""
+    """Returns `k = -n * 2^23` for a positive normal x: n is the exponent for which `x * 2^-n`, or `scaled(x, k)`, is in [2/3, 4/3)."""
     return (0x3FAAAAAA - bits(x)) & -0x800000
 
 
@@ -228,7 +228,7 @@ def rsqrt(x: Array) -> Array:
 
 
 def cbrt(x: Array) -> Array:
-    """Cube root, with an error of at most 0.83 ulp: two Halley steps from an estimate, rounded to 8 bits before each step for an exact cube."""
+    """Cube root, with an error of at most 0.83 ulp: two Halley steps; before each the estimate is rounded to 8 bits, so that its cube is exact."""
     a = jnp.abs(x)
     small = a < f32(1)
     a = a * jnp.where(small, f32(2.0**63), f32(2.0**-63))
@@ -322,7 +322,7 @@ ATAN = (-0.058256384, 0.104941085, -0.14230172, 0.19997782, -0.33333305)
 def quadrant(x: Array) -> tuple[Array, Array, Array]:
     """Reduces an angle x by a multiple n of pi / 2 to at most pi / 4. Returns two numbers whose sum is the result, and an int32 equal to n modulo 4.
 
-    Cody and Waite (1980): pi / 2 is a sum of numbers of 11 bits, whose products with n are exact for `|x| <= 12,800`; `far_quadrant` for larger x.
+    Cody and Waite (1980): pi / 2 is a sum of 11-bit numbers, whose products with n are exact for `|x| <= 12,800`. `far_quadrant` reduces larger x.
     """
     shifted = x * f32(2 / np.pi) + SHIFT
     n = shifted - SHIFT
@@ -569,7 +569,7 @@ def digamma(x: Array) -> Array:
 
 
 def bessel(a: Array, near: Sequence[float], far: Sequence[float]) -> tuple[Array, Array]:
-    """Returns `exp(-a) near(a^2)`, used for a < 6, and `far(1 / a) / sqrt(a)`, used for a >= 6, with polynomials given by their coefficients."""
+    """Returns two numbers: `exp(-a) near(a^2)` for a < 6, `far(1 / a) / sqrt(a)` for a >= 6. `near` and `far` are coefficients of polynomials."""
     r, k = exponential(-a)
     return polynomial(a * a, near) * ((r + f32(1)) * power_of_two(k)), polynomial(f32(1) / a, far) / jnp.sqrt(a)
 

@@ -6,8 +6,8 @@ static fields are sizes and structural choices.
 
 Rules for the environments and policies of all problems:
 
-- `observe` is pure. In each round `observe` and `step` get the same key, so that both can draw the same noise. If a policy plans (`plan`, every
-  `stage_length` rounds, a stage), `observe` is called once more at the start of a stage, with the key of its first round.
+- `observe` is pure. In each round `observe` and `step` get the same key, so that both can draw the same noise. If a policy has a method
+  `plan`, a stage begins every `stage_length` rounds; `observe` is then called once more, with the key of the stage's first round.
 - The environment draws the outcome of every model and reveals that of the chosen model. Its key does not depend on the policy, so all policies
   and settings share common random numbers.
 - An action may be a decision rule: a pytree with a pure `run(outputs)` that the environment calls on its outputs.
@@ -160,7 +160,7 @@ def is_policy(value: Any) -> TypeGuard[AnyPolicy]:
 
 
 def missing_methods(value: Any, members: Members) -> str:
-    """Returns a sentence with the required methods of `members` that `value` lacks, and the most similar names it has. Empty if it lacks none."""
+    """Returns a sentence that names the required methods (of `members`) that `value` lacks, and similar names that it has; empty if it lacks none."""
     missing = [name for name in members.required if not callable(getattr(value, name, None))]
     if not missing:
         return ""

@@ -25,7 +25,7 @@ _OPTIONS: dict[str, str | bool] = {_LEVEL: "0", "xla_cpu_use_fusion_emitters": F
 def quick_jit(
     function: Callable[Given, Made], static_argnums: int | Sequence[int] = (), often: bool = False
 ) -> Callable[Given, Made]:
-    """Compiles a function like `jax.jit`, for a few runs of well below a second: quickly on a CPU, and everywhere with each operation rounded once.
+    """Compiles a function like `jax.jit`, but faster on a CPU, for programs that run only a few times. On any device each operation is rounded once.
 
     `often` switches on LLVM's optimisations, for a program that runs dozens of times. `static_argnums` is as in `jax.jit`. If the result is called
     while another function is traced, it becomes a part of that program, with that program's arithmetic.

@@ -1,7 +1,7 @@
 """Protection of float operations against XLA's rewriting, by adding a -0.0 that XLA cannot see to be constant.
 
 On a CPU, XLA contracts `a * b + c` to one operation with one rounding, whatever its options, and simplifies programs as if numbers were not rounded.
-With a number `zero` that is -0.0 at run time only, `a * b + zero` is the product, rounded once, even if that sum is contracted. The compiler cannot
+If `zero` is -0.0, which the compiler does not know, `a * b + zero` is the product, rounded once, even if that sum is contracted. The compiler cannot
 compute with a constant plus `zero` in advance. It replaces divisions by one number along an axis with products with the reciprocal, but not if -0.0s
 from a vector are added to the divisors, which then seem unequal. On processors with fused multiply-add this costs nothing.
 """
@@ -74,7 +74,7 @@ def within(variable: ContextVar[Any], value: Any) -> Generator[None, None, None]
 
 
 def given_zeros(zero: Array, vector: Array) -> AbstractContextManager[None]:
-    """Context manager inside which a given scalar -0.0, `zero`, is added to products, and a `vector` of them to divisors; see `protected`."""
+    """Context manager inside which the scalar `zero`, a -0.0, is added to products and `vector`, an array of -0.0, to divisors (see `protected`)."""
     return within(_zeros, (zero, vector))
 
 
@@ -139,7 +139,7 @@ _HANDING_ON = frozenset([
 
 
 def trait_of(eqn: JaxprEqn, traits: Sequence[Trait], same_shape: bool) -> Trait:
-    """Returns the `Trait` of the result of operation `eqn` from the `traits` of its operands. `same_shape`: whether `eqn` is elementwise."""
+    """Returns the `Trait` of the result of operation `eqn` from the `traits` of its operands. `same_shape` is True if it is elementwise."""
     name = eqn.primitive.name
     every = functools.reduce(lambda a, b: a & b, traits, Trait.CONSTANT | Trait.EVEN)
     some = functools.reduce(lambda a, b: a | b, traits, Trait.NONE)
@@ -162,7 +162,7 @@ def elementwise_primitive(name: str, zeros: int, function: Callable[..., Any], d
     """Creates a JAX primitive called `name` that applies `function` to scalars or to float32 arrays of one shape.
 
     The last `zeros` operands, which `function` gets too, are -0.0 or vectors of it that the compiler does not know; `jax.vmap` does not batch them.
-    `divides`: the second operand is a divisor, to which batching adds such a vector, so that XLA does not multiply by a shared reciprocal.
+    If `divides`, the second operand is a divisor. Batching adds such a vector to it, so that XLA does not multiply by a shared reciprocal.
     """
     primitive = Primitive(name)
 

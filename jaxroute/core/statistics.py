@@ -36,7 +36,7 @@ _HALF = 1 << (_KEY_BITS - 1)
 
 @dataclasses.dataclass(frozen=True)
 class Moments:
-    """Moments of many samples, where a sample is the values of a set of runs. Each attribute is an array with one element per sample.
+    """Moments of many samples. A sample has one value for each of several runs. Each attribute is an array with one element per sample.
 
     Attributes:
       count: number of runs, float64, exact up to 2**53.
@@ -129,7 +129,7 @@ def merge(xp: Any, one: Any, other: Any) -> tuple[Any, ...]:
 
 
 def bins_of(values: Any, xp: Any = np) -> Any:
-    """Returns the int32 histogram bin of each float64 value: ascending, negative below zero, 0 for `|x| < 2**-64`, the largest int32 for NaN."""
+    """Returns each float64 value's int32 histogram bin: larger for larger values, 0 for `|x| < 2**-64`, negative below; the largest int32 for NaN."""
     bits = xp.asarray(values, xp.float64).view(xp.int64)
     size = xp.maximum(((bits & MAGNITUDE) >> SHIFT).astype(xp.int32) - np.int32(LEAST - 1), 0)
     return xp.where(xp.isnan(values), NOTHING, xp.where(bits < 0, -size, size))
@@ -152,7 +152,7 @@ class Histogram:
     A quantile computed from a histogram has a relative error of at most `RELATIVE_ACCURACY`.
 
     Attributes:
-      keys: `[N]` int64, ascending: `row * 2**18 + bin + 2**17` for the index of a row and the index, perhaps negative, of each bin that is not empty.
+      keys: `[N]` int64, ascending, for each bin that is not empty: `row * 2**18 + bin + 2**17`, of the indices of its row and bin (may be negative).
       counts: `[N]` int64, count in the row and bin of each key.
     """
 
@@ -274,7 +274,7 @@ def reduced(
 
 
 def _values(xp: Any, curves: Sequence[Curves], names: Sequence[str], place: int) -> Any:
-    """Returns all `C` values of curves `names` of `R` runs (axis `place`), `[settings, C, R]`, or two policies' differences; NaN for invalid runs."""
+    """Returns the `C` values of each of `R` runs, `[settings, C, R]`, NaN if invalid; or two policies' differences. Arguments as in `reduced`."""
 
     def masked(one: Curves, name: str) -> Any:
         values = xp.moveaxis(xp.asarray(one[name], xp.float64), place, -1)
@@ -291,7 +291,7 @@ def _values(xp: Any, curves: Sequence[Curves], names: Sequence[str], place: int)
 
 
 def _moments_and_bins(xp: Any, curves: Any, names: Sequence[str], place: int, spans: Sequence[tuple[int, int]]) -> Any:
-    """Returns for `reduced`, by span, moments `[6, settings, C]` and sorted bins `[settings * C, runs]` as two lists (no bins for two policies)."""
+    """Returns by span (see `reduced`) a list of moments `[6, settings, C]` and one of sorted bins `[settings * C, runs]`, empty for two policies."""
     values = _values(xp, curves, names, place)
     moments, bins = [], []
     for start, stop in spans:
@@ -310,6 +310,6 @@ _on_device = jax.jit(functools.partial(_moments_and_bins, jnp), static_argnums=(
 
 @functools.partial(jax.jit, static_argnums=2)
 def _starts_of_bins(bins: Array, first: Array, size: int) -> tuple[Array, Array]:
-    """Returns flat indices, padded with 0 to length `size`, where rows of sorted `bins` reach a new value (mask `first`), and the values there."""
+    """Returns the flat indices where `first` is True (a new value in a row of sorted `bins`), padded with 0 to length `size`, and the bins there."""
     starts = jnp.flatnonzero(first, size=size, fill_value=0)
     return starts, bins.ravel()[starts]

@@ -37,7 +37,7 @@ def bind(eqn: JaxprEqn, arrays: Sequence[Any], **others: Any) -> list[Any]:
 
 
 def compute_once(value: Any) -> Any:
-    """Returns an array or pytree marked so that XLA computes it once and stores it, instead of recomputing it for each use; not on a GPU.
+    """Returns an array or pytree, marked so that XLA stores it instead of recomputing it for each use. On a GPU the mark has no effect.
 
     It only makes programs faster. A value that is compared with itself needs `barrier`.
     """
@@ -56,16 +56,16 @@ def first_best(score: Array, allowed: Array | None = None, order: Array | None =
 
 
 def place_mask(size: int) -> int:
-    """Returns the bit mask of the low bits of a number from `draws.order(key, size)`: its model's index, or `size` for the number of "no model"."""
+    """Returns the bit mask that extracts from a number of `draws.order(key, size)` its model's index, or `size` from a number for no model."""
     return (1 << size.bit_length()) - 1
 
 
 def first_places(shape: Sequence[int], axis: int, given: Sequence[Any], ordered: bool) -> tuple[Any, Any, int, int]:
     """Returns a mask of allowed elements (or None), tie-breakers, a number above all tie-breakers, and a bit mask, for `first_best` along an axis.
 
-    Of tied elements of an array of this shape that with the smallest tie-breaker wins: its index or, if `ordered`, its number in a random order. The
-    bit mask extracts the index from either. Elements that may not win get the number above all, which gives the index "none". `given` has the mask of
-    allowed elements, if there is one, and as its last entry the order, if `ordered`.
+    Of tied elements of an array of this `shape` the one with the smallest tie-breaker wins. This is the element's index or, if `ordered`, its number
+    in a random order; the bit mask extracts the index from either. Elements that may not win get the number above all, from which it extracts the
+    length of the axis. `given` is the mask of allowed elements, if there is one, and then the order, if `ordered`.
     """
     size = shape[axis]
     if not ordered:
@@ -99,7 +99,7 @@ def sums(values: Sequence[jax.Array]) -> jax.Array:
 
 
 def by_comparison(score: Array, *given: Array, axis: int, ordered: bool = False) -> jax.Array:
-    """Computes `first_best` of `score` along `axis` by comparison with the maximum. `given`: mask `allowed`, if any; `order`, if `ordered`."""
+    """Computes `first_best` of `score` along `axis` by comparison with the maximum. `given` is `allowed`, if any, then `order`, if `ordered`."""
     allowed, place, last, mask = first_places(score.shape, axis, given, ordered)
     if allowed is not None:
         score = jnp.where(allowed, score, -jnp.inf)
@@ -116,7 +116,7 @@ def by_comparison(score: Array, *given: Array, axis: int, ordered: bool = False)
 
 
 def _by_pairs(score: Array, *given: Array, axis: int, ordered: bool = False) -> jax.Array:
-    """Computes `first_best` along `axis` by one reduction of pairs (score, tie-breaker). `given`: mask `allowed`, if any; `order`, if `ordered`."""
+    """Computes `first_best` along `axis` by a reduction of pairs (score, tie-breaker). `given` is `allowed`, if any, then `order`, if `ordered`."""
     allowed, place, last, mask = first_places(score.shape, axis, given, ordered)
     lowest = -np.inf if jnp.issubdtype(score.dtype, jnp.floating) else jnp.iinfo(score.dtype).min
     counts = score == score
@@ -183,9 +183,9 @@ def chunked_fold(leaves: Any, in_use: Index, start: Any, step: Callable[[Any, An
 
 
 def chunked_map_inplace(leaves: Any, in_use: Index, step: Callable[[Any, jax.Array], Any]) -> Any:
-    """Replaces arrays by `step(chunk, index of its first element)`, in chunks of 32 elements of the last axis that begin before element `in_use`.
+    """Replaces each chunk (32 elements of the last axis) that begins before element `in_use` by `step(chunk, index of the chunk's first element)`.
 
-    It works in place if the `leaves`, arrays with a last axis of length `chunked_size`, are not used afterwards. Later chunks stay as they are.
+    It works in place if the `leaves`, arrays with a last axis of length `chunked_size`, are not used afterwards. Other chunks stay as they are.
     """
     size = jax.tree.leaves(leaves)[0].shape[-1]
     if size <= CHUNK:

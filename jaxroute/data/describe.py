@@ -62,17 +62,13 @@ class Description:
 
 
 def describe(log: Log | RoutingTable) -> Description:
-    """Describes a log: its models, how good the best choice of a model per query would be, and how well scores can be predicted.
+    """Describes a log or table: its models, how good the best choice of a model per query would be, and how well scores can be predicted.
 
     The predictors are those that `jaxroute compare` fits. There are five folds: queries are predicted from the other four folds, which contain no
-    copy of their prompts. Routing by a prediction takes the model with the largest predicted score - weight x mean cost. The weight is fitted to the
-    other folds, where routing must cost no more than the best single model.
+    copy of their prompts. Routing by a prediction takes the model with the largest `predicted score - weight * mean cost`. The weight is fitted to
+    the other folds, where routing must cost no more than the best single model.
 
-    Args:
-      log: from `read_log`, or a table.
-
-    Raises:
-      ValueError: `log` is neither.
+    Raises `ValueError` if `log` is neither the result of `read_log` nor a `RoutingTable`.
     """
     log = Log(log) if isinstance(log, RoutingTable) else log
     if not isinstance(log, Log):

@@ -151,7 +151,7 @@ def choose_features(
 
 
 def _from_numbers(numbers: np.ndarray, source: str, are_columns: bool, notes: list[str]) -> tuple[np.ndarray, str, Reader]:
-    """Standardises `numbers` `[Q, d]` if `are_columns`; reduces over 64 (or `notes` says why not). Returns features, their source and `Reader`."""
+    """Standardises `numbers` `[Q, d]` if `are_columns`, or reduces over 64. Returns features, `source` with what was done, and a `Reader` or None."""
     if are_columns or (scales(numbers) != 1).any():
         standard = Standardisation.fit(numbers)
         return standard.of(numbers), f"{source}, standardised", standard

@@ -62,7 +62,7 @@ class Answers:
 
 
 def collect_answers(roles: Roles, units: Mapping[str, str], instead: str = "") -> Answers:
-    """Reads a log's answers, numbers in `units` by role. `instead` is "costs" or "prices" if the caller gave them: those of the file are ignored."""
+    """Reads a log's answers, with `units` by role. The file's costs are ignored if the caller gave others: `instead` is then "costs" or "prices"."""
     family = roles.families.get("cost")
     costs = [*roles.candidates.get("cost", ()), *(family.columns.values() if family else ())]
     if instead or not any(first_cells(roles.sheet.cells(column), 1) for column in costs):
@@ -121,7 +121,7 @@ def _wide_answers(roles: Roles) -> Answers:
 
 
 def _add_role(answers: Answers, role: str, units: Mapping[str, str]) -> None:
-    """Reads a role's numbers, in `units` by role, into `answers.values`; its other fields get % signs, the currency and how tokens are counted."""
+    """Adds a role's numbers, read in `units` by role, to `answers.values`, and sets fields for % signs, currency and tokens counted separately."""
     roles, sheet, family = answers.roles, answers.sheet, answers.roles.families.get(role)
     column = roles.column(role) if family is None else family.shown("")
     if column is None:
@@ -167,7 +167,7 @@ def _add_role(answers: Answers, role: str, units: Mapping[str, str]) -> None:
 
 
 def _is_needed(roles: Roles, role: str) -> bool:
-    """Whether a role affects the result: texts of answers only serve to count unknown tokens, and tokens only to compute unknown costs."""
+    """Whether a role affects the result: tokens and prices do only if the log has no costs, and texts of answers only if it has no output tokens."""
     present = {name for name, columns in roles.candidates.items() if columns} | roles.families.keys()
     if role.startswith(("tokens", "price")) and "cost" in present:
         return False
@@ -175,7 +175,7 @@ def _is_needed(roles: Roles, role: str) -> bool:
 
 
 def _read_role(sheet: Sheet, column: str, role: str, units: Mapping[str, str], name: str) -> Numbers:
-    """Reads a role's numbers: lengths of texts for "response", else in the unit of `units[role]` or of `name`, the column's name (without model)."""
+    """Reads a column as numbers of a role: for "response" lengths of texts, else in the unit `units[role]` or the one in the column's `name`."""
     if role == "response":
         lengths = [len(text) or np.nan for text in read_texts(sheet.cells(column))]
         return Numbers(np.array(lengths), notes=["its length counts"])
@@ -190,8 +190,8 @@ def _read_role(sheet: Sheet, column: str, role: str, units: Mapping[str, str], n
 def choose_models(answers: Answers, models: list | None, costs: dict | None, prices: Prices | None, file: str) -> None:
     """Drops from `answers` the models that are not in `models`, `costs` or `prices`, where these are given.
 
-    An entry of a model that the log lacks is refused, except in a file of prices. If `models` or such a `file` (its path, else "") is given, a model
-    without an entry in costs or prices is refused, not dropped.
+    If these have a model that the log lacks, the call raises `ValueError`, except for prices from a file, whose path is `file` (empty without one).
+    With `models` or such a file, it also raises `ValueError` for a model without an entry in `costs` or `prices`, instead of dropping it.
     """
     name, present = answers.sheet.name, set(answers.models)
     if len(present) < 2:
@@ -223,9 +223,9 @@ def choose_models(answers: Answers, models: list | None, costs: dict | None, pri
 
 
 def check_costs(costs: Any, prices: Any, units: Mapping | None = None) -> tuple[dict[str, float] | None, Prices | None]:
-    """Checks and returns the caller's costs per query, or prices in USD per million tokens, by model.
+    """Checks the caller's costs per query, or prices in USD per million tokens, by model. Returns both; None stands for the one not given.
 
-    `prices` may be a file's path, in `units` by role (None: as in its columns' names). Raises `ValueError` for invalid values, or if both are given.
+    `prices` may be the path of a file, in `units` by role (None: those in its columns' names). Raises `ValueError` for invalid values or for both.
     """
     if costs is not None and prices is not None:
         raise ValueError("costs and prices mean the same: give one of them")
@@ -268,7 +268,7 @@ def _read_prices(path: str | os.PathLike, units: Mapping[str, str] | None) -> Pr
 
 
 def price_answers(answers: Answers, costs: Mapping[str, float] | None, prices: Prices | None) -> np.ndarray | None:
-    """Returns the cost of each answer, `[A]`, NaN if missing: by `costs` (in their unit), else `prices` (USD), else the file; None if unknown."""
+    """Returns each answer's cost, `[A]`, NaN if missing, from `costs`, else `prices` (in USD), else the file's costs or prices; None without any."""
     name, values, preset = answers.sheet.name, answers.values, answers.sheet.preset
     if costs is not None:
         answers.notes.append("cost: as given, the same for every query")
@@ -348,7 +348,7 @@ def _lost_usage(values: Mapping[str, np.ndarray], *tokens: np.ndarray | None) ->
 
 
 def _cached_cost(answers: Answers, tokens_in: np.ndarray, prices: Mapping[Any, np.ndarray]) -> np.ndarray:
-    """Returns what cached tokens add to each cost, `[A]` in 1e-6 USD (discounts are negative), by `prices` by role, `[A]`; refuses unknown prices."""
+    """Returns what cached tokens add to each cost (negative: a discount), `[A]` in 1e-6 USD; raises `ValueError` if `prices`, by role, lack one."""
     tokens = np.nan_to_num(answers.values.get("tokens_cached", np.zeros(len(answers.row))))
     if not (tokens > 0).any():
         return tokens
@@ -363,7 +363,7 @@ def _cached_cost(answers: Answers, tokens_in: np.ndarray, prices: Mapping[Any, n
 
 
 def _are_beside(answers: Answers, role: str, total: np.ndarray, note: str) -> bool:
-    """Whether counts `total` `[A]` exclude tokens of a role (cached, say); tells the user by `note`, with "part of" or "counted beside" for `{}`."""
+    """Whether counts `total` `[A]` exclude tokens of a role (cached, say). Notes this as `note`, with "counted beside" or "part of" for `{}`."""
     part, values, beside = np.nan_to_num(answers.values[role]), answers.values, role in answers.beside
     if (part > np.nan_to_num(total, nan=np.inf)).any():
         beside = True

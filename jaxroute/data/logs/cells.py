@@ -136,7 +136,7 @@ def read_numbers(sheet: "Sheet", column: str, role: str, units: Mapping | None =
 
 
 def _check_range(sheet: "Sheet", column: str, kind: str, values: np.ndarray) -> None:
-    """Refuses a column whose parsed `values` `[R]` are infinite, negative for a `kind` such as "cost", or doubtful: tokens "1.234" may mean 1234."""
+    """Raises `ValueError` if a column has `values` `[R]` that are infinite, negative for a `kind` such as "cost", or doubtful ("1.234" tokens)."""
     if kind in ("tokens", "length") and sheet.separator not in (None, ","):
         cells, fractions = sheet.cells(column), np.flatnonzero(np.nan_to_num(values, posinf=0, neginf=0) % 1)
         # Other fractions are means of several answers.
@@ -153,7 +153,7 @@ def _check_range(sheet: "Sheet", column: str, kind: str, values: np.ndarray) -> 
 
 
 def _parse_cells(sheet: "Sheet", column: str, kind: str, rest: np.ndarray, numbers: Numbers) -> np.ndarray:
-    """Parses cells at row indices `rest` into `numbers` (values, currency, ...) or raises `ValueError`. Returns whether each row has a unit `[R]`."""
+    """Parses the cells in rows `rest` into `numbers`, or raises `ValueError`. Returns a mask of all `R` rows: True for cells with a unit of time."""
     cells = sheet.cells(column)
     with_comma = [cell for cell in cells[rest] if isinstance(cell, str) and "," in cell]
     points = any(isinstance(cell, str) and "." in cell for cell in cells)
@@ -299,7 +299,7 @@ def fits_role(role: str, cells: np.ndarray) -> bool:
 
 
 def read_texts(cells: np.ndarray) -> np.ndarray:
-    """Converts the cells of a column to texts, "" for an empty cell; of a list of chat messages, the content of the user's last message counts."""
+    """Converts a column's cells to texts: an empty cell to "", and a list of chat messages to the content of the user's last message."""
     return np.array(["" if is_empty(cell) else _text(cell) for cell in cells], dtype=object)
 
 
@@ -314,7 +314,7 @@ def _text(cell: Any) -> str:
 
 
 def read_dates(sheet: "Sheet", column: str) -> np.ndarray:
-    """Returns the dates in a column as datetime64[s] in UTC, NaT for an empty cell; others must be ISO 8601, or s or ms since 1970."""
+    """Returns a column's dates, ISO 8601 or s or ms since 1970, as datetime64[s] in UTC, NaT for an empty cell; other cells raise `ValueError`."""
     cells = sheet.cells(column)
     if cells.dtype.kind == "M":
         return cells.astype("datetime64[s]")
@@ -347,7 +347,7 @@ def _date(cell: Any) -> np.datetime64 | None:
 
 
 def read_vectors(sheet: "Sheet", column: str, rows: np.ndarray) -> np.ndarray:
-    """Returns the embeddings in some rows of a column, `[len(rows), d]` float64; cells without a list of `d` numbers (also as text) are refused."""
+    """Returns embeddings, `[len(rows), d]` float64, from `rows` of a column. Cells that are no list of `d` numbers (or its text) raise `ValueError`."""
     vectors: list[np.ndarray] = []
     for row, cell in zip(rows, sheet.cells(column)[rows], strict=True):
         try:

@@ -227,7 +227,7 @@ def _pair_codes(codes: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def _check_repeats(answers: Answers, keys: _Keys, column: str) -> None:
-    """Notes repeated answers of a model to a query (its id is in `column`); refuses them if another column, a temperature say, tells them apart."""
+    """Notes repeated answers of a model to a query (id in `column`); raises `ValueError` if another column, say of temperatures, tells them apart."""
     pairs, how = keys.pairs(answers), answers.sheet.preset.how
     count = np.bincount(pairs)
     is_repeated = count[pairs] > 1
@@ -270,7 +270,7 @@ def _tells_apart(pairs: np.ndarray, values: np.ndarray) -> bool:
 
 
 def _pivot(answers: Answers, keys: _Keys, values: np.ndarray, how: str = "") -> np.ndarray:
-    """Converts values of answers `[A]` to `[Q, N]`, NaN for none. Repeated answers are merged by `how`, "mean" or "max" ("": as the format says)."""
+    """Converts values of answers `[A]` to `[Q, N]`, NaN for none. Repeated answers are merged by `how`: "mean", "max", or as the format says ("")."""
     found = pd.Series(values).groupby(keys.pairs(answers)).agg(how or answers.sheet.preset.how)
     matrix = np.full((len(keys.first), len(answers.models)), np.nan)
     matrix.flat[found.index] = found
@@ -334,7 +334,7 @@ def _propose_models(models: list[str], gaps: np.ndarray, num_complete: int) -> s
 
 
 def _shared_column(answers: Answers) -> str:
-    """Returns a column that may hold query ids, or "": more than half its values occur with several models, and hardly any twice with one model."""
+    """Returns a column that may hold query ids, as most of its values occur with several models and few twice with one model; "" if there is none."""
     roles, sheet = answers.roles, answers.sheet
     others = {*FILE_COLUMNS, *roles.candidates.get("query", ()), *roles.candidates.get("model", ())}
     columns = [name for name in sheet.single(sheet.names) if name not in others]
@@ -368,7 +368,7 @@ def _aliases(models: list[str], scores: np.ndarray) -> str:
 
 
 def _unlike_rest(models: list[str], scores: np.ndarray, keep: np.ndarray) -> list[str]:
-    """Returns a warning (in a list, else empty) if a model's mean scores on dropped and `keep` queries differ by over 3 standard errors."""
+    """Returns a list: empty, or a warning that a model's mean scores on the queries `keep` and on the others differ by over 3 standard errors."""
     found = []
     for model, column in zip(models, scores.T, strict=True):
         left, kept = column[~keep & ~np.isnan(column)], column[keep]
@@ -423,7 +423,7 @@ def _dates(answers: Answers, rows: np.ndarray) -> np.ndarray | None:
 
 
 def _own_numbers(answers: Answers, first: np.ndarray) -> tuple[np.ndarray, str, bool] | None:
-    """Returns features from rows `first` (one per query), their source, and whether they are separate columns (no embedding); None without any."""
+    """Returns features in rows `first`, one per query, their source in words, and whether they are columns, not an embedding; None without any."""
     roles, sheet = answers.roles, answers.sheet
     names, (head, star, tail) = roles.vectors, roles.given.get("embedding", "").partition("*")
     if star:

@@ -91,7 +91,7 @@ def to_unit_interval(answers: Answers, scale: tuple[float, float] | None, name: 
 
 
 def _refuse_mixed(scores: np.ndarray, groups: Groups, place: Callable[[int], str]) -> None:
-    """Refuses scores if one model or category in `groups` has fractions up to 1 and another more than 1; `place(i)` says where answer `i` is."""
+    """Raises `ValueError` if one model, or category, in `groups` has fractions up to 1 and another scores over 1; `place(i)` locates answer `i`."""
     found, present = [], np.isfinite(scores)
     for kind, (codes, names) in groups.items():
         high, low = np.full(len(names), -np.inf), np.full(len(names), np.inf)
@@ -109,7 +109,7 @@ def _refuse_mixed(scores: np.ndarray, groups: Groups, place: Callable[[int], str
 
 
 def check_scores(answers: Answers, has_scale: bool) -> None:
-    """Raises `ValueError` if other columns show that scores are labels, errors (less is better) or, without given scale, points out of a maximum."""
+    """Raises `ValueError` if other columns show that scores are labels, errors (less is better) or, unless `has_scale`, points out of a maximum."""
     if "score" in answers.given or answers.sheet.preset.name:
         return
     roles, file = answers.roles, answers.sheet.name
@@ -160,7 +160,7 @@ def _labels_error(answers: Answers, columns: str, alike: list[str], remedy: str)
 
 
 def _describe_scores(answers: Answers) -> tuple[str, str, list[str], float]:
-    """Returns the score columns in words, how to confirm them, label columns with the same set of values, and the `match_level` of the name."""
+    """Returns, in words, the score columns and how to confirm them; columns of right answers with the same values; the name's `match_level`."""
     roles = answers.roles
     if roles.models:
         family = roles.families["score"]
@@ -196,7 +196,7 @@ def _different_values(answers: Answers, column: str) -> set[float | str]:
 
 
 def check_same_scores(answers: Answers, scores: np.ndarray) -> None:
-    """Refuses scores `[Q, N]` that on each query are equal for all models; only notes it for few scores, or verdicts in a column named "score"."""
+    """Raises `ValueError` if models have equal scores (`[Q, N]`) on each query; only notes it for few scores, or verdicts in a column "score"."""
     if "score" in answers.given or answers.sheet.preset.name or not (scores == scores[:, :1]).all() or np.ptp(scores) == 0:
         return
     columns, remedy, alike, level = _describe_scores(answers)
@@ -211,7 +211,7 @@ def check_same_scores(answers: Answers, scores: np.ndarray) -> None:
 
 
 def check_models(answers: Answers, scores: np.ndarray, costs: np.ndarray, named: Collection[str]) -> None:
-    """Refuses a "model" that is a statistic of others or called like a right answer ("gold"), unless the caller `named` it; arrays are `[Q, N]`."""
+    """Raises `ValueError` for a "model" not in `named` that is a statistic of others or called like a right answer ("gold"). Arrays are `[Q, N]`."""
     models, parts = answers.models, np.stack([scores, costs])
 
     def is_close(a: np.ndarray, b: np.ndarray) -> bool:
@@ -235,7 +235,7 @@ def check_models(answers: Answers, scores: np.ndarray, costs: np.ndarray, named:
 
 
 def doubt_costs(answers: Answers, costs: np.ndarray, unit: str, stated: bool) -> None:
-    """Notes doubts about costs `[Q, N]`: a model's mean implausible in USD (if that is `unit`) or, if the file has costs (`stated`), running sums."""
+    """Notes doubts about costs `[Q, N]`: implausible means, if `unit` is USD; and, if the costs are `stated` in the file, running sums or scores."""
     models, notes = answers.models, answers.notes
     means = zip(models, costs.mean(axis=0) if unit.startswith("USD per query") else [])
     if implausible := [f"{model} {mean:.3g}" for model, mean in means if 0 < mean < _CHEAPEST or mean > _MOST_EXPENSIVE]:

@@ -138,8 +138,8 @@ def read_answers(data: Any, **options: Any) -> pd.DataFrame:
 def _open_answers(options: Mapping[str, Any], wanted: Sequence[str], instead: str, scored: bool = True) -> Answers:
     """Opens a file, assigns roles to its columns and reads the answers.
 
-    `options` are the arguments of `read_log`, and `wanted` the models that these arguments name. `instead` is "costs" or "prices" if the caller
-    gave these to replace those of the file, else empty. If `scored` is False, the log need not have scores.
+    `options` are the arguments of `read_log`. Models named in them, `wanted` (may be empty), help to find the columns of models. `instead` is "costs"
+    or "prices" if the caller gave these to replace those of the file, else empty. If `scored` is False, the log need not have scores.
     """
     data: Any = options.get("data")
     where, columns = options.get("where"), options.get("columns")
@@ -238,7 +238,7 @@ def load_table(path: Any, *, missing: Literal["error", "drop"] = "error", **read
 def read_experiment_log(
     data: str | os.PathLike | None, costs: Mapping[str, float] | None = None, *, features: str | os.PathLike | None = None
 ) -> Log:
-    """Reads an experiment's log by `read_log` with these arguments. Errors, as for no `data`, name options of `jaxroute run`; doubts are warnings."""
+    """Reads an experiment's log by `read_log`, whose doubts become warnings. A `ValueError`, also for no `data`, names options of `jaxroute run`."""
     if not data:
         raise ValueError("this experiment runs on the user's own table: give its file with --data FILE")
     try:

@@ -72,7 +72,7 @@ def _split_remark(name: str) -> tuple[str, str]:
 
 @lru_cache(65536)
 def split_unit(kind: str, name: str) -> tuple[str, tuple[str, ...]]:
-    """Splits units of a `kind` off a name: "latency_ms" gives ("latency", ("ms",)), and "ms", which is only a unit, ("ms", ("ms",))."""
+    """Splits units of a `kind` off a name: "latency_ms" gives ("latency", ("ms",)). A name that is only a unit stays: ("ms", ("ms",))."""
     head, remark = _split_remark(name)
     filling = WORDS["remarks"] - {"per", "query", "request", "call", "answer"}  # As in `Cost (USD, est.)`.
     parts, found, units = [*words(head), *(word for word in words(remark) if word not in filling)], [], UNITS.get(kind, {})
@@ -101,13 +101,13 @@ def split_unit(kind: str, name: str) -> tuple[str, tuple[str, ...]]:
 
 
 def parse_units(kind: str, text: str) -> tuple[str, ...]:
-    """Splits a text such as "EUR cents" into units of a kind ("cost", "latency", "price"), ("eur", "cents"); empty if it has another word."""
+    """Splits a text into units of a kind ("cost", "latency", "price"): "EUR cents" gives ("eur", "cents"). Empty if any word is not such a unit."""
     parts = [plain_name(text)] if plain_name(text) in UNITS[kind] else [*map(plain_name, text.split())]
     return tuple(parts) if all(part in UNITS[kind] for part in parts) else ()
 
 
 def unit_of(role: str, name: str, given: Mapping[str, str]) -> tuple[float, str | None, str]:
-    """Returns the factor to the standard unit, the currency (None for USD or none) and the unit as written or "", by `given[role]`, else `name`."""
+    """Returns the factor to the standard unit, the currency (None: USD or none) and the unit's text or "", from `given[role]` or else from `name`."""
     kind = UNIT_KINDS.get(role, "")
     units = parse_units(kind, given[role]) if role in given else split_unit(kind, name)[1]
     values = [UNITS[kind][unit] for unit in units] + (["J"] if kind == "cost" and "energy" in plain_name(name) else [])
@@ -117,7 +117,7 @@ def unit_of(role: str, name: str, given: Mapping[str, str]) -> tuple[float, str 
 
 
 def read_unit(name: str, role: str, texts: Sequence[str], called: str) -> tuple[str, str]:
-    """Returns the unit of a role in a column such as `cost_unit` or `currency`, and a line for the user; both are empty if it is not such a column.
+    """Returns a role's unit from the column `name`, such as `cost_unit` or `currency`, and a line for the user; both are empty for other columns.
 
     `texts` are the different cells of the column, `called` is the name of the column with the numbers. The unit is empty if it is the standard one.
     """
@@ -187,7 +187,7 @@ def match_level(role: str, name: str) -> float:
 
 @lru_cache(65536)
 def full_match_level(role: str, name: str) -> float:
-    """Returns `match_level` if the name as a whole matches a role, or else 0, as for `call.cost` and `cost (estimated)`, of which a part matches."""
+    """Returns `match_level` if the whole name matches a role, or else 0, as for `call.cost` and `cost (estimated)`, of which only a part matches."""
     kind, whole, names = UNIT_KINDS.get(role, ""), plain_name(name), NAMES.get(role, {})
     base, units = split_unit(kind, name) if kind else (whole, ())
     if role == "query" and whole not in names and len(words(name)) == 2:  # As in `problem_idx`.
@@ -262,7 +262,7 @@ def numbered_columns(names: Sequence[str]) -> list[str]:
 
 
 def check_units(units: Mapping[str, str] | None) -> dict[str, str]:
-    """Returns the caller's units by role, an empty dict for None; unknown roles and units are refused."""
+    """Returns the caller's units by role, an empty dict for None. Raises `ValueError` for unknown roles and units."""
     found: dict[str, str] = {}
     if units is not None and not isinstance(units, Mapping):
         raise ValueError(f"units must map roles to units, as {{'latency': 'ms'}}, got {checks.show(units)}")
@@ -276,7 +276,7 @@ def check_units(units: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def check_columns(columns: Mapping[str, str] | None, names: Sequence[str], file: str) -> dict[str, str]:
-    """Returns the caller's `columns` by role; refuses unknown roles, and columns not in `names` of `file`. `*` means a model, an empty name none."""
+    """Returns `columns` by role: `*` means a model, "" no column. Raises `ValueError` for an unknown role, or a column not in `names` of `file`."""
     if columns is not None and not isinstance(columns, Mapping):
         raise ValueError(f"columns must map roles to names of columns, as {{'score': 'mine'}}, got {checks.show(columns)}")
     found: dict[str, str] = {}
@@ -395,7 +395,7 @@ def _best_splits(free: Sequence[str]) -> Iterator[tuple[str, _Split]]:
 
 
 def _add_units_behind_models(families: dict[tuple[str, str], Family]) -> None:
-    """Adds to `families`, by (role, pattern), `cost_{}_usd` of models `a`, `b` beside `cost_{}` whose "models" `a_usd`, `b_usd` end in a unit."""
+    """Adds to `families`, by (role, pattern), a family such as `cost_{}_usd` if the models of `cost_{}`, such as `a_usd`, end in a unit of costs."""
     scored = {model for family in families.values() if family.role == "score" for model in family.columns}
     for (role, pattern), family in [*families.items()]:
         unit = next((words(model)[-1] for model in family.columns if words(model)), "")
@@ -407,7 +407,7 @@ def _add_units_behind_models(families: dict[tuple[str, str], Family]) -> None:
 
 
 def _remove_statistics(families: Mapping[tuple[str, str], Family], given: Mapping[str, str], wanted: Sequence[str]) -> None:
-    """Removes models called like statistics ("mean") from families of roles not `given`, unless `wanted` by the caller or found in several roles."""
+    """Removes models called like statistics ("mean") from families of roles not in `given`, unless they are in `wanted` or in several families."""
     siblings = Counter(model for family in families.values() if len(family.columns) > 1 for model in family.columns)
     for family in families.values():
         if family.role not in given:

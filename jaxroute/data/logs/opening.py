@@ -120,7 +120,7 @@ def _suffix(name: str) -> str:
 
 
 def _open_bytes(path: Path, content: bytes, packed: str, separator: str | None, encoding: str | None) -> Sheet:
-    """Opens `content` by its first bytes or the file's name; `separator` and `encoding` as in `open_log`. Messages name the compression `packed`."""
+    """Opens a file's `content`; its first bytes or the name decide its kind. `packed` names its compression in messages; others as in `open_log`."""
     suffix = _suffix(path.name)
     for magic, (compression, unpack) in _PACKERS.items():
         if content.startswith(magic):
@@ -159,7 +159,7 @@ def _open_bytes(path: Path, content: bytes, packed: str, separator: str | None, 
 
 
 def _decode(name: str, content: bytes, encoding: str | None) -> tuple[str, str, tuple[str, ...]]:
-    """Decodes a text file; `encoding` is detected if None. Returns the text, the name of its encoding, and all possible encodings if several fit."""
+    """Decodes a text file; `encoding` is detected if None. Returns the text, its encoding's name, and all possible encodings (if several fit)."""
     if encoding is not None:
         try:
             return content.decode(encoding), encoding.upper(), ()
@@ -192,7 +192,7 @@ def _decode(name: str, content: bytes, encoding: str | None) -> tuple[str, str, 
 
 
 def _open_text(path: Path, text: str, separator: str | None, encoding: str, packed: str) -> Sheet:
-    """Opens text with columns (`separator` None: it is detected), and skips lines above their names. `encoding` and `packed` describe the file."""
+    """Opens text with columns and skips lines above their names. A `separator` of None is detected; `encoding` and `packed` describe the file."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     notes = []
     if setting := re.match(r"(sep=(.))(?:\n|$)", text, re.IGNORECASE):
@@ -297,7 +297,7 @@ def _open_json(path: Path, text: str, about: str) -> Sheet:
 
 
 def _sheet_of_records(path: Path, records: list, about: str, place: Callable | None = None, **attributes: Any) -> Sheet:
-    """Converts `records`, by the rules of their format if known, to a `Sheet` of kind `about` with `attributes`; `place(i)` locates record `i`."""
+    """Converts `records` by the rules of their format, if known, to a `Sheet`: `about` is its kind in words, `place(i)` tells where record `i` is."""
     rows, preset = presets.read_records(path, records)
     frame = frame_of(rows)
     place = place if rows is records and len(frame) == len(records) else None

@@ -49,7 +49,7 @@ class Preset:
         return SPROUT_PRICES if self.name == "SPROUT" else {}
 
     def rows(self, path: Path, records: Records) -> Records:
-        """Converts the records of the file `path` to answers with a log's columns. Score and id columns that the user added to the format remain."""
+        """Converts records of the file `path` to answers with a log's columns. These include the scores and ids that the user added to the format."""
         if self.reader is None and not self.columns:
             return records
         if self.explode:
