@@ -55,7 +55,7 @@ def open_pickle(path: str | os.PathLike, content: bytes) -> dict | tuple[list[st
 
 @contextlib.contextmanager
 def _explain_damage(path: str | os.PathLike) -> Iterator[None]:
-    """Context manager for reading a pickle: errors of a damaged or unknown one become a `ValueError` with a remedy."""
+    """Context manager for reading a pickle: if it is damaged or of an unknown kind, the error becomes a `ValueError` that suggests other formats."""
     try:
         yield
     except UnsafePickleError as error:

@@ -69,7 +69,7 @@ class Predictor(Protocol):
 
 
 def random_folds(sample: Sample, number: int, seed: int | tuple[int, ...] | np.random.Generator) -> np.ndarray:
-    """Assigns each of `Q` queries to a fold at random, `[Q]`. Copies of a prompt share a fold; all `number` folds have about as many prompts."""
+    """Assigns each of `Q` queries at random to one of `number` folds with nearly equal numbers of prompts, `[Q]`. Copies of a prompt share a fold."""
     prompts = sample.numbered()
     return np.random.default_rng(seed).permutation(np.arange(prompts.max() + 1) % number)[prompts]
 
@@ -132,10 +132,9 @@ def cross_entropy(predicted: np.ndarray, scores: np.ndarray) -> float:
 def fit_weights(columns: np.ndarray, scores: np.ndarray, penalties: np.ndarray, steps: int = 60) -> np.ndarray:
     """Fits a logistic regression for each output and penalty, by least cross-entropy plus `penalty / 2 * |weights|^2`.
 
-    A score of 0.3 counts like 3 right and 7 wrong answers of weight 0.1. Newton steps use an upper bound of the Hessian, `X'X / 4 + penalty` for
-    columns `X` (Boehning and Lindsay, 1988), whose one eigendecomposition serves all outputs. They never increase the loss, and are accelerated
-    (Nesterov). `columns` are `[Q, d]` predictors, `scores` `[Q, M]` in [0, 1], one column per output, and `penalties` `[A]`, positive. Returns
-    intercepts, which have no penalty, and weights, `[A, 1 + d, M]`.
+    `columns` are `[Q, d]` predictors of `Q` queries, `scores` `[Q, M]` in [0, 1] with a column per output, and `penalties` `[A]`, positive. Returns
+    intercepts, which have no penalty, and weights, `[A, 1 + d, M]`. The `steps` are accelerated Newton steps (Nesterov) with an upper bound of the
+    Hessian, `X'X / 4 + penalty` for columns `X` (Boehning and Lindsay, 1988). One eigendecomposition of this bound serves all outputs.
     """
     middle = columns.mean(0)
     centred = columns - middle  # Orthogonal to the intercept, so that the bound separates into the two.
@@ -302,7 +301,7 @@ def standard_error(values: np.ndarray) -> float:
 
 
 def evaluate_predictions(sample: Sample) -> tuple[tuple[Prediction, ...], tuple[str, ...]]:
-    """Evaluates predictions by category means, nearest neighbours and logistic regression. Also returns lines about omitted methods and queries."""
+    """Returns results for category means, nearest neighbours and logistic regression, and lines for the user about omitted methods and queries."""
     left_out, total = [], sample.num_queries
     if total > _MOST_QUERIES:
         left_out.append(f"predictions are evaluated on {_MOST_QUERIES:,} of the {total:,} queries, drawn at random")
@@ -324,7 +323,7 @@ def evaluate_predictions(sample: Sample) -> tuple[tuple[Prediction, ...], tuple[
 
 
 def _category_means(others: Sample, sample: Sample) -> np.ndarray:
-    """Predicts scores `[Q, N]` by `(n c + 2 m) / (n + 2)`: a model has mean score `c` on the `n` queries of the category in `others`, `m` on all."""
+    """Predicts scores `[Q, N]` by `(n c + 2 m) / (n + 2)`, from mean scores in `others`: `c` on the `n` queries of the category, `m` on all."""
     assert others.groups is not None and sample.groups is not None
     mean, size = others.scores.mean(axis=0), 1 + int(max(others.groups.max(), sample.groups.max()))
     count = np.bincount(others.groups, minlength=size)[:, None]
@@ -333,7 +332,7 @@ def _category_means(others: Sample, sample: Sample) -> np.ndarray:
 
 
 def _evaluate(how: str, predict: Callable[[Sample, Sample], np.ndarray], sample: Sample, fold: np.ndarray) -> Prediction:
-    """Evaluates the method `how` by cross-validation; `fold` is each query's fold. `predict(others, part)` fits to `others` and predicts `part`."""
+    """Evaluates a method, called `how`, by cross-validation over the folds `fold`. `predict(others, part)` fits to `others` and predicts `part`."""
     scores, costs, rows = sample.scores, sample.costs, np.arange(sample.num_queries)
     predicted = np.empty_like(scores)
     for number in range(_FOLDS):

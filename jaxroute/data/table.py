@@ -222,7 +222,7 @@ def _floats(argument: str, values: ArrayLike) -> np.ndarray:
 
 
 def _integers(argument: str, numbers: ArrayLike, num_queries: int, end: int, rule: str) -> np.ndarray:
-    """Returns a read-only int32 copy of one integer per query, each from 0 to `end - 1`. Errors name `argument` and end with the text `rule`."""
+    """Checks `numbers`, an integer from 0 to `end - 1` per query. Returns a read-only int32 copy; errors name `argument` and end with `rule`."""
     numbers = np.asarray(numbers)
     if numbers.shape != (num_queries,) or numbers.dtype.kind not in "iu":
         found = f"shape {numbers.shape} and dtype {numbers.dtype}"
@@ -232,7 +232,7 @@ def _integers(argument: str, numbers: ArrayLike, num_queries: int, end: int, rul
 
 
 def _names(argument: str, names: str | Iterable[object]) -> tuple[str, ...]:
-    """Converts names to a tuple of texts; repeated names are refused in an error about `argument`."""
+    """Converts names to a tuple of texts; raises an error about `argument` if a name is repeated."""
     if not isinstance(names, Iterable):
         raise ValueError(f"{argument} must be names, got {names!r}")
     names = (names,) if isinstance(names, str) else tuple(str(name) for name in names)
@@ -242,7 +242,7 @@ def _names(argument: str, names: str | Iterable[object]) -> tuple[str, ...]:
 
 
 def _refuse(argument: str, values: np.ndarray, wrong: np.ndarray, rule: str, models: Sequence[str] = ()) -> None:
-    """Raises an error about the first of `values` that `wrong` marks, if any: "`argument` is 2 at row 0, model 'a'; `argument` `rule`"."""
+    """Raises an error about the first of `values` that `wrong` marks, if any: name `argument`, value, place (column names in `models`) and `rule`."""
     if wrong.any():
         place = tuple(np.argwhere(wrong)[0].tolist())
         where = f"row {place[0]}, model {models[place[1]]!r}" if models else f"[{', '.join(map(str, place))}]"

@@ -101,7 +101,7 @@ class Program:
     """Traced program that simulates a block of seeds, and its compilation. It may call kernels: C or CUDA functions that simulate all rounds.
 
     Attributes:
-      lowered: traced program, ready to compile; None if it was to call a kernel and cannot (see `reason`).
+      lowered: traced program, ready to compile; None if no kernel can simulate the block (see `reason`).
       kernels: compilations of the kernels that the program calls, as pairs (future, kernel).
       compiled: future of the compiled program; None before its compilation begins.
       reason: why no kernel can simulate the block; empty if there is no obstacle.

@@ -42,7 +42,7 @@ class Variant:
       grids: settings of the environment, and settings of the policy.
       example: one concrete environment and policy.
       spec: sizes, metrics and other static properties of the environment, with the horizon of the run.
-      hint: estimated cost of a round, in bytes of matrices.
+      hint: cost of a round, estimated by the bytes of its matrices (`CostHint`).
     """
 
     policy: str
@@ -54,7 +54,7 @@ class Variant:
     hint: CostHint
 
     def first_state(self, horizon: int) -> Any:
-        """Returns the program of the first state (text, constants, structure). If equal for two horizons, runs can continue from the shorter one."""
+        """Returns a description of the program that makes the first state; if equal for two horizons, runs can continue from the shorter one."""
         begin = functools.partial(protocols.first_state, spec=spec_for(self.example[0], horizon))
         program, shape = jax.make_jaxpr(begin, return_shape=True)(*self.example, draws.key(0))
         return str(program), [np.asarray(const).tobytes() for const in program.consts], jax.tree.structure(shape)

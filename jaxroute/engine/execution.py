@@ -34,7 +34,7 @@ class Execution:
         - "kernel": one compiled C function for all rounds: on a GPU with a thread for each run, on a CPU in C++ for as many runs at once as a vector
           has numbers. It needs a C++ compiler (`c++`, `g++`, `clang++` or `CXX`), on a GPU NVRTC, which comes with jax (or `JAXROUTE_NVRTC`).
         - "reference": a plain `vmap` of a scan, slower, for comparison.
-        - "auto": the scan in double precision and, on a CPU, if a policy has large matrices or settings share most of a run's state; else the kernel.
+        - "auto": the kernel, but the scan in double precision or, on a CPU, if a policy has large matrices or settings share most of a run's state.
 
         On a CPU all give the same bits (see `arithmetic`). For "auto" and "kernel" the scan replaces a kernel that cannot be used: a compiler is
         missing, a compiler, driver or GPU fails, the policy has an operation that kernels lack, or on a GPU it has more than 3 KiB of arrays on a
@@ -52,9 +52,9 @@ class Execution:
       compile: level of optimisation.
 
         - "full": all optimisations.
-        - "quick": few optimisations, for a first look on a CPU: a third of the compile time, five to ten times the run time. A kernel simulates
-          one run after the other, and needs a C compiler (`cc`, `gcc`, `clang` or `CC`); without one "auto" is the scan. Policies with
-          expensive rounds are compiled in full, for the scan.
+        - "quick": few optimisations, for a first look on a CPU: a third of the compile time, five to ten times the run time. A kernel then
+          simulates one run after the other, and needs a C compiler (`cc`, `gcc`, `clang` or `CC`); without it, "auto" chooses the scan. Policies
+          with expensive rounds are compiled in full, for the scan.
       arithmetic: rounding of functions, sums and products.
 
         - "exact": every operation is rounded once, in one order, so that all CPUs, compilers and back ends give the same bits, and so does a GPU
@@ -170,7 +170,7 @@ class Target:
         return self.platform == "cpu"
 
     def backend_of(self, hint: CostHint) -> str:
-        """Returns the back end of a policy with the cost `hint`: on a CPU "scan" if that is faster, unless the user chose a back end."""
+        """Returns `backend`, or "scan" if kernels cannot be used, or are jaxroute's choice on a CPU but slower for a policy of cost `hint`."""
         free = self.chosen and not self.quick and self.on_cpu
         scan_is_faster = hint.product_bytes >= _EXPENSIVE_BYTES or hint.matrix_bytes >= _MOST_KERNEL_BYTES
         return "scan" if self.no_kernel or (free and scan_is_faster) else self.backend

@@ -83,8 +83,7 @@ class Layout:
 def choose_layout(setup: Setup, needs: Mapping[str, tuple[int, int]]) -> Layout:
     """Chooses the layout of the simulation `setup`, so that states and curves of a call take about a quarter of the devices' memory.
 
-    `needs` has by label of the variant the bytes of scratch memory of one run, and the number of runs that the GPUs simulate at the same time
-    (`programs.device_needs`).
+    `needs` has for each variant, by label, the bytes of scratch memory of one run, and how many runs the GPUs simulate at once (`device_needs`).
 
     Raises:
       ValueError: not even the smallest group of runs fits into memory.
@@ -114,14 +113,14 @@ def choose_layout(setup: Setup, needs: Mapping[str, tuple[int, int]]) -> Layout:
 def _whole_waves(num_seeds: int, most: int, settings: int, waves: Sequence[int]) -> int:
     """Returns the number of seeds of a block on a GPU, at most `most`, for which all policies together simulate `num_seeds` seeds fastest.
 
-    The GPUs simulate a wave of runs at the same time, so a block of whole waves is best. `waves` has the runs of a wave for each policy. A call has
-    `settings` settings for each seed.
+    The GPUs simulate a wave of runs at the same time, so blocks of whole waves are best; `waves` has the number of runs in a wave for each policy
+    (empty: as few blocks as possible). A block has `settings` runs for each seed.
     """
     step = 1 << max(0, most.bit_length() - 4)
     most = max(1, most // step * step)  # A block that does not fit into memory can be halved.
 
     def size(number: int) -> int:
-        """Returns the seeds of each of `number` blocks, `num_seeds / number` rounded up to 4 to 8 times a power of two: few sizes to compile."""
+        """Returns the seeds of each of `number` blocks, at most `most`: rounded up to 4 to 8 times a power of two, so that few sizes are compiled."""
         seeds = -(-num_seeds // number)
         unit = 1 << max(0, seeds.bit_length() - 3)
         return min(most, -(-seeds // unit) * unit)

@@ -149,7 +149,7 @@ class Block:
         return leaves, index, self.root, spans, np.asarray(seeds, np.uint32), dict(begun)
 
     def _function(self) -> Callable[..., Any]:
-        """Returns the function to compile: from a call's `_arguments` to packed records and states of its runs, `[settings..., seeds, ...]`."""
+        """Returns the function to compile. It maps a call's `_arguments` to packed records and states of its runs, `[settings..., seeds, ...]`."""
         env, policy = self.grids
         record, horizon, _, _, keep_states = self.static
         rollout, since = ROLLOUTS[self.backend], self.since
@@ -193,7 +193,7 @@ class Block:
         return other
 
     def lower(self, seeds: np.ndarray | None = None, begun: States = NO_STATES) -> Program:
-        """Returns the program, traced or cached, for as many seeds as `seeds` (None: a thread's part of a block), from checkpoint states `begun`."""
+        """Returns the program, traced or cached, for `len(seeds)` seeds (None: those of one thread) that continue from the states `begun`, if any."""
         if seeds is None:  # The values of seeds do not matter when a program is traced.
             seeds = np.zeros(1 if self.one_by_one else self.layout.block // self.threads)
         arguments = self._arguments(dict.fromkeys(self.axes, 0), seeds, begun)
@@ -254,7 +254,7 @@ class Block:
     def compile_in(
         self, pool: ThreadPoolExecutor, seeds: np.ndarray | None = None, begun: States = NO_STATES
     ) -> "Future[Any]":
-        """Starts compiling the program of `lower(seeds, begun)` on a thread of `pool`, unless that is done, and returns the future of the result."""
+        """Returns the future of the compiled program of `lower(seeds, begun)`; starts the compilation, on a thread of `pool`, if needed."""
         program = self.lower(seeds, begun)
         compiling = program.compiled
         failed = compiling is not None and (compiling.cancelled() or (compiling.done() and compiling.exception()))
@@ -390,7 +390,7 @@ def compile_blocks(blocks: Mapping[str, Block], pool: ThreadPoolExecutor, progre
 
 
 def threads(devices: Sequence[Any], runs: int) -> int:
-    """Returns how many CPU threads share a block's `runs`, 32 or more each: XLA uses one core for small operations. 1 for GPUs or several devices."""
+    """Returns among how many CPU threads a block's `runs` are divided, 32 runs or more each; 1 for GPUs or several devices."""
     if devices[0].platform != "cpu" or len(devices) > 1:
         return 1
     number = 1

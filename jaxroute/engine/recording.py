@@ -53,7 +53,7 @@ class Recording:
     numbers: dict[str, int]
 
     def completed(self, request: Request, shapes: Mapping[str, Mapping[str, tuple[int, ...]]]) -> Request:
-        """Returns a copy of a store's request with the recorded quantities, whose `shapes` in one run at one time are given by policy and name."""
+        """Returns a copy of `request` with the recorded quantities; `shapes` has their shapes in one run at one time, by policy and name."""
         recorded: dict[str, list[str]] = {}
         found: dict[str, tuple[Metric, tuple[int, ...]]] = {}
         for policy, record in self.records.items():
@@ -132,7 +132,7 @@ def make_records(
     every: int,
     probes: Mapping[str, Probe],
 ) -> dict[str, Record]:
-    """Returns a `Record` of metrics `names` (None: defaults) and `probes`, every `every` rounds, for each (env, policy) in `examples`, by label."""
+    """Returns by label a `Record` for each pair in `examples`: metrics `names` (None: the defaults) and `probes`, recorded every `every` rounds."""
     spec = next(iter(examples.values()))[0].spec
     declared = {name: metrics_of(policy) for name, (_, policy) in examples.items()}
     everything = {m.name: m for m in (*spec.metrics, *(m for metrics in declared.values() for m in metrics))}

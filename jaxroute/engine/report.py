@@ -52,7 +52,7 @@ def warn(
     ending: Ending,
     invalid: Sequence[Mapping[str, Any]],
 ) -> None:
-    """Warns about `invalid` runs (`first_bad_rounds`), NaN in probes, and missed goals of standard errors. `recorded`: recorded names by policy."""
+    """Warns about `invalid` runs, NaN in probes and missed goals of standard errors. `recorded` has the names of recorded quantities by policy."""
     if "invalid" in data:
         number, runs, where = int(data["invalid"].sum()), int(data["runs"].sum()), "'invalid'"
     else:
@@ -79,7 +79,7 @@ def _in_words(bad: Mapping[str, Any]) -> str:
 
 
 def _nan_probes(data: xr.Dataset, recorded: Mapping[str, Sequence[str]], recording: Recording) -> dict[str, int]:
-    """Counts for each probe the valid runs of the result `data` in which it is NaN, rarely intended. `recorded`: recorded names by policy."""
+    """Counts for each probe the valid runs of the result `data` in which it is NaN at some time. `recorded` has the recorded names by policy."""
     found: dict[str, int] = {}
     for policy, record in recording.records.items():
         probes = dict(record.probes)

@@ -78,7 +78,7 @@ class PackedRecords:
         return self._with(lambda whole, slot: whole[:, slot.numbers].reshape(len(whole), *slot.shape, whole.shape[-1]))
 
     def returned(self) -> dict[str, Any]:
-        """Returns the quantities `[settings..., R, N, ...]` by name, if a compiled program has returned this object; NumPy arrays are views."""
+        """Returns the quantities of records that a compiled program has returned, `[settings..., R, N, ...]` by name; NumPy arrays are views."""
         return self._with(lambda whole, slot: whole[..., slot.numbers].reshape(*whole.shape[:-1], *slot.shape))
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -159,7 +159,7 @@ def packed_rollout(
         return jax.tree.map(jnp.add, a, b)
 
     def rounds(states: States, first: Any, count: Any, begun: Values = zeros) -> tuple[States, Values]:
-        """Simulates `count` rounds, at most an inner loop's `chunk`, from `first` on, after `plan` if a stage begins. Adds values to sums `begun`."""
+        """Calls `plan` if a stage begins, and simulates `count <= chunk` rounds from `first` on. Returns states and sums that start from `begun`."""
 
         def one(i: Any, carry: tuple[States, Values]) -> tuple[States, Values]:
             states, sums = carry
@@ -175,7 +175,7 @@ def packed_rollout(
         return lax.fori_loop(0, count, one, (states, begun))
 
     def interval(states: States, first: Any, count: Any, most: int) -> tuple[States, Values]:
-        """Simulates a record interval from round `first` on: `count` rounds (may be traced), at most `most` (static). Returns states and sums."""
+        """Simulates `count` rounds from round `first` on; `count` may be traced, with the static upper bound `most`. Returns states and sums."""
         if most <= chunk:
             return rounds(states, first, count)
         shorter = not isinstance(count, int) or count % chunk
@@ -201,7 +201,7 @@ def packed_rollout(
     most = int(fixed[:, 1].max())
 
     def simulated(states: States, part: np.ndarray) -> tuple[States, PackedRecords]:
-        """Simulates a record interval for each row (first round, length) of `part` `[N, 2]`. Reverse-mode derivatives need equal lengths."""
+        """Simulates an interval for each row (first round, length) of `spans`, or of `part` `[N, 2]` if that is None. Returns states and records."""
         count = int(part[0, 1]) if spans is None and (part[:, 1] == part[0, 1]).all() else None
 
         def one(states: States, span: jax.Array) -> tuple[States, PackedRecords]:
@@ -232,7 +232,7 @@ def spans_of(rounds: int, every: int, warm_up: int, first: int) -> np.ndarray:
     Args:
       rounds: number of recorded rounds.
       every: rounds of an interval.
-      warm_up: number of rounds before `first` that are simulated only. If it is not 0, the first row of the result is an interval of these rounds.
+      warm_up: number of rounds before `first` that are simulated but not recorded; if it is not 0, the first row of the result has these rounds.
       first: index of the first recorded round, counted from the start of the run.
     """
     full, short = divmod(rounds, every)

@@ -126,7 +126,7 @@ _measured: dict[Any, Any] = {}  # Results of `traced_once`.
 
 
 def traced_once(what: Hashable, trace: Callable[[Any, Any], Any], env: AnyEnvironment, policy: AnyPolicy) -> Any:
-    """Returns `trace(env, policy)`, called with shapes for arrays, from a cache for pairs of equal structure; `what` identifies `trace` there."""
+    """Returns `trace(env, policy)`, called with shapes for arrays, or the stored result for a pair of equal structure and the same name `what`."""
     leaves, structure = jax.tree.flatten((env, policy))
     types = tuple((np.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves)
     key = (what, structure, types, jax.config.read("jax_enable_x64"))
@@ -212,7 +212,7 @@ class Run:
       chunk: number of rounds of the inner loop.
       start: `(instance, words) -> states` before the first round.
       plan: `(instance, words, states, t) -> states` at the start of a stage.
-      round: `(instance, words, states, t) -> (states, values)`, where the recorded values of rounds are to be summed.
+      round: `(instance, words, states, t) -> (states, values)` of a round; the back end adds up `values` over rounds.
       read: `(instance, words, states, t) -> gauges and probes` at a record time.
     """
 

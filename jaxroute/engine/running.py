@@ -157,7 +157,7 @@ def run_schedule(
 
 @contextlib.contextmanager
 def _interruptible(result: Runs | Statistics, stored: bool) -> Generator[None, None, None]:
-    """Context that at its end stores `result` if it has statistics, and adds to a `KeyboardInterrupt` a note whether finished blocks are `stored`."""
+    """Context manager that at its end writes `result` if it is statistics. A `KeyboardInterrupt` gets a note whether finished blocks are `stored`."""
     try:
         yield
     except KeyboardInterrupt as error:

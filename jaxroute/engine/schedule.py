@@ -68,7 +68,7 @@ def seed_numbers(goals: Mapping[str, float], seeds: Seeds) -> list[int]:
 
 
 def compare(goals: Mapping[str, float], result: Runs | Statistics, seeds: int) -> Ending:
-    """Returns whether the standard errors of `result` over its first `seeds` seeds are below `goals`, by metric, for all policies, as an `Ending`."""
+    """Compares standard errors over the first `seeds` seeds of `result` with `goals` by metric; `Ending.met` tells whether all are smaller."""
     worst: dict[str, float] = {}
     for metric in goals:
         policies = [name for name, recorded in result.request.recorded.items() if metric in recorded]
@@ -137,7 +137,7 @@ class Batch:
             self.curves |= {policy: [one] for policy, one in whole.items()}
 
     def addresses(self) -> Iterator[tuple[bytes, int, int]]:
-        """Yields for each unit to store: digest of policy and setting, first granule (256 seeds), mask of seeds (statistics: number of granules)."""
+        """Yields for each unit to store (digest of policy and setting, granule, mask); for statistics (digest, first granule, number of granules)."""
         request = self.result.request
         if isinstance(self.result, Statistics):
             granules = (request.cut.values[self.seeds][::GRANULE] // GRANULE).tolist()
@@ -313,7 +313,7 @@ class Schedule:
         return [found[span] for span in spans]
 
     def _tiles(self, left: np.ndarray, axes: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:
-        """Yields tiles (indices of settings by axis) that cover the settings where `left`, over `axes`, is True; indices with most of them first."""
+        """Yields tiles (indices by axis) that cover the settings where `left`, a mask over `axes`, is True; indices with most of these come first."""
         spans = []
         for place, axis in enumerate(axes):
             counts = left.sum(axis=tuple(i for i in range(left.ndim) if i != place))
@@ -328,7 +328,7 @@ class Schedule:
     def _continued(
         self, runs: Runs, policy: str, settings: Sequence[int], masks: dict[int, int]
     ) -> Iterator[tuple[int, dict[int, int]]]:
-        """Groups a policy's seeds (`masks` by granule) by the longest horizon stored at all `settings`, 0 for none. Yields pairs (horizon, masks)."""
+        """Groups a policy's seeds (`masks` by granule) by the longest horizon stored for all `settings` (0: none). Yields pairs (horizon, masks)."""
         store, request = runs.store, runs.request
         for rounds in self.horizons(policy):
             if store is None or not masks:
@@ -380,7 +380,7 @@ class Schedule:
     def _left(
         self, found: Statistics, chunk: np.ndarray, shape: tuple[int, ...], granules: np.ndarray
     ) -> Iterator[tuple[np.ndarray, list[int]]]:
-        """Yields pairs: a mask of settings, of this `shape`, and the granules in `chunk` that `found` lacks there and this process is to simulate.
+        """Yields pairs (mask of settings of this `shape`, granules of `chunk`): the statistics that `found` lacks and this process has to simulate.
 
         The processes divide among themselves all granules whose numbers are in `granules`; `chunk` has some of these numbers.
         """

@@ -96,7 +96,7 @@ class Gaussian:
     """Family of normal rewards of known standard deviation: `kl(x, y) = (x - y)^2 / (2 scale^2)`.
 
     Attributes:
-      scale: `[]` standard deviation of one reward. Bounds are valid for other rewards, too, with their sub-Gaussian constant: 1/2 suffices on [0, 1].
+      scale: `[]` standard deviation of one reward. For other rewards, bounds hold if it is their sub-Gaussian constant, at most 1/2 on [0, 1].
     """
 
     scale: Leaf = 1.0
@@ -218,7 +218,7 @@ def upper_quantile(a: Array, b: Array, log_tail: Array, deviate: Array) -> Array
 
 
 def _moved(high: Array, excess: Array, step: Array) -> Array:
-    """Returns `high = -log(1 - x)` of quantile `x` after a clipped Newton step; `excess`, log tail minus target, has slope `-1 / step` in `high`."""
+    """Returns `high = -log(1 - x)`, for a quantile `x`, after a clipped Newton step; `excess` is log tail minus target, with slope `-1 / step`."""
     return jnp.clip(high + excess * step, 1e-7, 80.0)
 
 

@@ -220,7 +220,7 @@ class Ridge:
         return numerics.accumulate(self, seen, theta=step[:, None], triangle=-change[:, None])
 
     def predict(self, x: Array) -> Array:
-        """Returns the predictions `theta . x` of `K` models, `[K]`. Features `x` `[d, K]` or estimates may have a single column for all models."""
+        """Returns predictions `theta . x` of `K` models, `[K]`, from features `x` `[d, K]`; `x` or `theta` may be `[d, 1]`, equal for all models."""
         return numerics.combine(_slim(x), self.theta)
 
     def square_deviation(self, x: Array) -> Array:
@@ -325,7 +325,7 @@ class ByFactors:
         pages = jnp.where(counts, pages, 0)
 
         def through(_: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            """Returns the next page, or the empty one, and `Q'` of the page in `carry` times the vector `[d]` there, at first `scale * x`."""
+            """Multiplies the vector `[d]` in `carry` by `Q'` of the page in `carry`. Returns the next page (or the empty one) and the product."""
             page, a = carry
             rows, mix = _page(spread, page)
             return numerics.at(spread.after, (page,)), a - _times(_times(_times(rows, a), mix), rows)
@@ -366,7 +366,7 @@ class ByFactors:
         number = xla.largest_over_runs(spread.in_use)
 
         def through(step: Array, samples: Array) -> Array:
-            """Multiplies the samples in `[N, M, d]` of the parameter that owns a page by its `Q`. Step 0 takes the newest page of all parameters."""
+            """Multiplies the `samples` `[N, M, d]` of one parameter by the `Q` of a page that it owns. Step 0 takes the newest of all pages."""
             page = number - 1 - step
             rows, mix = _page(spread, page)
             owner = (numerics.at(spread.owner, (page,)),)

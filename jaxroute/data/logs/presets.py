@@ -76,7 +76,7 @@ class Preset:
         return rows
 
     def complete_prices(self, file: str, prices: Prices | None, models: Sequence[str]) -> Prices | None:
-        """Returns `prices` if the format has no list, else the caller's or the list's of all `models`; errors about `file` name models without."""
+        """Returns `prices`, completed for all `models` by the format's list if it has one. If a price is missing there, an error names `file`."""
         if not self.prices:
             return prices
         known = {**self.prices, **(prices or {})}
@@ -105,7 +105,7 @@ def nested(value: Any, *keys: Any) -> Any:
 
 
 def cell_at(record: Mapping[str, Any], path: str) -> Any:
-    """Returns a value at a path of a record, None or NaN if absent. "a.b|c" is `a.b` or else `c`, and "start..end" the seconds between two times."""
+    """Returns the value at a path in a record, None if absent: "a.b|c" is `a.b` or else `c`. "start..end" is a time in seconds; NaN if absent."""
     if ".." in path:
         moments = [pd.to_datetime(parse_nested(record.get(name)), errors="coerce", utc=True) for name in path.split("..")]
         return float((moments[1] - moments[0]).total_seconds()) if not any(map(pd.isna, moments)) else np.nan
@@ -211,7 +211,7 @@ def _mix_instruct(path: Path, record: Record) -> Record:
 
 
 def _langfuse(path: Path, record: Record) -> Record:
-    """Returns a call's scores by name (one alone as "score"). Langfuse exports a column of lists per score, or one of lists of {"name", "value"}."""
+    """Returns the numeric scores of a call by name, or as "score" if there is only one. They are in columns, or in a list of {"name", "value"}."""
     own = set(" ".join(_FILE["columns of Langfuse"]).split())
     firsts = {name: nested(value, 0) for name, value in record.items() if name not in own and "." not in name}
     scores = {name: record[name] if value is None else value for name, value in firsts.items()}
@@ -268,7 +268,7 @@ def costs_by_size(models: Iterable[str], default: float = 7.0) -> dict[str, floa
 
 
 def find_preset(names: Iterable[str]) -> Preset:
-    """Returns the known format whose fields are all among `names`, those of a file's fields or columns; the default preset if there is none."""
+    """Returns the first known format whose fields are all in `names`, the columns or fields of a file; the default `Preset()` if there is none."""
     present = set(names)
 
     def fits(pattern: str) -> bool:
@@ -279,7 +279,7 @@ def find_preset(names: Iterable[str]) -> Preset:
 
 
 def read_records(path: Path, records: Records) -> tuple[Records, Preset]:
-    """Converts records to columns with known names, and returns them with their format."""
+    """Converts the records of a known format to records with known names of fields; leaves others unchanged. Returns the records and their format."""
     preset = find_preset(dict.fromkeys(str(key) for record in records[:50] for key in record))
     if not preset.name or preset.refused:
         return records, preset
@@ -294,7 +294,7 @@ def read_records(path: Path, records: Records) -> tuple[Records, Preset]:
 
 
 def routereval_columns(path: Path, value: Mapping[Any, Any]) -> tuple[dict[str, np.ndarray], Preset]:
-    """Converts `value`, a pickled RouterEval data set, to columns; also returns its format. A model in several of its groups is read once."""
+    """Converts `value`, a pickled RouterEval data set, to columns by name; a model in several of its groups is read once. Also returns its format."""
     if not all(isinstance(value.get(part), dict) and value[part] for part in ("easy", "hard", "split_index", "prompt")):
         raise ValueError(f"{path} is a pickled dict of {join_names(value)}, and not a data frame: save it as csv or parquet")
     groups = [group for part in ("easy", "hard") for kinds in value[part].values() for group in kinds.values()]

@@ -85,9 +85,9 @@ def _undecided(sheet: Sheet, role: str, names: Sequence[str], none: str = "") ->
 
 
 def assign_roles(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str] = (), scored: bool = True) -> Roles:
-    """Assigns to each column the role that its name matches best, if its cells fit. Refuses a file that is not a log.
+    """Assigns to each column the role that its name matches best, if its cells fit. Raises `ValueError` if the file is not a log.
 
-    `given` holds the columns that the caller named, by role; `wanted` the models. Without `scored`, a log may have no scores.
+    `given` has the columns, by role, and `wanted` the models that the caller named; both may be empty. With `scored=False`, a log may lack scores.
     """
     given = {**sheet.given, **given}
     numbers = [name for name in sheet.names if is_digits(name)]
@@ -116,7 +116,7 @@ def assign_roles(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str] =
 
 
 def _fitting_families(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str]) -> list[Family]:
-    """Returns groups of columns of one role, one per model, by `find_families` of `given` and `wanted`, without columns whose cells do not fit."""
+    """Returns the families of `find_families`, groups of columns of one role with a column per model, without columns whose cells do not fit it."""
     found, families = [], find_families([name for name in sheet.names if name not in FILE_COLUMNS], given, wanted)
     for family in families:
         if "*" not in given.get(family.role, "") and family.role != "response":
@@ -133,9 +133,9 @@ def _fitting_families(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[s
 
 
 def _best_score_families(families: Sequence[Family]) -> list[Family]:
-    """Returns the likeliest family of scores: the caller's, else with most models that have columns of other roles, then best name; several if equal.
+    """Returns the likeliest families of scores, several if equal: the caller's, else that with most models that also have columns of other roles.
 
-    A family of a single model is only considered if there is no larger one, and its name has at least level 2.
+    If these are equal, the best name counts. A family of one model is considered only if no other is larger, and its name has at least level 2.
     """
     others = {model for family in families if family.role != "score" for model in family.columns}
 
@@ -274,7 +274,7 @@ def best_match(role: str, names: Sequence[str]) -> list[str]:
 
 
 def _first_of_each(names: Sequence[str], same: Callable[[str, str], bool]) -> list[str]:
-    """Removes each name that equals an earlier name according to `same`."""
+    """Returns `names` without those that equal an earlier one; `same(name, earlier)` compares two."""
     return [name for place, name in enumerate(names) if not any(same(name, other) for other in names[:place])]
 
 
@@ -325,7 +325,7 @@ def _is_summary_word(cell: object) -> bool:
 
 
 def _is_mean(roles: Roles, column: str, row: int) -> bool:
-    """Whether every score and cost of a row is the mean or sum of rows of other queries (ids in `column`), of the same model if the row names one."""
+    """Whether each score and cost of a row is the mean or sum over rows with other ids in `column`, and with the same model if the row names one."""
     sheet, model = roles.sheet, roles.candidates.get("model", [])
     others = roles.codes(column) != roles.codes(column)[row]
     if len(model) == 1 and not which_empty(sheet.cells(model[0]))[row]:
@@ -341,7 +341,7 @@ def _is_mean(roles: Roles, column: str, row: int) -> bool:
 
 
 def _explain_not_a_log(roles: Roles, scores: Family, families: Sequence[Family], wanted: Sequence[str]) -> str:
-    """Explains why a file is no log and how to make it one; `scores` are the likeliest of `families`, `wanted` the models that the caller named."""
+    """Returns why a file is no log, and how to make it one. `scores` is the likeliest of `families`; `wanted` are models that the caller named."""
     sheet, candidates, file = roles.sheet, roles.candidates, roles.sheet.name
     names = [name for name in sheet.names if name not in FILE_COLUMNS]
     has = f"It has {join_names(map(repr, names))}."
@@ -392,7 +392,7 @@ def _explain_not_a_log(roles: Roles, scores: Family, families: Sequence[Family],
 
 
 def _likely_columns(sheet: Sheet, lacking: list[str], free: list[str], unknown: list[str]) -> tuple[str, list[str]]:
-    """Returns a text that proposes columns for `lacking` roles, and columns of models. `free` columns have no role; `unknown` look like scores."""
+    """Returns a text that proposes `free` columns (of no role) for `lacking` roles, and a list of those for "model". `unknown` look like scores."""
     proposals = {role: similar_names(role, free) for role in lacking}
     only_score = lacking == ["score"]
     if only_score:  # By their content.

@@ -88,7 +88,7 @@ class Sheet:
 
 
 def sheet_of_frame(name: str, frame: pd.DataFrame, about: str, **attributes: Any) -> Sheet:
-    """Makes a data frame a `Sheet` with `name` and `attributes`; dicts in cells become a column per key. `about` is the kind of file in words."""
+    """Converts a data frame to a `Sheet` with `name` and `attributes`; dicts in cells become columns by key. `about` is the kind of file in words."""
     if not frame.size:
         raise ValueError(f"{name} has no {'columns' if len(frame) else 'rows'}")
     frame = frame.set_axis([str(column) for column in frame.columns], axis=1)
@@ -189,7 +189,7 @@ def records_of(name: str, value: Any) -> tuple[list[dict], list[str]]:
     """Finds the records in a JSON value of the file `name`. Returns them, with notes for the user on their place in the value.
 
     The value may be a list of objects; an object with one such list at any depth, or with several of the same fields; an object of
-    equally long columns; or an object of objects by id. Anything else is refused.
+    equally long columns; or an object of objects by id. Anything else raises `ValueError`.
     """
     if isinstance(value, list):
         if not value:
@@ -225,7 +225,7 @@ def records_of(name: str, value: Any) -> tuple[list[dict], list[str]]:
 
 
 def _record_lists(value: Mapping, before: str) -> list[tuple[str, list]]:
-    """Returns (path, list) of each list of records in an object, at any depth; keys "0", "1", ... also make a list. All paths begin with `before`."""
+    """Returns (path, list) for each list of records, or records under keys "0", "1", ..., at any depth of an object. `before` begins each path."""
     found = []
     for key, part in value.items():
         if isinstance(part, list) and part and all(isinstance(record, dict) for record in part):
@@ -241,7 +241,7 @@ def _count_matches(names: Iterable[Any], *roles: str) -> int:
 
 
 def _role_evidence(records: Sequence[Mapping]) -> float:
-    """Returns how much records look like answers: sum of the best match levels of fields to "query", "text", "model", "cost" and, twice, "score"."""
+    """Returns how much records look like answers: a sum over query, text, model, cost and score (twice) of the best match level of a field."""
     names = list(map(str, pd.json_normalize([dict(record) for record in records[:20]], sep=".").columns))
     wide = 3.0 if any(name.split(".")[0] == "scores" for name in names) else 0.0
     roles = ("query", "text", "model", "cost", "score")
@@ -250,7 +250,7 @@ def _role_evidence(records: Sequence[Mapping]) -> float:
 
 
 def _without_lists(name: str, value: Mapping) -> tuple[list[dict], list[str]]:
-    """Converts a JSON object (equally long columns, or objects by id or by query and model) to records, with notes; errors name the file (`name`)."""
+    """Converts a JSON object of columns, or of objects by id or by query and model, to records; also returns notes. Errors name the file, `name`."""
     columns = list(value.values())
     if columns and all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns):
         return [dict(zip(value, row, strict=True)) for row in zip(*columns, strict=True)], ["file: an object of columns"]
@@ -331,10 +331,11 @@ def _named_values(cell: Any) -> dict[str, Any]:
 
 
 def sheet_of_arrays(name: str, arrays: Mapping[str, np.ndarray], about: str) -> tuple[Sheet, dict[str, Any]]:
-    """Converts arrays to a sheet. Also returns those called `cost_unit`, `rows`, `num_rows` and `prompts`, which are no columns of the sheet.
+    """Converts `arrays`, whose names are roles, to a sheet. Also returns by name `cost_unit`, `rows`, `num_rows` and `prompts`, which are no columns.
 
-    The names of arrays are roles. Numbers have shape `[Q, N]` (by query and model), `[Q]` (by query) or `[N]` (by model, for all queries), `models`
-    `[N]`, features `[Q, d]`. `score_a` `[Q]` has the scores of model "a". Shapes that do not fit are refused. `about` is the kind of file, in words.
+    For `Q` queries and `N` models, numbers are `[Q, N]`, `[Q]`, or `[N]` if equal for all queries; `models` is `[N]`, features `[Q, d]`. An array
+    `score_a` `[Q]` has the scores of model "a". Scores of another shape raise `ValueError`; other arrays that do not fit are left out, with a
+    note. `name` is the name of the file for messages, and `about` its kind in words.
     """
     models: list[str] = next((np.atleast_1d(arrays[key]).astype(str).tolist() for key in _MODELS if key in arrays), [])
     if repeated := [model for model in models if models.count(model) > 1]:

@@ -108,7 +108,7 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Entry:
-    """Result of a method on a benchmark, as printed in MESS+, Tables 2, 6 and 7, but with `ratio`, percent of requests, for small to large models."""
+    """Result of a method on one benchmark, as printed in MESS+, Tables 2, 6 and 7, except that `ratio` has the models in reverse order."""
 
     cost_mj: float  #: Energy of one pass over the benchmark in MJ.
     cost_pm: float  #: Number after its "±", no standard error.
@@ -154,7 +154,7 @@ def divide_by_max(scores: np.ndarray) -> np.ndarray:
 
 
 def _set_columns(table: Any, what: str, least: float = -np.inf, **sizes: int) -> None:
-    """Converts fields of `table` (`sizes`: length by name) to read-only float64 of at least `least`; errors call an entry `what`, such as "model"."""
+    """Makes fields of `table` (`sizes`: name to length) read-only float64. A value below `least` raises an error, which calls an entry `what`."""
     for column, size in sizes.items():
         values = np.array(getattr(table, column), dtype=np.float64)
         if values.shape != (size,):
@@ -193,7 +193,7 @@ def _groups(paper: str, table: str) -> dict[Any, list[Any]]:
 
 
 def _entries(table: str) -> dict[Any, dict[str, Entry]]:
-    """Reads a table of MESS+: entries by method or `V`, the first value of a row, then benchmark. The last three values, the ratio, are reversed."""
+    """Reads a table of MESS+: an `Entry` by method or `V`, a row's first value, then by benchmark. The last three values, reversed, are `ratio`."""
     groups = _groups("messplus", table).items()
     return {key: {name: Entry(*row[:4], ratio=tuple(row[:3:-1])) for name, *row in rows} for key, rows in groups}
 
