@@ -142,7 +142,7 @@ def compile_text(text: str, architecture: str, options: Sequence[str] = OPTIONS,
 
 
 def _made(library: Any, program: Any, what: str) -> bytes:
-    """Returns an output of the NVRTC `library` for a program's handle: machine code for `what` = "CUBIN", its messages for "ProgramLog"."""
+    """Returns an output of NVRTC (`library`) for the handle `program`: machine code if `what` is "CUBIN", compiler messages if "ProgramLog"."""
     size = ctypes.c_size_t()
     getattr(library, f"nvrtcGet{what}Size")(program, ctypes.byref(size))
     made = ctypes.create_string_buffer(size.value)
@@ -375,9 +375,10 @@ class Kernel:
                 _reserved[kernel.device] = max(kernel.local_bytes, _reserved.get(kernel.device, 0))
 
     def _pieces(self, first: int, ends: np.ndarray, size: tuple[int, int]) -> Generator[tuple[int, int], None, None]:
-        """Yields launches, (first round, end round), from round `first` to the last of the record times `ends`; the caller runs each before the next.
+        """Yields launches, (first round, end round), that cover the rounds from `first` to the last of the record times `ends`.
 
-        Each is timed, so that the next takes about half a second; the pace is stored for later calls of the same `size`, (runs, settings).
+        The caller runs each before it takes the next, which is sized to take about half a second at the measured pace. Later calls of the same
+        `size`, (runs, settings), begin with this pace.
         """
         at, last = first, int(ends[-1])
         most = FIRST_ROUNDS if size not in self._pace else max(1, int(self._pace[size] * LAUNCH_S))
@@ -394,9 +395,9 @@ class Kernel:
 
 
 def piece_end(at: int, most: int, ends: np.ndarray) -> int:
-    """Returns the round before which a launch from round `at` ends: the last record time of `ends` within `most` rounds, else `at + most`.
+    """Returns the round before which a launch from round `at` ends, if it shall have about `most` rounds; `ends` are all record times, ascending.
 
-    If at most 1.25 times `most` rounds remain, it is the end of all rounds. The record times ascend.
+    This is the last record time up to `at + most`, or `at + most` if there is none; or the last of `ends` if that is within 1.25 `most` rounds.
     """
     if ends[-1] - at <= most + most // 4:
         return int(ends[-1])

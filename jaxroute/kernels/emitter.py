@@ -101,7 +101,7 @@ class Emitter(Writer):
         return rules.write(self, eqn, args)
 
     def _defined(self, eqn: Any, definition: ClosedJaxpr, args: list[Value]) -> list[Value]:
-        """Writes the operation `eqn` by a jaxpr, its `definition`: inline if it acts on whole arrays, else as a C function of one element."""
+        """Writes `eqn` by its `definition`, a jaxpr: inline if that takes arrays, else by a C function of one element. Returns the results."""
         if any(v.aval.shape for v in definition.jaxpr.invars):
             return self.call(definition, args)
 

@@ -34,7 +34,7 @@ class Storage:
       varying: whether its contents differ between runs that are simulated at once.
       depth: number of masks (branches that only some of the runs execute) that enclose its declaration.
       readers: number of traced arrays whose elements are read from it and that later operations still use.
-      store: pair (body of a loop that operations share, statement in it that assigns this array's elements); None without one.
+      store: pair (block that contains a shared loop, statement of the loop that assigns this array's elements); None if no such loop computes it.
       successor: storage that statements read and write instead of this one, which saves a copy; None if it was not replaced.
     """
 
@@ -251,7 +251,7 @@ class If(Statement):
 
 @dataclasses.dataclass(eq=False)
 class Call(Statement):
-    """Statement whose C text is `printer`'s template `name`, such as "break", with `operands` and, to copy rows, `size` (elements of a row)."""
+    """Statement whose C text is `printer`'s template `name`, such as "break", filled in with `operands`; `size`: elements of a copied row, else 0."""
 
     name: str
     operands: tuple[Expr, ...] = ()
@@ -271,7 +271,7 @@ def walk(block: Block) -> Iterator[Statement]:
 
 
 def live(block: Block) -> set[Storage]:
-    """Returns the C variables and arrays that matter: those needed, directly or through others, by statements that write none, such as outputs."""
+    """Returns all variables and arrays on which a block's effects depend; an effect is a statement that writes neither, for example an output."""
     writers: dict[Storage, list[Statement]] = {}
     found, open_ = set[Storage](), list[Storage]()
     for statement in walk(block):

@@ -46,7 +46,7 @@ def _has_long_rows(aval: Any) -> bool:
 
 
 class _Uses(Flow[_Array]):
-    """Analysis of a jaxpr: finds state arrays with rows that are used at indices that differ by run (`rows`), and those used otherwise (`others`)."""
+    """Analysis of a jaxpr: `rows` has state arrays of which it uses a row at an index that differs by run; `others` has those used otherwise."""
 
     def __init__(self) -> None:
         super().__init__(_Array(False))

@@ -93,10 +93,10 @@ def _(*operands: Any, source: Source, size: int, lead: tuple[int, ...], spread: 
 
 
 def _batch(operands: Sequence[Any], dims: Sequence[int | None], *, source: Source, size: int, lead: Any, spread: Any) -> Any:
-    """Maps a call of the kernel `source` for `size` runs over a new axis (`jax.vmap`). Returns the results and the axis's position in each, 0.
+    """Batching rule of a kernel's call: maps it over a new axis (`jax.vmap`). Returns the results and, for each, the axis's position, 0.
 
-    `dims` has the axis's position in each operand, None where absent; operands are transposed to have it first. `lead` has the lengths of the axes
-    that were mapped before, the "axes of settings"; `spread` has for each operand a bool for each of them: whether the operand has this axis.
+    The call is of the kernel `source` for `size` runs. `dims` has the new axis's position in each operand, None where absent. `lead` has the lengths
+    of the axes that were mapped before, and `spread` has for each operand a bool for each of these axes: whether the operand has it.
     """
     number = next(x.shape[d] for x, d in zip(operands, dims, strict=True) if d is not None)
     moved = [x if d is None else jnp.moveaxis(x, d, 0) for x, d in zip(operands, dims, strict=True)]
@@ -113,7 +113,7 @@ _registered: dict[str, Future[Any]] = {}
 
 
 def _host_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) -> tuple[str, Future[Any]]:
-    """Starts compiling a kernel for a CPU. Returns the name of its call in XLA and the compilation's future; `lead`, `spread`: as in `_batch`."""
+    """Starts compiling a kernel for a CPU. Returns the name of its call in XLA and the compilation's future. All arguments are as in `_batch`."""
     text, every = source.for_host(), steps(lead, (True,) * len(lead))
     # For each array its steps between two settings along each axis, and its bytes.
     sizes = [math.prod(a.shape) * (1 if a.shared else size) * a.dtype.itemsize for a in source.inputs]
@@ -145,7 +145,7 @@ def _host_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) 
 def _device_target(
     source: Source, lead: tuple[int, ...], spread: Any, size: int, devices: tuple[int, ...]
 ) -> tuple[str, Future[Any], cuda.Kernel]:
-    """Starts compiling a kernel for GPUs (no `devices`: all). Returns its name in XLA, future and kernel; `lead`, `spread`: as in `_batch`."""
+    """Starts compiling for the GPUs `devices` (empty: all). Returns the call's name in XLA, future and kernel. Other arguments: see `_batch`."""
     if (settings := math.prod(lead)) > cuda.MOST_SETTINGS:
         raise Unsupported(f"{settings:,} settings of a call; a launch has {cuda.MOST_SETTINGS:,} at most")
     kernel = cuda.Kernel(source.for_device(lead, spread), source.scratch)

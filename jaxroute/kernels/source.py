@@ -129,9 +129,9 @@ _DEVICE = """#define ARRAY(kind, name, size, first) kind *const name = (kind *)(
 
 
 def steps(lead: Sequence[int], own: Sequence[bool]) -> list[int]:
-    """Returns the distance, in arrays, between the arrays of two neighbouring settings along each axis of settings; `lead`: lengths of the axes.
+    """Returns for each axis of settings the distance, counted in arrays, between the arrays that an input stores for two neighbouring settings.
 
-    An input stores an array for each setting along axes with `own`. All settings along another axis share an array, and the distance is 0.
+    `lead` has the lengths of the axes, `own` whether the input has an array for each setting along the axis; if settings share one, it is 0.
     """
     found, step = [], 1
     for size, varies in reversed(list(zip(lead, own, strict=True))):
@@ -141,7 +141,7 @@ def steps(lead: Sequence[int], own: Sequence[bool]) -> list[int]:
 
 
 def _offset(array: Array, lead: Sequence[int], own: Sequence[bool]) -> str:
-    """Returns the C text of the current setting's offset in `array`; `lead`: lengths of the setting axes, `own`: whether it differs along each."""
+    """Returns the C text of the current setting's offset in `array`, empty if all settings share one array. `lead` and `own` are those of `steps`."""
     terms, after = [], math.prod(lead)
     for size, step in zip(lead, steps(lead, own), strict=True):
         after //= size

@@ -151,7 +151,7 @@ class Writer:
         return ir.variable(storage)
 
     def given(self, number: int, dtype: Any, size: int) -> ir.Storage:
-        """Declares a C array of the `size` elements that the kernel's input `number`, `[..., R]`, has for the run or runs being simulated."""
+        """Declares and returns a C array: the `size` elements that the kernel's input with index `number`, `[..., R]`, has for the simulated runs."""
         storage = self.storage("p", dtype, max(1, size))
         storage.writable, storage.stride = False, "R"
         source = ir.Storage(f"in{number}", storage.dtype, size)
@@ -199,7 +199,7 @@ class Writer:
     def view(
         self, value: Value, shape: Sequence[int], at: Callable[[ir.Place], ir.Expr], storage: ir.Storage | None = None
     ) -> Value:
-        """Returns an array whose elements `at` takes from those of `value`. `storage`: C array or variable that holds it; None if there is none."""
+        """Returns an array of a shape with elements `at(index tuple)`, taken from `value`. `storage`: C array or variable that holds it, if any."""
         return Value(tuple(shape), value.dtype, at, value.storages, storage)
 
     def row(self, value: Value, number: ir.Index, axis: int = 0) -> Value:
@@ -290,10 +290,10 @@ class Writer:
         return self.copied(value) if value.known is None and value.storages & other.storages else value
 
     def made_in(self, storages: Sequence[ir.Storage], values: Sequence[Value]) -> list[bool]:
-        """Tries to compute `values` directly in their targets, the C variables or arrays `storages`, which saves copies at the current block's end.
+        """Tries to let this block compute `values` directly in their targets `storages`, so that they need not be copied there at its end.
 
-        This is possible for a value that a shared loop of this block computes and that is used once, if its target is not read afterwards. Returns
-        for each value whether it is now computed in its target.
+        This is possible for a value that a shared loop of this block computes and that occurs once in `values`, if its target's old contents are
+        not read afterwards. Returns for each value whether it is now computed in its target.
         """
         made = [value.storage for value in values]
         pairs = zip(made, storages, strict=True)

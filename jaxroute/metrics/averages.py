@@ -198,11 +198,11 @@ def final(data: xr.Dataset, metrics: str | Sequence[str] | None = None, time: in
 def cells(
     values: xr.Dataset, axes: Sequence[str], own: Callable[[xr.Dataset], Sequence[str]]
 ) -> Iterator[tuple[str, dict[str, int], dict[str, Any], dict[str, np.ndarray]]]:
-    """Yields for a table the cells of `values`, a result of `final`: one for each policy and each combination of its settings.
+    """Yields the cells of a table of `values`, a result of `final`: one for each policy and each combination of its settings.
 
-    `own` gets the values of one policy and returns the setting axes along which they differ. Settings are combined along these axes alone; the index
-    along others is 0. A cell has the policy's name; indices along the axis `policy` and the setting axes `axes`; values of the axes that `own`
-    returns; mean and standard error of each metric, `[2]`.
+    `axes` are all setting axes. `own` gets the values of one policy and returns the axes along which they differ, the only ones along which settings
+    are combined; the index along others is 0. A cell is a tuple: the policy's name; by axis, the indices along `policy` and `axes`; by axis, the
+    settings on the axes from `own`; by metric, mean and standard error `[2]`.
     """
     if "policy" not in values.dims:
         values = values.expand_dims("policy") if "policy" in values.coords else values.expand_dims(policy=["all"])

@@ -131,7 +131,7 @@ def violations(data: xr.Dataset, time: int | None = None) -> list[Violation]:
 
 
 def worst_violations(found: Iterable[Violation]) -> list[tuple[Violation, str]]:
-    """Returns for each policy and metric the violation with the largest mean among those of all settings in `found`, and a line of text about it."""
+    """Returns, for each policy and metric in `found`, the violation with the largest mean over all settings, and a line of text about it."""
     groups: dict[tuple[str, str], list[Violation]] = {}
     for one in found:
         groups.setdefault((one.policy, one.metric), []).append(one)
@@ -140,7 +140,7 @@ def worst_violations(found: Iterable[Violation]) -> list[tuple[Violation, str]]:
 
 
 def direction(metric: str, attributes: Any) -> Literal["min", "max"] | None:
-    """Returns "min" or "max": whether less or more of a metric is better, judged by words in its name and label; None if undecided."""
+    """Returns whether less ("min") or more ("max") of a metric is better, by words in its name and its label in `attributes`; None if undecided."""
     words = f"{metric} {attributes.get('long_name', '')}".lower()
     less = ("regret", "cost", "violation", "loss", "queue", "latency", "infeasible", "overspend", "delay")
     if any(word in words for word in less):

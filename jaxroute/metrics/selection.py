@@ -79,14 +79,14 @@ def vector_dims(array: xr.DataArray) -> list[str]:
 
 
 def check_scalar(argument: str, array: xr.DataArray, advice: str = "") -> None:
-    """Raises ValueError for a vector metric. The message names the user's `argument` and ends with `advice`, whose "DIM" stands for the dimension."""
+    """Raises ValueError for a vector metric. Its message names the user's `argument` and ends with `advice`, where the dimension replaces "DIM"."""
     if vectors := vector_dims(array):
         got = f"{array.name!r} with one per {vectors[0]}{advice.replace('DIM', vectors[0])}"
         raise ValueError(f"{argument} must be a single number per run, got {got}")
 
 
 def _pivot(array: xr.DataArray) -> int:
-    """Returns the position of `seed` or `time`, whichever is first. Setting axes stand before it, dimensions of a vector metric after it."""
+    """Returns the position of the first dimension `seed` or `time`, which setting axes precede, or the number of dimensions if there is neither."""
     return next((i for i, d in enumerate(array.dims) if d in ("seed", "time")), len(array.dims))
 
 
@@ -179,7 +179,7 @@ def own_axes_of(data: xr.Dataset, metric: str) -> list[str]:
 
 
 def describe(result: xr.DataArray, array: xr.DataArray, label: str, unit: str | None = None, **attrs: Any) -> xr.DataArray:
-    """Returns `result` with the name and attributes of `array`, but a new `label` (`{}` stands for the old one), `unit` (None: the old one) and `attrs`."""
+    """Returns `result` with the name and attributes of `array`, changed to `label` ("{}" in it: the old label), `unit` (unless None) and `attrs`."""
     unit = array.attrs.get("units", "") if unit is None else unit
     label = label.replace("{}", str(array.attrs.get("long_name", array.name)))
     return result.rename(array.name).assign_attrs({**array.attrs, "long_name": label, "units": unit, **attrs})

@@ -33,7 +33,7 @@ def table(
     Args:
       data: a result.
       metrics: names (default: all with a single number per run).
-      time: another recorded time.
+      time: recorded time of the values (default: the horizon).
       max_rows: largest number of rows; a last line counts the rows left out. A data frame has all rows.
       format: "text" for aligned lines with "36.0 (1.6)"; "latex" for a `tabular` with the rules of booktabs, ready for a paper, and
         "markdown" for a table with pipes, both with 36.0 ± 1.6; "frame" for a `pandas.DataFrame` of the numbers, whose columns are
@@ -95,10 +95,10 @@ def table(
 
 
 def _rounding(data: xr.Dataset, values: xr.Dataset, time: int | None) -> dict[str, float]:
-    """Returns for each metric in `values` the size up to which a mean may be only the rounding error of a float32 sum with terms that cancel.
+    """Returns for each metric in `values` the size below which a mean may be only the rounding error of a float32 sum whose terms cancel.
 
-    The size is float32's epsilon times the largest absolute mean at `time` of any metric in `data` with the same unit, which may be such a term.
-    Totals are divided by the number of rounds before they are compared.
+    Terms are assumed to be as large as the largest absolute mean at `time` of any metric in `data` with the same unit; the size is float32's epsilon
+    times that. Totals are divided by the number of rounds before they are compared.
     """
     now = at_time(data, time)
     rounds = float(now["time"]) if "time" in now.coords else 1.0
@@ -133,7 +133,7 @@ def _frame(keys: Sequence[tuple[Any, ...]], axes: Sequence[str], names: Sequence
 
 
 def _partial(now: xr.Dataset, names: Sequence[str]) -> dict[str, tuple[xr.DataArray, xr.DataArray]]:
-    """Returns, for each of the metrics `names` that is NaN in some valid runs at one time (`now`), median and share of the runs with a number."""
+    """Returns, for each metric in `names` that is NaN in some valid runs of `now`, a result at one time, the other runs' median and share."""
     number = {name: count(now, name) for name in {*names, *metric_names(now)}}
     whole = functools.reduce(np.maximum, number.values(), 1)
     some = [name for name in names if ((number[name] > 0) & (number[name] < whole)).any()]

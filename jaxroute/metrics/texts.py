@@ -18,7 +18,7 @@ _NUMBER = re.compile(r"(?P<mean>-?[\d.,]+(?:e[+-]\d+)?)(?: \((?P<error>[\d.,]+(?
 def rounded(middle: float, error: float) -> str:
     """Returns a mean and its standard error as "36.0 (1.6)", rounded to two significant digits of the error.
 
-    Without an error (one seed) the mean has four digits. A NaN is "-". An error within the rounding of float64 counts as none.
+    If the error is NaN (one seed), the text is the mean alone, with four digits. A mean of NaN is "-". An error below float64's rounding becomes 0.
     """
     middle, error = float(middle), float(error)
     error = 0.0 if error < 1e-13 * abs(middle) else error

@@ -13,9 +13,9 @@ WIDE, HIGH = 46, 30
 
 
 def numbers(axis: Any, span: tuple[float, float] | None = None, few: bool = False) -> None:
-    """Labels a matplotlib `Axis`, such as `ax.xaxis`, by plain numbers with commas; a logarithmic axis by powers of ten below 1e-4 and from 1e6.
+    """Labels a matplotlib `Axis`, such as `ax.xaxis`, by plain numbers with commas; on a logarithmic axis, by powers of ten below 1e-4 and from 1e6.
 
-    `span` is the smallest and largest value to be numbered (default: those in view). With `few`, a logarithmic axis has at most six numbers.
+    On a logarithmic axis, `span` is the smallest and largest value to be labelled (default: those in view), and `few` asks for about six labels.
     """
     from matplotlib.ticker import FuncFormatter, LogFormatterMathtext, LogLocator, NullFormatter, ScalarFormatter
 
@@ -71,7 +71,7 @@ def scale_of(values: Any) -> Literal["names", "linear", "log", "log and 0"]:
 
 
 def places_of(values: Any) -> np.ndarray:
-    """Returns the positions of values by `scale_of`: indices of "names", base-10 logarithms for "log and 0" (0 one step lower), else the values."""
+    """Returns positions of values on an axis, by `scale_of`: 0, 1, ... for "names"; log10 for "log and 0" (0 one step below); else the values."""
     values, scale = np.asarray(values), scale_of(values)
     if scale == "names":
         return np.arange(len(values), dtype=np.float64)
@@ -115,7 +115,7 @@ def settings_axis(ax: Any, which: str, values: np.ndarray) -> None:
 
 
 def marker_places(times: np.ndarray, log: bool, shift: int) -> list[int]:
-    """Returns the indices of about eight evenly spaced `times` that get a marker, moved by `shift` (modulo 4) quarters of their distance."""
+    """Returns indices of about eight `times` to mark, evenly spaced (by logarithms if `log`) and moved by `shift` (modulo 4) quarters of a step."""
     if len(times) < 9:
         return list(range(len(times)))
     shares = (np.arange(8) + (shift % 4) / 4) / 8
@@ -125,7 +125,7 @@ def marker_places(times: np.ndarray, log: bool, shift: int) -> list[int]:
 
 
 def axis_title(attributes: Mapping[str, Any], name: str, width: int) -> str:
-    """Returns label (`name` if it is missing) and unit of a metric with the given attributes, in lines if they are longer than `width` letters."""
+    """Returns a metric's label and unit from its `attributes` (without a label: `name`), broken into lines if longer than `width` letters."""
     parts = [str(attributes.get("long_name", name)), *([f"({attributes['units']})"] if attributes.get("units") else [])]
     text = " ".join(parts)
     return text if len(text) <= width else "\n".join(wrapped(part, width) for part in parts)

@@ -85,7 +85,7 @@ def line_style(ax: Any, name: str) -> dict[str, Any]:
 def power_laws(series: Mapping[str, xr.DataArray], *, ax: Any = None, title: str | None = None):
     """Draws means against a numeric setting on logarithmic axes, with the fitted power law of each series in the legend.
 
-    `series` maps names to values with dimensions `(setting, "seed")`; the setting is the horizontal axis. `ax` are axes (default: a new figure).
+    `series` maps names to values `(setting, "seed")`; the setting is the horizontal axis. Returns the axes: `ax`, or those of a new figure if None.
     """
     ax, styles, own = style.begin(ax, series)
     array, axis = None, ""
@@ -126,7 +126,7 @@ def heat(
     ax: Any = None,
     title: str | None = None,
 ):
-    """Draws the mean at the last recorded time over a grid of two settings, with the best cell marked.
+    """Draws the mean at the last recorded time over a grid of two settings, with the best cell marked. Returns the axes.
 
     Values with two signs have a diverging map: white at zero, blue below and red above. The axes of the colour bar are `ax.figure.axes[-1]`.
 
@@ -211,7 +211,7 @@ def heat(
 
 @style.styled
 def deployment(data: xr.Dataset, *, policy: str, variable: str = "deployed", ax: Any = None, title: str | None = None):
-    """Draws the share of seeds in which each model is deployed, over time. The axes of the colour bar are `ax.figure.axes[-1]`.
+    """Draws the share of seeds in which each model is deployed, over time. Returns the axes; those of the colour bar are `ax.figure.axes[-1]`.
 
     Args:
       data: a result without setting axes, or with a value of each selected.

@@ -27,7 +27,7 @@ def curves(
     policies: Sequence[str] | None = None,
     title: str | None = None,
 ):
-    """Draws mean curves over time, a line per policy (and per setting, if there are at most eight).
+    """Draws mean curves over time, a line per policy (and per setting, if there are at most eight). Returns the axes.
 
     Args:
       data: a result; or paired differences from `metrics.paired`, with the baseline as the zero line.
@@ -94,10 +94,10 @@ def difference(
     policies: Sequence[str] | None = None,
     title: str | None = None,
 ):
-    """Draws the paired differences between the curves of other policies and the curve of the baseline `minus`, with two standard errors.
+    """Draws curves of the paired differences of policies from the baseline `minus`, with two standard errors. Returns the axes.
 
-    Policies share common random numbers, so the differences separate curves that coincide to the eye. The zero line is the baseline. `log` makes
-    the time axis logarithmic.
+    Policies share common random numbers, so differences separate curves that coincide to the eye. The zero line is the baseline. `log` makes the
+    time axis logarithmic. `ax`, `policies`, `title`: axes (default: a new figure), policies to draw (default: all), and title.
     """
     data, array = scalar_metric(data, metric)
     check_curves(array)
@@ -129,10 +129,9 @@ def _curves_of_differences(
 
 
 def _draw_differences(found: xr.Dataset, used: Any, log: bool, ax: Any, title: str | None, notes: str) -> Any:
-    """Draws the differences `found`, a result of `metrics.paired`, and the baseline as the zero line.
+    """Draws the differences `found`, a result of `metrics.paired`, and the baseline as the zero line. Returns the axes.
 
-    `used` maps each drawn policy to the setting axes on which it depends, `notes` are lines below the caption, and `log` makes the time axis
-    logarithmic.
+    `used` maps each drawn policy to the setting axes on which it depends; `log` makes the time axis logarithmic; `notes` are lines below its title.
     """
     array, minus = found["mean"], decoded(found.attrs)["baseline"]
     label = str(array.attrs["long_name"]).removesuffix(f" minus that of {minus}")
@@ -152,7 +151,7 @@ def _draw_differences(found: xr.Dataset, used: Any, log: bool, ax: Any, title: s
 
 
 def _violations(data: xr.Dataset, drawn: Sequence[str]) -> str:
-    """Returns lines of a caption that name the drawn policies above a limit at the horizon, such as their budget."""
+    """Returns lines of a caption that name those of the policies `drawn` that exceed a limit, such as a budget, at the horizon; "" if none does."""
     by_words: dict[str, list[str]] = {}
     for one in metrics.violations(data):
         if one.policy in drawn and one.policy not in by_words.setdefault(one.words, []):
@@ -235,7 +234,7 @@ def sweep(
     ax: Any = None,
     title: str | None = None,
 ):
-    """Draws a metric at the last recorded time: a dot per policy, or lines against one setting axis.
+    """Draws a metric at the last recorded time: a dot per policy, or lines against one setting axis. Returns the axes.
 
     If the settings are 0 and a logarithmic grid, their axis is logarithmic, with 0 at its left end before a dotted line.
 
@@ -320,7 +319,7 @@ def quantiles(
     policies: Sequence[str] | None = None,
     title: str | None = None,
 ):
-    """Draws quantiles over seeds at the last recorded time, for each policy, or for each value of one setting axis.
+    """Draws quantiles over seeds at the last recorded time, for each policy, or for each value of one setting axis. Returns the axes.
 
     A thin line reaches from the 5 to the 95 % quantile, a thick line from 25 to 75 %; a dot is the median and a tick the mean.
 
@@ -374,7 +373,7 @@ def quantiles(
 
 
 def _one_axis(array: xr.DataArray, x: str | None) -> list[str]:
-    """Returns a list with the only setting axis, or an empty list. Raises ValueError if there are several axes, or if `x` is not the axis."""
+    """Returns a list with the only setting axis, or [] if there is none. Raises ValueError for several axes, or if `x` is neither it nor None."""
     axes = metrics.setting_axes(array)
     if x is not None and not axes:
         raise ValueError(f"x must be None when the data has no setting axis, got {x!r}")
@@ -390,7 +389,7 @@ def _one_axis(array: xr.DataArray, x: str | None) -> list[str]:
 def points(
     series: Mapping[str, Sequence[Any]], *, x: str, y: str, ax: Any = None, join: bool = True, title: str | None = None
 ):
-    """Draws points of several policies in a plane, such as cost and score, with two standard errors in both directions.
+    """Draws points of several policies in a plane, such as cost and score, with two standard errors in both directions. Returns the axes.
 
     Args:
       series: name to points `(x, y)`, each a number or a pair of mean and standard error.

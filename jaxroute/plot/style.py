@@ -40,7 +40,7 @@ R = TypeVar("R")
 
 
 def styled(function: Callable[P, R]) -> Callable[P, R]:
-    """Decorator of drawing functions: applies the style of the package, refuses unknown argument names and wrong values of `ax` and `title`."""
+    """Decorator of drawing functions: applies the package's style, and raises an error for unknown argument names or a wrong `ax` or `title`."""
 
     @functools.wraps(function)
     def draw(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -92,7 +92,7 @@ _RIVALS = {name: place for line in _SHARED.splitlines() for place, name in enume
 
 
 def role_of(name: str) -> str:
-    """Returns a policy's role by its name: "subject" (as StageRoute), "variant" of one, "oracle", "weak" (random or fixed choices) or "rival"."""
+    """Returns a policy's role by its name: "subject" (a paper's policy), "variant" of a subject, "oracle", "weak" (random or fixed) or "rival"."""
     if name in _SUBJECTS:
         return "subject"
     if name in _RIVALS:
@@ -113,7 +113,7 @@ class LineStyles:
         self._shades: dict[str, tuple[str, dict[str, Any]]] = {}
 
     def add(self, names: Iterable[str], role: str | None = None) -> None:
-        """Assigns styles to new names, first those with a fixed colour (`_RIVALS`), so that no other takes it. `role` defaults to `role_of(name)`."""
+        """Assigns styles to names that have none, first to those with a preferred colour (`_RIVALS`). `role`: None for `role_of(name)`."""
         new = [n for n in dict.fromkeys(names) if n not in self._places]
         for name in sorted(new, key=lambda n: n not in _RIVALS):
             kind = role or role_of(name)
@@ -133,7 +133,7 @@ class LineStyles:
         return style | {"marker": _MARKERS[place % len(_MARKERS)], "markeredgecolor": "white", "markeredgewidth": 0.6}
 
     def shade(self, name: str, label: str, position: int, number: int) -> dict[str, Any]:
-        """Returns the style of a policy's setting with index `position` (0: the lightest) of `number`; `label` is its text in the legend."""
+        """Returns the look that the legend text `label` already has, else that of line `position` (0: lightest) of `number` of the policy `name`."""
         if label not in self._shades:
             style = self.style(name)
             if number > 1:
@@ -227,7 +227,7 @@ def styles_of(ax: Any) -> LineStyles:
 
 
 def begin(ax: Any, names: Iterable[str] = (), size: tuple[float, float] = SIZE) -> tuple[Any, LineStyles, bool]:
-    """Returns `ax`, or the axes of a new figure if it is None; the figure's line styles, with `names` added; and whether the figure is new."""
+    """Returns axes (`ax`, or those of a new figure of `size` inches if None), the figure's line styles, with `names` added, and whether it is new."""
     own = ax is None
     ax = pyplot().subplots(figsize=size, layout="constrained")[1] if own else ax
     styles_of(ax).add(names)
@@ -235,7 +235,7 @@ def begin(ax: Any, names: Iterable[str] = (), size: tuple[float, float] = SIZE) 
 
 
 def title(ax: Any, text: str | None) -> None:
-    """Draws a title at the left, broken into lines."""
+    """Draws the title `text` above the axes, at the left, broken into lines; draws nothing if it is None."""
     if text:
         width = ax.get_position().width * ax.figure.get_figwidth()
         ax.set_title(wrapped(text, int(14 * width)), loc="left", fontsize=8, fontweight="bold")

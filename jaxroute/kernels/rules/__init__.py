@@ -21,7 +21,7 @@ _JAX = os.path.dirname(jax.__file__)
 
 
 def raise_for_user(error: ir.Unsupported, name: str, called: Any) -> None:
-    """Raises `error` with the `name` of the JAX function, such as one of `jax.numpy`, that caused it; returns if the jaxpr `called` is not JAX's."""
+    """Raises `Unsupported` that names the function `name`, whose jaxpr `called` caused `error`, if it is one of JAX's; otherwise only returns."""
     debug = getattr(getattr(called, "jaxpr", called), "debug_info", None)
     name = name.removeprefix("_")
     module = next((one for one in (jax.random, jnp.linalg, jnp.fft, jnp) if hasattr(one, name)), None)

@@ -236,11 +236,11 @@ def _dynamic_update_slice(writer: Writer, eqn: Any, x: Value, new: Value, *start
 def _in_window(
     numbers: Any, indices: Value, x: Value, sizes: Sequence[int], window: Sequence[tuple[int, int]], place: ir.Place
 ) -> tuple[ir.Place, list[ir.Expr]]:
-    """Returns the index tuple at which a gather reads or a scatter writes, and conditions that are true if the window lies inside the array.
+    """Returns the index tuple in `x` at which a gather reads or a scatter writes, and conditions that hold if its window lies in `x` unmoved.
 
-    `place` is the index tuple in the gather's result or the scatter's updates. A window of lengths `sizes` begins at one of the `indices`, moved if
-    needed into the array `x`. `numbers` are JAX's dimension numbers. `window` has pairs: an axis of the array that the window spans, and
-    the axis of `place` with the index in the window.
+    `place` is the index tuple in the gather's result or the scatter's updates. Its window has lengths `sizes` along the axes of `x`, and its start is
+    in `indices`; a window that does not lie in `x` is moved into it. `numbers` are JAX's dimension numbers of the operation. `window` has a pair for
+    each axis of `x` that windows span: this axis, and the position in `place` of the index within the window.
     """
     starts: list[ir.Index] = [0] * len(x.shape)
     own = getattr(numbers, "start_indices_batching_dims", getattr(numbers, "scatter_indices_batching_dims", ()))

@@ -36,7 +36,7 @@ def _first(dtype: np.dtype, operation: str) -> ir.Expr:
 
 @rule(*_REDUCTIONS)
 def _reduction(writer: Writer, eqn: Any, x: Value) -> list[Value]:
-    """Writes the reduction `eqn` of `x`, such as a sum, in the order of the elements. A maximum or minimum of -0 becomes +0, whatever the order."""
+    """Writes the reduction `eqn` of `x`, such as a sum, in the order of the elements; returns its result. A maximum or minimum of -0 becomes +0."""
     shape, dtype = aval_of(eqn)
     axes, operation = tuple(eqn.params["axes"]), _REDUCTIONS[eqn.primitive.name]
     terms, extreme = [x.shape[a] for a in axes], operation not in _NEUTRAL
@@ -122,7 +122,7 @@ def _extreme(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 @rule("first_best")
 def _first_best(writer: Writer, eqn: Any, *operands: Value) -> list[Value]:
-    """Writes the search along an axis for the largest score (first operand) where all conditions (other operands) hold; returns its index."""
+    """Writes C statements for `xla.first_best` along an axis, and returns the indices; `operands`: score, mask if any, order if any."""
     shape, dtype = aval_of(eqn)
     axis, ordered = eqn.params["axis"], eqn.params["ordered"]
     if not shape:
@@ -141,10 +141,10 @@ def _first_best(writer: Writer, eqn: Any, *operands: Value) -> list[Value]:
 
 
 def _first_of_largest(writer: Writer, ordered: bool, score: Value, *given: Value) -> Value:
-    """Writes C statements that find the first index of the maximum of a vector `score` among elements for which all conditions in `given` hold.
+    """Writes C statements that find the first index of the maximum of a vector `score` where all conditions in `given` hold; returns the index.
 
-    Ties go to the smallest index. If `ordered`, the last array of `given` is an order instead of a condition: among ties its smallest number wins;
-    the low bits of each number are the element's index.
+    It is the length of `score` if there is no such element, or if one is NaN. If `ordered`, the last array of `given` is no condition but an order:
+    its smallest number wins ties, and the low bits of each number are the element's index.
     """
     (size,) = score.shape
     mask, conditions = place_mask(size), given[:-1] if ordered else given
@@ -197,7 +197,7 @@ def _dot_general(writer: Writer, eqn: Any, a: Value, b: Value) -> list[Value]:
 
 
 def _at(x: Value, first: Sequence[int], place: ir.Place, last: Sequence[int]) -> ir.Expr:
-    """Returns an element of `x`; `place` has the indices along the axes `first`, then along the axes in neither list, then along the axes `last`."""
+    """Returns the C expression of an element of `x`; `place` has its indices along the axes `first`, then along axes in neither list, then `last`."""
     axes = (*first, *(i for i in range(len(x.shape)) if i not in (*first, *last)), *last)
     where = dict(zip(axes, place, strict=True))
     return x.at(tuple(where[i] for i in range(len(x.shape))))

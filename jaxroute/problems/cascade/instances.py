@@ -72,9 +72,9 @@ def _built(
     shows_all: bool = False,
     **options: Any,
 ) -> CascadeEnv:
-    """Builds and checks a cascade from fields of `CascadeEnv`. `contexts` None are uniform; `evaluator` may also be a number of features.
+    """Builds a cascade from fields of `CascadeEnv` and checks it. `contexts` may be None for uniform ones, `evaluator` a number of features.
 
-    `2 sqrt(reach)` is the largest size of `G^-1(score)`, for the evaluator's link `G`; the largest norm of an output's features is computed from it.
+    The inverse of the evaluator's link maps scores to at most `2 sqrt(reach)` in size; the largest norm of an output's features follows from this.
     """
     index = _float32(index)
     contexts = UniformContexts(index.shape[1]) if contexts is None else contexts
@@ -98,7 +98,7 @@ def _built(
 
 
 def _with_warning(env: CascadeEnv, index: Leaf) -> CascadeEnv:
-    """Returns `env` unchanged; warns if no entry of `index` (any shape) is above 0: no call is then worth its cost, whose unit may be wrong."""
+    """Returns `env`; warns if none of the reservation indices `index` (any shape) is above 0, in which case no call is worth its cost."""
     largest = float(np.max(index))
     if largest <= 0.0:
         weight = float(np.asarray(env.cost_weight))
@@ -144,7 +144,7 @@ def uniform_cascade(
 def spike_cascade(
     num_models: int = 3, dim: int = 3, *, evaluator: OutputFeatures | int | None = None, cost_weight: float = 1.0
 ) -> CascadeEnv:
-    """Builds a cascade of uniform scores, 1 % of them replaced by .97: any model can exceed any index (assumption 4.1). Requests have `dim` features.
+    """Builds a cascade of uniform scores, 1 % of them replaced by .97, which exceeds any index (assumption 4.1). A request has `dim` features.
 
     `evaluator`: None if scores are seen, else the number of an output's features, or `ScoredFeatures(...)`. `cost_weight`: utility of a unit of cost.
     """
@@ -262,9 +262,9 @@ def token_costs(input_tokens: Leaf, output_tokens: Leaf, input_price: Leaf, outp
 
 
 def _recorded_features(features: Leaf, scores: np.ndarray, score_link: str, order: np.ndarray) -> RecordedFeatures:
-    """Returns recorded features with a regression of `scores` `[N, K]` on them, by the link function `score_link`.
+    """Returns recorded features in the row order of `scores` `[N, K]`, and a regression of the scores on them by the link function `score_link`.
 
-    The rows of `features` `[N, K, d]` are brought into the `order` `[N]` in which those of `scores` already are.
+    Row `i` of `scores` belongs to row `order[i]` of `features` `[N, K, d]`, for `N` queries, `K` models and `d` features of an output.
     """
     table = checks.numbers("features", features, (*scores.shape, "d"))[order]
     link = SCORE_LINKS[checks.one_of("score_link", score_link, SCORE_LINKS)]

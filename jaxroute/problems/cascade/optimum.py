@@ -1,4 +1,4 @@
-"""Benchmarks of cascades: the largest expected utility `U*` of eq. (3), the best policy on recorded queries that all models answer, thresholds.
+"""Benchmarks of cascades: largest expected utility `U*` of eq. (3), best thresholds, and the best policy on recorded queries that all models answer.
 
 All are computed on the host in float64; only the parameters of the environment's distributions are float32.
 """
@@ -215,7 +215,7 @@ def _stages(models: np.ndarray, score: np.ndarray, cost: np.ndarray, seen: np.nd
 
 
 def _best_thresholds(best: np.ndarray, stop: np.ndarray) -> tuple[np.ndarray, float]:
-    """Returns thresholds `[L]`, each best given the others, and mean utility, from best scores so far and utilities of stopping, `[N, L]`."""
+    """Returns the thresholds `[L]` of `L` calls, each best given the others, and the mean utility; `best` and `stop` are the results of `_stages`."""
     length = best.shape[1]
     thresholds, utility = np.full(length, np.inf), -np.inf
     for _ in range(_SWEEPS):

@@ -119,7 +119,7 @@ class JointOracle(FixedPolicy):
 
 
 def _next_call(plan: Any, opened: Array, seen: Outputs) -> tuple[Array, Array]:
-    """Returns the action of a `JointPlan` after `opened` models `[K]` showed `seen` (`a` to call, `K + a` to deploy), and whether it stops."""
+    """Returns the action of a `JointPlan` (`a` calls a model, `K + a` deploys its output), and if it deploys; models `opened` `[K]` showed `seen`."""
     shown: Any = seen.features if seen.score is None else seen.score[:, None]
     same = jnp.all(shown[:, None, :] == plan.signals, axis=-1)  # [K, V]
     number = 1 + jnp.sum(jnp.where(same, jnp.arange(same.shape[1], dtype=jnp.int32), 0), axis=1)

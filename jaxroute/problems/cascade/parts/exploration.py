@@ -11,7 +11,7 @@ from jaxroute.core.types import Leaf, PyTree
 
 
 def rounded_up(horizon: Array, power: float) -> Array:
-    """Returns the number of periods `ceil(horizon^power)`, a float; or the integer that `horizon^power` exceeds by a relative 1e-6 or less."""
+    """Returns the number of periods `ceil(horizon^power)`, a float. An excess over an integer by a relative 1e-6 or less does not count."""
     return jnp.ceil(jnp.asarray(horizon, jnp.float32) ** power * (1.0 - 1e-6))
 
 
