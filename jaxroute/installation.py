@@ -144,7 +144,7 @@ def _install(needs: Sequence[str]) -> str:
 
 
 def _check_jax(have: Mapping[str, str], bounds: Sequence[tuple[str, str]], cards: Sequence[GPU]) -> list[Finding]:
-    """Returns faults of jaxlib and CUDA plugins: `have` are versions by package, `bounds` those that jax demands of jaxlib, as `(">=", "0.7.0")`."""
+    """Returns faults of jaxlib and CUDA plugins, given versions by package, jax's bounds on jaxlib, such as `(">=", "0.7.0")`, and the GPUs."""
     jax, jaxlib, plugins = have["jax"], have.get("jaxlib"), _plugins(have)
     need = _jax(f"=={jax}", have, cards)
     if jaxlib is None:
@@ -173,7 +173,7 @@ def _check_jax(have: Mapping[str, str], bounds: Sequence[tuple[str, str]], cards
 
 
 def _jax(version: str, have: Mapping[str, str], cards: Sequence[GPU]) -> str:
-    """Returns pip's argument for jax, as `jax[cuda12]==0.7.0`. Its extra is that of the plugin in `have` or, without one, suits the GPUs `cards`."""
+    """Returns pip's argument for jax: `jax[cuda12]==0.7.0` for `version` "==0.7.0". The extra fits the plugin in `have` or, without one, the GPUs."""
     extra = ""
     for cuda in _plugins(have):  # If no package contains CUDA's libraries, those of the machine stay in use.
         extra = cuda if f"nvidia-cudnn-{cuda.replace('da', '')}" in have else f"{cuda}-local"
@@ -183,7 +183,7 @@ def _jax(version: str, have: Mapping[str, str], cards: Sequence[GPU]) -> str:
 
 
 def _plugins(have: Mapping[str, str]) -> list[str]:
-    """Returns "cuda12", "cuda13" or both: the CUDA versions for which at least one of the two packages of jax's plugin is installed."""
+    """Returns those of "cuda12" and "cuda13" for which `have` contains at least one of the two packages of jax's plugin."""
     return [cuda for cuda in ("cuda12", "cuda13") if {f"jax-{cuda}-plugin", f"jax-{cuda}-pjrt"} & have.keys()]
 
 

@@ -126,7 +126,7 @@ class ExactGLM(GLM):
     """Estimator that takes Newton steps on all pairs (features, reward) so far, from the last estimate. It is slow, for tests and short runs.
 
     Attributes:
-      capacity: largest number of stored pairs; longer runs are refused by `check_spec` (static).
+      capacity: largest number of stored pairs; `check_spec` raises `ValueError` for longer runs (static).
       iterations: number of Newton steps per round (static).
     """
 
@@ -167,7 +167,7 @@ class ExactGLM(GLM):
 
 @struct.dataclass
 class FrozenGLM(GLM):
-    """Estimator whose estimate is known and never changes, for example from `fit_glm` on offline data; its state is a `FrozenGLM`, too.
+    """Estimator with a known estimate that never changes, such as one from `fit_glm` on offline data. Its state is a `FrozenGLM` with this estimate.
 
     Attributes:
       theta: `[d]` estimate.
@@ -196,9 +196,9 @@ class FrozenGLM(GLM):
 
 
 def newton_step(theta: Array, features: Array, rewards: Array, seen: Array, ridge: Leaf, link: Link) -> Array:
-    """Returns the change `[d]` of `theta` by a Newton step towards the penalised estimate from those pairs `[n]` that the mask `seen` `[n]` marks.
+    """Returns the change `[d]` of `theta` in a Newton step on those pairs of `features` `[n, d]` and `rewards` `[n]` whose mask `seen` `[n]` is True.
 
-    The step is halved while it goes far beyond the optimum in its direction; without this, steps with a probit link may oscillate for ever.
+    `ridge` is the weight of the penalty. Steps far beyond the optimum in their direction are halved, as they might oscillate for ever (probit link).
     """
 
     def score_at(theta: Array) -> tuple[Array, Array]:

@@ -94,7 +94,7 @@ def _vector_matrix(
 
 
 class _Mlp(nn.Module):
-    """Network of `Mlp`. A call takes dropout factors of the inputs and of the hidden units: from `Mlp.keep` in training, 1 in predictions.
+    """Network of `Mlp`, called with features and dropout factors of inputs and hidden units: from `Mlp.keep` in training, 1 for predictions.
 
     Attributes:
       width: number of hidden units.
@@ -183,7 +183,7 @@ class TheorySteps:
 
 
 def _compensated(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-    """Adds to `updates` the rounding errors `state` of the last update of `params`, so that small steps are not lost; also returns the new errors."""
+    """Returns `updates` plus the rounding errors `state` of the last update of `params`, so that small steps are not lost, and the new errors."""
     given = jax.tree.map(jnp.add, updates, state)
     return given, jax.tree.map(lambda value, step: step - ((value + step) - value), params, given)
 

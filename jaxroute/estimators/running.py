@@ -103,7 +103,7 @@ class WindowSums:
 
 
 def bernstein_radius(mean: Array, count: Array, gamma: Leaf) -> Array:
-    """Returns the radius `sqrt(gamma * mean / count) + gamma / count`: small means get small radii.
+    """Returns the radii `[...]`, `sqrt(gamma * mean / count) + gamma / count`, which are small for small means.
 
     A mean below zero (noise is not clipped) counts as zero under the root. Values far below 1, such as costs in dollars, get too large radii.
 
@@ -113,31 +113,25 @@ def bernstein_radius(mean: Array, count: Array, gamma: Leaf) -> Array:
       mean: `[...]` empirical mean of values in [0, 1].
       count: `[...]` number of values, at least 1.
       gamma: `[]` confidence parameter, of the order of the logarithm of an inverse failure probability.
-
-    Returns:
-      `[...]` radii.
     """
     return jnp.sqrt(gamma * jnp.maximum(mean, 0.0) / count) + gamma / count
 
 
 def hoeffding_radius(count: ArrayLike, log_term: Leaf) -> Array:
-    """Returns the radius `sqrt(log_term / (2 count))` for means of values in [0, 1]; infinite for a count of zero.
+    """Returns the radii `[...]`, `sqrt(log_term / (2 count))`, for means of values in [0, 1]; infinite for a count of zero.
 
     Source: Hoeffding (1963); with `log_term = log(2 pi^2 K t^3 / (3 delta))` C2MAB-V, Lemma 1.
 
     Args:
       count: `[...]` number of values.
-      log_term: `[]` `log(2 / p)` for a radius that fails with probability at most `p`; `union_log_term` returns it for all means and rounds at once.
-
-    Returns:
-      `[...]` radii.
+      log_term: `[]` `log(2 / p)` for a radius that fails with probability at most `p`; from `union_log_term` for all means and rounds at once.
     """
     count = jnp.asarray(count).astype(jnp.float32)
     return jnp.where(count > 0, jnp.sqrt(log_term / (2.0 * jnp.maximum(count, 1.0))), jnp.inf)
 
 
 def union_log_term(num_means: int | Array, t: ArrayLike, delta: Leaf) -> Array:
-    """Returns `log(2 pi^2 K t^3 / (3 delta))`, for which Hoeffding radii of `K` means hold in all rounds with probability `1 - delta / 2`.
+    """Returns `log(2 pi^2 K t^3 / (3 delta))`. With it, the Hoeffding radii of `K` means all hold in all rounds `t` with probability `1 - delta / 2`.
 
     Source: C2MAB-V, Lemma 1.
 
@@ -150,7 +144,7 @@ def union_log_term(num_means: int | Array, t: ArrayLike, delta: Leaf) -> Array:
 
 
 def mnl_radius(count: ArrayLike, dim: int, num_shown: int, curvature: Leaf, ridge: Leaf) -> Array:
-    """Returns the confidence radius of a regularised multinomial-logit estimate, in the norm of the design matrix.
+    """Returns the confidence radii `[...]` of a regularised multinomial-logit estimate, in the norm of the design matrix.
 
     `(curvature / 2) sqrt(d log(1 + count K / (d ridge)) + 4 log max(count, 1)) + curvature sqrt(ridge)`
 
@@ -162,9 +156,6 @@ def mnl_radius(count: ArrayLike, dim: int, num_shown: int, curvature: Leaf, ridg
       num_shown: number of items that a round shows, `K`.
       curvature: `[]` factor of the radius, the paper's kappa, at least 0: smaller values explore less.
       ridge: `[]` weight of the squared norm in the loss, the paper's lambda_0.
-
-    Returns:
-      `[...]` radii.
     """
     count = jnp.asarray(count).astype(jnp.float32)
     growth = dim * jnp.log1p(count * num_shown / (dim * ridge)) + 4.0 * jnp.log(jnp.maximum(count, 1.0))

@@ -39,7 +39,7 @@ class Claim:
       id: short name.
       text: the claim in words.
       source: place in the paper.
-      measure: function of the results (Dataset by case) that returns measured values in words, and comparisons: the claim holds if all are true.
+      measure: function of the results, by case, that returns measured values in words and statements about them; the claim holds if all are true.
     """
 
     id: str
@@ -79,7 +79,7 @@ class Case:
     rows: Callable[[Any], int] | None = None
 
     def build(self, horizon: int, changes: Mapping[str, Any]) -> Any:
-        """Makes the environment for a horizon. `changes` are new values of `settings` by name; none for an `environment` that is no function.
+        """Makes the environment for a horizon. `changes` has new values of `settings` by name; it must be empty if `environment` is no function.
 
         Raises:
           ValueError: a setting cannot be changed, is unknown or has a wrong value.
@@ -124,7 +124,7 @@ class Experiment:
 
     Attributes:
       name: `problem/figure`.
-      title: one line.
+      title: title in one line.
       cases: the simulations.
       seeds: default number of seeds.
       claims: statements of the paper.
@@ -261,7 +261,7 @@ def finish(experiment: Experiment, out: str | os.PathLike, store: str | os.PathL
 
 
 def _written(experiment: Experiment, data: Results, out: Path, store: Any, figures: bool) -> dict[str, Any]:
-    """Writes `summary.json` (with `store`, if given) and figures to `out`; a figure that fails is left out with a warning. Returns the summary."""
+    """Writes `summary.json`, which names a given `store`, and figures to `out`; a figure that fails only causes a warning. Returns the summary."""
     summary = summarise(experiment, data)
     if store is not None:
         summary["store"] = str(store)
@@ -281,7 +281,7 @@ def _written(experiment: Experiment, data: Results, out: Path, store: Any, figur
 
 
 def _seeds_of(case: Case, seeds: int | range) -> int | range:
-    """Limits the requested seeds to the largest number of seeds of a case."""
+    """Returns `seeds`, a number or range, limited to the largest number of seeds of a case. Raises `ValueError` if no seed of a range remains."""
     if case.seeds is None:
         return seeds
     if isinstance(seeds, int):

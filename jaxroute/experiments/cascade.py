@@ -42,30 +42,30 @@ STREAMING, WINDOW = StreamingNewton(), Window()
 
 
 def learner(index: float = 0.10, warm: int = 0, fit: Any = STREAMING) -> ca.COSMOS:
-    """Makes COSMOS for observed scores. `fit`: estimator of indices; `index`: scale of the bonus (0: greedy); `warm`: rounds that call all models."""
+    """Makes COSMOS for observed scores. `fit` is its estimator of indices, `index` scales its bonus, and its first `warm` rounds call all models."""
     return ca.COSMOS(fit=fit, radius=PracticalRadius(index, 0.0, 0.0), exploration=WarmUp(warm))
 
 
 def learns_scores(index: float = 0.10, plug_in: float = 0.03, optimism: float = 0.30, fit: Any = WINDOW) -> ca.COSMOS:
-    """Makes COSMOS that learns to score answers. `fit` estimates indices; `index`, `plug_in` scale their bonus, `optimism` that of the scores."""
+    """Makes COSMOS that learns to score answers. `fit` is its estimator of indices; the other arguments are those of `PracticalRadius`."""
     return ca.COSMOS(fit=fit, radius=PracticalRadius(index, plug_in, optimism))
 
 
 def case_of(
     policies: Any, horizon: int, name: str = "result", settings: Mapping[str, Any] = SEEN, *, every: int, **options: Any
 ) -> Case:
-    """Makes a case with a record every `every` rounds. `settings` are those of its environment (default: `uniform_cascade`), `options` of `Case`."""
+    """Makes a case that records every `every` rounds. `options` are fields of `Case`, `settings` for its environment (default: `uniform_cascade`)."""
     options = {"environment": ca.uniform_cascade, "record": RECORD, "record_every": every, **options}
     return Case(policies=policies, horizon=horizon, name=name, settings=settings, **options)
 
 
 def claims(*rows: tuple[str, str, cl.Measure] | tuple[str, str, cl.Measure, str]) -> tuple[Claim, ...]:
-    """Makes claims from rows: (name, text, function that tests the claim) and optionally the source (default: our own study)."""
+    """Makes claims from rows (name, text, test) or (name, text, test, source). A test is a function of the results; the default source is `OURS`."""
     return tuple(Claim(row[0], row[1], row[3] if len(row) > 3 else OURS, row[2]) for row in rows)
 
 
 def mean_and_runs(draw: Any = plot.curves, change: Any = None, **options: Any) -> Picture:
-    """Makes a function that draws regret in two panels: means by `draw`, and quantiles over runs. `change`, `options`: as for `Panel`."""
+    """Makes a function that draws mean regret, by the function `draw`, and quantiles of regret over runs. `change`, `options`: fields of `Panel`."""
     runs = {name: value for name, value in options.items() if name == "policies"}
     mean = Panel("regret", draw, change=change, title="mean", **options)
     return side_by_side(mean, Panel("regret", plot.quantiles, change=change, log=True, title="runs", **runs))
@@ -105,7 +105,7 @@ _STEPS, _HORIZONS = (0.5, 1.0, 2.0), (1000, 3000, 10_000, 30_000, 100_000)
 
 
 def _hard(steps: Sequence[float] = _STEPS, horizon: int = 1000) -> Grid:
-    """Makes a grid of environments of a safe and a risky model; their indices in the optimal policy differ by `s / sqrt(horizon)`, `s` in `steps`."""
+    """Makes environments of a safe and a risky model, a grid over `s` in `steps`; the indices in the optimal policy differ by `s / sqrt(horizon)`."""
     return grid(lambda s: ca.safe_and_risky(s / math.sqrt(horizon)), s=list(steps))
 
 
@@ -284,7 +284,7 @@ def replay(
 
 
 def _by_weight(envs: Grid, policies: Iterable[Any]) -> Callable[[ca.CascadeEnv], Any]:
-    """Returns a function that maps an environment of the grid `envs` to the policy for its cost weight; `policies` has one per environment."""
+    """Returns a function from an environment to the policy for its cost weight; `policies` has one per environment of the grid `envs`, in order."""
     scale = np.asarray([one.cost_weight for one in envs.objects], np.float32)
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *policies)
 
@@ -296,9 +296,9 @@ def _by_weight(envs: Grid, policies: Iterable[Any]) -> Callable[[ca.CascadeEnv],
 
 
 def _tuned(rows: RecordedRows, weights: Sequence[float], score: Any = None, **more: Any) -> list[ca.Frugal]:
-    """Makes a policy for each cost weight: it calls models, cheapest first, until a score reaches a threshold, that of highest utility on `rows`.
+    """Makes a policy for each of `weights` that calls models, the cheapest first, until a score reaches the threshold with most utility on `rows`.
 
-    `score` has the scores of `rows`, `[N, K]`, for which the threshold is chosen (None: the recorded ones); `more` are arguments of `Frugal`.
+    `score` `[N, K]`, of `N` rows and `K` models, is compared with the threshold (None: the recorded scores); `more` are arguments of `Frugal`.
     """
     order = np.argsort(np.argsort(rows.costs.mean(axis=0), kind="stable")).astype(np.float32)
     return [ca.Frugal(ca.best_threshold(rows.scores, w * rows.costs, score)[0], order, **more) for w in weights]
@@ -350,7 +350,7 @@ def _zero(data: xr.Dataset) -> str:
 
 
 def _judged(data: xr.Dataset, metric: str, policy: str) -> xr.DataArray:
-    """Returns a policy's metric per request in the later half of runs with odd seeds, `[seed]`. COSMOS has the bonus of most utility on even ones."""
+    """Returns a policy's metric per request, `[seed]`, in the later half of runs with odd seeds; COSMOS has the bonus that is best on even seeds."""
     runs, place = late_runs(data, metric, policy), 0
     if policy == "COSMOS":
         place = int(late_runs(data, "utility", policy).isel(seed=slice(0, None, 2)).mean("seed").argmax("index"))

@@ -69,7 +69,7 @@ def slope(policy: str, case: str = "result", share: float = 0.1, metric: str = "
 
 
 def growth(policy: str, axis: str, cases: Mapping[str, Any] | None = None, **where: Any) -> Quantity:
-    """Makes a quantity: the log-log slope of final regret in `axis`, a coordinate of cases; `cases` fixes other coordinates, `where` a setting."""
+    """Makes a quantity: the log-log slope of final regret in `axis`, a coordinate of cases. `cases` fixes other coordinates, `where` a setting."""
     name, fixed = _name(policy, "result", f"power of {axis}", where), cases or {}
     return Quantity(name, lambda results: power(along(results, "regret", axis, **fixed).sel(policy=policy, **where), axis))
 
@@ -106,7 +106,7 @@ def with_parameters(function: Callable[..., Finding]) -> Callable[..., Measure]:
 
 
 def all_hold(before: str = "", between: str = "; ") -> Callable[[Callable[..., Iterator[Finding]]], Callable[..., Finding]]:
-    """Decorator: joins the findings of a generator into one, true if there is one at least and all are; its text: `before + between.join(texts)`.
+    """Decorator of a generator of findings: joins them into one with the text `before + between.join(texts)`, true if there is any and all are true.
 
     Example:
       @all_hold("regret of COSMOS, ")
@@ -129,7 +129,7 @@ def all_hold(before: str = "", between: str = "; ") -> Callable[[Callable[..., I
 
 
 def slope_within(runs: xr.DataArray, axis: str, low: float, high: float, is_: float | None = None) -> Finding:
-    """Tests a power law in `axis` of the mean over seeds: the exponent's confidence interval must be in `[low, high]` and include `is_`, if any."""
+    """Tests if the mean over seeds is a power of `axis`: the exponent's interval must lie in `[low, high]` and contain `is_`, unless this is None."""
     fit = power(runs, axis)
     return f"slope {fit}", fit.within(low, high, is_)
 
@@ -138,7 +138,7 @@ def slope_within(runs: xr.DataArray, axis: str, low: float, high: float, is_: fl
 def grows_as(
     results: Results, metric: str, policy: str, low: float, high: float, cases: Mapping[str, Any] | None = None, **where: Any
 ) -> Finding:
-    """Tests whether a metric is a power law of the horizon, with exponent in `[low, high]`; `cases` fixes coordinates of cases, `where` a setting."""
+    """Tests if a metric is a power of the horizon with exponent in `[low, high]`. `cases` fixes other coordinates of cases, `where` a setting."""
     runs = along(results, metric, "horizon", **(cases or {})).sel(policy=policy, **where)
     return slope_within(runs, "horizon", low, high)
 
@@ -165,19 +165,19 @@ def rising(*chains: tuple[Quantity | float, ...]) -> Measure:
 
 
 def no_more(*chains: tuple[Quantity | float, ...]) -> Measure:
-    """Makes the test of a claim that in each of `chains`, a tuple, no quantity exceeds the next one. For a margin, add a number or multiply a quantity."""
+    """Makes the test of a claim that in each of `chains`, a tuple, no quantity exceeds the next one. For a margin, multiply one by a factor."""
     return _compared(chains, Measured.at_most)
 
 
 def near(*pairs: tuple[Quantity, Quantity | float], share: float = 0.0, margin: float = 0.0) -> Measure:
-    """Makes the test of a claim that two quantities of each pair differ by at most the fraction `share` of the second or, if it is 0, by `margin`."""
+    """Makes the test that quantities of each pair differ by at most the fraction `share` of the second or, if `share` is 0, by at most `margin`."""
     ends = [((1 - share) * b, (1 + share) * b) if share else (b - margin, b + margin) for _, b in pairs]  # type: ignore[operator]
     return no_more(*((low, a, high) for (a, _), (low, high) in zip(pairs, ends, strict=True)))
 
 
 @with_parameters
 def bounded(results: Results, *rows: tuple[Quantity, Quantity, Quantity]) -> Finding:
-    """Tests if in each row (quantity, bound, trivial policy's quantity) the quantity is at most the bound; vacuous if all trivial ones are, too."""
+    """Tests if in each row (quantity, bound, trivial policy's quantity) the quantity is at most the bound; vacuous if trivial policies all pass."""
     texts, stated = [], []
     for value, bound, trivial in rows:
         (a, x), (b, y), (_, z) = (_found(one, results) for one in (value, bound, trivial))

@@ -162,7 +162,7 @@ def _small_batches(results: Results) -> Finding:
 
 
 def _seconds(results: Results, case: str) -> ms.Measured:
-    """Returns the seconds of a case per 10,000 rounds of a run; timed once, so that the interval is assumed: `[seconds / 1.5, 1.5 * seconds]`."""
+    """Returns the seconds per 10,000 rounds of a run in a case. They are measured once; the interval `[seconds / 1.5, 1.5 * seconds]` is assumed."""
     data = results[case]
     value = 10_000 * data.attrs["run_s"] / max(data.attrs["decisions"], 1)
     return ms.Measured(value, value / 3, bounds=lambda confidence: (value / 1.5, value * 1.5), number=1)
@@ -188,9 +188,9 @@ _ratios = panels_of(rows=(Panel(RATIO, log="y"),), columns="case", titles={costs
 
 
 def dots(data: xr.Dataset, metric: str, *, from_zero: bool = True, log: bool = False, **options: Any) -> Any:
-    """Draws means at the horizon, and names the policies without violation, whose ratio of reward to violation is infinite.
+    """Draws means at the horizon by `plot.sweep` with `options`. Names policies without violation, whose ratio of reward to violation is infinite.
 
-    The axis starts at zero unless `from_zero` is False. With `log`, it is logarithmic if all means are positive.
+    The axis starts at zero unless `from_zero` is False. With `log`, it is logarithmic if all means are positive, otherwise linear.
     """
     values = metrics.mean(data.isel(time=-1), metric)
     log = log and not bool((values <= 0).any())
@@ -211,7 +211,7 @@ def dotted(metric: str, **options: Any) -> Panel:
 
 
 def at_horizon(*names: str | Panel, **options: Any) -> Picture:
-    """Makes a function that draws metrics at the horizon by case: metrics in rows or, with more cases than metrics and than three, in columns."""
+    """Makes a function that draws metrics at the horizon: a row per metric, a column per case; the reverse for over `max(3, len(names))` cases."""
     kinds = [one if isinstance(one, Panel) else dotted(one, **options) for one in names]
 
     def title(data: xr.Dataset) -> str:
@@ -231,7 +231,7 @@ def at_horizon(*names: str | Panel, **options: Any) -> Picture:
 def experiment(
     name: str, title: str, cases: Sequence[Case], claims: Any, draw: Any, source: str, seeds: int = 208, **options: Any
 ) -> Experiment:
-    """Makes an experiment with the figure `draw` (or None). `claims` map ids to (text, test) or (text, test, place if not `source`)."""
+    """Makes an experiment, with a figure unless `draw` is None. `claims` maps ids to (text, test) or (text, test, place); default place: `source`."""
     made = tuple(Claim(key, text, f"{PAPER}, {(*where, source)[0]}", test) for key, (text, test, *where) in claims.items())
     options = {"smoke_horizon": 300, "stand_in": SUCCESS, "source": f"{PAPER}, {source}", **options}
     return Experiment(f"combinatorial/{name}", title, tuple(cases), seeds, made, {name: draw} if draw else {}, **options)
@@ -415,7 +415,7 @@ def _slope_figure(results: Results):
 def _table_env(
     data: str | None = None, reward: str = "suc", size: int = 3, budget_share: float = 0.8, costs: Any = None
 ) -> cb.CloudEnv:
-    """Makes an environment for task `reward` from `data`, `costs` (see `read_log`); budget: `budget_share` of the cost of `size` random models."""
+    """Makes an environment for task `reward` on a log (`data`, `costs`: see `read_log`); the budget is `budget_share` of what `size` models cost."""
     table = read_experiment_log(data, costs, features="none").table
     return cb.table_cloud(table, reward=reward, size=size, budget=budget_share * size * float(table.mean_costs().mean()))
 

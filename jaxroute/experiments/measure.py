@@ -31,7 +31,7 @@ def _curves_of(data: xr.Dataset, metric: str, policy: str, **where: Any) -> xr.D
 
 
 def _one_setting(data: Any, own: Sequence[str]) -> Any:
-    """Drops each setting axis with a single value or not in `own`, the axes on which the metric depends, by selecting its first value."""
+    """Selects the first value on each setting axis that has only one value or is not in `own`, the axes on which the metric depends."""
     return data.isel({axis: 0 for axis in metrics.setting_axes(data) if axis not in own or data.sizes[axis] == 1})
 
 
@@ -47,7 +47,7 @@ def end(data: xr.Dataset, metric: str, policy: str, time: Any = None, **where: A
 
 
 def mean_of(runs: xr.DataArray, unit: str = "") -> Measured:
-    """Returns mean and error of runs `[seed]`, without NaN. If they are no seeds but a `unit` ("training"), more seeds do not reduce the error."""
+    """Returns the mean of `runs` `[seed]`. With a `unit`, such as "training", these are units, not seeds, and more seeds do not reduce the error."""
     found = _series(runs)
     if unit:
         found.index = pd.Index([f"{unit} {label}" for label in found.index])
@@ -117,7 +117,7 @@ def paired_gap(data: xr.Dataset, metric: str, policy: str, minus: str, place: in
 
 
 def late_slope(data: xr.Dataset, metric: str, policy: str, start: float, every_time: bool = False, **where: Any) -> Measured:
-    """Returns the log-log slope (by `power`) of a policy's mean curve from the round `start` on, at 13 log-spaced times or at all (`every_time`)."""
+    """Returns the log-log slope (by `power`) of a policy's mean curve from round `start`, at 13 log-spaced or (`every_time`) all recorded times."""
     times = data["time"].values
     wanted = np.geomspace(max(start, times[0]), times[-1], 13)
     chosen = times >= start if every_time else np.unique(np.abs(times[:, None] - wanted).argmin(axis=0))
@@ -133,7 +133,7 @@ def late_runs(data: xr.Dataset, metric: str, policy: str, **where: Any) -> xr.Da
 
 
 def power(runs: xr.DataArray, axis: str) -> Measured:
-    """Returns the log-log slope along `axis` of the mean over seeds; NaN for one point or seed, or if a mean (of all or all but one) is at most 0."""
+    """Returns the log-log slope of the mean over seeds along `axis`; NaN for one point or seed, or if a mean without its largest run is at most 0."""
     places, values = (_place(runs),), runs.dropna("seed").transpose(axis, "seed").values
     if min(values.shape) < 2 or not (values.sum(axis=1) > values.max(axis=1).clip(0)).all():
         missing = "none, since a mean is not positive"
@@ -143,13 +143,13 @@ def power(runs: xr.DataArray, axis: str) -> Measured:
 
 
 def published(value: float, runs: int, simulated: Measured) -> Measured:
-    """Returns the mean `value` of `runs` runs printed in a paper. Its unknown standard deviation is assumed to equal that of the simulated runs."""
+    """Returns a paper's mean, `value` of `runs` runs, with an error: its unknown standard deviation is assumed to be that of the runs `simulated`."""
     error = simulated.error * math.sqrt(simulated.number) / math.sqrt(runs)
     return Measured(value, error, dof=runs - 1, number=math.inf, floor=error)
 
 
 def product(*factors: Measured, over: Measured | None = None) -> Measured:
-    """Multiplies means and divides by the mean `over` if given. The standard error is that of the delta method, paired by seed.
+    """Returns the product of means, divided by the mean `over` if given. The standard error is that of the delta method, with runs paired by seed.
 
     The result is infinite if `over` is 0. To compare `a / b` with `c / d` when `b` or `d` may be 0, compare `a d` with `c b`.
     """
@@ -177,7 +177,7 @@ def listed(values: Mapping[Any, Measured], label: str = "{}", between: str = ", 
 
 
 def along(results: Results, metric: str, axis: str, **fixed: Any) -> xr.DataArray:
-    """Joins a metric at the horizon over cases, along their coordinate `axis`, a new dimension; `fixed` selects cases by other coordinates."""
+    """Joins a metric at the horizon over cases along a new dimension `axis`, one of their coordinates. `fixed` selects cases by other coordinates."""
     cases = {coordinates_of(data)[axis]: data for data in with_coordinates(results, **fixed).values()}
     runs = [cases[value][metric].isel(time=-1, drop=True).drop_vars("case", errors="ignore") for value in sorted(cases)]
     return xr.concat(runs, xr.IndexVariable(axis, sorted(cases)))
@@ -216,7 +216,7 @@ def head_gap(data: xr.Dataset, metric: str, policy: str, minus: str, share: floa
 
 
 def windows(data: xr.Dataset, policy: str = "ACQB") -> xr.DataArray:
-    """Returns the mean queue of `policy` minus the optimal one's, `[first, seed]`, in windows of doubling length, each after round `first`."""
+    """Returns the mean queue of `policy` minus the optimal one's, `[first, seed]`, in windows of doubling length that follow rounds `first`."""
     runs = metrics.cumulative(data[["mean_queue_regret", "valid"]].sel(policy=policy), "mean_queue_regret")
     times, places = runs["time"].values, [runs.sizes["time"] - 1]
     while (first := int(np.argmin(np.abs(times - times[places[0]] / 2)))) < places[0]:

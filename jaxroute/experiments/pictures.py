@@ -86,7 +86,7 @@ def _across(results: Results, places: str, titles: Any) -> Iterator[tuple[str, x
 
 
 def side_by_side(*panels: Panel | str, columns: int = 3, **options: Any) -> Picture:
-    """Makes a function that draws panels, `columns` in a row, each for its own case; a name of a metric stands for `Panel(name, **options)`."""
+    """Makes a function that draws `panels`, `columns` in a row, each for the case it names; a metric's name stands for `Panel(name, **options)`."""
     made = [one if isinstance(one, Panel) else Panel(one, **options) for one in panels]
 
     def picture(results: Results) -> Any:

@@ -263,7 +263,7 @@ def _second_answers(results: Results) -> Finding:
 
 
 def _effects(results: Results) -> xr.DataArray:
-    """Returns the queue length if ACQB decides up to round `at`, then the optimal policy, minus that if ACQB does to `at - 1`, `[at, time, seed]`."""
+    """Returns how much longer the queue is if ACQB decides up to round `at`, not `at - 1`, and the optimal policy the rest: `[at, time, seed]`."""
     return results["switching"]["queue_length"].sel(policy="switch").diff("at", label="lower")
 
 
@@ -416,7 +416,7 @@ def data_queue(
 
 @functools.lru_cache(maxsize=8)
 def _projected(training: str, cost_weight: float, models: str, *about: Any) -> list[np.ndarray]:
-    """Trains a projection of features for each seed in `_HEADS`; returns by each the features `[d, P]` of the `P` prompts that arrive in the queue.
+    """Trains a projection of features for each seed in `_HEADS`; returns for each the projected features `[d, P]` of the `P` prompts that arrive.
 
     `training` is a key of `TRAININGS`, `about` are the arguments of `_tables` after `models`, and `cost_weight` is that of `data_queue`.
     """
@@ -430,7 +430,7 @@ def _projected(training: str, cost_weight: float, models: str, *about: Any) -> l
 
 
 def learners(env: qu.QueueEnv, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Makes the learners for `env = data_queue(**settings)`: CQB-eps, ACQB, ACQB-CL for each of `TRAININGS` (axis `head`: learned projections)."""
+    """Makes the learners for `env = data_queue(**settings)`: CQB-eps, ACQB and, per entry of `TRAININGS`, ACQB on learned features (axis `head`)."""
     about = (settings["models"], settings["data"], settings["embeddings"], _pairs(settings["costs"]), settings["dim"])
 
     def with_head(head: int, training: str) -> qu.ACQB:
@@ -503,7 +503,7 @@ _PROMPT_CLAIMS = (
 
 @style.styled
 def _draw_means(data: xr.Dataset, metric: str, ax: Any, title: str | None, minus: str | None = None) -> None:
-    """Draws mean curves of the policies that learn from contexts or, if given, their differences to the policy `minus`; errors as in `over_heads`."""
+    """Draws mean curves of policies that learn from contexts or, if `minus` is given, their differences to this policy; errors as in `over_heads`."""
     runs, about = metrics.pick(data, metric), data[metric].attrs
     runs = runs if minus is None else runs - runs.sel(policy=minus)
     times, paired = runs["time"].values, "" if minus is None else f"\nminus that of {minus}"
@@ -535,9 +535,9 @@ _PROMPT_ROWS = (
 
 
 def pictures(name: str, loads: Mapping[int, Sequence[float]], baselines: bool = True) -> dict[str, Any]:
-    """Makes a figure `name` for each number of offered answers, with a column for each of `loads` (arrival rates). Returns drawing functions by name.
+    """Returns drawing functions by name, `name` and a suffix: one per number of offered answers, the keys of `loads`, with a column per arrival rate.
 
-    The rows are: queues of all policies except ACQB-CL, if `baselines` (which do not learn) ran; queues and regret of the policies that use contexts.
+    The first row has the queue of all policies except ACQB-CL, if `baselines` (which do not learn) ran; the others have queue and regret of learners.
     """
     rows = _PROMPT_ROWS[0 if baselines else 1 :]
     cases = {f"-K{k}" * (len(loads) > 1): [f"K{k}-load{load:g}" for load in of_k] for k, of_k in loads.items()}

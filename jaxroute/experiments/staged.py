@@ -54,7 +54,7 @@ def _lead(data: xr.Dataset, metric: str) -> ms.Measured:
 
 @cl.with_parameters
 def _ahead(results: Results, case: str, metric: str = "conditional_regret") -> cl.Finding:
-    """Tests if StageRoute has less regret than Greedy, or more of another `metric`. The text adds spending or ("served_reward") queries served."""
+    """Tests if StageRoute has less regret than Greedy, or more of another `metric`. The text has spending or, for "served_reward", served queries."""
     data = results[case]
     lead, values = _lead(data, metric), ms.listed(ms.ends(data, metric, _LEARNERS))
     hard = metric == "served_reward"
@@ -158,7 +158,7 @@ def alike(picture: Picture) -> Picture:
 
 
 def _moving(data: xr.Dataset) -> xr.Dataset:
-    """Replaces `mean_reward` by its mean over the last 250 queries, and adds as `best` the mean reward of the best feasible routing over them."""
+    """Replaces `mean_reward` by its mean over the last 250 queries, and adds `best`, the mean reward over them of the best feasible routing."""
     window = 250 if int(data["time"][-1]) >= 2500 else int(data["time"][0])
     best = (data["mean_reward"] + data["regret"] / data["time"]).assign_attrs(data["mean_reward"].attrs)
     data = data.assign(best=best)
@@ -226,14 +226,14 @@ def _table_env(
 def experiment(
     name: str, title: str, cases: Iterable[Case], claims: Any, draw: Any, source: str, **options: Any
 ) -> Experiment:
-    """Makes an experiment on StageRoute with the figure `draw`. `claims` map ids to text, place in the paper and test; `source` is its place."""
+    """Makes an experiment on StageRoute with a figure by `draw`. `claims` maps ids to (text, place in the paper, test); `source` is its place."""
     made = tuple(Claim(key, text, f"{PAPER}, {where}", measure) for key, (text, where, measure) in claims.items())
     options |= {"source": f"{PAPER}, {source}"}
     return Experiment(f"staged/{name}", title, tuple(cases), claims=made, figures={name: draw}, **options)
 
 
 def _figure(number: str, title: str, cases: Any, claims: Any, draw: Any, says: str = "", **options: Any) -> Experiment:
-    """Makes the experiment for figure `number`, drawn by `draw`. `claims`: (text, test) by id. `says`: number by which the paper miscites it."""
+    """Makes the experiment for figure `number` with `draw`. `claims` maps ids to (text, test); `says`: the paper's wrong number for it, if any."""
     where = f"Fig. {number[0]}"
     made = {key: (text, where, measure) for key, (text, measure) in claims.items()}
     source = where + (f' ("{says}" in its text)' if says else "")
@@ -243,7 +243,7 @@ def _figure(number: str, title: str, cases: Any, claims: Any, draw: Any, says: s
 def _beside(
     number: str, says: str, title: str, cases: dict[str, Case], claims: Any, rows: Any = (REGRET, SPEND), **options: Any
 ) -> Experiment:
-    """Makes the experiment for a figure with a column for each of `cases` (by title) and a row for each panel in `rows`; more as for `_figure`."""
+    """Makes the experiment for a figure with a column for each of `cases`, by title, and a row for each panel in `rows`; more as for `_figure`."""
     draw = alike(panels_of(rows=rows, columns="case", titles={case.name: words for words, case in cases.items()}))
     return _figure(number, title, cases.values(), claims, draw, says, **options)
 

@@ -110,7 +110,7 @@ def search(
 
 
 def _target(parameters: Mapping[str, Any], policies: Mapping[str, Any], policy: str | None) -> tuple[str, list[str]]:
-    """Returns the policy's name, from "POLICY.NAME" in `parameters` or from `policy`, and names in `parameters` that begin with "environment."."""
+    """Returns the policy's name, from `policy` or names "POLICY.NAME" in `parameters`, and the names there that begin with "environment."."""
     own = [name for name in parameters if name.startswith("environment.")]
     found = [] if policy is None else [checks.one_of("--policy", policy, policies)]
     names = [*policies, "environment"]
@@ -126,7 +126,7 @@ def _target(parameters: Mapping[str, Any], policies: Mapping[str, Any], policy: 
 
 
 def _environments(case: Case, names: Sequence[str]) -> Callable[..., Any]:
-    """Returns a function that makes the environment of a case with other values of the settings `names`, its keyword arguments."""
+    """Returns a function that makes the environment of a case; it takes new values of the settings `names` as keyword arguments."""
     if not callable(case.environment):
         raise ValueError(f"environment.{names[0]} cannot be set: the environment of this experiment is fixed")
 

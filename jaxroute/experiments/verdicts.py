@@ -74,7 +74,7 @@ class Measured(NamedTuple("_Mean", [("mean", float), ("error", float)])):
 
     @classmethod
     def of_runs(cls, runs: pd.Series, **more: Any) -> "Measured":
-        """Returns the mean of independent runs, with its standard error."""
+        """Returns the mean of independent runs, with its standard error; `more` are values of other attributes."""
         number, values = len(runs), runs.to_numpy(float)
         error = float(values.std(ddof=1)) / math.sqrt(number) if number > 1 else math.nan
         mean = float(values.mean()) if number else math.nan
@@ -87,7 +87,7 @@ class Measured(NamedTuple("_Mean", [("mean", float), ("error", float)])):
 
     @property
     def certain(self) -> bool:
-        """Whether the number has no error."""
+        """Whether the number is exact: without a standard error, and without an interval in `bounds`."""
         return self.error == 0.0 and self.bounds is None and self.dof == math.inf
 
     @property
@@ -97,7 +97,7 @@ class Measured(NamedTuple("_Mean", [("mean", float), ("error", float)])):
         return skewness if abs(skewness) > 1e-6 else 0.0
 
     def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
-        """Returns the confidence interval, for a mean Student's widened to Hall's: infinite if there are too few runs, a point if all are equal."""
+        """Returns the ends of the interval: by `bounds`, else Student's, widened to include Hall's if runs are skewed; infinite for too few runs."""
         if self.bounds is not None:
             return self.bounds(confidence)
         if self.error == 0.0:
@@ -181,7 +181,7 @@ class Measured(NamedTuple("_Mean", [("mean", float), ("error", float)])):
 
 
 def _about(value: Measured, other: Measured | float, low: float = -math.inf, high: float = math.inf, strict: bool = False):
-    """Makes the statement that `value - other` is from `low` to `high` (exclusive if `strict`); a number without error is moved into the bounds."""
+    """Makes the statement that `value - other` is from `low` to `high` (exclusive if `strict`); if one of the two is exact, about the other alone."""
     other = other if isinstance(other, Measured) else Measured(other)
     if other.certain:
         return Statement(value.changed(places=value.places + other.places), other.mean + low, other.mean + high, strict)
@@ -203,7 +203,7 @@ class Statement:
       value: the number.
       low, high: the boundaries.
       strict: whether the boundaries are excluded.
-      gap: whether the number is a difference of two numbers, which the text then says.
+      gap: whether the number is a difference of two numbers; the text then begins with "difference".
       about: value that the confidence interval must also include, such as an exponent in a paper; None for none.
       trivial: name of a trivial policy, such as uniform choice, and the same statement about it; or None.
     """
@@ -220,7 +220,7 @@ class Statement:
         raise TypeError("a statement has no truth value before it is judged; join several by a list, not by `and`")
 
     def unless(self, policy: str, statement: "Statement") -> "Statement":
-        """Returns this statement, but vacuous (showing nothing) if `statement`, on a trivial policy such as uniform choice, holds as well."""
+        """Returns a copy that counts as vacuous, not as holding, if `statement`, the same about the trivial policy named `policy`, holds as well."""
         return replace(self, trivial=(policy, statement))
 
     def holds(self, risk: float) -> bool:
@@ -291,13 +291,13 @@ class AtLeast:
     def holds(self, risk: float) -> bool:
         """Whether at least `number` parts hold at the confidence 1 - `risk`.
 
-        If fewer are true, at least `m = len(parts) - number + 1` are false, of which some must pass for an error; so a part is tested at `risk / m`.
+        Each is tested at `risk / m`, `m = len(parts) - number + 1`. If fewer are true, at least `m` are false, of which some must pass for an error.
         """
         share = risk / (len(self.parts) - self.number + 1)
         return sum(part.holds(share) for part in self.parts) >= self.number
 
     def refuted(self, risk: float) -> bool:
-        """Whether so many parts are refuted, each at `risk / number`, that fewer than `number` can be true; the total risk of an error is `risk`."""
+        """Whether more than `len(parts) - number` parts are refuted, each at `risk / number`; the total risk of an error is at most `risk`."""
         return sum(part.refuted(risk / self.number) for part in self.parts) > len(self.parts) - self.number
 
     def leaves(self) -> list[Statement]:
@@ -305,7 +305,7 @@ class AtLeast:
         return [leaf for part in self.parts for leaf in part.leaves()]
 
     def distance(self) -> float:
-        """Returns how far inside its boundaries the statement is: the `number`-th largest distance of a part; negative if fewer are inside."""
+        """Returns the `number`-th largest distance of a part to its nearest boundary; negative if fewer than `number` parts are inside theirs."""
         return sorted(part.distance() for part in self.parts)[-self.number]
 
     def seeds(self, risk: float) -> float:
@@ -323,7 +323,7 @@ Stated = Statement | AtLeast | bool | np.bool_ | Iterable["Stated"]
 
 
 def stated(what: Stated) -> Statement | AtLeast:
-    """Converts a truth value, or several statements that must all be true, to one statement."""
+    """Returns one statement that stands for `what`: a statement, a truth value, or several of these that must all be true."""
     if isinstance(what, (Statement, AtLeast)):
         return what
     if isinstance(what, (bool, np.bool_)):
@@ -332,7 +332,7 @@ def stated(what: Stated) -> Statement | AtLeast:
 
 
 def at_least(number: int | None, what: Iterable[Stated]) -> Statement | AtLeast:
-    """Returns the statement that at least `number` of the given statements are true (default: all)."""
+    """Returns the statement that at least `number` of the given statements are true (default: all). Without any statement it is never decided."""
     parts = tuple(stated(one) for one in what)
     if not parts:
         return Statement(Measured(math.nan))

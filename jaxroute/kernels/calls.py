@@ -58,7 +58,7 @@ class Buffer(NamedTuple):
 
 
 class Call(NamedTuple):
-    """Call of a registered function by XLA: arrays to read and to fill, and a C structure (`frame`) from which `stream` gets the CUDA stream."""
+    """Call of a registered function: `arguments` to read, `results` to fill, and a C structure, `frame`, from which `stream` gets the CUDA stream."""
 
     arguments: Sequence[Buffer]
     results: Sequence[Buffer]
@@ -73,7 +73,7 @@ class Call(NamedTuple):
 
 
 def register(function: Callable[[Call], None], platform: str, name: str | None = None) -> str:
-    """Lets XLA's programs on a platform ("cpu" or "CUDA") call a function until the process ends. Returns its `name`, a new one if None."""
+    """Lets XLA's programs on a platform ("cpu" or "CUDA") call a function by a name until the process ends. Returns the name, a new one for None."""
 
     def handle(pointer: Any) -> int | None:
         frame = pointer.contents

@@ -1,7 +1,7 @@
 """Regularised maximum likelihood of the multinomial-logit model, with one parameter vector per item or one for all.
 
-A round shows `K` of `N` items, and one item or none is accepted: item `j` with probability `p_j = exp(v_j) / (1 + sum_k exp(v_k))`, summed over the
-shown items. Its utility (logit) is `v_j = x' theta_j` with a parameter vector for each item and features `x` of the query, or `v_j = x_j' theta` with
+A round shows `K` of `N` items, and at most one is accepted: item `j` with probability `p_j = exp(v_j) / (1 + sum_k exp(v_k))`, where `k` runs over
+the shown items. Its utility (logit) is `v_j = x' theta_j` with a vector `theta_j` per item and features `x` of the query, or `v_j = x_j' theta` with
 one vector for all items and features `x_j` of query and item.
 
 `likelihood` defines the loss, whose derivatives are computed from all observations. The observations are stored one by one (`Rows`; `PairRows` if all

@@ -51,7 +51,10 @@ class Rows:
         )
 
     def write(self, t: Array, x: Array, items: Array, accepted: Array, valid: Array | bool) -> "Rows":
-        """Returns the table with features `x` `[d]`, shown `items` `[K]` and the accepted one's index in round `t`; no items if not `valid`."""
+        """Returns the table with an observation in row `t`: features `x` `[d]`, shown `items` `[K]`, and index `accepted` in these (`K`: none).
+
+        If `valid` is False, the row shows no items: all are -1.
+        """
         items = jnp.where(valid, items, -1)
         return Rows(
             features=_written(self.features, x, t),
@@ -60,7 +63,7 @@ class Rows:
         )
 
     def sums(self, theta: Array, chosen: Array, in_use: Array | int, *, hessian: bool = True) -> Sums:
-        """Returns the derivatives of the negative log-likelihood without the ridge: the sum in eq. (4), and second derivatives if `hessian`.
+        """Returns the gradient of the negative log-likelihood without ridge (the sum in ACQB, eq. (4)) and, if `hessian`, the second derivatives.
 
         For chosen items `a` and `b` they are sums over the rows that show `a`, with `y_a` 1 if `a` was accepted, else 0:
 
@@ -115,10 +118,10 @@ _Choice = tuple[Array, Array]
 
 
 def _of_one_shown(parameters: list[Array], x: Array, accepted: Array, mine: list[Array]) -> _Choice:
-    """Returns the probability `[1, C]` that the item of each of `C` rows with one shown item is accepted, and whether it was, `[1, C]` bool.
+    """Returns for `C` rows that show one item each the probability `[1, C]` that it is accepted, and whether it was, `[1, C]` bool.
 
-    `x` `[d, C]` are features. `parameters` has the parameter vectors `[d]` of chosen items, `mine` for each the mask `[C]` of the rows that show it.
-    `accepted` `[C]` is 0 if the item was accepted, else 1. Probabilities of rows that show no chosen item are meaningless; the caller masks them.
+    `parameters` has the vector `[d]` of each chosen item, `mine` the mask `[C]` of rows that show it. `x` `[d, C]` are features; `accepted` `[C]` is
+    0 if the item was accepted, else 1. Rows that show no chosen item get meaningless probabilities, which the caller masks.
     """
     each = [numerics.combine(parameter, x) for parameter in parameters]
     logit = sum((jnp.where(m, v, 0.0) for m, v in zip(mine[1:], each[1:], strict=True)), each[0])
@@ -128,7 +131,10 @@ def _of_one_shown(parameters: list[Array], x: Array, accepted: Array, mine: list
 
 
 def _of_several_shown(theta: Array, x: Array, items: Array, accepted: Array) -> _Choice:
-    """Returns the probability `[K, C]` that each shown item of `C` rows with features `x` is accepted, given `theta` `[N, d]`; and whether it was."""
+    """Returns the probability that each shown item of `C` rows is accepted, and whether it was, both `[K, C]`.
+
+    `x` `[d, C]` are features, `items` `[K, C]` and `accepted` `[C]` as in `Rows`, and `theta` `[N, d]` the parameters of all items.
+    """
     shown, width = items.shape[0], x.shape[-1]
     of_all = [numerics.combine(theta[j], x) for j in range(theta.shape[0])]
     at_place = [
@@ -156,7 +162,7 @@ def _second_derivatives(entries: list[_Entry], share: list[Array], x: Array) -> 
 
 
 def _assemble(blocks: dict[_Entry, Array], number: int, dim: int) -> Array:
-    """Returns the symmetric matrix `[A d, A d]`, A `number`, d `dim`; `blocks[a, b, i, j]`, one of a symmetric pair, is at `(a d + i, b d + j)`."""
+    """Returns the matrix `[number dim, number dim]` with `blocks[a, b, i, j]` or, if missing, `blocks[b, a, j, i]` at `(a dim + i, b dim + j)`."""
 
     def entry(a: int, i: int, b: int, j: int) -> Array:
         if (a, b, i, j) in blocks:
@@ -172,7 +178,7 @@ class PairRows:
     """Table of observations, for a model with one parameter for all items and features of pairs of a query and an item, in `H` rounds.
 
     Attributes:
-      features: `[K, d, H]` features of the shown items; zero in places without an item.
+      features: `[K, d, H]` features of the shown items, up to `K` in a round; zero in places without an item.
       shown: `[K, H]` bool, whether a place shows an item; a round without any is not an observation.
       accepted: `[H]` int8 place of the accepted item, `K` for none.
     """
@@ -192,7 +198,10 @@ class PairRows:
         )
 
     def write(self, t: Array, x: Array, shown: Array, accepted: Array, valid: Array | bool) -> "PairRows":
-        """Returns the table with features `x` `[K, d]`, mask `shown` `[K]` and place of the accepted item in round `t`; no items if not `valid`."""
+        """Returns the table with an observation in row `t`: features `x` `[K, d]`, mask `shown` `[K]`, place `accepted` in it (`K`: none).
+
+        If `valid` is False, the row shows no items: its mask is False.
+        """
         return PairRows(
             features=_written(self.features, x, t),
             shown=_written(self.shown, shown & valid, t),
@@ -338,7 +347,7 @@ class PairCounts:
     Each item has a list of up to `C` entries: combinations of a query and the other shown item, which is the item itself if it was shown alone.
 
     Attributes:
-      places: `[N, N, P]` int16 or int32; `[i, j, q]` is where item `i`'s list has the entry of query `q` and other item `j`, from 1; 0: nowhere.
+      places: `[N, N, P]` int16 or int32; `[i, j, q]` is 1 + the index in item `i`'s list of the entry of query `q` and other item `j`; 0 if none.
       queries: `[N, C]` int16 or int32 query of each entry, in the order of the first trial.
       others: `[N, C]` int16 or int32 other item of each entry.
       tried: `[N, C]` int16 or int32 number of trials of each entry.
@@ -379,7 +388,7 @@ class PairCounts:
         return once._with(query, second, first, jnp.asarray(accepted == 1), valid & (first != second))
 
     def _with(self, query: Array, item: Array, other: Array, won: Array, counts: Array) -> "PairCounts":
-        """Returns the counts after a trial of `item` on `query`, shown with `other`, accepted if `won`; unchanged if the flag `counts` is False."""
+        """Returns the counts with a new trial in the list of `item`: with `other`, for `query`, accepted if `won`. Unchanged if `counts` is False."""
         item, other = jnp.maximum(item, 0), jnp.maximum(other, 0)
         cell, row = (item, other, query), (item,)
         # Computed once, the tables too: two writes in one loop would visit all entries.

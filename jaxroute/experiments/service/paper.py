@@ -45,7 +45,7 @@ _ROUTER = "-RouterDC"
 
 
 def claim(name: str, source: str, measure: Measure, text: str = "") -> Claim:
-    """Makes a claim (`source`: place in the paper, or "ours"). Default text: first line of the docstring of `measure`, without "Tests the claim:"."""
+    """Makes a claim (`source`: place in the paper, or "ours"). Default text: the first line of `measure.__doc__` after "Tests the claim:"."""
     text = text or (measure.__doc__ or "").splitlines()[0].removeprefix("Tests the claim: ").rstrip(".")
     return Claim(name, text, source if source == "ours" else f"MESS+, {source}", measure)
 
@@ -148,7 +148,7 @@ def points_short(results: Results, benchmark: str, policy: str, **where: Any) ->
 
 
 def averaged(values: Mapping[str, xr.DataArray], per_pass: bool = False) -> Measured:
-    """Averages runs `[seed]` over benchmarks, paired by seed. `per_pass` converts joules per request to megajoules for a benchmark's requests."""
+    """Averages runs `[seed]` over benchmarks, paired by seed. With `per_pass`, joules per request first become megajoules for all requests."""
     scaled = [one * (MESSPLUS_BENCHMARKS[name].num_requests / 1e6 if per_pass else 1.0) for name, one in values.items()]
     scaled = [one.drop_vars("case", errors="ignore") for one in scaled]
     return mean_of(xr.concat(scaled, "benchmark", join="inner", coords="minimal", compat="override").mean("benchmark"))
@@ -160,14 +160,14 @@ def average_mj(results: Results, benchmarks: Iterable[str], policy: str, metric:
 
 
 def steps(data: xr.Dataset, metric: str, policy: str, axis: str, **where: Any) -> list[Measured]:
-    """Returns a metric's mean changes between neighbouring values of the setting `axis`, ascending; last, from the smallest to the largest value."""
+    """Returns a metric's mean changes from each value of the setting `axis` to the next larger one and, last, from the smallest to the largest."""
     runs = [runs_of(data, metric, policy, **{axis: value}, **where) for value in np.sort(data[axis].values)]
     pairs = [*itertools.pairwise(runs), (runs[0], runs[-1])]
     return [mean_of(after - before) for before, after in pairs]
 
 
 def moves(changes: Sequence[Measured], sign: int) -> Stated:
-    """States that the total change (last of `changes`, see `steps`) has the sign `sign`, and no step goes the other way by over a tenth of it."""
+    """States that the total change, the last of `changes` (see `steps`), has the sign `sign`, and no step against it exceeds a tenth of it."""
     *between, whole = (change.times(float(sign)) for change in changes)
     return [whole.above(0.0), *(change.at_least(0.0, margin=0.1 * abs(whole.mean)) for change in between)]
 
@@ -185,12 +185,12 @@ def baselines(benchmark: str) -> dict[str, Any]:
 
 
 def informed(**settings: Any) -> Callable[[sv.ServiceEnv], sv.MessPlus]:
-    """Returns a function that makes MESS+ for an environment with the true probabilities of success, not predictions; `settings` are its arguments."""
+    """Returns a function that makes MESS+ for an environment and tells it the true probabilities of success; `settings` are fields of `MessPlus`."""
     return lambda env: sv.MessPlus(predictor=sv.TrueProbabilities(env.requests), **settings)
 
 
 def with_router(results: Results, benchmark: str) -> xr.Dataset:
-    """Adds RouterDC to the policies in a benchmark's result. Its entries along `seed` are means of its trainings instead of single runs."""
+    """Adds RouterDC to the policies in a benchmark's result. Along `seed` it has the mean of each of its trainings instead of single runs."""
     data, router = results[benchmark], over_trainings(results[benchmark + _ROUTER])
     names = [name for name in router.data_vars if name != "valid"]
     wide = {name: xr.concat([data[name], router[name]], "policy", join="outer") for name in names}
@@ -199,7 +199,7 @@ def with_router(results: Results, benchmark: str) -> xr.Dataset:
 
 
 def blind_line(accuracy: Any, cost: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Returns shares of satisfied requests, and for each the least cost of a random choice among `K` models of given `accuracy` and `cost`, `[K]`."""
+    """Returns shares of satisfied requests, and the least cost at which a random choice among `K` models (`accuracy`, `cost`: `[K]`) reaches each."""
     contexts = sv.sources.Contexts(np.ones(1), np.asarray(accuracy, float)[None], np.asarray(cost, float)[None])
     low, high = contexts.success[0, np.argmin(cost)], contexts.success.max()
     shares = np.union1d(np.linspace(low, high, 40), np.clip(contexts.success, low, high))  # With the line's corners.
@@ -536,7 +536,7 @@ TABLES = (
 def _table_env(
     data: str | None = None, alpha: float = 0.75, costs: Any = None, threshold: float = 0.5, arrival: float | None = None
 ) -> sv.ServiceEnv:
-    """Makes an environment that serves the rows of the required file `data` in random order; `costs`: see `read_log`, others: see `table_service`."""
+    """Makes an environment that serves the rows of `data`, a file, in random order. `costs` is as for `read_log`, the rest as for `table_service`."""
     return sv.table_service(read_experiment_log(data, costs).table, alpha=alpha, threshold=threshold, arrival=arrival)
 
 

@@ -124,7 +124,7 @@ def _law_claims(
 ) -> list[Claim]:
     """Makes two claims about the exponent of `series` along its first axis: it is from `low` to `high`, and its confidence interval includes `power`.
 
-    The ids are `name` and `name-power`; both texts begin with `text`. Arguments are an entry of `POWER_LAWS`; its last ones are for a figure.
+    The ids are `name` and `name-power`; both texts begin with `text`. Further values of an entry of `POWER_LAWS`, for a figure, are ignored.
     """
 
     def measure(results: Results, stated: float | None = None) -> Finding:
@@ -305,7 +305,7 @@ def base_rate_loss(benchmark: str) -> float:
 
 
 def _explore_mj(results: Results) -> dict[float, Measured]:
-    """Returns the energy in MJ that exploration takes in a whole benchmark, averaged over the benchmarks, by the amount of exploration `c`."""
+    """Returns, by the amount of exploration `c`, the energy in MJ that exploration takes in a whole benchmark, averaged over the benchmarks."""
     return {c: average_mj(results, results, "MESS+", "explore_cost", c=c) for c in C}
 
 
