@@ -438,7 +438,7 @@ def continuous_greedy_any_win(
     groups: Groups = None,
     steps: int = 10,
 ) -> Selection:
-    """Selects models for any win (at least one succeeds) by continuous greedy: averages `steps` linear programs, each with the gradient as weights.
+    """Selects models for any win (at least one succeeds) by continuous greedy: averages `steps` solutions of linear programs weighted by gradients.
 
     With many steps it reaches at least `1 - 1/e` of the optimum. Source: Calinescu, Chekuri, Pal and Vondrak (2011); C2MAB-V, section 4, "common
     greedy". `w` `[K]`: probabilities of success. The selection costs at most `budget` and has at most `size` of the models `allowed` (None: all), or

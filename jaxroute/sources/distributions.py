@@ -45,7 +45,7 @@ class Distribution(abc.ABC):
         del name, mean, scale
 
     def rewards(self, least_mean: float, largest_mean: float, scale: float) -> Rewards | None:
-        """Returns bounds and noise of rewards with means from `least_mean` to `largest_mean` and noise `scale`, for policies; None if unknown."""
+        """Returns, for policies, bounds and noise of rewards with means from `least_mean` to `largest_mean` and noise `scale`; None if unknown."""
         del least_mean, largest_mean, scale
         return None
 

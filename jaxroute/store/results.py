@@ -114,7 +114,7 @@ def end(store: PackStore, request: Request, call: str, report: Mapping[str, Any]
 
 
 def prepare(store: PackStore, request: Request, accept_changed_code: bool) -> bool:
-    """Warns of damaged files and of cells by other devices or versions. Returns False if there is no earlier request and no cell of `request`.
+    """Warns of damaged files and of cells made by other devices or versions. Returns whether there is an earlier request or a cell of `request`.
 
     Raises `StoreMismatchError` if cells of `request` were computed by other code only, and `accept_changed_code` is False.
     """

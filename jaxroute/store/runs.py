@@ -252,7 +252,7 @@ class LazyRuns(Runs):
         return runs.data[name][np.ix_(*(places for _, places in lead), *chosen[len(self.lead) :])]
 
     def _part(self, name: str, policies: np.ndarray, *spans: np.ndarray) -> Request:
-        """Returns the request for the variable `name`, and for policies, settings and seeds by index: `spans` has an array per axis, then the seeds."""
+        """Returns the request for the variable `name`, and policies, settings and seeds by index: `spans` has an array per axis, then the seeds."""
         whole, identities = self.request, {}
         axes, seeds = dict(zip(whole.axes, spans, strict=False)), spans[-1]
         for policy in (names := [whole.policies[i] for i in policies]):

@@ -244,7 +244,7 @@ class CMAES:
         return self.size
 
     def begin(self, steps: np.ndarray, start: np.ndarray | None, seed: int) -> "_CMAOptimizer":
-        """Returns an optimiser for one structure, with `Space.steps` as its `steps`, a first mean `start` `[d]` (None: the centre) and a random `seed`."""
+        """Returns an optimiser for one structure from `Space.steps`, the first mean `start` `[d]` (None: the centre), and a `seed` for its draws."""
         try:
             import cmaes
         except ImportError:
