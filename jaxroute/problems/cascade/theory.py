@@ -46,9 +46,9 @@ def ridge_rule(num_models: int, dim: int, feature_dim: int, *, corrected: bool =
 
 
 def potential_bound(number: Leaf, dim: int, longest: float, ridge: float) -> np.ndarray:
-    """Bounds the sum of `x' V^-1 x` over `n` samples, with `V` the design matrix before `x`, by `(1 + C^2 / eta) m log(1 + n C^2 / (eta m))`.
+    """Returns a bound of the sum of `x' V^-1 x` over `n` samples with features `x`, where `V` is the design matrix before each sample.
 
-    Source: Belloni, Chen and Wei (2026), section 12.
+    It is `(1 + C^2 / eta) m log(1 + n C^2 / (eta m))`. Source: Belloni, Chen and Wei (2026), section 12.
 
     Args:
       number: number of samples `n`, a number or an array.

@@ -51,7 +51,7 @@ class Learner:
 
 @struct.dataclass
 class Relaxer(Learner):
-    """Base class of policies that, like C2MAB-V, solve the relaxed problem (a fraction in [0, 1] of each model), and round to a random set.
+    """Base class of policies that, like C2MAB-V, solve the relaxed problem (fractions in [0, 1] of models), and round its solution to a random set.
 
     Attributes:
       solver: solver of the relaxed problem, such as `Vertices`; None for `default_solver`, which depends on the reward and the number of models.

@@ -183,7 +183,7 @@ class TableEnv:
         return random_order(key, self.num_queries) if self.one_pass else ()
 
     def row(self, key: Array, state: Order, t: Array) -> Array:
-        """Returns the index `[]` of the row in round `t`: entry `t` of the random order `state`, repeated when it ends; drawn if `state` is `()`."""
+        """Returns the index `[]` of the row in round `t`: entry `t` of the random order `state` (cyclic), or drawn with `key` if `state` is `()`."""
         return draws.randint(key, self.num_queries) if isinstance(state, tuple) else row_in_order(state, t)
 
     def observe(self, key: Array, state: Order, t: Array) -> Array:

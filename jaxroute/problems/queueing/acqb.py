@@ -157,7 +157,7 @@ class ACQB:
         )
 
     def act(self, key: Array, state: LearnerState, obs: Observation, t: Array) -> Decision:
-        """Chooses the query to serve and the models to show: lines 3 to 11 of Algorithm 2, lines 2 to 8 of Algorithm 1."""
+        """Returns the query to serve and the models to show, and diagnostics: Algorithm 2, lines 3 to 11; Algorithm 1, lines 2 to 8."""
         k_coin, k_sample, k_size = draws.split(key, 3)
         spec, parts = state.spec, choose_parts(self, state.spec)
 

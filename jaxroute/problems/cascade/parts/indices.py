@@ -98,7 +98,7 @@ class IndexEstimator(abc.ABC):
     def update(
         self, fit: PyTree, rho: Array, sample: Sample, evaluator: Evaluator | None, link: Link
     ) -> tuple[PyTree, Array]:
-        """Returns state `fit` and coefficients `rho` `[m, K]`, updated by `sample`. `link` is for indices; `evaluator` is None if scores are seen."""
+        """Returns `fit` and coefficients `rho` `[m, K]` updated by `sample`; `link` is that of indices, `evaluator` is None if scores are seen."""
 
     def predict(self, fit: PyTree, rho: Array, psi: Array, link: Link) -> tuple[Array, Callable[[Array], Array]]:
         """Returns `u` `[K]` for a request `psi` `[m]`, and a function from `u` to indices: by default `u = rho . psi`, and the function `link`."""

@@ -80,7 +80,7 @@ class Radius(abc.ABC):
 
 
 def _growth(inputs: RadiusInputs) -> Array:
-    """Bounds the log determinant of the evaluator's design matrix for `d` features of norm at most `C` in period `t`: `d log(1 + t C^2 / eta0)`."""
+    """Returns `d log(1 + t C^2 / eta0)`, which bounds the log determinant of the evaluator's design matrix of `t` outputs with `d` features."""
     return inputs.spec.feature_dim * jnp.log1p(inputs.rounds * inputs.spec.feature_bound**2 / inputs.eta0)
 
 

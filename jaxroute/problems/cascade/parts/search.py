@@ -85,7 +85,7 @@ class Scoring:
     link: Link = struct.field(pytree_node=False)
 
     def predictors(self, features: Array) -> tuple[Array, Array]:
-        """Returns two predictions `[K]`, before the link, for `features` `[K, d]`: by `width`, to decide when to stop, and by `deploy_width`."""
+        """Returns two predictions `[K]` before the link for `features` `[K, d]`: with `width`, to stop, and `deploy_width`, to choose an output."""
         columns = jnp.swapaxes(features, 0, 1)
         middle = numerics.combine(self.theta, columns)
         image = jnp.stack([numerics.combine(self.inverse[i], columns) for i in range(columns.shape[0])])
@@ -104,7 +104,7 @@ class IndexSearch:
       index: `[K]` optimistic indices that are compared with the true ones, None if the rule has no indices.
       bounded: `[]` bool, whether theorem 3.3 bounds the regret: it does if `index` is priority and threshold, and the output of largest score is
         deployed. None for True.
-      forced: `[]` bool, whether all boxes are opened to learn.
+      forced: `[]` bool, whether thresholds are infinite, so that all boxes are opened, for exploration.
       order: `[K]` int32, rank by which ties are broken; None for the lower box first.
     """
 

@@ -14,7 +14,7 @@ from jaxroute.core.types import Leaf
 
 
 class Trigger(Protocol):
-    """Rule that decides whether an arrival is explored, that is, served at once with the next assortment; any object with these methods."""
+    """Rule that decides whether an arrival is explored: served at once with the next assortment (set of models) of a fixed order."""
 
     def check(self) -> None: ...
 
