@@ -48,7 +48,7 @@ class Comparison:
       targets: all target qualities for which strategies are compared, including the requested one.
       warm: share of the queries at the beginning of each order that online policies serve uncounted, to learn.
       seconds: wall-clock time of each step: "reading", "fitted rules", "report", and the name of each online policy.
-      command: shell command that reproduces the report; empty for data that are no file, or were read with options.
+      command: shell command that reproduces the report; empty if the data are no file, or were read with options.
       opened: line of Python code that reads the log, for the report.
     """
 
@@ -141,7 +141,7 @@ class Comparison:
     def strategy(self, point: Point | None = None) -> serving.Strategy:
         """Returns a routing strategy for new queries, fitted to the whole log in a few seconds.
 
-        `point` is a single model or fitted rule from `points`, or None for `exported`. Raises `ValueError` for any other point, or if both are None.
+        `point` (None: `exported`) is one of `points`: a single model, or a rule fitted without a perfect judge. Raises `ValueError` otherwise.
         """
         point = self.exported if point is None else point
         if point is None:
@@ -334,7 +334,7 @@ def compare(
 def _description(
     log: Log, target: float, online: Sequence[OnlineStrategy], *, orders: int, steps: int, warm: float, minutes: float | None
 ) -> list[str]:
-    """Describes the `steps` (their number) of a comparison, before it begins, in lines of text; the other arguments are as in `compare`."""
+    """Describes a comparison in lines of text before it begins; `steps` is the number of its steps, the other arguments are as in `compare`."""
     table = log.table
     fitted = offline.strategies(offline.sample_of(table, log.latency))
     times, folds = offline.partitions(table.num_queries)

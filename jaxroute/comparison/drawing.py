@@ -13,7 +13,7 @@ from jaxroute.plot import style
 def frontier(found: Comparison, *, ax: Any = None):
     """Draws quality against cost on `ax` (default: a new figure): a line over the Pareto-optimal settings of each strategy, and the target quality.
 
-    The values are the means of `Point.judged`. Strategies that cannot be deployed come last, marked "(not deployable)". Returns the axes.
+    Shows means of `Point.judged`, without upper bounds; strategies that cannot be deployed come last, as "(not deployable)". Returns the axes.
     """
     series: dict[str, list[tuple[float, float]]] = {}
     for point in sorted(found.points, key=lambda p: (not p.available, p.judged.cost.value)):

@@ -178,7 +178,7 @@ def defined(eqn: JaxprEqn, arrays: Sequence[Any], traits: Sequence[Trait]) -> ja
 
 @dataclasses.dataclass(frozen=True)
 class _Function:
-    """Elementwise function, such as `exp`, that is computed by its definition in basic operations: static parameter of the primitive `defined`.
+    """Elementwise function, such as `exp`, computed by its definition in basic operations; the primitive `defined` has it as a static parameter.
 
     Attributes:
       primitive: JAX primitive of the function.

@@ -206,7 +206,7 @@ def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
 
 
 def part(name: str, value: Any, method: str, example: str) -> None:
-    """Raises `ValueError` with an `example` ("CMAES()") unless `value`, the argument `name`, has this `method`; calls `value.check()` if it has one."""
+    """Raises `ValueError` with an `example` ("CMAES()") unless `value`, the argument `name`, has this `method`; calls `value.check()` if defined."""
     if isinstance(value, type) or not hasattr(value, method):
         raise ValueError(f"{name} must be an object such as {example}, got {show(value)}")
     if hasattr(value, "check"):

@@ -179,7 +179,7 @@ def _metered(traffic: Traffic, env: Any, reading: Reading) -> Metered:
 
 
 def _budgets(traffic: Traffic, targets: Sequence[float]) -> tuple[float, ...]:
-    """Returns ascending budgets: the least mean cost at which a random mixture of models reaches each target; unit: the highest mean cost of a model."""
+    """Returns ascending budgets, in mean calls of the most expensive model: the least cost at which a random mixture reaches each target."""
     least = float(traffic.unit.mean_costs().min())
     return tuple(sorted({max(traffic.blind_cost(target), least * 1.001) for target in targets}))
 

@@ -146,7 +146,7 @@ class Candidates:
 
 
 def multipliers(costs: np.ndarray, number: int) -> np.ndarray:
-    """Returns `number` prices of a unit of cost: 0, then a geometric grid up to one at which any difference in `costs` outweighs all scores.
+    """Returns `number` prices of a unit of cost: 0, then a geometric grid up to one at which any difference in mean `costs` outweighs all scores.
 
     If all `costs` are 0, the only price is 0.
     """

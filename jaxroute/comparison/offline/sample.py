@@ -40,7 +40,7 @@ class Outcomes:
       quality: `[Q]` score of the served answer.
       cost: `[Q]` cost of all calls.
       calls: `[Q]` number of models called.
-      sent: `[N]` number of all queries for which each model was called.
+      sent: `[N]` number of queries for which each model was called.
       latency: `[Q]` seconds of successive calls; None if the sample has no latencies.
     """
 

@@ -14,7 +14,7 @@ Box = Sequence[float]  # Left, lower, right and upper border.
 
 
 def shortened(text: str, letters: int) -> str:
-    """Removes the middle of a text that is longer than `letters`, because names differ in their beginnings and ends."""
+    """Shortens a text to at most `letters` characters by an ellipsis in its middle, because names differ in their beginnings and ends."""
     text = " ".join(text.split())
     tail = (letters - 1) // 3
     return text if len(text) <= letters else f"{text[: letters - 1 - tail]}…{text[len(text) - tail :]}"
@@ -74,7 +74,7 @@ class Placer:
 
 
 def _overlap(boxes: np.ndarray, others: np.ndarray) -> np.ndarray:
-    """Returns the area that each rectangle of `boxes`, `[B, 4]`, has in common with each of `others`, `[O, 4]`, as `[B, O]`."""
+    """Returns the areas `[B, O]` that rectangles (left, bottom, right, top) in `boxes` `[B, 4]` share with those in `others` `[O, 4]`."""
     sides = np.minimum(boxes[:, None, 2:], others[:, 2:]) - np.maximum(boxes[:, None, :2], others[:, :2])
     return np.maximum(sides, 0.0).prod(-1)
 
@@ -82,7 +82,7 @@ def _overlap(boxes: np.ndarray, others: np.ndarray) -> np.ndarray:
 def _beside(point: Sequence[float], size: Sequence[float], distance: float, angle: float) -> tuple[float, ...]:
     """Returns a rectangle (left, bottom, right, top) of a size (width, height) beside a point, at a `distance` in the direction `angle`.
 
-    The angle is in radians, counterclockwise from the right. The middle of the nearest side is at this distance, or a corner if `angle` is steep.
+    At `distance` is the middle of a side, or a corner at about 64 to 78 degrees. `angle` is in radians, counterclockwise from the right.
     """
     (x, y), (width, height), dx, dy = point, size, math.cos(angle), math.sin(angle)
     left = x + distance * dx - width * (0.0 if dx > 0.2 else 1.0 if dx < -0.2 else 0.5)

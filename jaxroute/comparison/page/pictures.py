@@ -96,7 +96,7 @@ class Look:
 
 
 def looks_of(summary: Summary) -> dict[str, Look]:
-    """Returns marks by strategy: coloured ones for online policies and fitted rules, hollow grey ones for upper bounds, none for single models."""
+    """Returns marks by strategy: coloured for online policies and fitted rules, grey and hollow for upper bounds. Single models have no entry."""
     looks, markers = {}, list(MARKERS)
     groups = strategies.series(summary["points"])
     routing = [name for name, points in groups.items() if points[0]["kind"] != "bound"]
@@ -278,7 +278,7 @@ def _linear_axis(ax: Any, letter: str, most: int) -> None:
 
 
 def _cost_axis(ax: Any, letter: str, costs: Sequence[float], most: int) -> None:
-    """Scales an axis ("x" or "y") for costs, with up to `most` ticks: logarithmic if they span a factor above 20, with 0 beyond a dashed line."""
+    """Scales an axis ("x" or "y") for `costs`, with up to `most` ticks; logarithmic for a wide range, and then with 0 apart, beyond a dashed line."""
     low, high = getattr(ax, f"get_{letter}lim")()
     if not _needs_log(costs):
         getattr(ax, f"set_{letter}lim")(max(low, -0.02 * high) if max(costs, default=0.0) > 0 else low)

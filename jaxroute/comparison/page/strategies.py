@@ -95,7 +95,7 @@ def with_shares(summary: Summary) -> dict[str, list[PointSummary]]:
 
 
 def needs(summary: Summary) -> dict[str, set[str]]:
-    """Returns each requirement in production, with the names of the strategies that have it."""
+    """Returns each requirement in production of policies and rules, such as "a perfect judge", with the names of the strategies that have it."""
     points = [p for p in summary["points"] if p["kind"] in ("online", "offline")]
     found = {need: {p["strategy"] for p in points if need in p["needs"]} for p in points for need in p["needs"]}
     modest = {p["strategy"] for p in points if not p["needs"]}
@@ -103,7 +103,7 @@ def needs(summary: Summary) -> dict[str, set[str]]:
 
 
 def further(summary: Summary) -> dict[str, str]:
-    """Returns, by strategy, Python code that simulates or fits a setting again: the chosen one or, if it lacks code, the cheapest that has code."""
+    """Returns, by strategy, Python code that simulates or fits its chosen setting again, or its cheapest setting with code if that has none."""
     lines: dict[str, str] = {}
     for point in sorted(by_cost(summary["points"]), key=lambda p: not p["answer"]):
         if point["further"]:
