@@ -136,7 +136,7 @@ def read_numbers(sheet: "Sheet", column: str, role: str, units: Mapping | None =
 
 
 def _check_range(sheet: "Sheet", column: str, kind: str, values: np.ndarray) -> None:
-    """Raises `ValueError` if a column has `values` `[R]` that are infinite, negative for a `kind` such as "cost", or doubtful ("1.234" tokens)."""
+    """Raises `ValueError` if any of a column's `values` `[R]` is infinite, negative for a `kind` such as "cost", or doubtful, as 1.234 tokens."""
     if kind in ("tokens", "length") and sheet.separator not in (None, ","):
         cells, fractions = sheet.cells(column), np.flatnonzero(np.nan_to_num(values, posinf=0, neginf=0) % 1)
         # Other fractions are means of several answers.
@@ -347,7 +347,7 @@ def _date(cell: Any) -> np.datetime64 | None:
 
 
 def read_vectors(sheet: "Sheet", column: str, rows: np.ndarray) -> np.ndarray:
-    """Returns embeddings, `[len(rows), d]` float64, from `rows` of a column. Cells that are no list of `d` numbers (or its text) raise `ValueError`."""
+    """Returns the embeddings in `rows` of a column, `[len(rows), d]` float64; raises `ValueError` for a cell that is not a list of `d` numbers."""
     vectors: list[np.ndarray] = []
     for row, cell in zip(rows, sheet.cells(column)[rows], strict=True):
         try:
