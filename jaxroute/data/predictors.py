@@ -21,7 +21,7 @@ _MOST_QUERIES = 8000  # Predictions are evaluated on at most so many queries.
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """Some queries of a `RoutingTable`, with its arrays (float64), and the seconds of each answer, `[Q, N]`, if they are known."""
+    """Some queries of a `RoutingTable`: their arrays in float64, and `latency`, the seconds of each answer, `[Q, N]`, if they are known."""
 
     models: tuple[str, ...]
     scores: np.ndarray
@@ -96,7 +96,7 @@ class Design:
 
 
 def design(sample: Sample) -> Design:
-    """Fits a `Design`: features, standardised if standard deviations differ 100-fold, and reduced to 64 principal directions if there are more."""
+    """Fits a `Design`. It standardises features if standard deviations differ 100-fold, and reduces more than 64 to 64 principal directions."""
     mean = turn = groups = None
     if sample.features is not None:
         mean, scale = sample.features.mean(0), scales(sample.features)
@@ -242,7 +242,7 @@ class Neighbours:
 
 
 def fit_neighbours(sample: Sample) -> tuple[Neighbours, np.ndarray]:
-    """Fits `Neighbours`, their number chosen by least squared error. Also returns scores `[Q, N]`, each predicted from queries of other prompts."""
+    """Fits `Neighbours`; their number has the least squared error. Also returns scores `[Q, N]`, each predicted from queries of other prompts."""
     made, prompts = design(sample), sample.numbered()
     columns = made.columns(sample)
     others = sample.num_queries - int(np.bincount(prompts).max())

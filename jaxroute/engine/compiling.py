@@ -34,7 +34,7 @@ _lapack = threading.Lock()
 
 
 def compile_lanes(lowered: jax.stages.Lowered, platform: str, quick: bool = False) -> Any:
-    """Compiles a program with all options in `CPU_OPTIONS` or `GPU_OPTIONS`, depending on the platform, that this version of XLA supports.
+    """Returns a compiled program, made with all options in `CPU_OPTIONS` or `GPU_OPTIONS` (for the platform) that this version of XLA supports.
 
     A warning names an option when XLA first refuses it; see `dropped_options`.
 

@@ -222,8 +222,8 @@ class Block:
     def _fall_back(self, reason: str, refused: bool, slower: bool = False) -> None:
         """Replaces the kernel by the scan from now on, because of a `reason` in words.
 
-        It always warns if a compiler or driver has `refused` the kernel; otherwise only if the block is not quiet and `slower` is False (True: the
-        reason is that the kernel would be slower than the scan).
+        `refused` means that a compiler or driver failed, which always gives a warning. Other reasons give one unless the block is quiet or `slower`
+        is True, which means that the scan is faster than the kernel.
         """
         if self.arithmetic == "exact" and self.device.platform != "cpu":
             raise RuntimeError(

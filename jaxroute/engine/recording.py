@@ -38,7 +38,7 @@ class Recording:
 
     Attributes:
       records: recorded quantities, a `Record` for each policy, by name.
-      times: `[records]` rounds after which quantities are recorded, without the environment's `free_rounds` at the start.
+      times: `[records]` counted rounds after which quantities are recorded; the environment's `free_rounds` at the start do not count.
       every: rounds between two records.
       keep: "runs" to store the curves of every run, "moments" to store statistics over runs.
       goals: for each metric, the standard error at which the simulation stops; empty to simulate all seeds.
@@ -232,7 +232,7 @@ def _check_metrics(spec: Spec, declared: Mapping[str, tuple[Metric, ...]], measu
 
 
 def check_names(names: Iterable[str], zero_flows: Sequence[str], axes: Iterable[str], statistics: bool) -> None:
-    """Raises `ValueError` if files cannot hold a name of `names` (quantities), `zero_flows` or `axes`.
+    """Raises `ValueError` if a file cannot hold one of the names in `names` (of quantities), `zero_flows` or `axes`.
 
     With `statistics`, the names of the statistics, which are derived from these names, must also be unique.
     """

@@ -37,7 +37,7 @@ class Pairs(NamedTuple):
     """Pairs of prompts for contrastive training: for each of `n` anchors a prompt of similar utilities (positive) and up to `m` of dissimilar ones.
 
     Attributes:
-      positive: `[n]` int32 row of the prompt with the largest cosine, if above `positive_above` of `cosine_pairs`; meaningless if not `valid`.
+      positive: `[n]` int32 row of the positive of each anchor, the prompt with the largest cosine; without meaning where `valid` is False.
       negatives: `[n, m]` int32 rows of prompts with cosines below `negative_below`, the least similar first.
       is_negative: `[n, m]` bool, whether an entry of `negatives` is used; the others are padding.
       valid: `[n]` bool, whether the anchor has a positive and a negative.
@@ -118,11 +118,10 @@ _pairs_at_once = quick_jit(cosine_pairs, static_argnums=3)  # One program instea
 def info_nce(z: Array, pairs: Pairs, temperature: Leaf = 0.07) -> Array:
     """Returns the InfoNCE loss, a scalar sum over anchors (prompts): small if they are near their positives and far from their negatives.
 
-    A `valid` anchor `i` adds `log(e^{s_p} + sum_n e^{s_n}) - s_p` with its positive `p`, its negatives `n` and `s_j = z_i . z_j / temperature`.
+    The representations `z` `[n, e]` and the `pairs` belong to the same `n` prompts; the temperature is above 0. A `valid` anchor `i` adds
+    `log(e^{s_p} + sum_n e^{s_n}) - s_p` with its positive `p`, its negatives `n` and `s_j = z_i . z_j / temperature`.
 
     Source: ACQB (Bae et al.), eq. (5) and Algorithm 3, line 10; van den Oord et al. (2018).
-
-    The representations `z` `[n, e]` and the `pairs` belong to the same `n` prompts; the temperature is above 0.
     """
     similarity = jnp.matmul(z, z.T, precision=lax.Precision.HIGHEST) / temperature
     positive = jnp.take_along_axis(similarity, pairs.positive[:, None], axis=1)

@@ -161,7 +161,7 @@ _TERMS, _MOST_TERMS = 64, 512
 
 
 def _places(dim: int) -> np.ndarray:
-    """Returns `[d, d]` indices, d = `dim`: where the lower triangle, stored row by row, has each entry of a symmetric matrix (or its mirror)."""
+    """Returns for each entry of a symmetric `[d, d]` matrix (d = `dim`) its index in the lower triangle, which is stored row by row."""
     row, column = np.tril_indices(dim)
     places = np.zeros((dim, dim), np.int32)
     places[row, column] = places[column, row] = np.arange(len(row))

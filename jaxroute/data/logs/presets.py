@@ -105,7 +105,7 @@ def nested(value: Any, *keys: Any) -> Any:
 
 
 def cell_at(record: Mapping[str, Any], path: str) -> Any:
-    """Returns the value at a path in a record, None if absent: "a.b|c" is `a.b` or else `c`. "start..end" is a time in seconds; NaN if absent."""
+    """Returns the value at a path in a record: "a.b|c" is `a.b` or else `c` (None if absent), "start..end" the seconds between two times (or NaN)."""
     if ".." in path:
         moments = [pd.to_datetime(parse_nested(record.get(name)), errors="coerce", utc=True) for name in path.split("..")]
         return float((moments[1] - moments[0]).total_seconds()) if not any(map(pd.isna, moments)) else np.nan
@@ -178,7 +178,7 @@ def _langsmith(path: Path, records: Records) -> Records:
 
 
 def _inspect(path: Path, record: Record) -> Record:
-    """Reads an answer of the tool Inspect from a record: a sample with its whole log under `log`, or a row of Inspect's data frame of samples."""
+    """Reads an answer of the tool Inspect: a sample with its whole log under `log`, or a row of its data frame of samples. Failed logs give {}."""
     if nested(record, "log", "status") not in (None, "success"):
         return {}
     usage, scores = parse_nested(record.get("model_usage")) or {}, record.get("scores") or {}
