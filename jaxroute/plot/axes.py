@@ -22,9 +22,7 @@ def numbers(axis: Any, span: tuple[float, float] | None = None, few: bool = Fals
     scale = axis.get_scale()
     if scale == "log":
         low, high = span or axis.get_view_interval()
-        subs = (1.0,) if high > 300 * low else (1.0, 2.0, 5.0)
-        if few and len(subs) * np.log10(high / low) > 6:
-            subs = (1.0, 3.0)
+        subs = (1.0,) if high > 300 * low else (1.0, 3.0) if few and high > 100 * low else (1.0, 2.0, 5.0)
         axis.set_major_locator(LogLocator(subs=subs))
         powers = LogFormatterMathtext()
         powers.set_axis(axis)
