@@ -35,7 +35,7 @@ def index_by_bisection(
     high: Array | float = 1.0,
     steps: int = 40,
 ) -> Array:
-    """Finds Weitzman's index by bisection, elementwise: the root of `excess(s) = cost` in `[low, high]` or the nearer end; NaN if `cost` is not finite.
+    """Finds Weitzman's index elementwise by bisection: root of `excess(s) = cost` in `[low, high]` or the nearer end; NaN if `cost` is not finite.
 
     JAX's derivative of it is zero, because bisection only compares. The true derivative in the cost is one over the slope of `excess` at the root.
 
