@@ -80,7 +80,7 @@ class Radius(abc.ABC):
 
 
 def _growth(inputs: RadiusInputs) -> Array:
-    """Returns `d log(1 + t C^2 / eta0)`, which bounds the log determinant of the evaluator's design matrix of `t` outputs with `d` features."""
+    """Returns `d log(1 + t C^2 / eta0)`: it bounds the evaluator's log determinant for `t` outputs with `d` features of norm up to `C`."""
     return inputs.spec.feature_dim * jnp.log1p(inputs.rounds * inputs.spec.feature_bound**2 / inputs.eta0)
 
 

@@ -258,7 +258,7 @@ class Window(SampleWindow):
         short = xla.compute_once(_BEND / jnp.maximum(jnp.max(jnp.where(used, jnp.abs(along), 0.0), axis=0), _BEND))
 
         def narrower(_: Array, ends: tuple[Array, ...]) -> tuple[Array, ...]:
-            """Returns `ends` (lengths `low`, `high` and slopes there) after a trial step, which replaces `high` if its slope is above 0, else `low`."""
+            """Returns `ends` (lengths `low`, `high`, slopes there) after a trial step: it replaces `high` if its slope is above 0, else `low`."""
             low, high, at_low, at_high = ends
             share = at_low / jnp.where(at_low < at_high, at_low - at_high, -1.0)
             least = jnp.maximum(low, short)
