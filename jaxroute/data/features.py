@@ -151,7 +151,7 @@ def choose_features(
 
 
 def _from_numbers(numbers: np.ndarray, source: str, are_columns: bool, notes: list[str]) -> tuple[np.ndarray, str, Reader]:
-    """Standardises columns or reduces an embedding of over 64 `numbers`, `[Q, d]`. Returns features, `source` with the change, and `Reader` or None."""
+    """Standardises columns or reduces an embedding of over 64 `numbers`, `[Q, d]`. Returns features, `source` with the change, a `Reader` if any."""
     if are_columns or (scales(numbers) != 1).any():
         standard = Standardisation.fit(numbers)
         return standard.of(numbers), f"{source}, standardised", standard
