@@ -569,7 +569,7 @@ def digamma(x: Array) -> Array:
 
 
 def bessel(a: Array, near: Sequence[float], far: Sequence[float]) -> tuple[Array, Array]:
-    """Returns two numbers: `exp(-a) near(a^2)` for a < 6, `far(1 / a) / sqrt(a)` for a >= 6. `near` and `far` are coefficients of polynomials."""
+    """Returns `(exp(-a) p(a^2), q(1 / a) / sqrt(a))`, for a below 6 and above, from which callers choose. `near`, `far`: coefficients of p and q."""
     r, k = exponential(-a)
     return polynomial(a * a, near) * ((r + f32(1)) * power_of_two(k)), polynomial(f32(1) / a, far) / jnp.sqrt(a)
 

@@ -25,10 +25,10 @@ _OPTIONS: dict[str, str | bool] = {_LEVEL: "0", "xla_cpu_use_fusion_emitters": F
 def quick_jit(
     function: Callable[Given, Made], static_argnums: int | Sequence[int] = (), often: bool = False
 ) -> Callable[Given, Made]:
-    """Compiles a function like `jax.jit`, but faster on a CPU, for programs that run only a few times. On any device each operation is rounded once.
+    """Compiles a function like `jax.jit`, but faster on a CPU, for programs that run only a few times. Results have the same bits on any device.
 
-    `often` switches on LLVM's optimisations, for a program that runs dozens of times. `static_argnums` is as in `jax.jit`. If the result is called
-    while another function is traced, it becomes a part of that program, with that program's arithmetic.
+    `often` switches on LLVM's optimisations, for a program that runs dozens of times. `static_argnums` is as in `jax.jit`. A call within another
+    traced function is compiled as part of that function, with its options.
     """
     places = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
 

@@ -26,11 +26,11 @@ Measure = Callable[[Results], Finding]
 
 @dataclass(frozen=True)
 class Quantity:
-    """Named number that is computed from the results, with a standard error. It can be multiplied by a number.
+    """Number that is computed from an experiment's results, such as a mean regret, with its name. It can be multiplied by a float.
 
     Attributes:
       name: name in words.
-      of: function of the results that returns the number.
+      of: function that computes the number from the results, as a `Measured`: the value with its standard error.
     """
 
     name: str

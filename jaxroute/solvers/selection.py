@@ -131,7 +131,7 @@ class _AnyWinSets(NamedTuple):
 
     Attributes:
       members: `[sets, K]` bool, models of each set; larger sets come later (static).
-      full: index of the first set that pairs may join: a pair counts as one model, and smaller sets would not reach the smallest size (static).
+      full: index of the first set that pairs may join: with a pair, which counts as one model, smaller sets have too few models (static).
       labels: `[K]` group of each model (static).
       pairs: `[P, 2]` indices of the models of each pair (static).
       left: `[sets]` rest of the budget once a set is selected.
@@ -213,10 +213,10 @@ def _join_two(pair: _Candidates, left: Array, lose: Array) -> tuple[Array, Array
 
 
 def _least_with_one(models: _Candidates, group: np.ndarray, joined: np.ndarray, left: Array, lose: Array) -> Array:
-    """Returns for each set the smallest probability `[sets]` that all models fail if one of the candidates `models` is added, perhaps in part.
+    """Returns for each set the smallest probability `[sets]` that all models fail if one of the `K` candidates `models` is added, perhaps in part.
 
-    It considers one candidate at a time for all sets. `group` `[K]` has the group of each candidate; the mask `joined` `[sets, K]` tells which are
-    already in a set. `left` `[sets]` is the budget left; `lose` `[M, sets]` is the probability of failure, huge where a group is full.
+    `group` `[K]` has the group of each candidate, and the mask `joined` `[sets, K]` the candidates that are already in a set. `left` `[sets]` is the
+    budget left; `lose` `[M, sets]` is the probability that the set fails, repeated for each of `M` groups, and huge where the group is full.
     """
 
     def compare(best: Array, model: Any) -> tuple[Array, None]:

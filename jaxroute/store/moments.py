@@ -299,11 +299,11 @@ class Statistics:
     # Simulated runs.
 
     def add(self, tile: Tile, seeds: np.ndarray, curves: Mapping[str, Curves]) -> None:
-        """Computes the missing statistics of complete granules from simulated curves, and writes new statistics every few seconds.
+        """Computes missing statistics from simulated curves, by granules (256 consecutive seeds), and every few seconds stores the new ones.
 
         Args:
           tile: positions of the simulated settings along all axes.
-          seeds: positions in the request of all seeds of some granules, in ascending order of the seeds.
+          seeds: positions, in the request, of the simulated seeds in ascending order; they form whole granules.
           curves: arrays `[tiled axes of the policy..., seeds, ...]` by policy and name.
         """
         request = self.request

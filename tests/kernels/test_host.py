@@ -188,7 +188,8 @@ def test_a_function_of_jax_random_has_a_kernel_or_names_the_draw_that_has(name):
     try:
         source_of_function(CALLS[name], keys(), wide=True)
     except Unsupported as error:
-        assert str(error) == f"jax.random.{name}; draws.{name} has a kernel"
+        named = {"beta", "gamma"} if name == "beta" else {name}  # `beta` calls `gamma`, which jax 0.9 shows.
+        assert str(error) in {f"jax.random.{one}; draws.{one} has a kernel" for one in named}
         counterpart = {"beta": lambda k: draws.beta(k, 2.0, 3.0), "gamma": lambda k: draws.gamma(k, 2.0)}[name]
         source_of_function(counterpart, keys(), wide=True)
 

@@ -44,7 +44,10 @@ class Boxes(Protocol):
         ...
 
     def draw(self, keys: Keys, psi: Array, base: Array, row: Array | None = None) -> Draw:
-        """Draws scores, costs and, if outputs are recorded, their rows (else None), `[K]` each; `row` is that of a recorded request, else None."""
+        """Draws scores, costs and, if outputs are recorded, their rows (else None), `[K]` each, for a request with features `psi` `[m]`.
+
+        `base` `[K]` are the reservation indices at cost weight 1; `row` is that of a recorded request, else None.
+        """
         ...
 
 

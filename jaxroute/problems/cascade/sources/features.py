@@ -25,7 +25,7 @@ class OutputFeatures(abc.ABC):
 
     @abc.abstractmethod
     def bound(self, largest: float) -> float:
-        """Returns the largest norm of features `phi`, if `theta . phi = G^-1(score)` is between `-2 largest` and `2 largest` for every score."""
+        """Returns a bound on the norm of the features `phi`; `2 largest` is the given bound on the absolute value of `theta . phi = G^-1(score)`."""
 
     @abc.abstractmethod
     def check_spec(self, boxes: Boxes, dim: int) -> None:
