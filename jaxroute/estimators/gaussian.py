@@ -325,7 +325,7 @@ class ByFactors:
         pages = jnp.where(counts, pages, 0)
 
         def through(_: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            """Applies the factors in one page (block of rows) to a vector `[d]`; both are in `carry`. Returns the number of the next page, and the vector."""
+            """Applies the factors in a page (block of rows) to a vector `[d]`, both in `carry`. Returns the next page's number and the vector."""
             page, a = carry
             rows, mix = _page(spread, page)
             return numerics.at(spread.after, (page,)), a - _times(_times(_times(rows, a), mix), rows)

@@ -363,7 +363,7 @@ def _cached_cost(answers: Answers, tokens_in: np.ndarray, prices: Mapping[Any, n
 
 
 def _are_beside(answers: Answers, role: str, total: np.ndarray, note: str) -> bool:
-    """Whether `total` `[A]` excludes tokens of a role (cached, say). Adds `note` to the notes, with `{}` replaced by "counted beside" or "part of"."""
+    """Whether `total` `[A]` excludes tokens of a role (cached, say). Adds `note` to the notes, `{}` replaced by "counted beside" or "part of"."""
     part, values, beside = np.nan_to_num(answers.values[role]), answers.values, role in answers.beside
     if (part > np.nan_to_num(total, nan=np.inf)).any():
         beside = True

@@ -99,7 +99,7 @@ class Theory:
         return self.c2 * ((self.dim + math.log(t)) / self.spread**2 + ratio)
 
     def bad_rounds(self, t: float) -> float:
-        """Returns `tau(t)`: at horizon `t`, the number of first rounds in which the queue may grow; then it shrinks on average (ACQB, condition 20)."""
+        """Returns `tau(t)`: at horizon `t`, the number of first rounds in which the queue may grow; then it shrinks on average (condition 20)."""
         checks.positive("t", t, ())
         rate, logarithm = self.arrival_rate, math.log(t)
 
