@@ -112,6 +112,14 @@ def test_outcomes_and_energies_give_the_single_models_of_table_2(benchmark):
     assert np.all(np.diff(benchmark.energy_mean) > 0)
 
 
+def test_the_two_repeated_benchmarks():
+    """651 requests three times; 2,500 recorded requests of which 2,000 are distinct."""
+    assert all(benchmark.cells.sum() % 3 == 0 for benchmark in BENCHMARKS if benchmark.name == "logiqa")
+    easy = papers.MESSPLUS_BENCHMARKS["arc_easy"]
+    assert papers.MESSPLUS_TABLE_2["Llama-3.3-70B"]["arc_easy"].cost_mj == 4.05
+    assert abs(2000 * easy.energy_mean[2] / 1e6 - 4.05) < 0.01
+
+
 @each_benchmark
 def test_routellm_threshold_and_offset(benchmark):
     pairs = [(threshold, alpha) for alpha, threshold in benchmark.routellm_threshold.items()]

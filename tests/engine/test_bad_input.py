@@ -19,9 +19,9 @@ def play(out, env=BANDIT, policies=stochastic.UCB1(), **options):
     return jr.simulate(env, policies, out=out, **settings)
 
 
-def market(cost_mean=(1.0, 2.0), **options):
+def market(cost_mean=(1.0, 2.0), reward_mean=(0.5, 0.6), **options):
     """A market of two models."""
-    outcomes = staged.ParametricOutcomes(np.array([0.5, 0.6]), np.array(cost_mean), reward_noise=0.0, cost_noise=0.0)
+    outcomes = staged.ParametricOutcomes(np.array(reward_mean), np.array(cost_mean), reward_noise=0.0, cost_noise=0.0)
     usual = {"capacity": 1.0, "budget": 3.0, "max_deployed": 2, "stage_length": 5, "horizon": 20}
     return staged.market(outcomes, **usual | options)
 
@@ -100,6 +100,7 @@ SIMULATE = {
     "no policy": ({"policies": {"mine": 42}}, "policy 'mine' must have the methods init, act and update, .*got 42"),
     "a function of something else": ({"policies": {"mine": lambda env: 42}}, "policy 'mine'.*42"),
     "a policy that is no pytree": ({"policies": {"mine": PlainPolicy()}}, "policy 'mine'.*(PlainPolicy.*dataclass|dataclass.*PlainPolicy)"),
+    "a changed mean": ({"env": BANDIT.replace(mean=np.array([0.5, 1.5]))}, r"env: mean must be in \[0, 1\], got 1.5 at index \(1,\)"),
     "an environment that is no pytree": ({"env": PlainBandit(mean=BANDIT.mean, scale=BANDIT.scale)}, "env.*(PlainBandit.*dataclass|dataclass.*PlainBandit)"),
     "no policies": ({"policies": {}}, "policies must hold at least one policy, got none"),
     "policies named by numbers": ({"policies": {1: stochastic.UCB1()}}, "policies must be named by strings, got 1"),
@@ -146,6 +147,8 @@ CONSTRUCT = {
     "no stage": (lambda: market(stage_length=0), "stage_length must be at least 1, got 0"),
     "unknown optimum": (lambda: market(optimum="stages"), "optimum must be one of 'stage', 'continuous', got 'stages'; did you mean 'stage'"),
     "negative cost": (lambda: market(cost_mean=np.array([-1.0, 1.0])), r"cost_mean must be at least 0, got -1 at index \(0,\)"),
+    "too few names": (lambda: market(names=["a"]), r"names must have one name per model \(2\), each another, got \('a',\)"),
+    "mean reward above 1": (lambda: market(reward_mean=(0.5, 1.5)), r"reward_mean must be in \[0, 1\], got 1.5 at index \(1,\)"),
     "other number of costs": (lambda: market(cost_mean=np.ones(3)), r"cost_mean must have shape \(2,\), got \(3,\)"),
     "negative noise": (lambda: staged.arena_market(reward_noise=-0.1), "reward_noise must be at least 0, got -0.1"),
     "unknown normalisation": (lambda: staged.arena_market(normalisation="minmax"), "normalisation must be one of 'min-max', 'max', got 'minmax'; did you mean 'min-max'"),
