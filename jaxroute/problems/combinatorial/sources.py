@@ -38,8 +38,7 @@ class BernoulliOutcomes:
 class GradedOutcomes:
     """Outcomes on four levels: 0.5 correct and well formatted (a success), 0.3 well formatted, 0.1 empty, 0 wrong.
 
-    The expected reward of `AnyWin` is computed from mean outcomes as if they were success probabilities; the mean realised reward differs from this
-    number.
+    `AnyWin` computes its expected reward from mean outcomes as if these were success probabilities; the mean of the simulated rewards differs.
 
     Source: C2MAB-V, appendix E.1.
 
@@ -74,7 +73,7 @@ class GradedOutcomes:
 
 @struct.dataclass
 class CopulaOutcomes:
-    """Successes that are correlated by a common difficulty of the round, so that the rewards' product formulas do not hold. Not in the paper.
+    """Successes correlated by a difficulty that all models share in a round, so that their joint probability is not a product. Not in the paper.
 
     Attributes:
       mean: `[G, K]` mean outcome of each model in each of `G` segments of rounds.
@@ -104,7 +103,7 @@ class FixedCosts:
     """Costs that always equal their means, as in a price list. Source: C2MAB-V, section 6."""
 
     def draw(self, key: Array, mean: Array) -> Array:
-        """Draws the costs `[K]` of all models in a round, with means `mean` `[K]`; here these means."""
+        """Returns the costs `[K]` of all models in a round, given their means `mean` `[K]`; here they equal the means, and `key` is not used."""
         del key
         return mean
 

@@ -43,7 +43,8 @@ def bound_regret(num_models: int, size: int, horizon: int, least_observed: float
 def bound_violation(num_models: int, size: int, horizon: int, power: int = 1) -> float:
     """Returns Theorem 2's bound of how much the mean cost of `horizon` (`T`) rounds exceeds the budget, eq. (1), if all selected models are paid.
 
-    It is `s (2 sqrt(2 log(2 pi^2 K T^power / 3)) + s)` with `s = sqrt(N K / T)`, sets of `N` of `K` models; `power` is 1 in print, 4 in the proof.
+    It is `s (2 sqrt(2 log(2 pi^2 K T^power / 3)) + s)`, `s = sqrt(N K / T)`, if sets have `size` (`N`) of `num_models` (`K`) models. The exponent
+    `power` is 1 as published; the proof gives 4.
     """
     share = math.sqrt(size * num_models / horizon)
     log_term = math.log(2.0 * math.pi**2 * num_models * horizon**power / 3.0)

@@ -71,7 +71,7 @@ class CombinatorialSpec(Spec):
 
     Attributes:
       reward: `AnyWin`, `SumUp` or `AllIn`.
-      min_size, max_size: smallest and largest size `N` of a set (summed over groups) over the settings of a sweep.
+      min_size, max_size: least and largest number `N` of models in a set, of all groups together, among the settings of a sweep.
       groups: index of each model's group, from 0; None with one group.
       group_budgets: whether each group has a budget.
       always_available: whether all models are available in every round.
@@ -112,7 +112,7 @@ class Action:
       selected: `[K]` bool, True for selected models.
       order: `[K]` numbers; models are asked in ascending order, ties by index (any win only).
       relaxed: `[K]` fraction of each model before rounding to a set; the environment ignores it.
-      held: `[K]` bool, the chosen set before unavailable models were removed, for policies that repeat it later; the environment ignores it.
+      held: `[K]` bool, the policy's choice including unavailable models, which it may repeat in later rounds; the environment ignores it.
     """
 
     selected: Array

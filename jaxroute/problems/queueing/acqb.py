@@ -25,8 +25,8 @@ from jaxroute.solvers.assortment import best_models, log_weight_of_best
 
 # The paper's c1.
 _C1 = 1.0
-# From this dimension on quasi-Newton steps and updates of a square root take less time than Newton steps and Cholesky factors. CPU seconds of both, for 64
-# runs of 600 rounds with five models and one answer: .35 and .32 at 8 features, .32 and .41 at 9, .56 and .90 at 12.
+# From this dimension on quasi-Newton steps and updates of a square root take less time than Newton steps and Cholesky factors. CPU seconds of both,
+# for 64 runs of 600 rounds with five models and one answer: .35 and .32 at 8 features, .32 and .41 at 9, .56 and .90 at 12.
 LARGE_DIM = 9
 # Up to this number of answers per round, counts per prompt of a pool contain all data of a run, in less memory than a row per round.
 FEW_ANSWERS = 2
@@ -281,7 +281,7 @@ class ACQB:
             raise ValueError(f"solver must be Newton(...) or BFGS(...) with {what}, got Tracked(...)")
 
     def cost_hint(self, spec: QueueSpec) -> CostHint:
-        """Returns the bytes per run of the design matrices, and how many of these a round multiplies; the engine decides by them how to simulate."""
+        """Returns the bytes of a run's design matrices, and of those that a round multiplies; by these the engine decides how to simulate."""
         memory = choose_parts(self, spec).memory
         size = 4 * memory.num_parameters * memory.dim**2
         return CostHint(matrix_bytes=size, product_bytes=0 if isinstance(memory, PromptCounts) else size)
@@ -295,7 +295,7 @@ def shown_items(offered: Array, size: int) -> Array:
 
 
 def accepted_place(items: Array, chosen: Array) -> Array:
-    """Returns the position, in the models shown (`items` `[K]`), of the accepted model, which the mask `chosen` `[N]` marks; `K` if there is none."""
+    """Returns the position of the accepted model, the only True in `chosen` `[N]`, in `items` `[K]`, the indices shown; `K` if none is accepted."""
     size = items.shape[0]
     models = jnp.arange(chosen.shape[0])
     hit = jnp.stack([jnp.any(chosen & (models == items[k])) for k in range(size)])

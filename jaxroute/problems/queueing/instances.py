@@ -142,8 +142,8 @@ def fixed_queue(theta: ArrayLike, *, num_offered: int = 1, horizon: int = 1000, 
 def describe_contexts(queues: RandomQueues | QueueEnv, *, instances: int = 256, contexts: int = 4096) -> dict[str, float]:
     """Computes the share of random contexts that some assortment (set of models shown) serves well enough, to assess a queue before a run.
 
-    A context is accepted if an answer of some assortment satisfies the user with probability at least `arrival_rate + slack`; a round tries up to
-    `candidates` contexts. If a share `p` is accepted, an arrival finds none with probability `(1 - p)^candidates`, and one such arrival makes a run
+    A context is accepted if an answer of some assortment satisfies the user with probability at least `arrival_rate + slack`. An arrival tries up to
+    `candidates` contexts. If a share `p` is accepted, it finds none with probability `(1 - p)^candidates`; a single such arrival makes its run
     invalid. Source: ACQB, assumption 4 and section 6.1, which does not specify how often contexts are redrawn.
 
     Args:
@@ -152,8 +152,8 @@ def describe_contexts(queues: RandomQueues | QueueEnv, *, instances: int = 256, 
       contexts: number of contexts for each draw of the parameters.
 
     Returns:
-      "accepted": mean share of accepted contexts over these queues. "least": share in the queue where it is smallest. "valid": share of runs over the
-      queue's horizon in which every arrival finds a context.
+      "accepted": mean, over these queues, of the share of accepted contexts. "least": smallest such share. "valid": expected share of runs, each over
+      the queue's horizon, in which every arrival finds a context.
     """
     if isinstance(queues, RandomQueues):
         envs = [queues(draws.fold_in(draws.key(0), i)) for i in range(checks.count("instances", instances))]

@@ -83,11 +83,11 @@ class Theory:
         return self.radius(count) * min(wide, narrow)
 
     def reach(self, t: float) -> float:
-        """Returns `radius + 48 sample_radius` after `t - 1` rounds; `gap` multiplies its square by a bound on `1 / least eigenvalue` (appendix D)."""
+        """Returns the sum `radius + 48 sample_radius` for `t - 1` rounds, a factor in the formulas of `warm_up` and `gap` (appendix D)."""
         return self.radius(t - 1.0) + 48.0 * self.sample_radius(t - 1.0, t)
 
     def warm_up(self, t: float, u: float) -> float:
-        """Returns `M(t)`, the explored rounds needed so that departure rates stay close to the best one up to round `t`, eq. (7).
+        """Returns `M(t)`, the number of explored rounds after which departure rates stay close to the best one up to round `t`, eq. (7).
 
         `u` is the round whose exploration probability enters the formula; if `slack` is at most twice this probability, the result is infinite.
         `bad_rounds` is the first `u` large enough for that many explored rounds.
@@ -99,7 +99,7 @@ class Theory:
         return self.c2 * ((self.dim + math.log(t)) / self.spread**2 + ratio)
 
     def bad_rounds(self, t: float) -> float:
-        """Returns `tau(t)`: at horizon `t`, the number of first rounds in which the queue may grow; then it shrinks on average (condition 20)."""
+        """Returns `tau(t)`: of `t` rounds, the number at the start in which the queue may grow; afterwards it shrinks on average (condition 20)."""
         checks.positive("t", t, ())
         rate, logarithm = self.arrival_rate, math.log(t)
 
@@ -122,11 +122,11 @@ class Theory:
         return math.exp(high)
 
     def burn_in(self, t: float) -> float:
-        """Returns `4 bad_rounds(t) / slack`, the default number of rounds in which `survival` assumes its queues to stay different (condition 20)."""
+        """Returns `4 bad_rounds(t) / slack`, the default of `survival` for the number of rounds in which two queues surely differ (condition 20)."""
         return 4.0 * self.bad_rounds(t) / self.slack
 
     def holds(self, t: float) -> bool:
-        """Returns whether the bound of theorem 5 applies at time `t`, which must be large enough (condition 20)."""
+        """Returns whether round `t` is late enough for the bound of theorem 5 to apply (condition 20)."""
         tau = self.bad_rounds(t)
         return t >= tau and t >= 4.0 * tau / self.slack and self.slack > 2.0 * explore_probability(tau, self.c1)
 
@@ -161,7 +161,7 @@ class Theory:
         return explored + 16.0 * math.sqrt(math.e * math.pi) * beta * optimistic + (alpha + beta) * total
 
     def gap(self, i: float, t: float) -> float:
-        """Returns `E_i`, a bound on the root mean square shortfall from the best departure rate in round `i` of `t` (lemma 11, appendix D.7)."""
+        """Returns `E_i`, a bound on the root mean square of best minus achieved departure rate, in round `i` of `t` (lemma 11, appendix D.7)."""
         square = (
             self.c0 / t**2
             + 2.0 * self.arrival_rate * explore_probability(i - 1.0, self.c1)
@@ -172,7 +172,7 @@ class Theory:
     def survival(self, i: float, t: float, burn_in: float | None = None) -> float:
         """Returns `P_i`, a bound on the probability that two queues which first differ in round `i` still have different lengths at `t` (lemma 19).
 
-        Their policies differ only in round `i`. For `burn_in` rounds (None: `self.burn_in(t)`) the queues are assumed to stay different.
+        Their policies differ only in round `i`. For `burn_in` rounds after it (None: `self.burn_in(t)`) the bound is 1.
         """
         omega = self.burn_in(t) if burn_in is None else burn_in
         if i > t - omega - 1.0:
@@ -181,7 +181,7 @@ class Theory:
         return min(1.0, math.sqrt(square))
 
     def queue_regret(self, t: int, burn_in: float | None = None) -> float:
-        """Returns the bound behind theorem 5 on queue length regret at `t`: sum of `gap` times mean of `survival` over the rounds 1 to `t - 1`."""
+        """Returns the bound of queue length regret at `t` behind theorem 5: the sum of `gap` times the mean of `survival`, in rounds before `t`."""
         checks.count("t", t, minimum=2)
         omega = self.burn_in(t) if burn_in is None else burn_in
         gaps = sum(self.gap(i, t) for i in range(1, t))

@@ -25,7 +25,7 @@ _THRESHOLDS = np.round(np.arange(0.9, 0.05, -0.1), 1)
 
 
 def serve_with(model: Leaf, energy: Leaf = 0.0) -> Action:
-    """Returns the action that serves a request with the model of index `model`, without exploration; the decision itself costs `energy`, J."""
+    """Returns the action that serves a request by the model of index `model`, without exploration; `energy` is the cost of the decision itself, J."""
     return Action(explore=jnp.zeros((), bool), serve=jnp.asarray(model, jnp.int32), energy=jnp.asarray(energy, jnp.float32))
 
 
@@ -327,7 +327,7 @@ def fit_routerdc(
 
 @functools.partial(quick_jit, static_argnums=4, often=True)
 def _fit(env: ServiceEnv, learning_rate: Leaf, cluster_weight: Leaf, seed: Leaf, sizes: tuple[int, ...]) -> RouterDC:
-    """Trains a router as `fit_routerdc` does, without checks. `sizes` has its integer arguments from `num_requests` to `outside`, in this order."""
+    """Trains a router as `fit_routerdc`, unchecked. `sizes`: num_requests, steps, batch, width, positives, negatives, num_clusters, outside."""
     num_requests, steps, batch, width, positives, negatives, num_clusters, outside = sizes
     k_data, k_init, k_cluster, k_steps = draws.split(draws.fold_in(draws.key(0), seed), 4)
     data = draw_requests(env.requests, k_data, num_requests)
@@ -384,7 +384,7 @@ class ShadowPrice(Learner):
 @final
 @struct.dataclass
 class MostSatisfying(Learner):
-    """Policy that serves with the model of largest predicted satisfaction at any cost, like MESS+ with cost weight 0 and a non-empty queue."""
+    """Policy that serves with the model of largest predicted satisfaction at any cost, like MESS+ with `V = 0` while its queue is not empty."""
 
     def score(self, queue: Array, cost: Array, probability: Array, alpha: Array) -> Array:
         del queue, cost, alpha

@@ -185,8 +185,8 @@ class MessPlus(Learner):
 
     Source: MESS+, Algorithm 1 with eqs. (2), (3) and (4).
 
-    Differs from the paper: only where the paper is silent. The environment chooses the answer of an explored request (`ServiceEnv`). Ties go to the
-    cheaper model, and among equally cheap models follow `numerics.argmax`. The features represent the output of the fixed text encoder.
+    Differs from the paper: only in what the paper leaves open. The environment chooses the answer of an explored request (`ServiceEnv`). Ties go to
+    the cheaper model, then by the rule of `numerics.argmax`. The features represent the output of the fixed text encoder.
 
     Attributes:
       V: `[]` weight of cost, requests per J. The paper uses 1e-2 to 1e-5. If V grows as `sqrt(horizon)`, the mean cost

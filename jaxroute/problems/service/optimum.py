@@ -20,8 +20,7 @@ class Optimum(NamedTuple):
     Attributes:
       value: mean cost, J per request; NaN if infeasible.
       price: shadow price of the constraint, J per unit of satisfaction; infinite if infeasible.
-      part: share, in [0, 1], of requests decided at a price just above `price` (by `PRICE_STEP`), the others just below, so that the target is met
-        exactly.
+      part: share of requests to decide at the price `price * (1 + PRICE_STEP)`, the rest at `price * (1 - PRICE_STEP)`, to meet the target exactly.
       cost: mean cost of `choice`, J per request; equal to `value` if feasible.
       choice: `[W, M]` probability of each of `M` models for each of `W` contexts (groups of like requests); the most satisfying choice if infeasible.
       satisfaction: mean satisfaction that `choice` reaches.

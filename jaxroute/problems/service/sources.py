@@ -100,17 +100,17 @@ class RequestSource(Protocol):
         return self.label_contexts().mean()
 
     def contexts(self, knows_cost: bool = True) -> Contexts:
-        """Returns one context (group of requests) per observation: features, and costs if `knows_cost`; by default one per request of a sample."""
+        """Returns the groups of requests that features, and costs if `knows_cost`, distinguish; by default each request of a sample is a group."""
         sample = sampled(self)
         contexts = equally_weighted(sample.success, sample.cost)
         return contexts if knows_cost else contexts.at_cost(self.cost_mean)
 
     def label_contexts(self) -> Contexts:
-        """Returns one context (group of requests) per set of satisfying models with mean costs; by default one per sampled request with its costs."""
+        """Returns groups of requests with the same satisfying models, at mean costs; by default one per request of a sample, at its costs."""
         return labelled(self)
 
     def clairvoyant_contexts(self, knows_cost: bool = True) -> Contexts:
-        """Returns the contexts of `label_contexts` with each request's own costs if `knows_cost`, otherwise with the mean costs of the models."""
+        """Returns groups as in `label_contexts`, but at each request's own costs if `knows_cost`, otherwise at the mean costs of models."""
         return self.label_contexts() if knows_cost else self.label_contexts().at_cost(self.average().cost[0])
 
 
@@ -224,7 +224,7 @@ class TypeRequests(RequestSource):
         return equally_weighted(sample.success, sample.cost)
 
     def label_contexts(self) -> Contexts:
-        """Returns a context (group) per type and set of satisfying models; if more than 12 models are independent, one per request of a sample."""
+        """Returns a group of requests per type and set of satisfying models, or per request of a sample with over 12 independent models."""
         weight, probability, cost = (np.asarray(x, np.float64) for x in (self.weight, self.probability, self.cost_mean))
         if (
             self.comonotone

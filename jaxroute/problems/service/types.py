@@ -78,8 +78,7 @@ class Price:
     Attributes:
       cost: `[]` mean cost, J per request; if the target cannot be reached, the cost of the most satisfying policy.
       price: `[]` shadow price of the constraint, J per unit of satisfaction; very large if the target cannot be reached.
-      part: `[]` share of requests that the policy decides at a slightly higher price than `price`, the others at a slightly lower one; the target is
-        then met exactly.
+      part: `[]` share of requests that the policy decides at a price slightly above `price`, the rest slightly below, to meet the target exactly.
     """
 
     cost: Leaf

@@ -124,7 +124,7 @@ def _known_costs(outcomes: Outcomes) -> tuple[float, float]:
 
 
 def _require_feasible(cost: np.ndarray, capacity: np.ndarray, arrival: np.ndarray, budget: float, max_deployed: int) -> None:
-    """Raises `ValueError` if no `max_deployed` models that arrive in round 1 can serve all queries within budget and capacities; arrays are `[N]`."""
+    """Raises `ValueError` if no set of `max_deployed` models of round 1 can serve all queries within budget and capacities; arrays are `[N]`."""
     pool = np.flatnonzero(arrival <= 1)
     if not len(pool):
         raise ValueError(f"arrival must have a model in round 1, got {checks.show(np.asarray(arrival).tolist())}")

@@ -238,7 +238,7 @@ def _size(spec: CombinatorialSpec, obs: Observation, allowed: Array) -> Array:
 
 
 def default_solver(spec: CombinatorialSpec) -> Solver:
-    """Returns an exact solver for the reward in `spec` if it is cheap (`Linear`, or `Vertices` for few models), otherwise `BestOf`."""
+    """Returns the solver for a policy without one: `Linear` if sets have an exact size, otherwise `Vertices` (few models) or `BestOf` (many)."""
     if spec.reward.exact_size:
         return Linear()
     return Vertices() if selection.num_vertices(spec.num_models, spec.max_size) <= _MOST_VERTICES else BestOf()
@@ -255,8 +255,8 @@ def solve_by_group(
 ) -> Selection:
     """Solves the relaxed problem of models with success probabilities `w` `[K]` and costs `cost` `[K]` by `solver`, None for `default_solver`.
 
-    Budget and size are in `obs`; `allowed` `[K]` bool marks models that may be selected. If each group has a budget, selections and
-    multipliers of the groups are added; the multiplier is then the gain from raising every budget by one unit. Source: C2MAB-V, appendix C.1.
+    Budget and size are in `obs`; `allowed` `[K]` bool marks models that may be selected. If each group has a budget, each is solved separately. The
+    result's multiplier is then the sum over groups, the gain from raising every budget by one unit. Source: C2MAB-V, appendix C.1.
     """
 
     def solve(spec: CombinatorialSpec, obs: Observation, allowed: Array) -> Selection:
@@ -283,13 +283,13 @@ def solve_by_group(
 
 
 def conditioned(key: Array, value: Array, cap: Leaf, noise: Leaf) -> Array:
-    """Converts expected rewards `value` `[K]` to a solver's success probabilities in [1e-6, cap], less random numbers up to `noise` to break ties."""
+    """Returns success probabilities `[K]` for a solver: expected rewards `value`, less random tie breaks up to `noise`, clipped to [1e-6, cap]."""
     tie = noise * draws.uniform(key, value.shape)
     return jnp.clip(jnp.minimum(value, cap) - tie, 1e-6, cap)
 
 
 def check(solver: Solver | None, rounding: Any, cap: Leaf, noise: Leaf) -> None:
-    """Raises `ValueError` if one of these fields of a policy that solves the relaxed problem and rounds its solution is invalid."""
+    """Raises `ValueError` if an argument is invalid; all are fields of policies that solve the relaxed problem and round its solution."""
     if solver is not None:
         checks.part("solver", solver, "solve", "BestOf()")
     if rounding is not None:

@@ -18,13 +18,13 @@ class Pairwise:
     """Pairwise rounding: repeatedly shifts weight between two fractions until one of them is 0 or 1. Source: C2MAB-V, Algorithm 3."""
 
     def round(self, key: Array, z: Array, spec: CombinatorialSpec) -> Array:
-        """Draws a random set, `[K]` bool, that contains each model with probability `z` `[K]`, for one group; `spec` has size and reward of sets."""
+        """Draws a random set, a `[K]` bool mask that contains each model with probability `z` `[K]`; `spec` must have one group."""
         return rounding.pairwise(z, draws.uniform(key, z.shape), whole_sum=spec.reward.exact_size)
 
 
 @struct.dataclass
 class Swap:
-    """Swap rounding: writes the fractions as a mixture of sets, and merges these at random to one. Source: C2MAB-V, Algorithm 2."""
+    """Swap rounding: writes the fractions as a mixture of sets, and merges two sets at random until one is left. Source: C2MAB-V, Algorithm 2."""
 
     def round(self, key: Array, z: Array, spec: CombinatorialSpec) -> Array:
         # Keys as words: a branch over keys would be taken by all runs.
@@ -54,7 +54,7 @@ Rounding = Pairwise | Swap | Indicator
 def round_by_group(rounding: Rounding | None, key: Array, z: Array, spec: CombinatorialSpec) -> Array:
     """Draws a random set `[K]` bool that contains each model with probability `z` `[K]`, by `rounding`.
 
-    Each group is rounded separately, which preserves its size. `rounding` None is the paper's: `Swap` for any win, `Pairwise` for sets of exact size.
+    Each group is rounded alone, to preserve its size. None for `rounding` is the paper's choice: `Pairwise` for sets of exact size, else `Swap`.
     """
     if rounding is None:
         rounding = Pairwise() if spec.reward.exact_size else Swap()

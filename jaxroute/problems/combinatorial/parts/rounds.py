@@ -12,7 +12,7 @@ from jaxroute.problems.combinatorial.types import Action, Observation
 
 @struct.dataclass
 class Optimistic:
-    """Rule for the first rounds that leaves the policy's choice unchanged; unobserved models have the best bounds. Source: C2MAB-V, Algorithm 1."""
+    """Rule that leaves even the first rounds to the policy, since unobserved models have the best bounds. Source: C2MAB-V, Algorithm 1."""
 
     def active(self, state: Statistics, allowed: Array) -> Array:
         """Returns whether this rule replaces the policy's choice among the models `allowed` `[K]` in a round, a scalar bool; here always False."""
@@ -20,14 +20,14 @@ class Optimistic:
         return jnp.asarray(False)
 
     def choose(self, state: Statistics, obs: Observation, allowed: Array, selected: Array) -> Array:
-        """Returns the mask `[K]` of the set for a round, which a rule may choose from the models `allowed`; here `selected`, the policy's choice."""
+        """Returns the mask `[K]` of the round's set: here the policy's choice `selected`; other rules may select from the mask `allowed`."""
         del state, obs, allowed
         return selected
 
 
 @struct.dataclass
 class RoundRobin(Optimistic):
-    """Rule for the first rounds that selects the least observed models until all `K` were observed (`K / N` rounds if all selected are asked).
+    """Rule for the first rounds that selects the least observed models until all `K` were observed: `K / N` rounds if each observes `N` models.
 
     Source: the first rounds of C2MAB-V's proofs, which assume an observation of every model.
     """
@@ -79,7 +79,7 @@ class ByPrice:
     """Order of a cascade that asks models with a low known price first. The paper gives no order; its Fig. 2 starts with cheap models."""
 
     def order(self, key: Array, obs: Observation, value: Array, cost: Array) -> Array:
-        """Returns numbers `[K]`: models are asked in their ascending order. Here they are prices; other rules use estimates `value` or `cost`."""
+        """Returns numbers `[K]`, in whose ascending order models are asked: here prices; in other classes from `value`, `cost` or random draws."""
         del key, value, cost
         return obs.price
 

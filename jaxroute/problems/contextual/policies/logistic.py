@@ -34,16 +34,15 @@ class LaplacePosterior:
         return numerics.combine(jnp.square(x), 1.0 / self.precision)
 
     def sample(self, noise: Array) -> Array:
-        """Returns a random deviation `[d]` of the weights from their mean, by scaling standard normal `noise` `[d]`; `G` must be 1."""
+        """Returns a random deviation `[d]` of weights from their mean: standard normal `noise` `[d]` times standard deviations; only for `G = 1`."""
         return noise * lax.rsqrt(self.precision[:, 0])
 
 
 def newest_slope(level: Array, variance: Array, label: Array) -> Array:
-    """Returns the factor `c` of an update `m + c x / q` of logistic weights with means `m` and precisions `q`, by an observation with features `x`.
+    """Returns the factor `c` by which an observation with features `x` moves the means `m` of logistic weights, of precisions `q`, to `m + c x / q`.
 
-    It solves `c = label - sigmoid(level + c variance)`, for the observed `label` in [0, 1], the prediction `level = m . x` and
-    `variance = sum_i x_i^2 / q_i`. Newton's method finds the root `s = level + c variance`; from `s = 0`, the inflection of the sigmoid, its steps
-    never pass the root.
+    It solves `c = label - sigmoid(s)` with `s = level + c variance`, for the observed `label` in [0, 1], the prediction `level = m . x` and
+    `variance = sum_i x_i^2 / q_i`. Newton's method finds `s`; from 0, the inflection of the sigmoid, its steps never pass the root.
     """
     target = level + variance * label
     s = jnp.zeros_like(target)

@@ -28,10 +28,10 @@ class DisjointParameters:
         return features.T
 
     def of_chosen(self, x: Array, action: Array, number: int) -> tuple[Array, Array]:
-        """Returns the features and the mask `[G]` of the `G` (`number`) parameter vectors to update by the reward of the model `action`.
+        """Returns what the reward of the model `action` updates: features, and the mask `[G]` of the parameter vectors, of which there are `number`.
 
-        `x` are the models' features from `columns`. With a vector for each model, `x` itself is returned, with a mask of the vector of `action`. With
-        a single vector, which every reward updates, the features `[d, 1]` of `action` are returned.
+        `x` are the models' features from `columns`. With a vector for each model, the features are all of `x`, and the mask marks the vector of
+        `action`. With a single vector, which every reward updates, the features are those of `action` alone, `[d, 1]`.
         """
         return x, numerics.one_hot(action, number)
 
@@ -49,8 +49,8 @@ class DisjointParameters:
 class SharedParameters:
     """Single parameter vector for all models, learned from all rewards.
 
-    If the environment has one context `[d]` for all models, `descriptors` must distinguish them: the features of a model are the `d m` products of an
-    entry of the context and an entry of the model's descriptor. With unit vectors as descriptors that equals `DisjointParameters`. Source: Chu, Li,
+    If the environment has one context `[d]` for all models, `descriptors` must distinguish the models: the `d m` features of a model are all products
+    of an entry of the context and an entry of its descriptor. Unit vectors as descriptors are equivalent to `DisjointParameters`. Source: Chu, Li,
     Reyzin and Schapire (2011); Li et al. (2010), for products as features.
 
     Attributes:

@@ -50,7 +50,7 @@ class Backlog:
 
     @property
     def places(self) -> int:
-        """Returns the number of places `B`: `limit`, rounded up to a multiple of the size of the chunks that loops read."""
+        """Returns the number of places `B`: `limit`, rounded up, if above 32, to a multiple of 32, the places that a step of a loop reads."""
         return xla.chunked_size(self.limit)
 
     def init(self, row: Any) -> BacklogState:
@@ -76,9 +76,9 @@ class Backlog:
         return view.replace(oldest=oldest)
 
     def serve(self, state: BacklogState, action: Action) -> tuple[Any, BacklogState, Action]:
-        """Returns the data of the served query, and `state` and `action` unchanged; callers must use these returned ones from then on.
+        """Returns the data of the query that `action` serves, and copies of `state` and `action` that callers must use from then on.
 
-        They pass an optimisation barrier: XLA reads the query before it computes anything from them, and `move` can overwrite the buffer in place.
+        The copies have the same values, but pass an optimisation barrier: XLA then reads the query before `move` overwrites the buffer in place.
         """
         row = jax.tree.map(lambda x: numerics.take(x, action.query), state.rows)
         row, rows, action = xla.barrier((row, state.rows, action))

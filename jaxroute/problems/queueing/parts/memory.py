@@ -89,13 +89,13 @@ class Memory(abc.ABC):
 
     @abc.abstractmethod
     def write(self, data: Any, t: Array, prompt: Array | None, new: RoundData, valid: Array) -> Any:
-        """Returns `data` with the observation `new` of round `t` if `valid`, else with none; `prompt` is the query's index in a pool or None."""
+        """Returns `data` after round `t`, whose observation `new` is added only if `valid`; `prompt` is the query's index in a pool, or None."""
 
     def derivatives(self, data: Any, refit: Array, features: Array, t: Array) -> mnl.Derivatives:
         """Returns a function of `theta` that computes the gradient and the Hessian of the data's negative log-likelihood.
 
-        `data` are from rounds up to `t`. The derivatives are by the parameter vectors with indices `refit` `[A]`. `features` `[d, P]` are those of
-        all prompts of a pool, whose data are counts; without a pool they are not used.
+        `data` are from rounds up to `t`. The derivatives are with respect to the parameter vectors with indices `refit` `[A]`. `features` `[d, P]`
+        are those of a pool's prompts, whose data are counts; without a pool they are not used.
         """
         del features
 

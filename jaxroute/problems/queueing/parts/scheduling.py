@@ -63,7 +63,7 @@ def best_place(score: Callable[[Any], Array], leaves: Any, queue: QueueView) -> 
 
 
 def place_of_rank(queue: QueueView, rank: Leaf, t: Array) -> Array:
-    """Returns the place of the waiting query of `rank` by arrival (0: oldest), if all arrived by round `t`; the number of places if none waits."""
+    """Returns the place of the waiting query of `rank` by arrival (0: oldest), or the number of places if none waits; `t` is the current round."""
 
     def halve(_: Array, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
@@ -118,10 +118,10 @@ def optimistic_utilities(sample: Array, x: Array) -> list[Array]:
 
 @struct.dataclass
 class QueueQueries:
-    """Reads queries' features (phi of ACQB, Algorithm 2, line 1) and finds the best query for `ACQB`, if the queue stores features at each place."""
+    """Reads features of queries (ACQB, Algorithm 2, line 1) and finds the query to serve, in queues that store each waiting query's features."""
 
     def features(self, obs: Observation) -> Array:
-        """Returns the features at `B` places, `[d, B]`, or `[N, d, B]` of pairs with `N` models; in `PromptQueries` of all `P` prompts, `[d, P]`."""
+        """Returns the features of queries at all places, `[d, B]`, or `[N, d, B]` for pair features; `PromptQueries`: of all prompts, `[d, P]`."""
         return obs.features
 
     def utilities(self, sample: Array, obs: Observation, place: Array) -> Array:
@@ -136,8 +136,8 @@ class QueueQueries:
     def best(self, sample: Array, weight: Weight, obs: Observation) -> tuple[Array, Array]:
         """Returns the place of the waiting query with the largest weight, and this weight.
 
-        `weight` is a function from utilities of `C` queries, a list with `[C]` for each model, to the queries' weights `[C]`. The utilities are those
-        of `optimistic_utilities`, the largest over the `M` parameters of each model in `sample` `[N, M, d]`.
+        `weight` is a function that takes a list with an array `[C]` per model, its utilities for `C` queries, and returns the queries' weights `[C]`.
+        Each utility is the largest over the model's `M` sampled parameters in `sample` `[N, M, d]` (`optimistic_utilities`).
         """
         return best_place(lambda x: weight(optimistic_utilities(sample, x)), obs.features, obs)
 

@@ -15,7 +15,7 @@ WAITS = np.concatenate([np.arange(1, 64), np.floor(64.0 * 2.0 ** (np.arange(145)
 
 
 def class_of(waited: Array) -> Array:
-    """Returns a one-hot mask over the `W` bins of the histogram of waiting times, True for the bin of `waited` rounds (a scalar)."""
+    """Returns a mask `[W]` over the `W` bins of the histogram of waiting times, True only for the bin that contains `waited` rounds (a scalar)."""
     reached = waited >= jnp.asarray(WAITS, waited.dtype)
     return reached & ~jnp.concatenate([reached[1:], jnp.zeros((1,), bool)])
 

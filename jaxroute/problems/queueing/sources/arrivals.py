@@ -1,7 +1,7 @@
 """Processes of arrivals other than independent arrivals at one rate: rates that change, bursts, several servers. ACQB does not contain them.
 
-A queue takes a process as its field `arrivals`. The queue's source draws the context of each arrival as usual. The source accepts contexts whose best
-departure rate is at least its `arrival_rate + slack` (assumption 4 of ACQB); this `arrival_rate` should be the mean rate of the process.
+A queue takes a process as its field `arrivals`; its source of queries still draws the contexts. Set the source's `arrival_rate` to the mean rate of
+the process: random contexts are accepted if their best departure rate is at least `arrival_rate + slack` (assumption 4 of ACQB).
 """
 
 import jax.numpy as jnp

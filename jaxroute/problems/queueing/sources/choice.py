@@ -33,10 +33,10 @@ def best_rate(utility: Array, size: int) -> Array:
 
 
 def shortfall(best: Array, rate: Array) -> Array:
-    """Returns the difference `best - rate` of departure rates (acceptance probabilities), or 0 if it is within rounding.
+    """Returns `best - rate`, the amount by which a departure rate (acceptance probability) is below the best one, or 0 if it may be rounding.
 
-    Both are sums of the same terms in different orders: a difference within their rounding (a millionth in single precision) counts as zero, so that
-    the optimal policy has no regret at all.
+    Both rates sum the same terms, but in different orders. A difference of up to a millionth (in single precision) thus counts as 0, so that the
+    optimal policy has no regret at all.
     """
     gap = best - rate
     return jnp.where(gap > 8.0 * jnp.finfo(gap.dtype).eps, gap, 0.0)
@@ -45,8 +45,8 @@ def shortfall(best: Array, rate: Array) -> Array:
 def choose(utility: Array, offered: Array, uniform: Leaf) -> tuple[Array, Array]:
     """Returns the model whose answer the user accepts, `[N]` bool with at most one True, and the departure rate, a scalar.
 
-    The first model whose cumulative probability is at least `uniform` is chosen. With the same `uniform`, an assortment satisfies the user
-    whenever one with a smaller departure rate does. Source: ACQB, appendix D.1.
+    The user accepts the first model shown whose cumulative probability is at least `uniform`, or none if all are below. With the same `uniform`, an
+    assortment satisfies the user whenever one with a smaller departure rate does. Source: ACQB, appendix D.1.
 
     Args:
       utility: `[N]` utilities of the models' answers.

@@ -61,7 +61,7 @@ class Round:
 
 @struct.dataclass
 class _LinearUtility:
-    """Base class of sources with linear utilities of model `j`: `x' theta_j` (`theta` `[N, d]`), or for pair features `x_j' theta` (`[d]`)."""
+    """Base class of sources with linear utilities: `x' theta_j` of model `j` with `theta` `[N, d]`; for pair features `x_j' theta`, `theta` `[d]`."""
 
     theta: Leaf
 
@@ -74,7 +74,7 @@ class _LinearUtility:
         return utilities_of(self.theta, features, pair_features)
 
     def features_of(self, rows: Query) -> Array:
-        """Returns features of the queries `rows` at `B` places, `[d, B]` (pairs: `[N, d, B]`); a pool returns those of its `P` prompts, `[d, P]`."""
+        """Returns the features of the queries `rows` at `B` places, `[d, B]`, or `[N, d, B]` of pairs; a pool returns all its prompts', `[d, P]`."""
         return rows.features
 
     def serve(self, row: Query, spec: QueueSpec) -> tuple[Array, Array]:
@@ -114,7 +114,7 @@ class RandomContexts(_LinearUtility):
         checks.count("candidates", self.candidates)
 
     def draw(self, key: Array, t: Array, spec: QueueSpec) -> Round:
-        """Returns the query of round `t`, whether it arrives, and the random number of the user's choice."""
+        """Returns the random draws of round `t`: its query, whether it arrives, and the number that decides the user's choice."""
         del t
         k_arrival, k_context, k_choice = draws.split(key, 3)
         lead = (spec.num_models, spec.dim) if spec.pair_features else (spec.dim,)
