@@ -59,7 +59,7 @@ def main(options: argparse.Namespace, output: Output) -> int:
 
 
 def reading(options: argparse.Namespace) -> dict[str, Any]:
-    """Converts options to keyword arguments of `read_log`, without the files. Raises `ValueError` for a wrong option, before slow imports."""
+    """Returns the keyword arguments of `read_log` that the options of a command specify. Raises `ValueError` if an option is wrong."""
     if options.cost and options.price:
         got = f"--cost {options.cost[0]} and --price {options.price[0]}"
         raise ValueError(f"--cost and --price mean the same, a price being per million tokens: give one of them, got {got}")

@@ -117,7 +117,7 @@ share = partial(number, least=0.0, most=0.5)
 
 
 def quality(text: str) -> float:
-    """Parses a mean score above 0 and below 1; a percentage is refused with a hint."""
+    """Parses a mean score above 0 and below 1. Raises `ArgumentTypeError` for other texts; for a percentage, it suggests the share."""
     value = number(text.removesuffix("%"))
     if text.endswith("%") or not 0.0 < value < 1.0:
         hint = f"; for {value:g} % give {value / 100:g}" if (value > 1.0 or text.endswith("%")) and value < 100.0 else ""

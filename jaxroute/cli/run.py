@@ -198,7 +198,7 @@ def print_report(
 
 
 def print_claims(claims: Sequence[dict[str, Any]], number: int, output: Output) -> None:
-    """Prints each claim's verdict, text, source and measurement, and the number of runs in which it was measured: its entry `runs`, or `number`."""
+    """Prints each claim's verdict, text, source, measurement, and number of measured runs: its entry `runs`, or `number` if it has no such entry."""
     rows = []
     for claim in claims:
         verdict = claim["verdict"]

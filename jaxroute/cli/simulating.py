@@ -113,7 +113,7 @@ def _executed(file: str) -> dict[str, Any]:
 
 
 def _check(experiment: Any) -> None:
-    """Raises `ValueError` if an experiment cannot be simulated, or if the names of its cases or figures are equal or no plain file names."""
+    """Raises `ValueError` if an experiment cannot be simulated, or names of its cases or figures are not distinct file names without folders."""
     from jaxroute.core import checks
     from jaxroute.experiments import Case
 

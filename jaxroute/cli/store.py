@@ -128,7 +128,7 @@ def _ranges(seeds: Any) -> list[list[int]]:
 
 
 def experiment_in(path: str | os.PathLike[str]) -> str:
-    """Returns the experiment's name from the store at a URL, or from the first one in or below a folder; `ValueError` without a store or name."""
+    """Returns the name of the experiment whose store is at a URL, or first in or below a folder. Raises `ValueError` if there is none."""
     from jaxroute.store import results
     from jaxroute.store.places import is_url
 

@@ -18,7 +18,7 @@ MIXTURE = "Best mixture"  # The query-blind strategy, which is reported for comp
 
 @dataclass(frozen=True)
 class Answer:
-    """Recommendation for a target quality. A point (strategy at a setting) is deployable if it is no upper bound and needs nothing rarely available.
+    """Recommendation for a target quality. Deployable points (strategies at a setting) are no upper bounds and need no perfect judge or the like.
 
     Attributes:
       target: requested quality.
@@ -150,7 +150,7 @@ def _less(saved: Estimate) -> str:
 
 
 def _unreached(points: Sequence[Point], found: Answer) -> str:
-    """Returns the headline if no deployable point meets the target of `found`: the highest deployable quality among `points`, and the gap."""
+    """Returns the headline if no deployable point meets the target of `found`. It names the best deployable one and how far it is from the target."""
     most = max((p for p in points if p.available), key=lambda p: p.chosen_by.quality.value)
     which = "strategy" if found.with_judge is None else "strategy without a perfect judge of answers"
     reached = meets(most.judged.quality, found.target)

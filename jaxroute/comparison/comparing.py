@@ -374,7 +374,7 @@ def _learned(
 
 
 def _fits(start: float, seconds: dict[str, float], minutes: float) -> bool:
-    """Whether another simulation as long as all so far (`seconds` by step) ends within `minutes` since `start`, a value of `time.perf_counter`."""
+    """Whether a simulation that takes as long as all so far (in `seconds`, by step) would end less than `minutes` after `start` (`perf_counter`)."""
     simulated = sum(value for name, value in seconds.items() if name not in ("reading", "fitted rules", "report"))
     return time.perf_counter() - start + simulated < 60.0 * minutes
 
@@ -447,7 +447,7 @@ def assumptions(found: Comparison) -> list[str]:
 
 
 class _Progress(tqdm):
-    """Shows the step begun last, number `n` of `total`, and the elapsed time on stderr, even while JAX compiles; `callback` gets each step's text."""
+    """Shows the current step, such as "step 3 of 9: report", and the elapsed time on stderr, if `shown`. `callback` gets each step's text."""
 
     def __init__(self, shown: bool, callback: Callable[[str], None] | None = None):
         super().__init__(total=0, bar_format="{desc} [{elapsed}]", disable=not shown, file=sys.stderr, leave=False)

@@ -163,7 +163,7 @@ class Bucket:
 
     @contextlib.contextmanager
     def _told(self, name: str, what: str) -> Iterator[None]:
-        """Context that turns obstore's errors into an `OSError`: `name` (empty: the location) cannot be `what`, such as "read" or "written"."""
+        """Context that turns obstore's errors into an `OSError` that says that the file `name` (if empty, the location) cannot be `what` ("read")."""
         try:
             yield
         except (self._error, FileNotFoundError) as error:
@@ -205,7 +205,7 @@ def place_of(path: str | os.PathLike[str]) -> Location:
 
 
 def is_url(path: Any) -> bool:
-    """Whether a value of `out` is a URL. A single letter before the colon is the drive of a path."""
+    """Whether `path` is the text of a URL, such as "s3://bucket/run"; False for a Windows path with a drive, such as "C:/run"."""
     return isinstance(path, str) and re.match(r"[A-Za-z][A-Za-z0-9+.-]+://", path) is not None
 
 

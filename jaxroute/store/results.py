@@ -114,9 +114,10 @@ def end(store: PackStore, request: Request, call: str, report: Mapping[str, Any]
 
 
 def prepare(store: PackStore, request: Request, accept_changed_code: bool) -> bool:
-    """Warns of damaged files and of cells made by other devices or versions. Returns whether there is an earlier request or a cell of `request`.
+    """Checks a store before `request` is simulated. Returns whether it has notes of any request, or cells (stored results) of this one.
 
-    Raises `StoreMismatchError` if cells of `request` were computed by other code only, and `accept_changed_code` is False.
+    Warns of damaged files and of cells that other devices or versions computed. Raises `StoreMismatchError` if the store has cells of the same
+    simulation only by other code, unless `accept_changed_code`.
     """
     kinds = (CURVES, STATISTICS) if request.keep == "moments" else (CURVES,)
     families = [family for policy in request.policies for kind in kinds for family in request.families(kind, policy)]
@@ -158,7 +159,7 @@ def _what_changed(store: PackStore, request: Request, other: set[bytes]) -> str:
 
 
 def sessions(store: PackStore, families: Sequence[bytes]) -> list[dict[str, Any]]:
-    """Returns each session (dict of versions and devices) that computed cells of these families, with their number as `cells`; most cells first."""
+    """Returns a dict for each session that computed cells of `families`: its versions and devices, and how many as `cells`; most cells first."""
     wanted, found = set(families), Counter()
     for address, (name, row) in store.where.items():
         if address[:24] in wanted:
@@ -228,7 +229,7 @@ def opened(path: str | os.PathLike[str]) -> PackStore:
 
 
 def summed(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns the last report with times and counts (`ADDED`) summed over all; if there are several, `calls` lists the dates and versions of each."""
+    """Returns the last report, with times and counts summed over all reports; if there are several, the entry `calls` lists the versions of each."""
     found: dict[str, Any] = dict(reports[-1]) if reports else {}
     found |= {name: sum(one.get(name, 0) for one in reports) for name in ADDED} if reports else {}
     if len(reports) > 1:

@@ -87,7 +87,7 @@ class Runs:
 
     @property
     def families(self) -> list[bytes]:
-        """Families (first 24 bytes of addresses) of all cells with curves of the result."""
+        """Families of the result, one for each policy and setting: the 24 bytes with which the addresses of all its cells with curves begin."""
         return [family for some in self._families.values() for family in some]
 
     def fill(self) -> None:
@@ -252,7 +252,7 @@ class LazyRuns(Runs):
         return runs.data[name][np.ix_(*(places for _, places in lead), *chosen[len(self.lead) :])]
 
     def _part(self, name: str, policies: np.ndarray, *spans: np.ndarray) -> Request:
-        """Returns the request for the variable `name`, and policies, settings and seeds by index: `spans` has an array per axis, then the seeds."""
+        """Returns the request for variable `name` of some runs by index: `policies`, and in `spans` settings along each axis, then seeds."""
         whole, identities = self.request, {}
         axes, seeds = dict(zip(whole.axes, spans, strict=False)), spans[-1]
         for policy in (names := [whole.policies[i] for i in policies]):
@@ -319,11 +319,11 @@ def write(
 def read(
     store: PackStore, cut: Seeds, wanted: Iterable[tuple[Any, bytes, Mapping[int, int]]]
 ) -> Iterator[tuple[Any, np.ndarray, dict[str, np.ndarray]]]:
-    """Reads cells of single runs. Yields, for each readable cell, its label, positions of its seeds, and arrays `[seeds, ...]` by name.
+    """Reads cells of single runs. Yields, for each readable cell, its label, positions of its seeds in `cut`, and arrays `[seeds, ...]` by name.
 
     Args:
-      cut: seeds of the result, to which the positions refer.
-      wanted: triples (label, family, masks of the wanted seeds by granule). The label is any value; it is yielded with each cell of its family.
+      cut: all seeds of the result.
+      wanted: triples (label, family, bit masks of the wanted seeds by granule of 256 seeds). The label, any value, marks the cells of its family.
     """
     cells_of: dict[bytes, list[tuple[Any, int]]] = {}
     for who, family, masks in wanted:

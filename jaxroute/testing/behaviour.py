@@ -27,8 +27,7 @@ def check_behaviour(policy: Any, env: Any, *, horizon: int = 40, seeds: int = 24
     horizon of a policy whose constants depend on it). Other draws of the environment from some round on must not change earlier decisions. Changed
     values of the policy's fields must need no new trace, and a grid of four settings a single trace. Arguments are those of `check_policy`.
 
-    Raises:
-      AssertionError: a check fails.
+    Raises `AssertionError` if a check fails.
     """
     policy, env = on_device(policy), on_device(env)
     built = build_policy(policy, env)
@@ -115,7 +114,7 @@ def _check_traces(name: str, policy, env, horizon: int, seeds: int) -> None:
         return True
 
     def shifted(amount):
-        """Returns the policy with each floating-point leaf times `1 - amount`, or `1 + amount` if its `check` raises, or 1 if that raises too."""
+        """Returns the policy with each float leaf times `1 - amount`; if `check` refuses that, times `1 + amount`, or else unchanged."""
         changed = list(leaves)
         for i, x in enumerate(leaves):
             if np.issubdtype(x.dtype, np.floating):

@@ -202,7 +202,7 @@ def _drawn_points(ax: Any, line: Any) -> np.ndarray:
 
 
 def _named(figure: Any, axes: list[Any]) -> Iterator[str]:
-    """Yields a sentence for each fault of legends: a name without data, data without a name, a name with several colours, a look with two names."""
+    """Yields a sentence for each legend entry without data, curve in no legend, name in several colours, and pair of names that look the same."""
     looks: dict[str, set[Any]] = {}
     by_axes = {}
     for ax in axes:

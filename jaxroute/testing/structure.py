@@ -197,9 +197,9 @@ def _check_declared(where: str, metrics: Any) -> None:
 
 
 def _check_measured(metrics, sums: tuple[str, dict], gauges: tuple[str, dict], declared: str, spec: Spec) -> None:
-    """Checks that each metric has a value with its dimensions: in `gauges` if its kind is "gauge" (a value of the present state), else in `sums`.
+    """Raises a `Fault` if a metric has no value, or one of other dimensions than it declares. `declared` is the name of `metrics` in errors.
 
-    Both are pairs: what returned the values (a phrase for errors), and the values by metric. `declared` is the name of `metrics` in errors.
+    Metrics of the kind "gauge" have values in `gauges`, others in `sums`. Each is a pair: a phrase for errors, and a dict of metric to value.
     """
     for metric in metrics:
         place, values = gauges if metric.kind == "gauge" else sums
@@ -229,7 +229,7 @@ def _leaves(tree: Any) -> list[str]:
 
 
 def _strong(made: _Trace, what: str) -> Any:
-    """Returns the state of a traced `init`, called `what` in errors. Raises a fault if an array has a weak type, which a later round could change."""
+    """Returns the state that a traced method returned. Raises a `Fault`, which calls the method `what`, if an array of the state has a weak type."""
     for name, leaf in zip(_leaves(made.result), made.types, strict=True):
         if getattr(leaf, "weak_type", False):
             problem = f"{what} makes the state's array {name} weakly typed, so its type depends on the other operands"

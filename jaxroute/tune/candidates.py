@@ -21,7 +21,7 @@ Outcomes = tuple[dict[str, np.ndarray], np.ndarray]
 
 
 def replace(policy: Any, parameters: Mapping[str, Any]) -> Any:
-    """Returns a policy with other hyperparameters, by name. `"solver.temperature"` names a field of the object in the policy's field `solver`."""
+    """Returns the policy with new values of its fields, by name; `"solver.temperature"` is the field `temperature` of its field `solver`."""
     for name, value in parameters.items():
         first, _, rest = name.partition(".")
         policy = policy.replace(**{first: replace(getattr(policy, first), {rest: value}) if rest else value})
@@ -111,8 +111,8 @@ def _check_field(policy: Any, name: str) -> None:
 class CandidateRunner:
     """Simulates the candidates of one structure (combination of choices), which `factory` makes from their hyperparameters.
 
-    In `probes`, example candidates, every hyperparameter varies. They show which arrays of environment and policy depend on hyperparameters; every
-    generation stacks these arrays over its candidates, so that all generations run the same compiled program.
+    `probes` are example candidates among which every hyperparameter varies; they show which arrays of environment and policy vary with it. These
+    arrays are stacked over the candidates of every generation, so that all generations run the same compiled program.
     """
 
     def __init__(self, factory: CandidateFactory, probes: Sequence[Mapping[str, Any]]):
@@ -134,7 +134,7 @@ class CandidateRunner:
         return made[0][0], self._grid("policy", [policy for _, policy in made])
 
     def _grid(self, kind: str, objects: Sequence[Any]) -> Grid:
-        """Returns `objects` as a grid. Arrays get its axis if they differ, or did in an earlier call with this `kind`: "env", "policy" or "both"."""
+        """Returns a grid of `objects`; arrays are stacked if they differ between objects, or did in an earlier call with this `kind`."""
         grid = Grid({_AXIS: range(len(objects))}, objects, type(objects[0]).__name__)
         if grid.static:
             what = "a static field (a size or a choice of behaviour), or in the shape of an array"

@@ -1,8 +1,8 @@
 """History of a search: its evaluations in memory, in a folder from which the search can be resumed, as a Dataset, and as a picture.
 
 Settings, seeds and earlier evaluations determine the next candidates, so evaluations are the only state to store. A resumed search proposes the same
-candidates from the start and reads their evaluations here, bit by bit the same. A search resumed with more rounds repeats the stored generations
-first; its result is that of a new search with as many rounds.
+candidates from the start; where an evaluation is stored, it uses the exact stored values and simulates nothing. A search can be resumed with more
+rounds; its result equals that of a new search with as many rounds.
 """
 
 import json
@@ -59,10 +59,9 @@ class Batch:
 
 
 class History:
-    """Evaluated batches of a search, in order of evaluation. They are stored in `folder`, which may have some of earlier processes; None stores none.
+    """Evaluated batches of a search, in order. `folder` stores them for a resumed search, and may hold some already; None stores nothing on disk.
 
-    Raises:
-      StoreMismatchError: a file is damaged.
+    Raises `StoreMismatchError` if a file is damaged.
     """
 
     def __init__(self, folder: Folder | None = None):
@@ -284,7 +283,7 @@ def _panel(ax: Any, history: xr.Dataset, name: str) -> None:
 
 
 def _hide_extremes(ax: Any, searched: np.ndarray, tested: np.ndarray) -> None:
-    """Limits the vertical axis to all `tested` scores, and those near the 10 to 90 % range of all scores; does nothing if there are fewer than 20."""
+    """Limits the vertical axis to `tested` scores and the widened 10 to 90 % range of these and `searched`; does nothing below 20 in all."""
     shown = np.concatenate([searched, tested])
     shown = shown[np.isfinite(shown)]
     if len(shown) < 20:

@@ -106,7 +106,7 @@ class Goal:
         return name.replace("<lambda>", "score")
 
     def record(self, known: Mapping[str, Metric], record: Sequence[str] | None) -> list[str]:
-        """Returns the metrics to record: the score (if a metric), those with bounds, and `record`; if None, default ones for a score function."""
+        """Returns the metrics to record: the score if a metric, those with bounds, `record`; if that is None and the score a function, the defaults."""
         named = [self.metric] if isinstance(self.metric, str) else []
         usual = [m.name for m in known.values() if m.default] if callable(self.metric) else []
         return list(dict.fromkeys([*named, *self.bounded, *(usual if record is None else record)]))
@@ -153,9 +153,10 @@ class Goal:
         return verdicts
 
     def order(self, estimates: Sequence[Estimate], cautious: bool = False, margin: float | None = None) -> list[int]:
-        """Returns the indices in `estimates` from best to worst. A mean must satisfy its bound by `margin` standard errors (None: `self.margin`).
+        """Returns the indices in `estimates` from best to worst: first by validity, then by violation of bounds, then by score (see the module).
 
-        If `cautious`, scores are worsened by `self.margin` standard errors, which is needed if candidates have different numbers of seeds.
+        Bounded means are worsened by `margin` standard errors (None: `self.margin`). If `cautious`, scores are worsened by `self.margin` standard
+        errors, too; this is needed if candidates have different numbers of seeds.
         """
         if not estimates:
             return []

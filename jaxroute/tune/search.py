@@ -377,8 +377,8 @@ class _Search:
     def _finalists(self, states: Mapping[int, _Structure]) -> list[_Candidate]:
         """Returns new candidates, without outcomes, at the strategies' estimates of the best point and at the best points of the search.
 
-        With bounds, points come in turn from three rankings of the candidates: by the goal's margin, and by 2 and 4 times this margin (at least 2 and
-        4). All points near a bound may violate it on other seeds.
+        With bounds, points come in turn from three rankings by different margins: the goal's, and 2 and 4 times it (at least 2 and 4). A larger
+        margin prefers points that are less likely to violate a bound on other seeds.
         """
         most = _FINALISTS
         while most > 1 and self.plan.selection // (most * max(1, math.ceil(math.log2(most)))) < _FEWEST_SEEDS:

@@ -148,7 +148,7 @@ class GaussianProcess:
         return np.exp(logs[-1]) * (1.0 + r + r**2 / 3.0) * np.exp(-r)
 
     def _solve(self, kernel: np.ndarray) -> tuple[Any, np.ndarray, float, float, np.ndarray]:
-        """Returns the Cholesky factor of `C = kernel + noise`, `C^-1 ones`, inverse variance and estimate of `level`, and `C^-1 (values - level)`."""
+        """Returns the Cholesky factor of `C = kernel + noise`, `C^-1 ones`, precision and mean of `level` given the data, `C^-1 (values - level)`."""
         factor = linalg.cho_factor(kernel + self._noise, lower=True)
         ones = linalg.cho_solve(factor, np.ones(len(self._values)))
         precision = float(ones.sum())
@@ -180,10 +180,10 @@ class GaussianProcess:
 
 
 def without_outliers(seen: Observations, good: np.ndarray, sign: float) -> Observations:
-    """Clips bad values, which would dominate a fit; good ones do not change. `sign` is 1 if more is better, and -1 if less is.
+    """Returns the observations with very bad values clipped, because they would dominate a fit.
 
-    `good` are the indices of the better half of the candidates; of their values times `sign`, `low` is the worst and `high` the 80 % quantile. All
-    values times `sign` are raised to at least `low - 3 (high - low)`.
+    `sign` is 1 if more is better, and -1 if less is. `good` are the indices of the better half of the candidates. Values times
+    `sign` are raised to at least `low - 3 (high - low)`; of the good values times `sign`, `low` is the lowest and `high` the 80 % quantile.
     """
     values = sign * seen.values
     low, high = np.quantile(values[good], [0.0, 0.8])

@@ -120,8 +120,8 @@ def _measures(curves: Mapping[str, np.ndarray], traffic: Traffic, pool: int | No
     """Returns means per query at the end of cumulative curves `[seed, time]`, with standard errors that include both orders and queries.
 
     The squared error is the variance between runs divided by their number, plus the variance due to the sample of queries. If `pool` is None, each
-    run serves every query once, and the second variance is estimated within runs. Otherwise runs draw queries with replacement from `pool` sampled
-    queries; the second variance is that between runs times `answered / pool`, where `answered` is the mean number of queries that a run answers.
+    run serves every query once; the second part is the mean variance between the queries of a run, divided by their number. Otherwise runs draw
+    queries with replacement from `pool` queries; the second part is the variance between runs times `answers per run / pool`.
     """
     sums = {name: curve[:, -1] for name, curve in curves.items()}
     answered = np.maximum(sums["answered"], 1.0)

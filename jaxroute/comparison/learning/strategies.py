@@ -196,9 +196,10 @@ def _stageroute(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
 def _with_budget(
     traffic: Traffic, name: str, env: Any, reading: Reading, budgets: Sequence[float], policy: Any, words: str, score: str
 ) -> OnlineStrategy:
-    """Makes a strategy that has a setting for each of `budgets`, in mean calls of the most expensive model.
+    """Makes a strategy of one `policy` that has a setting for each of `budgets`, in mean calls of the most expensive model.
 
-    `env(budget=...)` makes the environment, `words` are added to the description of each setting, and `score` to the requirements in production.
+    `env(budget=...)` makes the environment; `reading` names its metrics. `words` end the description of each setting; the text `score` says which
+    scores of answers must be known in production.
     """
     most_expensive = float(traffic.table.mean_costs().max())  # The unit of budgets.
 

@@ -74,7 +74,7 @@ def thresholds_of(values: np.ndarray, number: int = THRESHOLDS) -> np.ndarray:
 
 
 def least_dominated(cost: np.ndarray, quality: np.ndarray, most: int = MOST_MODELS) -> np.ndarray:
-    """Returns ascending indices of the `most` models that fewest others dominate in mean `cost` and `quality`, `[N]` each; better ones on ties."""
+    """Returns ascending indices of the `most` models dominated by fewest others in mean `cost` and `quality`, `[N]`; ties go to better models."""
     worse = (cost[:, None] >= cost) & (quality[:, None] <= quality) & ((cost[:, None] > cost) | (quality[:, None] < quality))
     return np.sort(np.lexsort((-quality, worse.sum(1)))[:most])
 

@@ -140,7 +140,7 @@ def _fit(part: Part) -> Candidates:
 
 
 def _evaluate(part: Part, before: np.ndarray, prices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Returns mean scores and costs, `[L]` each, at `L` prices by predictions `before` `[Q, N]`; covariance and costs are from other folds."""
+    """Cross-validates cascade routing with predicted scores `before` `[Q, N]` at `L` prices. Returns mean scores and mean costs, `[L]` each."""
     sample, missed = part.sample, part.sample.scores - before
     reached, spent = np.zeros(len(prices)), np.zeros(len(prices))
     for fold in np.unique(part.folds):

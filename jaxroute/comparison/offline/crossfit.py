@@ -25,7 +25,7 @@ class OfflineStrategy:
 
     Attributes:
       name: name of the strategy.
-      line: Python code that fits the rule to a log, as in `fit_mixture(log.table, {target})`, with the placeholder `{target}`.
+      line: Python code that fits the rule to a log, a template in which `str.format` inserts the target: "fit_mixture(log.table, {target})".
       needs: requirements in production, as texts.
       fit: function of a `Part` (queries for fitting) that fits the rules.
     """
@@ -73,11 +73,11 @@ class Record:
 
 
 def estimate(values: np.ndarray, rules: np.ndarray, first: int = 0) -> Estimate:
-    """Averages over queries and over every second partition.
+    """Returns the mean of values over queries and over every second partition, with its standard error.
 
-    The squared standard error is the sum of two parts. The first is that of a mean over queries. The second is the variance between rules that were
-    fitted to different queries, estimated from the difference between each rule's mean and the mean over all partitions on the same queries. It is
-    not divided by the number of rules, as only one rule is used in production.
+    The squared error is the sum of two variances. The first is that of a mean over queries. The second is that between rules fitted to different
+    queries: each rule's mean is compared with the mean of all partitions on the same queries. It is not divided by the number of rules, because
+    only one rule is used in production.
 
     Args:
       values: `[P, Q]` values for each partition and query; one partition if nothing was fitted, and then the second part is 0.
@@ -105,8 +105,7 @@ def crossfit(
 ) -> list[list[Record]]:
     """Fits every strategy to all folds except one, tunes it there to every target, and evaluates it on the held-out fold.
 
-    The queries are partitioned `num_partitions` times into `num_folds` folds. Returns one record for each strategy and target. `progress` is called
-    with each step in words.
+    Divides queries `num_partitions` times into `num_folds` folds. Returns a record per strategy and target. Calls `progress` with each step's text.
     """
     records = [[Record(num_partitions, sample) for _ in targets] for _ in strategies]
     for partition in range(num_partitions):
@@ -146,9 +145,9 @@ class Candidates:
 
 
 def multipliers(costs: np.ndarray, number: int) -> np.ndarray:
-    """Returns `number` prices of a unit of cost: 0, then a geometric grid up to one at which any difference in mean `costs` outweighs all scores.
+    """Returns `number` ascending prices of a unit of cost: 0, then a geometric grid; if all mean `costs` are 0, the only price is 0.
 
-    If all `costs` are 0, the only price is 0.
+    At the highest price the smallest difference between models' mean costs outweighs any difference of their scores.
     """
     paid = costs[costs > 0]
     if not paid.size:
@@ -159,7 +158,7 @@ def multipliers(costs: np.ndarray, number: int) -> np.ndarray:
 
 
 def between(prices: np.ndarray, reached: np.ndarray, number: int) -> np.ndarray:
-    """Returns `number` further prices, geometrically between neighbours of `prices` `[L]`; most lie where mean scores `reached` `[L]` differ most."""
+    """Returns `number` new prices between those in `prices` `[L]`, more of them in gaps across which the mean score `reached` `[L]` differs more."""
     gaps = np.abs(np.diff(reached))
     pieces = np.ones(len(gaps))
     for _ in range(number if len(gaps) else 0):

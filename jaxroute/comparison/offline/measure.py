@@ -70,12 +70,12 @@ def offline(
 
 
 def partitions(num_queries: int) -> tuple[int, int]:
-    """Chooses by the number of queries how often they are partitioned at random, and into how many folds."""
+    """Returns how often this many queries are partitioned at random, and into how many folds; fewer of both for a large number, to save time."""
     return 2 if num_queries > 8000 else 4, 3 if num_queries <= 2000 else 2
 
 
 def strategies(sample: Sample) -> list[OfflineStrategy]:
-    """Returns the strategies that can be fitted to a sample: nearest neighbours need features, logistic regression needs features or categories."""
+    """Returns the strategies that a sample allows; it needs features for nearest neighbours, and features or categories for logistic regression."""
     used = [router.BEST_MIXTURE]
     if sample.features is not None:
         used.append(router.NEIGHBOURS)
