@@ -274,7 +274,7 @@ def reduced(
 
 
 def _values(xp: Any, curves: Sequence[Curves], names: Sequence[str], place: int) -> Any:
-    """Returns the `C` values of each of `R` runs, `[settings, C, R]`, NaN if invalid; or two policies' differences. Arguments as in `reduced`."""
+    """Returns `C` curve values of `R` runs of one policy, or differences of two policies, `[settings, C, R]`; NaN in invalid runs. See `reduced`."""
 
     def masked(one: Curves, name: str) -> Any:
         values = xp.moveaxis(xp.asarray(one[name], xp.float64), place, -1)
@@ -291,7 +291,7 @@ def _values(xp: Any, curves: Sequence[Curves], names: Sequence[str], place: int)
 
 
 def _moments_and_bins(xp: Any, curves: Any, names: Sequence[str], place: int, spans: Sequence[tuple[int, int]]) -> Any:
-    """Returns by span (see `reduced`) a list of moments `[6, settings, C]` and one of sorted bins `[settings * C, runs]`, empty for two policies."""
+    """Returns two lists by span (see `reduced`): moments `[6, settings, C]`, and sorted bins `[settings * C, runs]`, none for two policies."""
     values = _values(xp, curves, names, place)
     moments, bins = [], []
     for start, stop in spans:
@@ -310,6 +310,6 @@ _on_device = jax.jit(functools.partial(_moments_and_bins, jnp), static_argnums=(
 
 @functools.partial(jax.jit, static_argnums=2)
 def _starts_of_bins(bins: Array, first: Array, size: int) -> tuple[Array, Array]:
-    """Returns the flat indices where `first` is True (a new value in a row of sorted `bins`), padded with 0 to length `size`, and the bins there."""
+    """Returns the flat indices where `first` is True (a new value in a row of sorted `bins`), padded with 0 to `size`, and the bins at them."""
     starts = jnp.flatnonzero(first, size=size, fill_value=0)
     return starts, bins.ravel()[starts]

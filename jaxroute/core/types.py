@@ -87,7 +87,7 @@ class CostHint(NamedTuple):
 
     Attributes:
       matrix_bytes: size in bytes of the largest matrices of one run that a round reads.
-      product_bytes: size in bytes of those among them that a round uses completely, in products of matrix and vector.
+      product_bytes: the part of `matrix_bytes` in matrices that a round reads completely, to multiply them by vectors.
     """
 
     matrix_bytes: int = 0

@@ -56,16 +56,16 @@ def first_best(score: Array, allowed: Array | None = None, order: Array | None =
 
 
 def place_mask(size: int) -> int:
-    """Returns the bit mask that extracts from a number of `draws.order(key, size)` its model's index, or `size` from a number for no model."""
+    """Returns the mask of the low bits that hold the index of a model in numbers of `draws.order(key, size)`; `size` there means no model."""
     return (1 << size.bit_length()) - 1
 
 
 def first_places(shape: Sequence[int], axis: int, given: Sequence[Any], ordered: bool) -> tuple[Any, Any, int, int]:
-    """Returns a mask of allowed elements (or None), tie-breakers, a number above all tie-breakers, and a bit mask, for `first_best` along an axis.
+    """Prepares `first_best` along an axis of an array of this `shape`, where of equal elements the one with the smallest tie-breaker wins.
 
-    Of tied elements of an array of this `shape` the one with the smallest tie-breaker wins. This is the element's index or, if `ordered`, its number
-    in a random order; the bit mask extracts the index from either. Elements that may not win get the number above all, from which it extracts the
-    length of the axis. `given` is the mask of allowed elements, if there is one, and then the order, if `ordered`.
+    `given` is the mask of allowed elements, if there is one, and then the tie-breakers, if `ordered` (see `draws.order`); else these are the indices.
+    Returns the mask or None, the tie-breakers, a larger number for elements that may not win, and a bit mask. The bit mask extracts an element's
+    index from its tie-breaker, and the length of the axis from the larger number.
     """
     size = shape[axis]
     if not ordered:

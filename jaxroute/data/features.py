@@ -84,7 +84,7 @@ Reader = Words | Directions | Standardisation | None
 
 
 def scales(features: np.ndarray) -> np.ndarray:
-    """Returns divisors that standardise features, `[d]`: standard deviations if the largest deviation is over 100 times the smallest, else 1."""
+    """Returns divisors `[d]` of `features` `[Q, d]`: their standard deviations if the largest of these is over 100 times the smallest, else 1."""
     scale = Standardisation.fit(features).scale
     finite = scale[np.isfinite(scale)]
     return scale if finite.size and finite.max() > _LARGEST_RATIO * finite.min() else np.ones_like(scale)
@@ -122,7 +122,7 @@ def choose_features(
       wanted: "own" (numbers in the file), "text" (its texts), "none", an array, or its path; None for numbers in the file or, without any, its texts.
       text: `[Q]` texts of the queries and the name of their column; None without texts.
       own: `[Q, d]` numbers in the file, their source in words, and whether they are separate columns (not an embedding); None without numbers.
-      rows: `[Q]` row of each query in the file, which has `num_rows` rows; an array `wanted` may have a row for each of these instead of each query.
+      rows: `[Q]` row of each query in the file. An array `wanted` has a row for each query, or for each of the file's `num_rows` rows.
       notes: report for the user; it gets a line if scikit-learn is missing, so that texts are ignored or a long embedding is not reduced.
     """
     word = wanted.lower() if isinstance(wanted, str) else ""
@@ -151,7 +151,11 @@ def choose_features(
 
 
 def _from_numbers(numbers: np.ndarray, source: str, are_columns: bool, notes: list[str]) -> tuple[np.ndarray, str, Reader]:
-    """Standardises columns or reduces an embedding of over 64 `numbers`, `[Q, d]`. Returns features, `source` with the change, a `Reader` if any."""
+    """Standardises or reduces `numbers` `[Q, d]`. Returns features, `source` with this change in words, and a `Reader` for new queries or None.
+
+    Separate columns (`are_columns`) and numbers of unlike scales are standardised. Others are reduced if `d` is over 64 and scikit-learn is installed
+    (without it, `notes` gets a line), or else returned as they are, without a `Reader`.
+    """
     if are_columns or (scales(numbers) != 1).any():
         standard = Standardisation.fit(numbers)
         return standard.of(numbers), f"{source}, standardised", standard

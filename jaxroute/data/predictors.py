@@ -332,7 +332,7 @@ def _category_means(others: Sample, sample: Sample) -> np.ndarray:
 
 
 def _evaluate(how: str, predict: Callable[[Sample, Sample], np.ndarray], sample: Sample, fold: np.ndarray) -> Prediction:
-    """Evaluates a method, called `how`, by cross-validation over the folds `fold`. `predict(others, part)` fits to `others` and predicts `part`."""
+    """Returns the result of the method `how` by cross-validation over `fold` `[Q]`. `predict(others, part)` fits to `others` and predicts `part`."""
     scores, costs, rows = sample.scores, sample.costs, np.arange(sample.num_queries)
     predicted = np.empty_like(scores)
     for number in range(_FOLDS):

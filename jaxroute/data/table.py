@@ -242,7 +242,7 @@ def _names(argument: str, names: str | Iterable[object]) -> tuple[str, ...]:
 
 
 def _refuse(argument: str, values: np.ndarray, wrong: np.ndarray, rule: str, models: Sequence[str] = ()) -> None:
-    """Raises an error about the first of `values` that `wrong` marks, if any: name `argument`, value, place (column names in `models`) and `rule`."""
+    """Raises an error on the first of `values` that `wrong` marks, if any, with `argument`, value, place (a model, if `models` are given), `rule`."""
     if wrong.any():
         place = tuple(np.argwhere(wrong)[0].tolist())
         where = f"row {place[0]}, model {models[place[1]]!r}" if models else f"[{', '.join(map(str, place))}]"

@@ -54,7 +54,7 @@ class Variant:
     hint: CostHint
 
     def first_state(self, horizon: int) -> Any:
-        """Returns a description of the program that makes the first state; if equal for two horizons, runs can continue from the shorter one."""
+        """Returns a description of the program that makes the first state; runs of a shorter horizon can be continued if theirs is equal."""
         begin = functools.partial(protocols.first_state, spec=spec_for(self.example[0], horizon))
         program, shape = jax.make_jaxpr(begin, return_shape=True)(*self.example, draws.key(0))
         return str(program), [np.asarray(const).tobytes() for const in program.consts], jax.tree.structure(shape)

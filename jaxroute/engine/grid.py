@@ -87,7 +87,7 @@ class Grid:
         return self._parts[key]
 
     def tile(self, positions: Mapping[str, np.ndarray]) -> list[np.ndarray]:
-        """Returns the leaves (arrays) at the indices `positions` by axis name. The first dimensions of each are the axes along which it varies."""
+        """Returns the leaves (arrays) at the indices `positions` by axis. A leaf's first dimensions are the axes along which it varies."""
         along, pairs = [positions[axis] for axis in self.axes], zip(self.leaves, self.leaf_axes, strict=True)
         return [leaf[(*np.ix_(*(along[axis] for axis in varies)), ...)] for leaf, varies in pairs]
 
@@ -408,7 +408,7 @@ def _sampled(env: Grid) -> Any:
 
 @describe.register
 def _(value: Grid) -> Any:
-    """Describes the grid `value` by its axes and settings, as plain JSON; of more than 16 settings by the first one and a digest of each."""
+    """Describes a grid as plain JSON: by its axes and all settings or, for over 16 settings, by the first one and a digest of each."""
     if not value.axes:
         return describe(value.example)
     axes = {name: values.tolist() for name, values in value.axes.items()}

@@ -120,7 +120,7 @@ def _whole_waves(num_seeds: int, most: int, settings: int, waves: Sequence[int])
     most = max(1, most // step * step)  # A block that does not fit into memory can be halved.
 
     def size(number: int) -> int:
-        """Returns the seeds of each of `number` blocks, at most `most`: rounded up to 4 to 8 times a power of two, so that few sizes are compiled."""
+        """Returns the seeds of each of `number` blocks, rounded up to three binary digits so that few sizes are compiled, and at most `most`."""
         seeds = -(-num_seeds // number)
         unit = 1 << max(0, seeds.bit_length() - 3)
         return min(most, -(-seeds // unit) * unit)

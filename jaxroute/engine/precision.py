@@ -31,7 +31,7 @@ def in_64_bits() -> bool:
 
 
 def as_written() -> AbstractContextManager[None]:
-    """Context in which `widened` has no effect. Derivatives need it: `widened` evaluates a trace, which would lose custom derivative rules."""
+    """Context manager within which `widened` changes nothing. Derivatives need it, because `widened` would lose custom derivative rules."""
     return within(_AS_WRITTEN, True)
 
 

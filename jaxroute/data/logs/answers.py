@@ -62,7 +62,7 @@ class Answers:
 
 
 def collect_answers(roles: Roles, units: Mapping[str, str], instead: str = "") -> Answers:
-    """Reads a log's answers, with `units` by role. The file's costs are ignored if the caller gave others: `instead` is then "costs" or "prices"."""
+    """Reads a log's answers in `units` by role. If the caller gave costs, `instead` is "costs" or "prices", and those of the file are ignored."""
     family = roles.families.get("cost")
     costs = [*roles.candidates.get("cost", ()), *(family.columns.values() if family else ())]
     if instead or not any(first_cells(roles.sheet.cells(column), 1) for column in costs):
@@ -78,7 +78,7 @@ def collect_answers(roles: Roles, units: Mapping[str, str], instead: str = "") -
 
 
 def _units_in_columns(roles: Roles, units: Mapping[str, str]) -> dict[str, str]:
-    """Returns units by role from columns such as `currency`, for roles not in the caller's `units`; a column with several units is refused."""
+    """Returns units by role from columns such as `currency`, for roles not in the caller's `units`; `ValueError` if a column has several units."""
     sheet, found = roles.sheet, {}
     columns = {role: names[0] for role, names in roles.candidates.items() if names}
     columns |= {role: family.shown("") for role, family in roles.families.items()}
@@ -121,7 +121,7 @@ def _wide_answers(roles: Roles) -> Answers:
 
 
 def _add_role(answers: Answers, role: str, units: Mapping[str, str]) -> None:
-    """Adds a role's numbers, read in `units` by role, to `answers.values`, and sets fields for % signs, currency and tokens counted separately."""
+    """Reads a role's numbers, if it has a column, into `answers.values`, in `units` by role. Also sets the fields about percentages and currency."""
     roles, sheet, family = answers.roles, answers.sheet, answers.roles.families.get(role)
     column = roles.column(role) if family is None else family.shown("")
     if column is None:
@@ -225,7 +225,7 @@ def choose_models(answers: Answers, models: list | None, costs: dict | None, pri
 def check_costs(costs: Any, prices: Any, units: Mapping | None = None) -> tuple[dict[str, float] | None, Prices | None]:
     """Checks the caller's costs per query, or prices in USD per million tokens, by model. Returns both; None stands for the one not given.
 
-    `prices` may be the path of a file, in `units` by role (None: those in its columns' names). Raises `ValueError` for invalid values or for both.
+    If `prices` is the path of a file, `units` are its units by role (None: those in its column names). `ValueError` for invalid values or for both.
     """
     if costs is not None and prices is not None:
         raise ValueError("costs and prices mean the same: give one of them")
@@ -348,7 +348,7 @@ def _lost_usage(values: Mapping[str, np.ndarray], *tokens: np.ndarray | None) ->
 
 
 def _cached_cost(answers: Answers, tokens_in: np.ndarray, prices: Mapping[Any, np.ndarray]) -> np.ndarray:
-    """Returns what cached tokens add to each cost (negative: a discount), `[A]` in 1e-6 USD; raises `ValueError` if `prices`, by role, lack one."""
+    """Returns what cached tokens add to each cost, negative for a discount, `[A]` in 1e-6 USD. `ValueError` if their price is not in `prices`."""
     tokens = np.nan_to_num(answers.values.get("tokens_cached", np.zeros(len(answers.row))))
     if not (tokens > 0).any():
         return tokens
@@ -363,7 +363,7 @@ def _cached_cost(answers: Answers, tokens_in: np.ndarray, prices: Mapping[Any, n
 
 
 def _are_beside(answers: Answers, role: str, total: np.ndarray, note: str) -> bool:
-    """Whether `total` `[A]` excludes tokens of a role (cached, say). Adds `note` to the notes, `{}` replaced by "counted beside" or "part of"."""
+    """Whether `total` `[A]` excludes a role's tokens, say cached ones. Reports it by `note`, a text with `{}` for "counted beside" or "part of"."""
     part, values, beside = np.nan_to_num(answers.values[role]), answers.values, role in answers.beside
     if (part > np.nan_to_num(total, nan=np.inf)).any():
         beside = True

@@ -136,7 +136,7 @@ def read_numbers(sheet: "Sheet", column: str, role: str, units: Mapping | None =
 
 
 def _check_range(sheet: "Sheet", column: str, kind: str, values: np.ndarray) -> None:
-    """Raises `ValueError` if any of a column's `values` `[R]` is infinite, negative for a `kind` such as "cost", or doubtful, as 1.234 tokens."""
+    """Raises `ValueError` for an infinite value of a column, a negative one of a `kind` such as "cost", or tokens with doubtful fractions (1.234)."""
     if kind in ("tokens", "length") and sheet.separator not in (None, ","):
         cells, fractions = sheet.cells(column), np.flatnonzero(np.nan_to_num(values, posinf=0, neginf=0) % 1)
         # Other fractions are means of several answers.
@@ -153,7 +153,7 @@ def _check_range(sheet: "Sheet", column: str, kind: str, values: np.ndarray) -> 
 
 
 def _parse_cells(sheet: "Sheet", column: str, kind: str, rest: np.ndarray, numbers: Numbers) -> np.ndarray:
-    """Parses the cells in rows `rest` into `numbers`, or raises `ValueError`. Returns a mask of all `R` rows: True for cells with a unit of time."""
+    """Reads the cells in rows `rest` as numbers into `numbers`, or raises `ValueError`. Returns a mask of all `R` rows: cells with a unit of time."""
     cells = sheet.cells(column)
     with_comma = [cell for cell in cells[rest] if isinstance(cell, str) and "," in cell]
     points = any(isinstance(cell, str) and "." in cell for cell in cells)

@@ -259,8 +259,8 @@ def _check_repeats(answers: Answers, keys: _Keys, column: str) -> None:
 def _tells_apart(pairs: np.ndarray, values: np.ndarray) -> bool:
     """Whether the values of a column tell repeated answers to the same query by the same model apart.
 
-    `pairs` `[n]` is the index of the query and model of each answer, and `values` `[n]` the index of its value. In most pairs, all values must
-    differ, or each of several values must occur as often as it typically does in a pair.
+    `pairs` `[n]` is the index of the query and model of each answer, and `values` `[n]` the index of its value. The result is True if in at least
+    80 % of the pairs no value occurs twice, or each value occurs as often as in the median pair.
     """
     table = pd.crosstab(pairs, values).to_numpy()
     once = (table.max(axis=1) == 1) & (table.sum(axis=1) > 1)
@@ -278,7 +278,7 @@ def _pivot(answers: Answers, keys: _Keys, values: np.ndarray, how: str = "") -> 
 
 
 def _close_gaps(answers: Answers, keys: _Keys, scores: np.ndarray, costs: np.ndarray, missing: str) -> np.ndarray:
-    """Returns a mask of the queries without gaps, `[Q]`; if `missing` is "zero", gaps in scores and costs become 0 instead, and all queries stay."""
+    """Returns a mask `[Q]` of queries to keep: those without gaps or, if `missing` is "zero", all, with 0 in gaps. `ValueError` if none is left."""
     gaps, notes, file, models = np.isnan(scores) | np.isnan(costs), answers.notes, answers.sheet.name, answers.models
     keep = np.logical_not(gaps.any(axis=1))
     if keep.all():
@@ -368,7 +368,7 @@ def _aliases(models: list[str], scores: np.ndarray) -> str:
 
 
 def _unlike_rest(models: list[str], scores: np.ndarray, keep: np.ndarray) -> list[str]:
-    """Returns a list: empty, or a warning that a model's mean scores on the queries `keep` and on the others differ by over 3 standard errors."""
+    """Returns a list: a warning if a model's mean scores on queries in the mask `keep` and on others differ by over 3 standard errors, or nothing."""
     found = []
     for model, column in zip(models, scores.T, strict=True):
         left, kept = column[~keep & ~np.isnan(column)], column[keep]
@@ -382,7 +382,7 @@ def _unlike_rest(models: list[str], scores: np.ndarray, keep: np.ndarray) -> lis
 
 
 def _latency(answers: Answers, keys: _Keys, keep: np.ndarray) -> np.ndarray | None:
-    """Returns latencies in seconds, query by model, of the queries `keep`, with gaps filled by the model's median; None if some model has none."""
+    """Returns latencies in seconds, by query and model, of queries in the mask `keep`; a model's median fills its gaps. None if a model has none."""
     if "latency" not in answers.values:
         return None
     latency = _pivot(answers, keys, answers.values["latency"], "mean")[keep]
@@ -404,7 +404,7 @@ def _first_of_queries(answers: Answers, keys: _Keys, cells: np.ndarray) -> np.nd
 
 
 def _dates(answers: Answers, rows: np.ndarray) -> np.ndarray | None:
-    """Returns the dates in the given rows of the file, or None with a note for the user if a row has none."""
+    """Returns the dates in the given rows of the file; None without a column of dates or, with a note, if a date is missing or cannot be read."""
     column = answers.roles.column("date")
     if column is None:
         return None

@@ -25,7 +25,7 @@ Groups = Mapping[str, tuple[np.ndarray, Sequence[str]]]
 
 
 def to_unit_interval(answers: Answers, scale: tuple[float, float] | None, name: str, groups: Groups) -> np.ndarray:
-    """Returns the score of each answer in [0, 1], and notes the conversion for the user; scores on an unclear scale, or on several, are refused.
+    """Returns the score of each answer in [0, 1], and notes the conversion for the user. Raises `ValueError` for scores on an unclear or mixed scale.
 
     `scale` is the lowest and the highest possible score; None to take them from the `name` of the score column, as "Score (0-10)", or to infer them.
     All models and categories must have the same scale; `groups` has the model and the category of each answer.
@@ -160,7 +160,7 @@ def _labels_error(answers: Answers, columns: str, alike: list[str], remedy: str)
 
 
 def _describe_scores(answers: Answers) -> tuple[str, str, list[str], float]:
-    """Returns, in words, the score columns and how to confirm them; columns of right answers with the same values; the name's `match_level`."""
+    """Returns two texts (names of the score columns, how to confirm them), columns like "gold" with equal values, and the name's match level."""
     roles = answers.roles
     if roles.models:
         family = roles.families["score"]
@@ -196,7 +196,7 @@ def _different_values(answers: Answers, column: str) -> set[float | str]:
 
 
 def check_same_scores(answers: Answers, scores: np.ndarray) -> None:
-    """Raises `ValueError` if models have equal scores (`[Q, N]`) on each query; only notes it for few scores, or verdicts in a column "score"."""
+    """Raises `ValueError` if models have equal `scores` `[Q, N]` on each query. For few scores, or verdicts in a column "score", only adds a note."""
     if "score" in answers.given or answers.sheet.preset.name or not (scores == scores[:, :1]).all() or np.ptp(scores) == 0:
         return
     columns, remedy, alike, level = _describe_scores(answers)
@@ -211,7 +211,7 @@ def check_same_scores(answers: Answers, scores: np.ndarray) -> None:
 
 
 def check_models(answers: Answers, scores: np.ndarray, costs: np.ndarray, named: Collection[str]) -> None:
-    """Raises `ValueError` for a "model" not in `named` that is a statistic of others or called like a right answer ("gold"). Arrays are `[Q, N]`."""
+    """Raises `ValueError` if a model not in `named` is called like a right answer ("gold"), or like a statistic that its `[Q, N]` numbers confirm."""
     models, parts = answers.models, np.stack([scores, costs])
 
     def is_close(a: np.ndarray, b: np.ndarray) -> bool:
@@ -235,7 +235,7 @@ def check_models(answers: Answers, scores: np.ndarray, costs: np.ndarray, named:
 
 
 def doubt_costs(answers: Answers, costs: np.ndarray, unit: str, stated: bool) -> None:
-    """Notes doubts about costs `[Q, N]`: implausible means, if `unit` is USD; and, if the costs are `stated` in the file, running sums or scores."""
+    """Adds notes on doubtful costs `[Q, N]`: implausible means if `unit` is USD and, if `stated` in the file, costs like running sums or scores."""
     models, notes = answers.models, answers.notes
     means = zip(models, costs.mean(axis=0) if unit.startswith("USD per query") else [])
     if implausible := [f"{model} {mean:.3g}" for model, mean in means if 0 < mean < _CHEAPEST or mean > _MOST_EXPENSIVE]:

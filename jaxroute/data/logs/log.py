@@ -217,7 +217,7 @@ def _choose_rows(sheet: Sheet, where: Mapping[str, Any]) -> list[str]:
 
 
 def load_table(path: Any, *, missing: Literal["error", "drop"] = "error", **reading: Any) -> RoutingTable:
-    """Reads a complete table of scores and costs; unlike `read_log`, it refuses gaps unless told otherwise, and returns no report.
+    """Reads a complete table of scores and costs; unlike `read_log`, it refuses gaps unless `missing` is "drop", and returns no report.
 
     Args:
       path: a file, folder or data in memory that `read_log` can read.
@@ -238,7 +238,7 @@ def load_table(path: Any, *, missing: Literal["error", "drop"] = "error", **read
 def read_experiment_log(
     data: str | os.PathLike | None, costs: Mapping[str, float] | None = None, *, features: str | os.PathLike | None = None
 ) -> Log:
-    """Reads an experiment's log by `read_log`, whose doubts become warnings. A `ValueError`, also for no `data`, names options of `jaxroute run`."""
+    """Reads an experiment's log by `read_log` and warns of its doubts. If `data` is no log or None, `ValueError` names options of `jaxroute run`."""
     if not data:
         raise ValueError("this experiment runs on the user's own table: give its file with --data FILE")
     try:

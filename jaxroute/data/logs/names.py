@@ -107,7 +107,7 @@ def parse_units(kind: str, text: str) -> tuple[str, ...]:
 
 
 def unit_of(role: str, name: str, given: Mapping[str, str]) -> tuple[float, str | None, str]:
-    """Returns the factor to the standard unit, the currency (None: USD or none) and the unit's text or "", from `given[role]` or else from `name`."""
+    """Returns the unit in `given[role]`, else in `name`: its factor to the standard unit, currency (None for USD or none), and text, maybe empty."""
     kind = UNIT_KINDS.get(role, "")
     units = parse_units(kind, given[role]) if role in given else split_unit(kind, name)[1]
     values = [UNITS[kind][unit] for unit in units] + (["J"] if kind == "cost" and "energy" in plain_name(name) else [])
@@ -203,7 +203,7 @@ def full_match_level(role: str, name: str) -> float:
 
 
 def has_role(name: str, nested: bool = True) -> bool:
-    """Whether a name matches any role; without `nested`, fields of objects such as `gpt-4.score` do not count."""
+    """Whether a name matches any role. With `nested=False`, fields of objects such as `gpt-4.score` do not count."""
     levels = [match_level(role, name) for role in ROLES]
     return any(level >= 1 and (nested or "." not in name or level % 1 == 0) for level in levels)
 
@@ -252,7 +252,7 @@ def is_repeat(name: str) -> bool:
 
 
 def numbered_columns(names: Sequence[str]) -> list[str]:
-    """Returns the columns of an embedding such as emb_0, emb_1, ..., in the order of their numbers: the largest group of at least two."""
+    """Returns the columns of an embedding such as emb_0, emb_1, ..., by number: the largest such group, or nothing if no group has two columns."""
     groups: dict[str, list[tuple[int, str]]] = {}
     pattern = r"(?i)^(emb|embedding|feature|feat|vec|vector|dim)[\s_\-.]*(\d+)$"
     for match in filter(None, (re.match(pattern, name) for name in names)):
@@ -276,7 +276,7 @@ def check_units(units: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def check_columns(columns: Mapping[str, str] | None, names: Sequence[str], file: str) -> dict[str, str]:
-    """Returns `columns` by role: `*` means a model, "" no column. Raises `ValueError` for an unknown role, or a column not in `names` of `file`."""
+    """Returns a checked copy of `columns` by role: `*` is any model, "" no column. `ValueError` for an unknown role or a column not in `names`."""
     if columns is not None and not isinstance(columns, Mapping):
         raise ValueError(f"columns must map roles to names of columns, as {{'score': 'mine'}}, got {checks.show(columns)}")
     found: dict[str, str] = {}
@@ -372,10 +372,10 @@ def _splits(name: str) -> list[_Split]:
 
 
 def _best_splits(free: Sequence[str]) -> Iterator[tuple[str, _Split]]:
-    """Yields each of the `free` names with its best divisions into role and model.
+    """Yields each of the column names `free` with its best division into role and model, several if equal, once for each order of the two.
 
-    Best is a model that is itself a free column and has columns of several roles, then a model of most roles (`gpt` if there are `score_gpt` and
-    `cost_gpt`). If several divisions are equal in this, the pattern of most names is best, such as `score_{}`, and then the longest role.
+    A division is better if its model is itself a column and has columns of several roles, then if it has columns of more roles (`gpt`, if there are
+    `score_gpt` and `cost_gpt`). Of divisions equal in this the one whose pattern, such as `score_{}`, most names have is best, then the longest role.
     """
     splits = {name: _splits(name) for name in free}
     roles_of: dict[str, set[str]] = {}
@@ -395,7 +395,7 @@ def _best_splits(free: Sequence[str]) -> Iterator[tuple[str, _Split]]:
 
 
 def _add_units_behind_models(families: dict[tuple[str, str], Family]) -> None:
-    """Adds to `families`, by (role, pattern), a family such as `cost_{}_usd` if the models of `cost_{}`, such as `a_usd`, end in a unit of costs."""
+    """Adds `cost_{}_usd` to `families`, by (role, pattern), if `cost_{}` has names such as `a_usd`, which end in a unit, and model "a" has scores."""
     scored = {model for family in families.values() if family.role == "score" for model in family.columns}
     for (role, pattern), family in [*families.items()]:
         unit = next((words(model)[-1] for model in family.columns if words(model)), "")

@@ -120,7 +120,7 @@ def _suffix(name: str) -> str:
 
 
 def _open_bytes(path: Path, content: bytes, packed: str, separator: str | None, encoding: str | None) -> Sheet:
-    """Opens a file's `content`; its first bytes or the name decide its kind. `packed` names its compression in messages; others as in `open_log`."""
+    """Opens a file's `content` by its first bytes or its name. `packed` is its compression in words, for messages; the rest is as in `open_log`."""
     suffix = _suffix(path.name)
     for magic, (compression, unpack) in _PACKERS.items():
         if content.startswith(magic):
@@ -192,7 +192,7 @@ def _decode(name: str, content: bytes, encoding: str | None) -> tuple[str, str, 
 
 
 def _open_text(path: Path, text: str, separator: str | None, encoding: str, packed: str) -> Sheet:
-    """Opens text with columns and skips lines above their names. A `separator` of None is detected; `encoding` and `packed` describe the file."""
+    """Opens a text with columns, without the lines above their names. A `separator` of None is detected; `encoding` and `packed` are for messages."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     notes = []
     if setting := re.match(r"(sep=(.))(?:\n|$)", text, re.IGNORECASE):
@@ -297,7 +297,7 @@ def _open_json(path: Path, text: str, about: str) -> Sheet:
 
 
 def _sheet_of_records(path: Path, records: list, about: str, place: Callable | None = None, **attributes: Any) -> Sheet:
-    """Converts `records` by the rules of their format, if known, to a `Sheet`: `about` is its kind in words, `place(i)` tells where record `i` is."""
+    """Converts `records` to a `Sheet` by their format's rules. `about` is their kind, `place(i)` is where one is, `attributes` are more fields."""
     rows, preset = presets.read_records(path, records)
     frame = frame_of(rows)
     place = place if rows is records and len(frame) == len(records) else None

@@ -49,7 +49,7 @@ class Preset:
         return SPROUT_PRICES if self.name == "SPROUT" else {}
 
     def rows(self, path: Path, records: Records) -> Records:
-        """Converts records of the file `path` to answers with a log's columns. These include the scores and ids that the user added to the format."""
+        """Converts records of the file `path` to rows with a log's columns, and adds the scores and ids that the user added to the format."""
         if self.reader is None and not self.columns:
             return records
         if self.explode:
@@ -76,7 +76,7 @@ class Preset:
         return rows
 
     def complete_prices(self, file: str, prices: Prices | None, models: Sequence[str]) -> Prices | None:
-        """Returns `prices`, completed for all `models` by the format's list if it has one. If a price is missing there, an error names `file`."""
+        """Returns prices of all `models` from `prices` or else the format's list; without a list, just `prices`. Errors about a price name `file`."""
         if not self.prices:
             return prices
         known = {**self.prices, **(prices or {})}
@@ -105,7 +105,7 @@ def nested(value: Any, *keys: Any) -> Any:
 
 
 def cell_at(record: Mapping[str, Any], path: str) -> Any:
-    """Returns the value at a path in a record: "a.b|c" is `a.b` or else `c` (None if absent), "start..end" the seconds between two times (or NaN)."""
+    """Returns a record's value at a path: "a.b|c" is `b` in `a` or else `c`, or None; "start..end" is the seconds between two dates, or NaN."""
     if ".." in path:
         moments = [pd.to_datetime(parse_nested(record.get(name)), errors="coerce", utc=True) for name in path.split("..")]
         return float((moments[1] - moments[0]).total_seconds()) if not any(map(pd.isna, moments)) else np.nan

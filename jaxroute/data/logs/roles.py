@@ -135,7 +135,7 @@ def _fitting_families(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[s
 def _best_score_families(families: Sequence[Family]) -> list[Family]:
     """Returns the likeliest families of scores, several if equal: the caller's, else that with most models that also have columns of other roles.
 
-    If these are equal, the best name counts. A family of one model is considered only if no other is larger, and its name has at least level 2.
+    If these are equal, the match level of the name decides. A family of one model counts only if none is larger, and with a match level of 2 or more.
     """
     others = {model for family in families if family.role != "score" for model in family.columns}
 
@@ -150,7 +150,7 @@ def _best_score_families(families: Sequence[Family]) -> list[Family]:
 
 
 def _assign_families(roles: Roles, families: list[Family], scores: Family) -> Roles:
-    """Completes the roles of a table in which each model has separate columns: `scores` are its score columns, `families` those of all roles."""
+    """Adds to `roles` the models of `scores`, the chosen family of score columns, and for each other role the best of `families`; returns `roles`."""
     sheet = roles.sheet
     roles.models = sorted(scores.columns, key=lambda model: sheet.names.index(scores.columns[model]))
     roles.families["score"] = scores
@@ -392,7 +392,7 @@ def _explain_not_a_log(roles: Roles, scores: Family, families: Sequence[Family],
 
 
 def _likely_columns(sheet: Sheet, lacking: list[str], free: list[str], unknown: list[str]) -> tuple[str, list[str]]:
-    """Returns a text that proposes `free` columns (of no role) for `lacking` roles, and a list of those for "model". `unknown` look like scores."""
+    """Returns a text that proposes `free` columns for `lacking` roles, and a list of those for "model". `unknown` are columns like scores."""
     proposals = {role: similar_names(role, free) for role in lacking}
     only_score = lacking == ["score"]
     if only_score:  # By their content.

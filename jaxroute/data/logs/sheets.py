@@ -88,7 +88,7 @@ class Sheet:
 
 
 def sheet_of_frame(name: str, frame: pd.DataFrame, about: str, **attributes: Any) -> Sheet:
-    """Converts a data frame to a `Sheet` with `name` and `attributes`; dicts in cells become columns by key. `about` is the kind of file in words."""
+    """Converts a data frame to a `Sheet` called `name`; dicts in cells become columns. `about` is its kind in words, `attributes` other fields."""
     if not frame.size:
         raise ValueError(f"{name} has no {'columns' if len(frame) else 'rows'}")
     frame = frame.set_axis([str(column) for column in frame.columns], axis=1)
@@ -225,7 +225,7 @@ def records_of(name: str, value: Any) -> tuple[list[dict], list[str]]:
 
 
 def _record_lists(value: Mapping, before: str) -> list[tuple[str, list]]:
-    """Returns (path, list) for each list of records, or records under keys "0", "1", ..., at any depth of an object. `before` begins each path."""
+    """Returns (path, list) for each list of records in `value`, at any depth. An object with keys "0", "1", ... is a list. `before` starts paths."""
     found = []
     for key, part in value.items():
         if isinstance(part, list) and part and all(isinstance(record, dict) for record in part):
@@ -241,7 +241,7 @@ def _count_matches(names: Iterable[Any], *roles: str) -> int:
 
 
 def _role_evidence(records: Sequence[Mapping]) -> float:
-    """Returns how much records look like answers: a sum over query, text, model, cost and score (twice) of the best match level of a field."""
+    """Returns how much records look like answers: the sum of the best fields' match levels for query, text, model, cost and, counted twice, score."""
     names = list(map(str, pd.json_normalize([dict(record) for record in records[:20]], sep=".").columns))
     wide = 3.0 if any(name.split(".")[0] == "scores" for name in names) else 0.0
     roles = ("query", "text", "model", "cost", "score")
@@ -250,7 +250,7 @@ def _role_evidence(records: Sequence[Mapping]) -> float:
 
 
 def _without_lists(name: str, value: Mapping) -> tuple[list[dict], list[str]]:
-    """Converts a JSON object of columns, or of objects by id or by query and model, to records; also returns notes. Errors name the file, `name`."""
+    """Converts a JSON object (of columns, of objects by id, or by query and model) to records; also returns notes. `name` is the file, for errors."""
     columns = list(value.values())
     if columns and all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns):
         return [dict(zip(value, row, strict=True)) for row in zip(*columns, strict=True)], ["file: an object of columns"]

@@ -130,10 +130,9 @@ class Overhead:
 
 
 def min_max(scores: np.ndarray) -> np.ndarray:
-    """Rescales `[N]` scores so that the worst model has 0 and the best 1: `(s - min s) / (max s - min s)`, float64.
+    """Rescales `[N]` scores so that the worst model has 0 and the best 1: `(s - min s) / (max s - min s)`, float64. Two scores must differ.
 
-    Source: StageRoute, section 6.1, says only that scores are "normalized to lie within the [0,1] interval";
-    this reading uses the whole interval. At least two `[N]` scores must differ.
+    Source: StageRoute, section 6.1, "normalized to lie within the [0,1] interval"; this reading uses the whole interval.
     """
     scores = checks.numbers("scores", scores)
     low, high = scores.min(initial=np.inf), scores.max(initial=-np.inf)
@@ -143,10 +142,7 @@ def min_max(scores: np.ndarray) -> np.ndarray:
 
 
 def divide_by_max(scores: np.ndarray) -> np.ndarray:
-    """Divides `[N]` scores by the best model's score, `s / max s`, float64: another way to normalise to [0, 1] than `min_max`.
-
-    The `[N]` scores may have any unit; none is negative, the largest is positive.
-    """
+    """Divides `[N]` scores, at least 0 in any unit, by the largest, which is positive (float64): another normalisation to [0, 1] than `min_max`."""
     scores = checks.numbers("scores", scores)
     if not (scores.min(initial=np.inf) >= 0 and scores.max(initial=0.0) > 0):
         raise ValueError(f"scores is {scores.tolist()}; divide_by_max needs values >= 0 and a positive largest one")
@@ -154,7 +150,7 @@ def divide_by_max(scores: np.ndarray) -> np.ndarray:
 
 
 def _set_columns(table: Any, what: str, least: float = -np.inf, **sizes: int) -> None:
-    """Makes fields of `table` (`sizes`: name to length) read-only float64. A value below `least` raises an error, which calls an entry `what`."""
+    """Makes the fields in `sizes` (length by name) read-only float64. `ValueError` for a wrong length (one per `what`) or a value below `least`."""
     for column, size in sizes.items():
         values = np.array(getattr(table, column), dtype=np.float64)
         if values.shape != (size,):
@@ -193,7 +189,7 @@ def _groups(paper: str, table: str) -> dict[Any, list[Any]]:
 
 
 def _entries(table: str) -> dict[Any, dict[str, Entry]]:
-    """Reads a table of MESS+: an `Entry` by method or `V`, a row's first value, then by benchmark. The last three values, reversed, are `ratio`."""
+    """Reads a table of MESS+ as entries by method or `V` (a row's first value), then by benchmark. Its last three values, reversed, are `ratio`."""
     groups = _groups("messplus", table).items()
     return {key: {name: Entry(*row[:4], ratio=tuple(row[:3:-1])) for name, *row in rows} for key, rows in groups}
 
