@@ -60,7 +60,7 @@ class Learning:
 
     Attributes:
       queries: `[P]` number of queries served until the end of each part.
-      quality: `[P]` mean score in each part, over all orders.
+      quality: `[P]` mean score in each part, over all simulated orders of the queries.
       cost: `[P]` mean cost per query in each part.
     """
 

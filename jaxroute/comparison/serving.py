@@ -1,4 +1,4 @@
-"""Routing strategies that were fitted to a log, ready for new queries: they name the model to call first, and the model to call next."""
+"""Routing strategies that were fitted to a log, ready for new queries: they name the model to call first and, after each answer, the next, if any."""
 
 import dataclasses
 import io

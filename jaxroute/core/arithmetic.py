@@ -92,7 +92,7 @@ def _has_types(eqn: JaxprEqn, *types: Any) -> bool:
 
 
 def _accumulated(step: Callable[[Any, Any], Any], first: Any, terms: Any, reverse: bool) -> jax.Array:
-    """Returns all running totals `total = step(total, term)` along the first axis of `terms`, beginning with `first`; backwards if `reverse`."""
+    """Returns all running totals `total = step(total, term)` from `first` over the first axis of `terms`, or backwards from its end if `reverse`."""
 
     def both(total: Any, term: Any) -> tuple[Any, Any]:
         new = step(total, term)
@@ -110,7 +110,7 @@ def _cumulative_log_sum(x: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
 def _by_blocks(
     reduce: Callable[..., jax.Array], step: Callable[..., jax.Array], x: jax.Array, *, axes: Sequence[int], **_: Any
 ) -> jax.Array:
-    """Reduces `x` over `axes` by `reduce` (`jnp.sum` or `jnp.prod`) in blocks of 64 terms; `step` (`jnp.add` or `jnp.multiply`) joins two results."""
+    """Reduces `x` over `axes` by `reduce` (`jnp.sum` or `jnp.prod`) in blocks of 64 terms; `step` (`jnp.add` or `jnp.multiply`) takes in the rest."""
     axes = tuple(axes)
     terms = jnp.moveaxis(x, axes, range(len(axes)))
     terms = jnp.reshape(terms, (-1, *terms.shape[len(axes) :]))
@@ -239,7 +239,7 @@ defined_p = rounding.elementwise_primitive("defined", 2, lambda *operands, funct
 
 
 def _jvp_defined(primals: Sequence[Any], tangents: Sequence[Any], *, function: _Function) -> Any:
-    """Derivative rule of `defined`: returns its value and the derivative of the JAX function that it replaces, as bit operations have none."""
+    """Derivative rule of `defined`: returns its value, and the derivative by JAX's rule for the function, as bit operations have none."""
     *xs, zero, zeros = primals
     slopes = [jnp.zeros_like(x) if isinstance(t, ad.Zero) else t for x, t in zip(xs, tangents, strict=False)]
     original = functools.partial(function.primitive.bind, **dict(function.params))

@@ -16,7 +16,7 @@ def encoded(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def decoded(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """Restores nested attributes, which `encoded` wrote as JSON text, for example in `result.attrs`."""
+    """Returns `attributes` with nested ones restored from the JSON text that `encoded` wrote. All other values, such as 1 for True, stay the same."""
     return {name: _decoded(value) for name, value in attributes.items()}
 
 

@@ -144,7 +144,7 @@ def takes(name: str, function: Callable[..., Any], *arguments: str) -> None:
 
 
 def keywords(called: str, function: Callable[..., Any], given: Iterable[str]) -> None:
-    """Raises `TypeError` if `function` has no argument of a name in `given`. The message calls the function `called` and suggests a similar name."""
+    """Raises `TypeError` if a name in `given` is no argument of `function`. The message calls the function `called` and suggests a similar name."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):  # Written in C.
@@ -193,7 +193,7 @@ def instance(name: str, value: Any, kind: type[T]) -> T:
 
 
 def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
-    """Returns `value`, the argument `name`, if it is in `allowed`; otherwise `ValueError` suggests the closest name and lists all (5 if over 32)."""
+    """Returns `value`, the argument `name`, if it is in `allowed`; else `ValueError` suggests the closest name and lists all, or 5 if over 32."""
     allowed = list(allowed)
     if value in allowed:
         return value
@@ -206,7 +206,7 @@ def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
 
 
 def part(name: str, value: Any, method: str, example: str) -> None:
-    """Raises `ValueError` with an `example` ("CMAES()") unless `value`, the argument `name`, has this `method`; calls `value.check()` if defined."""
+    """Raises `ValueError`, with an `example` ("CMAES()"), unless `value`, the argument `name`, has this `method`; calls its `check()`, if any."""
     if isinstance(value, type) or not hasattr(value, method):
         raise ValueError(f"{name} must be an object such as {example}, got {show(value)}")
     if hasattr(value, "check"):

@@ -48,7 +48,7 @@ def threefry_2x32(k0: Leaf, k1: Leaf, x0: Leaf, x1: Leaf) -> tuple[Array, ...]:
 
 
 def _together(*words: Leaf) -> list[Leaf]:
-    """Broadcasts uint32 arrays (halves of keys or of encrypted blocks) to one shape. Scalars alone are returned unchanged."""
+    """Broadcasts uint32 arrays (halves of keys or of encrypted blocks) to one shape, except scalars, which stay scalars."""
     shape = np.broadcast_shapes(*map(np.shape, words))
     return [w if np.shape(w) in ((), shape) else jnp.broadcast_to(w, shape) for w in words]
 
@@ -214,7 +214,7 @@ def _gammas(keys: Sequence[Array], shape_parameters: Sequence[Leaf], tries: int 
         return xla.compute_once(functools.reduce(lambda later, one: jnp.where(one > 0, one, later), found[::-1]))
 
     def repaired(drawn: Array) -> Array:
-        """Returns `drawn`, where 0 means rejected, after at most two repairs: each gives the first element that is 0 its next candidate."""
+        """Returns `drawn` (0: rejected) after at most two repairs. Each replaces the first 0 with its element's next candidate, 0 if rejected too."""
         index = lax.iota(jnp.int32, size)
         drawn, before, tried = drawn.reshape(size), jnp.int32(size), jnp.uint32(0)
         for _ in range(min(_REPAIRS, tries - 1)):
@@ -249,7 +249,7 @@ def beta(key: Array, a: Leaf, b: Leaf) -> Array:
 
 
 def _spread(words: Any, dims: Any) -> list[Any]:
-    """Returns operands `words` of a batching rule so that they broadcast: the batched axis (in `dims`, or None) first, then axes of length 1."""
+    """Returns `words`, operands of a batching rule, in shapes that broadcast: the batch axis (in `dims`) first; without one (None), as they are."""
     size = next(w.shape[d] for w, d in zip(words, dims, strict=True) if d is not None)
     moved = [w if d is None else batching.bdim_at_front(w, d, size) for w, d in zip(words, dims, strict=True)]
     rank = max(jnp.ndim(w) - (d is not None) for w, d in zip(words, dims, strict=True))

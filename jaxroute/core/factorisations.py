@@ -180,7 +180,7 @@ def householder_product(a: Array, taus: Array) -> Array:
 
 
 def qr(x: Array, *, pivoting: bool, full_matrices: bool, **_: Any) -> tuple[Array, ...]:
-    """Returns an orthogonal `Q` (square if `full_matrices`) and an upper triangular `R` with `Q R = x`; with `pivoting` also the order of columns."""
+    """Returns orthogonal `Q` (square if `full_matrices`), upper triangular `R` and, with `pivoting`, `order`: `Q R` is `x`, or then `x[:, order]`."""
     m, n = x.shape
     width = m if full_matrices else min(m, n)
     a, taus, order = _reflections(x, pivoting)

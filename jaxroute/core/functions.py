@@ -33,7 +33,7 @@ SHIFT = f32(1.5 * 2**23)  # The last bits of x + SHIFT are x, rounded to an inte
 
 
 def rarely(condition: Array, costly: Callable[[], Any], cheap: Any) -> Any:
-    """Returns `costly()` where a rare condition holds, else `cheap`. A scalar condition of False saves computing `costly`; an array never does."""
+    """Returns `costly()` where a rare condition holds, else `cheap`. It skips `costly` if the condition is a scalar and False, never if an array."""
     if not condition.ndim:
         return lax.cond(condition, costly, lambda: cheap)
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), costly(), cheap)
@@ -569,7 +569,7 @@ def digamma(x: Array) -> Array:
 
 
 def bessel(a: Array, near: Sequence[float], far: Sequence[float]) -> tuple[Array, Array]:
-    """Returns `(exp(-a) p(a^2), q(1 / a) / sqrt(a))`, for a below 6 and above, from which callers choose. `near`, `far`: coefficients of p and q."""
+    """Returns `exp(-a) p(a^2)` for a below 6 and `q(1 / a) / sqrt(a)` for a above; callers choose. `near`, `far`: coefficients of p and q."""
     r, k = exponential(-a)
     return polynomial(a * a, near) * ((r + f32(1)) * power_of_two(k)), polynomial(f32(1) / a, far) / jnp.sqrt(a)
 

@@ -82,7 +82,7 @@ def argmin(score: Array, allowed: Array | None = None, order: Array | None = Non
 def rank(*keys: Array, together: np.ndarray | None = None) -> jax.Array:
     """Returns the rank of each of `K` elements, int32 `[K]`: 0 for the largest `keys[0]`. Further keys, then the lower index, break ties.
 
-    Each key is an array `[K]`. The rank of i counts the larger elements j; with a static mask `together` `[K, K]`, only those in `together[:, i]`.
+    Each key is an array `[K]`. The rank of i counts the larger elements j; with a static mask `together` `[K, K]`, only those with `together[j, i]`.
     """
     return xla.weighted_sum_over_better(jnp.ones(keys[0].shape[-1:], jnp.int32), *keys, together=together)
 
@@ -117,7 +117,7 @@ def no_errors(**sums: jax.Array) -> dict[str, jax.Array]:
 
 
 def accumulate(state: Any, seen: Array | None = None, /, **values: Array) -> Any:
-    """Returns `state` with `values` added to the compensated sums in the fields of these names, and to `errors`, where `seen` (None: everywhere)."""
+    """Returns `state` with `values` added to the compensated sums of these names and `errors` updated, where the mask `seen` is True (None: all)."""
     sums, errors = {}, dict(state.errors)
     for name, value in values.items():
         sums[name], errors[name] = add_up(getattr(state, name), errors[name], value, seen)

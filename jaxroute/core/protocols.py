@@ -188,7 +188,7 @@ def misspelt(value: Any, members: Members) -> list[tuple[str, str]]:
 
 
 def stage_length_of(env: AnyEnvironment, policy: AnyPolicy) -> int | None:
-    """Returns the number of rounds after which `plan` is called again, from `env.spec` or else the policy. None if the policy has no `plan`."""
+    """Returns the number of rounds between calls of `plan`, from `env.spec` or else the policy; None if neither has one or there is no `plan`."""
     if not hasattr(policy, "plan"):
         return None
     return env.spec.stage_length or getattr(policy, "stage_length", None)
@@ -215,7 +215,7 @@ def metrics_of(policy: AnyPolicy) -> tuple[Metric, ...]:
 
 
 def cost_hint(policy: Any, spec: Spec) -> CostHint:
-    """Returns the bytes of matrices that make a policy's rounds slow, by its method `cost_hint`; zeros (cheap rounds) if it has no such method."""
+    """Returns the sizes of matrices that make a policy's rounds expensive, by its method `cost_hint`; zeros (cheap rounds) without this method."""
     return optional(policy, "cost_hint", spec, default=CostHint())
 
 

@@ -1,9 +1,9 @@
 """Protection of float operations against XLA's rewriting, by adding a -0.0 that XLA cannot see to be constant.
 
 On a CPU, XLA contracts `a * b + c` to one operation with one rounding, whatever its options, and simplifies programs as if numbers were not rounded.
-If `zero` is -0.0, which the compiler does not know, `a * b + zero` is the product, rounded once, even if that sum is contracted. The compiler cannot
-compute with a constant plus `zero` in advance. It replaces divisions by one number along an axis with products with the reciprocal, but not if -0.0s
-from a vector are added to the divisors, which then seem unequal. On processors with fused multiply-add this costs nothing.
+A number `zero` that is -0.0, which XLA does not know, prevents this. `a * b + zero` is the product, rounded once, even if this sum is contracted. A
+constant plus `zero` is no constant for XLA. XLA replaces divisions by the same number along an axis with products with its reciprocal, but not after
+-0.0s from a vector were added to the divisors, which may then differ. With fused multiply-add the added zeros cost nothing.
 """
 
 import enum
@@ -49,8 +49,8 @@ class Trait(enum.IntFlag):
 def protected(words: Array) -> Generator[None, None, None]:
     """Context manager that protects the operations traced inside: they use a number -0.0 that XLA's compiler does not know.
 
-    The program computes one -0.0 for each of `R` runs from its argument `words`, uint32 `[R]`, say the runs' seeds; their values do not matter. The
-    first one is used as a scalar, all of them, repeated, as a vector.
+    The program computes one -0.0 for each of `R` runs from its argument `words`, uint32 `[R]`, such as the runs' seeds; any values will do. The
+    first -0.0 serves where a scalar is needed; all of them, repeated to the length of an axis, form the vector that is added to divisors.
     """
     if not is_exact():
         yield
@@ -162,7 +162,7 @@ def elementwise_primitive(name: str, zeros: int, function: Callable[..., Any], d
     """Creates a JAX primitive called `name` that applies `function` to scalars or to float32 arrays of one shape.
 
     The last `zeros` operands, which `function` gets too, are -0.0 or vectors of it that the compiler does not know; `jax.vmap` does not batch them.
-    If `divides`, the second operand is a divisor. Batching adds such a vector to it, so that XLA does not multiply by a shared reciprocal.
+    If `divides`, the second operand is a divisor. Batching adds -0.0s of the last operand to it, so that XLA does not multiply by one reciprocal.
     """
     primitive = Primitive(name)
 

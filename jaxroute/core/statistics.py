@@ -152,7 +152,7 @@ class Histogram:
     A quantile computed from a histogram has a relative error of at most `RELATIVE_ACCURACY`.
 
     Attributes:
-      keys: `[N]` int64, ascending, for each bin that is not empty: `row * 2**18 + bin + 2**17`, of the indices of its row and bin (may be negative).
+      keys: `[N]` int64, ascending: `row * 2**18 + bin + 2**17` for each bin that is not empty, by row index and bin index (may be negative).
       counts: `[N]` int64, count in the row and bin of each key.
     """
 

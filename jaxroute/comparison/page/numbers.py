@@ -18,7 +18,7 @@ def known(value: float | None) -> TypeGuard[float]:
 
 
 def measured(pair: Pair | None, unit: str = "", *, decimals: int | None = None) -> str:
-    """Formats a mean and its error (`pair`), as in "0.00614 (0.0002) USD", with `decimals` (None: three digits in all); an unknown mean is a dash."""
+    """Formats a mean and its error (`pair`), as in "0.00614 (0.0002) USD", to `decimals` decimals (None: 3 significant digits); unknown is a dash."""
     value, error = pair or (None, None)
     if not known(value):
         return NOTHING
@@ -32,12 +32,12 @@ def measured(pair: Pair | None, unit: str = "", *, decimals: int | None = None) 
 
 
 def plain(value: float | None, unit: str = "") -> str:
-    """Formats a number with three significant digits and its unit, without an error."""
+    """Formats a number with three significant digits and its unit, without an error; an unknown number is a dash."""
     return measured((value, None), unit)
 
 
 def percent(pair: Pair | None) -> str:
-    """Formats a fraction and its standard error (`pair`) as percentages with one decimal, as in "75.1 (0.4) %"."""
+    """Formats a fraction and its standard error (`pair`) as percentages with one decimal, as in "75.1 (0.4) %"; an unknown fraction is a dash."""
     value, error = pair or (None, None)
     if not known(value):
         return NOTHING
@@ -90,7 +90,7 @@ def _power(tens: int) -> str:
 
 
 def _rounded(value: float, places: int, tens: int = 0, significant: int | None = None) -> str:
-    """Formats `value / 10**tens` with `places` decimals, halves rounded away from zero; negative `places` round to multiples of 10 (-1), 100, ...
+    """Formats `value / 10**tens` with `places` decimals; -1 rounds to a multiple of 10, -2 to one of 100. Halves are rounded away from zero.
 
     If `significant` is given, a number without decimals has only that many significant digits: 123,456 becomes 123,000 for 3.
     """

@@ -199,7 +199,7 @@ def style() -> Iterator[None]:
 
 
 def tip_of(point: PointSummary, summary: Summary) -> str:
-    """Describes a point by its name, quality and cost."""
+    """Describes a point in words: strategy, setting, quality, cost and, if it cannot be deployed, the reason."""
     quality, cost = numbers.percent(point["quality"]), numbers.measured(point["cost"], summary["data"]["unit"])
     lines = [f"{point['strategy']}, {point['setting']}".removesuffix(", "), f"quality {quality}", f"cost {cost}"]
     return ", ".join(lines if strategies.deployable(point) else [*lines, strategies.obstacle(point)])
@@ -207,7 +207,7 @@ def tip_of(point: PointSummary, summary: Summary) -> str:
 
 @style()
 def quality_cost(summary: Summary, looks: dict[str, Look], form: Form = WIDE) -> Picture:
-    """Draws quality against cost of all points, with the target, the Pareto frontier and the most important names."""
+    """Draws quality against cost of all points (marks `looks`, sizes `form`), the target, the Pareto frontier and the most important names."""
     points = [p for p in summary["points"] if strategies.drawable(p)]
     best, single = strategies.best(summary), strategies.cheapest_single(summary)
     title = f"Quality against cost in {summary['data']['unit']}, target {numbers.share(summary['target'])}."
@@ -261,7 +261,7 @@ def _xy(point: PointSummary) -> tuple[float, float]:
 
 
 def _error_bar(ax: Any, point: PointSummary, colour: str, least: float) -> None:
-    """Draws error bars of one standard error of quality and cost, within the axes; the bar of cost stays above `least`, as a log axis has no 0."""
+    """Draws bars of one standard error. That of quality ends within -2 to 102 %, that of cost above `least`, as a logarithmic axis has no 0."""
     (x, y), (across, up) = _xy(point), (e if known(e) else 0.0 for e in (point["cost"][1], point["quality"][1]))
     up = [[min(100 * up, y + 2)], [max(min(100 * up, 102 - y), 0)]]
     across = [[max(min(across, x - least), 0)], [across]] if x > 0 else None
@@ -278,7 +278,7 @@ def _linear_axis(ax: Any, letter: str, most: int) -> None:
 
 
 def _cost_axis(ax: Any, letter: str, costs: Sequence[float], most: int) -> None:
-    """Scales an axis ("x" or "y") for `costs`, with up to `most` ticks; logarithmic for a wide range, and then with 0 apart, beyond a dashed line."""
+    """Scales an axis ("x" or "y") for `costs`, with up to `most` ticks. For a wide range it is logarithmic, and a dashed line sets off zero costs."""
     low, high = getattr(ax, f"get_{letter}lim")()
     if not _needs_log(costs):
         getattr(ax, f"set_{letter}lim")(max(low, -0.02 * high) if max(costs, default=0.0) > 0 else low)
@@ -311,7 +311,7 @@ def _set_ticks(ax: Any, letter: str, ticks: Sequence[float], log: bool = False) 
 def _label(
     picture: Picture, ax: Any, placer: Placer, summary: Summary, looks: dict[str, Look], front: Any, form: Form
 ) -> None:
-    """Writes the names of the target, the recommendation, strategies and some single models where `placer` allows; `front` is the Pareto frontier."""
+    """Writes the names of the target, recommendation, strategies and some single models where `placer` allows, off the Pareto frontier `front`."""
     place, target = ax.transData.transform, 100 * summary["target"]
     groups = strategies.series(filter(strategies.drawable, summary["points"]))
     (left, y), (right, _) = place([(x, target) for x in ax.get_xlim()])
@@ -327,7 +327,7 @@ def _label(
         placer.avoid(ends, form.radius + 2, 24.0)
 
     def put(ends, words, colour, size, limits=(1e9,), weight="normal", gap=form.radius + 4) -> bool:
-        """Writes `words` near one of the points `ends`, trying `limits` (see `Placer.place`) in their order. Returns whether there was a place."""
+        """Writes `words` near one of the points `ends`, at a cost within the first of `limits` that `placer` can meet. Returns whether it can."""
         look = {"fontsize": size, "weight": weight, "color": LIGHT[colour], "va": "bottom", "zorder": 9}
         made = ax.annotate(stand_in(words), (0, 0), xycoords="figure points", **look)
         extent = picture.size(made)

@@ -25,7 +25,7 @@ def deployable(point: PointSummary) -> bool:
 
 
 def obstacle(point: PointSummary) -> str:
-    """Returns the reason why a point cannot be deployed."""
+    """Returns the reason why a point that is not `deployable` cannot be deployed."""
     return f"not deployable without {point['without']}" if point["without"] else "upper bound, not deployable"
 
 
@@ -95,7 +95,7 @@ def with_shares(summary: Summary) -> dict[str, list[PointSummary]]:
 
 
 def needs(summary: Summary) -> dict[str, set[str]]:
-    """Returns each requirement in production of policies and rules, such as "a perfect judge", with the names of the strategies that have it."""
+    """Maps each requirement in production ("a perfect judge", "nothing except the query") to the names of the policies and rules that have it."""
     points = [p for p in summary["points"] if p["kind"] in ("online", "offline")]
     found = {need: {p["strategy"] for p in points if need in p["needs"]} for p in points for need in p["needs"]}
     modest = {p["strategy"] for p in points if not p["needs"]}
@@ -103,7 +103,7 @@ def needs(summary: Summary) -> dict[str, set[str]]:
 
 
 def further(summary: Summary) -> dict[str, str]:
-    """Returns, by strategy, Python code that simulates or fits its chosen setting again, or its cheapest setting with code if that has none."""
+    """Returns by strategy the Python code that simulates or fits its chosen setting again, or else its cheapest setting that has such code."""
     lines: dict[str, str] = {}
     for point in sorted(by_cost(summary["points"]), key=lambda p: not p["answer"]):
         if point["further"]:
@@ -112,7 +112,7 @@ def further(summary: Summary) -> dict[str, str]:
 
 
 def frontier(points: Iterable[PointSummary]) -> list[PointSummary]:
-    """Returns the Pareto frontier, cheapest first: the points for which no other point is at least as good in both quality and cost."""
+    """Returns the Pareto frontier, cheapest first: the points whose quality is above that of all cheaper points; of equally cheap ones, the best."""
     found: list[PointSummary] = []
     for point in by_cost(p for p in points if drawable(p)):
         if not found or point["quality"][0] > found[-1]["quality"][0]:

@@ -50,7 +50,7 @@ def rendered(summary: Summary) -> dict[str, bytes]:
     from jaxroute.comparison.page import pictures
 
     def breakable(text: str) -> Markup:
-        """Lets a browser break very long words, so they do not widen a table."""
+        """Returns a text as HTML in which a browser may break words after every 22 letters, so that they do not widen a table."""
         return Markup(str(escape(re.sub(r"(\S{22})(?=\S)", "\\1\0", text))).replace("\0", "<wbr>"))
 
     def digest(text: str) -> str:

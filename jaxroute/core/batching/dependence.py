@@ -39,7 +39,7 @@ class Flow(Generic[Fact]):
         raise NotImplementedError
 
     def row(self, fact: Fact) -> Fact:
-        """Converts the fact about an array that a scan reads or stacks to that about its rows, and back by the same rule; by default unchanged."""
+        """Returns the fact about a row, given that about the array from which a scan reads it, or the reverse where it stacks rows; by default equal."""
         return fact
 
     def is_opaque(self, eqn: JaxprEqn) -> bool:
@@ -112,7 +112,7 @@ def which_depend(closed: ClosedJaxpr, given: Sequence[bool]) -> list[bool]:
 
 
 def carry_dependence(given: Sequence[bool], step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
-    """Returns a loop's final flags (say, which carried values differ between runs) from the first, `given`; `step` maps flags over one iteration."""
+    """Returns a loop's final flags (say, which carried values differ between runs) from its first, `given`; `step` maps them over an iteration."""
     return _DEPENDENCE.carried(given, step)
 
 

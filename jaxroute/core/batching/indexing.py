@@ -89,7 +89,7 @@ class Tables:
         self._reads: dict[int, tuple[Any, list[Any]]] = {}  # By the array's id; the array is stored to keep it alive.
 
     def read(self, table: Value, value: Any) -> Any:
-        """Records that `value` was read from `table`. Returns it behind a barrier, for use from now on: XLA might read the original after a write."""
+        """Records a read of `value` from `table`, if long. Returns `value` behind a barrier, to be used instead: XLA might delay the read itself."""
         long = table.mapped and not table.is_key and math.prod(jnp.shape(table.array)[:-1]) > _LONG
         if not long or math.prod(jnp.shape(value)[:-1]) > _LONG:
             return value
@@ -106,10 +106,10 @@ class Tables:
 
 
 def _places(starts: Sequence[Value], shape: tuple[int, ...], sizes: Sequence[int]) -> tuple[list[int], Array] | None:
-    """Returns the `K` axes along which a slice must be located in each of `R` runs, and where it starts along them, `[R, K]`.
+    """Returns the `K` axes along which a slice has several possible places, and its starts along them in `R` runs, `[R, K]`.
 
-    These are the axes along which the start differs between runs, or the slice is shorter than the array. `starts` has the start along each axis, of
-    which at least one differs; `sizes` and `shape` are the lengths of slice and array of one run. Returns None if a size along such an axis is not 1.
+    Along these axes the start differs between runs, or the slice is shorter than the array. Returns None if the slice is longer than 1 along one.
+    `starts` has the start along each axis, of which at least one differs. `sizes` and `shape` are the lengths of slice and array in one run.
     """
     axes = [axis for axis, start in enumerate(starts) if start.mapped or sizes[axis] != shape[axis]]
     if not all(sizes[axis] == 1 for axis in axes):
@@ -168,7 +168,7 @@ def _with_zero(indices: Sequence[Any]) -> list[Any]:
 
 
 def _gather(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any]:
-    """Computes a gather of `values` (array, indices) for `size` runs: shared indices read slices of all runs, others have a batch axis of runs."""
+    """Computes a gather of `values` (array, indices) for `size` runs: by slices of all runs if these share the indices, else as a batch of runs."""
     (operand, indices), params = values, eqn.params
     numbers, sizes = params["dimension_numbers"], tuple(params["slice_sizes"])
     rank = len(sizes)  # of one run's operand
@@ -226,7 +226,7 @@ def _one_place(numbers: Any, indices: Value, shape: tuple[int, ...], updates: tu
 
 
 def _vectors_last(indices: Value) -> Any:
-    """Rearranges index vectors of length n for `R` runs from `[..., n, R]` to `[..., R, n]`, as gathers and scatters expect."""
+    """Moves index vectors of length n for `R` runs from `[..., n, R]` to `[..., R, n]`, as gathers expect. Indices shared by all runs stay as is."""
     return jnp.swapaxes(indices.array, -1, -2) if indices.mapped else indices.array
 
 

@@ -55,7 +55,7 @@ _GATHERED = 32
 
 
 def lanes(fn: Callable[..., Any], size: int, fixed: int = 0) -> "Lanes":
-    """Maps `fn` over `size` runs, which are the last axis of each array in its arguments and results. `fn` is traced once.
+    """Returns a function that computes `fn` for `size` runs, the last axis of each array in its arguments and results. It traces `fn` once.
 
     All runs share the last `fixed` arguments, and whatever `fn` closes over. Typed key arrays are mapped over their last (only) axis.
     """
@@ -286,7 +286,7 @@ def _values(arrays: Sequence[Any], mapped: Sequence[bool], variables: Sequence[A
 
 
 def _unchanged(now: list[Value], start: Sequence[Value], variables: Sequence[Any], body: ClosedJaxpr) -> list[Value]:
-    """Returns a loop's values `now`. Those that `body` passes on unchanged from its inputs `variables` take their `Trait` from `start`."""
+    """Returns a loop's values `now`, but with the `Trait` from `start` for those whose input (in `variables`) `body` returns unchanged."""
     same = [v is out for v, out in zip(variables, body.jaxpr.outvars, strict=False)][: len(start)]
     kept = [v._replace(trait=old.trait) if stays else v for v, old, stays in zip(now, start, same, strict=False)]
     return [*kept, *now[len(start) :]]
