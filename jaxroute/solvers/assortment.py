@@ -16,7 +16,7 @@ from jaxroute.solvers import boundary
 
 
 def log_weight_of_best(utilities: Sequence[Array], size: int) -> Array:
-    """Returns the logarithm of the largest sum of `exp(utility)` over `size` (static) models, elementwise for arrays of one shape, one per model."""
+    """Returns the logarithm of the largest sum of `exp(utility)` over `size` (static) models, elementwise; `utilities` has one array per model."""
     checks.count("size", size, maximum=len(utilities))
     largest: list[Array] = []
     for value in utilities:

@@ -28,7 +28,7 @@ def known(value: Any) -> bool:
 
 
 def inputs(mask: Any = None, groups: Sequence[int] | None = None, **given: Any) -> list[Array]:
-    """Returns a solver's arguments, given by name, as arrays in the type of the first; `ValueError` for a wrong shape or a number out of range.
+    """Returns a solver's arguments, given by name, as arrays of the first one's number type. Raises `ValueError` for a wrong shape or number.
 
     `budget`, `total`, `size`, `most` and `temperature` must be scalars. With `groups`, the group of each model, they may also be `[M]`: one number
     for each group. All other arguments must be vectors `[K]`; they become 0 where `mask` `[K]`, if given, is False.
@@ -57,7 +57,7 @@ def vector(name: str, value: Any, length: int | None = None) -> Array:
 
 
 def bounds(name: str, value: Any, like: Array) -> Array:
-    """Returns upper bounds `value` (None: all 1) as an array `[K]` like `like`. Raises `ValueError`, naming `name`, for a wrong shape or number."""
+    """Returns upper bounds `value` (None: all 1) in the shape and number type of `like` `[K]`. Raises `ValueError`, naming `name`, if invalid."""
     return jnp.ones_like(like) if value is None else vector(name, value, like.shape[0]).astype(like.dtype)
 
 

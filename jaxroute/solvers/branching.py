@@ -160,7 +160,7 @@ def search(
       equal: for each constraint, whether it is an equation (static).
       depth: capacity of the stack of pieces (static); further pieces are abandoned.
       most_nodes: `[]` limit of the number of visited nodes; while no point has been found, the limit is `depth` higher.
-      needed: `[]` bool; False skips the search.
+      needed: `[]` bool; if False, nothing is searched, and the result is that no point was found.
     """
     root = jax.eval_shape(program, start)
     count, dtype, num_rows = root.gain.shape[-1], root.gain.dtype, len(equal)
@@ -402,7 +402,7 @@ def sparse_fill(
       valid: `[K]` bool, models that may be used (default: all).
       priority: `[K]` numbers that break ties, lower first (default: the index).
       most_nodes: `[]` number of nodes after which the search stops and returns the best mix so far.
-      needed: `[]` bool; False skips the search.
+      needed: `[]` bool; if False, nothing is searched, and the result is that of an infeasible problem.
     """
     value, cost, capacity, budget, most = boundary.inputs(
         valid, value=value, cost=cost, capacity=capacity, budget=budget, most=most

@@ -97,7 +97,7 @@ def budgeted_fill(
     place = numerics.rank(-cost, -priority, together=~np.eye(size, dtype=bool))
 
     def fill(keys: Sequence[Array], ahead: Callable[[Sequence, Sequence], Array]) -> _Fill:
-        """Returns amounts, cost and value of a fill whose order is given by `ahead`, which compares two models by their `keys`."""
+        """Returns amounts, cost and value of a fill. `ahead(other, this)` tells from the `keys` of two models whether the other one is used first."""
         used = xla.sum_over_better(capacity, keys, ahead, together=together)
         x = xla.compute_once(jnp.clip(total - used, 0.0, capacity))
         return x, jnp.sum(cost * x), jnp.sum(value * x)
@@ -119,7 +119,7 @@ def budgeted_fill(
         return fill((xla.barrier(order),), lambda other, this: other[0] < this[0])
 
     def slope_of(over: _Fill, under: _Fill) -> Array:
-        """Returns the multiplier of the budget at which a fill `over` and one `under` it have the same Lagrangian, `value - multiplier * cost`."""
+        """Returns the budget's multiplier for which a fill `over` the budget and one `under` it have the same value minus multiplier times cost."""
         spread = over[1] - under[1]
         return jnp.where(spread > 0, (over[2] - under[2]) / jnp.where(spread > 0, spread, 1.0), 0.0)
 

@@ -49,7 +49,7 @@ _RowSolver = Callable[[Array, Array, Array], tuple[Array, Array, Array]]
 
 
 def _level(u: Array, upper: Array, total: Array, at_most: bool) -> Array:
-    """Returns the `nu` with `sum clip(u - nu, 0, upper) = total`, from the sum's breakpoints. With `at_most`, a `nu` below 0 is replaced by 0."""
+    """Returns the number `nu` for which `clip(u - nu, 0, upper)` `[K]` sums to `total`; if the sum may be smaller (`at_most`), `nu` is at least 0."""
     if u.shape[-1] > _MANY:
         return _level_of_many(u, upper, total, at_most)
     breaks = jnp.concatenate([u, u - upper])
@@ -113,7 +113,7 @@ def _project(y: Array, cost: Array, budget: Array, total: Array, upper: Array, a
         return nu, z, jnp.sum(cost * z) - budget
 
     def slope(nu: Array, z: Array) -> tuple[Array, Array]:
-        """Returns the fall of the cost of `z` per unit of the budget's multiplier, and that cost's rounding error; `nu` is the sum's multiplier."""
+        """Returns how fast the cost of `z` falls as the budget's multiplier grows, and its rounding error; `nu` is the multiplier of the sum."""
         free = (z > 0.0) & (z < upper)
         number = jnp.sum(free.astype(y.dtype))
         c = jnp.where(free, cost, 0.0)
@@ -219,7 +219,7 @@ def _rows(z: Array, cost: Array, upper: Array, nu: Array, multiplier: Array, at_
     budget_on = (multiplier > 0.0) & (spread > 10.0 * np.finfo(z.dtype).eps * jnp.max(free * cost) ** 2)
 
     def solve(change: Array, sum_side: Array, budget_side: Array) -> tuple[Array, Array, Array]:
-        """Returns the vector nearest to `change` that is 0 where not free, with sum `sum_side` and cost `budget_side`; and both multipliers."""
+        """Returns the vector nearest to `change`, 0 where not free, with sum `sum_side` and cost `budget_side` if they bind; and both multipliers."""
         change = free * change
         level = jnp.where(sum_on, (jnp.sum(change) - sum_side) / number, 0.0)
         change = change - free * level
@@ -233,7 +233,7 @@ def _rows(z: Array, cost: Array, upper: Array, nu: Array, multiplier: Array, at_
 def _polish(
     y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool, nu: Array, multiplier: Array, z: Array
 ) -> tuple[Array, Array, Array]:
-    """Returns `z`, `nu` and `multiplier` of `_project`, recomputed so that binding constraints hold exactly; the given ones if bounds forbid that."""
+    """Returns `z`, `nu` and `multiplier` of `_project`, refined so that binding constraints hold exactly; unchanged if that would violate others."""
     free, solve = _rows(z, cost, upper, nu, multiplier, at_most)
     held = jnp.where(free > 0.0, 0.0, z)
     moved, d_nu, d_multiplier = solve(y, total - jnp.sum(held), budget - jnp.sum(cost * held))

@@ -117,7 +117,7 @@ def swap(z: Array, uniforms: Array, surplus_uniforms: Array) -> Array:
 
 
 def swap_with(z: Array, trades: Callable[[np.ndarray], Array], surplus: Callable[[np.ndarray], Array]) -> Array:
-    """Rounds `z` like `swap`, but functions of merge indices `[n]` draw uniforms: `trades` returns `[n, M]`, `surplus` `[n]` (`M` as in `swap`)."""
+    """Rounds `z` like `swap`, whose two arrays of uniforms are here functions of `n` merge indices: `trades` returns `[n, M]` and `surplus` `[n]`."""
     size = z.shape[-1]
     upper = numerics.prefix_sums(z)
     # Sums that are integers up to rounding are rounded; otherwise a set could be too large by one model.
@@ -145,7 +145,7 @@ def swap_with(z: Array, trades: Callable[[np.ndarray], Array], surplus: Callable
 def _merged(
     weight: Array, members: Array, trades: Callable[[np.ndarray], Array], surplus: Callable[[np.ndarray], Array]
 ) -> Array:
-    """Merges `n` sets, with masks `members` `[n, K]` and weights `weight` `[n]`, to one set `[K]` bool; `swap_with` explains the two functions."""
+    """Merges `n` sets, with masks `members` `[n, K]` and weights `weight` `[n]`, to one set `[K]` bool, by uniforms as in `swap_with`."""
     count, size = members.shape
     merges = np.arange(size - count + 1, size)
     members = members.astype(weight.dtype)  # Masks as numbers, because booleans are not vectorised together with the coins.

@@ -153,7 +153,7 @@ _Candidates = tuple[Array, ...]
 def _any_win_sets(
     w: Array, cost: Array, budget: Number, size: Number, groups: Groups, sizes: tuple[int, int] | None
 ) -> tuple[_AnyWinSets, _Candidates, _Candidates | None]:
-    """Returns the sets that `exact_any_win` (same arguments) may select fully, then single models and pairs (None: no pairs) that may join one."""
+    """Returns the sets that `exact_any_win` (same arguments) may select fully, and the models and the pairs (or None) that may join one of them."""
     count, dtype = w.shape[-1], w.dtype
     low, high = (1, count) if sizes is None or groups is not None else sizes
     high = high if sizes is None else sizes[1]
@@ -203,7 +203,7 @@ def _join_one(model: _Candidates, left: Array, lose: Array) -> tuple[Array, Arra
 def _join_two(pair: _Candidates, left: Array, lose: Array) -> tuple[Array, Array, Array]:
     """Adds a `pair` of models to a set, in fractions that sum to one and use up the budget `left`; `lose` is the probability that the set fails.
 
-    Returns the probability that all fail (huge if a fraction is not in [0, 1]), the first model's fraction, and a decrease as in `_join_one`.
+    Returns the probability that all fail (huge if a fraction is not in [0, 1]), the first fraction, and the fall of its logarithm per unit of budget.
     """
     w, other_w, other_cost, inverse = pair
     part = (left - other_cost) * inverse
@@ -257,7 +257,7 @@ def _least_with_two(pairs: _Candidates, group: np.ndarray, joined: np.ndarray, l
 def _best_join(
     table: _AnyWinSets, place: Array, singles: _Candidates, doubles: _Candidates | None, cost: Array
 ) -> tuple[Array, Array]:
-    """Adds the best model (`singles`) or pair (`doubles`) to set `place` of `table`. Returns the new selection `[K]` and the budget's multiplier."""
+    """Adds the best model of `singles`, or pair of `doubles`, to set `place` of `table`. Returns the selection `[K]` and the budget's multiplier."""
     count, pairs = table.members.shape[1], table.pairs
     words = [table.members[:, first : first + 31] for first in range(0, count, 31)]  # As int32, 31 models each.
     bits = [jnp.asarray((word @ (1 << np.arange(word.shape[1]))).astype(np.int32)) for word in words]
@@ -438,11 +438,11 @@ def continuous_greedy_any_win(
     groups: Groups = None,
     steps: int = 10,
 ) -> Selection:
-    """Selects models for any win (at least one succeeds) by continuous greedy: averages `steps` solutions of linear programs weighted by gradients.
+    """Selects models for any win (at least one succeeds) by continuous greedy: the average solution of `steps` linear programs.
 
-    With many steps it reaches at least `1 - 1/e` of the optimum. Source: Calinescu, Chekuri, Pal and Vondrak (2011); C2MAB-V, section 4, "common
-    greedy". `w` `[K]`: probabilities of success. The selection costs at most `budget` and has at most `size` of the models `allowed` (None: all), or
-    at most `size` `[M]` of each group, if `groups` gives each model's group.
+    The weights of each are the gradient at the sum so far. Many steps reach at least `1 - 1/e` of the optimum. Source: Calinescu, Chekuri, Pal and
+    Vondrak (2011); C2MAB-V, section 4, "common greedy". `w` `[K]`: probabilities of success. The selection costs at most `budget` and has at most
+    `size` of the models `allowed` (None: all), or at most `size` `[M]` of each group, if `groups` gives each model's group.
     """
     w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
     dual_steps = min(_GREEDY_STEPS, default_steps(w.shape[0] + 1))
@@ -485,7 +485,7 @@ def polish_any_win(
 ) -> Selection:
     """Improves the selection `start` for any win (at least one succeeds) by `steps` Frank-Wolfe steps.
 
-    Each step moves all the way to the vertex with the largest product with the gradient, unless any win is less probable there. `w` `[K]` has the
+    A step moves to the selection with the largest product with the gradient, unless any win is less probable there. `w` `[K]` has the
     models' probabilities of success. The selection costs at most `budget` and has at most `size` of the models `allowed` (None: all), or at most
     `size` `[M]` of each group, if `groups` gives each model's group.
     """

@@ -13,5 +13,5 @@ def random_order(key: Array, number: int) -> Array:
 
 
 def row_in_order(order: Array, t: Array) -> Array:
-    """Returns the index (int32 scalar) of the row for round `t`, from 0, in an `order` from `random_order`. The order repeats."""
+    """Returns the index (int32 scalar) of the row for round `t`, from 0, by an `order` from `random_order`, which repeats after its last row."""
     return numerics.at(order, (t % order.shape[0],))

@@ -241,7 +241,7 @@ def chosen(store: PackStore, family: bytes, granule: int, mask: int) -> list[byt
 
 
 def ranges(granules: Iterable[int]) -> list[tuple[int, int]]:
-    """Merges granules to ranges (first, 2**k) where 2**k divides `first`; 0 is not merged: 0, 1, 4, 5, 6 become (0, 1), (1, 1), (4, 2), (6, 1)."""
+    """Merges granules to ranges (first, number), `number` a power of 2 dividing `first`. 0 stays alone: 0, 1, 2, 3 give (0, 1), (1, 1), (2, 2)."""
     found: list[tuple[int, int]] = []
     for number in sorted(granules):
         found.append((number, 1))
@@ -259,7 +259,7 @@ def stored(store: PackStore, family: bytes) -> Callable[[Range], bool]:
 
 
 def cover(there: Callable[[Range], bool], one: Range) -> tuple[list[Range], list[Range]]:
-    """Halves the range `one` until `there(part)` is True or a part is one granule. Returns the parts where it is True, and the other granules."""
+    """Halves the range `one` until `there(part)` is True or a part is one granule. Returns the parts where it is True, and those where it is not."""
     first, size = one
     if there(one):
         return [one], []

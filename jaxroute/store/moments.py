@@ -258,7 +258,7 @@ class Statistics:
                 return
 
     def _stored(self, family: bytes, nodes: Mapping[Range, Summary], wanted: Sequence[Range]) -> list[Range]:
-        """Returns the largest stored ranges of granules of a family, not in `nodes` yet, that are parts of the ranges `wanted`."""
+        """Returns the largest stored ranges of a family's granules within `wanted` ranges, except those in `nodes` and parts of ranges in `nodes`."""
         if self.store is None or family[:16] not in self.store.families:
             return []
         stored = cells.stored(self.store, family)
@@ -273,7 +273,7 @@ class Statistics:
         return self.request.cut if seeds == len(self.request.seeds) else cells.Seeds(self.request.seeds[:seeds])
 
     def _stored_as_runs(self) -> set[int]:
-        """Returns the granules of `full` that lack statistics but have stored runs to compute them from; an empty set if there are more than 64."""
+        """Returns the granules of `full` without statistics, but with stored runs to compute them from; an empty set if more than 64 are found."""
         found: set[int] = set()
         for policy, tree in zip(self.request.policies, self._trees, strict=False):
             for setting, family in enumerate(self.request.families(cells.CURVES, policy)):
@@ -345,7 +345,7 @@ class Statistics:
     # The result.
 
     def totals(self, seeds: int, parts: Sequence[SummaryTree] | None = None) -> Iterator[tuple[SummaryTree, int, Summary]]:
-        """Yields triples (tree, flat index of a setting, statistics of available runs of the first `seeds` seeds) for trees `parts` (None: all)."""
+        """Yields (tree, flat index of a setting, statistics over the first `seeds` seeds), if it has runs, for the trees `parts` (None: all)."""
         cut, of_runs = self._cut(seeds), {}
         for granule in self.runs.request.cut.granules if self.runs else ():
             if granule in cut.granules and granule not in self.full:
@@ -394,7 +394,7 @@ class Statistics:
         self.full.add(granule)
 
     def errors(self, metric: str, policies: Sequence[str], seeds: int) -> np.ndarray:
-        """Returns the standard errors of a metric at the horizon over the first `seeds` seeds, for all settings of some policies, as one vector."""
+        """Returns a metric's standard errors at the horizon after `seeds` seeds, as a vector for all settings of `policies`; `[nan]` without runs."""
         wanted = [self._trees[self.request.policies.index(policy)] for policy in policies]
         found = []
         for tree, _, one in self.totals(seeds, wanted):

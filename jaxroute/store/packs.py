@@ -128,7 +128,7 @@ def encode(
 
 
 def read_index(place: Location, name: str, file: FileState) -> Index:
-    """Reads and verifies the index of a pack, a file of the location `place`; raises `FileNotFoundError` if there is no such pack.
+    """Reads and verifies the index of the pack `name` in `place`; `file` has its size. Raises `FileNotFoundError` if there is no such pack.
 
     Raises `ValueError` if the index is damaged, or belongs to a pack with another name or to another version of jaxroute.
     """
@@ -267,7 +267,7 @@ class PackStore:
         return found
 
     def _index(self, name: str, file: FileState) -> Index | Damage | None:
-        """Returns the index of a pack, the reason why it cannot be read, or None if the pack was removed meanwhile."""
+        """Returns the index of a pack; `file` and the reason if it cannot be read; or None if the pack was removed meanwhile."""
         try:
             return read_index(self.place, name, file)
         except FileNotFoundError:
@@ -482,7 +482,7 @@ class PackStore:
                 self.place.delete(name)
 
     def tidy(self, most: int = 32) -> None:
-        """Joins packs if more than `most` are small or one has a damaged cell, and removes old files of killed processes.
+        """Joins packs (`compact`) if more than `most` are small or one has a damaged cell, and removes leftover files (`clean`).
 
         Damaged cells and packs are read again first: a disk or server may have failed for a moment.
         """
@@ -496,7 +496,7 @@ class PackStore:
             self.clean()
 
     def clean(self, age: float = 3600.0) -> None:
-        """Removes temporary files (`LEFT`) of killed processes, and packs that cannot be read, if they have not changed for `age` seconds."""
+        """Removes files of killed processes (`LEFT`) and unreadable packs (not those of other versions) if unchanged for `age` seconds."""
         self.refresh()
         left = {name: file for name, file in self.place.names("").items() if name.endswith(LEFT)}
         left |= {name: file for name, (file, why) in self.damaged.items() if why != OTHER_VERSION}

@@ -112,7 +112,7 @@ class Bucket:
 
     Args:
       url: URL of the folder, such as "s3://bucket/results/figure-2/store".
-      given: text that the user gave as `out`, for messages; empty means `url`.
+      given: argument `out` of the user, which error messages show; empty if it is `url`.
 
     Raises:
       ValueError: the URL is not that of an object store.

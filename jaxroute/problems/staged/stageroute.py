@@ -92,7 +92,7 @@ class StageRoute:
         return self.estimator.start(statistics, upper, lower, floor)
 
     def choose(self, key: Array, state: SlotState, value: Array, cost: Array, obs: Observation, t: Array) -> Deployment:
-        """Selects the models to deploy from round `t` on, by upper bounds `value` of rewards and lower bounds `cost` of costs: DeployOPT, eq. (3)."""
+        """Selects the models to deploy from round `t` on by DeployOPT, eq. (3); `value` and `cost` `[N]` are bounds of mean reward and mean cost."""
         del t
         return deploy(key, value, cost, obs, state.spec, self.filler, self.tie)
 

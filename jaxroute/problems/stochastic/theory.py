@@ -78,9 +78,10 @@ def exp3_bound(num_models: int, t: ArrayLike) -> np.ndarray:
 def characteristic_time(env: BanditEnv) -> float:
     """Returns the factor `T*` of best-arm identification: an error probability of `delta` requires `T* kl(delta, 1 - delta)` samples on average.
 
-    That is about `T* log(1 / (2.4 delta))`, and Track-and-Stop reaches `T* log(1 / delta)` as `delta` goes to 0. With the shares `w` of
-    `optimal_weights`, `1 / T*` is the least of `w_1 kl(mean_1, m) + w_k kl(mean_k, m)`, `m = (w_1 mean_1 + w_k mean_k) / (w_1 + w_k)`. The bandit
-    needs fixed means, one best model, and a distribution with one parameter. Source: Garivier and Kaufmann (2016), Theorem 1 and Lemma 3.
+    For small `delta` that is about `T* log(1 / delta)`, which Track-and-Stop reaches. With model 1 as the best one and the shares `w` of
+    `optimal_weights`, `1 / T*` is the least of `w_1 kl(mean_1, m) + w_k kl(mean_k, m)` over the other models `k`, where `m` is the mean of
+    `mean_1` and `mean_k` with the weights `w_1` and `w_k`. The bandit needs fixed means, one best model, and a distribution with one parameter.
+    Source: Garivier and Kaufmann (2016), Theorem 1 and Lemma 3.
     """
     mean, kl = np.asarray(env.mean, np.float64), functools.partial(_divergence, env)
     weight = optimal_weights(env)

@@ -17,10 +17,10 @@ class Estimator(abc.ABC):
 
     @abc.abstractmethod
     def means(self, statistics: Statistics, cost_floor: Leaf) -> Pair:
-        """Returns estimates of each model's mean reward and cost by `statistics`, finite even if unused; `cost_floor` is a query's least cost."""
+        """Returns estimates of the mean rewards and costs from `statistics`, finite for unused models; `cost_floor` is the least cost of a query."""
 
     def start(self, statistics: Statistics, upper: Array, lower: Array, cost_floor: Leaf) -> Pair:
-        """Returns the reward bounds `upper` and cost bounds `lower` unchanged; subclasses may replace those of models unused in `statistics`."""
+        """Returns bounds `upper` of rewards and `lower` of costs; subclasses may replace those of unused models (`cost_floor` is the least cost)."""
         del statistics, cost_floor
         return upper, lower
 
@@ -53,7 +53,7 @@ class EmpiricalMean(Estimator):
 
 @dataclass(frozen=True)
 class Lemma3(Estimator):
-    """Estimates a mean as the sum divided by the number of uses plus one. An unused model has mean 0; by default its reward bound is 0.4, not 1.
+    """Estimates a mean as the sum divided by the number of uses plus one. By the default radius an unused model has reward bound 0.4, not 1.
 
     Source: StageRoute, Lemma 3. The study `staged/open-choices` in `scripts/studies` measures how much this increases regret.
     """
@@ -65,7 +65,7 @@ class Lemma3(Estimator):
 
 @dataclass(frozen=True)
 class PseudoObservation(Estimator):
-    """Estimates means as if each model had served one more query, of reward 1 and cost `cost_floor`; the radius counts it, too. Not in the paper."""
+    """Estimates means as if each model had served one more query, of reward 1 and cost `cost_floor` (the least cost). Not in the paper."""
 
     def means(self, statistics: Statistics, cost_floor: Leaf) -> Pair:
         return _per_pull(statistics, 1.0, cost_floor, 1.0)

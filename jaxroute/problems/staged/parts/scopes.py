@@ -13,16 +13,16 @@ class Scope:
     """Rule that selects the observations of earlier stages on which a stage bases deployment and routing; by default all."""
 
     def write_back(self, book: Array, slots: Array) -> Array:
-        """Returns the deployed models' totals `[M]` to store after a stage: by default `slots`, those at its end; `book` has those before it."""
+        """Returns the deployed models' totals `[M]` to store after a stage, from those stored before, `book`, and those in use, `slots` (default)."""
         del book
         return slots
 
     def retain(self, book: Statistics) -> Statistics:
-        """Returns the statistics `[N]` to store once a stage's models are chosen: by default `book`, by which they were chosen; zeros reset them."""
+        """Returns the statistics `[N]` to store after a stage's models are chosen: by default `book` unchanged; a subclass may return zeros."""
         return book
 
     def load(self, loaded: Statistics) -> Statistics:
-        """Returns the deployed models' statistics `[M]` with which a stage's routing starts: by default `loaded`, their stored ones, or zeros."""
+        """Returns the deployed models' statistics `[M]` at a stage's start: by default the stored ones, `loaded`; a subclass may return zeros."""
         return loaded
 
 

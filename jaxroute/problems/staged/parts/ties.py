@@ -19,7 +19,7 @@ class Tie(abc.ABC):
 
 @dataclass(frozen=True)
 class RandomOrderTie(Tie):
-    """Breaks ties by a random order of the models, drawn in each stage. Policies of other problems do so, too (`numerics.argmax`)."""
+    """Breaks ties by a random order of the models, drawn in each stage. Policies of other problems draw one per run (`numerics.argmax`)."""
 
     def apply(self, key: Array, value: Array) -> tuple[Array, Array]:
         return value, draws.order(key, value.shape[-1])

@@ -69,8 +69,7 @@ class SlidingWindowUCB(RangeBound, WindowPolicy):
 class SlidingWindowThompson(BetaPrior, WindowPolicy):
     """Thompson sampling with the posterior `Beta(successes + wins, failures + losses)`, wins and losses being those of the latest `W` rounds.
 
-    Source: Trovo, Paladino, Restelli and Gatti (2020), SW-TS. A reward in (0, 1) counts as that fraction of a success. Its beta draws are slow, as in
-    `BetaThompson`.
+    Source: Trovo, Paladino, Restelli and Gatti (2020), SW-TS. Rewards in (0, 1) are fractions of a success. Beta draws are slow: see `BetaThompson`.
 
     Attributes:
       successes, failures: `[]` prior successes and failures, each at least 1.
@@ -163,7 +162,7 @@ class DiscountedUCB(RangeBound, DiscountedPolicy):
 class DiscountedThompson(BetaPrior, DiscountedPolicy):
     """Thompson sampling with the posterior `Beta(successes + wins, failures + losses)`, with discounted numbers of wins and losses.
 
-    Source: Raj and Kalyani (2017), dTS. A reward in (0, 1) counts as that fraction of a success. A draw is as expensive as one of `BetaThompson`.
+    Source: Raj and Kalyani (2017), dTS. A reward in (0, 1) counts as that fraction of a success. Beta draws are slow: see `BetaThompson`.
 
     Attributes:
       discount: `[]` factor by which each round reduces the weight of former rounds, in (0, 1]; the default is that of `DiscountedUCB`.

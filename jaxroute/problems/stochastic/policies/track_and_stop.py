@@ -158,7 +158,7 @@ class TrackAndStop:
         return IdentificationState(ArmStatistics.empty(key, spec.num_models), jnp.zeros((), bool))
 
     def _next(self, pulls: Array, mean: Array, t: Array, order: Array | None) -> Array:
-        """Returns the model to sample in round `t`, while none is declared best, by uses `pulls` and means `mean` `[K]`; ranks `order` break ties."""
+        """Returns the model to sample in round `t`, before one is declared best, by the uses `pulls` and means `mean` `[K]`; `order` breaks ties."""
         if isinstance(self.family, Bernoulli):
             mean = jnp.clip(mean, _MARGIN, 1.0 - _MARGIN)
         rounds = jnp.asarray(t, mean.dtype)
