@@ -88,12 +88,12 @@ def _real(array: Array) -> Array:
 
 
 def rounding(dtype: DTypeLike) -> float:
-    """Returns the relative tolerance of constraints for a number type: a sum of amounts, or their cost, may exceed its limit by this share of it."""
+    """Returns the relative tolerance of constraints for a number type: a sum or a cost may exceed its limit by this fraction of the limit."""
     return 1e-6 if dtype == jnp.float32 else 1e-9
 
 
 def finite(*values: Array) -> Array:
-    """Returns a boolean scalar: whether all numbers in all arrays are finite. It takes a single reduction."""
+    """Returns a boolean scalar: whether all numbers in all arrays, whose shapes must broadcast, are finite."""
     return jnp.max(sum((jnp.abs(x) for x in values[1:]), start=jnp.abs(values[0]))) < jnp.inf
 
 

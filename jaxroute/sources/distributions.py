@@ -50,7 +50,7 @@ class Distribution(abc.ABC):
         return None
 
     def divergence(self, mean: np.ndarray, other: ArrayLike, scale: float) -> np.ndarray:
-        """Returns the Kullback-Leibler divergence from mean `mean` to mean `other`, both with noise `scale`, elementwise in float64."""
+        """Returns the Kullback-Leibler divergence of the distribution with `mean` from that with mean `other`, elementwise; `ValueError` if unknown."""
         del mean, other, scale
         raise ValueError(f"distribution must have a known divergence, got {self}")
 
@@ -222,7 +222,7 @@ class Poisson(Distribution):
 
     @classmethod
     def of(cls, mean: np.ndarray) -> "Poisson":
-        """Creates the distribution with a large enough `terms` for these means, by Chernoff's inequality."""
+        """Creates the distribution for the given means. Chernoff's inequality gives a number `terms` that is large enough."""
         top, terms = float(np.max(mean)), 1
         while top - terms + terms * np.log(terms / max(top, 1e-30)) < 24 * np.log(2.0) or terms <= top:
             terms += 1

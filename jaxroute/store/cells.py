@@ -166,7 +166,7 @@ class Request:
         return tuple(len(self.axes[axis]) for axis in self.policy_axes[policy])
 
     def families(self, kind: str, policy: str, horizon: int | None = None) -> list[bytes]:
-        """Returns each setting's family (24 bytes) for a policy and `kind` (`CURVES`, `STATES`, `STATISTICS`) after `horizon` rounds (None: all)."""
+        """Returns each setting's family (24 bytes) for a policy, a `kind` of cells (such as `CURVES`) and a `horizon` (None: that of the request)."""
         what = kind, policy, self.horizon if horizon is None else horizon
         if what not in self._families:
             end, own = plain([kind, what[2]]), map(bytes.fromhex, self.identities[policy])

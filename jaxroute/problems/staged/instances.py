@@ -194,7 +194,7 @@ def arena_market(
 
 
 def _shares(capacity: Leaf, names: Sequence[str], cheapest: str) -> np.ndarray:
-    """Returns the capacity of each model in `names`, `[N]`. A scalar `capacity` holds for all except `cheapest`, which may take all traffic."""
+    """Returns the capacity of each model in `names`, `[N]`. A scalar `capacity` holds for all but `cheapest`, which gets 1."""
     if np.ndim(capacity):
         return checks.share("capacity", capacity, (len(names),))
     return np.where(np.asarray(names) == cheapest, 1.0, checks.share("capacity", capacity, ()))

@@ -198,7 +198,7 @@ class TrackAndStop:
 
 @struct.dataclass
 class UniformAndStop(TrackAndStop):
-    """Samples models in turn until `TrackAndStop`'s stopping rule holds, then uses that of largest empirical mean. Source: ours, as a baseline."""
+    """Samples models in turn until `TrackAndStop`'s stopping rule holds, then uses the one of largest mean reward. A baseline of ours."""
 
     def _next(self, pulls: Array, mean: Array, t: Array, order: Array | None) -> Array:
         del mean, t
