@@ -61,14 +61,14 @@ WIDE = True
 
 @dataclass
 class Backend:
-    """Name, progress and stop request of the back end that runs a `Block` (a compiled program) and all its copies by `Block.changed`.
+    """State of the back end that runs a `Block` (a compiled program): its name, progress and stop request. Copies by `Block.changed` share it.
 
     Attributes:
       name: "scan", "kernel" or "reference".
       reason: why the scan runs instead of the kernel; empty if it does not.
       blocks: number of groups of seeds that the kernel has finished.
       kernels: GPU kernels of the call in progress, which report how far they are.
-      stopped: whether calls of kernels must end.
+      stopped: whether GPU kernels must end their calls early.
     """
 
     name: str
@@ -149,7 +149,7 @@ class Block:
         return leaves, index, self.root, spans, np.asarray(seeds, np.uint32), dict(begun)
 
     def _function(self) -> Callable[..., Any]:
-        """Returns the function to compile. It maps a call's `_arguments` to packed records and states of its runs, `[settings..., seeds, ...]`."""
+        """Returns the function to compile. From a call's `_arguments` it computes packed records, and states `[settings..., seeds, ...]` by name."""
         env, policy = self.grids
         record, horizon, _, _, keep_states = self.static
         rollout, since = ROLLOUTS[self.backend], self.since
@@ -193,7 +193,7 @@ class Block:
         return other
 
     def lower(self, seeds: np.ndarray | None = None, begun: States = NO_STATES) -> Program:
-        """Returns the program, traced or cached, for `len(seeds)` seeds (None: those of one thread) that continue from the states `begun`, if any."""
+        """Returns the traced program for `len(seeds)` runs (None: as many as a thread has) from the states `begun`, if any. Later calls reuse it."""
         if seeds is None:  # The values of seeds do not matter when a program is traced.
             seeds = np.zeros(1 if self.one_by_one else self.layout.block // self.threads)
         arguments = self._arguments(dict.fromkeys(self.axes, 0), seeds, begun)
@@ -263,7 +263,7 @@ class Block:
         return compiling
 
     def _executable(self, seeds: np.ndarray, begun: States) -> Callable[..., Any]:
-        """Returns the compiled program for `len(seeds)` seeds that continue from states `begun`; that of the scan if the kernel does not compile."""
+        """Waits for the compiled program of `lower(seeds, begun)` and returns it. If the kernel does not compile, the scan takes its place."""
         program = self.lower(seeds, begun)
         if program.compiled is None:  # Part of a block that did not fit into memory, or the scan instead of a kernel.
             with ThreadPoolExecutor(1) as pool:
@@ -289,7 +289,7 @@ class Block:
           begun: states `[settings..., R, ...]` of a checkpoint, by name, if the block continues runs; empty otherwise.
 
         Returns:
-          Increments over record intervals, gauges, probes (`[settings..., R, records, ...]`) and states by name, and the seconds of compilation.
+          A dict of increments over record intervals, gauges, probes (`[settings..., R, records, ...]`) and states; and the seconds of compilation.
 
         Raises:
           MemoryError: not even the smallest block fits into memory.
@@ -361,7 +361,7 @@ class Block:
 
 
 def _of_one_setting(function: Callable[..., Any], in_axes: Any) -> Callable[..., Any]:
-    """Replaces `jax.vmap(function, in_axes)` for axes of length one: drops the axis of arguments with 0 in `in_axes`, inserts one in results."""
+    """Returns a function that computes what `jax.vmap(function, in_axes)` does for axes of length one, by one plain call without batching."""
 
     def one(*args: Any) -> Any:
         def at_first(axis: int | None, part: Any) -> Any:
@@ -384,13 +384,13 @@ def compiler() -> Generator[ThreadPoolExecutor, None, None]:
 
 
 def compile_blocks(blocks: Mapping[str, Block], pool: ThreadPoolExecutor, progress: bool = False) -> None:
-    """Compiles blocks, given by label, on the threads of `pool`, and shows progress if wanted. A compiler's error is raised when the block is run."""
+    """Compiles `blocks`, given by label, on threads of `pool`; `progress` shows the compilations. An error is raised when its block runs."""
     compiling = {name: block.compile_in(pool) for name, block in blocks.items()}
     wait_for_compilations(compiling, {name: block.name for name, block in blocks.items()}, progress)
 
 
 def threads(devices: Sequence[Any], runs: int) -> int:
-    """Returns among how many CPU threads a block's `runs` are divided, 32 runs or more each; 1 for GPUs or several devices."""
+    """Returns the number of CPU threads for a block of `runs` runs, with at least 32 runs per thread; 1 if `devices` are GPUs or several."""
     if devices[0].platform != "cpu" or len(devices) > 1:
         return 1
     number = 1

@@ -47,7 +47,7 @@ class LineProgress(contextlib.AbstractContextManager["LineProgress"]):
         self._description = text
 
     def update(self, blocks: float) -> None:
-        """Adds a number of finished blocks and prints a line if it is time."""
+        """Counts `blocks` more finished blocks, and prints a line if the time for the next line has come."""
         self.n += blocks
         self.print(f"block {self.n:,.0f} of {self._total:,} ({self._description})")
 
@@ -125,7 +125,7 @@ class Progress:
     Attributes:
       policy: name of the policy of the block.
       setting: coordinates of the settings of the block: a list of values for each axis.
-      seeds: position, from 1, of the last seed that is stored together with this block. Blocks come in order of seeds, except with `share="join"`.
+      seeds: position, from 1, of the last seed of this block, or of blocks stored together with it. Seeds come in order, except with `share="join"`.
       done: number of blocks that this call has simulated.
       total: number of blocks that this call will simulate.
       seconds: seconds since the call began, with compilation.

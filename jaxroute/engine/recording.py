@@ -206,7 +206,7 @@ def shapes_of_round(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Shapes
 
 
 def _check_metrics(spec: Spec, declared: Mapping[str, tuple[Metric, ...]], measured: Mapping[str, Shapes]) -> None:
-    """Raises `ValueError` if a metric of `spec` or of a policy (`declared`) has no unique name, or no value of its rank in the shapes `measured`."""
+    """Raises `ValueError` if different metrics in `spec` and `declared` (by policy) share a name, or `measured` lacks one or has another rank."""
     of_env = {m.name for m in spec.metrics}
     meanings = {m.name: m for m in spec.metrics}
     of_env_kinds = {False: ("flows", "flows of step"), True: ("env_gauges", "gauges")}

@@ -16,7 +16,7 @@ from jaxroute.engine.rounds import Record, chunk_length, draws_key, recorded_flo
 
 
 def rollout(env: Any, policy: Any, streams: Mapping[str, jax.Array], horizon: int, record: Record) -> dict[str, Any]:
-    """Simulates `R` runs of `horizon` rounds from key words `streams` `[2, R]`. Returns values of `record` at `N` times, `[N, ..., R]` by name."""
+    """Simulates `R` runs with random keys `streams`, words `[2, R]` by name. Returns recorded quantities at `N` times, `[N, ..., R]` by name."""
     dynamic = {name: one for name, one in (("env", env), ("policy", policy)) if not callable(one)}
 
     def run(traced: dict[str, Any], words: dict[str, jax.Array]) -> dict[str, Any]:
@@ -72,7 +72,7 @@ def one_round(
 
 
 def simulate_run(env: Any, policy: Any, keys: Mapping[str, jax.Array], horizon: int, record: Record) -> dict[str, Any]:
-    """Simulates one run from typed `keys` by stream. Returns for each interval of `record` sums, and gauges at its end, `[records, ...]` by name."""
+    """Simulates one run; `keys` has a typed key per stream. Returns sums over record intervals and gauges at their ends, `[records, ...]` by name."""
     env, policy, states = first_states(env, policy, keys, horizon)
     stage_length, free_rounds = stage_length_of(env, policy), env.spec.free_rounds
     chunk = chunk_length(record.every, free_rounds, stage_length)

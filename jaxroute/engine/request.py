@@ -129,7 +129,7 @@ class Setup:
 
 
 def request_of(setup: Setup, with_code: bool) -> Request:
-    """Describes the simulation `setup` by a `Request`, by which a store finds its result. The caller adds recorded quantities (`completed`).
+    """Describes the simulation `setup` by a `Request`, by which a store finds its result. `Recording.completed` adds recorded quantities later.
 
     `with_code` adds the digests of code and settings that a store needs.
     """
@@ -176,9 +176,9 @@ def request_of(setup: Setup, with_code: bool) -> Request:
 
 
 def _identities(components: Components, policy: str, settings: Mapping[str, Any], codes: Mapping[str, str]) -> list[str]:
-    """Returns a digest for each setting of all that decides a policy's numbers, except horizon and seeds; "" if nothing is stored (no `codes`).
+    """Returns for each setting a digest of everything that decides the numbers of `policy`, except horizon and seeds; all "" if `codes` is empty.
 
-    `settings` describes the whole simulation, and `codes` has a digest of the code of each variant, by its label.
+    `settings` describes the simulation with all policies. `codes` has a digest of the code of each variant, by its label; empty without a store.
     """
     own, axes = components.policies[policy], components.policy_axes[policy]
     if not codes:
@@ -232,7 +232,7 @@ def _held(values: Sequence[Any]) -> Generator[Jaxpr, None, None]:
 
 
 def _reason(eqn: JaxprEqn) -> str:
-    """Returns why the operation `eqn` may be rounded differently elsewhere, in words; empty if its result is the same everywhere."""
+    """Returns in words why another CPU or back end may round the operation `eqn` differently; an empty text if all give the same bits."""
     name = eqn.primitive.name
     if name == "dot_general" and (terms := arithmetic.terms_of(eqn)) > arithmetic.MOST_TERMS:
         return f"products of matrices with sums of {terms:,} terms"

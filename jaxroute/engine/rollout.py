@@ -137,7 +137,7 @@ def packed_rollout(
       since: counted rounds before the checkpoint, a multiple of the record interval (static).
       begun: states of the checkpoint, as `leaves_of` returns them; None to start in the first round.
       keep_states: whether the states after the last round are returned, too (static).
-      reversible: whether loops have fixed lengths, as reverse-mode derivatives need; intervals of another length have separate loops (static).
+      reversible: whether each loop has a fixed length, as reverse-mode derivatives need; intervals of different lengths get separate loops (static).
       spans: result of `spans_of` as a traced array, so that one program serves several horizons with the same number of records; else None.
     """
     run = one_run(env, policy, streams, horizon, record)
@@ -201,7 +201,7 @@ def packed_rollout(
     most = int(fixed[:, 1].max())
 
     def simulated(states: States, part: np.ndarray) -> tuple[States, PackedRecords]:
-        """Simulates an interval for each row (first round, length) of `spans`, or of `part` `[N, 2]` if that is None. Returns states and records."""
+        """Simulates the intervals in the rows (first round, length) of `spans` or, if it is None, of `part` `[N, 2]`. Returns states and records."""
         count = int(part[0, 1]) if spans is None and (part[:, 1] == part[0, 1]).all() else None
 
         def one(states: States, span: jax.Array) -> tuple[States, PackedRecords]:

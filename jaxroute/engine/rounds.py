@@ -126,7 +126,7 @@ _measured: dict[Any, Any] = {}  # Results of `traced_once`.
 
 
 def traced_once(what: Hashable, trace: Callable[[Any, Any], Any], env: AnyEnvironment, policy: AnyPolicy) -> Any:
-    """Returns `trace(env, policy)`, called with shapes for arrays, or the stored result for a pair of equal structure and the same name `what`."""
+    """Calls `trace(env, policy)` with shapes instead of arrays. The result is stored, and returned again for equal `what`, structure and types."""
     leaves, structure = jax.tree.flatten((env, policy))
     types = tuple((np.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves)
     key = (what, structure, types, jax.config.read("jax_enable_x64"))
@@ -140,7 +140,7 @@ def traced_once(what: Hashable, trace: Callable[[Any, Any], Any], env: AnyEnviro
 def made_for(
     env: AnyEnvironment, policy: AnyPolicy | PolicyOf, arithmetic: Callable[..., Any] = lambda made: made
 ) -> AnyPolicy:
-    """Returns `policy` or, if it is a function, the policy it builds for `env`; `arithmetic`, for example `lanes.exactly`, wraps the function."""
+    """Returns `policy` or, if it is a function, the policy it builds for `env`. `arithmetic` decorates that function, as `lanes.exactly` does."""
     return policy if is_policy(policy) else arithmetic(widened(functools.partial(protocols.build_policy, policy)))(env)
 
 
@@ -204,7 +204,7 @@ class Run:
     """Functions and sizes with which a back end simulates `R` runs of one environment and one policy; the functions are those of a single run.
 
     Attributes:
-      instance: `env` and `policy`, each only if runs draw their own, with the runs on the last axis of their arrays; empty if all runs share both.
+      instance: those of `env` and `policy` that differ between runs, with the runs on the last axis of their arrays; empty if all runs share both.
       words: words of the random keys `[2, R]` by stream, except the stream of the instance.
       size: number of runs, `R`.
       free_rounds: rounds at the start that are not counted.

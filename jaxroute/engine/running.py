@@ -157,7 +157,7 @@ def run_schedule(
 
 @contextlib.contextmanager
 def _interruptible(result: Runs | Statistics, stored: bool) -> Generator[None, None, None]:
-    """Context manager that at its end writes `result` if it is statistics. A `KeyboardInterrupt` gets a note whether finished blocks are `stored`."""
+    """Context manager that writes a `Statistics` result at its end. A note on a `KeyboardInterrupt` tells whether finished blocks are `stored`."""
     try:
         yield
     except KeyboardInterrupt as error:

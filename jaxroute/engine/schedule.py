@@ -137,7 +137,7 @@ class Batch:
             self.curves |= {policy: [one] for policy, one in whole.items()}
 
     def addresses(self) -> Iterator[tuple[bytes, int, int]]:
-        """Yields for each unit to store (digest of policy and setting, granule, mask); for statistics (digest, first granule, number of granules)."""
+        """Yields the batch's storage units: (digest of policy and setting, granule, mask); for statistics (digest, first granule, number of them)."""
         request = self.result.request
         if isinstance(self.result, Statistics):
             granules = (request.cut.values[self.seeds][::GRANULE] // GRANULE).tolist()
@@ -166,9 +166,9 @@ def _joined(parts: Sequence[Mapping[str, Any]], axis: int) -> Mapping[str, Any]:
 
 
 def parts_of(share: Share, setting: int, settings: int, parts: int) -> range:
-    """Returns the indices of those of `parts` groups of seeds that a process simulates at setting number `setting`, from 0, of `settings`.
+    """Returns which of `parts` groups of seeds, by index, a process simulates at the setting with index `setting` among `settings` settings.
 
-    `share` is the index of the process and the number of processes. Each process gets a range of the numbers `group * settings + setting`; these
+    `share` is a pair: index of the process, number of processes. Each process gets a range of the numbers `group * settings + setting`; these
     ranges have nearly equal lengths.
     """
     first, last = (-(-number * parts * settings // share[1]) for number in (share[0], share[0] + 1))
@@ -313,7 +313,7 @@ class Schedule:
         return [found[span] for span in spans]
 
     def _tiles(self, left: np.ndarray, axes: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:
-        """Yields tiles (indices by axis) that cover the settings where `left`, a mask over `axes`, is True; indices with most of these come first."""
+        """Yields tiles (indices by axis) that cover all True settings of `left`, a mask over `axes`; indices with most True settings come first."""
         spans = []
         for place, axis in enumerate(axes):
             counts = left.sum(axis=tuple(i for i in range(left.ndim) if i != place))
@@ -382,7 +382,7 @@ class Schedule:
     ) -> Iterator[tuple[np.ndarray, list[int]]]:
         """Yields pairs (mask of settings of this `shape`, granules of `chunk`): the statistics that `found` lacks and this process has to simulate.
 
-        The processes divide among themselves all granules whose numbers are in `granules`; `chunk` has some of these numbers.
+        `granules` has the numbers of all granules (groups of 256 seeds), which the processes divide among themselves; `chunk` has some of them.
         """
         settings, alike = math.prod(shape), dict[bytes, list[int]]()
         spans = [parts_of(self._share, setting, settings, len(granules)) for setting in range(settings)]

@@ -96,7 +96,7 @@ class Gaussian:
     """Family of normal rewards of known standard deviation: `kl(x, y) = (x - y)^2 / (2 scale^2)`.
 
     Attributes:
-      scale: `[]` standard deviation of one reward. For other rewards, bounds hold if it is their sub-Gaussian constant, at most 1/2 on [0, 1].
+      scale: `[]` standard deviation of one reward. For rewards that are not normal, give their sub-Gaussian constant (at most 1/2 on [0, 1]).
     """
 
     scale: Leaf = 1.0
@@ -218,7 +218,7 @@ def upper_quantile(a: Array, b: Array, log_tail: Array, deviate: Array) -> Array
 
 
 def _moved(high: Array, excess: Array, step: Array) -> Array:
-    """Returns `high = -log(1 - x)`, for a quantile `x`, after a clipped Newton step; `excess` is log tail minus target, with slope `-1 / step`."""
+    """Adds the Newton step `excess * step` to `high = -log(1 - x)` of a quantile `x`, and clips the sum. `excess`: log tail minus its target."""
     return jnp.clip(high + excess * step, 1e-7, 80.0)
 
 

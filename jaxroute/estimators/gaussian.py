@@ -325,7 +325,7 @@ class ByFactors:
         pages = jnp.where(counts, pages, 0)
 
         def through(_: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            """Applies the factors in a page (block of rows) to a vector `[d]`, both in `carry`. Returns the next page's number and the vector."""
+            """Applies a page's factor to a vector `[d]`; `carry` is the page's number and the vector. Returns those for the next page."""
             page, a = carry
             rows, mix = _page(spread, page)
             return numerics.at(spread.after, (page,)), a - _times(_times(_times(rows, a), mix), rows)
@@ -366,7 +366,7 @@ class ByFactors:
         number = xla.largest_over_runs(spread.in_use)
 
         def through(step: Array, samples: Array) -> Array:
-            """Multiplies the `samples` `[N, M, d]` of one parameter by the `Q` of a page that it owns. Step 0 takes the newest of all pages."""
+            """Multiplies the samples of a page's owner, a row of `samples` `[N, M, d]`, by the page's factor `Q`. Step 0 takes the newest page."""
             page = number - 1 - step
             rows, mix = _page(spread, page)
             owner = (numerics.at(spread.owner, (page,)),)

@@ -43,7 +43,7 @@ class GLM(Protocol):
         """Raises `ValueError` if a field of the estimator is out of range."""
 
     def check_spec(self, dim: int, rounds: int) -> None:
-        """Raises `ValueError` if the estimator cannot be used with `dim` features or for this number of rounds."""
+        """Raises `ValueError` if the estimator cannot be used with `dim` features or for a run of `rounds` rounds."""
 
     def init(self, dim: int, ridge: Leaf) -> Any:
         """Returns the state before the first pair, for `dim` (`d`) features and the weight `ridge` of the penalty on the squared norm.
@@ -198,7 +198,7 @@ class FrozenGLM(GLM):
 def newton_step(theta: Array, features: Array, rewards: Array, seen: Array, ridge: Leaf, link: Link) -> Array:
     """Returns the change `[d]` of `theta` in a Newton step on those pairs of `features` `[n, d]` and `rewards` `[n]` whose mask `seen` `[n]` is True.
 
-    `ridge` is the weight of the penalty. Steps far beyond the optimum in their direction are halved, as they might oscillate for ever (probit link).
+    `ridge` is the weight of the penalty and `link` the function `G`. A step that ends far beyond the minimum in its direction is shortened.
     """
 
     def score_at(theta: Array) -> tuple[Array, Array]:

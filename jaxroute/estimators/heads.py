@@ -94,7 +94,7 @@ def _vector_matrix(
 
 
 class _Mlp(nn.Module):
-    """Network of `Mlp`, called with features and dropout factors of inputs and hidden units: from `Mlp.keep` in training, 1 for predictions.
+    """Network of `Mlp`, called with features and the factors of inputs and hidden units: those of `Mlp.keep` in training, 1 for predictions.
 
     Attributes:
       width: number of hidden units.

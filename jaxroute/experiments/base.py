@@ -39,7 +39,7 @@ class Claim:
       id: short name.
       text: the claim in words.
       source: place in the paper.
-      measure: function of the results, by case, that returns measured values in words and statements about them; the claim holds if all are true.
+      measure: function of the results by case. It returns a text of measured values, and statements about them; the claim holds if all are true.
     """
 
     id: str
@@ -132,7 +132,7 @@ class Experiment:
       smoke_seeds, smoke_horizon: sizes for a quick test of a few seconds.
       source: place in the paper.
       notes: remarks for the reader, for example why a claim cannot be reproduced.
-      stand_in: replacement of the paper's data, or of a user's missing table, such as "a generated stand-in for RouterBench"; empty for none.
+      stand_in: name of generated data that replace the paper's or a missing table, such as "a generated stand-in for RouterBench"; empty for none.
       any_table: whether the claims should hold for any table, so that they are also judged in a run on the user's table.
     """
 
@@ -261,7 +261,7 @@ def finish(experiment: Experiment, out: str | os.PathLike, store: str | os.PathL
 
 
 def _written(experiment: Experiment, data: Results, out: Path, store: Any, figures: bool) -> dict[str, Any]:
-    """Writes `summary.json`, which names a given `store`, and figures to `out`; a figure that fails only causes a warning. Returns the summary."""
+    """Writes `summary.json`, with the name of a given `store`, and figures if `figures` is True; failed ones give a warning. Returns the summary."""
     summary = summarise(experiment, data)
     if store is not None:
         summary["store"] = str(store)

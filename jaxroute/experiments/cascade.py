@@ -54,7 +54,7 @@ def learns_scores(index: float = 0.10, plug_in: float = 0.03, optimism: float = 
 def case_of(
     policies: Any, horizon: int, name: str = "result", settings: Mapping[str, Any] = SEEN, *, every: int, **options: Any
 ) -> Case:
-    """Makes a case that records every `every` rounds. `options` are fields of `Case`, `settings` for its environment (default: `uniform_cascade`)."""
+    """Makes a case that records every `every` rounds. `options` are more fields of `Case`, such as `environment` (default: `uniform_cascade`)."""
     options = {"environment": ca.uniform_cascade, "record": RECORD, "record_every": every, **options}
     return Case(policies=policies, horizon=horizon, name=name, settings=settings, **options)
 
@@ -65,7 +65,7 @@ def claims(*rows: tuple[str, str, cl.Measure] | tuple[str, str, cl.Measure, str]
 
 
 def mean_and_runs(draw: Any = plot.curves, change: Any = None, **options: Any) -> Picture:
-    """Makes a function that draws mean regret, by the function `draw`, and quantiles of regret over runs. `change`, `options`: fields of `Panel`."""
+    """Makes a function that draws two panels: mean regret, by `draw`, and quantiles of regret. `change` and `options` are arguments of `Panel`."""
     runs = {name: value for name, value in options.items() if name == "policies"}
     mean = Panel("regret", draw, change=change, title="mean", **options)
     return side_by_side(mean, Panel("regret", plot.quantiles, change=change, log=True, title="runs", **runs))
@@ -105,7 +105,7 @@ _STEPS, _HORIZONS = (0.5, 1.0, 2.0), (1000, 3000, 10_000, 30_000, 100_000)
 
 
 def _hard(steps: Sequence[float] = _STEPS, horizon: int = 1000) -> Grid:
-    """Makes environments of a safe and a risky model, a grid over `s` in `steps`; the indices in the optimal policy differ by `s / sqrt(horizon)`."""
+    """Makes a grid over `s` in `steps` of cascades of a safe and a risky model, whose reservation indices differ by `s / sqrt(horizon)`."""
     return grid(lambda s: ca.safe_and_risky(s / math.sqrt(horizon)), s=list(steps))
 
 
@@ -350,7 +350,7 @@ def _zero(data: xr.Dataset) -> str:
 
 
 def _judged(data: xr.Dataset, metric: str, policy: str) -> xr.DataArray:
-    """Returns a policy's metric per request, `[seed]`, in the later half of runs with odd seeds; COSMOS has the bonus that is best on even seeds."""
+    """Returns a policy's metric per request in the later half of each run, `[seed]`, for odd seeds; even seeds decide which bonus COSMOS has."""
     runs, place = late_runs(data, metric, policy), 0
     if policy == "COSMOS":
         place = int(late_runs(data, "utility", policy).isel(seed=slice(0, None, 2)).mean("seed").argmax("index"))
@@ -433,7 +433,7 @@ def queries(
     models: Sequence[str] | None = None,
     costs: Mapping[str, float] | None = None,
 ) -> Grid:
-    """Makes a grid of environments, one per cost weight, that serve half of the rows, each once; arguments as for `replay` and `recorded_rows`."""
+    """Makes a grid of environments, one per cost weight, that serve half of a table's rows; arguments as for `replay` and `recorded_rows`."""
     return _queries(_halves(locals())[1], checks.positive("weights", np.asarray(list(weights))).tolist())
 
 

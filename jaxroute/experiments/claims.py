@@ -69,7 +69,7 @@ def slope(policy: str, case: str = "result", share: float = 0.1, metric: str = "
 
 
 def growth(policy: str, axis: str, cases: Mapping[str, Any] | None = None, **where: Any) -> Quantity:
-    """Makes a quantity: the log-log slope of final regret in `axis`, a coordinate of cases. `cases` fixes other coordinates, `where` a setting."""
+    """Makes a quantity: the log-log slope of final regret over `axis`, a coordinate of cases. `cases` fixes other coordinates, `where` a setting."""
     name, fixed = _name(policy, "result", f"power of {axis}", where), cases or {}
     return Quantity(name, lambda results: power(along(results, "regret", axis, **fixed).sel(policy=policy, **where), axis))
 
@@ -129,7 +129,7 @@ def all_hold(before: str = "", between: str = "; ") -> Callable[[Callable[..., I
 
 
 def slope_within(runs: xr.DataArray, axis: str, low: float, high: float, is_: float | None = None) -> Finding:
-    """Tests if the mean over seeds is a power of `axis`: the exponent's interval must lie in `[low, high]` and contain `is_`, unless this is None."""
+    """Tests if the mean of `runs` is a power of `axis`: the exponent's confidence interval must lie in `[low, high]` and contain `is_`, if given."""
     fit = power(runs, axis)
     return f"slope {fit}", fit.within(low, high, is_)
 
@@ -138,7 +138,7 @@ def slope_within(runs: xr.DataArray, axis: str, low: float, high: float, is_: fl
 def grows_as(
     results: Results, metric: str, policy: str, low: float, high: float, cases: Mapping[str, Any] | None = None, **where: Any
 ) -> Finding:
-    """Tests if a metric is a power of the horizon with exponent in `[low, high]`. `cases` fixes other coordinates of cases, `where` a setting."""
+    """Tests if a metric is a power of the horizon with exponent in `[low, high]`. `cases` selects cases by coordinates, `where` a setting."""
     runs = along(results, metric, "horizon", **(cases or {})).sel(policy=policy, **where)
     return slope_within(runs, "horizon", low, high)
 
@@ -165,7 +165,7 @@ def rising(*chains: tuple[Quantity | float, ...]) -> Measure:
 
 
 def no_more(*chains: tuple[Quantity | float, ...]) -> Measure:
-    """Makes the test of a claim that in each of `chains`, a tuple, no quantity exceeds the next one. For a margin, multiply one by a factor."""
+    """Makes the test of a claim that in each of `chains`, a tuple, no quantity exceeds the next one; write `1.1 * bound` for a margin."""
     return _compared(chains, Measured.at_most)
 
 
@@ -177,7 +177,7 @@ def near(*pairs: tuple[Quantity, Quantity | float], share: float = 0.0, margin: 
 
 @with_parameters
 def bounded(results: Results, *rows: tuple[Quantity, Quantity, Quantity]) -> Finding:
-    """Tests if in each row (quantity, bound, trivial policy's quantity) the quantity is at most the bound; vacuous if trivial policies all pass."""
+    """Tests if in all `rows` the first quantity is at most the second, its bound. The claim is vacuous if the third, a trivial policy's, is, too."""
     texts, stated = [], []
     for value, bound, trivial in rows:
         (a, x), (b, y), (_, z) = (_found(one, results) for one in (value, bound, trivial))

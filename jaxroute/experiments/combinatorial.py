@@ -71,7 +71,7 @@ def _budgets(task: str) -> Case:
 
 
 def with_ratio(data: xr.Dataset) -> xr.Dataset:
-    """Adds the metric `ratio_of_means`, the ratio of mean reward to mean violation, with one value per run (see `metrics.ratio_of_means`)."""
+    """Returns the result with a metric `ratio_of_means`: a value per run, whose mean over runs is the ratio of mean reward to mean violation."""
     return data.assign(ratio_of_means=metrics.ratio_of_means(data, "reward", "violation"))
 
 
@@ -188,7 +188,7 @@ _ratios = panels_of(rows=(Panel(RATIO, log="y"),), columns="case", titles={costs
 
 
 def dots(data: xr.Dataset, metric: str, *, from_zero: bool = True, log: bool = False, **options: Any) -> Any:
-    """Draws means at the horizon by `plot.sweep` with `options`. Names policies without violation, whose ratio of reward to violation is infinite.
+    """Draws means at the horizon by `plot.sweep` with `options`. Text below the axis names policies with an infinite mean, for lack of violations.
 
     The axis starts at zero unless `from_zero` is False. With `log`, it is logarithmic if all means are positive, otherwise linear.
     """
@@ -211,7 +211,7 @@ def dotted(metric: str, **options: Any) -> Panel:
 
 
 def at_horizon(*names: str | Panel, **options: Any) -> Picture:
-    """Makes a function that draws metrics at the horizon: a row per metric, a column per case; the reverse for over `max(3, len(names))` cases."""
+    """Makes a function that draws metrics at the horizon: a row per metric and a column per case, transposed if there are many cases."""
     kinds = [one if isinstance(one, Panel) else dotted(one, **options) for one in names]
 
     def title(data: xr.Dataset) -> str:
@@ -394,7 +394,7 @@ def _distance(env: cb.CloudEnv, policy: cb.C2MABV, env_state: Any, state: Any, t
 @with_parameters
 @all_hold()
 def _covered(results: Results, part: str, widths: Sequence[float]) -> Iterator[Finding]:
-    """Tests Lemma 1: at least `1 - d/2` of runs of `C2MABV(delta=d)` have errors of mean outcomes or costs (`part`) below each of `widths` radii."""
+    """Tests Lemma 1: errors of mean outcomes or costs (`part`) are below `width` radii in at least `1 - d/2` of runs, for any delta `d` and width."""
     for delta, width in itertools.product(_DELTAS, widths):
         runs = results["result"][f"distance.{part}"].sel(policy="C2MAB-V", delta=delta).max("time")
         share, least = ms.share_of(runs < width), 1.0 - delta / 2
@@ -415,7 +415,7 @@ def _slope_figure(results: Results):
 def _table_env(
     data: str | None = None, reward: str = "suc", size: int = 3, budget_share: float = 0.8, costs: Any = None
 ) -> cb.CloudEnv:
-    """Makes an environment for task `reward` on a log (`data`, `costs`: see `read_log`); the budget is `budget_share` of what `size` models cost."""
+    """Makes an environment for task `reward` on a log (see `read_log`): sets of `size` models, and a budget of `budget_share` of their mean cost."""
     table = read_experiment_log(data, costs, features="none").table
     return cb.table_cloud(table, reward=reward, size=size, budget=budget_share * size * float(table.mean_costs().mean()))
 

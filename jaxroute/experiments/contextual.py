@@ -24,7 +24,7 @@ _TITLES = {
 
 
 def _unit(number: int) -> np.ndarray:
-    """Returns `number` random vectors of length 1, `[number, d]`, the same in every call."""
+    """Returns `number` random vectors of length 1, `[number, _DIM]`, the same in every call."""
     rows = np.random.default_rng(1).normal(size=(number, _DIM))
     return rows / np.linalg.norm(rows, axis=1, keepdims=True)
 

@@ -47,7 +47,7 @@ def end(data: xr.Dataset, metric: str, policy: str, time: Any = None, **where: A
 
 
 def mean_of(runs: xr.DataArray, unit: str = "") -> Measured:
-    """Returns the mean of `runs` `[seed]`. With a `unit`, such as "training", these are units, not seeds, and more seeds do not reduce the error."""
+    """Returns the mean of `runs` `[seed]`. `unit`, such as "training", names what entries are if not seeds; more seeds then reduce no error."""
     found = _series(runs)
     if unit:
         found.index = pd.Index([f"{unit} {label}" for label in found.index])

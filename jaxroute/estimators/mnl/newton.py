@@ -23,7 +23,7 @@ _STEPS = 5
 
 
 def safe(reach: Array) -> Array:
-    """Returns the share of a Newton step, in (0, 1], that is certain to decrease the loss; `reach` `[]` bounds the full step's move of any logit."""
+    """Returns a fraction in (0, 1] of a Newton step with which the loss surely decreases. The full step moves any logit by at most `reach` `[]`."""
     return jnp.where(reach > SAFE_MOVE, jnp.log1p(reach) / jnp.maximum(reach, 1.0), 1.0)
 
 
@@ -59,7 +59,7 @@ def _left(reach: Array, decrement: Array) -> Array:
 def _of_logit(error: Array, drift: Array, inverse: Array, longest: Array) -> Array:
     """Converts `error` `[]`, a bound of the Newton decrement, to a bound of the error of any logit, for features of norm at most `longest`.
 
-    `inverse` `[D, D]` is that of second derivatives in `D` parameters; the factor `exp(drift)` is for logits that have moved by `drift` since then.
+    `inverse` `[D, D]` is the inverse of second derivatives in `D` parameters. Logits may have moved by `drift` since; a factor allows for that.
     """
     trace = sum(inverse[i, i] for i in range(inverse.shape[0]))
     return longest * jnp.sqrt(trace) * error * jnp.exp(drift)

@@ -162,7 +162,7 @@ def _second_derivatives(entries: list[_Entry], share: list[Array], x: Array) -> 
 
 
 def _assemble(blocks: dict[_Entry, Array], number: int, dim: int) -> Array:
-    """Returns the matrix `[number dim, number dim]` with `blocks[a, b, i, j]` or, if missing, `blocks[b, a, j, i]` at `(a dim + i, b dim + j)`."""
+    """Returns a symmetric `[number dim, number dim]` matrix: row `a dim + i`, column `b dim + j` has `blocks[a, b, i, j]` or `blocks[b, a, j, i]`."""
 
     def entry(a: int, i: int, b: int, j: int) -> Array:
         if (a, b, i, j) in blocks:
@@ -388,7 +388,7 @@ class PairCounts:
         return once._with(query, second, first, jnp.asarray(accepted == 1), valid & (first != second))
 
     def _with(self, query: Array, item: Array, other: Array, won: Array, counts: Array) -> "PairCounts":
-        """Returns the counts with a new trial in the list of `item`: with `other`, for `query`, accepted if `won`. Unchanged if `counts` is False."""
+        """Adds a trial to the list of `item`, shown with `other` for `query` and accepted if `won`. Adds nothing if `counts` is False."""
         item, other = jnp.maximum(item, 0), jnp.maximum(other, 0)
         cell, row = (item, other, query), (item,)
         # Computed once, the tables too: two writes in one loop would visit all entries.
