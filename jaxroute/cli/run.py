@@ -164,7 +164,7 @@ def print_stand_in(name: str, output: Output) -> None:
 def print_report(
     experiment: Any, summary: dict[str, Any], changes: dict[str, Any], out: Path, elapsed: float, output: Output
 ) -> None:
-    """Prints metrics, claims, times (`elapsed` in all) and files of a run; no verdict on claims if horizon or settings (`changes`) were changed."""
+    """Prints metrics, claims, times (`elapsed` in all) and files of a run. Claims are not judged if the horizon or settings (`changes`) differ."""
     from jaxroute import metrics
     from jaxroute.experiments.base import folder_of
     from jaxroute.store import results

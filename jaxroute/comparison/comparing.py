@@ -126,7 +126,7 @@ class Comparison:
         }
 
     def table(self, width: int | None = None) -> str:
-        """Returns a table of each strategy's chosen setting, in lines of at most `width` letters (None: any); those that meet the target first."""
+        """Returns a table of strategies at their chosen settings as text, first those that meet the target. `width` limits its lines if not None."""
         return plain.text(self.summary, width)
 
     def shares(self, width: int | None = None) -> str:

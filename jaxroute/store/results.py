@@ -38,7 +38,7 @@ RESULTS: Mapping[str, Callable[[Request, PackStore | None], Runs | Statistics]] 
 
 
 class CallLog:
-    """Log of the calls of `simulate` that used a store. `calls` has the notes of their beginnings and ends (with a report), in order."""
+    """Log of the calls of `simulate` that used a store. `calls` lists notes of their beginnings and ends in order; an end has a report."""
 
     def __init__(self, store: PackStore):
         self._notes = dict(store.notes)

@@ -176,7 +176,7 @@ class Runs:
         return {n: v.reshape(*lead, *v.shape[1:]) for n, v in found.items()} if done.all() else {}
 
     def errors(self, metric: str, policies: Sequence[str], seeds: int) -> np.ndarray:
-        """Returns the standard errors of a metric at the horizon over the first `seeds` seeds, for all settings of some policies, as one vector."""
+        """Returns a vector of standard errors of a metric at the horizon over the first `seeds` seeds: one for each policy and setting."""
         place = 1 + len(self.request.axes)
         lead = (slice(None),) * place
         ends = np.moveaxis(self.data[metric][(*lead, slice(seeds), -1)], place, -1)

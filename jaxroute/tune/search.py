@@ -274,7 +274,7 @@ class _Structure:
 
 @dataclass(eq=False)
 class _Search:
-    """Runs a search, and holds its state.
+    """State of a search, with a method for each of its phases.
 
     Attributes:
       next_seed: the first seed that no structure has used.
@@ -394,7 +394,7 @@ class _Search:
         return [self.candidate(structure, point) for structure, point in list(distinct.values())[:most]]
 
     def select(self, finalists: list[_Candidate]) -> tuple[_Candidate, bool]:
-        """Halves the finalists on fresh seeds until one is left. Returns it, and whether its estimate satisfies all bounds with the margin."""
+        """Runs the selection: the better half of finalists runs again on fresh seeds until one is left. Returns it, and whether it is feasible."""
         # The selection also has the runs that the search left over.
         left = self.plan.runs - self.plan.tested * self.plan.test_seeds - self.history.runs["search"]
         rungs = max(1, math.ceil(math.log2(len(finalists))))

@@ -253,9 +253,9 @@ def _several(traffic: Traffic, name: str, reward: AnyWin, reading: Reading) -> O
 def _cascade(
     traffic: Traffic, name: str, policy: Any, options: Mapping[str, tuple[float, ...]], words: Any, needs: Any, **more: Any
 ) -> OnlineStrategy:
-    """Makes a strategy for cascades, with a setting for each weight of cost and each choice of policy parameters, whose values are in `options`.
+    """Makes a strategy for cascades. Each setting combines a weight of cost with values of the policy's parameters from `options`, by name.
 
-    `policy` makes the policy from these parameters, by name, and `words` describes them. `needs` are requirements in production. `more` has further
+    The function `policy` makes the policy from these parameters, `words` a description. `needs` are requirements in production. `more` has further
     fields of `OnlineStrategy` and, if scores are to be learned from features of the answers, these `features` `[Q, N, d]`.
     """
     unit, features = traffic.unit, more.pop("features", None)

@@ -95,8 +95,8 @@ def search(
       number: `T`, the number of thresholds of each model.
 
     Returns:
-      Rules in a flat order: `M` single models; pairs `[i, T, j]` (first model, its threshold, second model); triples `[k, i, T, j, T]`, with the
-      axis of the last model, k, first. The cost is infinite if a model is called twice.
+      Rules in a flat order: `M` single models; pairs `[M, T, M]` (first model, its threshold, second model); triples `[M, M, T, M, T]` (third
+      model, then first and second model, each followed by its threshold). The cost is infinite if a model is called twice.
     """
     scores, costs, values = (a[:, numbers].T for a in (sample.scores, sample.costs, values))
     num_models = len(scores)

@@ -62,7 +62,7 @@ class Record:
         return all(np.array_equal(self.values[name], other.values[name]) for name in ("quality", "cost"))
 
     def measures(self, first: int = 0) -> Measures:
-        """Returns means over queries and every second partition, from the index `first` (0 or 1) on, with standard errors."""
+        """Returns means of quality, cost, calls and latency over queries and every second partition from `first` (0 or 1), with standard errors."""
         return Measures(**{name: estimate(values, self.rules, first) for name, values in self.values.items()})
 
     def shares(self) -> dict[str, float]:
