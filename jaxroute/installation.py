@@ -144,7 +144,7 @@ def _install(needs: Sequence[str]) -> str:
 
 
 def _check_jax(have: Mapping[str, str], bounds: Sequence[tuple[str, str]], cards: Sequence[GPU]) -> list[Finding]:
-    """Returns faults of jaxlib and CUDA plugins, given versions by package, jax's bounds on jaxlib, such as `(">=", "0.7.0")`, and the GPUs."""
+    """Returns faults of jaxlib and CUDA plugins. `have`: versions by package; `bounds`: what jax demands of jaxlib, such as `(">=", "0.7.0")`."""
     jax, jaxlib, plugins = have["jax"], have.get("jaxlib"), _plugins(have)
     need = _jax(f"=={jax}", have, cards)
     if jaxlib is None:

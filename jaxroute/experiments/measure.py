@@ -102,7 +102,7 @@ def ends(data: xr.Dataset, metric: str, policies: Iterable[str], **where: Any) -
 def ends_along(
     data: xr.Dataset, metric: str, policy: str, axis: str, values: Iterable[Any] | None = None, **where: Any
 ) -> dict[Any, Measured]:
-    """Returns the means of a policy at the horizon, by the value of the setting `axis` (default: all values); `where` selects other settings."""
+    """Returns a policy's mean of a metric at the horizon by value of the setting `axis` (default: all `values`); `where` selects other settings."""
     values = data[axis].values if values is None else values
     return {value: end(data, metric, policy, **{axis: value}, **where) for value in values}
 
@@ -117,7 +117,7 @@ def paired_gap(data: xr.Dataset, metric: str, policy: str, minus: str, place: in
 
 
 def late_slope(data: xr.Dataset, metric: str, policy: str, start: float, every_time: bool = False, **where: Any) -> Measured:
-    """Returns the log-log slope (by `power`) of a policy's mean curve from round `start`, at 13 log-spaced or (`every_time`) all recorded times."""
+    """Returns the log-log slope (see `power`) of a policy's mean curve from round `start` on, at all recorded (`every_time`) or 13 times."""
     times = data["time"].values
     wanted = np.geomspace(max(start, times[0]), times[-1], 13)
     chosen = times >= start if every_time else np.unique(np.abs(times[:, None] - wanted).argmin(axis=0))
@@ -125,7 +125,7 @@ def late_slope(data: xr.Dataset, metric: str, policy: str, start: float, every_t
 
 
 def late_runs(data: xr.Dataset, metric: str, policy: str, **where: Any) -> xr.DataArray:
-    """Returns a metric (not a gauge) per round over the later half of each run, `[seed]`; over the whole run if there is one record."""
+    """Returns the mean per round of a metric (not a gauge) over the later half of each run, `[seed]`; over the whole run if it has one record."""
     total = metrics.cumulative(data.sel(policy=policy, **where)[[metric, "valid"]], metric)
     times, half = data["time"].values, len(data["time"]) // 2 - 1
     first, start = (0.0, 0) if half < 0 else (total.isel(time=half, drop=True), times[half])
@@ -133,7 +133,7 @@ def late_runs(data: xr.Dataset, metric: str, policy: str, **where: Any) -> xr.Da
 
 
 def power(runs: xr.DataArray, axis: str) -> Measured:
-    """Returns the log-log slope of the mean over seeds along `axis`; NaN for one point or seed, or if a mean without its largest run is at most 0."""
+    """Returns the log-log slope of the mean over seeds along `axis`; NaN for one point or seed, or if a mean is at most 0 without its largest run."""
     places, values = (_place(runs),), runs.dropna("seed").transpose(axis, "seed").values
     if min(values.shape) < 2 or not (values.sum(axis=1) > values.max(axis=1).clip(0)).all():
         missing = "none, since a mean is not positive"
@@ -143,7 +143,7 @@ def power(runs: xr.DataArray, axis: str) -> Measured:
 
 
 def published(value: float, runs: int, simulated: Measured) -> Measured:
-    """Returns a paper's mean, `value` of `runs` runs, with an error: its unknown standard deviation is assumed to be that of the runs `simulated`."""
+    """Returns a paper's mean `value` over `runs` runs, with a standard error that assumes the standard deviation of the simulated runs."""
     error = simulated.error * math.sqrt(simulated.number) / math.sqrt(runs)
     return Measured(value, error, dof=runs - 1, number=math.inf, floor=error)
 
@@ -172,7 +172,7 @@ def average(values: Iterable[Measured]) -> Measured:
 
 
 def listed(values: Mapping[Any, Measured], label: str = "{}", between: str = ", ") -> str:
-    """Lists numbers by name in one line of text, separated by `between`; `label` is the format of a name, such as "b = {:g}:"."""
+    """Returns one line of text with each number after its name, separated by `between`; `label` is the format of names, such as "b = {:g}:"."""
     return between.join(f"{label.format(name)} {value}" for name, value in values.items())
 
 
@@ -196,9 +196,9 @@ def coordinates_of(data: xr.Dataset) -> dict[str, Any]:
 def over_heads(runs: xr.DataArray, measure: Callable[[xr.DataArray], Measured] = mean_of) -> Measured:
     """Returns `measure` (default: the mean) of runs over seeds and heads, with a standard error that covers both. Runs may lack the dimension `head`.
 
-    A head is a trained projection of the features; every head runs with every seed. The squared error is a sum: that across seeds of the means over
-    heads, plus that across heads of the means over seeds. Interactions are in both parts, so the error is slightly too large. The degrees of freedom
-    are Welch's, which are three if the error of four heads dominates. More seeds do not reduce the error due to heads.
+    A head is a trained projection of the features; every head runs with every seed. The squared standard error is the sum of two: that of the means
+    over heads, across seeds, and that of the means over seeds, across heads. Interactions are in both, so the sum is slightly too large. The degrees
+    of freedom are Welch's: about three if there are four heads and their error dominates. More seeds do not reduce the error due to heads.
     """
     if "head" not in runs.dims:
         return measure(runs)
@@ -216,7 +216,7 @@ def head_gap(data: xr.Dataset, metric: str, policy: str, minus: str, share: floa
 
 
 def windows(data: xr.Dataset, policy: str = "ACQB") -> xr.DataArray:
-    """Returns the mean queue of `policy` minus the optimal one's, `[first, seed]`, in windows of doubling length that follow rounds `first`."""
+    """Returns the mean queue of `policy` minus the optimal policy's, `[first, seed]`, in windows of rounds from `first` to about twice `first`."""
     runs = metrics.cumulative(data[["mean_queue_regret", "valid"]].sel(policy=policy), "mean_queue_regret")
     times, places = runs["time"].values, [runs.sizes["time"] - 1]
     while (first := int(np.argmin(np.abs(times - times[places[0]] / 2)))) < places[0]:

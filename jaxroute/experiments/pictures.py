@@ -72,7 +72,7 @@ def panels_of(*, rows: Any, columns: Any, titles: Any = None, cases: Sequence[st
 
 
 def _across(results: Results, places: str, titles: Any) -> Iterator[tuple[str, xr.Dataset]]:
-    """Yields title and data for each row or column of panels: for each case if `places` is "case", otherwise for each value of the setting axis `places`."""
+    """Yields title and data of each row or column of panels: each case if `places` is "case", otherwise each value of the setting axis `places`."""
     if places != "case":
         data = next(iter(results.values()))
         for value in data[places].values:
@@ -86,7 +86,7 @@ def _across(results: Results, places: str, titles: Any) -> Iterator[tuple[str, x
 
 
 def side_by_side(*panels: Panel | str, columns: int = 3, **options: Any) -> Picture:
-    """Makes a function that draws `panels`, `columns` in a row, each for the case it names; a metric's name stands for `Panel(name, **options)`."""
+    """Makes a function that draws `panels`, with `columns` of them in a row. A name of a metric among them stands for `Panel(name, **options)`."""
     made = [one if isinstance(one, Panel) else Panel(one, **options) for one in panels]
 
     def picture(results: Results) -> Any:

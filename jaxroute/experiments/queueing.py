@@ -105,7 +105,7 @@ _CLAIMS = (
 
 
 def _figure(number: int, title: str, seeds: int, **swept: tuple) -> Experiment:
-    """Makes the experiment for figure `number`: cases with one and two offered answers, for all combinations of `_case`'s arguments in `swept`."""
+    """Makes the experiment for figure `number`. `swept` lists values of arguments of `_case`; each combination runs with one and with two answers."""
     settings = [dict(zip(swept, values)) for values in itertools.product(*swept.values())]
     of_k = {k: [_case(k, **one) for one in settings] for k in (1, 2)}
     names = {f"figure-{number}-K{k}": [case.name for case in some] for k, some in of_k.items()}
@@ -221,7 +221,7 @@ def _least_eigenvalue(results: Results) -> Iterator[Finding]:
 
 
 def _gaps(data: xr.Dataset) -> xr.DataArray:
-    """Returns the expected departures under the best decision minus those under the policy in each round, `[seed, time]`; NaN in exploration rounds."""
+    """Returns expected departures under the best decision minus those under the policy in each round, `[seed, time]`; NaN in exploration rounds."""
     data = data.isel(policy=0).where(data["valid"].isel(policy=0))
     lost, explored = (data[name].diff("time").transpose("seed", "time") for name in _LOST)
     return lost.where(explored == 0)
@@ -263,7 +263,7 @@ def _second_answers(results: Results) -> Finding:
 
 
 def _effects(results: Results) -> xr.DataArray:
-    """Returns how much longer the queue is if ACQB decides up to round `at`, not `at - 1`, and the optimal policy the rest: `[at, time, seed]`."""
+    """Returns how much longer the queue is if ACQB, not the optimal policy, decides in round `at`, `[at, time, seed]`; ACQB decides all earlier."""
     return results["switching"]["queue_length"].sel(policy="switch").diff("at", label="lower")
 
 
@@ -401,7 +401,7 @@ def data_queue(
 
     Args:
       models: "sprout", "embedllm" or "routerbench": selects the stand-in, if used, and the training settings (`CONTRASTIVE_PRESETS`).
-      data: file of a log (see `read_log`), of which 1,000 or, if fewer, two thirds of the rows are the prompts; None or "standin" for the stand-in.
+      data: file of a log (see `read_log`), of which 1,000 random rows (at most two thirds) are the prompts; None or "standin" for the stand-in.
       embeddings: file of features; None for those in the log or, if it has none, features of its text.
       costs: costs per query of each model, if the file has none.
       load: arrival rate, in queries per round.
@@ -430,7 +430,7 @@ def _projected(training: str, cost_weight: float, models: str, *about: Any) -> l
 
 
 def learners(env: qu.QueueEnv, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Makes the learners for `env = data_queue(**settings)`: CQB-eps, ACQB and, per entry of `TRAININGS`, ACQB on learned features (axis `head`)."""
+    """Makes the learners for `env = data_queue(**settings)`: CQB-eps, ACQB and, for each of `TRAININGS`, ACQB on learned features (axis `head`)."""
     about = (settings["models"], settings["data"], settings["embeddings"], _pairs(settings["costs"]), settings["dim"])
 
     def with_head(head: int, training: str) -> qu.ACQB:
@@ -503,7 +503,7 @@ _PROMPT_CLAIMS = (
 
 @style.styled
 def _draw_means(data: xr.Dataset, metric: str, ax: Any, title: str | None, minus: str | None = None) -> None:
-    """Draws mean curves of policies that learn from contexts or, if `minus` is given, their differences to this policy; errors as in `over_heads`."""
+    """Draws mean curves of policies that learn from contexts, with the errors of `over_heads`; `minus`: policy subtracted from each, if any."""
     runs, about = metrics.pick(data, metric), data[metric].attrs
     runs = runs if minus is None else runs - runs.sel(policy=minus)
     times, paired = runs["time"].values, "" if minus is None else f"\nminus that of {minus}"
@@ -535,9 +535,10 @@ _PROMPT_ROWS = (
 
 
 def pictures(name: str, loads: Mapping[int, Sequence[float]], baselines: bool = True) -> dict[str, Any]:
-    """Returns drawing functions by name, `name` and a suffix: one per number of offered answers, the keys of `loads`, with a column per arrival rate.
+    """Returns functions by name that draw one figure for each number of offered answers, with a column for each arrival rate.
 
-    The first row has the queue of all policies except ACQB-CL, if `baselines` (which do not learn) ran; the others have queue and regret of learners.
+    `loads` maps each number of answers to its arrival rates. A figure's name is `name`, with "-K" and the number if there are several. If policies
+    that do not learn ran (`baselines`), a first row shows the queue of all policies except ACQB-CL. The other rows show queue and regret of learners.
     """
     rows = _PROMPT_ROWS[0 if baselines else 1 :]
     cases = {f"-K{k}" * (len(loads) > 1): [f"K{k}-load{load:g}" for load in of_k] for k, of_k in loads.items()}

@@ -54,7 +54,7 @@ def _lead(data: xr.Dataset, metric: str) -> ms.Measured:
 
 @cl.with_parameters
 def _ahead(results: Results, case: str, metric: str = "conditional_regret") -> cl.Finding:
-    """Tests if StageRoute has less regret than Greedy, or more of another `metric`. The text has spending or, for "served_reward", served queries."""
+    """Tests if StageRoute has less regret than Greedy, or more of another `metric`. Reports spending or, for "served_reward", served queries."""
     data = results[case]
     lead, values = _lead(data, metric), ms.listed(ms.ends(data, metric, _LEARNERS))
     hard = metric == "served_reward"
@@ -77,7 +77,7 @@ def _share_of_oracle(results: Results, case: str, policies: tuple[str, ...], lea
 @cl.with_parameters
 @cl.all_hold(between="; ")
 def longer_is_worse(results: Results, short: str, long: str) -> Iterator[cl.Finding]:
-    """Tests the claim that StageRoute and Greedy have more regret in the case `long`, where models are chosen less often, than in the case `short`."""
+    """Tests the claim that StageRoute and Greedy have more regret in the case `long`, where models are chosen less often, than in case `short`."""
     for policy in _LEARNERS:
         a, b = (ms.end(results[name], "conditional_regret", policy) for name in (short, long))
         yield f"{policy} {a} -> {b}", a.below(b)
@@ -120,7 +120,7 @@ def _newcomers(results: Results) -> cl.Finding:
 @cl.with_parameters
 @cl.all_hold()
 def _wider_than_synthetic(results: Results, total: bool) -> Iterator[cl.Finding]:
-    """Tests the claim that StageRoute's score exceeds Greedy's by more on RouterBench than on the synthetic market: per query or, with `total`, in total."""
+    """Tests the claim that StageRoute's lead in score over Greedy is larger on RouterBench than on the synthetic market: per query or in `total`."""
     leads = {n: _lead(data, "reward").times(float(data["time"][-1]) if total else 1.0) for n, data in results.items()}
     real = leads["dollars"]
     yield f"{_at_spend(results['dollars'])}ahead by {real}", True
@@ -133,7 +133,7 @@ SPEND = Panel("cost_ratio", reference={"budget": 1.0}, title="spend")
 
 
 def symlog(data: xr.Dataset, metric: str, draw: Any = plot.curves, **options: Any) -> Any:
-    """Draws curves on a vertical axis that is linear in [-1, 1] and logarithmic outside, since StageRoute has a hundredth of Greedy's regret."""
+    """Draws a metric by `draw(data, metric, **options)`, then makes the vertical axis linear in [-1, 1] and logarithmic outside. Returns the axes."""
     ax = draw(data, metric, **options)
     plot.log_axis(ax, "y", linear=1.0)
     return ax
@@ -158,7 +158,7 @@ def alike(picture: Picture) -> Picture:
 
 
 def _moving(data: xr.Dataset) -> xr.Dataset:
-    """Replaces `mean_reward` by its mean over the last 250 queries, and adds `best`, the mean reward over them of the best feasible routing."""
+    """Replaces `mean_reward` by its mean over the last 250 queries, and adds `best`, the same mean for the best feasible routing."""
     window = 250 if int(data["time"][-1]) >= 2500 else int(data["time"][0])
     best = (data["mean_reward"] + data["regret"] / data["time"]).assign_attrs(data["mean_reward"].attrs)
     data = data.assign(best=best)
@@ -211,7 +211,7 @@ def _table_env(
     cost_scale: float = 1.0,
     costs: Mapping[str, float] | None = None,
 ) -> staged.MarketEnv:
-    """Makes a market of a table's models, those of the paper's Table 2 first, in order of release. Arguments as for `table_market`, `read_log`."""
+    """Makes a market of a table's models: first those of the paper's Table 2, by date of release. Arguments as for `table_market` and `read_log`."""
     table = read_experiment_log(data, costs, features="none").table
     released = [m for m in STAGEROUTE_TABLE_2.names if m in table.models]
     table = table.subset(models=[*released, *(m for m in table.models if m not in released)])
@@ -226,14 +226,14 @@ def _table_env(
 def experiment(
     name: str, title: str, cases: Iterable[Case], claims: Any, draw: Any, source: str, **options: Any
 ) -> Experiment:
-    """Makes an experiment on StageRoute with a figure by `draw`. `claims` maps ids to (text, place in the paper, test); `source` is its place."""
+    """Makes an experiment on StageRoute with a figure by `draw`. `claims` maps ids to (text, place in the paper, test); `source`: its own place."""
     made = tuple(Claim(key, text, f"{PAPER}, {where}", measure) for key, (text, where, measure) in claims.items())
     options |= {"source": f"{PAPER}, {source}"}
     return Experiment(f"staged/{name}", title, tuple(cases), claims=made, figures={name: draw}, **options)
 
 
 def _figure(number: str, title: str, cases: Any, claims: Any, draw: Any, says: str = "", **options: Any) -> Experiment:
-    """Makes the experiment for figure `number` with `draw`. `claims` maps ids to (text, test); `says`: the paper's wrong number for it, if any."""
+    """Makes the experiment for figure `number`, drawn by `draw`. `claims` maps ids to (text, test); `says`: how the paper's text misnumbers it."""
     where = f"Fig. {number[0]}"
     made = {key: (text, where, measure) for key, (text, measure) in claims.items()}
     source = where + (f' ("{says}" in its text)' if says else "")
@@ -243,7 +243,7 @@ def _figure(number: str, title: str, cases: Any, claims: Any, draw: Any, says: s
 def _beside(
     number: str, says: str, title: str, cases: dict[str, Case], claims: Any, rows: Any = (REGRET, SPEND), **options: Any
 ) -> Experiment:
-    """Makes the experiment for a figure with a column for each of `cases`, by title, and a row for each panel in `rows`; more as for `_figure`."""
+    """Makes the experiment for a figure with a column for each of `cases`, by title, and a row for each of `rows`. Other arguments: see `_figure`."""
     draw = alike(panels_of(rows=rows, columns="case", titles={case.name: words for words, case in cases.items()}))
     return _figure(number, title, cases.values(), claims, draw, says, **options)
 

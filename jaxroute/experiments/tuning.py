@@ -110,7 +110,7 @@ def search(
 
 
 def _target(parameters: Mapping[str, Any], policies: Mapping[str, Any], policy: str | None) -> tuple[str, list[str]]:
-    """Returns the policy's name, from `policy` or names "POLICY.NAME" in `parameters`, and the names there that begin with "environment."."""
+    """Returns the name of the policy that `policy` or the keys of `parameters` ("POLICY.NAME") name, and the keys that begin with "environment."."""
     own = [name for name in parameters if name.startswith("environment.")]
     found = [] if policy is None else [checks.one_of("--policy", policy, policies)]
     names = [*policies, "environment"]

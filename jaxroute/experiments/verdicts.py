@@ -176,12 +176,12 @@ class Measured(NamedTuple("_Mean", [("mean", float), ("error", float)])):
         return _about(self, other, low=-margin, high=margin)
 
     def within(self, low: float, high: float, about: float | None = None) -> "Statement":
-        """Returns the statement that the number is from `low` to `high`. If `about` is given, its confidence interval must include this value."""
+        """Returns the statement that the number is from `low` to `high`. Unless `about` is None, the interval must also include this value."""
         return Statement(self, low, high, about=about)
 
 
 def _about(value: Measured, other: Measured | float, low: float = -math.inf, high: float = math.inf, strict: bool = False):
-    """Makes the statement that `value - other` is from `low` to `high` (exclusive if `strict`); if one of the two is exact, about the other alone."""
+    """Makes the statement that `value - other` is from `low` to `high` (exclusive if `strict`). If one is exact, the statement bounds the other."""
     other = other if isinstance(other, Measured) else Measured(other)
     if other.certain:
         return Statement(value.changed(places=value.places + other.places), other.mean + low, other.mean + high, strict)
@@ -289,10 +289,8 @@ class AtLeast:
     parts: "tuple[Statement | AtLeast, ...]"
 
     def holds(self, risk: float) -> bool:
-        """Whether at least `number` parts hold at the confidence 1 - `risk`.
-
-        Each is tested at `risk / m`, `m = len(parts) - number + 1`. If fewer are true, at least `m` are false, of which some must pass for an error.
-        """
+        """Whether at least `number` parts hold, each at `risk / (len(parts) - number + 1)`; the total risk of an error is at most `risk`."""
+        # If fewer are true, at least `len(parts) - number + 1` are false, and one of these must hold for an error.
         share = risk / (len(self.parts) - self.number + 1)
         return sum(part.holds(share) for part in self.parts) >= self.number
 
@@ -301,7 +299,7 @@ class AtLeast:
         return sum(part.refuted(risk / self.number) for part in self.parts) > len(self.parts) - self.number
 
     def leaves(self) -> list[Statement]:
-        """Returns the single statements of this statement, also of nested parts."""
+        """Returns the statements about single numbers among the parts and, recursively, in parts that are themselves `AtLeast`."""
         return [leaf for part in self.parts for leaf in part.leaves()]
 
     def distance(self) -> float:

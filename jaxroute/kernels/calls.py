@@ -73,7 +73,7 @@ class Call(NamedTuple):
 
 
 def register(function: Callable[[Call], None], platform: str, name: str | None = None) -> str:
-    """Lets XLA's programs on a platform ("cpu" or "CUDA") call a function by a name until the process ends. Returns the name, a new one for None."""
+    """Lets XLA's programs on a platform ("cpu" or "CUDA") call a function by `name` (None: a new name) until the process ends. Returns the name."""
 
     def handle(pointer: Any) -> int | None:
         frame = pointer.contents
@@ -100,7 +100,7 @@ _interrupts: list[BaseException] = []
 
 
 def raise_interrupt() -> None:
-    """Raises the KeyboardInterrupt that arrived during a call, if any, because XLA reported it as an internal error."""
+    """Raises the KeyboardInterrupt that arrived during a call, if any. XLA itself reports it only as an internal error."""
     if _interrupts:
         raise _interrupts.pop()
 
@@ -147,7 +147,7 @@ def note(future: Future[Any], kernel: Any = None) -> None:
 
 @contextlib.contextmanager
 def compilations(own: Sequence[int] = ()) -> Generator[Begun, None, None]:
-    """Context manager that yields a list of the kernel compilations started inside it. `own` has the indices of the GPUs to use; empty means all."""
+    """Context manager that yields a list of the kernel compilations started inside it. `own`: indices of the GPUs to compile for; empty: all."""
     begun: Begun = []
     with within(_begun, begun), within(devices, tuple(own)):
         yield begun

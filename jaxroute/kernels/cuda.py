@@ -209,7 +209,7 @@ _LOCAL_BYTES, _REGISTERS_OF_THREAD = 3, 4
 
 @functools.cache
 def attribute(which: int, device: int = 0) -> int:
-    """Returns a property of the GPU with index `device`: the one with code `which` in CUDA's `CUdevice_attribute`, such as its processors."""
+    """Returns a property of the GPU with index `device`, such as its number of processors; `which` is its code in CUDA's `CUdevice_attribute`."""
     return driver().number("cuDeviceGetAttribute", which, driver().number("cuDeviceGet", device))
 
 
@@ -395,9 +395,9 @@ class Kernel:
 
 
 def piece_end(at: int, most: int, ends: np.ndarray) -> int:
-    """Returns the round before which a launch from round `at` ends, if it shall have about `most` rounds; `ends` are all record times, ascending.
+    """Returns the round before which a launch from round `at` on ends. It shall have about `most` rounds; `ends` are all record times, ascending.
 
-    This is the last record time up to `at + most`, or `at + most` if there is none; or the last of `ends` if that is within 1.25 `most` rounds.
+    It is the last of `ends` if at most 1.25 `most` rounds remain, otherwise the last record time up to `at + most` or, without one, `at + most`.
     """
     if ends[-1] - at <= most + most // 4:
         return int(ends[-1])

@@ -101,7 +101,7 @@ class Emitter(Writer):
         return rules.write(self, eqn, args)
 
     def _defined(self, eqn: Any, definition: ClosedJaxpr, args: list[Value]) -> list[Value]:
-        """Writes `eqn` by its `definition`, a jaxpr: inline if that takes arrays, else by a C function of one element. Returns the results."""
+        """Writes `eqn` by its `definition`, inline if the definition takes arrays, else as a C function of one element. Returns the results."""
         if any(v.aval.shape for v in definition.jaxpr.invars):
             return self.call(definition, args)
 

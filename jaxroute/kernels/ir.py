@@ -251,7 +251,7 @@ class If(Statement):
 
 @dataclasses.dataclass(eq=False)
 class Call(Statement):
-    """Statement whose C text is `printer`'s template `name`, such as "break", filled in with `operands`; `size`: elements of a copied row, else 0."""
+    """Statement whose C text is `printer`'s template `name`, such as "break", filled in with `operands`; `size`: length of a row it copies."""
 
     name: str
     operands: tuple[Expr, ...] = ()
@@ -271,7 +271,7 @@ def walk(block: Block) -> Iterator[Statement]:
 
 
 def live(block: Block) -> set[Storage]:
-    """Returns all variables and arrays on which a block's effects depend; an effect is a statement that writes neither, for example an output."""
+    """Returns the variables and arrays on which a block's effects depend. Effects are statements that write no variable or array, such as outputs."""
     writers: dict[Storage, list[Statement]] = {}
     found, open_ = set[Storage](), list[Storage]()
     for statement in walk(block):

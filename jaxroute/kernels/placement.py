@@ -46,7 +46,7 @@ def _has_long_rows(aval: Any) -> bool:
 
 
 class _Uses(Flow[_Array]):
-    """Analysis of a jaxpr: `rows` has state arrays of which it uses a row at an index that differs by run; `others` has those used otherwise."""
+    """Analysis of a jaxpr's use of state arrays: `rows` has those with a row used at an index that differs by run, `others` those used otherwise."""
 
     def __init__(self) -> None:
         super().__init__(_Array(False))

@@ -226,7 +226,7 @@ class RoundsWriter(Emitter):
         return source_from(self, self._arrays, outputs, len(self._states))
 
     def _constant_or_input(self, const: Any) -> Value:
-        """Returns a constant of a traced function as an array of the kernel: in its text up to 128 elements, else an input that all runs share."""
+        """Returns a constant of a traced function as an array of the kernel: in its text (up to 128 elements) or as an input shared by all runs."""
         const = jax.random.key_data(const) if is_key(const) else const
         size = math.prod(const.shape)
         if not isinstance(const, Tracer) and size <= _MOST_KEPT:
@@ -265,7 +265,7 @@ class RoundsWriter(Emitter):
         return list(map(computed, *lists))
 
     def _interval(self, i: ir.Expr, carry: Sequence[Value]) -> list[Value]:
-        """Writes the loop over rounds of record interval `i` in this launch, then the interval's record. Returns the new `carry`: states and sums."""
+        """Writes the loop over this launch's rounds of record interval `i`, then the interval's record. Returns the new `carry`: states and sums."""
         start, stop = (ir.variable(ir.Storage(name, ir.INT, 0)) for name in ("start", "stop"))
         spans = ir.Storage("in0", ir.INT, 2 * self._intervals)
         begin = self.local(ir.element(spans, times(i, 2)), varying=False)
@@ -331,7 +331,7 @@ class RoundsWriter(Emitter):
 
 
 def source_from(emitter: Emitter, inputs: Sequence[Array], outputs: Sequence[Array], states: int = 0) -> Source:
-    """Returns the source of a kernel whose statements an emitter has written. `states` counts the state arrays, the last inputs and outputs."""
+    """Returns the source of a kernel whose statements an emitter has written. `states`: how many of the last inputs and outputs are states."""
     wide = emitter.wide
     body, heap, scratch = print_block(interleaved(emitter.block) if wide else emitter.block, wide)
     lines = [print_tables(emitter.tables, wide), *(print_function(one, wide) for one in emitter.functions.values())]

@@ -120,7 +120,7 @@ class Writer:
         self.masks.pop()
 
     def meant(self, depth: int = 0) -> ir.Expr:
-        """Returns the mask of the runs that an assignment changes if the variable was declared inside `depth` masks; True if none was added since."""
+        """Returns the mask of runs that an assignment changes, for a variable declared inside `depth` masks; True if no mask was added since."""
         return self.masks[-1] if depth < len(self.masks) else ir.literal(True, bool)
 
     # Storages
@@ -151,7 +151,7 @@ class Writer:
         return ir.variable(storage)
 
     def given(self, number: int, dtype: Any, size: int) -> ir.Storage:
-        """Declares and returns a C array: the `size` elements that the kernel's input with index `number`, `[..., R]`, has for the simulated runs."""
+        """Declares and returns a C array of `size` elements: the simulated runs' part of the kernel's input with index `number`, `[..., R]`."""
         storage = self.storage("p", dtype, max(1, size))
         storage.writable, storage.stride = False, "R"
         source = ir.Storage(f"in{number}", storage.dtype, size)

@@ -200,9 +200,9 @@ def cells(
 ) -> Iterator[tuple[str, dict[str, int], dict[str, Any], dict[str, np.ndarray]]]:
     """Yields the cells of a table of `values`, a result of `final`: one for each policy and each combination of its settings.
 
-    `axes` are all setting axes. `own` gets the values of one policy and returns the axes along which they differ, the only ones along which settings
-    are combined; the index along others is 0. A cell is a tuple: the policy's name; by axis, the indices along `policy` and `axes`; by axis, the
-    settings on the axes from `own`; by metric, mean and standard error `[2]`.
+    `axes` are all setting axes. `own` gets the values of one policy and returns the axes along which they differ; only settings along these are
+    combined, and the index along others is 0. A cell is a tuple of the policy's name and three dicts: the indices along `policy` and `axes`; the
+    settings on the axes from `own`, by axis; and mean and standard error `[2]` by metric.
     """
     if "policy" not in values.dims:
         values = values.expand_dims("policy") if "policy" in values.coords else values.expand_dims(policy=["all"])

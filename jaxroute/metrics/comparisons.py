@@ -111,7 +111,7 @@ class Violation(NamedTuple):
 
 
 def violations(data: xr.Dataset, time: int | None = None) -> list[Violation]:
-    """Returns all cases in which a mean exceeds the limit of its metric by three standard errors, at a recorded time (default: the horizon).
+    """Returns each policy, setting and metric whose mean exceeds the metric's limit by three standard errors, at a recorded `time` (default: last).
 
     Environment and policies define limits (`Metric.limit`), for example on spending, on the share of rounds without feasible routing, or on a
     shortfall of satisfaction.
@@ -140,7 +140,7 @@ def worst_violations(found: Iterable[Violation]) -> list[tuple[Violation, str]]:
 
 
 def direction(metric: str, attributes: Any) -> Literal["min", "max"] | None:
-    """Returns whether less ("min") or more ("max") of a metric is better, by words in its name and its label in `attributes`; None if undecided."""
+    """Returns "min" if less of a metric is better, "max" if more is, by words in its name and in `attributes["long_name"]`; None if none tells."""
     words = f"{metric} {attributes.get('long_name', '')}".lower()
     less = ("regret", "cost", "violation", "loss", "queue", "latency", "infeasible", "overspend", "delay")
     if any(word in words for word in less):

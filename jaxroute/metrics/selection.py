@@ -24,7 +24,7 @@ def has_runs(data: Data) -> bool:
 
 
 def metric_names(data: xr.Dataset) -> list[str]:
-    """Returns the names of scalar metrics. If the result has a dimension `time`, variables without it are left out, as are flags such as `valid`."""
+    """Returns the names of scalar metrics, without flags such as `valid`. If the result has a dimension `time`, metrics without it are left out."""
     check_result(data)
     names = [name for name, variable in data.data_vars.items() if variable.attrs.get("kind") in _KINDS]
     if "time" in data.dims:

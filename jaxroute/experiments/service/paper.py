@@ -45,7 +45,7 @@ _ROUTER = "-RouterDC"
 
 
 def claim(name: str, source: str, measure: Measure, text: str = "") -> Claim:
-    """Makes a claim (`source`: place in the paper, or "ours"). Default text: the first line of `measure.__doc__` after "Tests the claim:"."""
+    """Makes a claim that `measure` tests. `source`: place in the paper, or "ours"; `text`: default is the claim in the docstring of `measure`."""
     text = text or (measure.__doc__ or "").splitlines()[0].removeprefix("Tests the claim: ").rstrip(".")
     return Claim(name, text, source if source == "ours" else f"MESS+, {source}", measure)
 
@@ -71,7 +71,7 @@ def passes(
     """Makes a case for each benchmark, in which each of its requests is served once.
 
     Args:
-      policies, record: as for `Case`; a function with an argument `settings` finds the benchmark's name in `settings["benchmark"]`.
+      policies, record: as for `Case`. If `policies` is a function with an argument `settings`, `settings["benchmark"]` is the benchmark's name.
       every: number of requests between two records (default: one record, at the end).
       all_alphas: whether to use the three satisfaction targets alpha of the paper's figures instead of the one of its tables.
       benchmarks, settings: names of the benchmarks, and further settings of their environments.
@@ -116,7 +116,7 @@ def over_trainings(data: xr.Dataset) -> xr.Dataset:
 
 @functools.cache
 def at_its_target(benchmark: str) -> sv.ServiceEnv:
-    """Makes a benchmark's environment with its satisfaction target in the paper. The result is cached, as finding its optimum takes a fifth of a second."""
+    """Makes a benchmark's environment with its satisfaction target in the paper. It is cached, as finding its optimum takes a fifth of a second."""
     return sv.benchmark_service(benchmark)
 
 
@@ -125,7 +125,7 @@ def benchmarks_of(results: Results) -> list[str]:
 
 
 def runs(results: Results, benchmark: str, metric: str, policy: str, **where: Any) -> xr.DataArray:
-    """Returns a metric `[seed]` of a policy after all requests of a benchmark. RouterDC has one value per training, and ignores the setting `where`."""
+    """Returns a metric `[seed]` of a policy after all requests of a benchmark. RouterDC has one value per training and ignores `where`."""
     if policy == "RouterDC":
         return runs_of(over_trainings(results[benchmark + _ROUTER]), metric, policy)
     return runs_of(results[benchmark], metric, policy, **where)
@@ -167,7 +167,7 @@ def steps(data: xr.Dataset, metric: str, policy: str, axis: str, **where: Any) -
 
 
 def moves(changes: Sequence[Measured], sign: int) -> Stated:
-    """States that the total change, the last of `changes` (see `steps`), has the sign `sign`, and no step against it exceeds a tenth of it."""
+    """States that the last of `changes`, the total (see `steps`), has the sign `sign`, and no step of the other sign exceeds a tenth of the total."""
     *between, whole = (change.times(float(sign)) for change in changes)
     return [whole.above(0.0), *(change.at_least(0.0, margin=0.1 * abs(whole.mean)) for change in between)]
 
@@ -190,7 +190,7 @@ def informed(**settings: Any) -> Callable[[sv.ServiceEnv], sv.MessPlus]:
 
 
 def with_router(results: Results, benchmark: str) -> xr.Dataset:
-    """Adds RouterDC to the policies in a benchmark's result. Along `seed` it has the mean of each of its trainings instead of single runs."""
+    """Adds RouterDC to the policies in a benchmark's result. Along `seed`, RouterDC has one mean for each of its trainings instead of single runs."""
     data, router = results[benchmark], over_trainings(results[benchmark + _ROUTER])
     names = [name for name in router.data_vars if name != "valid"]
     wide = {name: xr.concat([data[name], router[name]], "policy", join="outer") for name in names}
@@ -278,7 +278,7 @@ def _first_steps(results: Results) -> Iterator[Finding]:
 def _is_later(results: Results, axis: str, other: str) -> Iterator[Finding]:
     """Tests the claim that from the smallest to the largest value of the setting `axis`, more runs meet the target later than meet it earlier.
 
-    Runs are paired by seed and counted over all values of `other`; at a single one, a surplus of runs that meet it earlier is tolerated up to 5 %.
+    Runs are paired by seed and counted over all values of the setting `other`. At a single value, up to 5 % more runs may meet it earlier.
     """
     for name in benchmarks_of(results):
         data, signs = results[name], {}
@@ -443,7 +443,7 @@ def _overhead(results: Results) -> Finding:
 
 
 def _swept(results: Results, v: float, metric: str, model: int | None) -> tuple[dict[str, Any], Measured, float]:
-    """Returns three values for MESS+ at `V = v`: a metric's runs `[seed]` by benchmark, their mean (MJ for "cost", otherwise %), the paper's mean.
+    """Returns for MESS+ at `V = v` a metric's runs `[seed]` by benchmark, their mean (in MJ for "cost", otherwise in %), and the paper's mean.
 
     `model` is the index of the model if the metric has a value for each, such as the share of requests that a model serves; otherwise None.
     """
@@ -490,7 +490,7 @@ def _sweep_table(number: int, V: Sequence[float]) -> Experiment:
 
 
 def _planes(results: Results) -> Any:
-    """Draws for each benchmark cost and satisfaction of all methods, the best random choices that ignore the requests, and MESS+ as in its paper."""
+    """Draws cost and satisfaction by benchmark, of all methods, of MESS+ in the paper, and of the best random choices that ignore the requests."""
     names = benchmarks_of(results)
     figure, axes = plot.panels(len(names), columns=4)
     for ax, name in zip(axes, names, strict=True):
@@ -541,7 +541,7 @@ def _table_env(
 
 
 def _table_policies(env: sv.ServiceEnv) -> dict[str, Any]:
-    """Makes the policies for a table, with V of .1, 1 and 10 over the mean cost of the most expensive model."""
+    """Makes the policies for a table. MESS+ has V of .1, 1 and 10, each divided by the mean cost of the most expensive model."""
     one = float(1.0 / max(float(env.mean_cost[-1]), 1e-12))
     return {
         "MESS+": sv.MessPlus(V=one),

@@ -3,8 +3,9 @@
 In claims `alpha` is the target share of satisfied requests, `s` is 1 for a satisfied request, else 0, the violation is alpha minus the mean of `s`.
 The price of satisfaction is the derivative of the least mean cost (J) in alpha; the debt is the price times the violation. The gap is the mean cost
 minus that of the best policy. Means are over runs, the mean queue over time; a level "within 10 % and 3" may differ by 10 % plus 3 requests. Request
-`t` is explored with probability `min(1, c t^(-1/4))`. `T` is the number of requests, `v0` a constant, slack that of assumption 1. The safety margin
-is added to alpha. The informed oracle knows the probability that a model satisfies a request given its features, the clairvoyant whether it does.
+`t` is explored with probability `min(1, c t^(-1/4))`. `T` is the number of requests, `v0` a constant. Slack is how far a served model's probability
+of satisfaction may be below the best model's (assumption 1). The safety margin is added to alpha. The informed oracle knows the probability that a
+model satisfies a request given its features, the clairvoyant knows whether the model does.
 """
 
 import functools
@@ -38,7 +39,7 @@ _MU = 0.1
 
 
 def _expected_loss(head: Any, params: Any, source: Any, l2: Any) -> jax.Array:
-    """Returns the expected log loss over the request types of `source` of the predictor `head` with parameters `params`, plus `l2 / 2 * |params|**2`."""
+    """Returns the expected log loss of the predictor `head` with parameters `params` over the request types of `source`, plus `l2 |params|^2 / 2`."""
     logits = jax.vmap(lambda x: head.logits(params, x))(jnp.asarray(source.vectors))
     each = jnp.mean(jnp.logaddexp(0.0, logits) - jnp.asarray(source.probability) * logits, axis=-1)
     return jnp.sum(jnp.asarray(source.weight) * each) + 0.5 * l2 * squared_norm(params)
@@ -94,7 +95,7 @@ Series = Callable[[Results], xr.DataArray]
 
 
 def _in_time(case: str, metric: str, first: int = 0, start: int = 750, **where: Any) -> Series:
-    """Returns a function of the results that selects a metric `[time, seed]` of MESS+ after `start * 2**j` requests, `j = first, ..., 7`."""
+    """Returns a function of the results that selects a metric of MESS+, `[time, seed]`, after `start * 2**j` requests for `j` from `first` to 7."""
 
     def series(results: Results) -> xr.DataArray:
         data = results[case]
@@ -105,7 +106,7 @@ def _in_time(case: str, metric: str, first: int = 0, start: int = 750, **where: 
 
 
 def _at_end(case: str, metric: str, axis: str) -> Series:
-    """Returns a function of the results that selects a metric of MESS+ at the end of the runs, `[axis, seed]`, for all values of the setting `axis`."""
+    """Returns a function of the results that selects a metric of MESS+ at the end of runs, `[axis, seed]`, for all values of the setting `axis`."""
     return lambda results: results[case][metric].sel(policy="MESS+").isel(time=-1, drop=True).transpose(axis, "seed")
 
 
@@ -124,7 +125,7 @@ def _law_claims(
 ) -> list[Claim]:
     """Makes two claims about the exponent of `series` along its first axis: it is from `low` to `high`, and its confidence interval includes `power`.
 
-    The ids are `name` and `name-power`; both texts begin with `text`. Further values of an entry of `POWER_LAWS`, for a figure, are ignored.
+    The ids are `name` and `name-power`; both texts begin with `text`. The arguments are an entry of `POWER_LAWS`.
     """
 
     def measure(results: Results, stated: float | None = None) -> Finding:

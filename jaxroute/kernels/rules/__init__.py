@@ -1,4 +1,4 @@
-"""Rules: functions that translate an operation of a jaxpr to C. Each module has the rules of a family of operations."""
+"""Rules: functions that translate an operation of a jaxpr to C. Each module has the rules of similar operations."""
 
 import os
 from typing import Any
@@ -21,7 +21,7 @@ _JAX = os.path.dirname(jax.__file__)
 
 
 def raise_for_user(error: ir.Unsupported, name: str, called: Any) -> None:
-    """Raises `Unsupported` that names the function `name`, whose jaxpr `called` caused `error`, if it is one of JAX's; otherwise only returns."""
+    """Raises `Unsupported` that names the function `name`, whose jaxpr `called` caused `error`. Does nothing unless the function is one of JAX's."""
     debug = getattr(getattr(called, "jaxpr", called), "debug_info", None)
     name = name.removeprefix("_")
     module = next((one for one in (jax.random, jnp.linalg, jnp.fft, jnp) if hasattr(one, name)), None)

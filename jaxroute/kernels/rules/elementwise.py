@@ -163,7 +163,7 @@ WORD = np.dtype(np.uint32)
 
 
 def _encrypted(writer: Writer, shape: tuple[int, ...], words: Callable[[ir.Place], Sequence[ir.Expr]]) -> list[Value]:
-    """Returns two arrays of a shape: words encrypted by Threefry. `words` returns for an index tuple the key's two words and the two to encrypt."""
+    """Encrypts two words per element of a shape by Threefry; returns an array of each. `words(index tuple)`: two words of the key, then these two."""
 
     def make(place: ir.Place, results: Sequence[ir.Storage]) -> list[ir.Statement]:
         k0, k1, *block = words(place)

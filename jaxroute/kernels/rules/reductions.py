@@ -122,7 +122,7 @@ def _extreme(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 @rule("first_best")
 def _first_best(writer: Writer, eqn: Any, *operands: Value) -> list[Value]:
-    """Writes C statements for `xla.first_best` along an axis, and returns the indices; `operands`: score, mask if any, order if any."""
+    """Writes C statements for `xla.first_best`, and returns the indices it finds. Operands: the score and, if given to it, `allowed` and `order`."""
     shape, dtype = aval_of(eqn)
     axis, ordered = eqn.params["axis"], eqn.params["ordered"]
     if not shape:
