@@ -79,14 +79,14 @@ def vector_dims(array: xr.DataArray) -> list[str]:
 
 
 def check_scalar(argument: str, array: xr.DataArray, advice: str = "") -> None:
-    """Raises ValueError for a vector metric. Its message names the user's `argument` and ends with `advice`, where the dimension replaces "DIM"."""
+    """Raises ValueError if `array` is a vector metric. The message names the user's `argument` and ends with `advice`, "DIM" being the dimension."""
     if vectors := vector_dims(array):
         got = f"{array.name!r} with one per {vectors[0]}{advice.replace('DIM', vectors[0])}"
         raise ValueError(f"{argument} must be a single number per run, got {got}")
 
 
 def _pivot(array: xr.DataArray) -> int:
-    """Returns the position of the first dimension `seed` or `time`, which setting axes precede, or the number of dimensions if there is neither."""
+    """Returns the position of the first dimension that is `seed` or `time`, where setting axes end; without either, the number of dimensions."""
     return next((i for i, d in enumerate(array.dims) if d in ("seed", "time")), len(array.dims))
 
 
@@ -139,7 +139,7 @@ def recorded_times(array: xr.DataArray) -> np.ndarray:
 
 
 def at_time(data: xr.Dataset, time: int | None) -> xr.Dataset:
-    """Returns a result at one recorded time (default: the last)."""
+    """Returns `data` at the recorded `time` (None: the last), as it is if it has a single time. Raises ValueError for any other `time`."""
     check_result(data)
     if "time" not in data.dims:
         if time is not None:
@@ -154,13 +154,13 @@ def at_time(data: xr.Dataset, time: int | None) -> xr.Dataset:
 
 
 def show_times(times: np.ndarray) -> str:
-    """Lists times as text; of more than six, only the first three and the last."""
+    """Returns times as text, separated by commas; of more than six times, only the first three and the last are shown."""
     shown = [f"{t:,.10g}" for t in times]
     return ", ".join(shown if len(shown) <= 6 else [*shown[:3], "...", shown[-1]])
 
 
 def own_axes(arrays: Sequence[xr.DataArray]) -> list[str]:
-    """Returns the setting axes along which values of at least one array differ: not, for example, axes of hyperparameters that a policy lacks."""
+    """Returns the setting axes on which at least one array depends: its values differ along the axis, or the axis has a single value."""
 
     def differs(array: xr.DataArray, axis: str) -> bool:
         first = array.isel({axis: [0]}).values
@@ -179,7 +179,7 @@ def own_axes_of(data: xr.Dataset, metric: str) -> list[str]:
 
 
 def describe(result: xr.DataArray, array: xr.DataArray, label: str, unit: str | None = None, **attrs: Any) -> xr.DataArray:
-    """Returns `result` with the name and attributes of `array`, changed to `label` ("{}" in it: the old label), `unit` (unless None) and `attrs`."""
+    """Returns `result` with name and attributes of `array`, except `label` ("{}" in it stands for the old), `unit` (None: the old) and `attrs`."""
     unit = array.attrs.get("units", "") if unit is None else unit
     label = label.replace("{}", str(array.attrs.get("long_name", array.name)))
     return result.rename(array.name).assign_attrs({**array.attrs, "long_name": label, "units": unit, **attrs})

@@ -30,10 +30,10 @@ def cumulative(data: Data, metric: str | None = None) -> xr.DataArray:
 
 
 def window_mean(data: Data, metric: str | None, window: int) -> xr.DataArray:
-    """Returns the mean per round of a metric over the last `window` rounds, run by run. Its kind (see `Metric`) must be "average" or "total".
+    """Returns the mean per round of a metric over the last `window` rounds, run by run. The result starts at time `window`.
 
-    `window` must be a multiple of the record interval. The result starts at time `window`; a last record at a horizon that is not a multiple of the
-    interval is dropped.
+    A last record at a horizon that is not a multiple of the record interval is dropped. Raises ValueError if `window` is longer than the run
+    or no multiple of the interval, or if the metric's kind (see `Metric`) is neither "average" nor "total".
     """
     window = checks.whole("window", window)
     array = pick(data, metric)

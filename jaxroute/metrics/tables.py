@@ -68,7 +68,7 @@ def table(
     rounding = _rounding(data, values, time)
 
     def own(one: xr.Dataset) -> list[str]:
-        """Returns the setting axes along which means or standard errors of one policy differ."""
+        """Returns the setting axes on which means or standard errors of a policy depend, from its results `one`."""
         in_order = [v.transpose(*(a for a in axes if a in v.dims), "statistic") for v in one.data_vars.values()]
         return own_axes([v.rename(statistic="seed") for v in in_order])
 
@@ -95,10 +95,10 @@ def table(
 
 
 def _rounding(data: xr.Dataset, values: xr.Dataset, time: int | None) -> dict[str, float]:
-    """Returns for each metric in `values` the size below which a mean may be only the rounding error of a float32 sum whose terms cancel.
+    """Returns for each metric in `values` a limit: a mean below it may be only the rounding error of a float32 sum whose terms cancel.
 
-    Terms are assumed to be as large as the largest absolute mean at `time` of any metric in `data` with the same unit; the size is float32's epsilon
-    times that. Totals are divided by the number of rounds before they are compared.
+    The limit is float32's epsilon times the assumed size of the terms: the largest absolute mean at `time` of the metrics in `data` with the same
+    unit. Among these, a total counts as its mean per round; the limit of a total is then multiplied by the number of rounds.
     """
     now = at_time(data, time)
     rounds = float(now["time"]) if "time" in now.coords else 1.0
@@ -115,7 +115,7 @@ def _rounding(data: xr.Dataset, values: xr.Dataset, time: int | None) -> dict[st
 
 
 def _is_rounding(pair: Any, most: float) -> bool:
-    """Whether a mean and its standard error (`pair`) may be a rounding error: the mean is at most `most` but not zero, and equal in all runs."""
+    """Whether `pair`, a mean and its standard error, may be a rounding error: all runs are equal, the mean is not 0 and its size at most `most`."""
     middle, error = abs(float(pair[0])), float(pair[1])
     return 0 < middle <= most and error <= 1e-13 * middle
 
@@ -133,7 +133,7 @@ def _frame(keys: Sequence[tuple[Any, ...]], axes: Sequence[str], names: Sequence
 
 
 def _partial(now: xr.Dataset, names: Sequence[str]) -> dict[str, tuple[xr.DataArray, xr.DataArray]]:
-    """Returns, for each metric in `names` that is NaN in some valid runs of `now`, a result at one time, the other runs' median and share."""
+    """Returns, for each of the metrics `names` with NaN in some but not all valid runs of `now`, the median of the other runs, and their share."""
     number = {name: count(now, name) for name in {*names, *metric_names(now)}}
     whole = functools.reduce(np.maximum, number.values(), 1)
     some = [name for name in names if ((number[name] > 0) & (number[name] < whole)).any()]

@@ -69,7 +69,7 @@ def scale_of(values: Any) -> Literal["names", "linear", "log", "log and 0"]:
 
 
 def places_of(values: Any) -> np.ndarray:
-    """Returns positions of values on an axis, by `scale_of`: 0, 1, ... for "names"; log10 for "log and 0" (0 one step below); else the values."""
+    """Returns positions on an axis: 0, 1, ... for texts; log10 if `scale_of` is "log and 0", with 0 one step below the least; else the values."""
     values, scale = np.asarray(values), scale_of(values)
     if scale == "names":
         return np.arange(len(values), dtype=np.float64)
@@ -81,7 +81,7 @@ def places_of(values: Any) -> np.ndarray:
 
 
 def edges(places: np.ndarray, log: bool) -> np.ndarray:
-    """Returns the borders between neighbouring cells of a heat map, `[n + 1]`, around `n` sorted positions; `log` if their axis is logarithmic."""
+    """Returns the borders `[n + 1]` of a heat map's cells around `n` sorted `places`, midway between neighbours (on a logarithmic axis if `log`)."""
     places = np.log(places) if log else places
     if places.size == 1:
         borders = places[0] + np.array([-0.5, 0.5])
@@ -92,7 +92,7 @@ def edges(places: np.ndarray, log: bool) -> np.ndarray:
 
 
 def settings_axis(ax: Any, which: str, values: np.ndarray) -> None:
-    """Sets scale and ticks of the axis `which` ("x" or "y") for a setting's values. A dotted line separates 0 from others on a logarithmic axis."""
+    """Sets scale and ticks of the axis `which` ("x" or "y") for a setting's values. On a logarithmic axis a dotted line separates 0 from the rest."""
     from matplotlib.ticker import NullLocator
 
     axis, scale, places = getattr(ax, f"{which}axis"), scale_of(values), places_of(values)
@@ -113,7 +113,7 @@ def settings_axis(ax: Any, which: str, values: np.ndarray) -> None:
 
 
 def marker_places(times: np.ndarray, log: bool, shift: int) -> list[int]:
-    """Returns indices of about eight `times` to mark, evenly spaced (by logarithms if `log`) and moved by `shift` (modulo 4) quarters of a step."""
+    """Returns indices of about eight `times` for markers, evenly spaced (by logarithms if `log`), moved by `shift % 4` quarters of the spacing."""
     if len(times) < 9:
         return list(range(len(times)))
     shares = (np.arange(8) + (shift % 4) / 4) / 8

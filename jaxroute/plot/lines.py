@@ -131,7 +131,7 @@ def _curves_of_differences(
 def _draw_differences(found: xr.Dataset, used: Any, log: bool, ax: Any, title: str | None, notes: str) -> Any:
     """Draws the differences `found`, a result of `metrics.paired`, and the baseline as the zero line. Returns the axes.
 
-    `used` maps each drawn policy to the setting axes on which it depends; `log` makes the time axis logarithmic; `notes` are lines below its title.
+    `used` maps each drawn policy to the setting axes on which it depends. If `log`, the time axis is logarithmic. `notes` end the label of this axis.
     """
     array, minus = found["mean"], decoded(found.attrs)["baseline"]
     label = str(array.attrs["long_name"]).removesuffix(f" minus that of {minus}")
@@ -242,7 +242,7 @@ def sweep(
       data: a result without setting axes, or with one; select a value of each other axis before.
       metric: name of the metric.
       x: name of the setting axis (default: the only one).
-      log: whether the axis of the metric is logarithmic; all means must be positive then.
+      log: whether the axis of the metric is logarithmic; a mean that is not positive then raises ValueError.
       ax, title: axes to draw on (default: a new figure), and title above them.
     """
     data, array, when = at_end(*scalar_metric(data, metric))
@@ -373,7 +373,7 @@ def quantiles(
 
 
 def _one_axis(array: xr.DataArray, x: str | None) -> list[str]:
-    """Returns a list with the only setting axis, or [] if there is none. Raises ValueError for several axes, or if `x` is neither it nor None."""
+    """Returns a list with the only setting axis, or [] if there is none. Raises ValueError for several axes, or if `x` is given and not this axis."""
     axes = metrics.setting_axes(array)
     if x is not None and not axes:
         raise ValueError(f"x must be None when the data has no setting axis, got {x!r}")

@@ -14,7 +14,7 @@ MAX_SETTINGS = 8
 
 
 def with_policies(data: Any, metric: str) -> tuple[xr.Dataset, xr.DataArray]:
-    """Adds a dimension `policy` to a result without one. Also returns the metric as an array with dimensions `[policy, settings..., time]`."""
+    """Returns the result with a dimension `policy`, added if it has none, and the metric's template by `like`, `[policy, settings..., time]`."""
     check_result(data)
     array = like(data, metric)
     if "policy" not in array.dims:
@@ -24,7 +24,7 @@ def with_policies(data: Any, metric: str) -> tuple[xr.Dataset, xr.DataArray]:
 
 
 def scalar_metric(data: Any, metric: str) -> tuple[xr.Dataset, xr.DataArray]:
-    """Returns the result with a dimension `policy`, and the array of a metric. Raises ValueError for a metric with several numbers per run and time."""
+    """Returns the result and the template from `with_policies`. Raises ValueError for a metric with several numbers per run and time."""
     data, array = with_policies(data, metric)
     check_scalar("metric", array, ": select one with data.sel(DIM=...), or draw it with plot.deployment")
     return data, array
@@ -55,7 +55,7 @@ def check_curves(array: xr.DataArray) -> None:
 
 
 def chosen_policies(array: xr.DataArray, policies: str | Sequence[str] | None) -> list[str]:
-    """Returns the names of the policies to draw (default: all). Raises ValueError for an unknown name."""
+    """Returns the names of the `policies` to draw (None: all in `array`) as a list. Raises ValueError for a name that is not in `array`."""
     names = policy_names(array)
     return [checks.one_of("policies", p, names) for p in ([policies] if isinstance(policies, str) else policies or names)]
 

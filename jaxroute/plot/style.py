@@ -92,7 +92,7 @@ _RIVALS = {name: place for line in _SHARED.splitlines() for place, name in enume
 
 
 def role_of(name: str) -> str:
-    """Returns a policy's role by its name: "subject" (a paper's policy), "variant" of a subject, "oracle", "weak" (random or fixed) or "rival"."""
+    """Returns a policy's role by its name: "subject" (a paper's policy), "variant" of a subject, "oracle", "weak" (random or fixed), else "rival"."""
     if name in _SUBJECTS:
         return "subject"
     if name in _RIVALS:
@@ -113,7 +113,7 @@ class LineStyles:
         self._shades: dict[str, tuple[str, dict[str, Any]]] = {}
 
     def add(self, names: Iterable[str], role: str | None = None) -> None:
-        """Assigns styles to names that have none, first to those with a preferred colour (`_RIVALS`). `role`: None for `role_of(name)`."""
+        """Assigns styles of the `role` (None: that of each name by `role_of`) to `names` without a style, first to those with a preferred colour."""
         new = [n for n in dict.fromkeys(names) if n not in self._places]
         for name in sorted(new, key=lambda n: n not in _RIVALS):
             kind = role or role_of(name)
@@ -133,7 +133,7 @@ class LineStyles:
         return style | {"marker": _MARKERS[place % len(_MARKERS)], "markeredgecolor": "white", "markeredgewidth": 0.6}
 
     def shade(self, name: str, label: str, position: int, number: int) -> dict[str, Any]:
-        """Returns the look that the legend text `label` already has, else that of line `position` (0: lightest) of `number` of the policy `name`."""
+        """Returns the look of the legend text `label`; at its first use, that of line `position` (0: lightest) of the `number` lines of a policy."""
         if label not in self._shades:
             style = self.style(name)
             if number > 1:
@@ -164,9 +164,9 @@ def _mixed(colour: str, position: int, number: int) -> tuple[float, ...]:
 def separate_overlaps(places: Sequence[Any], looks: Sequence[dict[str, Any]], joined: bool = False) -> list[int | None]:
     """Changes the looks of lines and points that coincide with others drawn above them, so that they are visible.
 
-    `places` are the coordinates `(x, y)` of each line or set of points. `looks` are their keyword arguments of `plot`, changed in place; `zorder`
-    decides what is drawn above. With `joined`, a line below a solid one becomes thin and dashed and is drawn on top; below others it is unchanged.
-    Without `joined`, whatever lies below gets larger markers. Returns for each line or set the index of the uppermost one that covers it, or None.
+    `places` are the coordinates `(x, y)` of each line or set of points. `looks` are their keyword arguments of `plot`, changed in place; what has a
+    larger `zorder` covers the others. With `joined`, a line that a solid one covers becomes thin and dashed and is drawn on top of it. Without
+    `joined`, covered points get larger markers. Returns for each line or set the index of the uppermost one that covers it, or None.
     """
     at = [np.asarray(place, np.float64) for place in places]
     heights = [look["zorder"] for look in looks]
@@ -204,7 +204,7 @@ class FigureState:
       size: width and height without the common legend, in inches.
       rows: number of rows of panels.
       above: height of the legends above single panels, in inches.
-      bars: colour bar and the panels that share it, by label.
+      bars: for each label of a colour bar, the bar and a list of the panels that share it.
     """
 
     styles: LineStyles = field(default_factory=LineStyles)
@@ -227,7 +227,7 @@ def styles_of(ax: Any) -> LineStyles:
 
 
 def begin(ax: Any, names: Iterable[str] = (), size: tuple[float, float] = SIZE) -> tuple[Any, LineStyles, bool]:
-    """Returns axes (`ax`, or those of a new figure of `size` inches if None), the figure's line styles, with `names` added, and whether it is new."""
+    """Returns `ax` (None: axes of a new figure of `size` inches), the figure's line styles, with `names` added, and whether the figure is new."""
     own = ax is None
     ax = pyplot().subplots(figsize=size, layout="constrained")[1] if own else ax
     styles_of(ax).add(names)

@@ -80,7 +80,7 @@ class DistributionLearner(COSMOS):
 class ThompsonSampling(COSMOS):
     """COSMOS that draws indices and estimated scores at random around the estimates (Thompson sampling) instead of adding bonuses. Not in the paper.
 
-    Where scores are not seen, the default `fit` never updates the estimated score of a past output, unlike `fit=Window()`, which is then better.
+    Where scores are not seen, `fit=Window()` is better: it updates the estimated scores of past outputs, which the default `fit` never does.
     """
 
     fit: IndexEstimator = struct.field(default_factory=StreamingNewton)

@@ -89,7 +89,7 @@ class COSMOS:
       exploration: rule for periods that open all boxes, `WarmUp`, `DecayingExploration`, `ExplorationPhase` or `BlockExploration`.
       eta1, eta0: `[]` ridges of the design matrices of requests, and of deployed outputs.
       evaluator_bound: `[]` largest norm of the evaluator's coefficients `theta`.
-      deploy_optimism: `[]` 1 to deploy the output with the largest optimistic score, 0 to decide by the plain estimate.
+      deploy_optimism: `[]` factor in [0, 1] of a score's bonus in the choice of the output to deploy; 0 for the plain estimates.
       horizon: `[]` number of periods `T` in the radii, None for the horizon of the run.
     """
 

@@ -226,10 +226,10 @@ def _flows(period: Period, result: SearchResult, cost_weight: Leaf) -> dict[str,
 def _optimism(period: Period, action: Any, result: SearchResult, regret: Array, free: Array) -> dict[str, Array]:
     """Returns five metrics of a period by name, each 1 if its condition holds, else 0, from the search `action` and its `result`.
 
-    `optimistic`: the search's indices of all boxes were at least the true ones; `optimistic_score`: its scores were (both 0 if it has no indices).
-    `empty`: no box was opened, not exactly one was deployed, or the deployed one was not opened. `violations`: `regret` was negative or, where
-    theorem 3.3 applies, above its bound: the summed excesses of the opened boxes' indices and of the deployed output's score over the true ones.
-    `outside`: some score was outside [0, 1], or some cost negative. In the first period (`free`), `empty` and `violations` are 0.
+    `optimistic`: no index of the search was below the true one. `optimistic_score`: no score was. Both are 0 if the search has no indices.
+    `empty`: anything but exactly one opened box was deployed, or none was opened. `violations`: `regret` was negative or, where theorem 3.3
+    applies, above its bound, the sum of the excesses over true values of the opened boxes' indices and of the deployed output's score.
+    `outside`: some true score was outside [0, 1], or some cost negative. In the first period (`free`), `empty` and `violations` are 0.
     """
     score, index, opened, deployed = period.score, period.index, result.opened, result.deployed
     wrong = regret < -_ROUNDING

@@ -72,9 +72,9 @@ def _built(
     shows_all: bool = False,
     **options: Any,
 ) -> CascadeEnv:
-    """Builds a cascade from fields of `CascadeEnv` and checks it. `contexts` may be None for uniform ones, `evaluator` a number of features.
+    """Builds a cascade from fields of `CascadeEnv` and checks it. `contexts` is None for uniform ones; `evaluator` may be a number of features.
 
-    The inverse of the evaluator's link maps scores to at most `2 sqrt(reach)` in size; the largest norm of an output's features follows from this.
+    `reach` bounds the scores: the inverse of the evaluator's link maps them to at most `2 sqrt(reach)` in size. This bounds the features' norm.
     """
     index = _float32(index)
     contexts = UniformContexts(index.shape[1]) if contexts is None else contexts

@@ -182,7 +182,7 @@ def best_list(scores: Leaf, costs: Leaf, seen: Leaf | None = None) -> BestList:
 
 
 def _neighbours(models: list[int], number: int) -> list[tuple[int, ...]]:
-    """Returns all lists that differ from `models` in one model: inserted (of `number` models), removed, exchanged or moved."""
+    """Returns all nonempty lists that result if one model (an index below `number`) is inserted into `models`, removed, exchanged or moved."""
     others, places = [a for a in range(number) if a not in models], range(len(models))
     shorter = [models[:i] + models[i + 1 :] for i in places]
     lists = [[*models[:i], a, *models[i:]] for i in (*places, len(models)) for a in others]

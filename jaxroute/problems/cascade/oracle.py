@@ -23,7 +23,7 @@ class TrueSearch(FixedPolicy, abc.ABC):
     """Base class of policies that call models by priorities and thresholds computed from the known environment, and learn nothing.
 
     Attributes:
-      env: known environment. Its evaluator computes scores that are not seen, for recorded features with coefficients fitted to all recorded scores.
+      env: known environment. Where scores are not seen, its true evaluator computes them; that of recorded features is fitted to all recorded scores.
     """
 
     env: CascadeEnv
@@ -119,7 +119,7 @@ class JointOracle(FixedPolicy):
 
 
 def _next_call(plan: Any, opened: Array, seen: Outputs) -> tuple[Array, Array]:
-    """Returns the action of a `JointPlan` (`a` calls a model, `K + a` deploys its output), and if it deploys; models `opened` `[K]` showed `seen`."""
+    """Returns the action of the `JointPlan` `plan` after the models `opened` `[K]` have shown the outputs `seen`, and whether it ends the search."""
     shown: Any = seen.features if seen.score is None else seen.score[:, None]
     same = jnp.all(shown[:, None, :] == plan.signals, axis=-1)  # [K, V]
     number = 1 + jnp.sum(jnp.where(same, jnp.arange(same.shape[1], dtype=jnp.int32), 0), axis=1)

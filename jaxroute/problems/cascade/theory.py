@@ -126,7 +126,7 @@ def _learned(name: str, state: Any) -> EvaluatorState:
 
 
 def index_error(env: CascadeEnv, policy: Any, env_state: Any, state: CosmosState, t: Array) -> Array:
-    """Returns for each model, `[K]`, the distance of index coefficients in `state` from those of `env`; `ValueError` if `policy` learns none."""
+    """Returns for each model, `[K]`, the distance of index coefficients in `state` from those of `env`. `ValueError` if `policy` learns none."""
     del env_state, t
     fit = getattr(policy, "fit", None)
     if not isinstance(fit, IndexEstimator) or isinstance(fit, LocationFamily):

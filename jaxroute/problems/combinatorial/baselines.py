@@ -165,10 +165,10 @@ class ConstrainedThompson(Relaxer):
 
 @struct.dataclass
 class EpsilonGreedy(Relaxer):
-    """Policy that selects `N` random models with probability `min(1, scale sqrt(K / t))`, otherwise solves the relaxed problem for empirical means.
+    """Policy that selects `N` of `K` models at random with probability `min(1, scale sqrt(K / t))` in round `t`, else solves the relaxed problem.
 
-    Random sets ignore the budget. The others meet it on average, by the mean costs so far. Source: C2MAB-V, section 6, which leaves open how the
-    others are selected; its figures agree only with sets that meet the budget.
+    Random sets ignore the budget. The relaxed problem, for the mean outcomes and costs so far, meets it on average. Source: C2MAB-V, section 6, which
+    leaves open how sets are selected if not at random; its figures agree only with sets that meet the budget.
 
     Attributes:
       scale: `[]` factor of the exploration probability, 2 in the paper.
@@ -240,7 +240,7 @@ class OfflineFixed(FixedPolicy):
 
     @classmethod
     def of(cls, env: CloudEnv, offline_mean: Leaf | None = None, sample_size: int = 200) -> "OfflineFixed":
-        """Returns the policy for `env` with a sample of `sample_size` questions; `offline_mean` None takes the means of `env` before any drift."""
+        """Returns the policy for `env`: its sample has `sample_size` questions with means `offline_mean` (None: those of `env` before any drift)."""
         if env.availability is not None:
             raise ValueError("availability must be None for a fixed set: it does not select again from what is available")
         mean = env.outcomes.outcome_mean[0] if offline_mean is None else offline_mean

@@ -120,11 +120,11 @@ class CloudEnv:
         return draws.uniform(draws.fold_in(key, 1), shape) < self.availability
 
     def _per_budget(self, cost: Array) -> Array:
-        """Returns the sum of costs `[K]` over all models, a scalar; with a budget for each group, the sum over each group, `[M]`."""
+        """Returns the sum of `cost` `[K]` over all models, a scalar; if each of `M` groups has a budget, the sum over each group, `[M]`."""
         return group_sums(self.groups if jnp.ndim(self.budget) else None, cost)
 
     def _above(self, spent: Array) -> Array:
-        """Returns by how much the cost `spent` exceeds the budget, at least 0, a scalar; with a budget for each group, the sum over the groups."""
+        """Returns `max(spent - budget, 0)` for the cost `spent`, a scalar; if each group has a budget, the sum of this excess over the groups."""
         return jnp.sum(jnp.maximum(spent - self.budget, 0.0))
 
     def observe(self, key: Array, state: CloudState, t: Array) -> Observation:
@@ -208,8 +208,8 @@ class CloudEnv:
 def relaxed_objective(price: float) -> Callable[[CloudEnv, CloudState, Action, Array], Array]:
     """Returns an objective for tuning by gradients: the expected reward of a round minus `price` times the expected cost above the budget.
 
-    `price` is in reward per cost. Reward and cost are those of the relaxed selection of the action, before it is rounded to a set, with the means of
-    round `t`.
+    `price` is in reward per cost. The objective is a function of environment, state, action and round. It takes reward and cost from the action's
+    relaxed selection, before it is rounded to a set, with the means of this round.
     """
 
     def objective(env: CloudEnv, state: CloudState, action: Action, t: Array) -> Array:

@@ -159,7 +159,7 @@ def parametric_cloud(
       switch: `[G]` first round (from 0) of each segment; required if means drift.
       correlation: weight in [0, 1) of the difficulty of a round, which all models share (`CopulaOutcomes`); by default successes are independent.
       costs: distribution of costs around their means, `FixedCosts()`, `ScaledCosts()` or `TokenCosts()`.
-      reward, budget, size: "awc" (any win), "suc" (sum up), "aic" (all in) or an object; mean cost allowed per round; models in a set.
+      reward, budget, size: "awc" (any win), "suc" (sum up), "aic" (all in) or an object like `AnyWin()`; mean cost per round; models in a set.
       options: other arguments of `cloud`.
     """
     success = np.atleast_2d(checks.probability("success", success))

@@ -23,13 +23,13 @@ _SCALE = 1e4
 
 
 def _limits(usable: np.ndarray, size: Any, groups: Sequence[int] | None) -> tuple[np.ndarray, np.ndarray]:
-    """Returns masks `[M, U]` of the `U` models with indices `usable` in `M` groups, and the numbers `[M]` to take: `size`, or all if fewer."""
+    """Returns for `M` groups masks `[M, U]` of the `U` models with indices `usable`, and how many to select, `[M]`: `size`, or all if fewer."""
     kinds = np.ones((1, len(usable)), bool) if groups is None else numerics.members(groups)[:, usable]
     return kinds, np.minimum(np.atleast_1d(np.asarray(size, int)), kinds.sum(1))
 
 
 def _cheapest(weight: np.ndarray, cost: np.ndarray, kinds: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Returns the mask `[U]` of the `sizes[g]` models of least `cost` `[U]` of each group `g` (mask `kinds[g]`); ties go to the larger `weight`."""
+    """Returns the mask `[U]` of a set: of each group `g`, mask `kinds[g]`, the `sizes[g]` models of least `cost` `[U]`; ties go to more `weight`."""
     chosen = np.zeros(len(cost), bool)
     for kind, size in zip(kinds, sizes, strict=True):
         inside = np.flatnonzero(kind)
@@ -78,9 +78,9 @@ def best_set(
 def _compared(
     weight: np.ndarray, cost: np.ndarray, budget: float, kinds: np.ndarray, sizes: np.ndarray, exact_size: bool
 ) -> np.ndarray | None:
-    """Finds by enumeration the set of items, a mask `[U]`, of largest total `weight` `[U]` whose `cost` is within the budget; None if none fits.
+    """Finds by enumeration the set of models with the largest total `weight` `[U]` within the budget. Returns its mask `[U]`, or None if no set fits.
 
-    `kinds` `[G, U]` flags the items of each group; a set has at most (with `exact_size` exactly) `sizes[g]` items of group `g`.
+    A set has at most (with `exact_size` exactly) `sizes[g]` models of group `g`, whose mask is `kinds[g]`; their total `cost` is at most `budget`.
     """
     sets = subsets(len(weight), int(sizes.sum()), int(sizes.sum()) if exact_size else 0)
     if len(kinds) > 1:
@@ -93,9 +93,9 @@ def _compared(
 def _searched(
     weight: np.ndarray, cost: np.ndarray, budget: float, kinds: np.ndarray, sizes: np.ndarray, exact_size: bool
 ) -> np.ndarray | None:
-    """Finds by a mixed-integer program the set, a mask `[U]`, of largest total `weight` whose `cost` is within the budget; None if none fits.
+    """Finds by a mixed-integer program the set of largest total `weight` `[U]` within the budget. Returns its mask `[U]`, or None if no set fits.
 
-    A set has at most (with `exact_size` exactly) `sizes[g]` items of group `g` (mask `kinds[g]`). It is faster than `_compared` for many sets.
+    The arguments are those of `_compared`, which enumerates the sets; this function is faster if there are many of them.
     """
     from scipy import optimize
 

@@ -98,10 +98,10 @@ class IndexEstimator(abc.ABC):
     def update(
         self, fit: PyTree, rho: Array, sample: Sample, evaluator: Evaluator | None, link: Link
     ) -> tuple[PyTree, Array]:
-        """Returns `fit` and coefficients `rho` `[m, K]` updated by `sample`; `link` is that of indices, `evaluator` is None if scores are seen."""
+        """Returns the state `fit` and coefficients `rho` `[m, K]` after a sample; `link` is that of indices, `evaluator` None if scores are seen."""
 
     def predict(self, fit: PyTree, rho: Array, psi: Array, link: Link) -> tuple[Array, Callable[[Array], Array]]:
-        """Returns `u` `[K]` for a request `psi` `[m]`, and a function from `u` to indices: by default `u = rho . psi`, and the function `link`."""
+        """Returns numbers `[K]` for a request `psi` `[m]`, by default `rho . psi`, and the function that maps them to indices, by default `link`."""
         del fit
         return numerics.combine(psi, rho), link.value
 
@@ -124,7 +124,7 @@ def curvature(link: Link, u: Array, score: Array, floor: Array | float) -> Array
 
 
 def summed(values: Array) -> Array:
-    """Returns the sum of `values` over the first axis, computed once (`xla.compute_once`): in pairs up to `_MOST_TERMS` terms, else by `jnp.sum`."""
+    """Returns the sum of `values` over the first axis, which XLA stores. At most `_MOST_TERMS` terms are added pair by pair, more by `jnp.sum`."""
     size = values.shape[0]
     if size > _MOST_TERMS:
         return xla.compute_once(jnp.sum(values, axis=0))
@@ -147,7 +147,7 @@ class StreamingNewton(IndexEstimator):
     """Fastest estimator of reservation indices: takes one Newton step per sample on the loss, with constant memory.
 
     Scores estimated in the period of a sample are never updated. With a learned evaluator `Window`, which updates them, is better, above all if the
-    evaluator's link is `IDENTITY`: its first estimate of every score is then 0, and remains in the fit.
+    evaluator's link is `IDENTITY`: all scores are then first estimated as 0, and these estimates are never corrected.
 
     Attributes:
       floor: `[]` least curvature of a sample, a factor of the link's slope; without it a sample whose score is below the index has curvature 0.
@@ -177,7 +177,7 @@ class StreamingNewton(IndexEstimator):
         return self.weighted(fit, rho, sample, sample.seen.astype(jnp.float32), link)
 
     def weighted(self, fit: StreamState, rho: Array, sample: Sample, weight: Array, link: Link) -> tuple[StreamState, Array]:
-        """Returns `fit` and estimates `rho`, updated by a sample per box, whose loss is multiplied by `weight` `[K]`: 0 leaves a box unchanged."""
+        """Returns the state `fit` and coefficients `rho` after a sample per box, whose loss is multiplied by `weight` `[K]`; 0 changes nothing."""
         psi, score = sample.psi, sample.score
         u = numerics.combine(psi, rho)
         bend = weight * self._curvature(link, u, score)

@@ -47,7 +47,7 @@ def opened_in_order(priority: Array, threshold: Array, score: Array, order: Arra
 
 
 def best_opened(opened: Array, score: Array, order: Array | None = None) -> Array:
-    """Returns the opened box with the largest score, one-hot `[K]` bool: Algorithm 1, line 13. Ties go by the ranks `order`, or to the lower box."""
+    """Returns the opened box with the largest score, one-hot `[K]` bool (Algorithm 1, line 13). Ties go to the least `order`, or the lower box."""
     size = score.shape[0]
     best = [opened[a] for a in range(size)]
     for a in range(size):
@@ -59,7 +59,7 @@ def best_opened(opened: Array, score: Array, order: Array | None = None) -> Arra
 
 
 def _before(value: Array, b: int, a: int, order: Array | None) -> Array:
-    """Returns whether box `b < a` is before `a` by falling `value` `[K]`, a scalar. Ties go to the lower `order`, without `order` to `b`."""
+    """Returns a bool scalar, whether box `b` precedes box `a > b` by falling `value` `[K]`. Ties go to the lower `order` `[K]` (None: to `b`)."""
     first = value[b] >= value[a]
     return first if order is None else (value[b] > value[a]) | (first & (order[b] < order[a]))
 
@@ -85,7 +85,7 @@ class Scoring:
     link: Link = struct.field(pytree_node=False)
 
     def predictors(self, features: Array) -> tuple[Array, Array]:
-        """Returns two predictions `[K]` before the link for `features` `[K, d]`: with `width`, to stop, and `deploy_width`, to choose an output."""
+        """Returns two predictions `[K]` before the link for `features` `[K, d]`: one decides when to stop, the other which output is deployed."""
         columns = jnp.swapaxes(features, 0, 1)
         middle = numerics.combine(self.theta, columns)
         image = jnp.stack([numerics.combine(self.inverse[i], columns) for i in range(columns.shape[0])])
@@ -135,11 +135,11 @@ Decision = tuple[IndexSearch, dict[str, Array]]
 
 @struct.dataclass
 class LoopSearch:
-    """Search by functions of the user, which see the outputs so far (zero for unopened boxes) and choose the next box, or stop after the first.
+    """Search by two functions of the user, which see the outputs so far (zeros for unopened boxes). One selects the next box or stops, one deploys.
 
     Attributes:
       memory: any data for the functions, constant during a search.
-      next_box: function of `memory`, the mask `opened` `[K]` and outputs so far; returns the index of the next box, and whether to stop (static).
+      next_box: function of `memory`, the mask `opened` `[K]` and outputs; returns the next index, and whether to stop, ignored at first (static).
       pick: function of the same arguments; returns the index of the box to deploy (static).
     """
 

@@ -135,7 +135,7 @@ class SampleWindow(IndexEstimator):
         return fit, new if evaluator is not None else jnp.where(sample.seen, new, rho)
 
     def _pushed(self, fit: WindowState, rho: Array, sample: Sample, evaluator: Evaluator | None, link: Link) -> WindowState:
-        """Returns `fit` with the new `sample`. The oldest leaves a full window; the derivative of its loss, linearised at `rho`, joins the sums."""
+        """Returns `fit` with the new `sample`; in a full window the oldest moves to the sums, as the derivative of its loss linearised at `rho`."""
         slots = jnp.arange(self.size)[:, None]
         place = (slots == fit.number % self.size) & sample.seen  # [W, K]
         full = fit.number >= self.size
@@ -258,7 +258,7 @@ class Window(SampleWindow):
         short = xla.compute_once(_BEND / jnp.maximum(jnp.max(jnp.where(used, jnp.abs(along), 0.0), axis=0), _BEND))
 
         def narrower(_: Array, ends: tuple[Array, ...]) -> tuple[Array, ...]:
-            """Returns `ends` (lengths `low`, `high`, slopes there) after a trial step: it replaces `high` if its slope is above 0, else `low`."""
+            """Returns `ends` (lengths `low`, `high`, slopes at both); a length between replaces `high` if the slope there is above 0, else `low`."""
             low, high, at_low, at_high = ends
             share = at_low / jnp.where(at_low < at_high, at_low - at_high, -1.0)
             least = jnp.maximum(low, short)
@@ -317,7 +317,7 @@ def _derivatives(
 ) -> tuple[Array, Array, Array, Array]:
     """Returns the samples' `u = rho . psi`, the first and second derivatives of their losses by `u`, `[W, K]` each, and a gradient `[m, K]`.
 
-    The gradient by `rho` is of the ridge and of samples that left the window. Second derivatives are at least `floor` times the slope of `link`.
+    The gradient by `rho` is that of the ridge and of samples that left the window. Second derivatives are at least `floor` times `link`'s slope.
     """
     columns, score, used, gradient = samples
     u = _linear(rho, columns)

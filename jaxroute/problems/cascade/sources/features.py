@@ -25,7 +25,7 @@ class OutputFeatures(abc.ABC):
 
     @abc.abstractmethod
     def bound(self, largest: float) -> float:
-        """Returns a bound on the norm of the features `phi`; `2 largest` is the given bound on the absolute value of `theta . phi = G^-1(score)`."""
+        """Returns a bound on the norm of features `phi` for which `theta . phi`, that is `G^-1(score)`, is at most `2 largest` in absolute value."""
 
     @abc.abstractmethod
     def check_spec(self, boxes: Boxes, dim: int) -> None:
@@ -33,7 +33,7 @@ class OutputFeatures(abc.ABC):
 
     @abc.abstractmethod
     def draw(self, key: Array, score: Array, psi: Array, row: Array | None) -> Array:
-        """Draws features `[K, d]` of outputs with scores `[K]`, for a request `psi` `[m]`; `row` `[K]` are rows of recorded features, else None."""
+        """Draws features `[K, d]` of outputs with scores `[K]` for a request `psi` `[m]`; `row` `[K]` has the rows of recorded outputs, else None."""
 
 
 def reward_of(link: Link, score: Array, coin: Array) -> Array:
@@ -85,7 +85,7 @@ class RadialNoise:
     def _of(cls, distribution: Any, longest: float, to: Callable = np.asarray, back: Callable = np.asarray) -> "RadialNoise":
         """Returns noise whose length (norm) is drawn from a distribution truncated at `longest`.
 
-        Before truncation `to(length)` has the `distribution` of scipy.stats, and `back` is the inverse of `to`; by default both change nothing.
+        `distribution`, from scipy.stats, is that of `to(length)` before truncation. `back` is the inverse of `to`; by default both are the identity.
         """
         longest = float(checks.positive("longest", longest, ()))
         lengths = back(distribution.ppf(np.linspace(0.0, distribution.cdf(to(longest)), 1025)))

@@ -97,14 +97,14 @@ class CountInPart:
     """Counts an outcome `x` in [0, 1] as the fraction `x` of a success."""
 
     def count(self, key: Array, outcome: Array) -> Array:
-        """Returns the successes, `[K]` in [0, 1], as which the outcomes `[K]` count: here `outcome` itself. Only rules that draw use `key`."""
+        """Returns the number of successes, in [0, 1], as which each `outcome` `[K]` counts: here the outcome itself. Random rules draw with `key`."""
         del key
         return outcome
 
 
 @struct.dataclass
 class CountByCoin:
-    """Counts an outcome `x` as a success with probability `x`. Source: Agrawal and Goyal (2012)."""
+    """Counts an outcome `x` in [0, 1] as a success with probability `x`, otherwise as a failure. Source: Agrawal and Goyal (2012)."""
 
     def count(self, key: Array, outcome: Array) -> Array:
         return (draws.uniform(key, outcome.shape) < outcome).astype(outcome.dtype)

@@ -213,7 +213,7 @@ class ProjectedGradient:
 def _scaled(weight: Array) -> tuple[Array, Array]:
     """Returns weights `[K]` divided by their largest absolute value (at least 1e-6), and this value, a scalar.
 
-    It is read by index, not by `jnp.max`, whose derivative is NaN if, by rounding, no weight equals the maximum when XLA computes the weights again.
+    The maximum is read by its index: the derivative of `jnp.max` is NaN if XLA computes the weights again and, by rounding, none equals the maximum.
     """
     size = jnp.abs(weight)
     first = numerics.one_hot(jnp.argmax(size), size.shape[-1])
@@ -232,7 +232,7 @@ def _require_one_group(spec: CombinatorialSpec, name: str) -> None:
 
 
 def _size(spec: CombinatorialSpec, obs: Observation, allowed: Array) -> Array:
-    """Returns the size `N` of a set, or `[M]` of each group; if the reward needs sets of exact size, at most the number of `allowed` models."""
+    """Returns the size of a set, or of its part from each group, `[M]`; if the reward needs exact sizes, at most the number of `allowed` models."""
     count = selection.group_sums(spec.groups, allowed.astype(jnp.float32))
     return jnp.minimum(obs.size, count) if spec.reward.exact_size else obs.size
 
