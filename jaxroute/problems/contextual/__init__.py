@@ -1,7 +1,7 @@
 """The contextual bandit: a context is observed before the model is chosen. Contexts are random, or features of recorded queries.
 
-Contexts are `[K, d]`, one for each model, or `[1, d]`, the same for all; `DisjointParameters` and `SharedParameters` give each model a separate
-parameter, or all the same one. `env` simulates generalised linear rewards or recorded queries, `instances` builds ready-made
+Contexts are `[K, d]`, one for each model, or `[1, d]`, the same for all. A policy learns a parameter vector per model (`DisjointParameters`) or a
+single one for all models (`SharedParameters`). `env` simulates generalised linear rewards or recorded queries, `instances` builds ready-made
 environments. `policies` holds the learning policies, `baselines` those that learn nothing, `theory` bounds of the regret.
 
     env = contextual.linear(theta, scale=0.1)  # theta [K, d]

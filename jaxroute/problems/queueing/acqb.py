@@ -1,6 +1,6 @@
 """ACQB, a policy for queues. In some rounds it explores: it serves the newest query with the next set of models in a fixed order.
 
-In all other rounds it serves the pair of waiting query and set of models whose answer is most probably accepted, by sampled parameters.
+In all other rounds it serves the waiting query and set of models with the largest probability of an accepted answer, by sampled parameters.
 """
 
 import math

@@ -98,7 +98,7 @@ class _QueueBandit(abc.ABC):
 class QUCB(_QueueBandit):
     """Q-UCB: the index of a model is `mean + sqrt(log(t)^2 / (2 pulls))`, for the share `mean` of its answers that were accepted.
 
-    The index of an unused model is infinite, and ties go to the lower model. In the horizons of ACQB's experiments the probability of exploration is
+    The index of an unused model is infinite, and ties go to the lowest index. In the horizons of ACQB's experiments the probability of exploration is
     near 1, so that Q-UCB chooses its models almost at random.
 
     Source: Krishnasamy et al. (2021), Algorithm 1; ACQB, appendix B.3. Exploration is uniform here; neither paper specifies it.

@@ -122,7 +122,7 @@ class Theory:
         return math.exp(high)
 
     def burn_in(self, t: float) -> float:
-        """Returns `4 bad_rounds(t) / slack`, the default of `survival` for the number of rounds in which two queues surely differ (condition 20)."""
+        """Returns `4 bad_rounds(t) / slack`, the default number of rounds after a first difference for which `survival` is 1 (condition 20)."""
         return 4.0 * self.bad_rounds(t) / self.slack
 
     def holds(self, t: float) -> bool:

@@ -88,17 +88,17 @@ class EducatedGuessing(RandomMix):
 
 
 def educated_guess(accuracy: Array, alpha: Array) -> Array:
-    """Returns probabilities `[M]` with which models of accuracies `[M]` reach the target `alpha`, in the precision of `accuracy`.
+    """Returns probabilities `[M]` with which models of accuracies `[M]` reach the target `alpha`, in the floating-point type of `accuracy`.
 
     All probabilities are equal at first. While the expected satisfaction is below `alpha`, the probability of each model whose accuracy exceeds this
     expectation is multiplied by 1.01, that of each other model by 0.99, and all are divided by their sum, at most 5,000 times. If that does not
-    reach `alpha`, the listing's fallback follows: from the best model down, each gets up to 80 % of the remaining probability, the worst the rest.
+    reach `alpha`, the listing's fallback is used: from the best model down, each gets up to 80 % of the remaining probability, the worst the rest.
     Source: MESS+, appendix B, the listing "random with constraint".
 
     Differs from the paper: for traced arguments, as under `jit`, an unreachable `alpha` gives that fallback instead of an error.
 
     Raises:
-      ValueError: no accuracy reaches `alpha`, as in the listing.
+      ValueError: `alpha` is above the largest accuracy; the listing has this error, too.
     """
     if not any(isinstance(x, jax.core.Tracer) for x in (accuracy, alpha)) and alpha > np.max(accuracy) + 1e-6:
         raise ValueError(f"alpha must be at most the accuracy of the best model, {np.max(accuracy):g}, got {float(alpha):g}")

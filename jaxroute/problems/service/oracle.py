@@ -67,7 +67,7 @@ class OracleInformed(PricedOracle):
 
     @classmethod
     def of(cls, env: ServiceEnv) -> "OracleInformed":
-        """Returns the best informed policy of `env`, whose requests must not be rows of a table: their probabilities of satisfaction are unknown."""
+        """Returns the best informed policy of `env`. For requests of a table, of unknown probabilities, simulations with it raise `ValueError`."""
         return cls(price=env.best, predictor=TrueProbabilities(env.requests))
 
 

@@ -20,7 +20,7 @@ class Greedy(StageRoute):
 
     Source: StageRoute, section 6, "Greedy": an upper confidence bound on a utility; `U` and `L` are those of StageRoute.
 
-    Differs from the paper: it does not describe how Greedy routes queries inside a stage. By default (field `routing`) it solves StageRoute's linear
+    Differs from the paper, which does not say how Greedy routes queries inside a stage. By default (field `routing`) it solves StageRoute's linear
     program, since "the cost constraint is enforced" for all policies.
     """
 

@@ -299,7 +299,7 @@ def check(solver: Solver | None, rounding: Any, cap: Leaf, noise: Leaf) -> None:
 
 
 def info_of(found: Selection) -> Info:
-    """Returns the values of a relaxed solution that a policy can record, by name: the `RELAXATION_METRICS`, and the fractions `[K]` (`relaxed`)."""
+    """Returns the values of a relaxed solution that a policy can record, by name: `RELAXATION_METRICS`, and the fractions `[K]` as "relaxed"."""
     return {
         "shadow_price": jnp.where(found.feasible, found.multiplier, 0.0),
         "infeasible_share": 1.0 - found.feasible.astype(jnp.float32),

@@ -53,7 +53,7 @@ class Hold:
         return z
 
     def hold(self, fresh: Array, new: tuple[Array, Array], held: tuple[Array, Array]) -> tuple[Array, Array]:
-        """Returns the set and fractions to use: `new` of this round if `fresh`, else `held` of the last decision; in the base class always `new`."""
+        """Returns the pair of set and fractions to use: this round's `new` if `fresh`, else the last decision's `held`; here always `new`."""
         del fresh, held
         return new
 

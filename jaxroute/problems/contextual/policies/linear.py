@@ -43,7 +43,7 @@ class LinUCB(RidgePolicy):
 class OFULState:
     """State of `OFUL`: ridge regressions for `G` parameter vectors (one, or one per model), with design matrices `V` that start as `lambda I`.
 
-    `log_det` `[G]` is `log(det V / det(lambda I))`; `errors` has its rounding errors, for which `numerics.accumulate` corrects.
+    `log_det` `[G]` is `log(det V / det(lambda I))`, a sum over rounds; `errors` are its rounding errors, for `numerics.accumulate`.
     """
 
     estimate: Ridge

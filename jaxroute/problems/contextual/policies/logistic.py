@@ -22,7 +22,7 @@ class LaplacePosterior:
     Attributes:
       mean: `[d, G]` means `m`.
       precision: `[d, G]` precisions `q`.
-      errors: rounding errors of the sums, see `numerics.accumulate`.
+      errors: rounding errors of both fields, which are sums over rounds, see `numerics.accumulate`.
     """
 
     mean: Array

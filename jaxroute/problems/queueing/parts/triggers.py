@@ -27,7 +27,7 @@ class Trigger(Protocol):
 class DecayingExploration:
     """Explores an arrival (serves it at once with the next assortment) with probability `min(1, c1 / sqrt(t))` in round `t = 1, 2, ...`.
 
-    Source: ACQB, section 3, `eta(t - 1)`; Algorithm 1, line 12. With `c1 = 0` nothing is explored.
+    With `c1 = 0` nothing is explored. Source: ACQB, section 3, where the probability is `eta(t - 1)`, and Algorithm 1, line 12.
     """
 
     c1: Leaf = 1.0

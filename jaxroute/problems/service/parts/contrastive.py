@@ -12,8 +12,8 @@ from jaxroute.core import draws, numerics
 def contrastive_loss(logits: Array, satisfied: Array, positives: int = 3, negatives: int = 3) -> Array:
     """Returns the sample-LLM loss of a request with logits `l` `[M]` and a mask `satisfied` `[M]` of the satisfying models.
 
-    It is `sum_p -log(e^{l_p} / (e^{l_p} + sum_n e^{l_n}))`. Here `p` are the satisfying models, at most the first `positives`, and `n` the other
-    models, at most the first `negatives`; the loss is 0 without such models. Source: RouterDC (Chen et al., 2024), eq. (4), as MESS+ uses it.
+    It is `sum_p -log(e^{l_p} / (e^{l_p} + sum_n e^{l_n}))`, for the satisfying models `p`, at most the `positives` of lowest index, and other models
+    `n`, at most `negatives`; it is 0 if there are no `p` or no `n`. Source: RouterDC (Chen et al., 2024), eq. (4), as MESS+ uses it.
     """
     good = satisfied & (numerics.rank(satisfied) < positives)
     bad = ~satisfied & (numerics.rank(~satisfied) < negatives)
