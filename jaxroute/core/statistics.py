@@ -170,7 +170,7 @@ class Histogram:
 
     @staticmethod
     def of_sorted(bins: Any) -> "Histogram":
-        """Returns the histogram of each row of `bins` `[rows, R]`, on the host or a device: the bin indices of `R` runs in ascending order."""
+        """Returns the histogram of each row of `bins` `[rows, R]`, a NumPy or JAX array: the bin indices of `R` runs in ascending order."""
         xp: Any = np if isinstance(bins, np.ndarray) else jnp
         first = xp.concatenate([xp.ones_like(bins[:, :1], bool), bins[:, 1:] != bins[:, :-1]], axis=1)
         if xp is np:
@@ -207,7 +207,7 @@ class Histogram:
         return np.unique(self.keys & ((1 << _KEY_BITS) - 1)) - _HALF
 
     def dense(self, rows: int, bins: np.ndarray) -> np.ndarray:
-        """Returns the uint32 counts as an array `[rows, bins]`. `bins` has ascending bin indices and must include every bin that is not empty."""
+        """Returns the uint32 counts `[rows, len(bins)]` in the bins with the ascending indices `bins`, which must include all that are not empty."""
         table = np.zeros((rows, len(bins)), np.uint32)
         place = np.searchsorted(bins, (self.keys & ((1 << _KEY_BITS) - 1)) - _HALF)
         table[self.keys >> _KEY_BITS, place] = self.counts
@@ -263,7 +263,7 @@ def reduced(
       place: index of the axis of runs in every array, `valid` included.
       spans: first run and end (exclusive) of each span of runs; its length is 256 times a power of two, or less than 256.
 
-    Returns for each span the moments `[6, settings, C]`, where a run's curves have `C` values in total, and a histogram (empty for two policies).
+    Returns for each span packed `Moments` `[6, settings, C]`, for the `C` values of all curves of a run, and a histogram (empty for two policies).
     """
     on_device = all(isinstance(one["valid"], jax.Array) for one in curves)
     with jax.enable_x64(True) if on_device else np.errstate(invalid="ignore"):

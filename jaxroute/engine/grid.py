@@ -245,10 +245,7 @@ def larger_settings(env: Grid, example: AnyEnvironment) -> Iterator[Grid]:
 
 @struct.dataclass
 class _LargerSampler:
-    """Sampler that draws an environment from `sampler` and doubles its capacity.
-
-    Objects with equal samplers are equal and have equal hashes, so that they share a compiled program.
-    """
+    """Draws an environment from `sampler` and doubles its capacity. Objects with equal samplers are equal, so that they share a compiled program."""
 
     sampler: Any
 

@@ -190,8 +190,8 @@ def _read_role(sheet: Sheet, column: str, role: str, units: Mapping[str, str], n
 def choose_models(answers: Answers, models: list | None, costs: dict | None, prices: Prices | None, file: str) -> None:
     """Drops from `answers` the models that are not in `models`, `costs` or `prices`, where these are given.
 
-    If these have a model that the log lacks, the call raises `ValueError`, except for prices from a file, whose path is `file` (empty without one).
-    With `models` or such a file, it also raises `ValueError` for a model without an entry in `costs` or `prices`, instead of dropping it.
+    A model in these that the log lacks raises `ValueError`; only prices from a file (`file` is its path, or empty) may have others. With `models` or
+    such a file, a model without an entry in the given `costs` or `prices` also raises `ValueError` instead of being dropped.
     """
     name, present = answers.sheet.name, set(answers.models)
     if len(present) < 2:
@@ -268,7 +268,7 @@ def _read_prices(path: str | os.PathLike, units: Mapping[str, str] | None) -> Pr
 
 
 def price_answers(answers: Answers, costs: Mapping[str, float] | None, prices: Prices | None) -> np.ndarray | None:
-    """Returns each answer's cost, `[A]`, NaN if missing, from `costs`, else `prices` (in USD), else the file's costs or prices; None without any."""
+    """Returns each answer's cost, `[A]`, NaN if missing: from `costs`, else `prices` (in USD), else the file's costs or prices. None if unknown."""
     name, values, preset = answers.sheet.name, answers.values, answers.sheet.preset
     if costs is not None:
         answers.notes.append("cost: as given, the same for every query")

@@ -207,7 +207,7 @@ def _find_keys(answers: Answers) -> _Keys:
 
 
 def _fill_gaps(codes: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Replaces empty labels, such as categories, by the label of other rows with the same code (index of the query), if these have only one label."""
+    """Returns `labels`, such as categories; an empty one is replaced by that of other rows with its code (query), if these have only one label."""
     present = labels != ""
     if present.all():
         return labels

@@ -297,7 +297,10 @@ def _open_json(path: Path, text: str, about: str) -> Sheet:
 
 
 def _sheet_of_records(path: Path, records: list, about: str, place: Callable | None = None, **attributes: Any) -> Sheet:
-    """Converts `records` to a `Sheet` by their format's rules. `about` is their kind, `place(i)` is where one is, `attributes` are more fields."""
+    """Converts `records` to a `Sheet`, by the rules of their format if it is known.
+
+    `about` is their kind in words, `place(i)` the place of record `i` in the file, for messages; `attributes` are further fields of the sheet.
+    """
     rows, preset = presets.read_records(path, records)
     frame = frame_of(rows)
     place = place if rows is records and len(frame) == len(records) else None

@@ -279,7 +279,7 @@ def _first_of_each(names: Sequence[str], same: Callable[[str, str], bool]) -> li
 
 
 def _same_cells(sheet: Sheet, a: str, b: str, role: str = "") -> bool:
-    """Whether the columns `a` and `b` of a sheet have the same cells, or the same numbers after conversion from the units of a role."""
+    """Whether columns `a` and `b` of a sheet have equal cells or, for a `role` with units such as "cost", equal numbers in its standard unit."""
     first, second = sheet.cells(a), sheet.cells(b)
     if role in UNIT_KINDS:
         try:
