@@ -110,7 +110,7 @@ def _additive(reward: str, weight: Array) -> Array:
 
 @partial(jax.custom_jvp, nondiff_argnums=(5, 6))
 def _exact(weight: Array, cost: Array, budget: Array, size: Array, upper: Array, reward: str, at_most: bool) -> Projection:
-    """Computes `select` (same arguments) at temperature zero by the exact solvers, without derivative. `upper`: 0 for models not allowed, else 1."""
+    """Computes `select` at temperature zero by the exact solvers, which have no derivative; `upper` `[K]` is 1 for allowed models, else 0."""
     allowed = upper > 0.0
     if reward == "any":
         if not at_most:

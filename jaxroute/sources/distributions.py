@@ -50,7 +50,7 @@ class Distribution(abc.ABC):
         return None
 
     def divergence(self, mean: np.ndarray, other: ArrayLike, scale: float) -> np.ndarray:
-        """Returns the Kullback-Leibler divergence of the distribution with `mean` from that with mean `other`, elementwise; `ValueError` if unknown."""
+        """Returns the Kullback-Leibler divergence of mean `mean` from mean `other` at noise `scale`, elementwise; `ValueError` if unknown."""
         del mean, other, scale
         raise ValueError(f"distribution must have a known divergence, got {self}")
 

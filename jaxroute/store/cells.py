@@ -227,7 +227,7 @@ def held(store: PackStore, family: bytes, granule: int) -> int:
 
 
 def chosen(store: PackStore, family: bytes, granule: int, mask: int) -> list[bytes]:
-    """Returns addresses of cells that together have all stored runs of the seeds in a bit `mask` of a granule; cells with most seeds come first."""
+    """Returns addresses of cells that together have all stored runs of the seeds in a bit `mask` of a granule. Larger cells are preferred."""
     found = []
     for one in sorted(store.groups.get(group(family, granule), ()), key=lambda one: -extent_of(one).bit_count()):
         if extent_of(one) & mask:
