@@ -110,7 +110,7 @@ def _cumulative_log_sum(x: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
 def _by_blocks(
     reduce: Callable[..., jax.Array], step: Callable[..., jax.Array], x: jax.Array, *, axes: Sequence[int], **_: Any
 ) -> jax.Array:
-    """Reduces `x` over `axes` by `reduce` (`jnp.sum` or `jnp.prod`) in blocks of 64 terms; `step` (`jnp.add` or `jnp.multiply`) takes in the rest."""
+    """Reduces `x` over `axes` by `reduce` (sum or product) in blocks of 64 terms; `step` (sum or product of two) includes a shorter last block."""
     axes = tuple(axes)
     terms = jnp.moveaxis(x, axes, range(len(axes)))
     terms = jnp.reshape(terms, (-1, *terms.shape[len(axes) :]))
@@ -178,7 +178,7 @@ def defined(eqn: JaxprEqn, arrays: Sequence[Any], traits: Sequence[Trait]) -> ja
 
 @dataclasses.dataclass(frozen=True)
 class _Function:
-    """Elementwise function, such as `exp`, computed by its definition in basic operations; the primitive `defined` has it as a static parameter.
+    """Elementwise function, such as `exp`, computed by its definition in basic operations: the parameter `function` of the primitive `defined`.
 
     Attributes:
       primitive: JAX primitive of the function.

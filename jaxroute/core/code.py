@@ -58,7 +58,7 @@ class _Search:
         self._seen: dict[int, Any] = {}  # Visited objects by id, kept alive so that their ids are not reused.
 
     def value(self, value: Any) -> None:
-        """Adds digests for `value`: of a function's code, closure and default arguments; of any other object's fields and its class's methods."""
+        """Adds the digests that belong to `value`: a function's code, closure and defaults, or any other object's fields and its class's methods."""
         if isinstance(value, (*_PLAIN, np.ndarray, np.generic, Array, types.ModuleType)) or id(value) in self._seen:
             return
         self._seen[id(value)] = value

@@ -33,7 +33,7 @@ SHIFT = f32(1.5 * 2**23)  # The last bits of x + SHIFT are x, rounded to an inte
 
 
 def rarely(condition: Array, costly: Callable[[], Any], cheap: Any) -> Any:
-    """Returns `costly()` where a rare condition holds, else `cheap`. It skips `costly` if the condition is a scalar and False, never if an array."""
+    """Returns `costly()` where a rare condition holds, else `cheap`. Computing `costly` is skipped only for a scalar condition that is False."""
     if not condition.ndim:
         return lax.cond(condition, costly, lambda: cheap)
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), costly(), cheap)

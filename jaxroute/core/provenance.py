@@ -27,7 +27,7 @@ def versions() -> dict[str, str]:
 
 
 def fingerprint(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the `settings` of a simulation or search, with JAX's version and options, which can change a result's bits, and the store's format."""
+    """Returns the `settings` of a simulation or search, plus the store's format and JAX's version and options, which can change a result's bits."""
     precision = getattr(jax.config, "jax_default_matmul_precision", None)
     return {
         **settings,

@@ -79,7 +79,7 @@ def given_zeros(zero: Array, vector: Array) -> AbstractContextManager[None]:
 
 
 def compilers_own() -> AbstractContextManager[None]:
-    """Context manager without exact arithmetic (each operation rounded once): XLA uses its own functions and roundings, faster on a GPU."""
+    """Context manager that switches exact arithmetic (each operation rounded once) off: XLA uses its own functions and roundings, faster on a GPU."""
     return within(_own, True)
 
 

@@ -18,7 +18,7 @@ def known(value: float | None) -> TypeGuard[float]:
 
 
 def measured(pair: Pair | None, unit: str = "", *, decimals: int | None = None) -> str:
-    """Formats a mean and its error (`pair`), as in "0.00614 (0.0002) USD", to `decimals` decimals (None: 3 significant digits); unknown is a dash."""
+    """Formats a mean and its error (`pair`), as in "0.00614 (0.0002) USD", to `decimals` (None: 3 significant digits); an unknown mean is a dash."""
     value, error = pair or (None, None)
     if not known(value):
         return NOTHING

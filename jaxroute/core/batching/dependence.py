@@ -39,7 +39,7 @@ class Flow(Generic[Fact]):
         raise NotImplementedError
 
     def row(self, fact: Fact) -> Fact:
-        """Returns the fact about a row, given that about the array from which a scan reads it, or the reverse where it stacks rows; by default equal."""
+        """Returns the fact about a row of an array that a scan reads, from the array's, or the reverse for one that it stacks; by default equal."""
         return fact
 
     def is_opaque(self, eqn: JaxprEqn) -> bool:

@@ -191,7 +191,7 @@ def _gather(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any]:
 def _scatter(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
     """Computes a scatter of `values` (array, indices, updates) for `size` runs.
 
-    An index that all runs share makes it a slice update; an index per run, on short axes, a comparison with all indices; else it stays a scatter.
+    With an index that all runs share it is a slice update; with an index per run, on short axes, a comparison with all indices; otherwise a scatter.
     """
     numbers, params = eqn.params["dimension_numbers"], eqn.params
     indices = values[1]
