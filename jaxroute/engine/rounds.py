@@ -150,10 +150,10 @@ def spec_for(env: AnyEnvironment, horizon: int) -> Spec:
 
 
 def chunk_length(record_every: int, free_rounds: int, stage_length: int | None) -> int:
-    """Returns the number of rounds of an inner loop: the largest divisor of `record_every` that is at most `LONGEST_CHUNK`.
+    """Returns the number of rounds of an inner loop: `record_every` or, with stages, the greatest common divisor of all three arguments.
 
-    With stages (`stage_length` is not None) it divides `free_rounds` and `stage_length` too. If this divisor is below 256 although there are divisors
-    above `LONGEST_CHUNK`, the result is `LONGEST_CHUNK` itself, or with stages the greatest common divisor of all three arguments.
+    A number above `LONGEST_CHUNK` is replaced by its largest divisor from 256 to `LONGEST_CHUNK`. If there is none, it becomes `LONGEST_CHUNK`; with
+    stages it then stays as it is. `stage_length` is None without stages.
     """
     length = math.gcd(record_every, free_rounds, stage_length) if stage_length else record_every
     if length > LONGEST_CHUNK:

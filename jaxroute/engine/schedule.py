@@ -68,7 +68,7 @@ def seed_numbers(goals: Mapping[str, float], seeds: Seeds) -> list[int]:
 
 
 def compare(goals: Mapping[str, float], result: Runs | Statistics, seeds: int) -> Ending:
-    """Compares standard errors over the first `seeds` seeds of `result` with `goals` by metric; `Ending.met` tells whether all are smaller."""
+    """Compares standard errors over the first `seeds` seeds of `result` with `goals` by metric; `Ending.met` is True if all are below their goals."""
     worst: dict[str, float] = {}
     for metric in goals:
         policies = [name for name, recorded in result.request.recorded.items() if metric in recorded]
@@ -210,7 +210,7 @@ class Schedule:
         return [*batches, *self._batches_of_statistics(result, limit)]
 
     def remaining(self, goals: Mapping[str, float]) -> list[Batch]:
-        """Returns the batches of all missing runs, not all of which may be needed; an empty list if the stored runs already reach the goals."""
+        """Returns the batches of all missing runs, even if fewer may suffice for `goals`; an empty list if the stored runs already reach the goals."""
         for seeds in seed_numbers(goals, self.result.request.cut):
             if self.batches(seeds):
                 return self.batches(len(self.result.request.seeds))

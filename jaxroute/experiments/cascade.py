@@ -47,7 +47,7 @@ def learner(index: float = 0.10, warm: int = 0, fit: Any = STREAMING) -> ca.COSM
 
 
 def learns_scores(index: float = 0.10, plug_in: float = 0.03, optimism: float = 0.30, fit: Any = WINDOW) -> ca.COSMOS:
-    """Makes COSMOS that learns to score answers. `fit` is its estimator of indices; the other arguments are those of `PracticalRadius`."""
+    """Makes a COSMOS policy that learns to score answers. `fit` is its estimator of indices; the other arguments are those of `PracticalRadius`."""
     return ca.COSMOS(fit=fit, radius=PracticalRadius(index, plug_in, optimism))
 
 
@@ -296,7 +296,7 @@ def _by_weight(envs: Grid, policies: Iterable[Any]) -> Callable[[ca.CascadeEnv],
 
 
 def _tuned(rows: RecordedRows, weights: Sequence[float], score: Any = None, **more: Any) -> list[ca.Frugal]:
-    """Makes a policy for each of `weights` that calls models, the cheapest first, until a score reaches the threshold with most utility on `rows`.
+    """Makes a policy for each cost weight: it calls models, the cheapest first, until a score reaches a threshold, the best one for `rows`.
 
     `score` `[N, K]`, of `N` rows and `K` models, is compared with the threshold (None: the recorded scores); `more` are arguments of `Frugal`.
     """

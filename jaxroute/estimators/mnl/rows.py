@@ -388,7 +388,7 @@ class PairCounts:
         return once._with(query, second, first, jnp.asarray(accepted == 1), valid & (first != second))
 
     def _with(self, query: Array, item: Array, other: Array, won: Array, counts: Array) -> "PairCounts":
-        """Adds a trial to the list of `item`, shown with `other` for `query` and accepted if `won`. Adds nothing if `counts` is False."""
+        """Returns the counts with one trial more in the list of `item`: with `other` for `query`, accepted if `won`; none if `counts` is False."""
         item, other = jnp.maximum(item, 0), jnp.maximum(other, 0)
         cell, row = (item, other, query), (item,)
         # Computed once, the tables too: two writes in one loop would visit all entries.
