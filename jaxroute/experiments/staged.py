@@ -168,7 +168,7 @@ def _moving(data: xr.Dataset) -> xr.Dataset:
 
 
 def _best_feasible(data: xr.Dataset) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Returns a reference line for `plot.curves`: `best`, the expected reward of the best feasible routing, as a step function over time."""
+    """Returns a reference line for `plot.curves`, by label: the expected reward `best` of the best feasible routing, as a step function of time."""
     ends, best = data["time"].values, data["best"].isel(policy=0).mean("seed").values
     starts = np.concatenate([[ends[0] - np.diff(ends[:2], prepend=0)[-1]], ends[:-1]])
     return {"best feasible": (np.ravel([starts, ends], "F"), np.repeat(best, 2))}

@@ -74,7 +74,7 @@ class Measured(NamedTuple("_Mean", [("mean", float), ("error", float)])):
 
     @classmethod
     def of_runs(cls, runs: pd.Series, **more: Any) -> "Measured":
-        """Returns the mean of independent runs, with its standard error; `more` are values of other attributes."""
+        """Returns the mean of independent runs, with its standard error; `more` gives values of further attributes, such as `places`."""
         number, values = len(runs), runs.to_numpy(float)
         error = float(values.std(ddof=1)) / math.sqrt(number) if number > 1 else math.nan
         mean = float(values.mean()) if number else math.nan

@@ -53,7 +53,7 @@ def claim(name: str, source: str, measure: Measure, text: str = "") -> Claim:
 def experiment(
     name: str, title: str, cases: Any, seeds: int, claims: Any, figures: Any, source: str = "", **options: Any
 ) -> Experiment:
-    """Makes an experiment on MESS+ called "service/" and `name`; `source` is a place in the paper (default: our own study)."""
+    """Makes the experiment on MESS+ called "service/NAME" for `name`; `source` is its place in the paper ("": it is our own study)."""
     options = {"notes": STAND_IN, "smoke_horizon": 200, "stand_in": "recorded answers with stand-in features", **options}
     source = f"MESS+, {source}" if source else "ours"
     return Experiment(f"service/{name}", title, tuple(cases), seeds, tuple(claims), figures, source=source, **options)
@@ -278,7 +278,7 @@ def _first_steps(results: Results) -> Iterator[Finding]:
 def _is_later(results: Results, axis: str, other: str) -> Iterator[Finding]:
     """Tests the claim that from the smallest to the largest value of the setting `axis`, more runs meet the target later than meet it earlier.
 
-    Runs are paired by seed and counted over all values of the setting `other`. At a single value, up to 5 % more runs may meet it earlier.
+    Runs are paired by seed and counted over all values of the setting `other`. At one value, up to 5 % more runs may meet it earlier than later.
     """
     for name in benchmarks_of(results):
         data, signs = results[name], {}

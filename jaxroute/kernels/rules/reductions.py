@@ -197,7 +197,7 @@ def _dot_general(writer: Writer, eqn: Any, a: Value, b: Value) -> list[Value]:
 
 
 def _at(x: Value, first: Sequence[int], place: ir.Place, last: Sequence[int]) -> ir.Expr:
-    """Returns the C expression of an element of `x`; `place` has its indices along the axes `first`, then along axes in neither list, then `last`."""
+    """Returns the C expression of an element of `x`; `place` has its indices along axes `first`, then axes in neither list, then axes `last`."""
     axes = (*first, *(i for i in range(len(x.shape)) if i not in (*first, *last)), *last)
     where = dict(zip(axes, place, strict=True))
     return x.at(tuple(where[i] for i in range(len(x.shape))))
