@@ -210,7 +210,7 @@ class Schedule:
         return [*batches, *self._batches_of_statistics(result, limit)]
 
     def remaining(self, goals: Mapping[str, float]) -> list[Batch]:
-        """Returns the batches of all missing runs, even if fewer may suffice for `goals`; an empty list if the stored runs already reach the goals."""
+        """Returns the batches of all missing runs, though fewer may suffice for `goals`; an empty list if the stored runs already reach the goals."""
         for seeds in seed_numbers(goals, self.result.request.cut):
             if self.batches(seeds):
                 return self.batches(len(self.result.request.seeds))
