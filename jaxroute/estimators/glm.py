@@ -198,7 +198,7 @@ class FrozenGLM(GLM):
 def newton_step(theta: Array, features: Array, rewards: Array, seen: Array, ridge: Leaf, link: Link) -> Array:
     """Returns the change `[d]` of `theta` in a Newton step on those pairs of `features` `[n, d]` and `rewards` `[n]` whose mask `seen` `[n]` is True.
 
-    `ridge` is the weight of the penalty and `link` the function `G`. A step that ends far beyond the minimum in its direction is shortened.
+    `ridge` is the weight of the penalty, `link` the function `G`. A step far beyond the minimum is halved: a probit fit might oscillate otherwise.
     """
 
     def score_at(theta: Array) -> tuple[Array, Array]:
