@@ -366,7 +366,7 @@ class ByFactors:
         number = xla.largest_over_runs(spread.in_use)
 
         def through(step: Array, samples: Array) -> Array:
-            """Multiplies the samples of a page's owner, a row of `samples` `[N, M, d]`, by the page's factor `Q`. Step 0 takes the newest page."""
+            """Applies one page (block of factors) to the samples of the parameter that owns it, a row of `samples` `[N, M, d]`; newest page first."""
             page = number - 1 - step
             rows, mix = _page(spread, page)
             owner = (numerics.at(spread.owner, (page,)),)

@@ -430,7 +430,7 @@ def _projected(training: str, cost_weight: float, models: str, *about: Any) -> l
 
 
 def learners(env: qu.QueueEnv, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Makes the learners for `env = data_queue(**settings)`: CQB-eps, ACQB and, for each of `TRAININGS`, ACQB on learned features (axis `head`)."""
+    """Makes CQB-eps, ACQB and, for each of `TRAININGS`, a grid of ACQB over features so learned (axis `head`), for `data_queue(**settings)`."""
     about = (settings["models"], settings["data"], settings["embeddings"], _pairs(settings["costs"]), settings["dim"])
 
     def with_head(head: int, training: str) -> qu.ACQB:

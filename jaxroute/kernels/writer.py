@@ -216,7 +216,7 @@ class Writer:
         return value if value.storage is not None else self.copied(value)
 
     def copied(self, value: Value, varying: bool = False, apart: bool = False) -> Value:
-        """Returns a copy in memory; it differs between runs if the elements do or if `varying`. `apart` stores each run's elements side by side."""
+        """Returns a copy of `value` in a C array, for each run if runs differ or if `varying`. `apart` stores a run's elements side by side."""
         storage = self.array(value.dtype, value.shape, varying or self.varies(value), apart)
         self.write(storage, value)
         return self.value_of(storage, value.shape)

@@ -133,7 +133,7 @@ class LineStyles:
         return style | {"marker": _MARKERS[place % len(_MARKERS)], "markeredgecolor": "white", "markeredgewidth": 0.6}
 
     def shade(self, name: str, label: str, position: int, number: int) -> dict[str, Any]:
-        """Returns the look of the legend text `label`; at its first use, that of line `position` (0: lightest) of the `number` lines of a policy."""
+        """Returns matplotlib's options for the line `label`: shade `position` (0: lightest) of `number` of policy `name`, the same in later calls."""
         if label not in self._shades:
             style = self.style(name)
             if number > 1:

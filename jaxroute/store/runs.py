@@ -301,7 +301,7 @@ def _as_slice(positions: np.ndarray) -> Any:
 def write(
     store: PackStore, request: Request, families: Sequence[bytes], policy: str, tile: Tile, seeds: np.ndarray, values: Arrays
 ) -> None:
-    """Writes arrays `[tiled axes..., seeds, ...]` by name as cells of the given `families` (one per setting), except seeds already stored."""
+    """Stores arrays `[tiled axes..., seeds, ...]` by name, but no seeds already stored. `families` has the key of each setting's cells."""
     parts = list(request.cut.cut(seeds))
     lead = [len(tile[axis]) for axis in request.policy_axes[policy]]
     for number, place in zip(request.numbers_in(policy, tile), np.ndindex(*lead), strict=True):

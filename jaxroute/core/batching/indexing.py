@@ -89,7 +89,7 @@ class Tables:
         self._reads: dict[int, tuple[Any, list[Any]]] = {}  # By the array's id; the array is stored to keep it alive.
 
     def read(self, table: Value, value: Any) -> Any:
-        """Records a read of `value` from `table`, if long. Returns `value` behind a barrier, to be used instead: XLA might delay the read itself."""
+        """Notes that `value` was read from `table`, for `write`, if the table is long. Returns `value`; the caller uses the result in its place."""
         long = table.mapped and not table.is_key and math.prod(jnp.shape(table.array)[:-1]) > _LONG
         if not long or math.prod(jnp.shape(value)[:-1]) > _LONG:
             return value

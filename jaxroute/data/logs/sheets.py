@@ -250,7 +250,7 @@ def _role_evidence(records: Sequence[Mapping]) -> float:
 
 
 def _without_lists(name: str, value: Mapping) -> tuple[list[dict], list[str]]:
-    """Converts a JSON object (of columns, of objects by id, or by query and model) to records; also returns notes. `name` is the file, for errors."""
+    """Converts a JSON object of columns, or of records by id, to a list of records, and says how in notes. `name` is the file, for errors."""
     columns = list(value.values())
     if columns and all(isinstance(column, list) and len(column) == len(columns[0]) for column in columns):
         return [dict(zip(value, row, strict=True)) for row in zip(*columns, strict=True)], ["file: an object of columns"]

@@ -175,7 +175,7 @@ def _assemble(blocks: dict[_Entry, Array], number: int, dim: int) -> Array:
 
 @struct.dataclass
 class PairRows:
-    """Table of observations, for a model with one parameter for all items and features of pairs of a query and an item, in `H` rounds.
+    """Table of observations of `H` rounds, for a model whose items share one parameter `[d]`; each pair of query and item has features of its own.
 
     Attributes:
       features: `[K, d, H]` features of the shown items, up to `K` in a round; zero in places without an item.
@@ -410,9 +410,9 @@ class PairCounts:
         )
 
     def sums(self, table: Array, chosen: Array) -> Derivatives:
-        """Returns a function of `theta` `[N, d]` that computes the gradient in the parameters of the items `chosen` `[2]` (-1: none).
+        """Returns a function of `theta` `[N, d]` that computes the loss's gradient in the parameters of the items `chosen` `[2]` (-1: none).
 
-        The gradient lacks the ridge term. The `table` `[d, P]` holds the features of all queries.
+        The gradient lacks the ridge term. The `table` `[d, P]` holds the features of all `P` queries of a pool.
         """
         by_query = table.T
         places = [(jnp.maximum(chosen[a], 0),) for a in range(chosen.shape[0])]

@@ -74,7 +74,7 @@ def _built(
 ) -> CascadeEnv:
     """Builds a cascade from fields of `CascadeEnv` and checks it. `contexts` is None for uniform ones; `evaluator` may be a number of features.
 
-    `reach` bounds the scores: the inverse of the evaluator's link maps them to at most `2 sqrt(reach)` in size. This bounds the features' norm.
+    `reach` is what the caller knows about the scores, `|G^-1(score)| <= 2 sqrt(reach)` with the evaluator's link `G`; it gives `feature_bound`.
     """
     index = _float32(index)
     contexts = UniformContexts(index.shape[1]) if contexts is None else contexts

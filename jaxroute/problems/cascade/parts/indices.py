@@ -124,7 +124,7 @@ def curvature(link: Link, u: Array, score: Array, floor: Array | float) -> Array
 
 
 def summed(values: Array) -> Array:
-    """Returns the sum of `values` over the first axis, which XLA stores. At most `_MOST_TERMS` terms are added pair by pair, more by `jnp.sum`."""
+    """Returns the sum of `values` over the first axis: of up to `_MOST_TERMS` terms pair by pair, else by `jnp.sum`. XLA computes it only once."""
     size = values.shape[0]
     if size > _MOST_TERMS:
         return xla.compute_once(jnp.sum(values, axis=0))
