@@ -36,7 +36,7 @@ jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
 _MOST_BYTES = 1 << 30
 _limit = _MOST_BYTES
 _ended = itertools.count(1)
-# Files and folders of the fast tier: what takes no compiler.
+# Files and folders of the fast tier: what takes no compiler, without the random logs, which take long.
 FAST = (
     "metrics/test_metrics.py",
     "core/test_types.py",
@@ -60,7 +60,8 @@ def pytest_collection_modifyitems(items):
         if item.nodeid.removeprefix("tests/") in long_ones:
             item.add_marker("slow")
         place = item.path.relative_to(ROOT / "tests").as_posix()
-        if place.startswith(FAST) and not item.get_closest_marker("slow"):
+        fast = place.startswith(FAST) and place != "data/test_generated_logs.py"
+        if fast and not item.get_closest_marker("slow"):
             item.add_marker("fast")
 
 

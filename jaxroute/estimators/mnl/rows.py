@@ -175,7 +175,7 @@ def _assemble(blocks: dict[_Entry, Array], number: int, dim: int) -> Array:
 
 @struct.dataclass
 class PairRows:
-    """Table of observations of `H` rounds, for a model whose items share one parameter `[d]`; each pair of query and item has features of its own.
+    """Table of observations of `H` rounds, for a model whose items share one parameter `[d]`; each pair of query and item has features.
 
     Attributes:
       features: `[K, d, H]` features of the shown items, up to `K` in a round; zero in places without an item.

@@ -19,7 +19,6 @@ def table(features=True, groups=False, queries=40):
     return RoutingTable(rng.random((queries, 3)), rng.random((queries, 3)), ("s", "m", "l"), **about)
 
 
-@pytest.mark.fast
 def test_contexts_are_at_most_one_long():
     for env, rows in ((contextual.linear(np.eye(3)), 1), (contextual.linear(np.ones(3), num_models=5), 5)):
         x = np.stack([env.observe(draws.fold_in(KEY, t), (), jnp.int32(t)) for t in range(50)])
@@ -27,7 +26,6 @@ def test_contexts_are_at_most_one_long():
         assert env.spec.rows == rows and env.spec.dim == 3
 
 
-@pytest.mark.fast
 def test_averages_are_those_of_the_contexts():
     """With an intercept the mean of a linear model is its first number over sqrt(d); logistic probabilities around zero are one half."""
     env = contextual.linear([[0.6, 1.0], [0.2, -1.0]], intercept=True)
@@ -36,7 +34,6 @@ def test_averages_are_those_of_the_contexts():
     assert contextual.BestSingle.of(env).best == 0
 
 
-@pytest.mark.fast
 def test_every_row_of_a_table_is_used_once():
     env = contextual.table_routing(table(), cost_weight=0.5)
     state = env.init(KEY)
@@ -47,7 +44,6 @@ def test_every_row_of_a_table_is_used_once():
     assert len(set(drawn)) < 40
 
 
-@pytest.mark.fast
 def test_benchmarks_of_a_table():
     """Each regret is the reward of its benchmark on the row minus that of the chosen model."""
     given = table()
@@ -70,7 +66,6 @@ def test_benchmarks_of_a_table():
         assert int(chosen) == rule[row]
 
 
-@pytest.mark.fast
 def test_contexts_and_units_of_a_table():
     assert contextual.table_routing(table(groups=True)).features.shape == (40, 4)
     by_group = contextual.table_routing(table(features=False, groups=True)).features
@@ -91,7 +86,6 @@ REFUSED = {
 }
 
 
-@pytest.mark.fast
 @pytest.mark.parametrize("name", REFUSED)
 def test_bad_arguments_are_refused(name):
     make, message = REFUSED[name]

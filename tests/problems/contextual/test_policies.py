@@ -21,7 +21,6 @@ def state_after(policy, env, rounds):
     return state
 
 
-@pytest.mark.fast
 def test_without_bonus_it_is_greedy():
     """With alpha = 0, scale = 0 or epsilon = 0 the policy uses the best model of the ridge estimate."""
     env = contextual.linear([[1.0, 0.2], [0.1, 0.9], [0.5, 0.5]])
@@ -35,7 +34,6 @@ def test_without_bonus_it_is_greedy():
         assert chosen == {int(np.argmax(x @ state.theta))}
 
 
-@pytest.mark.fast
 def test_unit_vectors_as_descriptors_are_disjoint_parameters():
     env = contextual.linear([[1.0, 0.2], [0.1, 0.9], [0.5, 0.5]])
     rng, bounds = np.random.default_rng(1), []
@@ -47,7 +45,6 @@ def test_unit_vectors_as_descriptors_are_disjoint_parameters():
     np.testing.assert_allclose(*bounds, rtol=1e-4)
 
 
-@pytest.mark.fast
 def test_samples_have_the_covariance_of_the_posterior():
     """Errors of all models are those of one parameter: `x_j' V^-1 x_k`, or 0 between disjoint ones."""
     rng = np.random.default_rng(3)
@@ -84,7 +81,6 @@ REFUSED = {
 }
 
 
-@pytest.mark.fast
 @pytest.mark.parametrize("name", REFUSED)
 def test_values_out_of_range_are_refused(name):
     make, message = REFUSED[name]
@@ -92,7 +88,6 @@ def test_values_out_of_range_are_refused(name):
         make().check()
 
 
-@pytest.mark.fast
 def test_parameters_that_do_not_suit_are_refused():
     env = contextual.linear([[1.0, 0.2], [0.1, 0.9]])
     with pytest.raises(ValueError, match="descriptors of the models must be given"):
@@ -101,7 +96,6 @@ def test_parameters_that_do_not_suit_are_refused():
         contextual.LinUCB(parameters=SharedParameters(np.ones((3, 1)))).check_spec(env.spec)
 
 
-@pytest.mark.fast
 def test_the_bound_of_oful_by_hand():
     """T = 100, d = 2, R = S = lambda = L = 1, delta = .1: 4 sqrt(200 log 51) (1 + sqrt(2 log 10 + 2 log 51)) = 503.4"""
     by_hand = 4 * np.sqrt(200 * np.log(51)) * (1 + np.sqrt(2 * np.log(10) + 2 * np.log(51)))
@@ -110,7 +104,6 @@ def test_the_bound_of_oful_by_hand():
     assert two == pytest.approx(2 * by_hand), "two parameters with half of the rounds and of the probability each"
 
 
-@pytest.mark.fast
 def test_the_bound_of_squarecb_by_hand():
     """K T = 400, square regret 9, delta = 2 / e: 4 sqrt(3600) + 8 sqrt(400) = 400."""
     assert contextual.squarecb_bound(100, 4, 9.0, delta=2 / np.e) == pytest.approx(400.0)
