@@ -164,13 +164,12 @@ def search(
     """
     root = jax.eval_shape(program, start)
     count, dtype, num_rows = root.gain.shape[-1], root.gain.dtype, len(equal)
-    slacks = count + lax.iota(jnp.int32, num_rows)
     lowest, zero = jnp.full((), -jnp.inf, dtype), jnp.zeros((), jnp.int32)
     nothing = jnp.zeros((count,), dtype), start, lowest, jnp.zeros((num_rows,), dtype), jnp.zeros((), dtype)
     found = SearchResult(*nothing, converged=jnp.asarray(True), nodes=zero, steps=zero)
     first = _Search(
         piece=start,
-        basis=slacks,
+        basis=count + lax.iota(jnp.int32, num_rows),  # The slack variables.
         upper=jnp.zeros((count + num_rows,), bool),
         pivots=zero,
         stack=jax.tree.map(lambda x: jnp.zeros((depth + 1, *x.shape), x.dtype), start),
@@ -221,10 +220,8 @@ def search(
         nodes = found.nodes + jnp.where(pivot, 0, 1)
         # The first descent continues until it has found a point.
         over = running & (nodes >= most_nodes + jnp.where(best > -jnp.inf, 0, depth))
-        left = jnp.maximum(
-            jnp.max(jnp.where(alive & (place < waiting), bounds, -jnp.inf)),
-            jnp.where(back, bounds[jnp.maximum(last, 0)], view.bound),
-        )
+        left = jnp.max(jnp.where(alive & (place < waiting), bounds, -jnp.inf))
+        left = jnp.maximum(left, jnp.where(back, bounds[jnp.maximum(last, 0)], view.bound))
         lost = jnp.where(over, jnp.maximum(lost, left), lost)
         found = found._replace(nodes=nodes, steps=found.steps + 1)
         return _Search(
@@ -243,8 +240,7 @@ def search(
     last = lax.while_loop(lambda s: s.running, step, first)
     found = last.found
     complete = ~(last.lost > found.value + _margin(found.value))
-    residual = jnp.where(complete, 0.0, last.lost - found.value)
-    return found._replace(residual=residual, converged=complete)
+    return found._replace(residual=jnp.where(complete, 0.0, last.lost - found.value), converged=complete)
 
 
 def _margin(best: Array) -> Array:
