@@ -151,13 +151,18 @@ def test_a_bare_environment_lists_runs_and_compares(built, tmp_path):
     assert json.loads(run(command, "list", "--json", at=empty))
     assert "staged/figure-2" in run(command, "list", at=empty)
     number, lacking, file = json.loads(run(python, "-c", IMPORT_ALL, at=empty))
-    assert not lacking
+    assert lacking == {"jaxroute.comparison.page.pictures": "matplotlib"}
     assert number == len(tracked("jaxroute/**.py", "jaxroute/*.py")) - 2  # All but the package itself and __main__.
     assert str(tmp_path) in file
     shown = run(command, "run", "stochastic/regret", "--smoke", "--no-figures", "--out", "results", at=empty)
     assert "BetaThompson" in shown
     assert (empty / "results" / "summary.json").is_file()
     run(python, "-c", USE_DATA, at=empty)  # A kernel needs prelude.h.
-    run(command, "compare", "log.csv", "--target-quality", "0.7", "--out", "report", "--orders", "4", at=empty)
+    compare = (command, "compare", "log.csv", "--target-quality", "0.7", "--out", "report", "--orders", "4")
+    run(*compare, at=empty)
+    assert {"summary.json", "points.csv"} <= {file.name for file in (empty / "report").iterdir()}
+    assert not (empty / "report" / "index.html").exists()
+    run(python, "-m", "pip", "install", "-q", f"{built[1]}[plot]", at=empty)
+    run(*compare, at=empty)
     assert "<style>" in (empty / "report" / "index.html").read_text(encoding="utf-8")  # The page needs page.css and page.js.
     assert "ok" in run(command, "doctor", at=empty)

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import xarray as xr
+from flax import struct
 
 from jaxroute import grid, metrics, plot
 from jaxroute.core import draws
@@ -303,6 +304,7 @@ _DISTRIBUTIONS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 }
 
 
+@struct.dataclass
 class ConstantCurvature(StreamingNewton):
     """Textbook's online Newton step, which assumes the curvature `floor` for every sample: slow, for comparison."""
 
