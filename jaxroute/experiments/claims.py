@@ -108,12 +108,11 @@ def with_parameters(function: Callable[..., Finding]) -> Callable[..., Measure]:
 def all_hold(before: str = "", between: str = "; ") -> Callable[[Callable[..., Iterator[Finding]]], Callable[..., Finding]]:
     """Decorator of a generator of findings: joins them into one with the text `before + between.join(texts)`, true if there is any and all are true.
 
-    Example:
-      @all_hold("regret of COSMOS, ")
-      def _small(results: Results) -> Iterator[Finding]:
-          for name, data in results.items():
-              value = end(data, "regret", "COSMOS")
-              yield f"{name}: {value}", value.below(10.0)
+        @all_hold("regret of COSMOS, ")
+        def _small(results: Results) -> Iterator[Finding]:
+            for name, data in results.items():
+                value = end(data, "regret", "COSMOS")
+                yield f"{name}: {value}", value.below(10.0)
     """
 
     def of(findings: Callable[..., Iterator[Finding]]) -> Callable[..., Finding]:
