@@ -108,7 +108,7 @@ def with_parameters(function: Callable[..., Finding]) -> Callable[..., Measure]:
 def all_hold(before: str = "", between: str = "; ") -> Callable[[Callable[..., Iterator[Finding]]], Callable[..., Finding]]:
     """Decorator of a generator of findings: joins them into one with the text `before + between.join(texts)`, true if there is any and all are true.
 
-    For example::
+    For example:
 
         @all_hold("regret of COSMOS, ")
         def _small(results: Results) -> Iterator[Finding]:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 _NOTE = 90  # Width of the notes below a LaTeX table.
-_TEX = {"\\": "backslash", "~": "asciitilde", "^": "asciicircum", "<": "less", ">": "greater", "|": "bar"}
-_TEX = str.maketrans({a: rf"\text{name}{{}}" for a, name in _TEX.items()} | {a: f"\\{a}" for a in "&%$#_{}"})
+_TEX_NAMES = {"\\": "backslash", "~": "asciitilde", "^": "asciicircum", "<": "less", ">": "greater", "|": "bar"}
+_TEX = str.maketrans({a: rf"\text{name}{{}}" for a, name in _TEX_NAMES.items()} | {a: f"\\{a}" for a in "&%$#_{}"})
 _NUMBER = re.compile(r"(?P<mean>-?[\d.,]+(?:e[+-]\d+)?)(?: \((?P<error>[\d.,]+(?:e[+-]\d+)?)\))?")
 
 

@@ -10,7 +10,8 @@ import numpy as np
 from jaxroute.core import draws
 from jaxroute.kernels import ir
 from jaxroute.kernels.ir import Value
-from jaxroute.kernels.rules import elementwise, moving, reductions  # noqa: F401  (They register their rules.)
+from jaxroute.kernels.rules import elementwise, reductions
+from jaxroute.kernels.rules import moving as moving  # It registers its rules.
 from jaxroute.kernels.rules.elementwise import RULES, rule
 from jaxroute.kernels.writer import Writer
 
