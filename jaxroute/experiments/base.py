@@ -171,7 +171,8 @@ class Experiment:
 
     def stands_in(self, changes: Mapping[str, Mapping[str, Any]]) -> bool:
         """Whether a run with the new values `changes` (as for `run`) uses generated queries, because the user gave no table."""
-        return any("data" in case.settings for case in self.cases) and "" != self.stand_in == self.table(changes)
+        takes_table = any("data" in case.settings for case in self.cases)
+        return takes_table and bool(self.stand_in) and self.table(changes) == self.stand_in
 
     def table(self, changes: Mapping[str, Mapping[str, Any]]) -> str:
         """Returns the name of a run's data, given new values `changes`: the user's file, or the description of the generated data; empty without data."""

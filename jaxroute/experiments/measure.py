@@ -221,5 +221,9 @@ def windows(data: xr.Dataset, policy: str = "ACQB") -> xr.DataArray:
     times, places = runs["time"].values, [runs.sizes["time"] - 1]
     while (first := int(np.argmin(np.abs(times - times[places[0]] / 2)))) < places[0]:
         places.insert(0, first)
+    if len(places) < 2:
+        raise ValueError(
+            f"windows need at least two recorded rounds, got {len(times)}: lengthen the horizon, or record more often"
+        )
     gains = runs.isel(time=places).diff("time", label="lower").transpose("time", "seed").rename(time="first")
     return gains / np.diff(times[places])[:, None]
