@@ -66,7 +66,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
     text = "Start each process with the same command and the same --out (or --store)."
     add = parser.add_argument_group("several processes", text).add_mutually_exclusive_group().add_argument
-    text = "simulate part I of N, counted from 0 (default: as Slurm, Open MPI, submitit or Ray say; auto/N for Kubernetes or PBS)"
+    text = (
+        "simulate part I of N, counted from 0 (default: from Slurm, Open MPI, submitit or Ray; auto/N for Kubernetes or PBS)"
+    )
     add("--share", metavar="I/N", nargs="?", const="auto", help=text)
     text = "simulate what no other process has simulated, until nothing is left; processes may come and go"
     add("--join", dest="share", action="store_const", const="join", help=text)

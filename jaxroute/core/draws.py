@@ -23,8 +23,10 @@ from jax.extend.core import Primitive
 from jax.interpreters import batching, mlir
 
 from jaxroute.core import xla
+from jaxroute.core.exports import public_names
 from jaxroute.core.types import Leaf
 
+__dir__ = public_names(__name__)
 KEY_IMPL = "threefry2x32"
 _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = np.uint32(0x1BD11BDA)

@@ -6,11 +6,12 @@ from types import ModuleType
 
 
 def public_names(package: str) -> Callable[[], list[str]]:
-    """Returns a `__dir__` function for a package: it lists `__all__` or, without one, all public names except submodules."""
+    """Returns a `__dir__` function for a module: it lists `__all__` or, without one, its public names except modules and what other packages define."""
 
     def names() -> list[str]:
-        module = sys.modules[package]
-        inner = {n for n, v in vars(module).items() if isinstance(v, ModuleType) and v.__name__ == f"{package}.{n}"}
-        return sorted(getattr(module, "__all__", None) or (n for n in vars(module) if n[0] != "_" and n not in inner))
+        found = vars(sys.modules[package])
+        own = (n for n, v in found.items() if getattr(v, "__module__", package).startswith("jaxroute"))
+        kept = (n for n in own if n[0] != "_" and n != "public_names" and not isinstance(found[n], ModuleType))
+        return sorted(found.get("__all__") or kept)
 
     return names

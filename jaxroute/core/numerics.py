@@ -17,7 +17,9 @@ from flax import struct
 from jax import lax
 
 from jaxroute.core import xla
+from jaxroute.core.exports import public_names
 
+__dir__ = public_names(__name__)
 Array = jax.Array | np.ndarray
 Index = jax.Array | np.ndarray | int
 

@@ -246,7 +246,7 @@ def _warn_horizon(horizon: int, owners: Mapping[str, Grid]) -> None:
         own = {int(np.asarray(field)) for field in fields if np.ndim(field) == 0}
         if own and own != {horizon}:
             checks.warn(
-                f"{owner} was made for a horizon of {', '.join(map(str, sorted(own)))} rounds, the run has {horizon}: what it does "
+                f"{owner} was made for a horizon of {', '.join(f'{n:,}' for n in sorted(own))} rounds, the run has {horizon:,}: what it does "
                 f"with the horizon (a total budget, say) refers to the former; make it with horizon={horizon}"
             )
 

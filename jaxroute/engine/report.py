@@ -67,7 +67,7 @@ def warn(
         checks.warn(f"the probe {name!r} is NaN at some time in {number} runs that are valid")
     if recording.goals and not ending.met:
         checks.warn(
-            f"the standard errors after {ending.seeds} seeds are not below the goal, until_stderr={recording.goals}: the largest are "
+            f"the standard errors after {ending.seeds:,} seeds are not below the goal, until_stderr={recording.goals}: the largest are "
             f"{ending.errors}"
         )
 

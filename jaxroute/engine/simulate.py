@@ -5,7 +5,7 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal
 
 import xarray as xr
 
@@ -43,7 +43,7 @@ def simulate(
     record: Sequence[str] | None = None,
     record_every: int | None = None,
     probes: Mapping[str, Probe] | None = None,
-    keep: str = "runs",
+    keep: Literal["runs", "moments"] = "runs",
     until_stderr: Mapping[str, float] | None = None,
     out: str | os.PathLike[str] | Store | None = None,
     execution: Execution | None = None,

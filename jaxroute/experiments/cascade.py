@@ -115,7 +115,7 @@ def _root_panels(results: Results):
     runs = {f"{p}, s = {s:g}": regret.sel(policy=p, s=s, drop=True) for p in ("COSMOS", "greedy") for s in _STEPS}
     roots = {n: [(int(r["horizon"]), mean_of(r).times(int(r["horizon"]) ** -0.5)) for r in one] for n, one in runs.items()}
     seeds = next(iter(results.values())).sizes["seed"]
-    plot.points(roots, x=f"horizon T\nmean ± 2 s.e. of {seeds} seeds", y="regret / sqrt(T)", ax=axes[0])
+    plot.points(roots, x=f"horizon T\nmean ± 2 s.e. of {seeds:,} seeds", y="regret / sqrt(T)", ax=axes[0])
     plot.log_axis(axes[0], "x")
     plot.log_axis(axes[0], "y")
     plot.power_laws({name: r for name, r in runs.items() if name.startswith("COSMOS")}, ax=axes[1])

@@ -6,6 +6,9 @@ from types import ModuleType
 from typing import Any
 
 from jaxroute.core import plugins
+from jaxroute.core.exports import public_names
+
+__dir__ = public_names(__name__)
 
 
 def problems() -> dict[str, ModuleType]:

@@ -20,7 +20,7 @@ from jaxroute.problems import stochastic
 
 env, policy = stochastic.bernoulli([0.1, 0.9]), stochastic.UCB1()
 result = jr.simulate(env, policy, horizon=10, seeds=2)
-jr.simulate(env, policy, horizon=10, keep="moment")
+jr.simulate(env, policy, horizon=10, seeds=2, keep="moment")
 jr.plot.curves(result, band="quantiles")
 jr.plot.curves(result, log="z")
 jr.plot.curves(result, polices=["UCB1"])
