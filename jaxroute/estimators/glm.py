@@ -140,7 +140,7 @@ class ExactGLM(GLM):
     def check_spec(self, dim: int, rounds: int) -> None:
         del dim
         if rounds > self.capacity:
-            raise ValueError(f"capacity must be at least the horizon of the run, {rounds}, got {self.capacity}")
+            raise ValueError(f"capacity must be at least the horizon of the run, {rounds:,}, got {self.capacity:,}")
 
     def init(self, dim: int, ridge: Leaf) -> ExactState:
         del ridge

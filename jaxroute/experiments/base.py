@@ -288,7 +288,7 @@ def _seeds_of(case: Case, seeds: int | range) -> int | range:
     if isinstance(seeds, int):
         return min(seeds, case.seeds)
     if not (own := range(seeds.start, min(seeds.stop, case.seeds))):
-        least = f"{case.seeds}, the number of seeds of the case {case.name!r}"
+        least = f"{case.seeds:,}, the number of seeds of the case {case.name!r}"
         raise ValueError(f"seeds must begin below {least}, got {seeds.start}:{seeds.stop}")
     return own
 

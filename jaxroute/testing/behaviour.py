@@ -82,7 +82,7 @@ def _check_batch(name: str, policy, env, horizon: int, seeds: int) -> None:
             same = "time" not in curve.dims or np.array_equal(curve.values, expected[metric].values, equal_nan=True)
             assert same, f"{name}: {metric!r} {message}"
 
-    batch = f"differs from the same seed in a batch of {seeds}"
+    batch = f"differs from the same seed in a batch of {seeds:,}"
     check(whole, f"of a seed simulated in blocks of 16 {batch}")
     check(whole.sel(seed=[seeds // 2]), f"of a seed simulated alone {batch}", [seeds // 2])
     if len(jax.local_devices()) > 1:

@@ -1,5 +1,6 @@
 """Draws: the bits of their namesakes in `jax.random`, the published Threefry vectors, and the distributions of what has no namesake."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -178,7 +179,7 @@ def test_a_batch_of_keys_draws_what_each_key_draws(shape):
     expected = each(jax.jit(theirs))
     assert_all_same_bits(jax.jit(jax.vmap(ours, out_axes=-1))(keys), expected)
     exact = each(compiled(exactly(ours), keys[0]))
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=3e-6, atol=3e-6), exact, expected)
+    chex.assert_trees_all_close(exact, expected, rtol=3e-6, atol=3e-6)
     for function in (ours, theirs):
         assert_all_same_bits(compiled(lanes(function, size), keys)(keys), exact)
 

@@ -1,5 +1,6 @@
 """One copy of the rounds for intervals of several lengths, and recorded quantities as one array for each type."""
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -90,11 +91,11 @@ def test_records_come_back_in_both_orders():
     shapes = {kind: array.shape for kind, array in packed.arrays.items()}
     assert shapes == {"float32": (4, 7, R), "int32": (4, 4, R), "bool": (4, 1, R)}
     expected = jax.tree.map(lambda *arrays: np.stack(arrays), *records)
-    jax.tree.map(np.testing.assert_array_equal, packed.by_name(), expected)
-    jax.tree.map(np.testing.assert_array_equal, PackedRecords.of_separate(expected).by_name(), expected)
+    chex.assert_trees_all_equal(packed.by_name(), expected)
+    chex.assert_trees_all_equal(PackedRecords.of_separate(expected).by_name(), expected)
 
     returned = jax.device_get(jax.tree.map(lambda array: jnp.moveaxis(array, -1, 0), packed)).returned()
-    jax.tree.map(lambda ours, theirs: np.testing.assert_array_equal(ours, np.moveaxis(theirs, -1, 0)), returned, expected)
+    chex.assert_trees_all_equal(returned, jax.tree.map(lambda theirs: np.moveaxis(theirs, -1, 0), expected))
     assert np.shares_memory(returned["share"], returned["regret"].base)
 
 

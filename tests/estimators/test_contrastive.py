@@ -2,6 +2,7 @@
 
 import inspect
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -177,7 +178,7 @@ def test_one_step_is_the_literal_rule():
     value, gradient = jax.jit(jax.value_and_grad(loss))(begun)
     np.testing.assert_allclose(stepped.losses, [value], rtol=1e-4)
     expected = jax.tree.map(lambda p, g: p - rate * g, begun, gradient)
-    jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4), stepped.params, expected)
+    chex.assert_trees_all_close(stepped.params, expected, rtol=1e-3, atol=1e-4)
 
 
 def test_batches_have_their_own_pairs():

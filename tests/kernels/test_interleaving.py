@@ -1,6 +1,6 @@
 """Several steps of a loop at a time: the same bits, and only where the order of the steps does not matter."""
 
-import jax
+import chex
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -38,8 +38,7 @@ def both(function, x, monkeypatch):
     with monkeypatch.context() as patched:
         patched.setattr(interleaving, "LEAST_CALLS", 10**6)
         theirs = by_c(function, x, wide=True)
-    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
-        np.testing.assert_array_equal(a, b)
+    chex.assert_trees_all_equal(ours, theirs)
     return source_of_function(function, x, wide=True)[0].body
 
 

@@ -2,6 +2,7 @@
 
 import math
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -37,9 +38,8 @@ def plain(leaf):
 
 def assert_same(ours, theirs, rtol=2e-6, atol=1e-6):
     """Equal structure, shapes and types; integers and keys are equal, floats up to the order of summation."""
-    assert jax.tree.structure(ours) == jax.tree.structure(theirs)
+    chex.assert_trees_all_equal_shapes_and_dtypes(ours, theirs)
     for one, other in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
-        assert (one.shape, one.dtype) == (other.shape, other.dtype)
         one, other = plain(one), plain(other)
         if one.dtype.kind == "f":
             np.testing.assert_allclose(one, other, rtol=rtol, atol=atol)

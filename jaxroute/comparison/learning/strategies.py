@@ -16,7 +16,7 @@ from flax import struct
 
 from jaxroute.comparison.points import JUDGE, RETRIES
 from jaxroute.core import checks
-from jaxroute.core.protocols import Wrapper
+from jaxroute.core.protocols import Transition, Wrapper
 from jaxroute.core.types import Leaf, Metric
 from jaxroute.problems import cascade, combinatorial, queueing, service, staged
 from jaxroute.problems.cascade.parts.exploration import WarmUp
@@ -95,7 +95,7 @@ class Metered(Wrapper):
     def spec(self) -> Any:
         return replace(self.env.spec, metrics=METRICS, overflow_flow=None)
 
-    def step(self, key: jax.Array, state: Any, action: Any, t: jax.Array) -> tuple[Any, Any, dict[str, jax.Array]]:
+    def step(self, key: jax.Array, state: Any, action: Any, t: jax.Array) -> Transition[Any, Any]:
         after, feedback, flows = self.env.step(key, state, action, t)
         reading = self.reading
         row = state.source[t % self.scores.shape[0]] if reading.row is None else reading.row(self.env, state, feedback, t)

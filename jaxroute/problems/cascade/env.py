@@ -9,6 +9,7 @@ from flax import struct
 from jax import Array
 
 from jaxroute.core import checks, draws, numerics, xla
+from jaxroute.core.protocols import Transition
 from jaxroute.core.types import Leaf, PyTree
 from jaxroute.estimators.links import IDENTITY, LOGISTIC, Link
 from jaxroute.problems.cascade.parts.search import best_opened, opened_in_order, seen_outputs
@@ -176,7 +177,7 @@ class CascadeEnv:
     def observe(self, key: Array, state: PyTree, t: Array) -> Observation:
         return Observation(context=self.contexts.draw(draws.fold_in(key, 0), state, t))
 
-    def step(self, key: Array, state: PyTree, action: Search, t: Array) -> tuple[PyTree, Feedback, dict[str, Array]]:
+    def step(self, key: Array, state: PyTree, action: Search, t: Array) -> Transition[PyTree, Feedback]:
         period = self.draw(key, state, t)
         score = period.score
         free = t < self.spec.free_rounds

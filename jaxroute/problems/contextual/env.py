@@ -6,10 +6,11 @@ from flax import struct
 from jax import Array
 
 from jaxroute.core import checks, draws, numerics
+from jaxroute.core.protocols import Transition
 from jaxroute.core.rewards import Rewards
 from jaxroute.core.types import Leaf, priced
 from jaxroute.estimators.links import IDENTITY, Link
-from jaxroute.problems.contextual.types import METRICS, TABLE_METRICS, ContextualSpec, Flows
+from jaxroute.problems.contextual.types import METRICS, TABLE_METRICS, ContextualSpec
 from jaxroute.sources.distributions import Bernoulli, DrawFunction, Gaussian
 from jaxroute.sources.rows import random_order, row_in_order
 
@@ -112,7 +113,7 @@ class ContextualEnv:
         del state, t
         return self.contexts.draw(draws.fold_in(key, 0))
 
-    def step(self, key: Array, state: tuple[()], action: Array, t: Array) -> tuple[tuple[()], Array, Flows]:
+    def step(self, key: Array, state: tuple[()], action: Array, t: Array) -> Transition[tuple[()], Array]:
         means = self.means(self.observe(key, state, t))
         chosen = numerics.one_hot(action, self.num_models)
         reward = numerics.pick(chosen, self.distribution(draws.fold_in(key, 1), means, self.scale))
@@ -189,7 +190,7 @@ class TableEnv:
     def observe(self, key: Array, state: Order, t: Array) -> Array:
         return jnp.asarray(self.features)[self.row(key, state, t)][None]
 
-    def step(self, key: Array, state: Order, action: Array, t: Array) -> tuple[Order, Array, Flows]:
+    def step(self, key: Array, state: Order, action: Array, t: Array) -> Transition[Order, Array]:
         row = self.row(key, state, t)
         x, score, cost = (jnp.asarray(table)[row] for table in (self.features, self.scores, self.costs))
         rewards = score - self.cost_weight * cost

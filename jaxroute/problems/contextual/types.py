@@ -23,7 +23,6 @@ TABLE_METRICS = (
 )
 
 
-Flows = dict[str, Array]
 # Chosen model `[]` int32, and values that can be recorded.
 Choice = tuple[Array, dict[str, Array]]
 

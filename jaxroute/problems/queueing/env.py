@@ -8,6 +8,7 @@ from flax import struct
 from jax import Array
 
 from jaxroute.core import checks, draws, numerics, xla
+from jaxroute.core.protocols import Transition
 from jaxroute.problems.queueing.parts.backlog import Backlog
 from jaxroute.problems.queueing.parts.scheduling import best_place, best_rate_waiting
 from jaxroute.problems.queueing.parts.waiting import class_of
@@ -129,7 +130,7 @@ class QueueEnv:
         view, rows = self.backlog.view(state.backlog), state.backlog.rows
         return Observation(**vars(view), features=jnp.asarray(self.contexts.features_of(rows)), prompt=rows.prompt)
 
-    def step(self, key: Array, state: QueueState, action: Action, t: Array) -> tuple[QueueState, Feedback, dict[str, Array]]:
+    def step(self, key: Array, state: QueueState, action: Action, t: Array) -> Transition[QueueState, Feedback]:
         drawn, arrivals = self.contexts.draw(key, t, self.spec), state.arrivals
         if self.arrivals is not None:
             arrived, arrivals = self.arrivals.draw(draws.fold_in(key, _ARRIVALS), arrivals, t)

@@ -323,7 +323,9 @@ def lower_bound_market(*, horizon: int, max_deployed: int = 2, constant: float =
     slots = checks.count("max_deployed", max_deployed, 2)
     constant = float(checks.positive("constant", constant, ()))
     if horizon < 8 * constant * slots:
-        raise ValueError(f"horizon must be at least 8 * constant * max_deployed = {8 * constant * slots:g}, got {horizon}")
+        raise ValueError(
+            f"horizon must be at least 8 * constant * max_deployed = {8 * constant * slots:,g}, got {horizon:,}"
+        )
     batches = max(1, round(0.25 / (constant * slots / (8 * horizon)) ** (1 / 3)))
     eps = 0.25 / batches
     length = -(-horizon // batches)

@@ -8,10 +8,11 @@ from flax import struct
 from jax import Array
 
 from jaxroute.core import checks, draws, numerics
+from jaxroute.core.protocols import Flows, Transition
 from jaxroute.core.rewards import Rewards
 from jaxroute.core.types import Leaf, Spec
 from jaxroute.problems.stochastic.sources import MeanPath
-from jaxroute.problems.stochastic.types import METRICS, Flows
+from jaxroute.problems.stochastic.types import METRICS
 from jaxroute.sources.distributions import Bernoulli, Distribution, DrawFunction
 
 
@@ -57,7 +58,7 @@ class BanditEnv:
         del key, state, t
         return ()
 
-    def step(self, key: Array, state: tuple[()], action: Array, t: Array) -> tuple[tuple[()], Array, Flows]:
+    def step(self, key: Array, state: tuple[()], action: Array, t: Array) -> Transition[tuple[()], Array]:
         del t
         reward, flows = _drawn(self.distribution, key, self.mean, self.scale, action)
         return state, reward, flows
@@ -95,7 +96,7 @@ class ChangingEnv:
         del key, state, t
         return ()
 
-    def step(self, key: Array, state: Any, action: Array, t: Array) -> tuple[Any, Array, Flows]:
+    def step(self, key: Array, state: Any, action: Array, t: Array) -> Transition[Any, Array]:
         k_reward, k_move = draws.split(key)
         reward, flows = _drawn(self.distribution, k_reward, self.path.mean(state, t), self.scale, action)
         return self.path.move(k_move, state, t), reward, flows

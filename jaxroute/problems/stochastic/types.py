@@ -15,7 +15,6 @@ METRICS = (
     Metric("pulls", "times each model was used", "rounds", "total", ("model",), default=False),
 )
 
-Flows = dict[str, Array]
 # Chosen model `[]` int32, and values that can be recorded.
 Choice = tuple[Array, dict[str, Array]]
 

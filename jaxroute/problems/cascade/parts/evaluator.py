@@ -18,7 +18,9 @@ from jaxroute.problems.cascade.types import CascadeSpec, Feedback
 class EvaluatorState:
     """Estimate of the score of an output from its `d` features.
 
-    `state`: state of the estimator (`GLM`), with coefficients `theta` `[d]`, eq. (19). `design`: inverse of the design matrix `[d, d]`, eq. (20).
+    Attributes:
+      state: state of the estimator (`GLM`), with coefficients `theta` `[d]`, eq. (19).
+      design: inverse of the design matrix `[d, d]`, eq. (20).
     """
 
     state: Any

@@ -12,7 +12,8 @@ from jaxroute.core import draws
 from jaxroute.estimators.gaussian import ByCholesky, ByFactors, ByRoot
 from jaxroute.estimators.mnl import BFGS, Newton, Tracked
 from jaxroute.problems import queueing as qu
-from jaxroute.problems.queueing.acqb import choose_parts, next_combination
+from jaxroute.problems.queueing.acqb import next_combination
+from jaxroute.problems.queueing.parts.choice import choose_parts
 from jaxroute.problems.queueing.parts.scheduling import best_place, place_of_rank
 from jaxroute.problems.queueing.types import QueueView
 

@@ -2,6 +2,7 @@
 
 import math
 
+import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -38,11 +39,11 @@ def test_pretraining_and_given_parameters():
     feedback = sv.types.Feedback(jnp.bool_(True), jnp.float32(0), jnp.float32(1), jnp.ones(3), jnp.ones(3))
     after = jax.jit(policy.update)(draws.key(2), state, obs, action, feedback, jnp.int32(3))
     assert bool(action.explore) and int(after.num_steps) == 0 and float(after.queue.length) > 0
-    jax.tree.map(np.testing.assert_array_equal, after.params, params)
+    chex.assert_trees_all_equal(after.params, params)
     np.testing.assert_allclose(info["probability"], jax.nn.sigmoid(head.logits(params, obs.features)), rtol=1e-5)
     trained = policy.replace(predictor=fixed.replace(trains=True))
     state = trained.init(draws.key(0), env.spec)
-    jax.tree.map(np.testing.assert_array_equal, state.params, params)
+    chex.assert_trees_all_equal(state.params, params)
     after = jax.jit(trained.update)(draws.key(2), state, obs, action, feedback, jnp.int32(3))
     assert int(after.num_steps) == 1 and not np.array_equal(after.params["b"], params["b"])
 
