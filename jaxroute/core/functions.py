@@ -93,7 +93,7 @@ def exponent(x: Array) -> Array:
 
 
 def log_from(m: Array, k: Array) -> Array:
-    """Returns `log((1 + m) * 2^(-k / 2^23))` for 1 + m in [2/3, 4/3), and -0 for m = -0 and k = 0, by the series of Cephes' `logf`."""
+    """Returns `log((1 + m) * 2^(-k / 2^23))` for 1 + m in [2/3, 4/3), by the series of Cephes' `logf`. It is -0 for m = -0 and k = 0."""
     square, n = m * m, k.astype(jnp.float32)
     y = (polynomial(m, LOG) * m) * square - n * f32(LN2_LOW * 2.0**-23)
     return (m + (y - f32(0.5) * square)) - n * f32(LN2_HIGH * 2.0**-23)
@@ -335,10 +335,10 @@ def quadrant(x: Array) -> tuple[Array, Array, Array]:
 
 
 def far_quadrant(x: Array) -> tuple[Array, Array, Array]:
-    """Returns the results of `quadrant` for a large `x = m * 2^e`, `m` a 24-bit integer, from 96 bits of 2 / pi. Source: Payne and Hanek (1983).
+    """Reduces an angle with the same results as `quadrant`, for a large `x = m * 2^e` with a 24-bit integer m. Source: Payne and Hanek (1983).
 
-    The product of m and these bits, modulo 2^96, has the quadrant in its first two bits and the fraction of a quadrant in the others. The bits of
-    2 / pi before these 96 only add multiples of 2 pi to the angle.
+    Multiplies m by 96 bits of 2 / pi, whose position depends on e. The product modulo 2^96 has the quadrant in its first two bits and the fraction of
+    a quadrant in the others. Earlier bits of 2 / pi only add multiples of 2 pi to the angle.
     """
     word = np.uint32
     mantissa = lax.bitcast_convert_type(x, jnp.uint32) & word(0x7FFFFF) | word(0x800000)
@@ -346,7 +346,6 @@ def far_quadrant(x: Array) -> tuple[Array, Array, Array]:
     shift, place = (first & 31).astype(jnp.uint32), first >> 5
 
     def whole(i: int) -> Array:
-        """Returns the i-th of the four 32-bit words of 2 / pi that contain the 96 bits on which the results for `x` depend."""
         found = jnp.full_like(mantissa, word(TWO_OVER_PI[i]))
         for k in range(1, 5):
             found = jnp.where(place == k, word(TWO_OVER_PI[i + k]), found)
@@ -404,7 +403,7 @@ def cos(x: Array) -> Array:
 
 
 def tan(x: Array) -> Array:
-    """Tangent, with an error of at most 1.59 ulp (1.35 ulp for `|x|` up to 1e4). In odd quadrants it is the negative inverse (FDLIBM `k_tanf`)."""
+    """Tangent, with an error of at most 1.59 ulp (1.35 ulp for `|x|` up to 1e4), computed like FDLIBM's `k_tanf`."""
     r, low, n = quadrant(x)
     square = r * r
     low = polynomial(square, TAN) * (square * r) + low * (square + f32(1))
@@ -416,7 +415,7 @@ def tan(x: Array) -> Array:
 
 
 def arcsine(x: Array) -> tuple[Array, Array, Array]:
-    """Returns the mask `|x| > 1/2` and two numbers. Their sum is `asin(sqrt((1 - |x|) / 2))` in the mask, else `asin(x)` (Cephes' `asinf`)."""
+    """Returns the mask `|x| > 1/2` and two summands of `asin(x)`, or of `asin(sqrt((1 - |x|) / 2))` where the mask is True (Cephes' `asinf`)."""
     a = jnp.abs(x)
     large = a > f32(0.5)
     square = jnp.where(large, (f32(1) - a) * f32(0.5), x * x)
@@ -569,7 +568,7 @@ def digamma(x: Array) -> Array:
 
 
 def bessel(a: Array, near: Sequence[float], far: Sequence[float]) -> tuple[Array, Array]:
-    """Returns `exp(-a) p(a^2)` for a below 6 and `q(1 / a) / sqrt(a)` for a above; callers choose. `near`, `far`: coefficients of p and q."""
+    """Returns `exp(-a) p(a^2)`, valid for a < 6, and `q(1 / a) / sqrt(a)`, valid for a > 6. `near`, `far`: coefficients of the polynomials p, q."""
     r, k = exponential(-a)
     return polynomial(a * a, near) * ((r + f32(1)) * power_of_two(k)), polynomial(f32(1) / a, far) / jnp.sqrt(a)
 

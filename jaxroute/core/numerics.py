@@ -119,7 +119,7 @@ def no_errors(**sums: jax.Array) -> dict[str, jax.Array]:
 
 
 def accumulate(state: Any, seen: Array | None = None, /, **values: Array) -> Any:
-    """Returns `state` with `values` added to the compensated sums of these names and `errors` updated, where the mask `seen` is True (None: all)."""
+    """Returns `state` with each value added to the compensated sum of its name where `seen` is True (None: everywhere). Also updates `errors`."""
     sums, errors = {}, dict(state.errors)
     for name, value in values.items():
         sums[name], errors[name] = add_up(getattr(state, name), errors[name], value, seen)
@@ -182,10 +182,10 @@ def combine(x: Array, rows: Array) -> jax.Array:
 
 @jax.jit
 def has_nan(values: Array) -> jax.Array:
-    """Whether any element of `values` is NaN. It is computed as their maximum, which is then NaN.
+    """Whether any element of `values` is NaN, which is the case if their maximum is NaN.
 
-    XLA does not vectorise a reduction of booleans over runs. More than 32 elements are divided into parts, whose maxima are compared: this is five
-    times as fast. The compiler in `jaxroute.kernels` recognises calls by the name `has_nan`, which must stay.
+    XLA does not vectorise a reduction of booleans over runs. The maximum of more than 32 elements is computed by parts, which is five times as fast.
+    The compiler in `jaxroute.kernels` recognises calls by the name `has_nan`, which must stay.
     """
     values = values.reshape(-1)
     if values.size >= _LARGE_TABLE:

@@ -188,7 +188,7 @@ def misspelt(value: Any, members: Members) -> list[tuple[str, str]]:
 
 
 def stage_length_of(env: AnyEnvironment, policy: AnyPolicy) -> int | None:
-    """Returns the number of rounds between calls of `plan`, from `env.spec` or else the policy; None if neither has one or there is no `plan`."""
+    """Returns the number of rounds between calls of `plan`: the `stage_length` in `env.spec`, else the policy's, else None. None without a `plan`."""
     if not hasattr(policy, "plan"):
         return None
     return env.spec.stage_length or getattr(policy, "stage_length", None)

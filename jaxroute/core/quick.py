@@ -25,7 +25,7 @@ _OPTIONS: dict[str, str | bool] = {_LEVEL: "0", "xla_cpu_use_fusion_emitters": F
 def quick_jit(
     function: Callable[Given, Made], static_argnums: int | Sequence[int] = (), often: bool = False
 ) -> Callable[Given, Made]:
-    """Compiles a function like `jax.jit`; on a CPU in less time, to a slower program, for a few calls. Results have the same bits on any device.
+    """Compiles like `jax.jit`, for a few calls only: on a CPU compilation is faster, the program slower. Results have the same bits on any device.
 
     `often` switches on LLVM's optimisations, for a program that runs dozens of times. `static_argnums` is as in `jax.jit`. A call within another
     traced function is compiled as part of that function, with its options.

@@ -1,6 +1,6 @@
 """Properties of an environment's rewards and a policy's assumptions about them. `simulate` compares both and warns of violations.
 
-An environment may have a method `rewards()`; a policy or its `family` may have an attribute `assumes`.
+An environment may have a method `rewards()`. A policy, or its `family` of reward distributions, may have an attribute `assumes`.
 """
 
 from dataclasses import dataclass
@@ -87,5 +87,5 @@ UNIT = Assumptions(low=0.0, high=1.0)
 
 
 def assumptions_of(policy: Any) -> Assumptions:
-    """Returns the assumptions of a policy, else those of its `family`, else assumptions that any rewards meet."""
+    """Returns the attribute `assumes` of a policy, else of its `family` of reward distributions, else assumptions that any rewards meet."""
     return getattr(policy, "assumes", getattr(getattr(policy, "family", None), "assumes", Assumptions()))

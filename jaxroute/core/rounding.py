@@ -2,8 +2,8 @@
 
 On a CPU, XLA contracts `a * b + c` to one operation with one rounding, whatever its options, and simplifies programs as if numbers were not rounded.
 A number `zero` that is -0.0, which XLA does not know, prevents this. `a * b + zero` is the product, rounded once, even if this sum is contracted. A
-constant plus `zero` is no constant for XLA. XLA replaces divisions by the same number along an axis with products with its reciprocal, but not after
--0.0s from a vector were added to the divisors, which may then differ. With fused multiply-add the added zeros cost nothing.
+constant plus `zero` is no constant for XLA. If divisors are equal along an axis, XLA multiplies by one reciprocal instead. Adding a vector of unknown
+-0.0s to the divisors prevents this, as they might then differ. With fused multiply-add the added zeros cost nothing.
 """
 
 import enum
@@ -74,7 +74,7 @@ def within(variable: ContextVar[Any], value: Any) -> Generator[None, None, None]
 
 
 def given_zeros(zero: Array, vector: Array) -> AbstractContextManager[None]:
-    """Context manager inside which the scalar `zero`, a -0.0, is added to products and `vector`, an array of -0.0, to divisors (see `protected`)."""
+    """Context manager that sets the -0.0s of `protected`: inside, `zero` is added to products, and elements of the array `vector` to divisors."""
     return within(_zeros, (zero, vector))
 
 
@@ -161,8 +161,8 @@ def trait_of(eqn: JaxprEqn, traits: Sequence[Trait], same_shape: bool) -> Trait:
 def elementwise_primitive(name: str, zeros: int, function: Callable[..., Any], divides: bool = False) -> Primitive:
     """Creates a JAX primitive called `name` that applies `function` to scalars or to float32 arrays of one shape.
 
-    The last `zeros` operands, which `function` gets too, are -0.0 or vectors of it that the compiler does not know; `jax.vmap` does not batch them.
-    If `divides`, the second operand is a divisor. Batching adds -0.0s of the last operand to it, so that XLA does not multiply by one reciprocal.
+    The last `zeros` operands are -0.0 or vectors of it that the compiler does not know. `function` gets them, too; `jax.vmap` does not batch them. If
+    `divides`, the second operand is a divisor: `jax.vmap` adds -0.0s of the last operand to it, so that XLA does not use one reciprocal.
     """
     primitive = Primitive(name)
 

@@ -258,7 +258,7 @@ def reduced(
     Curves of JAX arrays are reduced on their device, others by NumPy.
 
     Args:
-      curves: for each policy, arrays by name with axes for settings, runs and values; other runs than `valid` ones are left out.
+      curves: for each policy, arrays by name with axes for settings, runs and values. The array `valid` has True for the runs that count.
       names: names of the curves, in the order of the statistics.
       place: index of the axis of runs in every array, `valid` included.
       spans: first run and end (exclusive) of each span of runs; its length is 256 times a power of two, or less than 256.
@@ -274,8 +274,6 @@ def reduced(
 
 
 def _values(xp: Any, curves: Sequence[Curves], names: Sequence[str], place: int) -> Any:
-    """Returns `C` curve values of `R` runs of one policy, or differences of two policies, `[settings, C, R]`; NaN in invalid runs. See `reduced`."""
-
     def masked(one: Curves, name: str) -> Any:
         values = xp.moveaxis(xp.asarray(one[name], xp.float64), place, -1)
         good = xp.moveaxis(xp.asarray(one["valid"]), place, -1)
@@ -291,7 +289,6 @@ def _values(xp: Any, curves: Sequence[Curves], names: Sequence[str], place: int)
 
 
 def _moments_and_bins(xp: Any, curves: Any, names: Sequence[str], place: int, spans: Sequence[tuple[int, int]]) -> Any:
-    """Returns two lists by span (see `reduced`): moments `[6, settings, C]`, and sorted bins `[settings * C, runs]`, none for two policies."""
     values = _values(xp, curves, names, place)
     moments, bins = [], []
     for start, stop in spans:
@@ -310,6 +307,5 @@ _on_device = jax.jit(functools.partial(_moments_and_bins, jnp), static_argnums=(
 
 @functools.partial(jax.jit, static_argnums=2)
 def _starts_of_bins(bins: Array, first: Array, size: int) -> tuple[Array, Array]:
-    """Returns the flat indices where `first` is True (a new value in a row of sorted `bins`), padded with 0 to `size`, and the bins at them."""
     starts = jnp.flatnonzero(first, size=size, fill_value=0)
     return starts, bins.ravel()[starts]

@@ -141,10 +141,10 @@ class FixedPolicy:
 
 
 def classes_of(tree: Any) -> tuple[type, ...]:
-    """Returns the classes of a tree's inner nodes, each before its children, for cache keys: structures may compare equal although classes differ.
+    """Returns the classes of a tree's inner nodes, each before its children. Cache keys need them, since equal structures may differ in classes.
 
-    From jax 0.10 on, two tree structures that differ only in the classes of their nodes compare equal, and `jax.jit` of 0.10.2 may run the program
-    of another class: in a process with 400 such classes it did so for 50 to 70 of them (with 0.12.0.1 for none).
+    From jax 0.10 on, two tree structures that differ only in the classes of their nodes compare equal, and `jax.jit` of 0.10.2 may run the program of
+    another class: in a process with 400 such classes it did so for 50 to 70 of them (with 0.12.0.1 for none).
     """
     found, waiting = [], [jax.tree.structure(tree)]
     while waiting:

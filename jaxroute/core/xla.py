@@ -56,16 +56,16 @@ def first_best(score: Array, allowed: Array | None = None, order: Array | None =
 
 
 def place_mask(size: int) -> int:
-    """Returns the mask of the low bits that hold the index of a model in numbers of `draws.order(key, size)`; `size` there means no model."""
+    """Returns a bit mask for numbers of `draws.order(key, size)`: their low bits hold the index of a model, or `size` for no model."""
     return (1 << size.bit_length()) - 1
 
 
 def first_places(shape: Sequence[int], axis: int, given: Sequence[Any], ordered: bool) -> tuple[Any, Any, int, int]:
-    """Prepares `first_best` along an axis of an array of this `shape`, where of equal elements the one with the smallest tie-breaker wins.
+    """Prepares `first_best` along an `axis` of an array of this `shape`. Of equal elements, the one with the smallest tie-breaker is chosen.
 
-    `given` is the mask of allowed elements, if there is one, and then the tie-breakers, if `ordered` (see `draws.order`); else these are the indices.
-    Returns the mask or None, the tie-breakers, a larger number for elements that may not win, and a bit mask. The bit mask extracts an element's
-    index from its tie-breaker, and the length of the axis from the larger number.
+    `given` has the mask of allowed elements, if any, and then the tie-breakers (`draws.order`) if `ordered`; otherwise indices break ties. Returns
+    the mask or None, the tie-breakers, a larger number for elements that must not be chosen, and a bit mask. The bit mask extracts an element's index
+    from its tie-breaker, and the length of the axis from the larger number.
     """
     size = shape[axis]
     if not ordered:
@@ -99,7 +99,7 @@ def sums(values: Sequence[jax.Array]) -> jax.Array:
 
 
 def by_comparison(score: Array, *given: Array, axis: int, ordered: bool = False) -> jax.Array:
-    """Computes `first_best` of `score` along `axis` by comparison with the maximum. `given` is `allowed`, if any, then `order`, if `ordered`."""
+    """Computes `first_best` along `axis` by comparison with the maximum. `given` has the mask `allowed`, if any, and then `order`, if `ordered`."""
     allowed, place, last, mask = first_places(score.shape, axis, given, ordered)
     if allowed is not None:
         score = jnp.where(allowed, score, -jnp.inf)
@@ -116,7 +116,7 @@ def by_comparison(score: Array, *given: Array, axis: int, ordered: bool = False)
 
 
 def _by_pairs(score: Array, *given: Array, axis: int, ordered: bool = False) -> jax.Array:
-    """Computes `first_best` along `axis` by a reduction of pairs (score, tie-breaker). `given` is `allowed`, if any, then `order`, if `ordered`."""
+    """Computes the same as `by_comparison`, by a reduction of pairs (score, tie-breaker)."""
     allowed, place, last, mask = first_places(score.shape, axis, given, ordered)
     lowest = -np.inf if jnp.issubdtype(score.dtype, jnp.floating) else jnp.iinfo(score.dtype).min
     counts = score == score
@@ -137,8 +137,8 @@ def barrier(value: Any) -> Any:
     """Returns an array or pytree behind an optimisation barrier on every device, so that it is computed and rounded once.
 
     It is for a value that is compared with itself (a score and its maximum), and for one that is read from a table before the table is updated in
-    place. To make programs faster `compute_once` is better. In a scan on a CPU XLA drops barriers before it fuses: a sum of two products may then be
-    computed twice and rounded differently, a case that `first_best` handles.
+    place. To make programs faster `compute_once` is better. In a scan on a CPU XLA drops barriers before it fuses, so that a sum of two products may
+    be computed twice and rounded differently; `first_best` handles this.
     """
     return lax.optimization_barrier(value)
 

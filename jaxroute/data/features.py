@@ -116,10 +116,10 @@ def choose_features(
     num_rows: int,
     notes: list[str],
 ) -> tuple[np.ndarray | None, str, Reader]:
-    """Returns features `[Q, d]` or None, their source in words, and an object whose method `of` converts texts or numbers of new queries, or None.
+    """Returns features `[Q, d]`, their source in words, and a `Reader` for new queries (None if not needed). Without features: None, "", None.
 
     Args:
-      wanted: "own" (numbers in the file), "text" (its texts), "none", an array, or its path; None for numbers in the file or, without any, its texts.
+      wanted: "own" for numbers in the file, "text" for its texts, "none" for no features, an array or its path. None: numbers if present, else texts.
       text: `[Q]` texts of the queries and the name of their column; None without texts.
       own: `[Q, d]` numbers in the file, their source in words, and whether they are separate columns (not an embedding); None without numbers.
       rows: `[Q]` row of each query in the file. An array `wanted` has a row for each query, or for each of the file's `num_rows` rows.
@@ -151,11 +151,7 @@ def choose_features(
 
 
 def _from_numbers(numbers: np.ndarray, source: str, are_columns: bool, notes: list[str]) -> tuple[np.ndarray, str, Reader]:
-    """Standardises or reduces `numbers` `[Q, d]`. Returns features, `source` with this change in words, and a `Reader` for new queries or None.
-
-    Separate columns (`are_columns`) and numbers of unlike scales are standardised. Others are reduced if `d` is over 64 and scikit-learn is installed
-    (without it, `notes` gets a line), or else returned as they are, without a `Reader`.
-    """
+    """Standardises (always if `are_columns`) or reduces `numbers` `[Q, d]`. Returns them, `source` with this change, and a `Reader` or None."""
     if are_columns or (scales(numbers) != 1).any():
         standard = Standardisation.fit(numbers)
         return standard.of(numbers), f"{source}, standardised", standard

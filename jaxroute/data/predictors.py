@@ -242,7 +242,7 @@ class Neighbours:
 
 
 def fit_neighbours(sample: Sample) -> tuple[Neighbours, np.ndarray]:
-    """Fits `Neighbours`; their number has the least squared error. Also returns scores `[Q, N]`, each predicted from queries of other prompts."""
+    """Fits `Neighbours` with the best number of neighbours. Also returns scores `[Q, N]`, each predicted from queries of other prompts."""
     made, prompts = design(sample), sample.numbered()
     columns = made.columns(sample)
     others = sample.num_queries - int(np.bincount(prompts).max())
@@ -257,8 +257,8 @@ def _neighbour_means(
 ) -> np.ndarray:
     """Returns the mean scores of each query's nearest recorded queries, `[S, Q, N]`, for each of `S` ascending numbers of neighbours in `sizes`.
 
-    `columns` are `[Q, r]`, `recorded` `[R, r]` and `scores` `[R, N]`. If the queries are the recorded ones, a query and its copies,
-    which have the same number in `prompts`, `[Q]` (else None), are excluded from the query's neighbours.
+    `columns` `[Q, r]` and `recorded` `[R, r]` have the predictors of queries and recorded queries, and `scores` is `[R, N]`. If both are the same
+    queries, `prompts` `[Q]` has the index of each query's prompt: a query and its copies are then excluded from its neighbours.
     """
     means = np.empty((len(sizes), len(columns), scores.shape[1]))
     lengths, most = np.square(recorded).sum(1), sizes[-1]

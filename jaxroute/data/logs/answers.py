@@ -62,7 +62,7 @@ class Answers:
 
 
 def collect_answers(roles: Roles, units: Mapping[str, str], instead: str = "") -> Answers:
-    """Reads a log's answers in `units` by role. If the caller gave costs, `instead` is "costs" or "prices", and those of the file are ignored."""
+    """Reads the answers of a log. `units` by role replace those found in the file. If `instead` is "costs" or "prices", its costs are ignored."""
     family = roles.families.get("cost")
     costs = [*roles.candidates.get("cost", ()), *(family.columns.values() if family else ())]
     if instead or not any(first_cells(roles.sheet.cells(column), 1) for column in costs):
@@ -94,7 +94,7 @@ def _units_in_columns(roles: Roles, units: Mapping[str, str]) -> dict[str, str]:
 
 
 def _long_answers(roles: Roles) -> Answers:
-    """Returns the answers of a long table, which has a row for each query and model, without their numbers."""
+    """Returns the answers of a long table, which has a row for each query and model; their numbers are added later."""
     sheet = roles.sheet
     sheet.notes.append("layout: a row per query and model")
     for role in ("query", "model"):
@@ -110,7 +110,7 @@ def _long_answers(roles: Roles) -> Answers:
 
 
 def _wide_answers(roles: Roles) -> Answers:
-    """Returns the answers of a wide table, which has a row for each query and a column for each model, without their numbers."""
+    """Returns the answers of a wide table, which has a row for each query and a column for each model; their numbers are added later."""
     sheet, models = roles.sheet, roles.models
     scores, number, size = roles.families["score"], len(models), sheet.num_rows
     which = "columns called like the models" if scores.pattern == "{}" else f"columns {scores.shown()}"
@@ -121,7 +121,7 @@ def _wide_answers(roles: Roles) -> Answers:
 
 
 def _add_role(answers: Answers, role: str, units: Mapping[str, str]) -> None:
-    """Reads a role's numbers, if it has a column, into `answers.values`, in `units` by role. Also sets the fields about percentages and currency."""
+    """Reads the numbers of a role into `answers.values`, if the log has them. `units` by role replace the units found in the file."""
     roles, sheet, family = answers.roles, answers.sheet, answers.roles.families.get(role)
     column = roles.column(role) if family is None else family.shown("")
     if column is None:
@@ -175,7 +175,7 @@ def _is_needed(roles: Roles, role: str) -> bool:
 
 
 def _read_role(sheet: Sheet, column: str, role: str, units: Mapping[str, str], name: str) -> Numbers:
-    """Reads a column as numbers of a role: for "response" lengths of texts, else in the unit `units[role]` or the one in the column's `name`."""
+    """Reads a column as numbers of a role: for "response" lengths of texts, else numbers in the unit that `units[role]` or `name` states."""
     if role == "response":
         lengths = [len(text) or np.nan for text in read_texts(sheet.cells(column))]
         return Numbers(np.array(lengths), notes=["its length counts"])
@@ -190,8 +190,8 @@ def _read_role(sheet: Sheet, column: str, role: str, units: Mapping[str, str], n
 def choose_models(answers: Answers, models: list | None, costs: dict | None, prices: Prices | None, file: str) -> None:
     """Drops from `answers` the models that are not in `models`, `costs` or `prices`, where these are given.
 
-    A model in these that the log lacks raises `ValueError`; only prices from a file (`file` is its path, or empty) may have others. With `models` or
-    such a file, a model without an entry in the given `costs` or `prices` also raises `ValueError` instead of being dropped.
+    Raises `ValueError` for a model in these that the log lacks, unless the prices are from a file (`file` is its path, or empty). If `models` or
+    `file` is given, also raises `ValueError` for a model without an entry in the given `costs` or `prices`.
     """
     name, present = answers.sheet.name, set(answers.models)
     if len(present) < 2:
@@ -348,7 +348,7 @@ def _lost_usage(values: Mapping[str, np.ndarray], *tokens: np.ndarray | None) ->
 
 
 def _cached_cost(answers: Answers, tokens_in: np.ndarray, prices: Mapping[Any, np.ndarray]) -> np.ndarray:
-    """Returns what cached tokens add to each cost, negative for a discount, `[A]` in 1e-6 USD. `ValueError` if their price is not in `prices`."""
+    """Returns what cached tokens add to the cost of each answer, `[A]` in 1e-6 USD, negative for a discount. `ValueError` if they lack a price."""
     tokens = np.nan_to_num(answers.values.get("tokens_cached", np.zeros(len(answers.row))))
     if not (tokens > 0).any():
         return tokens
@@ -363,7 +363,7 @@ def _cached_cost(answers: Answers, tokens_in: np.ndarray, prices: Mapping[Any, n
 
 
 def _are_beside(answers: Answers, role: str, total: np.ndarray, note: str) -> bool:
-    """Whether `total` `[A]` excludes a role's tokens, say cached ones. Reports it by `note`, a text with `{}` for "counted beside" or "part of"."""
+    """Whether tokens of a role, such as cached ones, are counted beside the tokens `total` `[A]`, not as part of them. Adds `note` to the report."""
     part, values, beside = np.nan_to_num(answers.values[role]), answers.values, role in answers.beside
     if (part > np.nan_to_num(total, nan=np.inf)).any():
         beside = True

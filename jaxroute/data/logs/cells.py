@@ -153,7 +153,7 @@ def _check_range(sheet: "Sheet", column: str, kind: str, values: np.ndarray) -> 
 
 
 def _parse_cells(sheet: "Sheet", column: str, kind: str, rest: np.ndarray, numbers: Numbers) -> np.ndarray:
-    """Reads the cells in rows `rest` as numbers into `numbers`, or raises `ValueError`. Returns a mask of all `R` rows: cells with a unit of time."""
+    """Reads the cells in the rows `rest` into `numbers`, or raises `ValueError`. Returns a mask of the column's rows: cells with a unit of time."""
     cells = sheet.cells(column)
     with_comma = [cell for cell in cells[rest] if isinstance(cell, str) and "," in cell]
     points = any(isinstance(cell, str) and "." in cell for cell in cells)
@@ -254,7 +254,7 @@ def _is_number(cell: Any, kind: str) -> bool:
 
 
 def looks_like_text(cells: np.ndarray) -> bool:
-    """Whether over a fifth of a column's first cells with texts are words of any language, formulas, code or lists instead of numbers."""
+    """Whether over a fifth of the texts and lists in a column's first cells are not numbers, but words, formulas, code or lists."""
     if cells.dtype.kind != "O":
         return False
     found = [cell for cell in first_cells(cells) if isinstance(cell, (str, *_CONTAINERS))]
@@ -314,7 +314,7 @@ def _text(cell: Any) -> str:
 
 
 def read_dates(sheet: "Sheet", column: str) -> np.ndarray:
-    """Returns a column's dates, ISO 8601 or s or ms since 1970, as datetime64[s] in UTC, NaT for an empty cell; other cells raise `ValueError`."""
+    """Reads dates (ISO 8601, or seconds or milliseconds since 1970) as datetime64[s] in UTC. An empty cell gives NaT; other content, `ValueError`."""
     cells = sheet.cells(column)
     if cells.dtype.kind == "M":
         return cells.astype("datetime64[s]")

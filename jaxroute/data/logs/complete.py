@@ -51,7 +51,7 @@ class Log:
 
 
 def complete_log(answers: Answers, costs: Mapping | None, prices: Prices | None, options: Mapping[str, Any]) -> Log:
-    """Builds the complete log of the chosen models. `costs` and `prices` are the caller's, `options` the arguments of `read_log` by name."""
+    """Builds the complete log of the chosen models. `costs` and `prices` are the caller's or None, `options` the arguments of `read_log` by name."""
     notes, roles, sheet, arrays = answers.notes, answers.roles, answers.sheet, answers.arrays
     score_name = roles.families["score"].pattern if roles.models else str(roles.column("score"))
     groups: dict[str, Any] = {"model": (answers.model, answers.models)}
@@ -207,7 +207,7 @@ def _find_keys(answers: Answers) -> _Keys:
 
 
 def _fill_gaps(codes: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Returns `labels`, such as categories; an empty one is replaced by that of other rows with its code (query), if these have only one label."""
+    """Replaces each empty label, such as a category, by the label of other rows with the same code (query), if these have only one label."""
     present = labels != ""
     if present.all():
         return labels
@@ -270,7 +270,7 @@ def _tells_apart(pairs: np.ndarray, values: np.ndarray) -> bool:
 
 
 def _pivot(answers: Answers, keys: _Keys, values: np.ndarray, how: str = "") -> np.ndarray:
-    """Converts values of answers `[A]` to `[Q, N]`, NaN for none. Repeated answers are merged by `how`: "mean", "max", or as the format says ("")."""
+    """Arranges values of answers, `[A]`, as `[Q, N]`, NaN for none. Repeated answers are merged by `how` ("": by the rule of the format)."""
     found = pd.Series(values).groupby(keys.pairs(answers)).agg(how or answers.sheet.preset.how)
     matrix = np.full((len(keys.first), len(answers.models)), np.nan)
     matrix.flat[found.index] = found
@@ -334,7 +334,7 @@ def _propose_models(models: list[str], gaps: np.ndarray, num_complete: int) -> s
 
 
 def _shared_column(answers: Answers) -> str:
-    """Returns a column that may hold query ids, as most of its values occur with several models and few twice with one model; "" if there is none."""
+    """Returns a column that may hold query ids, or "". Most of its values occur with several models, and few of them twice with the same model."""
     roles, sheet = answers.roles, answers.sheet
     others = {*FILE_COLUMNS, *roles.candidates.get("query", ()), *roles.candidates.get("model", ())}
     columns = [name for name in sheet.single(sheet.names) if name not in others]
@@ -423,7 +423,7 @@ def _dates(answers: Answers, rows: np.ndarray) -> np.ndarray | None:
 
 
 def _own_numbers(answers: Answers, first: np.ndarray) -> tuple[np.ndarray, str, bool] | None:
-    """Returns features in rows `first`, one per query, their source in words, and whether they are columns, not an embedding; None without any."""
+    """Returns features from the rows `first` (one per query), their source in words, and whether they are single features, no embedding; or None."""
     roles, sheet = answers.roles, answers.sheet
     names, (head, star, tail) = roles.vectors, roles.given.get("embedding", "").partition("*")
     if star:

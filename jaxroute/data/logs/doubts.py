@@ -160,7 +160,7 @@ def _labels_error(answers: Answers, columns: str, alike: list[str], remedy: str)
 
 
 def _describe_scores(answers: Answers) -> tuple[str, str, list[str], float]:
-    """Returns two texts (names of the score columns, how to confirm them), columns like "gold" with equal values, and the name's match level."""
+    """Returns a text that names the score columns, how to confirm them, columns like "gold" with equal values, and the name's `match_level`."""
     roles = answers.roles
     if roles.models:
         family = roles.families["score"]
@@ -211,7 +211,7 @@ def check_same_scores(answers: Answers, scores: np.ndarray) -> None:
 
 
 def check_models(answers: Answers, scores: np.ndarray, costs: np.ndarray, named: Collection[str]) -> None:
-    """Raises `ValueError` if a model not in `named` is called like a right answer ("gold"), or like a statistic that its `[Q, N]` numbers confirm."""
+    """Raises `ValueError` if a model seems to be the right answer ("gold") or a statistic of the other models. Models in `named` are accepted."""
     models, parts = answers.models, np.stack([scores, costs])
 
     def is_close(a: np.ndarray, b: np.ndarray) -> bool:
@@ -235,7 +235,7 @@ def check_models(answers: Answers, scores: np.ndarray, costs: np.ndarray, named:
 
 
 def doubt_costs(answers: Answers, costs: np.ndarray, unit: str, stated: bool) -> None:
-    """Adds notes on doubtful costs `[Q, N]`: implausible means if `unit` is USD and, if `stated` in the file, costs like running sums or scores."""
+    """Notes doubtful costs `[Q, N]`: implausible means if `unit` is USD per query; if a file `stated` costs, also running sums or scores."""
     models, notes = answers.models, answers.notes
     means = zip(models, costs.mean(axis=0) if unit.startswith("USD per query") else [])
     if implausible := [f"{model} {mean:.3g}" for model, mean in means if 0 < mean < _CHEAPEST or mean > _MOST_EXPENSIVE]:

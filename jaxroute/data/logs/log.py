@@ -136,10 +136,10 @@ def read_answers(data: Any, **options: Any) -> pd.DataFrame:
 
 
 def _open_answers(options: Mapping[str, Any], wanted: Sequence[str], instead: str, scored: bool = True) -> Answers:
-    """Opens a file, assigns roles to its columns and reads the answers.
+    """Opens the file in `options`, the arguments of `read_log`, assigns roles to its columns and reads the answers.
 
-    `options` are the arguments of `read_log`. Models named in them, `wanted` (may be empty), help to find the columns of models. `instead` is "costs"
-    or "prices" if the caller gave these to replace those of the file, else empty. If `scored` is False, the log need not have scores.
+    `wanted` are models that the caller named; they help to find the columns of models. If `instead` is "costs" or "prices", costs in the file are
+    ignored. If `scored` is False, the log need not have scores.
     """
     data: Any = options.get("data")
     where, columns = options.get("where"), options.get("columns")

@@ -107,7 +107,7 @@ def parse_units(kind: str, text: str) -> tuple[str, ...]:
 
 
 def unit_of(role: str, name: str, given: Mapping[str, str]) -> tuple[float, str | None, str]:
-    """Returns the unit in `given[role]`, else in `name`: its factor to the standard unit, currency (None for USD or none), and text, maybe empty."""
+    """Returns the unit in `given[role]` or else in `name`: factor to the standard unit, currency (None for USD or none), and text (may be empty)."""
     kind = UNIT_KINDS.get(role, "")
     units = parse_units(kind, given[role]) if role in given else split_unit(kind, name)[1]
     values = [UNITS[kind][unit] for unit in units] + (["J"] if kind == "cost" and "energy" in plain_name(name) else [])
@@ -276,7 +276,7 @@ def check_units(units: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def check_columns(columns: Mapping[str, str] | None, names: Sequence[str], file: str) -> dict[str, str]:
-    """Returns a checked copy of `columns` by role: `*` is any model, "" no column. `ValueError` for an unknown role or a column not in `names`."""
+    """Returns a checked copy of `columns` by role. `ValueError` for unknown roles and columns not in `names`, except patterns (`score_*`) and ""."""
     if columns is not None and not isinstance(columns, Mapping):
         raise ValueError(f"columns must map roles to names of columns, as {{'score': 'mine'}}, got {checks.show(columns)}")
     found: dict[str, str] = {}
@@ -372,17 +372,14 @@ def _splits(name: str) -> list[_Split]:
 
 
 def _best_splits(free: Sequence[str]) -> Iterator[tuple[str, _Split]]:
-    """Yields each of the column names `free` with its best division into role and model, several if equal, once for each order of the two.
-
-    A division is better if its model is itself a column and has columns of several roles, then if it has columns of more roles (`gpt`, if there are
-    `score_gpt` and `cost_gpt`). Of divisions equal in this the one whose pattern, such as `score_{}`, most names have is best, then the longest role.
-    """
+    """Yields each of the column names `free` with its likeliest division into role and model, several if equal, for each order of the two."""
     splits = {name: _splits(name) for name in free}
     roles_of: dict[str, set[str]] = {}
     for split in (split for found in splits.values() for split in found):
         roles_of.setdefault(split.model, set()).add(split.role)
     counts = Counter(split.pattern for found in splits.values() for split in found)
 
+    # The best model has columns of several roles (`score_gpt` and `cost_gpt`) and is a column itself.
     def rank(split: _Split) -> tuple[bool, int, int, int]:
         roles = len(roles_of[split.model])
         return split.model in splits and roles > 1, roles, counts[split.pattern] if roles > 1 else 0, split.length
@@ -395,7 +392,7 @@ def _best_splits(free: Sequence[str]) -> Iterator[tuple[str, _Split]]:
 
 
 def _add_units_behind_models(families: dict[tuple[str, str], Family]) -> None:
-    """Adds `cost_{}_usd` to `families`, by (role, pattern), if `cost_{}` has names such as `a_usd`, which end in a unit, and model "a" has scores."""
+    """Adds `cost_{}_usd` to `families`, by (role, pattern), if columns such as `cost_a_usd` end in a unit and models such as "a" have scores."""
     scored = {model for family in families.values() if family.role == "score" for model in family.columns}
     for (role, pattern), family in [*families.items()]:
         unit = next((words(model)[-1] for model in family.columns if words(model)), "")

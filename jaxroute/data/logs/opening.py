@@ -192,7 +192,7 @@ def _decode(name: str, content: bytes, encoding: str | None) -> tuple[str, str, 
 
 
 def _open_text(path: Path, text: str, separator: str | None, encoding: str, packed: str) -> Sheet:
-    """Opens a text with columns, without the lines above their names. A `separator` of None is detected; `encoding` and `packed` are for messages."""
+    """Opens a text with columns; lines above their names are skipped. A `separator` of None is detected. `encoding` and `packed` are for messages."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     notes = []
     if setting := re.match(r"(sep=(.))(?:\n|$)", text, re.IGNORECASE):
@@ -377,7 +377,7 @@ def _join_files(name: str, files: Sequence[Path], open_one: Callable[[Path], She
 
 
 def _stack(name: str, opened: dict[Path, Sheet]) -> Sheet:
-    """Joins sheets (`opened`, by path) by rows, and adds columns for those parts of their files' paths that differ, since these may name models."""
+    """Joins the rows of sheets (`opened`, by path) to one sheet. Parts of the paths that differ become columns, since they may name models."""
     sheets, parts = list(opened.values()), {"(file)": [_ENDING.sub("", file.name) for file in opened]}
     for depth, column in enumerate(FILE_COLUMNS[1:]):
         folders = [file.parents[depth].name if len(file.parents) > depth else "" for file in opened]

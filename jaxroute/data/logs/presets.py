@@ -49,7 +49,7 @@ class Preset:
         return SPROUT_PRICES if self.name == "SPROUT" else {}
 
     def rows(self, path: Path, records: Records) -> Records:
-        """Converts records of the file `path` to rows with a log's columns, and adds the scores and ids that the user added to the format."""
+        """Converts records of the file `path` to rows with a log's columns. Scores and query ids that the user added to the records are used, too."""
         if self.reader is None and not self.columns:
             return records
         if self.explode:

@@ -133,10 +133,7 @@ def _fitting_families(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[s
 
 
 def _best_score_families(families: Sequence[Family]) -> list[Family]:
-    """Returns the likeliest families of scores, several if equal: the caller's, else that with most models that also have columns of other roles.
-
-    If these are equal, the match level of the name decides. A family of one model counts only if none is larger, and with a match level of 2 or more.
-    """
+    """Returns the likeliest groups of score columns, several if equal: the caller's, else the group with most models that have other columns, too."""
     others = {model for family in families if family.role != "score" for model in family.columns}
 
     def evidence(family: Family) -> tuple[float, ...]:
@@ -392,7 +389,7 @@ def _explain_not_a_log(roles: Roles, scores: Family, families: Sequence[Family],
 
 
 def _likely_columns(sheet: Sheet, lacking: list[str], free: list[str], unknown: list[str]) -> tuple[str, list[str]]:
-    """Returns a text that proposes `free` columns for `lacking` roles, and a list of those for "model". `unknown` are columns like scores."""
+    """Returns a text that proposes columns in `free` for the `lacking` roles, and those for "model" as a list. `unknown`: columns like scores."""
     proposals = {role: similar_names(role, free) for role in lacking}
     only_score = lacking == ["score"]
     if only_score:  # By their content.

@@ -88,7 +88,7 @@ class Sheet:
 
 
 def sheet_of_frame(name: str, frame: pd.DataFrame, about: str, **attributes: Any) -> Sheet:
-    """Converts a data frame to a `Sheet` called `name`; dicts in cells become columns. `about` is its kind in words, `attributes` other fields."""
+    """Converts a data frame to a `Sheet` called `name`; dicts in cells become columns. `about` is its kind, `attributes` are other fields."""
     if not frame.size:
         raise ValueError(f"{name} has no {'columns' if len(frame) else 'rows'}")
     frame = frame.set_axis([str(column) for column in frame.columns], axis=1)
@@ -225,7 +225,7 @@ def records_of(name: str, value: Any) -> tuple[list[dict], list[str]]:
 
 
 def _record_lists(value: Mapping, before: str) -> list[tuple[str, list]]:
-    """Returns (path, list) for each list of records in `value`, at any depth. An object with keys "0", "1", ... is a list. `before` starts paths."""
+    """Returns (path, list) of each list of records in `value`, at any depth; objects with keys "0", "1", ... are lists. Paths begin with `before`."""
     found = []
     for key, part in value.items():
         if isinstance(part, list) and part and all(isinstance(record, dict) for record in part):

@@ -150,7 +150,7 @@ def divide_by_max(scores: np.ndarray) -> np.ndarray:
 
 
 def _set_columns(table: Any, what: str, least: float = -np.inf, **sizes: int) -> None:
-    """Makes the fields in `sizes` (length by name) read-only float64. `ValueError` for a wrong length (one per `what`) or a value below `least`."""
+    """Makes fields read-only float64 arrays of the lengths in `sizes`. `ValueError` (naming `what`) for another length or values below `least`."""
     for column, size in sizes.items():
         values = np.array(getattr(table, column), dtype=np.float64)
         if values.shape != (size,):
@@ -189,7 +189,7 @@ def _groups(paper: str, table: str) -> dict[Any, list[Any]]:
 
 
 def _entries(table: str) -> dict[Any, dict[str, Entry]]:
-    """Reads a table of MESS+ as entries by method or `V` (a row's first value), then by benchmark. Its last three values, reversed, are `ratio`."""
+    """Reads a table of MESS+ as `Entry` objects by the first value of a row (a method or `V`), then by benchmark."""
     groups = _groups("messplus", table).items()
     return {key: {name: Entry(*row[:4], ratio=tuple(row[:3:-1])) for name, *row in rows} for key, rows in groups}
 
