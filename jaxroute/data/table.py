@@ -27,8 +27,8 @@ class RoutingTable:
       groups: `[Q]` int32 index into `group_names`, for example of the benchmark a query comes from, or None.
       group_names: names of the groups; empty without `groups`.
       cost_unit: unit of a cost.
-      rows: `[Q]` int64 row of each query in the file or arrays; if these have a row per answer, the index of the query in order of appearance.
-      num_rows: number of rows of the file or, if it has a row per answer, of its queries.
+      rows: `[Q]` int64 row of each query in the file or arrays. If each answer has its own row there, queries are numbered as they appear.
+      num_rows: number of rows of the file, or of its queries if each answer has its own row.
       prompts: `[Q]` int32 index of each query's prompt, equal for copies of one prompt; None if prompts are unknown, so that
         each query counts as different. Copies stay together wherever queries are split.
 
@@ -222,7 +222,7 @@ def _floats(argument: str, values: ArrayLike) -> np.ndarray:
 
 
 def _integers(argument: str, numbers: ArrayLike, num_queries: int, end: int, rule: str) -> np.ndarray:
-    """Checks `numbers`, an integer from 0 to `end - 1` per query. Returns a read-only int32 copy; errors name `argument` and end with `rule`."""
+    """Returns `numbers` as read-only int32. There must be one for each query, from 0 to `end - 1`; errors name `argument` and end with `rule`."""
     numbers = np.asarray(numbers)
     if numbers.shape != (num_queries,) or numbers.dtype.kind not in "iu":
         found = f"shape {numbers.shape} and dtype {numbers.dtype}"
@@ -242,7 +242,7 @@ def _names(argument: str, names: str | Iterable[object]) -> tuple[str, ...]:
 
 
 def _refuse(argument: str, values: np.ndarray, wrong: np.ndarray, rule: str, models: Sequence[str] = ()) -> None:
-    """Raises an error on the first of `values` that `wrong` marks, if any, with `argument`, value, place (a model, if `models` are given), `rule`."""
+    """Raises an error if the mask `wrong` is True anywhere: it names `argument`, the first such value, its row and model (or indices), and `rule`."""
     if wrong.any():
         place = tuple(np.argwhere(wrong)[0].tolist())
         where = f"row {place[0]}, model {models[place[1]]!r}" if models else f"[{', '.join(map(str, place))}]"

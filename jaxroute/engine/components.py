@@ -54,7 +54,7 @@ class Variant:
     hint: CostHint
 
     def first_state(self, horizon: int) -> Any:
-        """Returns a description of the program that makes the first state; runs of a shorter horizon can be continued if theirs is equal."""
+        """Describes the program that makes the first state. If two horizons have the same one, runs of the shorter can be continued to the longer."""
         begin = functools.partial(protocols.first_state, spec=spec_for(self.example[0], horizon))
         program, shape = jax.make_jaxpr(begin, return_shape=True)(*self.example, draws.key(0))
         return str(program), [np.asarray(const).tobytes() for const in program.consts], jax.tree.structure(shape)
@@ -99,7 +99,7 @@ class Components:
         return shared_axes([variant.grids for variant in self.variants], self.static_axes)
 
     def variant(self, policy: str, place: Mapping[str, Any]) -> Variant:
-        """Returns the variant of a policy (by name) that simulates the settings at `place`: indices by axis, a single one along a static axis."""
+        """Returns the variant that simulates the policy of this name at `place`: indices of settings by axis, on a static axis one index."""
         own = (one for one in self.variants if one.policy == policy)
         return next(one for one in own if all(int(np.ravel(place[axis])[0]) == at for axis, at in one.position.items()))
 

@@ -20,7 +20,7 @@ _EXPENSIVE_BYTES, _MOST_KERNEL_BYTES = 2**17, 2**19
 
 
 class PartWarning(UserWarning):
-    """Warns that the result lacks runs that other processes are to simulate. The same call returns all of them when those have finished."""
+    """Warns that other processes have yet to simulate some runs of the result. Once they have finished, the same call returns all runs."""
 
 
 @dataclass(frozen=True)
@@ -170,7 +170,10 @@ class Target:
         return self.platform == "cpu"
 
     def backend_of(self, hint: CostHint) -> str:
-        """Returns `backend`, or "scan" if kernels cannot be used, or are jaxroute's choice on a CPU but slower for a policy of cost `hint`."""
+        """Returns the back end for a policy of cost `hint`: `backend`, or "scan" if kernels cannot be used.
+
+        The scan also replaces kernels that "auto" has chosen on a CPU if it is faster for this policy.
+        """
         free = self.chosen and not self.quick and self.on_cpu
         scan_is_faster = hint.product_bytes >= _EXPENSIVE_BYTES or hint.matrix_bytes >= _MOST_KERNEL_BYTES
         return "scan" if self.no_kernel or (free and scan_is_faster) else self.backend

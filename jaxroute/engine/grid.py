@@ -229,10 +229,7 @@ def instances(environments: Sequence[Any]) -> Grid:
 
 
 def larger_settings(env: Grid, example: AnyEnvironment) -> Iterator[Grid]:
-    """Yields the settings `env` of an environment with 2, 4, 8, ... times the present capacity, up to the largest capacity that a run can need.
-
-    The capacity of `example`, one of the environments, is doubled too, to find out when the largest one is reached.
-    """
+    """Yields the settings `env` with 2, 4, 8, ... times their capacity, until no run of `example`, one of the environments, can need more."""
     larger = protocols.with_double_capacity if is_environment(env.example) else _LargerSampler
     while (more := protocols.with_double_capacity(example)) is not None:
         example = more

@@ -111,18 +111,17 @@ def choose_layout(setup: Setup, needs: Mapping[str, tuple[int, int]]) -> Layout:
 
 
 def _whole_waves(num_seeds: int, most: int, settings: int, waves: Sequence[int]) -> int:
-    """Returns the number of seeds of a block on a GPU, at most `most`, for which all policies together simulate `num_seeds` seeds fastest.
+    """Returns how many seeds, at most `most`, a block on a GPU should have, so that all policies together simulate `num_seeds` seeds fastest.
 
-    The GPUs simulate a wave of runs at the same time, so blocks of whole waves are best; `waves` has the number of runs in a wave for each policy
-    (empty: as few blocks as possible). A block has `settings` runs for each seed.
+    A wave is a group of runs that the GPUs simulate at the same time; `waves` has its size for each policy. If `waves` is empty, blocks are as
+    large as possible. A block has `settings` runs for each seed.
     """
     step = 1 << max(0, most.bit_length() - 4)
     most = max(1, most // step * step)  # A block that does not fit into memory can be halved.
 
     def size(number: int) -> int:
-        """Returns the seeds of each of `number` blocks, rounded up to three binary digits so that few sizes are compiled, and at most `most`."""
         seeds = -(-num_seeds // number)
-        unit = 1 << max(0, seeds.bit_length() - 3)
+        unit = 1 << max(0, seeds.bit_length() - 3)  # Three binary digits, so that few sizes are compiled.
         return min(most, -(-seeds // unit) * unit)
 
     def cost(number: int) -> float:

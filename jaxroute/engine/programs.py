@@ -149,7 +149,7 @@ class Block:
         return leaves, index, self.root, spans, np.asarray(seeds, np.uint32), dict(begun)
 
     def _function(self) -> Callable[..., Any]:
-        """Returns the function to compile. From a call's `_arguments` it computes packed records, and states `[settings..., seeds, ...]` by name."""
+        """Returns the function to compile. It takes the result of `_arguments`, and returns packed records and states `[settings..., seeds, ...]`."""
         env, policy = self.grids
         record, horizon, _, _, keep_states = self.static
         rollout, since = ROLLOUTS[self.backend], self.since
@@ -193,7 +193,7 @@ class Block:
         return other
 
     def lower(self, seeds: np.ndarray | None = None, begun: States = NO_STATES) -> Program:
-        """Returns the traced program for `len(seeds)` runs (None: as many as a thread has) from the states `begun`, if any. Later calls reuse it."""
+        """Returns the traced program for `len(seeds)` runs (None: those of one thread), which start from the states `begun`; if empty, in round 0."""
         if seeds is None:  # The values of seeds do not matter when a program is traced.
             seeds = np.zeros(1 if self.one_by_one else self.layout.block // self.threads)
         arguments = self._arguments(dict.fromkeys(self.axes, 0), seeds, begun)
@@ -384,7 +384,7 @@ def compiler() -> Generator[ThreadPoolExecutor, None, None]:
 
 
 def compile_blocks(blocks: Mapping[str, Block], pool: ThreadPoolExecutor, progress: bool = False) -> None:
-    """Compiles `blocks`, given by label, on threads of `pool`; `progress` shows the compilations. An error is raised when its block runs."""
+    """Compiles `blocks`, given by label, on threads of `pool`, and shows it if `progress`. A failed compilation raises its error when the block runs."""
     compiling = {name: block.compile_in(pool) for name, block in blocks.items()}
     wait_for_compilations(compiling, {name: block.name for name, block in blocks.items()}, progress)
 
@@ -426,7 +426,7 @@ def trace_blocks(
 
 
 def device_needs(setup: Setup) -> dict[str, tuple[int, int]]:
-    """Returns, by label of each variant in `setup` with GPU kernels, the bytes of scratch memory of a run, and how many runs all GPUs run at once."""
+    """Returns for each variant with GPU kernels, by label, the bytes of scratch memory of a run, and how many runs all GPUs simulate at once."""
     target = setup.target
     if target.on_cpu or target.backend != "kernel" or target.no_kernel:
         return {}

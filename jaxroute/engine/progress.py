@@ -125,7 +125,7 @@ class Progress:
     Attributes:
       policy: name of the policy of the block.
       setting: coordinates of the settings of the block: a list of values for each axis.
-      seeds: position, from 1, of the last seed of this block, or of blocks stored together with it. Seeds come in order, except with `share="join"`.
+      seeds: position, from 1, of the last seed that was stored with this block. Seeds come in order, except with `share="join"`.
       done: number of blocks that this call has simulated.
       total: number of blocks that this call will simulate.
       seconds: seconds since the call began, with compilation.

@@ -132,7 +132,7 @@ def make_records(
     every: int,
     probes: Mapping[str, Probe],
 ) -> dict[str, Record]:
-    """Returns by label a `Record` for each pair in `examples`: metrics `names` (None: the defaults) and `probes`, recorded every `every` rounds."""
+    """Checks the metrics `names` (None: the defaults) and `probes`. Returns for each of `examples`, by label, their `Record` every `every` rounds."""
     spec = next(iter(examples.values()))[0].spec
     declared = {name: metrics_of(policy) for name, (_, policy) in examples.items()}
     everything = {m.name: m for m in (*spec.metrics, *(m for metrics in declared.values() for m in metrics))}
@@ -206,7 +206,7 @@ def shapes_of_round(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Shapes
 
 
 def _check_metrics(spec: Spec, declared: Mapping[str, tuple[Metric, ...]], measured: Mapping[str, Shapes]) -> None:
-    """Raises `ValueError` if different metrics in `spec` and `declared` (by policy) share a name, or `measured` lacks one or has another rank."""
+    """Raises `ValueError` if two declared metrics clash in name, or if one is missing in `measured` (shapes by policy) or has another rank there."""
     of_env = {m.name for m in spec.metrics}
     meanings = {m.name: m for m in spec.metrics}
     of_env_kinds = {False: ("flows", "flows of step"), True: ("env_gauges", "gauges")}
@@ -232,10 +232,7 @@ def _check_metrics(spec: Spec, declared: Mapping[str, tuple[Metric, ...]], measu
 
 
 def check_names(names: Iterable[str], zero_flows: Sequence[str], axes: Iterable[str], statistics: bool) -> None:
-    """Raises `ValueError` if a file cannot hold one of the names in `names` (of quantities), `zero_flows` or `axes`.
-
-    With `statistics`, the names of the statistics, which are derived from these names, must also be unique.
-    """
+    """Raises `ValueError` if a file cannot hold one of these names. With `statistics`, the names of statistics made from them must also differ."""
     names, axes = list(names), list(axes)
     for name in (*names, *zero_flows, *axes):
         if not _LEGAL.fullmatch(name):

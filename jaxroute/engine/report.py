@@ -162,10 +162,9 @@ def _first_of_statistics(data: xr.Dataset, policy: str) -> _Bad | None:
 def _replay(
     grids: tuple[Grid, Grid], leaves: Any, seed: int, record: Record, rounds: int, sampling: Sampling
 ) -> dict[str, np.ndarray]:
-    """Simulates the first `rounds` counted rounds of one run again: that of `seed`, with the root seed and horizon of `sampling`.
+    """Simulates `rounds` counted rounds of a run again. Returns for each quantity in `_bad` the first round, from 0, in which it is bad; -1 for none.
 
-    `leaves` holds the arrays of environment and policy at the run's setting, from which `grids` builds both. Returns for each quantity that `_bad`
-    checks the first counted round, from 0, in which its value is bad, or -1 if there is none.
+    `leaves` are the arrays of environment and policy at the run's setting, built by `grids`; `sampling` has the root seed and the horizon.
     """
 
     def run(leaves: Any, words: Any) -> dict[str, Any]:
@@ -196,7 +195,7 @@ def _replay(
 
 
 def _bad(record: Record, states: tuple[Any, Any], values: Mapping[str, Any]) -> dict[str, jax.Array]:
-    """Returns by name whether a quantity of a round is bad: infinite or NaN (flows in `record`), not 0 (zero flows), NaN (feedback, Info, states)."""
+    """Returns by name whether a quantity of a round is bad. Flows must be finite and zero flows 0; feedback, Info and states must not be NaN."""
     flows = values["flows"]
     bad = {m.name: ~jnp.isfinite(jnp.asarray(flows[m.name], jnp.float32)).all() for m in record.flows}
     bad |= {name: jnp.any(jnp.asarray(flows[name]) != 0) for name in record.zero_flows}

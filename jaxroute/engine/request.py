@@ -178,7 +178,7 @@ def request_of(setup: Setup, with_code: bool) -> Request:
 def _identities(components: Components, policy: str, settings: Mapping[str, Any], codes: Mapping[str, str]) -> list[str]:
     """Returns for each setting a digest of everything that decides the numbers of `policy`, except horizon and seeds; all "" if `codes` is empty.
 
-    `settings` describes the simulation with all policies. `codes` has a digest of the code of each variant, by its label; empty without a store.
+    `settings` describes the whole simulation. `codes` has a digest of each variant's code, by label; it is empty if there is no store.
     """
     own, axes = components.policies[policy], components.policy_axes[policy]
     if not codes:

@@ -78,7 +78,7 @@ class PackedRecords:
         return self._with(lambda whole, slot: whole[:, slot.numbers].reshape(len(whole), *slot.shape, whole.shape[-1]))
 
     def returned(self) -> dict[str, Any]:
-        """Returns the quantities of records that a compiled program has returned, `[settings..., R, N, ...]` by name; NumPy arrays are views."""
+        """Returns the quantities as arrays `[settings..., R, N, ...]` by name, from the packed arrays that a compiled program has returned."""
         return self._with(lambda whole, slot: whole[..., slot.numbers].reshape(*whole.shape[:-1], *slot.shape))
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -159,8 +159,6 @@ def packed_rollout(
         return jax.tree.map(jnp.add, a, b)
 
     def rounds(states: States, first: Any, count: Any, begun: Values = zeros) -> tuple[States, Values]:
-        """Calls `plan` if a stage begins, and simulates `count <= chunk` rounds from `first` on. Returns states and sums that start from `begun`."""
-
         def one(i: Any, carry: tuple[States, Values]) -> tuple[States, Values]:
             states, sums = carry
             states, values = one_round(*of_runs, states, first + i.astype(jnp.int32))
@@ -201,7 +199,6 @@ def packed_rollout(
     most = int(fixed[:, 1].max())
 
     def simulated(states: States, part: np.ndarray) -> tuple[States, PackedRecords]:
-        """Simulates the intervals in the rows (first round, length) of `spans` or, if it is None, of `part` `[N, 2]`. Returns states and records."""
         count = int(part[0, 1]) if spans is None and (part[:, 1] == part[0, 1]).all() else None
 
         def one(states: States, span: jax.Array) -> tuple[States, PackedRecords]:

@@ -126,7 +126,7 @@ _measured: dict[Any, Any] = {}  # Results of `traced_once`.
 
 
 def traced_once(what: Hashable, trace: Callable[[Any, Any], Any], env: AnyEnvironment, policy: AnyPolicy) -> Any:
-    """Calls `trace(env, policy)` with shapes instead of arrays. The result is stored, and returned again for equal `what`, structure and types."""
+    """Returns `trace(env, policy)`, called with shapes instead of arrays. The result is stored for calls with equal `what`, structure and types."""
     leaves, structure = jax.tree.flatten((env, policy))
     types = tuple((np.shape(leaf), str(jnp.result_type(leaf))) for leaf in leaves)
     key = (what, structure, types, jax.config.read("jax_enable_x64"))
@@ -140,20 +140,20 @@ def traced_once(what: Hashable, trace: Callable[[Any, Any], Any], env: AnyEnviro
 def made_for(
     env: AnyEnvironment, policy: AnyPolicy | PolicyOf, arithmetic: Callable[..., Any] = lambda made: made
 ) -> AnyPolicy:
-    """Returns `policy` or, if it is a function, the policy it builds for `env`. `arithmetic` decorates that function, as `lanes.exactly` does."""
+    """Returns `policy` or, if it is a function, the policy that it builds for `env`. `arithmetic` wraps the function to fix its rounding."""
     return policy if is_policy(policy) else arithmetic(widened(functools.partial(protocols.build_policy, policy)))(env)
 
 
 def spec_for(env: AnyEnvironment, horizon: int) -> Spec:
-    """Returns the `Spec` of `env` with its horizon, on which constants of policies depend, set to that of the run."""
+    """Returns the `Spec` of `env` with its field `horizon` set to the number of rounds of the run."""
     return dataclasses.replace(env.spec, horizon=horizon)
 
 
 def chunk_length(record_every: int, free_rounds: int, stage_length: int | None) -> int:
     """Returns the number of rounds of an inner loop: `record_every` or, with stages, the greatest common divisor of all three arguments.
 
-    A number above `LONGEST_CHUNK` is replaced by its largest divisor from 256 to `LONGEST_CHUNK`. If there is none, it becomes `LONGEST_CHUNK`; with
-    stages it then stays as it is. `stage_length` is None without stages.
+    If it exceeds `LONGEST_CHUNK`, its largest divisor from 256 to `LONGEST_CHUNK` is returned. If there is none, the result is `LONGEST_CHUNK`
+    without stages (`stage_length` None); with stages the number stays as it is.
     """
     length = math.gcd(record_every, free_rounds, stage_length) if stage_length else record_every
     if length > LONGEST_CHUNK:
@@ -204,7 +204,7 @@ class Run:
     """Functions and sizes with which a back end simulates `R` runs of one environment and one policy; the functions are those of a single run.
 
     Attributes:
-      instance: those of `env` and `policy` that differ between runs, with the runs on the last axis of their arrays; empty if all runs share both.
+      instance: environment and policy by name, where each run has its own, with the runs on the last axis of arrays; empty if all runs share both.
       words: words of the random keys `[2, R]` by stream, except the stream of the instance.
       size: number of runs, `R`.
       free_rounds: rounds at the start that are not counted.
@@ -235,7 +235,7 @@ def one_run(
     horizon: int,
     record: Record,
 ) -> Run:
-    """Builds the `Run` of `env` (drawn for each run if a sampler) and `policy` (built if a function). `streams`: key words `[2, R]` by name."""
+    """Builds the `Run` of `R` runs with random keys `streams`, words `[2, R]` by name. `env` may be a sampler, and `policy` a function of `env`."""
     size = streams["env"].shape[-1]
     instance: Instance = {}
     if is_environment(env):

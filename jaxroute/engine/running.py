@@ -225,7 +225,7 @@ def simulate_call(block: Block, call: Call, effort: Effort, checkpoint: Checkpoi
 
 
 def _padded(values: np.ndarray, sizes: Sequence[int]) -> np.ndarray:
-    """Extends the axes of `values` (settings, then seeds) to the lengths `sizes`: repeats the last setting, and the seeds from the first on."""
+    """Lengthens the axes of `values` (settings, then seeds) to `sizes`: the last setting is repeated, and seeds start again from the first."""
     for axis, size in enumerate(sizes):
         values = np.take(values, np.arange(size), axis=axis, mode="wrap" if axis == len(sizes) - 1 else "clip")
     return values

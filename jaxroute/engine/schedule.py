@@ -52,7 +52,7 @@ class Ending:
 def seed_numbers(goals: Mapping[str, float], seeds: Seeds) -> list[int]:
     """Returns the numbers of seeds after which standard errors are compared with goals: about 256, 512, 1024, ..., and all. Without goals only all.
 
-    If the seeds are not 0, 1, 2, ..., a number is increased until these first seeds include all or none of the seeds of each granule (256 seeds).
+    If the seeds are not 0, 1, 2, ..., a number is increased where it would split a granule, a group of 256 consecutive seeds.
     """
     last = np.zeros(len(seeds.values), np.int64)
     if not goals:
@@ -137,7 +137,7 @@ class Batch:
             self.curves |= {policy: [one] for policy, one in whole.items()}
 
     def addresses(self) -> Iterator[tuple[bytes, int, int]]:
-        """Yields the batch's storage units: (digest of policy and setting, granule, mask); for statistics (digest, first granule, number of them)."""
+        """Yields where the batch is stored: (digest of policy and setting, granule, mask) or, for statistics, (digest, first granule, number)."""
         request = self.result.request
         if isinstance(self.result, Statistics):
             granules = (request.cut.values[self.seeds][::GRANULE] // GRANULE).tolist()
@@ -157,7 +157,6 @@ class Batch:
 
 
 def _joined(parts: Sequence[Mapping[str, Any]], axis: int) -> Mapping[str, Any]:
-    """Concatenates `parts`, the curves by name of consecutive blocks of seeds, along `axis`, that of the seeds."""
     if len(parts) == 1:
         return parts[0]
     on_device = isinstance(parts[0]["valid"], jax.Array)
@@ -166,10 +165,9 @@ def _joined(parts: Sequence[Mapping[str, Any]], axis: int) -> Mapping[str, Any]:
 
 
 def parts_of(share: Share, setting: int, settings: int, parts: int) -> range:
-    """Returns which of `parts` groups of seeds, by index, a process simulates at the setting with index `setting` among `settings` settings.
+    """Returns the indices, among `parts` groups of seeds, of those that a process simulates at the setting with index `setting` of `settings`.
 
-    `share` is a pair: index of the process, number of processes. Each process gets a range of the numbers `group * settings + setting`; these
-    ranges have nearly equal lengths.
+    `share` is (index of the process, number of processes). All pairs (group, setting), in the order of groups, are divided evenly among processes.
     """
     first, last = (-(-number * parts * settings // share[1]) for number in (share[0], share[0] + 1))
     begin, end = (-(-(number - setting) // settings) for number in (first, last))
@@ -313,7 +311,7 @@ class Schedule:
         return [found[span] for span in spans]
 
     def _tiles(self, left: np.ndarray, axes: Sequence[str]) -> Iterator[dict[str, np.ndarray]]:
-        """Yields tiles (indices by axis) that cover all True settings of `left`, a mask over `axes`; indices with most True settings come first."""
+        """Yields tiles, as indices by axis, that together cover all True entries of `left`, a mask of settings whose axes are `axes`."""
         spans = []
         for place, axis in enumerate(axes):
             counts = left.sum(axis=tuple(i for i in range(left.ndim) if i != place))
@@ -328,7 +326,10 @@ class Schedule:
     def _continued(
         self, runs: Runs, policy: str, settings: Sequence[int], masks: dict[int, int]
     ) -> Iterator[tuple[int, dict[int, int]]]:
-        """Groups a policy's seeds (`masks` by granule) by the longest horizon stored for all `settings` (0: none). Yields pairs (horizon, masks)."""
+        """Divides seeds, given as `masks` by granule, by the stored horizon from which their runs continue. Yields pairs (horizon, masks).
+
+        It is the longest horizon that is stored for these seeds at all `settings`; 0 if there is none.
+        """
         store, request = runs.store, runs.request
         for rounds in self.horizons(policy):
             if store is None or not masks:
@@ -380,9 +381,9 @@ class Schedule:
     def _left(
         self, found: Statistics, chunk: np.ndarray, shape: tuple[int, ...], granules: np.ndarray
     ) -> Iterator[tuple[np.ndarray, list[int]]]:
-        """Yields pairs (mask of settings of this `shape`, granules of `chunk`): the statistics that `found` lacks and this process has to simulate.
+        """Yields pairs (mask of settings, list of granules): statistics that `found` lacks and that this process has to simulate.
 
-        `granules` has the numbers of all granules (groups of 256 seeds), which the processes divide among themselves; `chunk` has some of them.
+        The processes divide `granules`, the numbers of all granules, among themselves. Only granules in `chunk` are yielded. Masks have this `shape`.
         """
         settings, alike = math.prod(shape), dict[bytes, list[int]]()
         spans = [parts_of(self._share, setting, settings, len(granules)) for setting in range(settings)]

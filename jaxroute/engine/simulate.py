@@ -140,7 +140,7 @@ def _simulate(
     progress: bool,
     monitor: Monitor,
 ) -> xr.Dataset:
-    """Simulates the runs in this process's `share` that `store` lacks; returns the result. `store`, `options` and `notes` are None without `out`."""
+    """Simulates the runs in this process's `share` that `store` lacks. `store`, its `options` and its log of calls `notes` are None without `out`."""
     components, recording, effort = setup.components, setup.recording, Effort()
     request = request_of(setup, store is not None)
     stored = [] if notes is None else [one.horizon for one in notes.requests.values()]

@@ -29,7 +29,7 @@ class Family(Protocol):
     """Family of reward distributions whose only parameter is the mean; for example `Bernoulli`."""
 
     def divergence(self, mean: Array, other: Array) -> Array:
-        """Returns the Kullback-Leibler divergence from the distribution of mean `mean` to that of mean `other`, elementwise."""
+        """Returns the Kullback-Leibler divergence `kl(mean, other)` between the distributions with these two means, elementwise."""
         ...
 
     def upper(self, mean: Array, level: Array) -> Array:
@@ -42,7 +42,7 @@ class Family(Protocol):
 
 
 def _part(mean: Array, change: Array) -> Array:
-    """Returns `mean log(mean / other)`, a term of a divergence, elementwise, for `other = mean + change`; accurate for small changes, 0 at mean 0."""
+    """Returns `mean log(mean / other)` for `other = mean + change`, elementwise. It is accurate for small changes, and 0 where `mean` is 0."""
     ratio = jnp.maximum(change / jnp.maximum(mean, _TINY), -1.0)
     return jnp.where(mean > 0, -mean * jnp.log1p(ratio), 0.0)
 
@@ -218,7 +218,6 @@ def upper_quantile(a: Array, b: Array, log_tail: Array, deviate: Array) -> Array
 
 
 def _moved(high: Array, excess: Array, step: Array) -> Array:
-    """Adds the Newton step `excess * step` to `high = -log(1 - x)` of a quantile `x`, and clips the sum. `excess`: log tail minus its target."""
     return jnp.clip(high + excess * step, 1e-7, 80.0)
 
 

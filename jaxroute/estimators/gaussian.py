@@ -61,7 +61,7 @@ def solve(matrix: Array, b: Array) -> Array:
 
 
 def sherman_morrison(inverse: numerics.Sum, x: Array, weight: Leaf = 1.0) -> numerics.Sum:
-    """Returns the inverse of `A + weight x x'` from `inverse`, that of `A` `[d, d]`, for `x` `[d]` and a `weight` `[]` of at least 0.
+    """Returns `(A + weight x x')^-1` from `inverse`, which is `A^-1` `[d, d]`, for a vector `x` `[d]` and a `weight` `[]` of at least 0.
 
     Both inverses are sums with their rounding errors (`numerics.Sum`). The result is symmetric to the last bit, because an asymmetry would not decay
     in later updates.
@@ -325,7 +325,6 @@ class ByFactors:
         pages = jnp.where(counts, pages, 0)
 
         def through(_: Array, carry: tuple[Array, Array]) -> tuple[Array, Array]:
-            """Applies a page's factor to a vector `[d]`; `carry` is the page's number and the vector. Returns those for the next page."""
             page, a = carry
             rows, mix = _page(spread, page)
             return numerics.at(spread.after, (page,)), a - _times(_times(_times(rows, a), mix), rows)
@@ -366,8 +365,7 @@ class ByFactors:
         number = xla.largest_over_runs(spread.in_use)
 
         def through(step: Array, samples: Array) -> Array:
-            """Applies one page (block of factors) to the samples of the parameter that owns it, a row of `samples` `[N, M, d]`; newest page first."""
-            page = number - 1 - step
+            page = number - 1 - step  # The newest page first.
             rows, mix = _page(spread, page)
             owner = (numerics.at(spread.owner, (page,)),)
             now = xla.barrier(numerics.at(samples, owner))

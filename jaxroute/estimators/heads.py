@@ -94,7 +94,7 @@ def _vector_matrix(
 
 
 class _Mlp(nn.Module):
-    """Network of `Mlp`, called with features and the factors of inputs and hidden units: those of `Mlp.keep` in training, 1 for predictions.
+    """Network of `Mlp`. A call takes features, and factors of inputs and of hidden units: from `Mlp.keep` in training, 1 for predictions.
 
     Attributes:
       width: number of hidden units.
@@ -183,7 +183,7 @@ class TheorySteps:
 
 
 def _compensated(updates: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-    """Returns `updates` plus the rounding errors `state` of the last update of `params`, so that small steps are not lost, and the new errors."""
+    """Adds the rounding errors `state` of the last update to `updates`, so that small steps are not lost. Returns the sum and the new errors."""
     given = jax.tree.map(jnp.add, updates, state)
     return given, jax.tree.map(lambda value, step: step - ((value + step) - value), params, given)
 

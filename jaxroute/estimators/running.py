@@ -124,7 +124,7 @@ def hoeffding_radius(count: ArrayLike, log_term: Leaf) -> Array:
 
     Args:
       count: `[...]` number of values.
-      log_term: `[]` `log(2 / p)` for a radius that fails with probability at most `p`; from `union_log_term` for all means and rounds at once.
+      log_term: `[]` `log(2 / p)` for a failure with probability at most `p`. For radii that hold for all means and rounds, see `union_log_term`.
     """
     count = jnp.asarray(count).astype(jnp.float32)
     return jnp.where(count > 0, jnp.sqrt(log_term / (2.0 * jnp.maximum(count, 1.0))), jnp.inf)

@@ -262,7 +262,7 @@ def finish(experiment: Experiment, out: str | os.PathLike, store: str | os.PathL
 
 
 def _written(experiment: Experiment, data: Results, out: Path, store: Any, figures: bool) -> dict[str, Any]:
-    """Writes `summary.json`, with the name of a given `store`, and figures if `figures` is True; failed ones give a warning. Returns the summary."""
+    """Writes `summary.json`, which names the `store` if given, and with `figures` the figures; failed ones give a warning. Returns the summary."""
     summary = summarise(experiment, data)
     if store is not None:
         summary["store"] = str(store)
@@ -346,10 +346,10 @@ def summarise(experiment: Experiment, data: Results) -> dict[str, Any]:
 
 
 def _judged(claim: Claim, data: Results, departures: str) -> dict[str, Any]:
-    """Returns the entries of a claim in `summary.json`: texts "measured" and "verdict" and, if the claim is judged, the numbers of its `Judgement`.
+    """Returns a claim's entries in `summary.json`: texts "measured" and "verdict" and, if the claim is judged, the numbers of its `Judgement`.
 
-    If the claim holds, "measured" also names each policy that the claim mentions and that violates a budget or target in its cases and settings. With
-    `departures` the verdict is "not judged", but the claim is evaluated, so that a short run reveals errors in its code, which become warnings.
+    If the claim holds, "measured" also names policies of the claim that violate a budget or target in the cases that it reads. If `departures` is not
+    empty, the verdict is "not judged", but the claim is evaluated: errors of its code become warnings.
     """
     found, reason, judged = ("", True), "", judge(True)
     try:

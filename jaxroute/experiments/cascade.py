@@ -296,7 +296,7 @@ def _by_weight(envs: Grid, policies: Iterable[Any]) -> Callable[[ca.CascadeEnv],
 
 
 def _tuned(rows: RecordedRows, weights: Sequence[float], score: Any = None, **more: Any) -> list[ca.Frugal]:
-    """Makes a policy for each cost weight: it calls models, the cheapest first, until a score reaches a threshold, the best one for `rows`.
+    """Makes a policy for each cost weight. It calls models, the cheapest first, until a score reaches the threshold that is best for `rows`.
 
     `score` `[N, K]`, of `N` rows and `K` models, is compared with the threshold (None: the recorded scores); `more` are arguments of `Frugal`.
     """
@@ -345,12 +345,12 @@ def _case(kind: str) -> Case:
 
 
 def _zero(data: xr.Dataset) -> str:
-    """Returns the name of the reference policy, the zero of comparisons, which was fitted to the very rows that are served."""
+    """Returns the name of the reference policy with which the others are compared; it was fitted to the very rows that are served."""
     return next(str(p) for p in data["policy"].values if p in (_ORACLE, _PLAN, _LIST, _HINDSIGHT))
 
 
 def _judged(data: xr.Dataset, metric: str, policy: str) -> xr.DataArray:
-    """Returns a policy's metric per request in the later half of each run, `[seed]`, for odd seeds; even seeds decide which bonus COSMOS has."""
+    """Returns a policy's metric per request in the later half of runs of odd seeds, `[seed]`. COSMOS has the bonus that is best for even seeds."""
     runs, place = late_runs(data, metric, policy), 0
     if policy == "COSMOS":
         place = int(late_runs(data, "utility", policy).isel(seed=slice(0, None, 2)).mean("seed").argmax("index"))

@@ -178,7 +178,7 @@ def near(*pairs: tuple[Quantity, Quantity | float], share: float = 0.0, margin: 
 
 @with_parameters
 def bounded(results: Results, *rows: tuple[Quantity, Quantity, Quantity]) -> Finding:
-    """Tests if in all `rows` the first quantity is at most the second, its bound. The claim is vacuous if the third, a trivial policy's, is, too."""
+    """Tests if in each row, (value, bound, trivial policy's value), the value is at most the bound. It is vacuous if the last value is so, too."""
     texts, stated = [], []
     for value, bound, trivial in rows:
         (a, x), (b, y), (_, z) = (_found(one, results) for one in (value, bound, trivial))
@@ -191,7 +191,7 @@ def bounded(results: Results, *rows: tuple[Quantity, Quantity, Quantity]) -> Fin
 def less(
     results: Results, policy: str, than: str, metric: str = "routing_regret", share: float = 1.0, **fixed: Any
 ) -> Finding:
-    """Tests in all cases with coordinates `fixed` whether a metric of `policy` is below that of `than` after the fraction `share` of the horizon."""
+    """Tests in all cases with coordinates `fixed` if `policy` has a smaller metric than the policy `than` after a fraction `share` of the rounds."""
     cases = measure.with_coordinates(results, **fixed) if fixed else results
     gaps = {name: measure.head_gap(data, metric, policy, than, share) for name, data in cases.items()}
     when = "" if share == 1.0 else f" at {share:g} of the horizon"

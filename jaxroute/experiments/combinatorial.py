@@ -71,7 +71,7 @@ def _budgets(task: str) -> Case:
 
 
 def with_ratio(data: xr.Dataset) -> xr.Dataset:
-    """Returns the result with a metric `ratio_of_means`: a value per run, whose mean over runs is the ratio of mean reward to mean violation."""
+    """Returns the result with the additional metric `ratio_of_means`, whose mean over runs is the ratio of mean reward to mean violation."""
     return data.assign(ratio_of_means=metrics.ratio_of_means(data, "reward", "violation"))
 
 
@@ -79,7 +79,7 @@ def with_ratio(data: xr.Dataset) -> xr.Dataset:
 def more(
     results: Results, metric: str, firsts: Any, others: Any, times: float = 1, less: float = 0, over: str = "", **fixed: Any
 ) -> Finding:
-    """Tests the claim that in every task a metric of each policy in `firsts` is more than `times` that of each in `others`.
+    """Tests the claim that in every task a metric of each policy in `firsts` is more than `times` the same metric of each policy in `others`.
 
     Args:
       results, metric: results by case, and the metric whose means at the horizon are compared.

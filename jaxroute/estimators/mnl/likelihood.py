@@ -17,8 +17,8 @@ def negative_log_likelihood(theta: Array, features: Array, offered: Array, chose
     `ridge / 2 |theta|^2 - sum_i sum_{j in S_i or j = 0} y_ij log p_j(x_i, S_i)` with `p_j = exp(v_j) / (1 + sum_{k in S_i} exp(v_k))`,
     where `y_ij` is 1 if round `i` accepted item `j`, else 0, and `j = 0` means that no item was accepted.
 
-    Source: ACQB, eq. (1), and with a parameter per item the display above eq. (4); its derivative in `theta_j` is
-    `ridge theta_j - sum_i 1{j in S_i} (y_ij - p_j(x_i, S_i)) x_i`, which eq. (4) sets to zero.
+    Source: ACQB, eq. (1); with a parameter per item, the display above eq. (4). Eq. (4) sets its derivative in `theta_j` to zero:
+    `ridge theta_j - sum_i 1{j in S_i} (y_ij - p_j(x_i, S_i)) x_i`.
 
     Differs from the paper: eq. (4) lacks the factor `x_i`.
 

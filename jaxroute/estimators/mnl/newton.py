@@ -57,9 +57,9 @@ def _left(reach: Array, decrement: Array) -> Array:
 
 
 def _of_logit(error: Array, drift: Array, inverse: Array, longest: Array) -> Array:
-    """Converts `error` `[]`, a bound of the Newton decrement, to a bound of the error of any logit, for features of norm at most `longest`.
+    """Returns a bound of the error of any logit for features of norm at most `longest`, from `error` `[]`, a bound of the Newton decrement.
 
-    `inverse` `[D, D]` is the inverse of second derivatives in `D` parameters. Logits may have moved by `drift` since; a factor allows for that.
+    `inverse` `[D, D]` is the inverse of the second derivatives in `D` parameters; since they were computed, logits have moved by at most `drift`.
     """
     trace = sum(inverse[i, i] for i in range(inverse.shape[0]))
     return longest * jnp.sqrt(trace) * error * jnp.exp(drift)
@@ -126,9 +126,9 @@ class Newton(Solver):
     ) -> tuple[_Point, Array]:
         """Takes Newton steps from `start` while any run of a batch needs them. Returns the last point and a bound of the error of any logit there.
 
-        `sums` computes derivatives of the loss without its `ridge` at parameters `theta` `[N, d]`; `masks` has a one-hot `[N]` for each item whose
-        parameters are fitted. A step of norm `s` changes a logit by at most `longest * s`, for features of norm at most `longest`. The safe length of
-        a step depends on differences of logits, which change by at most `spread * longest * s` (`spread`: 1 if one item is shown, else 2).
+        `sums` computes derivatives of the loss without its `ridge`. `masks` has a one-hot `[N]` for each item whose parameters are fitted; `longest`
+        is the largest norm of features. The safe length of a step depends on differences of logits. A step of norm `s` changes them by at most
+        `spread * longest * s`, where `spread` is 1 if rounds show one item, else 2.
         """
         dim = theta.shape[1]
 

@@ -190,10 +190,10 @@ class BFGS(Solver):
 def _online(
     theta: numerics.Sum, inverses: numerics.Sum, chosen: Array, new: NewestObservation, spread: Array | None
 ) -> tuple[numerics.Sum, numerics.Sum]:
-    """Moves the parameters `theta` `[N, d]` of the items `chosen` `[A]` by a step on the observation `new` alone; updates `inverses` `[N, d, d]`.
+    """Takes a step on the observation `new` alone, in the parameters of the items `chosen` `[A]`. Returns the new `theta` and `inverses`.
 
-    `inverses` are each item's inverse second derivatives. Both arrays are `numerics.Sum`, with their rounding errors. If `spread` is given,
-    steps are shortened to a `safe` length: a step of norm `s` moves a difference of logits by at most `spread * s`.
+    `theta` `[N, d]` are the parameters, `inverses` `[N, d, d]` each item's inverse second derivatives, both with rounding errors. If `spread` is
+    given, steps are shortened to a `safe` length: a step of norm `s` moves a difference of logits by at most `spread * s`.
     """
     for a in range(chosen.shape[0]):
         # Item -1 has zero features: writing it changes nothing.

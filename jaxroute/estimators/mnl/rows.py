@@ -39,9 +39,9 @@ class Rows:
 
     @classmethod
     def empty(cls, rounds: int, num_items: int, num_shown: int, dim: int) -> "Rows":
-        """Returns an empty table with `H` rows: `rounds`, rounded up to a multiple of 32 if above 32, because sums take 32 rows at a time.
+        """Returns an empty table for `rounds` rounds with at most `num_shown` (`K`) of `num_items` items and features of dimension `dim` (`d`).
 
-        A round shows at most `num_shown` (`K`) of `num_items` (`N`) items, with features of dimension `dim` (`d`).
+        Sums take 32 rows at a time; therefore a number of rows above 32 is rounded up to a multiple of 32.
         """
         rounds, smallest = xla.chunked_size(rounds), jnp.int8 if num_items <= np.iinfo(np.int8).max else jnp.int16
         return cls(
@@ -51,9 +51,9 @@ class Rows:
         )
 
     def write(self, t: Array, x: Array, items: Array, accepted: Array, valid: Array | bool) -> "Rows":
-        """Returns the table with an observation in row `t`: features `x` `[d]`, shown `items` `[K]`, and index `accepted` in these (`K`: none).
+        """Returns the table with row `t` set to features `x` `[d]`, shown `items` `[K]` and the index `accepted`.
 
-        If `valid` is False, the row shows no items: all are -1.
+        `accepted` is the position in `items` of the accepted item, `K` for none. If `valid` is False, the row shows no items: all are -1.
         """
         items = jnp.where(valid, items, -1)
         return Rows(
@@ -83,7 +83,6 @@ class Rows:
         entries = [(a, b, i, j) for a, b in pairs for i in range(dim) for j in range(i if a == b else 0, dim)]
 
         def step(carry: Array, part: tuple[Array, Array, Array], first: Array) -> Array:
-            """Adds derivatives of `C` rows (features `[d, C]`, items `[K, C]`, accepted `[C]`) to `carry`. The row number `first` is not used."""
             del first
             x, items, accepted = part
             # Whether item `chosen[a]` is at place k of a row.
@@ -118,7 +117,7 @@ _Choice = tuple[Array, Array]
 
 
 def _of_one_shown(parameters: list[Array], x: Array, accepted: Array, mine: list[Array]) -> _Choice:
-    """Returns for `C` rows that show one item each the probability `[1, C]` that it is accepted, and whether it was, `[1, C]` bool.
+    """Returns the probability that the single item shown in each of `C` rows is accepted, `[1, C]`, and whether it was accepted, `[1, C]` bool.
 
     `parameters` has the vector `[d]` of each chosen item, `mine` the mask `[C]` of rows that show it. `x` `[d, C]` are features; `accepted` `[C]` is
     0 if the item was accepted, else 1. Rows that show no chosen item get meaningless probabilities, which the caller masks.
@@ -146,10 +145,10 @@ def _of_several_shown(theta: Array, x: Array, items: Array, accepted: Array) -> 
 
 
 def _second_derivatives(entries: list[_Entry], share: list[Array], x: Array) -> list[Array]:
-    """Returns the terms `[C]` of the second derivatives in `C` rows, for each entry `(a, b, i, j)` of the matrix of second derivatives.
+    """Returns for each of `entries`, `(a, b, i, j)`, the terms `[C]` that `C` rows add to that entry of the second derivatives.
 
-    An entry is for coordinate `i` of the parameter vector of the `a`-th chosen item and `j` of the `b`-th. Its terms are `p_a (1 - p_a) x_i x_j` if
-    `a = b`, else `-p_a p_b x_i x_j`. `share` has each chosen item's probability `p_a` `[C]` (0 if it was not shown), `x` the features `[d, C]`.
+    An entry is for coordinate `i` of the `a`-th chosen item and coordinate `j` of the `b`-th. Its terms are `p_a (1 - p_a) x_i x_j` if `a = b`, else
+    `-p_a p_b x_i x_j`. `share` has each chosen item's probability `p_a` `[C]` (0 if it was not shown), `x` the features `[d, C]`.
     """
     scaled: dict[tuple[int, int, int], Array] = {}
     terms = []
@@ -162,8 +161,6 @@ def _second_derivatives(entries: list[_Entry], share: list[Array], x: Array) -> 
 
 
 def _assemble(blocks: dict[_Entry, Array], number: int, dim: int) -> Array:
-    """Returns a symmetric `[number dim, number dim]` matrix: row `a dim + i`, column `b dim + j` has `blocks[a, b, i, j]` or `blocks[b, a, j, i]`."""
-
     def entry(a: int, i: int, b: int, j: int) -> Array:
         if (a, b, i, j) in blocks:
             return blocks[a, b, i, j]
@@ -198,7 +195,7 @@ class PairRows:
         )
 
     def write(self, t: Array, x: Array, shown: Array, accepted: Array, valid: Array | bool) -> "PairRows":
-        """Returns the table with an observation in row `t`: features `x` `[K, d]`, mask `shown` `[K]`, place `accepted` in it (`K`: none).
+        """Returns the table with row `t` set to features `x` `[K, d]`, the mask `shown` `[K]`, and `accepted`, the accepted item's index (`K`: none).
 
         If `valid` is False, the row shows no items: its mask is False.
         """
@@ -224,7 +221,6 @@ class PairRows:
         pairs = [(i, j) for i in range(dim) for j in range(i, dim)]
 
         def step(carry: dict[str, Any], part: tuple[Array, Array, Array], first: Array) -> dict[str, Any]:
-            """Returns `carry` plus the derivatives of `C` rows in `part`: features `[K, d, C]`, masks `[K, C]`, accepted `[C]`. `first` is unused."""
             del first
             x, present, accepted = part
             logits = xla.compute_once(jnp.stack([numerics.combine(theta[0], x[k]) for k in range(shown)]))
@@ -388,7 +384,7 @@ class PairCounts:
         return once._with(query, second, first, jnp.asarray(accepted == 1), valid & (first != second))
 
     def _with(self, query: Array, item: Array, other: Array, won: Array, counts: Array) -> "PairCounts":
-        """Returns the counts with one trial more in the list of `item`: with `other` for `query`, accepted if `won`; none if `counts` is False."""
+        """Adds to the list of `item` a trial with `other` for `query`, in which `item` was accepted if `won`. If not `counts`, nothing changes."""
         item, other = jnp.maximum(item, 0), jnp.maximum(other, 0)
         cell, row = (item, other, query), (item,)
         # Computed once, the tables too: two writes in one loop would visit all entries.
