@@ -151,7 +151,7 @@ def choose_features(
 
 
 def _from_numbers(numbers: np.ndarray, source: str, are_columns: bool, notes: list[str]) -> tuple[np.ndarray, str, Reader]:
-    """Standardises (always if `are_columns`) or reduces `numbers` `[Q, d]`. Returns them, `source` with this change, and a `Reader` or None."""
+    """Standardises (always if `are_columns`) or reduces `numbers` `[Q, d]`. Returns them, `source` and this change, and a `Reader` or None."""
     if are_columns or (scales(numbers) != 1).any():
         standard = Standardisation.fit(numbers)
         return standard.of(numbers), f"{source}, standardised", standard

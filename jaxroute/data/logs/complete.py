@@ -423,7 +423,7 @@ def _dates(answers: Answers, rows: np.ndarray) -> np.ndarray | None:
 
 
 def _own_numbers(answers: Answers, first: np.ndarray) -> tuple[np.ndarray, str, bool] | None:
-    """Returns features from the rows `first` (one per query), their source in words, and whether they are single features, no embedding; or None."""
+    """Returns features from the rows `first` (one per query), their source in words, and False if they are an embedding. None without features."""
     roles, sheet = answers.roles, answers.sheet
     names, (head, star, tail) = roles.vectors, roles.given.get("embedding", "").partition("*")
     if star:

@@ -88,7 +88,7 @@ class Sheet:
 
 
 def sheet_of_frame(name: str, frame: pd.DataFrame, about: str, **attributes: Any) -> Sheet:
-    """Converts a data frame to a `Sheet` called `name`; dicts in cells become columns. `about` is its kind, `attributes` are other fields."""
+    """Converts a data frame to the `Sheet` `name`; dicts in cells become columns. `about` is its kind, `attributes` are other fields of the sheet."""
     if not frame.size:
         raise ValueError(f"{name} has no {'columns' if len(frame) else 'rows'}")
     frame = frame.set_axis([str(column) for column in frame.columns], axis=1)
