@@ -128,7 +128,7 @@ FORMATS: dict[str, Callable[[Table], str]] = {"latex": Table.latex, "markdown": 
 
 
 def _column(head: tuple[str, str], cells: list[str], right: bool) -> list[str]:
-    """Returns `head` (name, unit) and cells of a column as texts of equal width with aligned parentheses; `right` aligns them to the right."""
+    """Pads the `head` (name, unit) and the `cells` of a column to equal width. If `right`, they are flush right, and parentheses line up."""
     parts = [cell.partition(" (") for cell in cells]
     left, tail = (max((len(p[i]) + (2 if i and p[1] else 0) for p in parts), default=0) for i in (0, 2))
     cells = [p[0].rjust(left) + (p[1] + p[2]).ljust(tail) for p in parts] if right else cells

@@ -69,7 +69,7 @@ def scale_of(values: Any) -> Literal["names", "linear", "log", "log and 0"]:
 
 
 def places_of(values: Any) -> np.ndarray:
-    """Returns positions on an axis: 0, 1, ... for texts; log10 if `scale_of` is "log and 0", with 0 one step below the least; else the values."""
+    """Returns positions on an axis: 0, 1, ... for texts, otherwise the values. On the scale "log and 0" they are log10, with 0 a step below."""
     values, scale = np.asarray(values), scale_of(values)
     if scale == "names":
         return np.arange(len(values), dtype=np.float64)

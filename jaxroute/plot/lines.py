@@ -151,7 +151,7 @@ def _draw_differences(found: xr.Dataset, used: Any, log: bool, ax: Any, title: s
 
 
 def _violations(data: xr.Dataset, drawn: Sequence[str]) -> str:
-    """Returns lines of a caption that name those of the policies `drawn` that exceed a limit, such as a budget, at the horizon; "" if none does."""
+    """Returns lines for a caption: which of the policies `drawn` exceed a limit, such as a budget, at the horizon. Returns "" if none does."""
     by_words: dict[str, list[str]] = {}
     for one in metrics.violations(data):
         if one.policy in drawn and one.policy not in by_words.setdefault(one.words, []):

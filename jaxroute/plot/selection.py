@@ -14,7 +14,7 @@ MAX_SETTINGS = 8
 
 
 def with_policies(data: Any, metric: str) -> tuple[xr.Dataset, xr.DataArray]:
-    """Returns the result with a dimension `policy`, added if it has none, and the metric's template by `like`, `[policy, settings..., time]`."""
+    """Returns the result, with a dimension `policy` if it had none, and a template of the metric (see `like`), `[policy, settings..., time]`."""
     check_result(data)
     array = like(data, metric)
     if "policy" not in array.dims:
@@ -24,7 +24,7 @@ def with_policies(data: Any, metric: str) -> tuple[xr.Dataset, xr.DataArray]:
 
 
 def scalar_metric(data: Any, metric: str) -> tuple[xr.Dataset, xr.DataArray]:
-    """Returns the result and the template from `with_policies`. Raises ValueError for a metric with several numbers per run and time."""
+    """Returns the same as `with_policies`. Raises ValueError for a metric with several numbers per run and time."""
     data, array = with_policies(data, metric)
     check_scalar("metric", array, ": select one with data.sel(DIM=...), or draw it with plot.deployment")
     return data, array

@@ -113,7 +113,7 @@ class LineStyles:
         self._shades: dict[str, tuple[str, dict[str, Any]]] = {}
 
     def add(self, names: Iterable[str], role: str | None = None) -> None:
-        """Assigns styles of the `role` (None: that of each name by `role_of`) to `names` without a style, first to those with a preferred colour."""
+        """Assigns a style to each of `names` that has none, by its `role` (None: `role_of(name)`). Names with a preferred colour choose first."""
         new = [n for n in dict.fromkeys(names) if n not in self._places]
         for name in sorted(new, key=lambda n: n not in _RIVALS):
             kind = role or role_of(name)
@@ -133,7 +133,7 @@ class LineStyles:
         return style | {"marker": _MARKERS[place % len(_MARKERS)], "markeredgecolor": "white", "markeredgewidth": 0.6}
 
     def shade(self, name: str, label: str, position: int, number: int) -> dict[str, Any]:
-        """Returns matplotlib's options for the line `label`: shade `position` (0: lightest) of `number` of policy `name`, the same in later calls."""
+        """Returns matplotlib's options for the line `label` of policy `name`, always the same. Its shade is `position` (0: lightest) of `number`."""
         if label not in self._shades:
             style = self.style(name)
             if number > 1:
@@ -174,8 +174,7 @@ def separate_overlaps(places: Sequence[Any], looks: Sequence[dict[str, Any]], jo
     near = 0.003 * np.ptp(every, axis=1, keepdims=True) if every.size else 0.0
 
     def alike(one: np.ndarray, other: np.ndarray) -> bool:
-        """Whether two lines coincide to the eye, on a linear and on a logarithmic axis."""
-        tolerances = ((3e-3, 0.0), (0.0, near))
+        tolerances = ((3e-3, 0.0), (0.0, near))  # On a logarithmic and on a linear axis.
         return one.shape == other.shape and all(np.isclose(one, other, *t, equal_nan=True).all() for t in tolerances)
 
     in_order = sorted(range(len(at)), key=lambda i: heights[i])  # From the lowest line to the uppermost.
@@ -227,7 +226,7 @@ def styles_of(ax: Any) -> LineStyles:
 
 
 def begin(ax: Any, names: Iterable[str] = (), size: tuple[float, float] = SIZE) -> tuple[Any, LineStyles, bool]:
-    """Returns `ax` (None: axes of a new figure of `size` inches), the figure's line styles, with `names` added, and whether the figure is new."""
+    """Returns axes, their figure's line styles with `names` added, and whether the figure is new: `size` inches large, made if `ax` is None."""
     own = ax is None
     ax = pyplot().subplots(figsize=size, layout="constrained")[1] if own else ax
     styles_of(ax).add(names)

@@ -135,7 +135,7 @@ class FixedSearch(abc.ABC):
 
     @abc.abstractmethod
     def _rule(self, key: Array, number: int) -> tuple[Array, Array]:
-        """Returns priorities and thresholds `[number]`. Models are called by falling priority while the best score is below the next threshold."""
+        """Returns priorities and thresholds `[number]`. Models are called by falling priority until the best score reaches the next threshold."""
 
     def act(self, key: Array, state: SearchState, obs: Observation, t: Array) -> Decision:
         del obs, t

@@ -36,7 +36,7 @@ def _float32(x: Any) -> np.ndarray:
 
 
 def _share(num_models: int) -> np.ndarray:
-    """Returns the positions `a / (K - 1)` of models `a` from the cheapest, 0, to the most expensive, 1, which determine costs and scores."""
+    """Returns equally spaced numbers for the models, from 0 for the cheapest to 1 for the most expensive."""
     return np.arange(checks.count("num_models", num_models, minimum=2)) / (num_models - 1)
 
 
@@ -74,7 +74,7 @@ def _built(
 ) -> CascadeEnv:
     """Builds a cascade from fields of `CascadeEnv` and checks it. `contexts` is None for uniform ones; `evaluator` may be a number of features.
 
-    `reach` is what the caller knows about the scores, `|G^-1(score)| <= 2 sqrt(reach)` with the evaluator's link `G`; it gives `feature_bound`.
+    `reach` limits the scores by `|G^-1(score)| <= 2 sqrt(reach)`, with the evaluator's link `G`; the field `feature_bound` follows from it.
     """
     index = _float32(index)
     contexts = UniformContexts(index.shape[1]) if contexts is None else contexts
@@ -262,10 +262,7 @@ def token_costs(input_tokens: Leaf, output_tokens: Leaf, input_price: Leaf, outp
 
 
 def _recorded_features(features: Leaf, scores: np.ndarray, score_link: str, order: np.ndarray) -> RecordedFeatures:
-    """Returns recorded features in the row order of `scores` `[N, K]`, and a regression of the scores on them by the link function `score_link`.
-
-    Row `i` of `scores` belongs to row `order[i]` of `features` `[N, K, d]`, for `N` queries, `K` models and `d` features of an output.
-    """
+    """Takes the rows `order` of `features` `[N, K, d]`, which belong to those of `scores` `[N, K]`, and fits scores with the link `score_link`."""
     table = checks.numbers("features", features, (*scores.shape, "d"))[order]
     link = SCORE_LINKS[checks.one_of("score_link", score_link, SCORE_LINKS)]
     theta = fit_glm(table.reshape(-1, table.shape[-1]), scores.reshape(-1), link)

@@ -200,8 +200,8 @@ def _rows(scores: Leaf, costs: Leaf, seen: Leaf | None) -> tuple[np.ndarray, np.
 def _stages(models: np.ndarray, score: np.ndarray, cost: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Returns two arrays `[N, L]` for `N` rows and the calls of `models` `[L]`: the best score seen so far, and the utility of stopping then.
 
-    `score`, `cost` and `seen` `[N, K]` are true scores, costs, and scores that the policy sees. Stopping deploys the output with the largest seen
-    score, of equal ones that of the lower model; its utility is its true score minus the costs so far.
+    `seen` `[N, K]` are the scores that the policy sees. Stopping deploys the output with the largest of them (ties: the lowest model index). The
+    utility is its true `score` minus the `cost` of all calls so far.
     """
     best, stop = np.empty((2, len(score), len(models)))
     top, earned, holder = np.full(len(score), -np.inf), np.zeros(len(score)), np.full(len(score), score.shape[1])

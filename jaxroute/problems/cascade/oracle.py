@@ -23,7 +23,7 @@ class TrueSearch(FixedPolicy, abc.ABC):
     """Base class of policies that call models by priorities and thresholds computed from the known environment, and learn nothing.
 
     Attributes:
-      env: known environment. Where scores are not seen, its true evaluator computes them; that of recorded features is fitted to all recorded scores.
+      env: known environment. Where scores are not seen, they are computed with its evaluator's true (recorded features: fitted) coefficients.
     """
 
     env: CascadeEnv

@@ -159,7 +159,6 @@ class CloudEnv:
             illegal |= jnp.any((numbers != room) if self.reward.exact_size else (numbers > room))
 
         def running(state: CloudState, **values: Array) -> CloudState:
-            """Returns the state in which the means named in `values` (fields of `CloudState`) include the values given for the present round."""
             played = (t + 1).astype(jnp.float32)
             return numerics.accumulate(state, **{name: (x - getattr(state, name)) / played for name, x in values.items()})
 

@@ -23,13 +23,13 @@ _SCALE = 1e4
 
 
 def _limits(usable: np.ndarray, size: Any, groups: Sequence[int] | None) -> tuple[np.ndarray, np.ndarray]:
-    """Returns for `M` groups masks `[M, U]` of the `U` models with indices `usable`, and how many to select, `[M]`: `size`, or all if fewer."""
+    """Returns the masks `[M, U]` of `M` groups among the `U` models `usable`, and how many to select from each group: `size`, or all if fewer."""
     kinds = np.ones((1, len(usable)), bool) if groups is None else numerics.members(groups)[:, usable]
     return kinds, np.minimum(np.atleast_1d(np.asarray(size, int)), kinds.sum(1))
 
 
 def _cheapest(weight: np.ndarray, cost: np.ndarray, kinds: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Returns the mask `[U]` of a set: of each group `g`, mask `kinds[g]`, the `sizes[g]` models of least `cost` `[U]`; ties go to more `weight`."""
+    """Returns the mask `[U]` of the cheapest set: `sizes[g]` models of least `cost` from group `g` (mask `kinds[g]`). Ties go to more `weight`."""
     chosen = np.zeros(len(cost), bool)
     for kind, size in zip(kinds, sizes, strict=True):
         inside = np.flatnonzero(kind)
@@ -142,10 +142,10 @@ def best_relaxed(
 
 
 def _any_win_vertex(w: np.ndarray, cost: np.ndarray, budget: float, sizes: np.ndarray, kinds: np.ndarray) -> np.ndarray:
-    """Returns the best relaxed selection for `AnyWin`, `[U]`, of models with success probabilities `w` and costs `cost` `[U]`, in float64.
+    """Returns the best relaxed selection for `AnyWin`, fractions `[U]` of models with success probabilities `w` and costs `cost` `[U]`, in float64.
 
-    Fractions are 0 or 1, except that of one model, or of two of one group, which use up the budget. The sum over group `g`, the models of the mask
-    `kinds[g]`, is at most `sizes[g]`. The solver `exact_any_win` computes the same in JAX.
+    At most two fractions, of models of the same group, are not 0 or 1; they use up the budget. The fractions of group `g` (mask `kinds[g]`) sum to
+    at most `sizes[g]`. The solver `exact_any_win` computes the same in JAX.
     """
     count = len(w)
     if num_vertices(count, int(sizes.sum())) > _MOST_CELLS:
@@ -176,11 +176,10 @@ def _any_win_vertex(w: np.ndarray, cost: np.ndarray, budget: float, sizes: np.nd
 
 
 def _any_win_by_chords(w: np.ndarray, cost: np.ndarray, budget: float, sizes: np.ndarray, kinds: np.ndarray) -> np.ndarray:
-    """Finds the best relaxed selection for `AnyWin`, `[U]`, by mixed-integer programs with converging upper bounds of the objective, for many models.
+    """Returns the same as `_any_win_vertex` for many models, by mixed-integer programs instead of enumeration.
 
-    The objective `-log(1 - w z)`, for a success probability `w`, is convex in the fraction `z` and thus below its chords between chosen points, at
-    first 0 and 1. Each program maximises the sum of the models' chords instead. Its solution gives new points, until chords and objective agree.
-    Costs are at most `budget`, and the fractions of group `g` (mask `kinds[g]`) sum to at most `sizes[g]`.
+    For the fraction `z` of a model with success probability `w`, the objective `-log(1 - w z)` is convex, thus below its chords between chosen
+    points, at first 0 and 1. Each program maximises the sum of the chords. Its solution gives new points, until chords and objective agree.
     """
     count = len(w)
     w = np.minimum(w, 1 - 1e-15)
@@ -206,9 +205,8 @@ def _best_of_chords(
 ) -> tuple[np.ndarray, float]:
     """Returns the fractions `z` `[U]` that maximise the sum over models of the chords of `-log(1 - w z)`, and this sum.
 
-    `points` has for each model the ascending fractions between which its chords run. For each interval between two points, the mixed-integer program
-    has a variable, the share of the interval below `z`. Binary variables make it 0 unless the preceding interval is full. Costs are at most `budget`,
-    and the fractions of group `g` (mask `kinds[g]`) sum to at most `sizes[g]`.
+    `points` has for each model the ascending fractions where its chords begin and end. The total cost is at most `budget`, and the fractions of
+    group `g` (mask `kinds[g]`) sum to at most `sizes[g]`.
     """
     from scipy import optimize
 
@@ -218,6 +216,7 @@ def _best_of_chords(
     gain = np.log1p(-w[model] * start) - np.log1p(-w[model] * end)
     earlier = np.flatnonzero(model[1:] == model[:-1])
     switch = num + np.arange(len(earlier))
+    # Variables: the share of each interval that is below `z`, and binary ones that make it 0 unless the preceding interval is full.
     rows = np.zeros((2 * len(earlier) + 1 + len(kinds), num + len(earlier)))
     place = np.arange(len(earlier))
     rows[place, earlier + 1], rows[place, switch] = 1.0, -1.0

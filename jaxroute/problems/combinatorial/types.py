@@ -62,7 +62,7 @@ class Reward(Protocol):
         """Returns the expected reward of a relaxed selection, fractions `z` in [0, 1] of the models, for success probabilities `mean`."""
 
     def weight(self, w: AnyArray, xp: Any = jnp) -> Any:
-        """Returns the additive weight of each model with success probability `w`; the sum of weights orders sets like `value`."""
+        """Returns a weight of each model with success probability `w`. A set with a larger sum of weights has a larger `value`."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class Action:
       selected: `[K]` bool, True for selected models.
       order: `[K]` numbers; models are asked in ascending order, ties by index (any win only).
       relaxed: `[K]` fraction of each model before rounding to a set; the environment ignores it.
-      held: `[K]` bool, the policy's choice including unavailable models, which it may repeat in later rounds; the environment ignores it.
+      held: `[K]` bool, the set that the policy may repeat in later rounds, including unavailable models; the environment ignores it.
     """
 
     selected: Array

@@ -175,7 +175,7 @@ class TableEnv:
         checks.numbers("features", self.features, (shape[0], "d"))
 
     def rewards(self) -> Rewards:
-        """Returns the rewards' range and noise, to check policies' assumptions; noise is the largest standard deviation, over rows, of a model."""
+        """Returns range and noise of the rewards, to check assumptions of policies; the noise is the largest standard deviation of a model."""
         values = np.asarray(self.scores, np.float64) - float(self.cost_weight) * np.asarray(self.costs, np.float64)
         low, high = float(values.min()), float(values.max())
         return Rewards("recorded", low, high, float(values.std(axis=0).max()), high - low, float(values.mean(axis=0).max()))
@@ -184,7 +184,7 @@ class TableEnv:
         return random_order(key, self.num_queries) if self.one_pass else ()
 
     def row(self, key: Array, state: Order, t: Array) -> Array:
-        """Returns the index of round `t`'s row, a scalar: entry `t` of the random order `state` (repeated), or a draw by `key` if `state` is `()`."""
+        """Returns the index of round `t`'s row. It is drawn by `key` if `state` is `()`, else read from the random order `state`, which repeats."""
         return draws.randint(key, self.num_queries) if isinstance(state, tuple) else row_in_order(state, t)
 
     def observe(self, key: Array, state: Order, t: Array) -> Array:

@@ -11,7 +11,7 @@ from jaxroute.core.types import Leaf, PyTree
 
 
 def rounded_up(horizon: Array, power: float) -> Array:
-    """Returns the number of periods `ceil(horizon^power)`, a float. A power above an integer by at most a relative 1e-6 becomes this integer."""
+    """Returns `ceil(horizon^power)`, a float. If `horizon^power` exceeds an integer by a relative 1e-6 at most, this integer is returned."""
     return jnp.ceil(jnp.asarray(horizon, jnp.float32) ** power * (1.0 - 1e-6))
 
 

@@ -98,7 +98,7 @@ class IndexEstimator(abc.ABC):
     def update(
         self, fit: PyTree, rho: Array, sample: Sample, evaluator: Evaluator | None, link: Link
     ) -> tuple[PyTree, Array]:
-        """Returns the state `fit` and coefficients `rho` `[m, K]` after a sample; `link` is that of indices, `evaluator` None if scores are seen."""
+        """Returns state `fit` and coefficients `rho` `[m, K]` after a sample. `link` maps to indices; `evaluator` is None if scores are seen."""
 
     def predict(self, fit: PyTree, rho: Array, psi: Array, link: Link) -> tuple[Array, Callable[[Array], Array]]:
         """Returns numbers `[K]` for a request `psi` `[m]`, by default `rho . psi`, and the function that maps them to indices, by default `link`."""
@@ -124,7 +124,7 @@ def curvature(link: Link, u: Array, score: Array, floor: Array | float) -> Array
 
 
 def summed(values: Array) -> Array:
-    """Returns the sum of `values` over the first axis: of up to `_MOST_TERMS` terms pair by pair, else by `jnp.sum`. XLA computes it only once."""
+    """Sums `values` over the first axis: up to `_MOST_TERMS` terms in pairs (a tree of additions), longer arrays by `jnp.sum`."""
     size = values.shape[0]
     if size > _MOST_TERMS:
         return xla.compute_once(jnp.sum(values, axis=0))

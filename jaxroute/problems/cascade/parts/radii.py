@@ -80,7 +80,7 @@ class Radius(abc.ABC):
 
 
 def _growth(inputs: RadiusInputs) -> Array:
-    """Returns `d log(1 + t C^2 / eta0)`, which bounds `log det(V / eta0)` for the design matrix `V` of `t` outputs: `d` features, norm up to `C`."""
+    """Returns `d log(1 + t C^2 / eta0)`, a bound of `log det(V / eta0)` for the design matrix `V` of `t` outputs (`d` features, norm up to `C`)."""
     return inputs.spec.feature_dim * jnp.log1p(inputs.rounds * inputs.spec.feature_bound**2 / inputs.eta0)
 
 
@@ -173,7 +173,7 @@ class TheoreticalRadius(Radius):
         return radius * inputs.norm
 
     def _width(self, inputs: RadiusInputs, union: float) -> Array:
-        """Returns the factor of a score's bonus, a scalar, eq. (61), with failure probability `delta / union` if `union` bounds must hold at once."""
+        """Returns the factor of a score's bonus, a scalar, eq. (61). `union` is the number of bounds that share the failure probability delta."""
         inside = _growth(inputs) + 2.0 * (math.log(union) + inputs.log_inverse_delta)
         start = jnp.sqrt(inputs.eta0) * inputs.evaluator_bound
         return 2.0 / jnp.minimum(1.0, self.score_slope) * (self.reward_bound * jnp.sqrt(inside) + start)

@@ -135,11 +135,12 @@ Decision = tuple[IndexSearch, dict[str, Array]]
 
 @struct.dataclass
 class LoopSearch:
-    """Search by two functions of the user, which see the outputs so far (zeros for unopened boxes). One selects the next box or stops, one deploys.
+    """Search by two functions of the user: `next_box` opens boxes, `pick` chooses the one to deploy. They see zeros for outputs of unopened boxes.
 
     Attributes:
       memory: any data for the functions, constant during a search.
-      next_box: function of `memory`, the mask `opened` `[K]` and outputs; returns the next index, and whether to stop, ignored at first (static).
+      next_box: function of `memory`, the mask `opened` `[K]` and outputs; returns a box (index) to open, and whether to stop instead. The
+        search cannot stop before the first box (static).
       pick: function of the same arguments; returns the index of the box to deploy (static).
     """
 

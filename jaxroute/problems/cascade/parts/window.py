@@ -33,11 +33,11 @@ class WindowState:
     Attributes:
       number: `[K]` int32, number of samples so far.
       psi: `[W, m, K]` features of the requests.
-      cost, score: `[W, K]` costs and scores; scores are None with a learned evaluator, which scores the outputs' `features` again in each period.
+      cost, score: `[W, K]` costs and scores; `score` is None with a learned evaluator, which computes scores from `features` in each period.
       features: `[W, d, K]` features of the outputs, None if scores are seen.
-      hessian, gradient, cross: `[m, m, K]`, `[m, K]` and `[m, d, K]` sums over samples that have left the window. The derivative of their loss by
-        `rho` is taken as `hessian rho + gradient - cross theta`, for the coefficients `rho` of a box and `theta` of the evaluator. It is linearised
-        at the estimates of the time when a sample left. `cross` is None if scores are seen.
+      hessian, gradient, cross: `[m, m, K]`, `[m, K]` and `[m, d, K]` sums over samples that have left the window. The derivative of their loss is
+        approximated by `hessian rho + gradient - cross theta`, for the coefficients `rho` of a box and `theta` of the evaluator. The terms of a
+        sample are computed when it leaves. `cross` is None if scores are seen.
       errors: rounding errors of the sums by name of the field, for which `numerics.accumulate` corrects.
     """
 
@@ -135,7 +135,7 @@ class SampleWindow(IndexEstimator):
         return fit, new if evaluator is not None else jnp.where(sample.seen, new, rho)
 
     def _pushed(self, fit: WindowState, rho: Array, sample: Sample, evaluator: Evaluator | None, link: Link) -> WindowState:
-        """Returns `fit` with the new `sample`; in a full window the oldest moves to the sums, as the derivative of its loss linearised at `rho`."""
+        """Returns `fit` with the new `sample`. In a full window it replaces the oldest one, whose loss, linearised at `rho`, is added to the sums."""
         slots = jnp.arange(self.size)[:, None]
         place = (slots == fit.number % self.size) & sample.seen  # [W, K]
         full = fit.number >= self.size
@@ -258,8 +258,7 @@ class Window(SampleWindow):
         short = xla.compute_once(_BEND / jnp.maximum(jnp.max(jnp.where(used, jnp.abs(along), 0.0), axis=0), _BEND))
 
         def narrower(_: Array, ends: tuple[Array, ...]) -> tuple[Array, ...]:
-            """Returns `ends` (lengths `low`, `high`, slopes at both); a length between replaces `high` if the slope there is above 0, else `low`."""
-            low, high, at_low, at_high = ends
+            low, high, at_low, at_high = ends  # Lengths of a step, and the slopes there.
             share = at_low / jnp.where(at_low < at_high, at_low - at_high, -1.0)
             least = jnp.maximum(low, short)
             secant = low + jnp.clip(share, _MARGIN, 1.0 - _MARGIN) * (high - low)
@@ -315,9 +314,9 @@ class MomentEquations(SampleWindow):
 def _derivatives(
     fit: WindowState, rho: Array, samples: WindowSamples, ridge: Array, link: Link, floor: Array | float
 ) -> tuple[Array, Array, Array, Array]:
-    """Returns the samples' `u = rho . psi`, the first and second derivatives of their losses by `u`, `[W, K]` each, and a gradient `[m, K]`.
+    """Returns for the samples, `[W, K]` each, `u = rho . psi` and the first two derivatives of the loss by `u`; and a gradient by `rho`, `[m, K]`.
 
-    The gradient by `rho` is that of the ridge and of samples that left the window. Second derivatives are at least `floor` times `link`'s slope.
+    The gradient is that of the ridge term and of samples that left the window. Second derivatives are at least `floor` times the slope of `link`.
     """
     columns, score, used, gradient = samples
     u = _linear(rho, columns)

@@ -44,9 +44,9 @@ class Boxes(Protocol):
         ...
 
     def draw(self, keys: Keys, psi: Array, base: Array, row: Array | None = None) -> Draw:
-        """Draws scores, costs and, if outputs are recorded, their rows (else None), `[K]` each, for a request with features `psi` `[m]`.
+        """Draws scores, costs and rows, `[K]` each, for a request with features `psi` `[m]`. The rows are None if outputs are not recorded.
 
-        `base` `[K]` are the reservation indices at cost weight 1; `row` is that of a recorded request, else None.
+        `base` `[K]` are the reservation indices at cost weight 1. `row` is the row of a recorded request, None for other requests.
         """
         ...
 
@@ -59,10 +59,10 @@ def check_feature(name: str, value: Leaf | None, dim: int) -> None:
 
 @struct.dataclass
 class UniformBoxes:
-    """Boxes (models) with uniform scores `base index + width (U - quantile)`, `width = 2 cost / (1 - quantile)^2` and `U` uniform on [0, 1].
+    """Boxes (models) with scores `base index + width (U - quantile)`, for `width = 2 mean_cost / (1 - quantile)^2` and `U` uniform on [0, 1].
 
-    Costs are `mean (1 + spread l)` with the mean cost, `l = (2 U - 1) / 2 + L / 2`, the same `U` as in the score, and `L` uniform on [-1, 1]: better
-    outputs cost more. A box with a large quantile has a wide range of scores, rarely above its index; one with a small quantile scores reliably.
+    Costs are `mean_cost (1 + spread (2 U - 1 + L) / 2)`, with the `U` of the score and `L` uniform on [-1, 1]: better outputs cost more. A box with
+    a large quantile has a wide range of scores, rarely above its index. A box with a small quantile scores reliably.
 
     Attributes:
       base_cost: `[K]` mean cost for requests whose feature `x_1`, the first after the intercept, is 0.

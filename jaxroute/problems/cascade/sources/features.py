@@ -25,7 +25,7 @@ class OutputFeatures(abc.ABC):
 
     @abc.abstractmethod
     def bound(self, largest: float) -> float:
-        """Returns a bound on the norm of features `phi` for which `theta . phi`, that is `G^-1(score)`, is at most `2 largest` in absolute value."""
+        """Returns a bound on the norm of features `phi`. It assumes `|theta . phi| <= 2 largest`, where `theta . phi` is `G^-1(score)`."""
 
     @abc.abstractmethod
     def check_spec(self, boxes: Boxes, dim: int) -> None:
@@ -83,10 +83,7 @@ class RadialNoise:
 
     @classmethod
     def _of(cls, distribution: Any, longest: float, to: Callable = np.asarray, back: Callable = np.asarray) -> "RadialNoise":
-        """Returns noise whose length (norm) is drawn from a distribution truncated at `longest`.
-
-        `distribution`, from scipy.stats, is that of `to(length)` before truncation. `back` is the inverse of `to`; by default both are the identity.
-        """
+        """Returns noise whose `to(length)` has a scipy.stats `distribution`, truncated at the length `longest`. The function `back` inverts `to`."""
         longest = float(checks.positive("longest", longest, ()))
         lengths = back(distribution.ppf(np.linspace(0.0, distribution.cdf(to(longest)), 1025)))
         # A probability that rounds to 1, or nearly, has an infinite quantile.

@@ -52,7 +52,7 @@ class RecordedRows:
         return float(self.costs.mean(axis=0).max())
 
     def take(self, chosen: np.ndarray) -> "RecordedRows":
-        """Returns the rows with indices `chosen` `[n]`; for `[n, K]`, row `i` has model `k`'s output of row `chosen[i, k]`, all from one group."""
+        """Returns the rows with indices `chosen` `[n]`. If `[n, K]`, row `i` takes model `k`'s output from row `chosen[i, k]`, all of one group."""
         at = (chosen,) if chosen.ndim == 1 else (chosen, np.arange(len(self.names)))
         return replace(
             self,
@@ -165,7 +165,7 @@ def _clusters(features: np.ndarray, number: int) -> np.ndarray:
 
 
 def _table(data: str, costs: Mapping[str, float] | None, categories_first: bool) -> RoutingTable:
-    """Reads the log `data`, or generates "standin". `costs` by model are for logs without. `categories_first`: categories replace text features."""
+    """Reads the log `data` or generates "standin". `costs` are for logs without. With `categories_first`, categories replace text features."""
     if data == "standin":
         return standin("routerbench", scores="binary", queries=2000)[0].subset(models=_STAND_IN)
     try:

@@ -97,7 +97,7 @@ class CountInPart:
     """Counts an outcome `x` in [0, 1] as the fraction `x` of a success."""
 
     def count(self, key: Array, outcome: Array) -> Array:
-        """Returns the number of successes, in [0, 1], as which each `outcome` `[K]` counts: here the outcome itself. Random rules draw with `key`."""
+        """Returns how much each `outcome` `[K]`, in [0, 1], counts as a success: here the outcome itself. Rules that draw at random use `key`."""
         del key
         return outcome
 

@@ -211,11 +211,9 @@ class ProjectedGradient:
 
 
 def _scaled(weight: Array) -> tuple[Array, Array]:
-    """Returns weights `[K]` divided by their largest absolute value (at least 1e-6), and this value, a scalar.
-
-    The maximum is read by its index: the derivative of `jnp.max` is NaN if XLA computes the weights again and, by rounding, none equals the maximum.
-    """
+    """Returns `weight` `[K]` divided by its largest absolute value (at least 1e-6), and this value, a scalar."""
     size = jnp.abs(weight)
+    # Not `jnp.max`: its derivative is NaN if XLA computes the weights again and, by rounding, none equals the maximum.
     first = numerics.one_hot(jnp.argmax(size), size.shape[-1])
     largest = jnp.maximum(numerics.pick(first, size), 1e-6)
     return weight / largest, largest
@@ -232,7 +230,7 @@ def _require_one_group(spec: CombinatorialSpec, name: str) -> None:
 
 
 def _size(spec: CombinatorialSpec, obs: Observation, allowed: Array) -> Array:
-    """Returns the size of a set, or of its part from each group, `[M]`; if the reward needs exact sizes, at most the number of `allowed` models."""
+    """Returns how many models to select, in all or per group `[M]`: `obs.size`, for sets of exact size at most the number of `allowed` models."""
     count = selection.group_sums(spec.groups, allowed.astype(jnp.float32))
     return jnp.minimum(obs.size, count) if spec.reward.exact_size else obs.size
 
@@ -283,13 +281,13 @@ def solve_by_group(
 
 
 def conditioned(key: Array, value: Array, cap: Leaf, noise: Leaf) -> Array:
-    """Returns success probabilities `[K]` for a solver: expected rewards `value`, less random tie breaks up to `noise`, clipped to [1e-6, cap]."""
+    """Returns success probabilities `[K]` for a solver: `value` minus random numbers up to `noise`, which break ties, clipped to [1e-6, cap]."""
     tie = noise * draws.uniform(key, value.shape)
     return jnp.clip(jnp.minimum(value, cap) - tie, 1e-6, cap)
 
 
 def check(solver: Solver | None, rounding: Any, cap: Leaf, noise: Leaf) -> None:
-    """Raises `ValueError` if an argument is invalid; all are fields of policies that solve the relaxed problem and round its solution."""
+    """Raises `ValueError` if a field of a policy that solves the relaxed problem is invalid: `solver`, `rounding`, `cap` or `noise`."""
     if solver is not None:
         checks.part("solver", solver, "solve", "BestOf()")
     if rounding is not None:

@@ -28,7 +28,7 @@ class AnyWin(Reward):
         return any_win(mean, z)
 
     def weight(self, w: AnyArray, xp: Any = jnp) -> Any:
-        """Returns additive weights `-log(1 - w)` for success probabilities `w`; their sum orders sets like `value`."""
+        """Returns the weights `-log(1 - w)` for success probabilities `w`. A set with a larger sum of weights has a larger `value`."""
         return any_win_weight(w, xp)
 
 
@@ -63,7 +63,7 @@ class AllIn(Reward):
         return xp.prod(xp.where(possible, xp.where(possible, mean, 1.0) ** z, xp.where(z > 0.0, 0.0, 1.0)), axis=-1)
 
     def weight(self, w: AnyArray, xp: Any = jnp) -> Any:
-        """Returns additive weights `log w` for success probabilities `w`; their sum orders sets like `value`."""
+        """Returns the weights `log w` for success probabilities `w`. A set with a larger sum of weights has a larger `value`."""
         return xp.log(w)
 
 

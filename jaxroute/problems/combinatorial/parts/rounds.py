@@ -79,7 +79,7 @@ class ByPrice:
     """Order of a cascade that asks models with a low known price first. The paper gives no order; its Fig. 2 starts with cheap models."""
 
     def order(self, key: Array, obs: Observation, value: Array, cost: Array) -> Array:
-        """Returns numbers `[K]`, in whose ascending order models are asked: here prices; in other classes from `value`, `cost` or random draws."""
+        """Returns numbers `[K]`; models are asked in ascending order. Here they are prices; other classes use `value`, `cost` or random draws."""
         del key, value, cost
         return obs.price
 
