@@ -384,7 +384,7 @@ def compiler() -> Generator[ThreadPoolExecutor, None, None]:
 
 
 def compile_blocks(blocks: Mapping[str, Block], pool: ThreadPoolExecutor, progress: bool = False) -> None:
-    """Compiles `blocks`, given by label, on threads of `pool`, and shows it if `progress`. A failed compilation raises its error when the block runs."""
+    """Compiles `blocks`, given by label, on threads of `pool`; `progress` shows this. A failed compilation raises its error when the block runs."""
     compiling = {name: block.compile_in(pool) for name, block in blocks.items()}
     wait_for_compilations(compiling, {name: block.name for name, block in blocks.items()}, progress)
 
