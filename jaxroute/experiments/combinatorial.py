@@ -111,7 +111,7 @@ def more(
 
 
 def _settles(results: Results) -> Finding:
-    """Tests the claim that from round 1,000 on C2MAB-V's reward per violation is within 10 % of its last value, and epsilon-greedy's is not."""
+    """Tests the claim that from round 1,000 on C2MAB-V's reward per violation is within 10 % of its last value, unlike that of EpsilonGreedy."""
     data, found, texts = with_ratio(results["fixed"]), {}, []
     times = data["time"].values
     times = times[times >= min(1000, times[-1])]
@@ -211,7 +211,7 @@ def dotted(metric: str, **options: Any) -> Panel:
 
 
 def at_horizon(*names: str | Panel, **options: Any) -> Picture:
-    """Makes a function that draws metrics at the horizon: a row per metric and a column per case, transposed if there are many cases."""
+    """Makes a function that draws metrics at the horizon: rows are metrics and columns cases, or the reverse if there are many cases."""
     kinds = [one if isinstance(one, Panel) else dotted(one, **options) for one in names]
 
     def title(data: xr.Dataset) -> str:
@@ -231,7 +231,7 @@ def at_horizon(*names: str | Panel, **options: Any) -> Picture:
 def experiment(
     name: str, title: str, cases: Sequence[Case], claims: Any, draw: Any, source: str, seeds: int = 208, **options: Any
 ) -> Experiment:
-    """Makes an experiment, with a figure unless `draw` is None. `claims` maps ids to (text, test) or (text, test, place); default place: `source`."""
+    """Makes an experiment, without a figure if `draw` is None. `claims` maps ids to (text, test) or (text, test, place); default place: `source`."""
     made = tuple(Claim(key, text, f"{PAPER}, {(*where, source)[0]}", test) for key, (text, test, *where) in claims.items())
     options = {"smoke_horizon": 300, "stand_in": SUCCESS, "source": f"{PAPER}, {source}", **options}
     return Experiment(f"combinatorial/{name}", title, tuple(cases), seeds, made, {name: draw} if draw else {}, **options)
@@ -382,7 +382,7 @@ _DELTAS, _NARROWER = (0.1, 0.5), {"outcome": (0.3, 1.0), "cost": (0.05, 0.01)}
 
 
 def _distance(env: cb.CloudEnv, policy: cb.C2MABV, env_state: Any, state: Any, t: Any) -> dict[str, Any]:
-    """Records the largest error of the models' estimated mean outcomes, and that of their mean costs, in units of Lemma 1's confidence radius."""
+    """Returns the largest error of a model's estimated mean outcome, and of its mean cost, each divided by Lemma 1's confidence radius."""
     log_term, found = union_log_term(state.spec.num_models, t + 1, policy.delta), {}
     for part, truth in (("outcome", env.outcomes.outcome_mean), ("cost", env.outcomes.cost_mean)):
         seen = getattr(state, part)
@@ -394,7 +394,7 @@ def _distance(env: cb.CloudEnv, policy: cb.C2MABV, env_state: Any, state: Any, t
 @with_parameters
 @all_hold()
 def _covered(results: Results, part: str, widths: Sequence[float]) -> Iterator[Finding]:
-    """Tests Lemma 1: errors of mean outcomes or costs (`part`) are below `width` radii in at least `1 - d/2` of runs, for any delta `d` and width."""
+    """Tests Lemma 1: for each delta, errors of mean outcomes or costs (`part`) are below each width in at least `1 - delta / 2` of the runs."""
     for delta, width in itertools.product(_DELTAS, widths):
         runs = results["result"][f"distance.{part}"].sel(policy="C2MAB-V", delta=delta).max("time")
         share, least = ms.share_of(runs < width), 1.0 - delta / 2

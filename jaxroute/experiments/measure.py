@@ -47,7 +47,7 @@ def end(data: xr.Dataset, metric: str, policy: str, time: Any = None, **where: A
 
 
 def mean_of(runs: xr.DataArray, unit: str = "") -> Measured:
-    """Returns the mean of `runs` `[seed]`. `unit`, such as "training", names what entries are if not seeds; more seeds then reduce no error."""
+    """Returns the mean of `runs`. If they are not one per seed, `unit` is what they are, such as "training"; more seeds do not reduce its error."""
     found = _series(runs)
     if unit:
         found.index = pd.Index([f"{unit} {label}" for label in found.index])
@@ -117,7 +117,7 @@ def paired_gap(data: xr.Dataset, metric: str, policy: str, minus: str, place: in
 
 
 def late_slope(data: xr.Dataset, metric: str, policy: str, start: float, every_time: bool = False, **where: Any) -> Measured:
-    """Returns the log-log slope (see `power`) of a policy's mean curve from round `start` on, at all recorded (`every_time`) or 13 times."""
+    """Returns the log-log slope (see `power`) of a policy's mean curve from round `start` on: at 13 times, or all if `every_time`."""
     times = data["time"].values
     wanted = np.geomspace(max(start, times[0]), times[-1], 13)
     chosen = times >= start if every_time else np.unique(np.abs(times[:, None] - wanted).argmin(axis=0))
@@ -125,7 +125,7 @@ def late_slope(data: xr.Dataset, metric: str, policy: str, start: float, every_t
 
 
 def late_runs(data: xr.Dataset, metric: str, policy: str, **where: Any) -> xr.DataArray:
-    """Returns the mean per round of a metric (not a gauge) over the later half of each run, `[seed]`; over the whole run if it has one record."""
+    """Returns a metric's mean per round in the later half of each run, `[seed]`; in the whole run if it has one record. A gauge raises ValueError."""
     total = metrics.cumulative(data.sel(policy=policy, **where)[[metric, "valid"]], metric)
     times, half = data["time"].values, len(data["time"]) // 2 - 1
     first, start = (0.0, 0) if half < 0 else (total.isel(time=half, drop=True), times[half])
@@ -133,7 +133,7 @@ def late_runs(data: xr.Dataset, metric: str, policy: str, **where: Any) -> xr.Da
 
 
 def power(runs: xr.DataArray, axis: str) -> Measured:
-    """Returns the log-log slope of the mean over seeds along `axis`; NaN for one point or seed, or if a mean is at most 0 without its largest run."""
+    """Returns the log-log slope of means over seeds along `axis`; NaN for one point or seed, or if a mean without its largest run is not positive."""
     places, values = (_place(runs),), runs.dropna("seed").transpose(axis, "seed").values
     if min(values.shape) < 2 or not (values.sum(axis=1) > values.max(axis=1).clip(0)).all():
         missing = "none, since a mean is not positive"

@@ -263,7 +263,7 @@ def _second_answers(results: Results) -> Finding:
 
 
 def _effects(results: Results) -> xr.DataArray:
-    """Returns how much longer the queue is if ACQB, not the optimal policy, decides in round `at`, `[at, time, seed]`; ACQB decides all earlier."""
+    """Returns how much longer the queue is if the optimal policy replaces ACQB after round `at` instead of before it, `[at, time, seed]`."""
     return results["switching"]["queue_length"].sel(policy="switch").diff("at", label="lower")
 
 
@@ -430,7 +430,7 @@ def _projected(training: str, cost_weight: float, models: str, *about: Any) -> l
 
 
 def learners(env: qu.QueueEnv, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Makes CQB-eps, ACQB and, for each of `TRAININGS`, a grid of ACQB over features so learned (axis `head`), for `data_queue(**settings)`."""
+    """Makes policies for `data_queue(**settings)`: CQB-eps, ACQB and, by name of a training method, a grid of ACQB over trained projections."""
     about = (settings["models"], settings["data"], settings["embeddings"], _pairs(settings["costs"]), settings["dim"])
 
     def with_head(head: int, training: str) -> qu.ACQB:

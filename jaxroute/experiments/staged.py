@@ -120,7 +120,7 @@ def _newcomers(results: Results) -> cl.Finding:
 @cl.with_parameters
 @cl.all_hold()
 def _wider_than_synthetic(results: Results, total: bool) -> Iterator[cl.Finding]:
-    """Tests the claim that StageRoute's lead in score over Greedy is larger on RouterBench than on the synthetic market: per query or in `total`."""
+    """Tests the claim that StageRoute's lead over Greedy is larger on RouterBench than on the synthetic market, per query or, if `total`, summed."""
     leads = {n: _lead(data, "reward").times(float(data["time"][-1]) if total else 1.0) for n, data in results.items()}
     real = leads["dollars"]
     yield f"{_at_spend(results['dollars'])}ahead by {real}", True
@@ -211,7 +211,7 @@ def _table_env(
     cost_scale: float = 1.0,
     costs: Mapping[str, float] | None = None,
 ) -> staged.MarketEnv:
-    """Makes a market of a table's models: first those of the paper's Table 2, by date of release. Arguments as for `table_market` and `read_log`."""
+    """Makes a market of a table's models. Those in the paper's Table 2 come first, by date. Arguments as for `table_market` and `read_log`."""
     table = read_experiment_log(data, costs, features="none").table
     released = [m for m in STAGEROUTE_TABLE_2.names if m in table.models]
     table = table.subset(models=[*released, *(m for m in table.models if m not in released)])
@@ -226,14 +226,14 @@ def _table_env(
 def experiment(
     name: str, title: str, cases: Iterable[Case], claims: Any, draw: Any, source: str, **options: Any
 ) -> Experiment:
-    """Makes an experiment on StageRoute with a figure by `draw`. `claims` maps ids to (text, place in the paper, test); `source`: its own place."""
+    """Makes an experiment on StageRoute with a figure by `draw`. `claims` maps ids to (text, place in the paper, test)."""
     made = tuple(Claim(key, text, f"{PAPER}, {where}", measure) for key, (text, where, measure) in claims.items())
     options |= {"source": f"{PAPER}, {source}"}
     return Experiment(f"staged/{name}", title, tuple(cases), claims=made, figures={name: draw}, **options)
 
 
 def _figure(number: str, title: str, cases: Any, claims: Any, draw: Any, says: str = "", **options: Any) -> Experiment:
-    """Makes the experiment for figure `number`, drawn by `draw`. `claims` maps ids to (text, test); `says`: how the paper's text misnumbers it."""
+    """Makes the experiment for figure `number`, drawn by `draw`. `claims` maps ids to (text, test). `says` is its number in the text, if wrong."""
     where = f"Fig. {number[0]}"
     made = {key: (text, where, measure) for key, (text, measure) in claims.items()}
     source = where + (f' ("{says}" in its text)' if says else "")
@@ -243,7 +243,7 @@ def _figure(number: str, title: str, cases: Any, claims: Any, draw: Any, says: s
 def _beside(
     number: str, says: str, title: str, cases: dict[str, Case], claims: Any, rows: Any = (REGRET, SPEND), **options: Any
 ) -> Experiment:
-    """Makes the experiment for a figure with a column for each of `cases`, by title, and a row for each of `rows`. Other arguments: see `_figure`."""
+    """Makes the experiment for a figure, as `_figure` does, with a row for each of `rows` and a column for each of `cases`: `{title: case}`."""
     draw = alike(panels_of(rows=rows, columns="case", titles={case.name: words for words, case in cases.items()}))
     return _figure(number, title, cases.values(), claims, draw, says, **options)
 

@@ -110,7 +110,7 @@ def search(
 
 
 def _target(parameters: Mapping[str, Any], policies: Mapping[str, Any], policy: str | None) -> tuple[str, list[str]]:
-    """Returns the name of the policy that `policy` or the keys of `parameters` ("POLICY.NAME") name, and the keys that begin with "environment."."""
+    """Returns the name of the searched policy, from `policy` or "POLICY.NAME" in `parameters`, and those of `parameters` for the environment."""
     own = [name for name in parameters if name.startswith("environment.")]
     found = [] if policy is None else [checks.one_of("--policy", policy, policies)]
     names = [*policies, "environment"]

@@ -181,7 +181,7 @@ class Measured(NamedTuple("_Mean", [("mean", float), ("error", float)])):
 
 
 def _about(value: Measured, other: Measured | float, low: float = -math.inf, high: float = math.inf, strict: bool = False):
-    """Makes the statement that `value - other` is from `low` to `high` (exclusive if `strict`). If one is exact, the statement bounds the other."""
+    """Makes the statement that `value - other` is from `low` to `high` (exclusive if `strict`). An exact number moves into the boundaries."""
     other = other if isinstance(other, Measured) else Measured(other)
     if other.certain:
         return Statement(value.changed(places=value.places + other.places), other.mean + low, other.mean + high, strict)

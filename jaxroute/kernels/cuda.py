@@ -275,7 +275,7 @@ class LoadedKernel:
         return max(1, blocks) * BLOCK * attribute(_PROCESSORS, self.device)
 
     def check_memory(self, scratch: int) -> None:
-        """Raises `SlowerThanScan` if a thread's stack or a run's `scratch` bytes are too large, and `Unsupported` if the stacks exceed free memory.
+        """Raises `SlowerThanScan` if a thread's stack or a run's `scratch` bytes exceed a limit, and `Unsupported` if all stacks exceed free memory.
 
         The driver reserves stacks for all threads that the device can run at once, and reuses the memory of earlier kernels' stacks: only additional
         bytes must be free.
@@ -375,10 +375,10 @@ class Kernel:
                 _reserved[kernel.device] = max(kernel.local_bytes, _reserved.get(kernel.device, 0))
 
     def _pieces(self, first: int, ends: np.ndarray, size: tuple[int, int]) -> Generator[tuple[int, int], None, None]:
-        """Yields launches, (first round, end round), that cover the rounds from `first` to the last of the record times `ends`.
+        """Yields pairs (first round, end round) of launches, which together simulate the rounds from `first` to the last record time in `ends`.
 
-        The caller runs each before it takes the next, which is sized to take about half a second at the measured pace. Later calls of the same
-        `size`, (runs, settings), begin with this pace.
+        The caller runs each launch before it takes the next. The measured pace decides the next launch's number of rounds, so that it takes about
+        half a second, and the first launch's in later calls with the same `size`, which is (runs, settings).
         """
         at, last = first, int(ends[-1])
         most = FIRST_ROUNDS if size not in self._pace else max(1, int(self._pace[size] * LAUNCH_S))
@@ -395,9 +395,9 @@ class Kernel:
 
 
 def piece_end(at: int, most: int, ends: np.ndarray) -> int:
-    """Returns the round before which a launch from round `at` on ends. It shall have about `most` rounds; `ends` are all record times, ascending.
+    """Returns the end (exclusive) of a launch that starts at round `at` and has about `most` rounds. `ends` are all record times, ascending.
 
-    It is the last of `ends` if at most 1.25 `most` rounds remain, otherwise the last record time up to `at + most` or, without one, `at + most`.
+    If at most `1.25 * most` rounds remain, it is the last record time. Otherwise it is the last one up to `at + most` or, without one, `at + most`.
     """
     if ends[-1] - at <= most + most // 4:
         return int(ends[-1])

@@ -101,7 +101,7 @@ class Emitter(Writer):
         return rules.write(self, eqn, args)
 
     def _defined(self, eqn: Any, definition: ClosedJaxpr, args: list[Value]) -> list[Value]:
-        """Writes `eqn` by its `definition`, inline if the definition takes arrays, else as a C function of one element. Returns the results."""
+        """Writes the operation `eqn` by its definition: inline if that takes arrays, otherwise as a C function of numbers. Returns the results."""
         if any(v.aval.shape for v in definition.jaxpr.invars):
             return self.call(definition, args)
 
@@ -149,7 +149,7 @@ class Emitter(Writer):
         return self.value_of(storage, ())
 
     def carry_on(self, storages: Sequence[ir.Storage], values: Sequence[Value]) -> None:
-        """Assigns the results `values` of a step or branch to `storages`, as if all at once: values that read one of `storages` are copied first."""
+        """Assigns `values`, the results of a step or branch, to `storages`. Values that would read a storage already changed are copied first."""
         others, ready = set(storages), list[Value]()
         for storage, value in zip(storages, values, strict=True):
             mixed = value.storage is not storage and bool(value.storages & others)

@@ -89,7 +89,7 @@ def own_flags() -> tuple[str, ...]:
 
 @functools.cache
 def _version(path: str, own: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
-    """Returns the flags `own`, or () if the compiler at `path` lacks one, and the compiler's predefined macros, which identify it in a cache."""
+    """Returns the flags `own`, or no flags if the compiler at `path` rejects one, and its predefined macros, which identify it in a cache."""
     asked = ((flags, _run([path, *flags, "-dM", "-E", "-x", "c", os.devnull])) for flags in (own, ()))
     return next(((flags, done.stdout) for flags, done in asked if not done.returncode), ((), ""))
 

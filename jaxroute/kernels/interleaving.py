@@ -51,7 +51,7 @@ def _steps(loop: ir.Loop) -> int:
 
 
 def _may(loop: ir.Loop) -> bool:
-    """Whether steps may be interleaved: the body uses each outer storage it changes in one statement, or only its element at the loop's index."""
+    """Whether interleaving is correct: each outer storage that the body changes is used by one statement only, or only at the loop's index."""
 
     def each_its_own(storage: ir.Storage) -> bool:
         touching = [one for one in loop.body if storage in {s.current for s in (*one.reads, *one.written())}]

@@ -34,7 +34,7 @@ class Storage:
       varying: whether its contents differ between runs that are simulated at once.
       depth: number of masks (branches that only some of the runs execute) that enclose its declaration.
       readers: number of traced arrays whose elements are read from it and that later operations still use.
-      store: pair (block that contains a shared loop, statement of the loop that assigns this array's elements); None if no such loop computes it.
+      store: if a shared loop computes this array, the pair (block with the loop, statement that assigns the elements); otherwise None.
       successor: storage that statements read and write instead of this one, which saves a copy; None if it was not replaced.
     """
 
@@ -232,7 +232,7 @@ class Assign(Statement):
 
 @dataclasses.dataclass(eq=False)
 class Loop(Statement):
-    """Loop of C, `for (int index = first; test; index += step) body`, where None omits a part; if `rolled`, it is not unrolled on a GPU."""
+    """Loop of C, `for (int index = first; test; index += step) body`, without the parts that are None. A `rolled` loop is not unrolled on a GPU."""
 
     index: Storage | None = None
     first: Expr | None = None
@@ -251,7 +251,7 @@ class If(Statement):
 
 @dataclasses.dataclass(eq=False)
 class Call(Statement):
-    """Statement whose C text is `printer`'s template `name`, such as "break", filled in with `operands`; `size`: length of a row it copies."""
+    """Statement printed by the template `name` in `printer`, such as "break". It may use `operands` and `size`, a number of elements to copy."""
 
     name: str
     operands: tuple[Expr, ...] = ()
@@ -343,7 +343,7 @@ def unflat(number: Index, shape: Sequence[int]) -> Place:
 
 
 def is_row(shape: Sequence[int], sizes: Sequence[int]) -> bool:
-    """Whether a part of lengths `sizes` of an array of this `shape` is a whole row: of length 1 along the first axis, complete along the others."""
+    """Whether lengths `sizes` are those of one row of an array of this `shape`: 1 on the first axis, complete on others. A vector has no rows."""
     return len(shape) > 1 and sizes[0] == 1 and tuple(sizes[1:]) == tuple(shape[1:])
 
 

@@ -28,7 +28,7 @@ class _Array(NamedTuple):
 
 
 def by_rows(closed: Any, given: Sequence[bool], leaves: Sequence[int | None]) -> set[int]:
-    """Returns the indices of the state arrays that a closed jaxpr uses only by rows or elements, at an index that differs between runs.
+    """Returns the indices of state arrays of which a jaxpr uses only long rows and elements, and some row at an index that differs between runs.
 
     `given` has for each argument whether it differs between runs, `leaves` its index among the state arrays, or None if it is not a state array.
     """
@@ -46,7 +46,7 @@ def _has_long_rows(aval: Any) -> bool:
 
 
 class _Uses(Flow[_Array]):
-    """Analysis of a jaxpr's use of state arrays: `rows` has those with a row used at an index that differs by run, `others` those used otherwise."""
+    """Finds state arrays with a row used at an index that differs between runs (`rows`), and those not used by rows or elements (`others`)."""
 
     def __init__(self) -> None:
         super().__init__(_Array(False))

@@ -121,7 +121,7 @@ class _Printer:
         return f"{storage.name}.read({index})" if storage.apart and not written else f"{storage.name}[{index}]"
 
     def block(self, statements: ir.Block, end: int = 0) -> list[str]:
-        """Returns statements as lines of C. On a GPU, long arrays lie in scratch memory after its first `end` bytes, which enclosing blocks use."""
+        """Returns statements as lines of C. On a GPU, long arrays are in scratch memory after its first `end` bytes; enclosing blocks use those."""
         lines: list[str] = []
         for statement in statements:
             written = statement.written()

@@ -93,11 +93,7 @@ def _(*operands: Any, source: Source, size: int, lead: tuple[int, ...], spread: 
 
 
 def _batch(operands: Sequence[Any], dims: Sequence[int | None], *, source: Source, size: int, lead: Any, spread: Any) -> Any:
-    """Batching rule of a kernel's call: maps it over a new axis (`jax.vmap`). Returns the results and, for each, the axis's position, 0.
-
-    The call is of the kernel `source` for `size` runs. `dims` has the new axis's position in each operand, None where absent. `lead` has the lengths
-    of the axes that were mapped before, and `spread` has for each operand a bool for each of these axes: whether the operand has it.
-    """
+    """Batching rule of a kernel's call: `jax.vmap` adds a first axis to `lead` and, for each operand, whether it has this axis to `spread`."""
     number = next(x.shape[d] for x, d in zip(operands, dims, strict=True) if d is not None)
     moved = [x if d is None else jnp.moveaxis(x, d, 0) for x, d in zip(operands, dims, strict=True)]
     spread = tuple((d is not None, *own) for d, own in zip(dims, spread, strict=True))
@@ -113,7 +109,7 @@ _registered: dict[str, Future[Any]] = {}
 
 
 def _host_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) -> tuple[str, Future[Any]]:
-    """Starts compiling a kernel for a CPU. Returns the name of its call in XLA and the compilation's future. All arguments are as in `_batch`."""
+    """Starts compiling a kernel for a CPU. Returns its call's name in XLA and the compilation's future. `lead`, `spread`: see `Source.for_device`."""
     text, every = source.for_host(), steps(lead, (True,) * len(lead))
     # For each array its steps between two settings along each axis, and its bytes.
     sizes = [math.prod(a.shape) * (1 if a.shared else size) * a.dtype.itemsize for a in source.inputs]
@@ -145,7 +141,7 @@ def _host_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) 
 def _device_target(
     source: Source, lead: tuple[int, ...], spread: Any, size: int, devices: tuple[int, ...]
 ) -> tuple[str, Future[Any], cuda.Kernel]:
-    """Starts compiling for the GPUs `devices` (empty: all). Returns the call's name in XLA, future and kernel. Other arguments: see `_batch`."""
+    """Starts compiling for the GPUs `devices` (empty: all). Returns its call's name in XLA, the future and the kernel. See also `_host_target`."""
     if (settings := math.prod(lead)) > cuda.MOST_SETTINGS:
         raise Unsupported(f"{settings:,} settings of a call; a launch has {cuda.MOST_SETTINGS:,} at most")
     kernel = cuda.Kernel(source.for_device(lead, spread), source.scratch)
@@ -166,9 +162,9 @@ def _lowered_for_host(ctx: Any, *operands: Any, source: Source, size: int, lead:
 
 
 def _lowered_for_device(ctx: Any, *operands: Any, source: Source, size: int, lead: Any, spread: Any) -> Any:
-    """Returns the results (MLIR values) of the call of a kernel on a GPU; one more result, dropped here, provides its scratch memory."""
     name, compilation, kernel = _device_target(source, lead, spread, size, calls.devices.get())
     calls.note(compilation, kernel)
+    # A further result, dropped below, makes XLA allocate the scratch memory.
     scratch = ShapedArray((math.prod(lead), source.scratch, size), np.dtype(np.uint8))
     return jax.ffi.ffi_lowering(name)(ctx.replace(avals_out=[*ctx.avals_out, scratch]), *operands)[:-1]
 

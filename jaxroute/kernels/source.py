@@ -129,9 +129,9 @@ _DEVICE = """#define ARRAY(kind, name, size, first) kind *const name = (kind *)(
 
 
 def steps(lead: Sequence[int], own: Sequence[bool]) -> list[int]:
-    """Returns for each axis of settings the distance, counted in arrays, between the arrays that an input stores for two neighbouring settings.
+    """Returns the strides of an input's arrays along the axes of settings, counted in arrays; 0 for an axis along which settings share an array.
 
-    `lead` has the lengths of the axes, `own` whether the input has an array for each setting along the axis; if settings share one, it is 0.
+    `lead` has the lengths of the axes, and `own` has for each axis whether every setting has a separate array.
     """
     found, step = [], 1
     for size, varies in reversed(list(zip(lead, own, strict=True))):
@@ -141,7 +141,7 @@ def steps(lead: Sequence[int], own: Sequence[bool]) -> list[int]:
 
 
 def _offset(array: Array, lead: Sequence[int], own: Sequence[bool]) -> str:
-    """Returns the C text of the current setting's offset in `array`, empty if all settings share one array. `lead` and `own` are those of `steps`."""
+    """Returns the C text of the offset of the current setting's data in `array`; empty if settings share them. `lead`, `own`: see `steps`."""
     terms, after = [], math.prod(lead)
     for size, step in zip(lead, steps(lead, own), strict=True):
         after //= size
@@ -160,7 +160,7 @@ class RoundsWriter(Emitter):
       run: functions of one environment and one policy that simulate a round, plan a stage (a fixed number of rounds) and read what is recorded.
       states: states of `R` runs, for their shapes.
       spans: int32 `[n, 2]` first round and number of rounds of each record interval. The kernel depends only on `n`.
-      chunk: number of rounds whose sums are accumulated separately; it divides the length of stages, and of record intervals longer than itself.
+      chunk: number of rounds that are summed up separately; it divides the lengths of stages, and of record intervals longer than a chunk.
       warm_up: whether the first interval consists of rounds that are not recorded.
       wide, fast: options of the `Emitter`.
 
@@ -289,9 +289,9 @@ class RoundsWriter(Emitter):
             return [*states, *self.repeat(ir.If(last.equals(end)), recorded, sums)]
 
     def _chunk(self, c: ir.Expr, begin: ir.Expr, end: ir.Expr, last: ir.Expr, carry: Sequence[Value]) -> list[Value]:
-        """Writes a chunk of rounds from `c` on, after the plan of a stage if one begins at `c`. Returns the new `carry`: states and sums.
+        """Writes a chunk of rounds from `c` on, with the plan of a stage that begins at `c`. Returns the new `carry`: states and sums.
 
-        The record interval lasts from `begin` to before `end`; the launch ends before `last`.
+        The record interval has the rounds from `begin` to before `end`; this launch simulates those before `last`.
         """
         states, sums = carry[: len(self._states)], carry[len(self._states) :]
         totals, partial = sums[: len(sums) // 2], sums[len(sums) // 2 :]

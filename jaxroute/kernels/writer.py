@@ -120,7 +120,7 @@ class Writer:
         self.masks.pop()
 
     def meant(self, depth: int = 0) -> ir.Expr:
-        """Returns the mask of runs that an assignment changes, for a variable declared inside `depth` masks; True if no mask was added since."""
+        """Returns the mask for assignments to a variable that was declared inside `depth` masks; true for all runs if no mask was added since."""
         return self.masks[-1] if depth < len(self.masks) else ir.literal(True, bool)
 
     # Storages
@@ -216,7 +216,7 @@ class Writer:
         return value if value.storage is not None else self.copied(value)
 
     def copied(self, value: Value, varying: bool = False, apart: bool = False) -> Value:
-        """Returns a copy of `value` in a C array, for each run if runs differ or if `varying`. `apart` stores a run's elements side by side."""
+        """Returns a copy of `value` in a new C array. `varying`: its elements may come to differ between runs; `apart`: see `array`."""
         storage = self.array(value.dtype, value.shape, varying or self.varies(value), apart)
         self.write(storage, value)
         return self.value_of(storage, value.shape)
@@ -286,15 +286,11 @@ class Writer:
         return storage
 
     def without(self, value: Value, other: Value) -> Value:
-        """Returns a form of `value` that the caller can still read after it has changed the memory of `other`: a copy if both use the same memory."""
+        """Returns `value`, or a copy if it uses the same memory as `other`, so that it can be read after the memory of `other` has changed."""
         return self.copied(value) if value.known is None and value.storages & other.storages else value
 
     def made_in(self, storages: Sequence[ir.Storage], values: Sequence[Value]) -> list[bool]:
-        """Tries to let this block compute `values` directly in their targets `storages`, so that they need not be copied there at its end.
-
-        This is possible for a value that a shared loop of this block computes and that occurs once in `values`, if its target's old contents are
-        not read afterwards. Returns for each value whether it is now computed in its target.
-        """
+        """Lets loops of this block write `values` directly to `storages`, where possible. Returns for each value whether it needs no copying now."""
         made = [value.storage for value in values]
         pairs = zip(made, storages, strict=True)
         wanted = [one if made.count(one) == 1 and self._may_become(one, storage) else None for one, storage in pairs]
@@ -421,7 +417,7 @@ class Writer:
     def _joined(
         self, shape: tuple[int, ...], make: Callable[[ir.Place], Sequence[ir.Statement]]
     ) -> tuple[Group, Sequence[ir.Statement]]:
-        """Returns the open loop over this shape, a new one if there is none, and the statements that `make` returns for its index tuple."""
+        """Returns the open (else a new) loop over this shape, and the statements of a step: what `make` returns for the loop's index tuple."""
         for _ in range(2):
             group = self._groups.get(shape)
             if group is None:

@@ -200,9 +200,9 @@ def cells(
 ) -> Iterator[tuple[str, dict[str, int], dict[str, Any], dict[str, np.ndarray]]]:
     """Yields the cells of a table of `values`, a result of `final`: one for each policy and each combination of its settings.
 
-    `axes` are all setting axes. `own` gets the values of one policy and returns the axes along which they differ; only settings along these are
-    combined, and the index along others is 0. A cell is a tuple of the policy's name and three dicts: the indices along `policy` and `axes`; the
-    settings on the axes from `own`, by axis; and mean and standard error `[2]` by metric.
+    `own` gets the values of one policy and returns those of the setting axes `axes` along which they differ; along the others, the first index is
+    used. A cell has the policy's name and three dicts: its index in `values` by dimension, its setting by axis from `own`, and by metric an array
+    of mean and standard error.
     """
     if "policy" not in values.dims:
         values = values.expand_dims("policy") if "policy" in values.coords else values.expand_dims(policy=["all"])

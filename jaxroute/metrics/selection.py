@@ -79,7 +79,7 @@ def vector_dims(array: xr.DataArray) -> list[str]:
 
 
 def check_scalar(argument: str, array: xr.DataArray, advice: str = "") -> None:
-    """Raises ValueError if `array` is a vector metric. The message names the user's `argument` and ends with `advice`, "DIM" being the dimension."""
+    """Raises ValueError if `array` is a vector metric. The message begins with `argument` and ends with `advice`, "DIM" replaced by the dimension."""
     if vectors := vector_dims(array):
         got = f"{array.name!r} with one per {vectors[0]}{advice.replace('DIM', vectors[0])}"
         raise ValueError(f"{argument} must be a single number per run, got {got}")
@@ -179,7 +179,7 @@ def own_axes_of(data: xr.Dataset, metric: str) -> list[str]:
 
 
 def describe(result: xr.DataArray, array: xr.DataArray, label: str, unit: str | None = None, **attrs: Any) -> xr.DataArray:
-    """Returns `result` with name and attributes of `array`, except `label` ("{}" in it stands for the old), `unit` (None: the old) and `attrs`."""
+    """Returns `result` with name and attributes of `array`, but a new `label` ("{}": the old one), `unit` (None: the old one) and `attrs`."""
     unit = array.attrs.get("units", "") if unit is None else unit
     label = label.replace("{}", str(array.attrs.get("long_name", array.name)))
     return result.rename(array.name).assign_attrs({**array.attrs, "long_name": label, "units": unit, **attrs})

@@ -68,7 +68,6 @@ def table(
     rounding = _rounding(data, values, time)
 
     def own(one: xr.Dataset) -> list[str]:
-        """Returns the setting axes on which means or standard errors of a policy depend, from its results `one`."""
         in_order = [v.transpose(*(a for a in axes if a in v.dims), "statistic") for v in one.data_vars.values()]
         return own_axes([v.rename(statistic="seed") for v in in_order])
 
@@ -95,10 +94,10 @@ def table(
 
 
 def _rounding(data: xr.Dataset, values: xr.Dataset, time: int | None) -> dict[str, float]:
-    """Returns for each metric in `values` a limit: a mean below it may be only the rounding error of a float32 sum whose terms cancel.
+    """Returns a limit for each metric in `values`. A mean below it may be only the rounding error of a float32 sum whose terms cancel.
 
-    The limit is float32's epsilon times the assumed size of the terms: the largest absolute mean at `time` of the metrics in `data` with the same
-    unit. Among these, a total counts as its mean per round; the limit of a total is then multiplied by the number of rounds.
+    The limit is float32's epsilon times the largest absolute mean at `time` of any metric in `data` with the same unit. Totals are divided by the
+    number of rounds before this comparison, and their limits multiplied by it.
     """
     now = at_time(data, time)
     rounds = float(now["time"]) if "time" in now.coords else 1.0
@@ -133,7 +132,7 @@ def _frame(keys: Sequence[tuple[Any, ...]], axes: Sequence[str], names: Sequence
 
 
 def _partial(now: xr.Dataset, names: Sequence[str]) -> dict[str, tuple[xr.DataArray, xr.DataArray]]:
-    """Returns, for each of the metrics `names` with NaN in some but not all valid runs of `now`, the median of the other runs, and their share."""
+    """Returns the median and the share of the runs that are not NaN, for those of the metrics `names` that are NaN in some valid runs of `now`."""
     number = {name: count(now, name) for name in {*names, *metric_names(now)}}
     whole = functools.reduce(np.maximum, number.values(), 1)
     some = [name for name in names if ((number[name] > 0) & (number[name] < whole)).any()]

@@ -45,7 +45,7 @@ _ROUTER = "-RouterDC"
 
 
 def claim(name: str, source: str, measure: Measure, text: str = "") -> Claim:
-    """Makes a claim that `measure` tests. `source`: place in the paper, or "ours"; `text`: default is the claim in the docstring of `measure`."""
+    """Makes a claim that `measure` tests. `source` is its place in the paper, or "ours". The default text is in the docstring of `measure`."""
     text = text or (measure.__doc__ or "").splitlines()[0].removeprefix("Tests the claim: ").rstrip(".")
     return Claim(name, text, source if source == "ours" else f"MESS+, {source}", measure)
 
@@ -53,7 +53,7 @@ def claim(name: str, source: str, measure: Measure, text: str = "") -> Claim:
 def experiment(
     name: str, title: str, cases: Any, seeds: int, claims: Any, figures: Any, source: str = "", **options: Any
 ) -> Experiment:
-    """Makes the experiment on MESS+ called "service/NAME" for `name`; `source` is its place in the paper ("": it is our own study)."""
+    """Makes an experiment on MESS+ with the name `service/{name}`. `source` is its place in the paper; empty for an experiment of our own."""
     options = {"notes": STAND_IN, "smoke_horizon": 200, "stand_in": "recorded answers with stand-in features", **options}
     source = f"MESS+, {source}" if source else "ours"
     return Experiment(f"service/{name}", title, tuple(cases), seeds, tuple(claims), figures, source=source, **options)

@@ -230,7 +230,7 @@ def _gap_vanishes(results: Results) -> Finding:
 def _knowledge(results: Results) -> Finding:
     """Tests the claim: The more informative requests are, the closer is MESS+ to the clairvoyant; its distance to the informed oracle is below a tenth of the gap without information.
 
-    The distance is that of the mean cost including debt, for every `signal`; the gap is that of the cost to the clairvoyant's at `signal` 0.
+    All are distances between mean costs. To the informed oracle, the cost includes debt. The gap is the distance to the clairvoyant at `signal` 0.
     """
     data, parts, clairvoyant, closest = results["signal"], [], [], []
     for signal in data["signal"].values:

@@ -22,7 +22,7 @@ _JAX = os.path.dirname(jax.__file__)
 
 
 def raise_for_user(error: ir.Unsupported, name: str, called: Any) -> None:
-    """Raises `Unsupported` that names the function `name`, whose jaxpr `called` caused `error`. Does nothing unless the function is one of JAX's."""
+    """Raises an `Unsupported` that names the function `name`, whose jaxpr `called` caused `error`. Does nothing if it is no function of JAX's own."""
     debug = getattr(getattr(called, "jaxpr", called), "debug_info", None)
     name = name.removeprefix("_")
     module = next((one for one in (jax.random, jnp.linalg, jnp.fft, jnp) if hasattr(one, name)), None)
@@ -35,7 +35,7 @@ def raise_for_user(error: ir.Unsupported, name: str, called: Any) -> None:
 
 
 def write(writer: Writer, eqn: Any, args: list[Value]) -> list[Value]:
-    """Writes the C statements of the operation `eqn` of `args`, which is no loop, branch or call. Returns the arrays of its results."""
+    """Writes C statements for `eqn`, an operation on `args` other than a loop, a branch or a call. Returns its results."""
     name = eqn.primitive.name
     if name in elementwise.NAMES:
         return elementwise.write(writer, eqn, args)

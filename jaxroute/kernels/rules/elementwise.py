@@ -163,10 +163,8 @@ WORD = np.dtype(np.uint32)
 
 
 def _encrypted(writer: Writer, shape: tuple[int, ...], words: Callable[[ir.Place], Sequence[ir.Expr]]) -> list[Value]:
-    """Encrypts two words per element of a shape by Threefry; returns an array of each. `words(index tuple)`: two words of the key, then these two."""
-
     def make(place: ir.Place, results: Sequence[ir.Storage]) -> list[ir.Statement]:
-        k0, k1, *block = words(place)
+        k0, k1, *block = words(place)  # The key, then the two words to encrypt.
         declared = [ir.Declare(result, word) for result, word in zip(results, block, strict=True)]
         return [*declared, ir.Call("threefry", (k0, k1, *map(ir.variable, results)), tuple(results))]
 
@@ -198,9 +196,9 @@ def _random_seed(writer: Writer, eqn: Any, seeds: Value) -> list[Value]:
 def _blocks(
     writer: Writer, keys: Value, shape: tuple[int, ...], address: Callable[[ir.Place], ir.Index] | None = None
 ) -> list[Value]:
-    """Encrypts counters by Threefry with the `keys`, whose axes are the first axes of `shape`. Returns both resulting words as arrays of `shape`.
+    """Encrypts counters by Threefry. Returns the two resulting words as arrays of `shape`, which begins with the axes of `keys`.
 
-    The counter at an index tuple is `address(index tuple)`; by default it is the flat index on the further axes, so each key encrypts 0, 1, 2, ...
+    `address` gives the counter at an index tuple. By default, each key encrypts 0, 1, 2, ... in the order of its elements.
     """
     lead = len(keys.shape) - 1
 

@@ -236,11 +236,10 @@ def _dynamic_update_slice(writer: Writer, eqn: Any, x: Value, new: Value, *start
 def _in_window(
     numbers: Any, indices: Value, x: Value, sizes: Sequence[int], window: Sequence[tuple[int, int]], place: ir.Place
 ) -> tuple[ir.Place, list[ir.Expr]]:
-    """Returns the index tuple in `x` at which a gather reads or a scatter writes, and conditions that hold if its window lies in `x` unmoved.
+    """Returns the index tuple in `x` that belongs to `place`, an index tuple in a gather's result or a scatter's updates, and conditions.
 
-    `place` is the index tuple in the gather's result or the scatter's updates. Its window has lengths `sizes` along the axes of `x`, and its start is
-    in `indices`; a window that does not lie in `x` is moved into it. `numbers` are JAX's dimension numbers of the operation. `window` has a pair for
-    each axis of `x` that windows span: this axis, and the position in `place` of the index within the window.
+    They hold if the window, a part of `x` of lengths `sizes`, need not be moved to lie in `x`. `window` has a pair for each axis of `x` that windows
+    span: this axis, and the position in `place` of the index within the window.
     """
     starts: list[ir.Index] = [0] * len(x.shape)
     own = getattr(numbers, "start_indices_batching_dims", getattr(numbers, "scatter_indices_batching_dims", ()))

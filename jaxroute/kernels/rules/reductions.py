@@ -122,7 +122,6 @@ def _extreme(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 @rule("first_best")
 def _first_best(writer: Writer, eqn: Any, *operands: Value) -> list[Value]:
-    """Writes C statements for `xla.first_best`, and returns the indices it finds. Operands: the score and, if given to it, `allowed` and `order`."""
     shape, dtype = aval_of(eqn)
     axis, ordered = eqn.params["axis"], eqn.params["ordered"]
     if not shape:
@@ -197,7 +196,7 @@ def _dot_general(writer: Writer, eqn: Any, a: Value, b: Value) -> list[Value]:
 
 
 def _at(x: Value, first: Sequence[int], place: ir.Place, last: Sequence[int]) -> ir.Expr:
-    """Returns the C expression of an element of `x`; `place` has its indices along axes `first`, then axes in neither list, then axes `last`."""
+    """Returns the C expression of an element of `x`. `place` has its indices, ordered so: axes `first`, those in neither list, axes `last`."""
     axes = (*first, *(i for i in range(len(x.shape)) if i not in (*first, *last)), *last)
     where = dict(zip(axes, place, strict=True))
     return x.at(tuple(where[i] for i in range(len(x.shape))))
