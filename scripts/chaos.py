@@ -153,7 +153,7 @@ def other_code(version: int = 1) -> Iterator[None]:
 def invented(pipe: Any = None) -> Iterator[None]:
     """Context for quick processes: nothing is compiled, results are invented, claims on blocks expire soon, and `pipe` gets a message for each block."""
 
-    def numbers(simulated: Any, block: Any, tile: Any, seeds: Any, *begun: Any) -> Any:
+    def numbers(simulated: Any, block: Any, tile: Any, seeds: Any, *resumed: Any) -> Any:
         if pipe:
             pipe.send("begins")
             time.sleep(0.03)

@@ -111,9 +111,9 @@ def count_blocks(monkeypatch):
     played = []
     run = programs.Block.run
 
-    def counted(self, tile, seeds, *begun):
+    def counted(self, tile, seeds, *resumed):
         played.append(int(seeds[0]))
-        return run(self, tile, seeds, *begun)
+        return run(self, tile, seeds, *resumed)
 
     monkeypatch.setattr(programs.Block, "run", counted)
     return played

@@ -10,7 +10,7 @@ import jax
 
 from jaxroute.core import checks
 from jaxroute.core.quick import quick_options
-from jaxroute.kernels import Begun
+from jaxroute.kernels import Started
 
 # Options for CPUs. XLA drops optimisation barriers before it fuses, and then computes a draw again in each of its consumers; keeping them
 # makes UCB1 1.6 to 3 times as fast. Small loops must then not become calls, which hold no barrier. Vectors have 512 bits where the processor
@@ -43,8 +43,8 @@ def compile_lanes(lowered: jax.stages.Lowered, platform: str, quick: bool = Fals
       platform: name of the platform for which the program was lowered.
       quick: whether to compile a program for CPUs with few optimisations, in a third of the time; the program then runs ten times as long.
     """
-    wanted = CPU_OPTIONS if platform == "cpu" else GPU_OPTIONS if platform in ("gpu", "cuda") else {}
-    options: dict[str, str | bool] = {k: v for k, v in wanted.items() if k not in _dropped}
+    requested = CPU_OPTIONS if platform == "cpu" else GPU_OPTIONS if platform in ("gpu", "cuda") else {}
+    options: dict[str, str | bool] = {k: v for k, v in requested.items() if k not in _dropped}
     passes, refused = options.get("xla_disable_hlo_passes", ""), []
     if platform == "cpu" and passes and _WRAPPED not in lowered.as_text():
         options["xla_disable_hlo_passes"] = f"{passes},{_WRAPPER}"
@@ -112,7 +112,7 @@ class Program:
     """
 
     lowered: Any = None
-    kernels: Begun = field(default_factory=list)
+    kernels: Started = field(default_factory=list)
     compiled: "Future[Any] | None" = None
     reason: str = ""
     refused: bool = False

@@ -105,10 +105,10 @@ class Block:
       variant: settings of the environment and the policy.
       setup: quantities to record, horizon and root seed, devices, back end and rounding.
       layout: number of seeds of a call, and number of settings of its tile along each axis; the program has these fixed sizes.
-      quiet: whether to omit the warning that a policy has no kernel.
+      silent: whether to omit the warning that a policy has no kernel.
     """
 
-    def __init__(self, variant: Variant, setup: Setup, layout: Layout, quiet: bool = False):
+    def __init__(self, variant: Variant, setup: Setup, layout: Layout, silent: bool = False):
         recording, target = setup.recording, setup.target
         self.name = f"policy {variant.label!r} on {type(variant.example[0]).__name__}"
         self.variant, self.grids = variant, variant.grids
@@ -124,7 +124,7 @@ class Block:
         self.on_device = recording.keep == "moments" and not target.on_cpu  # Statistics are computed on the device.
         # Expensive rounds would take longer than quick compilation saves.
         self.quick, self.arithmetic = target.quick and not self.one_by_one, target.arithmetic
-        self.quiet = quiet or target.quick or (target.chosen and target.on_cpu)
+        self.silent = silent or target.quick or (target.chosen and target.on_cpu)
         backend = "scan" if self.one_by_one else target.backend_of(variant.hint)
         self.ran = Backend(backend, target.no_kernel)
 
@@ -136,7 +136,7 @@ class Block:
     def backend(self) -> str:
         return self.ran.name
 
-    def _arguments(self, tile: Mapping[str, Any], seeds: np.ndarray, begun: States) -> tuple[Any, ...]:
+    def _arguments(self, tile: Mapping[str, Any], seeds: np.ndarray, resumed: States) -> tuple[Any, ...]:
         positions: dict[str, np.ndarray] = {}
         for name in self.axes:
             places = np.ravel(tile[name])  # A small tile repeats its last setting.
@@ -145,8 +145,8 @@ class Block:
         leaves = tuple(tuple(g.tile(positions)) for g in self.grids)
         record, horizon, *_ = self.static
         first = self.free_rounds + self.since
-        spans = spans_of(horizon - self.since, record.every, 0 if begun else self.free_rounds, first)
-        return leaves, index, self.root, spans, np.asarray(seeds, np.uint32), dict(begun)
+        spans = spans_of(horizon - self.since, record.every, 0 if resumed else self.free_rounds, first)
+        return leaves, index, self.root, spans, np.asarray(seeds, np.uint32), dict(resumed)
 
     def _function(self) -> Callable[..., Any]:
         """Returns the function to compile. It takes the result of `_arguments`, and returns packed records and states `[settings..., seeds, ...]`."""
@@ -154,15 +154,15 @@ class Block:
         record, horizon, _, _, keep_states = self.static
         rollout, since = ROLLOUTS[self.backend], self.since
 
-        def run(leaves: Any, index: Any, root: Any, spans: Any, seeds: Any, begun: Any) -> Any:
+        def run(leaves: Any, index: Any, root: Any, spans: Any, seeds: Any, resumed: Any) -> Any:
             PROGRAMS.traces += 1
             del index
             options: dict[str, Any] = {"keep_states": True} if keep_states else {}
             if self.backend == "kernel":
                 on_cpu = self.device.platform == "cpu"
                 options |= {"wide": WIDE and not self.quick and on_cpu, "fast": self.arithmetic == "fast"}
-            if begun:
-                options |= {"since": since, "begun": jax.tree.map(lambda v: jnp.moveaxis(v, 0, -1), begun)}
+            if resumed:
+                options |= {"since": since, "resumed": jax.tree.map(lambda v: jnp.moveaxis(v, 0, -1), resumed)}
             streams = run_streams(root, seeds)
             with rounding.compilers_own() if self.arithmetic == "fast" else rounding.protected(seeds):
                 components = env.build(leaves[0]), policy.build(leaves[1])
@@ -192,11 +192,11 @@ class Block:
         other.since, other.grids = since, (env or self.grids[0], self.grids[1])
         return other
 
-    def lower(self, seeds: np.ndarray | None = None, begun: States = NO_STATES) -> Program:
-        """Returns the traced program for `len(seeds)` runs (None: those of one thread), which start from the states `begun`; if empty, in round 0."""
+    def lower(self, seeds: np.ndarray | None = None, resumed: States = NO_STATES) -> Program:
+        """Returns the traced program for `len(seeds)` runs (None: those of one thread), which start from the states `resumed`; if empty, in round 0."""
         if seeds is None:  # The values of seeds do not matter when a program is traced.
             seeds = np.zeros(1 if self.one_by_one else self.layout.block // self.threads)
-        arguments = self._arguments(dict.fromkeys(self.axes, 0), seeds, begun)
+        arguments = self._arguments(dict.fromkeys(self.axes, 0), seeds, resumed)
 
         def trace() -> Program:
             own = [d.local_hardware_id or 0 for d in self.mesh.devices.flat]
@@ -216,13 +216,13 @@ class Block:
         )
         if program.reason:
             self._fall_back(program.reason, program.refused, program.slower)
-            return self.lower(seeds, begun)
+            return self.lower(seeds, resumed)
         return program
 
     def _fall_back(self, reason: str, refused: bool, slower: bool = False) -> None:
         """Replaces the kernel by the scan from now on, because of a `reason` in words.
 
-        `refused` means that a compiler or driver failed, which always gives a warning. Other reasons give one unless the block is quiet or `slower`
+        `refused` means that a compiler or driver failed, which always gives a warning. Other reasons give one unless the block is `silent` or `slower`
         is True, which means that the scan is faster than the kernel.
         """
         if self.arithmetic == "exact" and self.device.platform != "cpu":
@@ -232,7 +232,7 @@ class Block:
             )
         self.ran.name, self.ran.kernels = "scan", []
         self.ran.reason = f"after {self.ran.blocks} blocks of kernels: {reason}" if self.ran.blocks else reason
-        if refused or not (self.quiet or slower):
+        if refused or not (self.silent or slower):
             checks.warn(f"{self.name} is run by the scan, which is slower than a kernel: {self.ran.reason}")
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
@@ -252,22 +252,22 @@ class Block:
         return max(k.scratch for k in kernels), min(k.threads_at_once() for k in kernels) * self.mesh.size
 
     def compile_in(
-        self, pool: ThreadPoolExecutor, seeds: np.ndarray | None = None, begun: States = NO_STATES
+        self, pool: ThreadPoolExecutor, seeds: np.ndarray | None = None, resumed: States = NO_STATES
     ) -> "Future[Any]":
-        """Returns the future of the compiled program of `lower(seeds, begun)`; starts the compilation, on a thread of `pool`, if needed."""
-        program = self.lower(seeds, begun)
+        """Returns the future of the compiled program of `lower(seeds, resumed)`; starts the compilation, on a thread of `pool`, if needed."""
+        program = self.lower(seeds, resumed)
         compiling = program.compiled
         failed = compiling is not None and (compiling.cancelled() or (compiling.done() and compiling.exception()))
         if compiling is None or failed:
             compiling = program.compiled = pool.submit(_compile, program, self.device.platform, self.quick)
         return compiling
 
-    def _executable(self, seeds: np.ndarray, begun: States) -> Callable[..., Any]:
-        """Waits for the compiled program of `lower(seeds, begun)` and returns it. If the kernel does not compile, the scan takes its place."""
-        program = self.lower(seeds, begun)
+    def _executable(self, seeds: np.ndarray, resumed: States) -> Callable[..., Any]:
+        """Waits for the compiled program of `lower(seeds, resumed)` and returns it. If the kernel does not compile, the scan takes its place."""
+        program = self.lower(seeds, resumed)
         if program.compiled is None:  # Part of a block that did not fit into memory, or the scan instead of a kernel.
             with ThreadPoolExecutor(1) as pool:
-                self.compile_in(pool, seeds, begun)
+                self.compile_in(pool, seeds, resumed)
         assert program.compiled is not None
         try:
             compiled = program.compiled.result()
@@ -276,17 +276,17 @@ class Block:
                 raise
             program.reason, program.slower = _first_line(error), isinstance(error, SlowerThanScan)
             program.refused = not program.slower
-            return self._executable(seeds, begun)
+            return self._executable(seeds, resumed)
         self.ran.begin([kernel for _, kernel in program.kernels if isinstance(kernel, DeviceKernel)])
         return one_at_a_time(compiled) if program.calls_lapack else compiled
 
-    def run(self, tile: Mapping[str, Any], seeds: np.ndarray, begun: States = NO_STATES) -> tuple[dict[str, Any], float]:
+    def run(self, tile: Mapping[str, Any], seeds: np.ndarray, resumed: States = NO_STATES) -> tuple[dict[str, Any], float]:
         """Simulates a block of seeds. A block that does not fit into memory is divided into halves.
 
         Args:
           tile: indices of the settings along each axis.
           seeds: `[R]` seeds of the block.
-          begun: states `[settings..., R, ...]` of a checkpoint, by name, if the block continues runs; empty otherwise.
+          resumed: states `[settings..., R, ...]` of a checkpoint, by name, if the block continues runs; empty otherwise.
 
         Returns:
           A dict of increments over record intervals, gauges, probes (`[settings..., R, records, ...]`) and states; and the seconds of compilation.
@@ -296,7 +296,7 @@ class Block:
           RuntimeError: the GPU fails with the kernel and with the scan.
         """
         start = time.perf_counter()
-        parts = self._parts(seeds, begun, len(seeds) if self.one_by_one else self.threads)
+        parts = self._parts(seeds, resumed, len(seeds) if self.one_by_one else self.threads)
         executable = self._executable(*parts[0])
         compiling = time.perf_counter() - start
         precision = jax.config.read("jax_enable_x64")  # The other threads below do not have this setting.
@@ -323,7 +323,7 @@ class Block:
             if self.backend == "kernel" and (refused := re.search(r"DriverError: (.*?\(\d+\))", str(error))):
                 self._fall_back(refused[1], True)
                 try:
-                    values, more = self.run(tile, seeds, begun)
+                    values, more = self.run(tile, seeds, resumed)
                 except (jax.errors.JaxRuntimeError, ValueError) as again:
                     raise RuntimeError(
                         f"the GPU failed ({refused[1]}), and fails with the scan too ({_first_line(again)}); finished blocks are stored, and a "
@@ -331,7 +331,7 @@ class Block:
                     ) from again
                 return values, compiling + more
             if "InterruptedError" in str(error) and not self.ran.stopped:  # It was meant for another run.
-                return self.run(tile, seeds, begun)
+                return self.run(tile, seeds, resumed)
             if "RESOURCE_EXHAUSTED" not in str(error):
                 raise
             if self.one_by_one or half % (LANE_MULTIPLE * self.mesh.size * self.threads):
@@ -339,12 +339,12 @@ class Block:
                     f"a block of {len(seeds)} seeds does not fit into memory, and is too small to be halved; finished blocks are stored"
                 ) from error
             checks.warn(f"a block of {len(seeds)} seeds does not fit into memory; halving it")
-            (first, a), (second, b) = (self.run(tile, *part) for part in self._parts(np.asarray(seeds), begun, 2))
+            (first, a), (second, b) = (self.run(tile, *part) for part in self._parts(np.asarray(seeds), resumed, 2))
             return self._joined([first, second]), compiling + a + b
 
-    def _parts(self, seeds: np.ndarray, begun: States, number: int) -> list[tuple[np.ndarray, States]]:
-        """Divides the seeds, and the checkpoint states `begun` of their runs, into `number` equal parts. Returns pairs (seeds, states)."""
-        states = {name: np.split(leaf, number, axis=len(self.axes)) for name, leaf in begun.items()}
+    def _parts(self, seeds: np.ndarray, resumed: States, number: int) -> list[tuple[np.ndarray, States]]:
+        """Divides the seeds, and the checkpoint states `resumed` of their runs, into `number` equal parts. Returns pairs (seeds, states)."""
+        states = {name: np.split(leaf, number, axis=len(self.axes)) for name, leaf in resumed.items()}
         return [
             (part, {name: leaves[i] for name, leaves in states.items()}) for i, part in enumerate(np.split(seeds, number))
         ]
@@ -431,7 +431,7 @@ def device_needs(setup: Setup) -> dict[str, tuple[int, int]]:
     if target.on_cpu or target.backend != "kernel" or target.no_kernel:
         return {}
     smallest = Layout(LANE_MULTIPLE * len(target.devices), dict.fromkeys(setup.components.axes, 1))
-    blocks = {one.label: Block(one, setup, smallest, quiet=True) for one in setup.components.variants}
+    blocks = {one.label: Block(one, setup, smallest, silent=True) for one in setup.components.variants}
     trace_blocks(blocks)  # All kernels are compiled at the same time.
     needs = {label: block.needs() for label, block in blocks.items()}
     return {label: found for label, found in needs.items() if found is not None}

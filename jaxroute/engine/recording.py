@@ -161,10 +161,10 @@ def make_records(
         return tuple(m for m in metrics if m.name in chosen and (m.kind == "gauge") == gauge)
 
     def entries(shapes: Mapping[str, Sequence[int]]) -> tuple[Metric, ...]:
-        wanted = [n for n in chosen if n.startswith("info.") and n.removeprefix("info.") in shapes]
-        ranks = {n: len(shapes[n.removeprefix("info.")]) for n in wanted}
+        selected = [n for n in chosen if n.startswith("info.") and n.removeprefix("info.") in shapes]
+        ranks = {n: len(shapes[n.removeprefix("info.")]) for n in selected}
         return tuple(
-            Metric(n, n.removeprefix("info."), "", "average", tuple(f"{n}_{i}" for i in range(ranks[n]))) for n in wanted
+            Metric(n, n.removeprefix("info."), "", "average", tuple(f"{n}_{i}" for i in range(ranks[n]))) for n in selected
         )
 
     return {

@@ -121,7 +121,7 @@ def packed_rollout(
     record: Record,
     *,
     since: int = 0,
-    begun: Mapping[str, jax.Array] | None = None,
+    resumed: Mapping[str, jax.Array] | None = None,
     keep_states: bool = False,
     reversible: bool = False,
     spans: jax.Array | None = None,
@@ -135,7 +135,7 @@ def packed_rollout(
       horizon: number of counted rounds (static).
       record: quantities to record (static).
       since: counted rounds before the checkpoint, a multiple of the record interval (static).
-      begun: states of the checkpoint, as `leaves_of` returns them; None to start in the first round.
+      resumed: states of the checkpoint, as `leaves_of` returns them; None to start in the first round.
       keep_states: whether the states after the last round are returned, too (static).
       reversible: whether each loop has a fixed length, as reverse-mode derivatives need; intervals of different lengths get separate loops (static).
       spans: result of `spans_of` as a traced array, so that one program serves several horizons with the same number of records; else None.
@@ -143,7 +143,7 @@ def packed_rollout(
     run = one_run(env, policy, streams, horizon, record)
     stage_length, chunk, of_runs = run.stage_length, run.chunk, (run.instance, run.words)
     start = lambda: lanes(run.start, run.size)(*of_runs)  # noqa: E731
-    states = states_of(begun, jax.eval_shape(start)) if begun else start()
+    states = states_of(resumed, jax.eval_shape(start)) if resumed else start()
     single = run.size == 1
     if single:
         # Without an axis of runs, reads and writes by index remain, and states are written in place.
@@ -158,7 +158,7 @@ def packed_rollout(
     def add(a: Values, b: Values) -> Values:
         return jax.tree.map(jnp.add, a, b)
 
-    def rounds(states: States, first: Any, count: Any, begun: Values = zeros) -> tuple[States, Values]:
+    def rounds(states: States, first: Any, count: Any, initial: Values = zeros) -> tuple[States, Values]:
         def one(i: Any, carry: tuple[States, Values]) -> tuple[States, Values]:
             states, sums = carry
             states, values = one_round(*of_runs, states, first + i.astype(jnp.int32))
@@ -170,7 +170,7 @@ def packed_rollout(
             # An unbatched predicate: under vmap over settings this stays a branch.
             begins = first % stage_length == 0
             states = lax.cond(begins, lambda s: plan(*of_runs, s, first), lambda s: s, states)
-        return lax.fori_loop(0, count, one, (states, begun))
+        return lax.fori_loop(0, count, one, (states, initial))
 
     def interval(states: States, first: Any, count: Any, most: int) -> tuple[States, Values]:
         """Simulates `count` rounds from round `first` on; `count` may be traced, with the static upper bound `most`. Returns states and sums."""
@@ -194,7 +194,7 @@ def packed_rollout(
         values = {**sums, **read(*of_runs, states, first + count)}
         return states, PackedRecords.of(_with_axis(values) if single else values)
 
-    warm_up = 0 if begun else run.free_rounds
+    warm_up = 0 if resumed else run.free_rounds
     fixed = spans_of(horizon - since, record.every, warm_up, run.free_rounds + since)
     most = int(fixed[:, 1].max())
 

@@ -234,7 +234,7 @@ class Schedule:
         It claims as many batches at once as this process simulates in about `_CLAIM_S` seconds.
         """
         assert self.store is not None
-        store, mine, said, number = self.store, [], False, 1
+        store, mine, reported, number = self.store, [], False, 1
         left = [(batch, list(batch.addresses())) for batch in batches]
         with Claims(store.place, EXPIRES_S) as claims:
             random.Random(claims.name).shuffle(left)
@@ -263,8 +263,8 @@ class Schedule:
                 if free:
                     number = max(1, min(4 * number, int(number * _CLAIM_S / max(1e-9, time.monotonic() - begin))))
                 elif left:
-                    if not said:
-                        said = True
+                    if not reported:
+                        reported = True
                         print_line(
                             f"waiting for other processes, which simulate {len(left)} blocks; one that has died is noticed after {EXPIRES_S:.0f} s"
                         )
@@ -371,8 +371,8 @@ class Schedule:
                     for policy in needed:
                         part = {axis: tile[axis] for axis in request.policy_axes[policy]}
                         numbers = [at.tolist() for at in part.values()]
-                        alone = len(needed) > 1 and policy == needed[-1] and not batch.calls  # Their difference is missing.
-                        if self.joins or alone or last.get(policy) != numbers:
+                        paired = len(needed) > 1 and policy == needed[-1] and not batch.calls  # Their difference is missing.
+                        if self.joins or paired or last.get(policy) != numbers:
                             batch.calls += [Call(policy, part, request.seeds[block], summed=True) for block in blocks]
                         last[policy] = numbers
                     if batch.calls:

@@ -15,14 +15,14 @@ a CPU, or C++ for several runs at once, with a vector for each number (`lanes.h`
 
 Words: a `Value` is an array of the traced function, and a place is the indices of one of its elements. A storage is a variable or an array of C. A
 group is a loop that several elementwise operations share. A wide kernel simulates several runs at once: a number that varies (differs between runs)
-is a vector, with a lane for each run. In memory the lanes of an element are side by side, except in an array that is `apart`, where the elements of a
+is a vector, with a lane for each run. In memory the lanes of an element are side by side, except in an array that is `per_run`, where the elements of a
 run are side by side.
 
 A function that cannot be written in C raises `Unsupported`, and the engine uses its first back end, a `lax.scan` over rounds.
 """
 
 from jaxroute.kernels import cuda, host
-from jaxroute.kernels.calls import Begun, compilations, finish, raise_interrupt
+from jaxroute.kernels.calls import Started, compilations, finish, raise_interrupt
 from jaxroute.kernels.cuda import Kernel as DeviceKernel
 from jaxroute.kernels.cuda import version as nvrtc_version
 from jaxroute.kernels.host import cache_folder, compiler
@@ -30,7 +30,7 @@ from jaxroute.kernels.ir import SlowerThanScan, Unsupported
 from jaxroute.kernels.rollout import kernel_rollout
 
 __all__ = [
-    "Begun", "DeviceKernel", "SlowerThanScan", "Unsupported", "cache_folder", "compilations", "compiler", "finish", "kernel_rollout",
+    "DeviceKernel", "SlowerThanScan", "Started", "Unsupported", "cache_folder", "compilations", "compiler", "finish", "kernel_rollout",
     "nvrtc_version", "raise_interrupt", "trial",
 ]  # fmt: skip
 

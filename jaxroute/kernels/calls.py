@@ -132,28 +132,28 @@ MOST_S = 120
 # Threads that compile kernels.
 pool = ThreadPoolExecutor(cores(), thread_name_prefix="kernels")
 # Started compilations, each with its kernel on a GPU (None on a CPU).
-Begun = list[tuple[Future[Any], Any]]
-_begun: contextvars.ContextVar[Begun | None] = contextvars.ContextVar("begun", default=None)
+Started = list[tuple[Future[Any], Any]]
+_started: contextvars.ContextVar[Started | None] = contextvars.ContextVar("started", default=None)
 # Indices of the GPUs for which programs are lowered; empty for all GPUs of this process.
 devices: contextvars.ContextVar[tuple[int, ...]] = contextvars.ContextVar("devices", default=())
 
 
 def note(future: Future[Any], kernel: Any = None) -> None:
     """Adds a started compilation, `future`, to the list of the enclosing `compilations`, if any. `kernel` is the `cuda.Kernel`, None on a CPU."""
-    begun = _begun.get()
-    if begun is not None:
-        begun.append((future, kernel))
+    started = _started.get()
+    if started is not None:
+        started.append((future, kernel))
 
 
 @contextlib.contextmanager
-def compilations(own: Sequence[int] = ()) -> Generator[Begun, None, None]:
+def compilations(own: Sequence[int] = ()) -> Generator[Started, None, None]:
     """Context manager that yields a list of the kernel compilations started inside it. `own`: indices of the GPUs to compile for; empty: all."""
-    begun: Begun = []
-    with within(_begun, begun), within(devices, tuple(own)):
-        yield begun
+    started: Started = []
+    with within(_started, started), within(devices, tuple(own)):
+        yield started
 
 
-def finish(kernels: Begun) -> None:
+def finish(kernels: Started) -> None:
     """Waits until the kernels' compilations have finished. Raises the error of a failed compilation, and `Unsupported` if one takes too long."""
     for kernel, _ in kernels:
         try:

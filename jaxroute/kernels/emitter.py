@@ -230,9 +230,9 @@ class Emitter(Writer):
         if index.known is not None:
             return self.call(branches[min(max(int(index.known), 0), last)], operands)
         shapes = [(shape_of(v.aval), dtype_of(v.aval)) for v in eqn.outvars]
-        which, (apart, *flags) = index.at(()), self._which_vary(args)
+        which, (divergent, *flags) = index.at(()), self._which_vary(args)
         self.finish()
-        varying = [apart or any(own) for own in zip(*(which_depend(branch, flags) for branch in branches), strict=True)]
+        varying = [divergent or any(own) for own in zip(*(which_depend(branch, flags) for branch in branches), strict=True)]
         taken: list[ir.Storage | None] = [None] * len(shapes)
         # An operand that a branch returns unchanged, and that no other value needs, is the storage of the result.
         for branch in branches:
@@ -248,15 +248,15 @@ class Emitter(Writer):
         else:
             tests = [which <= 0, *(which.equals(n) for n in range(1, last)), which >= last]
         # If runs may take different branches, these are written one after the other; otherwise all runs take the same branch.
-        masks = [self.local(self.masks[-1] & test if self.masks else test) for test in tests] if apart else []
+        masks = [self.local(self.masks[-1] & test if self.masks else test) for test in tests] if divergent else []
         block = self.block
-        with self.held([value for value, varies in zip(operands, flags, strict=True) if apart and not varies]):
+        with self.held([value for value, varies in zip(operands, flags, strict=True) if divergent and not varies]):
             for number, branch in enumerate(branches):
                 inner = block
-                if apart or number < last:
-                    block.append(one := ir.If(ir.apply("any", masks[number]) if apart else tests[number]))
-                    inner, block = one.body, block if apart else one.otherwise
-                with self.inside(inner), self.masked(masks[number]) if apart else contextlib.nullcontext():
+                if divergent or number < last:
+                    block.append(one := ir.If(ir.apply("any", masks[number]) if divergent else tests[number]))
+                    inner, block = one.body, block if divergent else one.otherwise
+                with self.inside(inner), self.masked(masks[number]) if divergent else contextlib.nullcontext():
                     self.carry_on(outs, self.call(branch, operands))
                     self.finish()
         return [self.value_of(out, shape) for out, (shape, _) in zip(outs, shapes, strict=True)]
@@ -266,8 +266,8 @@ class Emitter(Writer):
         of_test, of_step, start = dependence.while_parts(eqn.params, args)
         test_flags, step_flags, flags = dependence.while_parts(eqn.params, self._which_vary(args))
         varying = carry_dependence(flags, lambda now: which_depend(step, [*step_flags, *now]))
-        apart = self.wide and which_depend(cond, [*test_flags, *varying])[0]
-        going = self.local(self.meant()) if apart else None  # Runs that continue.
+        divergent = self.wide and which_depend(cond, [*test_flags, *varying])[0]
+        going = self.local(self.meant()) if divergent else None  # Runs that continue.
 
         def test(now: list[Value]) -> None:
             goes_on = self.call(cond, [*of_test, *now])[0].at(())
@@ -279,7 +279,7 @@ class Emitter(Writer):
                 goes_on = ir.apply("first_lane", goes_on)
             self.add(ir.If(~goes_on, [ir.Call("break")]))
 
-        varies = None if apart else varying
+        varies = None if divergent else varying
         with self.held([*of_test, *of_step]):
             return self.repeat(ir.Loop(), lambda now: self.call(step, [*of_step, *now]), start, varies, test, going)
 

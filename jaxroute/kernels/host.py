@@ -90,8 +90,8 @@ def own_flags() -> tuple[str, ...]:
 @functools.cache
 def _version(path: str, own: tuple[str, ...]) -> tuple[tuple[str, ...], str]:
     """Returns the flags `own`, or no flags if the compiler at `path` rejects one, and its predefined macros, which identify it in a cache."""
-    asked = ((flags, _run([path, *flags, "-dM", "-E", "-x", "c", os.devnull])) for flags in (own, ()))
-    return next(((flags, done.stdout) for flags, done in asked if not done.returncode), ((), ""))
+    tried = ((flags, _run([path, *flags, "-dM", "-E", "-x", "c", os.devnull])) for flags in (own, ()))
+    return next(((flags, done.stdout) for flags, done in tried if not done.returncode), ((), ""))
 
 
 def compiled(text: str, wide: bool = False) -> Any:

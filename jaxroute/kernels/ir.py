@@ -30,7 +30,7 @@ class Storage:
       size: number of elements; 0 for a variable.
       writable: whether it may be overwritten when no array of the traced function needs it.
       stride: distance in memory between two elements, as an expression of C; empty for 1.
-      apart: whether the elements of each run are contiguous if several runs are simulated at once; otherwise runs are interleaved.
+      per_run: whether the elements of each run are contiguous if several runs are simulated at once; otherwise runs are interleaved.
       varying: whether its contents differ between runs that are simulated at once.
       depth: number of masks (branches that only some of the runs execute) that enclose its declaration.
       readers: number of traced arrays whose elements are read from it and that later operations still use.
@@ -43,7 +43,7 @@ class Storage:
     size: int
     writable: bool = True
     stride: str = ""
-    apart: bool = False
+    per_run: bool = False
     varying: bool = False
     depth: int = 0
     readers: int = 0

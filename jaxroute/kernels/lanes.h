@@ -200,17 +200,17 @@ template <int WIDTH> FUNCTION void rows_of(F *to, const float *table, int row) {
     for (int i = 0; i < WIDTH; ++i) to[i] = table[row * WIDTH + i];
 }
 
-/* Element of an array at an index of each run: the distance in memory is `step` between elements, and `apart` between runs. */
+/* Element of an array at an index of each run: the distance in memory is `step` between elements, and `run_step` between runs. */
 template <class T> struct Spot {
     int *const first;
-    const int step, apart;
+    const int step, run_step;
     const I at;
-    INSIDE int &of(int lane) const { return first[at.v[lane] * step + lane * apart]; }
+    INSIDE int &of(int lane) const { return first[at.v[lane] * step + lane * run_step]; }
     INSIDE operator T() const {
         vector_i bits;
 #ifdef AVX512
         const vector_i runs = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
-        bits = __builtin_ia32_gathersiv16si((vector_i){} - 1, first, at.v * step + runs * apart, (unsigned short)-1, 4);
+        bits = __builtin_ia32_gathersiv16si((vector_i){} - 1, first, at.v * step + runs * run_step, (unsigned short)-1, 4);
 #else
         EACH_LANE bits[lane] = of(lane);
 #endif
@@ -236,7 +236,7 @@ template <class T, int N> struct Array {
 };
 
 /* Array in which the elements of each run are contiguous */
-template <class T, int SIZE> struct Apart {
+template <class T, int SIZE> struct PerRun {
     typedef typename Wide<T>::type W;
     T a[LANES][SIZE];
     INSIDE Spot<W> operator[](I i) { return {(int *)a, 1, SIZE, i}; }

@@ -118,7 +118,7 @@ class _Printer:
         if storage.stride and not self._wide:
             return f"{storage.name}[{self._operand(e.operands[0])}*{storage.stride}]"
         index = self.expression(e.operands[0])
-        return f"{storage.name}.read({index})" if storage.apart and not written else f"{storage.name}[{index}]"
+        return f"{storage.name}.read({index})" if storage.per_run and not written else f"{storage.name}[{index}]"
 
     def block(self, statements: ir.Block, end: int = 0) -> list[str]:
         """Returns statements as lines of C. On a GPU, long arrays are in scratch memory after its first `end` bytes; enclosing blocks use those."""
@@ -171,9 +171,9 @@ class _Printer:
         if not self._wide:
             return f"{kind} {name}[{size}];", end
         on_stack = not storage.varying or size <= _MOST_ON_STACK
-        if on_stack and not storage.apart:
+        if on_stack and not storage.per_run:
             return f"Array<{kind}, {size}> {name};", end
-        array = f"Apart<{'float' if kind == 'F' else 'int'}, {size}>" if storage.apart else f"Array<{kind}, {size}>"
+        array = f"PerRun<{'float' if kind == 'F' else 'int'}, {size}>" if storage.per_run else f"Array<{kind}, {size}>"
         self.heap += size
         return f"auto &{name} = *({array} *)(heap + {self.heap - size});", end
 

@@ -39,7 +39,7 @@ def kernel_rollout(
     record: Record,
     *,
     since: int = 0,
-    begun: Mapping[str, jax.Array] | None = None,
+    resumed: Mapping[str, jax.Array] | None = None,
     keep_states: bool = False,
     spans: jax.Array | None = None,
     wide: bool = False,
@@ -54,7 +54,7 @@ def kernel_rollout(
       streams: words of the runs' random keys by name.
       horizon, record: number of rounds after the warm-up, and quantities to record.
       since: number of rounds (without warm-up) before the checkpoint from which runs resume; 0 without one.
-      begun: states in that checkpoint by name; None without one.
+      resumed: states in that checkpoint by name; None without one.
       keep_states: whether to return the last states, too.
       spans: first round and number of rounds of each record interval, if the program serves several horizons; None otherwise.
       wide: whether to simulate several runs at once, on CPUs; otherwise runs are sequential on CPUs and have a thread each on GPUs.
@@ -64,9 +64,9 @@ def kernel_rollout(
         raise Unsupported("numbers of 64 bits")
     run = one_run(env, policy, streams, horizon, record)
     start = lambda: lanes(run.start, run.size)(run.instance, run.words)  # noqa: E731
-    states = states_of(begun, jax.eval_shape(start)) if begun else start()
-    since = since if begun else 0
-    warm_up = 0 if begun else run.free_rounds
+    states = states_of(resumed, jax.eval_shape(start)) if resumed else start()
+    since = since if resumed else 0
+    warm_up = 0 if resumed else run.free_rounds
     if spans is None:
         spans = jnp.asarray(spans_of(horizon - since, record.every, warm_up, run.free_rounds + since))
     # Without stages a short interval is one chunk of any length, so that the kernel serves other intervals.
@@ -116,8 +116,8 @@ def _host_target(source: Source, lead: tuple[int, ...], spread: Any, size: int) 
     inputs = [(steps(lead, own), n) for own, n in zip(spread, sizes, strict=True)]
     outputs = [(every, math.prod(a.shape) * size * a.dtype.itemsize) for a in source.outputs]
 
-    def addresses(buffers: Sequence[calls.Buffer], apart: Any, setting: Sequence[int]) -> Any:
-        skipped = (size * sum(map(operator.mul, setting, own)) for own, size in apart)
+    def addresses(buffers: Sequence[calls.Buffer], strides: Any, setting: Sequence[int]) -> Any:
+        skipped = (size * sum(map(operator.mul, setting, own)) for own, size in strides)
         moved = [b.address + skip for b, skip in zip(buffers, skipped, strict=True)]
         return (ctypes.c_void_p * max(1, len(moved)))(*moved)
 

@@ -182,7 +182,7 @@ class RoundsWriter(Emitter):
 
         one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[:-1], x.dtype), (run.instance, run.words, states))
         round_ = jax.ShapeDtypeStruct((), jnp.int32)
-        self._play, (played, flows) = jax.make_jaxpr(run.round, return_shape=True)(*one, round_)
+        self._step, (played, flows) = jax.make_jaxpr(run.round, return_shape=True)(*one, round_)
         self._read, gauges = jax.make_jaxpr(run.read, return_shape=True)(*one, round_)
         self._plan, planned = None, played
         if run.stage_length:
@@ -196,13 +196,13 @@ class RoundsWriter(Emitter):
         self.names = [name for name, _ in recorded]
         self._recorded = [Array((self._records, *one.shape), np.dtype(one.dtype)) for _, one in recorded]
 
-        traced = [one for one in (self._play, self._read, self._plan) if one is not None]
+        traced = [one for one in (self._step, self._read, self._plan) if one is not None]
         self._consts = {id(one): [self._constant_or_input(c) for c in one.consts] for one in traced}
         self._own = [self._kept(self._given(leaf)) for leaf in jax.tree.leaves(one[:-1])]
         before, leaves = len(self._own), jax.tree.leaves(one[-1])
         varies, number = [*[True] * (before + len(leaves)), False], [*[None] * before, *range(len(leaves)), None]
-        apart = placement.by_rows(self._play, varies, number) if self.wide else set[int]()
-        self._states = [self.copied(self._given(leaf), apart=n in apart) for n, leaf in enumerate(leaves)]
+        per_run = placement.by_rows(self._step, varies, number) if self.wide else set[int]()
+        self._states = [self.copied(self._given(leaf), per_run=n in per_run) for n, leaf in enumerate(leaves)]
         self._zeros = [self.constant(np.zeros(flows[name].shape, np.float32)) for name in sorted(flows)]
 
     def source(self) -> Source:
@@ -319,7 +319,7 @@ class RoundsWriter(Emitter):
     def _round(self, t: ir.Expr, carry: Sequence[Value]) -> list[Value]:
         states, totals = list(carry[: len(self._states)]), carry[len(self._states) :]
         self.add(ir.Call("begin_round"))
-        played = self._evaluated(self._play, states, t)
+        played = self._evaluated(self._step, states, t)
         return [*played[: len(states)], *self._each(operator.add, totals, played[len(states) :])]
 
     def _write(self, number: int, value: Value, record: ir.Index | None = None) -> None:

@@ -136,11 +136,11 @@ class Writer:
             storage.stride = "STRIDE"
         return storage
 
-    def array(self, dtype: Any, shape: Sequence[int], varying: bool = True, apart: bool = False) -> ir.Storage:
-        """Declares a C array, or a variable for shape `()`. `varying`: it differs between runs; `apart`: each run's elements are contiguous."""
+    def array(self, dtype: Any, shape: Sequence[int], varying: bool = True, per_run: bool = False) -> ir.Storage:
+        """Declares a C array, or a variable for shape `()`. `varying`: it differs between runs; `per_run`: each run's elements are contiguous."""
         size = math.prod(shape) if shape else 0
         storage = self.storage("a" if size else "x", dtype, size, varying)
-        storage.apart = apart
+        storage.per_run = per_run
         self.add(ir.Declare(storage))
         return storage
 
@@ -215,9 +215,9 @@ class Writer:
         """Returns `value` itself if its elements are stored in memory, otherwise a stored copy of it."""
         return value if value.storage is not None else self.copied(value)
 
-    def copied(self, value: Value, varying: bool = False, apart: bool = False) -> Value:
-        """Returns a copy of `value` in a new C array. `varying`: its elements may come to differ between runs; `apart`: see `array`."""
-        storage = self.array(value.dtype, value.shape, varying or self.varies(value), apart)
+    def copied(self, value: Value, varying: bool = False, per_run: bool = False) -> Value:
+        """Returns a copy of `value` in a new C array. `varying`: its elements may come to differ between runs; `per_run`: see `array`."""
+        storage = self.array(value.dtype, value.shape, varying or self.varies(value), per_run)
         self.write(storage, value)
         return self.value_of(storage, value.shape)
 
@@ -293,17 +293,17 @@ class Writer:
         """Lets loops of this block write `values` directly to `storages`, where possible. Returns for each value whether it needs no copying now."""
         made = [value.storage for value in values]
         pairs = zip(made, storages, strict=True)
-        wanted = [one if made.count(one) == 1 and self._may_become(one, storage) else None for one, storage in pairs]
-        if not any(wanted):
-            return [False] * len(wanted)
-        first = next(n for n, one in enumerate(self.block) if isinstance(one, ir.Declare) and one.storage in wanted)
+        usable = [one if made.count(one) == 1 and self._may_become(one, storage) else None for one, storage in pairs]
+        if not any(usable):
+            return [False] * len(usable)
+        first = next(n for n, one in enumerate(self.block) if isinstance(one, ir.Declare) and one.storage in usable)
         statements = list(ir.walk(self.block[first:]))
         begins = {one.storage: n for n, one in enumerate(statements) if isinstance(one, ir.Declare)}
-        pairs = zip(wanted, storages, strict=True)
+        pairs = zip(usable, storages, strict=True)
         return [one is not None and self._replaced(one, storage, statements, begins[one]) for one, storage in pairs]
 
     def _may_become(self, made: ir.Storage | None, storage: ir.Storage) -> bool:
-        if made is None or made is storage or made.store is None or not storage.writable or storage.apart:
+        if made is None or made is storage or made.store is None or not storage.writable or storage.per_run:
             return False
         same = (made.size, made.varying, made.dtype) == (storage.size, storage.varying, storage.dtype)
         return same and made.store[0] is self.block and made.depth == storage.depth == len(self.masks)

@@ -180,9 +180,9 @@ def test_nobody_is_played_that_was_not_asked_for(monkeypatch):
     """Side by side runs come in sixteens; one by one as many as were asked for."""
     seen, play = [], programs.Block.run
 
-    def noting(self, tile, seeds, begun=MappingProxyType({})):
+    def noting(self, tile, seeds, resumed=MappingProxyType({})):
         seen.append(len(seeds))
-        return play(self, tile, seeds, begun)
+        return play(self, tile, seeds, resumed)
 
     monkeypatch.setattr(programs.Block, "run", noting)
     played(Long())

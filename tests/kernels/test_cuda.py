@@ -304,10 +304,10 @@ def play(root, seeds):
     return kernel_rollout(env, stochastic.UCB1(), run_streams(root, seeds), 40, Record(every=10))
 
 shapes = [jax.ShapeDtypeStruct((2,), jnp.uint32), jax.ShapeDtypeStruct((64,), jnp.uint32)]
-with calls.compilations() as begun:
+with calls.compilations() as started:
     lowered = jax.jit(play, in_shardings=where, out_shardings=where).trace(*shapes).lower(lowering_platforms=("cuda",))
-calls.finish(begun)
-assert len(begun) == 1
+calls.finish(started)
+assert len(started) == 1
 assert compile_lanes(lowered, "cuda").as_text().count("custom-call(") == 1
 """
 

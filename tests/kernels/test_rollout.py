@@ -79,7 +79,7 @@ def calls_of(statements, name):
 def arrays_of(statements):
     """Type, size and place of each array."""
     declared = [one.storage for one in statements if isinstance(one, ir.Declare)]
-    return [(one.dtype.name, one.size, one.apart) for one in declared]
+    return [(one.dtype.name, one.size, one.per_run) for one in declared]
 
 
 # Rounds for which there is room, where that is less than 47.
@@ -384,7 +384,7 @@ def test_pairs_of_answers_to_the_prompts_of_a_pool(written):
     policy = queueing.ACQB()
     with mock.patch.dict(programs.PROGRAMS, clear=True):
         assert_equal_play(*both_backends(env, {"policy": policy}, record=everything(env, policy)))
-    assert {"float32", "int16"} <= {dtype for dtype, _, apart in arrays_of(written[0]) if apart}
+    assert {"float32", "int16"} <= {dtype for dtype, _, per_run in arrays_of(written[0]) if per_run}
     assert backends(jr.simulate(env, policy, horizon=47, seeds=2, progress=False)) == {"kernel"}
 
 

@@ -75,10 +75,10 @@ def simulated(monkeypatch):
     """The runs that are simulated: name, setting and seed of each."""
     found, simulate_block = [], programs.Block.run
 
-    def noted(self, tile, seeds, *begun):
+    def noted(self, tile, seeds, *resumed):
         settings = itertools.product(*tile.values())
         found.extend((self.name, *tile, *map(int, one), int(seed)) for one in settings for seed in dict.fromkeys(seeds))
-        return simulate_block(self, tile, seeds, *begun)
+        return simulate_block(self, tile, seeds, *resumed)
 
     monkeypatch.setattr(programs.Block, "run", noted)
     return found

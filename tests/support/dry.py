@@ -128,10 +128,10 @@ def _shapes(block: programs.Block) -> dict[str, tuple[int, ...]]:
 
 
 def _numbers(
-    block: programs.Block, tile: Mapping[str, int], seeds: np.ndarray, begun: Any = None
+    block: programs.Block, tile: Mapping[str, int], seeds: np.ndarray, resumed: Any = None
 ) -> tuple[dict[str, np.ndarray], float]:
     """Replaces `Block.run` by made-up numbers that differ from setting to setting. No run is invalid."""
-    del tile, begun
+    del tile, resumed
     record, horizon, *_ = block.static
     sizes = tuple(block.layout.tile[axis] for axis in block.axes)
     runs = (*sizes, len(seeds), -(-horizon // record.every))

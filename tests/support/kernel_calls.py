@@ -10,7 +10,7 @@ from jaxroute.engine.rounds import Record, run_streams
 from jaxroute.kernels.rollout import kernel_rollout, rounds_p
 
 
-def call_of(env, policy, horizon=23, every=7, runs=5, **begun):
+def call_of(env, policy, horizon=23, every=7, runs=5, **resumed):
     """Operands of the call, NumPy arrays, its parameters and the names of its results: the default flows, and the states."""
     if hasattr(env, "step"):
         policy = build_policy(policy, env)
@@ -20,7 +20,7 @@ def call_of(env, policy, horizon=23, every=7, runs=5, **begun):
         streams = run_streams(root, np.arange(runs, dtype=np.uint32))
         example = env if hasattr(env, "step") else env(draws.key(0))
         flows = tuple(m for m in example.spec.metrics if m.kind != "gauge" and m.default)
-        values = kernel_rollout(env, policy, streams, horizon, Record(every=every, flows=flows), keep_states=True, **begun)
+        values = kernel_rollout(env, policy, streams, horizon, Record(every=every, flows=flows), keep_states=True, **resumed)
         names.extend(values)
         return values
 

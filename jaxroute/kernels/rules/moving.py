@@ -205,7 +205,7 @@ def _dynamic_slice(writer: Writer, eqn: Any, x: Value, *starts: Value) -> list[V
     shape, _ = aval_of(eqn)
     x = _readable(writer, x)
     first = _starts(writer, starts, x.shape, shape)
-    if x.storage is not None and x.storage.apart and is_row(x.shape, shape):
+    if x.storage is not None and x.storage.per_run and is_row(x.shape, shape):
         writer.ready(x)
         row = writer.array(x.dtype, shape)
         operands = ir.variable(x.storage), ir.element(row, 0), ir.as_expr(first[0])
@@ -220,7 +220,7 @@ def _dynamic_update_slice(writer: Writer, eqn: Any, x: Value, new: Value, *start
     first = _starts(writer, starts, x.shape, new.shape)
     new = writer.without(new, x)
     storage = writer.to_change(x)
-    if not (storage.apart and is_row(x.shape, new.shape)):
+    if not (storage.per_run and is_row(x.shape, new.shape)):
         writer.write_part(storage, x.shape, first, new, new.shape)
         return [writer.value_of(storage, x.shape)]
     if new.storage is None or not new.storage.varying or new.storage.stride:

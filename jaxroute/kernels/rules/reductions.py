@@ -66,7 +66,7 @@ def _reduction(writer: Writer, eqn: Any, x: Value) -> list[Value]:
 
 def has_nan(writer: Writer, x: Value) -> Value:
     """Writes C statements that test whether an array has a NaN, in one pass over the elements. Returns a boolean scalar."""
-    if x.storage is not None and x.storage.apart:
+    if x.storage is not None and x.storage.per_run:
         writer.ready(x)
         found = writer.array(bool, ())
         writer.add(ir.Assign(ir.variable(found), ir.apply("rows_have_nan", ir.variable(x.storage), dtype=bool)))
@@ -223,9 +223,9 @@ def _sort(writer: Writer, eqn: Any, *xs: Value) -> list[Value]:
     columns: list[Value] = []
     for x in xs:
         own = writer.free(x)
-        apart = writer.wide and own is not None and not (own.varying and own.depth == len(writer.masks))
+        unfit = writer.wide and own is not None and not (own.varying and own.depth == len(writer.masks))
         several = any(x.storage is y.storage for y in xs if y is not x)
-        columns.append(writer.copied(x, varying=True) if own is None or apart or several else x)
+        columns.append(writer.copied(x, varying=True) if own is None or unfit or several else x)
     _insert(writer, columns, axis, lambda own, before: _ahead(own[:keys], before[:keys]))
     return columns
 

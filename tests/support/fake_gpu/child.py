@@ -78,10 +78,10 @@ def continued():
     found = {}
     for name, players in {"UCB1": UCB1, "StageRoute": MARKET}.items():
         *call, names = call_of(*players, horizon=20, every=20)
-        begun = {n: x for n, x in zip(names, on(GPUS[0], *call), strict=True) if n.startswith(STATE)}
-        ours = on(GPUS[0], *call_of(*players, horizon=47, every=10, since=20, begun=begun))
+        resumed = {n: x for n, x in zip(names, on(GPUS[0], *call), strict=True) if n.startswith(STATE)}
+        ours = on(GPUS[0], *call_of(*players, horizon=47, every=10, since=20, resumed=resumed))
         theirs = on(CPU, *call_of(*players, horizon=47, every=10))
-        found[name] = unequal(ours[-len(begun) :], theirs[-len(begun) :])
+        found[name] = unequal(ours[-len(resumed) :], theirs[-len(resumed) :])
     return found
 
 
