@@ -18,8 +18,8 @@ def problems() -> dict[str, ModuleType]:
     others = {name: plugins.load("problems", name) for name in plugins.plugins("problems") if name not in own}
     for name, module in others.items():
         if not (hasattr(module, "ENVIRONMENTS") and hasattr(module, "POLICIES")):
-            wanted = "a module with tuples ENVIRONMENTS and POLICIES"
-            raise ValueError(f"entry point {name!r} in jaxroute.problems must be {wanted}, got {module!r}")
+            expected = "a module with tuples ENVIRONMENTS and POLICIES"
+            raise ValueError(f"entry point {name!r} in jaxroute.problems must be {expected}, got {module!r}")
     return own | others
 
 

@@ -117,8 +117,8 @@ def feasible(least: Number, budget: Number, capacity: Number, total: Number, *va
 def require_feasible(feasible: Array, budget: Array, name: str, total: Array, upper: Array) -> None:
     """Raises `ValueError` if `feasible` is concrete and False; the message names budget, sum `total` (argument `name`) and sum of `upper` `[K]`."""
     if known(feasible) and not bool(feasible):
-        given, asked, capacity = (f"{float(x):g}" for x in (budget, total, jnp.sum(upper)))
+        given, required, capacity = (f"{float(x):g}" for x in (budget, total, jnp.sum(upper)))
         raise ValueError(
-            f"budget and {name} must leave a selection, got budget {given} and {name} {asked}, of models with a capacity of {capacity}: "
+            f"budget and {name} must leave a selection, got budget {given} and {name} {required}, of models with a capacity of {capacity}: "
             "the budget is below the cost of the cheapest one, or there are too few models"
         )

@@ -200,12 +200,12 @@ def search(
         beaten = view.bound <= best + margin
         splits = done & ~beaten & divisible
         stuck = done & ~beaten & ~divisible & ~view.feasible
-        room = s.waiting < depth
-        lost = jnp.where(stuck | (splits & ~room), jnp.maximum(s.lost, view.bound), s.lost)
+        fits = s.waiting < depth
+        lost = jnp.where(stuck | (splits & ~fits), jnp.maximum(s.lost, view.bound), s.lost)
 
         stack = jax.tree.map(lambda table, x: numerics.put(table, (s.waiting,), x), s.stack, far)
         bounds = numerics.put(s.bounds, (s.waiting,), view.bound)
-        waiting = jnp.where(splits & room, s.waiting + 1, s.waiting)
+        waiting = jnp.where(splits & fits, s.waiting + 1, s.waiting)
 
         # Return to the last piece that may contain a better point.
         back = ~pivot & ~splits
@@ -412,8 +412,8 @@ def sparse_fill(
     value, cost = jnp.where(valid, value, 0.0), jnp.where(valid, cost, 0.0)
     budget = jnp.minimum(budget, jnp.max(cost))
     above = jnp.where(valid, cost - cheapest, 0.0)
-    room = _SPARE * jnp.maximum(budget - cheapest, 0.0)
-    capacity = jnp.where(valid, jnp.where(above * capacity > room, room / jnp.where(above > 0.0, above, 1.0), capacity), 0.0)
+    left = _SPARE * jnp.maximum(budget - cheapest, 0.0)
+    capacity = jnp.where(valid, jnp.where(above * capacity > left, left / jnp.where(above > 0.0, above, 1.0), capacity), 0.0)
     value, cost, capacity = xla.barrier((value, cost, capacity))
     unit = jnp.maximum(jnp.maximum(budget, jnp.where(valid, cheapest, 0.0).max()), np.finfo(dtype).tiny)
     most = jnp.minimum(most, count)
@@ -511,8 +511,8 @@ def branching_any_win(
     # The search is over `z / most`, where `most` is the bound by the budget for one model alone.
     budget = jnp.minimum(budget, jnp.sum(cost))
     unit = jnp.maximum(budget, np.finfo(dtype).tiny)
-    room = _SPARE * jnp.maximum(budget, 0.0)
-    most = jnp.where(cost > room, room / jnp.where(cost > 0.0, cost, 1.0), 1.0)
+    left = _SPARE * jnp.maximum(budget, 0.0)
+    most = jnp.where(cost > left, left / jnp.where(cost > 0.0, cost, 1.0), 1.0)
     w, most, spends = xla.barrier((probability * most, most, jnp.where(most > 0.0, cost * most / unit, 0.0)))
     rows = jnp.concatenate([spends[None], jnp.where(kinds, most, 0.0)])
     limit = jnp.concatenate([jnp.reshape(budget / unit, (1,)), jnp.minimum(jnp.atleast_1d(size), count)])

@@ -86,11 +86,11 @@ def budgeted_fill(
     (value, cost), capacity = xla.barrier((value, cost)), xla.compute_once(capacity)
     priority = lax.iota(jnp.int32, size) if priority is None else priority
     # A model is not compared with itself: a compiler that drops barriers may round the two copies of its key differently.
-    together, room = ~np.eye(size, dtype=bool), jnp.sum(capacity)
+    together, largest = ~np.eye(size, dtype=bool), jnp.sum(capacity)
     if groups is not None:
         inside = np.equal.outer(groups, groups)
         together &= inside
-        room = jnp.sum(jnp.where(inside, capacity[None, :], 0.0), axis=1)
+        largest = jnp.sum(jnp.where(inside, capacity[None, :], 0.0), axis=1)
         total = numerics.of_group(groups, total)
 
     # Last tie-break of all fills: the cheaper model, then by priority.
@@ -140,9 +140,9 @@ def budgeted_fill(
     over, under = xla.repeat(steps, step, (best, cheapest))
     slope = slope_of(over, under)
     share = jnp.clip((budget - under[1]) / jnp.maximum(over[1] - under[1], tiny), 0.0, 1.0)
-    enough = room >= total * (1.0 - boundary.rounding(value.dtype))  # [] or [K]
+    enough = largest >= total * (1.0 - boundary.rounding(value.dtype))  # [] or [K]
     amount = jnp.where(slack, best[0], jnp.where(affordable, under[0] + share * (over[0] - under[0]), cheapest[0]))
-    amount = jnp.where(enough, amount, capacity * (total / jnp.maximum(room, tiny)))
+    amount = jnp.where(enough, amount, capacity * (total / jnp.maximum(largest, tiny)))
     # One more fill at the final slope must gain nothing; dead code unless `residual` is read.
     last = at(slope)
     residual = jnp.where(slack | ~affordable, 0.0, jnp.maximum((last[2] - under[2]) - slope * (last[1] - under[1]), 0.0))
@@ -150,7 +150,7 @@ def budgeted_fill(
     return FillSolution(
         amount=amount,
         multiplier=jnp.where(slack, 0.0, slope),
-        feasible=boundary.feasible(jnp.minimum(cheapest[1], best[1]), budget, room, total, value, cost, capacity),
+        feasible=boundary.feasible(jnp.minimum(cheapest[1], best[1]), budget, largest, total, value, cost, capacity),
         residual=residual,
         converged=residual <= 64 * np.finfo(value.dtype).eps * scale,
     )

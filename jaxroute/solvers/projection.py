@@ -153,8 +153,8 @@ def _project(y: Array, cost: Array, budget: Array, total: Array, upper: Array, a
         (*_, here, nu, z, excess), _ = jax.lax.scan(step, start, None, length=_STEPS)
     multiplier = jnp.where(slack, 0.0, here)
     nu = nu - here * margin  # of the original costs
-    room = jnp.inf if at_most else jnp.sum(upper)
-    feasible = boundary.feasible(jnp.sum(cheapest * cost), budget, room, total, y, cost, upper)
+    capacity = jnp.inf if at_most else jnp.sum(upper)
+    feasible = boundary.feasible(jnp.sum(cheapest * cost), budget, capacity, total, y, cost, upper)
     z, nu, multiplier = _polish(y, cost, budget, total, upper, at_most, nu, multiplier, z)
     # Rounding is relative to `y` and may cost more than a small budget allows: then reduce models that cost more than needed.
     costly = cost > margin
@@ -262,8 +262,8 @@ def _project_jvp(at_most: bool, primals: tuple[Array, ...], tangents: tuple[Arra
     some = jnp.any(full)
     key = jnp.where(jnp.where(some, full, upper > 0.0), jnp.where(some, upper - gain, gain), -jnp.inf)
     first = ((key == jnp.max(key)) & (key > -jnp.inf) & ((nu > 0.0) | (not at_most))).astype(z.dtype)
-    alone = jnp.where(jnp.any(free > 0.0), 0.0, first / jnp.maximum(jnp.sum(first), 1.0))
-    d_z = d_z + at_upper + alone * d_total
+    share = jnp.where(jnp.any(free > 0.0), 0.0, first / jnp.maximum(jnp.sum(first), 1.0))
+    d_z = d_z + at_upper + share * d_total
     no_tangent: Any = np.zeros((), jax.dtypes.float0)
     return found, (d_z, d_nu, d_multiplier, no_tangent)
 

@@ -84,8 +84,8 @@ def linear_selection(
     weight, cost, budget, size = boundary.inputs(allowed, groups, weight=weight, cost=cost, budget=budget, size=size)
     count, capacity, enough = weight.shape[0], boundary.bounds("allowed", allowed, weight), jnp.asarray(True)
     if exact_size:
-        room = group_sums(groups, capacity)
-        enough, size = boundary.feasible(0.0, 0.0, room, size, capacity), jnp.minimum(size, room)
+        largest = group_sums(groups, capacity)
+        enough, size = boundary.feasible(0.0, 0.0, largest, size, capacity), jnp.minimum(size, largest)
     else:  # One slack item per group.
         slack = jnp.atleast_1d(size)
         weight, cost = (jnp.concatenate([x, jnp.zeros_like(slack)]) for x in (weight, cost))
@@ -374,14 +374,14 @@ def best_subset(
       exact_size: whether sets have exactly `size` models (static); otherwise at most.
       sizes: smallest and largest number of models, in all groups together, of the sets that are compared (static).
     """
-    weight, cost, budget, asked = boundary.inputs(allowed, groups, weight=weight, cost=cost, budget=budget, size=size)
+    weight, cost, budget, requested = boundary.inputs(allowed, groups, weight=weight, cost=cost, budget=budget, size=size)
     count = weight.shape[0]
     if count > 31:
         raise ValueError(f"sets of at most 31 models can be compared, got {count} models")
     sets = subsets(count, sizes[1], sizes[0])
     usable_models = boundary.bounds("allowed", allowed, weight)
-    room = group_sums(groups, usable_models)
-    size = jnp.atleast_1d(jnp.minimum(asked, room))
+    largest = group_sums(groups, usable_models)
+    size = jnp.atleast_1d(jnp.minimum(requested, largest))
     limit = budget * (1.0 + boundary.rounding(weight.dtype))
     kinds = np.ones((1, count), bool) if groups is None else numerics.members(groups)
     columns = jnp.stack([weight, cost, 1.0 - usable_models, *kinds.astype(weight.dtype)], axis=1)
@@ -409,7 +409,7 @@ def best_subset(
     found = value > -jnp.inf
     code = jnp.where(found, code, cheapest)
     z = ((code >> np.arange(count)) & 1).astype(weight.dtype)
-    feasible = found & boundary.feasible(0.0, budget, room if exact_size else jnp.inf, asked, weight, cost)
+    feasible = found & boundary.feasible(0.0, budget, largest if exact_size else jnp.inf, requested, weight, cost)
     return Selection(z, jnp.zeros((), weight.dtype), feasible)
 
 

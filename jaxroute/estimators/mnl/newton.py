@@ -37,7 +37,7 @@ class _Point(NamedTuple):
       error: `[]` bound of the decrement at `theta`, after the last step.
       drift: `[]` bound of the move of any logit since the second derivatives were computed.
       decrement: `[]` decrement before the last step.
-      wanted: `[]` bool, whether this run needs another step.
+      active: `[]` bool, whether this run needs another step.
       steps: `[]` int32 number of steps so far, the same in all runs of a batch.
     """
 
@@ -47,7 +47,7 @@ class _Point(NamedTuple):
     error: Array
     drift: Array
     decrement: Array
-    wanted: Array
+    active: Array
     steps: Array
 
 
@@ -143,16 +143,16 @@ class Newton(Solver):
             left = jnp.where(reach > SAFE_MOVE, jnp.inf, _left(reach, decrement))
             stalled = (now.steps > 0) & (now.drift < _CONTRACTS) & (decrement > 0.5 * now.decrement)
             error = jnp.where(stalled, decrement, left)
-            wanted = ~stalled & (_of_logit(error, reach, inverse, longest) > self.tolerance)
-            return _Point(now.theta - safe(reach) * full, inverse, -gradient, error, reach, decrement, wanted, now.steps + 1)
+            active = ~stalled & (_of_logit(error, reach, inverse, longest) > self.tolerance)
+            return _Point(now.theta - safe(reach) * full, inverse, -gradient, error, reach, decrement, active, now.steps + 1)
 
         def again(now: _Point) -> Array:
-            return (xla.largest_over_runs(now.wanted.astype(jnp.int32)) > 0) & (now.steps < self.passes)
+            return (xla.largest_over_runs(now.active.astype(jnp.int32)) > 0) & (now.steps < self.passes)
 
         def one(now: _Point) -> _Point:
             after = step(now)
-            new = jax.tree.map(lambda x, y: jnp.where(now.wanted, x, y), after, now)
-            return xla.compute_once(new._replace(wanted=now.wanted & after.wanted, steps=after.steps))
+            new = jax.tree.map(lambda x, y: jnp.where(now.active, x, y), after, now)
+            return xla.compute_once(new._replace(active=now.active & after.active, steps=after.steps))
 
         end = lax.while_loop(again, one, xla.compute_once(start))
         return end, _of_logit(end.error, end.drift, end.inverse, longest)
@@ -229,12 +229,12 @@ class Tracked(Newton):
         drift = longest * jnp.sqrt(jnp.sum(jnp.square(moved)))
         error = _left(drift, jnp.sqrt(jnp.maximum(jnp.sum(push * moved), 0.0)))
         error = error + 0.25 * jnp.abs(utility - before + reach * missed) * jnp.sqrt(reach)
-        wanted = ~(_of_logit(error, drift, inverse, longest) <= self.tolerance)
+        active = ~(_of_logit(error, drift, inverse, longest) <= self.tolerance)
         # The model is useless that far away, and many Newton steps would be needed from there.
-        now = xla.compute_once(jnp.where(wanted & (drift > SAFE_MOVE), start, now))
+        now = xla.compute_once(jnp.where(active & (drift > SAFE_MOVE), start, now))
 
         zero = jnp.zeros((), theta.dtype)
-        first = _Point(now, inverse, push, error, drift, zero, wanted, jnp.int32(0))
+        first = _Point(now, inverse, push, error, drift, zero, active, jnp.int32(0))
         end, bound = self._from(first, sums, theta, [mask], ridge, longest, spread=1.0)
         return _placed([mask], theta, end.theta), TrackedState(
             inverse=xla.compute_once(jnp.where(mask[:, None, None], end.inverse, state.inverse)),

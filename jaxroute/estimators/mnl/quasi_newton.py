@@ -72,7 +72,7 @@ class _Point(NamedTuple):
       moves: `[A, d]` products of `B_j^-1` and the gradient: the next steps with the opposite sign.
       least: `[]` smallest value so far of the estimated largest error of a logit.
       since: `[]` int32 number of steps since `least` last decreased; at `4 A` steps the fit ends, as only rounding errors remain.
-      wanted: `[]` bool, whether this run needs another step.
+      active: `[]` bool, whether this run needs another step.
       steps: `[]` int32 number of steps so far, the same in all runs of a batch.
     """
 
@@ -82,7 +82,7 @@ class _Point(NamedTuple):
     moves: Array
     least: Array
     since: Array
-    wanted: Array
+    active: Array
     steps: Array
 
 
@@ -143,15 +143,15 @@ class BFGS(Solver):
             item = numerics.pick(mine, chosen)
             move, before = numerics.pick(mine, now.moves.T), numerics.pick(mine, now.gradient.T)
             reach = spread * jnp.sqrt(jnp.sum(jnp.square(move)))
-            step = xla.compute_once(jnp.where(now.wanted, -safe(reach), 0.0) * move)
+            step = xla.compute_once(jnp.where(now.active, -safe(reach), 0.0) * move)
             theta = xla.compute_once(now.theta + jnp.where(numerics.one_hot(item, size)[:, None], step, 0.0))
-            gradient = jnp.where(now.wanted, gradients(theta), now.gradient)
+            gradient = jnp.where(now.active, gradients(theta), now.gradient)
             change = xla.compute_once(numerics.pick(mine, gradient.T) - before)
             along, norms = jnp.sum(step * change), jnp.sum(jnp.square(step)) * jnp.sum(jnp.square(change))
             place = (jnp.maximum(item, 0),)
             old = numerics.at(now.inverse, place)
             image = xla.compute_once(numerics.combine(change, old))
-            usable = now.wanted & (along > _LEAST_CURVATURE * jnp.sqrt(norms))
+            usable = now.active & (along > _LEAST_CURVATURE * jnp.sqrt(norms))
             share = jnp.where(usable, 1.0 / jnp.where(usable, along, 1.0), 0.0)
             towards = xla.compute_once(0.5 * (1.0 + share * jnp.sum(change * image)) * step - image)
             grown = old + share * (step[:, None] * towards + towards[:, None] * step)
@@ -163,12 +163,12 @@ class BFGS(Solver):
                 ways = moves(inverse, gradient)
             left = residual(gradient, ways)
             since = jnp.where(left < now.least, 0, now.since + 1)
-            wanted = now.wanted & (left > self.tolerance) & (since < _PATIENCE * number)
+            active = now.active & (left > self.tolerance) & (since < _PATIENCE * number)
             least = jnp.minimum(left, now.least)
-            return xla.compute_once(_Point(theta, inverse, gradient, ways, least, since, wanted, now.steps + 1))
+            return xla.compute_once(_Point(theta, inverse, gradient, ways, least, since, active, now.steps + 1))
 
         def again(now: _Point) -> Array:
-            return (xla.largest_over_runs(now.wanted.astype(jnp.int32)) > 0) & (now.steps < self.passes)
+            return (xla.largest_over_runs(now.active.astype(jnp.int32)) > 0) & (now.steps < self.passes)
 
         estimate, inverses = _online(numerics.Sum.of(theta), numerics.Sum.of(state.inverse), chosen, new, spread)
         theta, inverse = estimate.total, inverses.total

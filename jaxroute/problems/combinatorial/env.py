@@ -142,11 +142,11 @@ class CloudEnv:
         segment = self.outcomes.segment(t)
         mean = jnp.asarray(self.outcomes.outcome_mean)[segment]
         selected = action.selected
-        asked = selected
+        called = selected
         if self.reward.cascade:
             wins_before = xla.weighted_sum_over_better((selected & success).astype(jnp.float32), -action.order)
-            asked = selected & (wins_before == 0.0)
-        spent, selected_cost = (self._per_budget(jnp.where(who, cost, 0.0)) for who in (asked, selected))
+            called = selected & (wins_before == 0.0)
+        spent, selected_cost = (self._per_budget(jnp.where(who, cost, 0.0)) for who in (called, selected))
         reward = self.reward.value(selected, mean)
         count = jnp.sum(selected.astype(jnp.float32))
         # Column of the tables of optima for these available models.
@@ -154,9 +154,9 @@ class CloudEnv:
         best, best_relaxed = (jnp.asarray(table)[segment][place] for table in (self.best, self.best_relaxed))
         illegal = jnp.any(selected & ~available)
         if not self.any_size:
-            numbers, room = (group_sums(self.groups, who.astype(jnp.float32)) for who in (selected, available))
-            room = jnp.minimum(self.size, room)
-            illegal |= jnp.any((numbers != room) if self.reward.exact_size else (numbers > room))
+            numbers, limit = (group_sums(self.groups, who.astype(jnp.float32)) for who in (selected, available))
+            limit = jnp.minimum(self.size, limit)
+            illegal |= jnp.any((numbers != limit) if self.reward.exact_size else (numbers > limit))
 
         def running(state: CloudState, **values: Array) -> CloudState:
             played = (t + 1).astype(jnp.float32)
@@ -178,15 +178,15 @@ class CloudEnv:
             "lp_regret": best_relaxed - reward,
             "over_budget": jnp.any(spent > self.budget).astype(jnp.float32),
             "num_selected": count,
-            "num_asked": jnp.sum(asked.astype(jnp.float32)),
-            "pulls": asked.astype(jnp.float32),
+            "num_asked": jnp.sum(called.astype(jnp.float32)),
+            "pulls": called.astype(jnp.float32),
             "illegal": illegal.astype(jnp.float32),
         }
         state = running(state, violation_eq1=eq1)
         arrived = jnp.asarray(True)
         if self.arrival is not None:
             arrived = draws.uniform(draws.fold_in(key, 2)) < self.arrival
-        seen, cost_seen = asked & arrived, (selected if self.sees_all_costs else asked) & arrived
+        seen, cost_seen = called & arrived, (selected if self.sees_all_costs else called) & arrived
         feedback = Feedback(
             arrived=arrived,
             observed=seen,

@@ -77,8 +77,8 @@ def cloud(
     else:
         given = np.asarray(groups)
         if given.shape != (count,) or given.dtype.kind not in "iu" or set(given.tolist()) != set(range(given.max() + 1)):
-            wanted = f"{count} whole numbers, the group of each model from 0 on"
-            raise ValueError(f"groups must be {wanted}, got {checks.show(groups)}")
+            expected = f"{count} whole numbers, the group of each model from 0 on"
+            raise ValueError(f"groups must be {expected}, got {checks.show(groups)}")
         if sizes is not None:
             raise ValueError(f"sizes must be None with groups, got {checks.show(sizes)}")
         labels, members = tuple(given.tolist()), np.bincount(given)
@@ -169,8 +169,8 @@ def parametric_cloud(
         raise ValueError(f"cost must have one column per model and one row or {len(success)}, got shape {cost.shape}")
     first = np.zeros(rows if rows == 1 else 0) if switch is None else checks.non_negative("switch", switch)
     if first.shape != (rows,) or (first != np.round(first)).any():
-        wanted = f"the first round of each of the {rows} rows of means, whole numbers"
-        raise ValueError(f"switch must give {wanted}, got {checks.show(switch)}")
+        expected = f"the first round of each of the {rows} rows of means, whole numbers"
+        raise ValueError(f"switch must give {expected}, got {checks.show(switch)}")
     success, cost = (np.broadcast_to(a, (rows, a.shape[1])).astype(np.float32) for a in (success, cost))
     successes: sources.Successes = sources.BernoulliOutcomes(success)
     if correlation is not None:

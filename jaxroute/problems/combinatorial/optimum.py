@@ -160,12 +160,12 @@ def _any_win_vertex(w: np.ndarray, cost: np.ndarray, budget: float, sizes: np.nd
     wide_w, wide_cost = np.append(w, 0.0), np.append(cost, 0.0)
     best, answer = np.inf, np.zeros(count)
     for i, j in pairs:
-        apart = ~sets[:, i] & (True if j == count else ~sets[:, j]) & (free[:, label[i]] >= 1)
+        eligible = ~sets[:, i] & (True if j == count else ~sets[:, j]) & (free[:, label[i]] >= 1)
         gap = wide_cost[i] - wide_cost[j]
         part = (budget - wide_cost[j] - spend) / (gap if gap else 1e-30)
         part = np.clip(part, 0.0, 1.0) if j == count else part
         value = loss * (1.0 - wide_w[i] * part) * (1.0 - wide_w[j] * (1.0 - part))
-        value = np.where(apart & (part >= 0.0) & (part <= 1.0), value, np.inf)
+        value = np.where(eligible & (part >= 0.0) & (part <= 1.0), value, np.inf)
         row = int(np.argmin(value))
         if value[row] < best - 1e-15:
             best = value[row]

@@ -119,7 +119,7 @@ class ACQB:
         # Lines 3 and 4 (Algorithm 1, lines 2 and 3): if A(t - 1) = E(t - 1) = 1, the newest query, and C[c + 1].
         trigger = DecayingExploration(self.c1) if self.trigger is None else self.trigger
         explore = obs.arrived & trigger.fires(t, draws.uniform(k_coin))
-        in_turn = jnp.any(state.next_offer[:, None] == jnp.arange(spec.num_models), axis=0)
+        next_models = jnp.any(state.next_offer[:, None] == jnp.arange(spec.num_models), axis=0)
 
         # Lines 7 to 9 (Algorithm 1, line 6): M samples of each parameter from N(theta, alpha^2 V^-1), with alpha of eq. (3).
         rounds = parts.memory.rounds_learned(state.pulls, t)
@@ -147,7 +147,7 @@ class ACQB:
 
         action = Action(
             query=jnp.where(explore, obs.newest, place).astype(jnp.int32),
-            offered=jnp.where(explore, in_turn, best),
+            offered=jnp.where(explore, next_models, best),
             explored=explore,
         )
         return action, {

@@ -250,8 +250,8 @@ class RouterDC(FixedPolicy):
         del key
         (d, e), (models, f) = np.shape(self.encoder), np.shape(self.experts)
         if (d, models) != (spec.num_features, spec.num_models) or e != f:
-            wanted = f"[{spec.num_features}, e] and [{spec.num_models}, e]"
-            raise ValueError(f"encoder and experts must have the shapes {wanted} here, got {[d, e]} and {[models, f]}")
+            expected = f"[{spec.num_features}, e] and [{spec.num_models}, e]"
+            raise ValueError(f"encoder and experts must have the shapes {expected} here, got {[d, e]} and {[models, f]}")
         return ()
 
     def act(self, key: Array, state: Params, obs: Observation, t: Array) -> tuple[Action, Info]:
@@ -349,8 +349,8 @@ def _fit(env: ServiceEnv, learning_rate: Leaf, cluster_weight: Leaf, seed: Leaf,
         inside = jax.vmap(clusters.inside)(cluster[chosen], draws.uniform(k_inside, (batch,)))
         others = jax.vmap(clusters.outside)(cluster[chosen], draws.uniform(k_outside, (batch, outside)))
         codes = jnp.dot(x, router.encoder, precision="highest")  # Not in TF32, on a GPU.
-        apart = jax.vmap(lambda i, j, others: cluster_loss(codes[i], codes[j], codes[others]))(chosen, inside, others)
-        return jnp.mean(routed) + cluster_weight * jnp.mean(apart)
+        paired = jax.vmap(lambda i, j, others: cluster_loss(codes[i], codes[j], codes[others]))(chosen, inside, others)
+        return jnp.mean(routed) + cluster_weight * jnp.mean(paired)
 
     def step(carry: tuple[Params, optax.OptState], number: Array) -> tuple[tuple[Params, optax.OptState], None]:
         router, state = carry

@@ -264,10 +264,10 @@ def solve_by_group(
         return solve(spec, obs, allowed)
     members = numerics.members(spec.groups)
     largest = min(spec.max_size, int(members.sum(1).max()))
-    alone = dataclasses.replace(spec, groups=None, group_budgets=False, min_size=1, max_size=largest)
+    group_spec = dataclasses.replace(spec, groups=None, group_budgets=False, min_size=1, max_size=largest)
 
     def one(member: Array, budget: Array, size: Array) -> Selection:
-        return solve(alone, obs.replace(budget=budget, size=size), allowed & member)
+        return solve(group_spec, obs.replace(budget=budget, size=size), allowed & member)
 
     parts = jax.vmap(one)(jnp.asarray(members), obs.budget, obs.size)
     return Selection(

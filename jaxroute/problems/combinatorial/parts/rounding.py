@@ -63,8 +63,8 @@ def round_by_group(rounding: Rounding | None, key: Array, z: Array, spec: Combin
     chosen: list[Array] = [z] * spec.num_models
     for group, member in enumerate(numerics.members(spec.groups)):
         inside = np.flatnonzero(member)
-        alone = dataclasses.replace(spec, num_models=len(inside), max_size=min(spec.max_size, len(inside)), groups=None)
-        part = rounding.round(draws.fold_in(key, group), jnp.stack([z[k] for k in inside]), alone)
+        own_spec = dataclasses.replace(spec, num_models=len(inside), max_size=min(spec.max_size, len(inside)), groups=None)
+        part = rounding.round(draws.fold_in(key, group), jnp.stack([z[k] for k in inside]), own_spec)
         for place, k in enumerate(inside):
             chosen[k] = part[place]
     return jnp.stack(chosen)

@@ -92,8 +92,8 @@ class TrueProbabilities(Predictor):
     def check_spec(self, spec: ServiceSpec) -> None:
         mine = fingerprint(self.requests)
         if mine and spec.fingerprint and mine != spec.fingerprint:
-            wanted = "those of this environment, TrueProbabilities(env.requests)"
-            raise ValueError(f"requests must be {wanted}; these are of another")
+            expected = "those of this environment, TrueProbabilities(env.requests)"
+            raise ValueError(f"requests must be {expected}; these are of another")
 
     def init(self, key: Array, spec: ServiceSpec) -> tuple[()]:
         del key

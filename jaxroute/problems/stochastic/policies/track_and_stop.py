@@ -69,8 +69,8 @@ def optimal_shares(mean: Array, family: Family) -> Array:
         y = (1.0 - total + level) / pull
         log_x = xla.compute_once(log_x + jnp.clip((y - from_best - slope) / slope, -1.5, 1.5))
     weight = jnp.where(others, jnp.exp(log_x), 1.0)
-    alone = ties == 1.0
-    weight = xla.compute_once(jnp.where(alone, weight, first.astype(mean.dtype)))
+    unique = ties == 1.0
+    weight = xla.compute_once(jnp.where(unique, weight, first.astype(mean.dtype)))
     return weight / jnp.sum(weight, axis=-1)
 
 
