@@ -260,10 +260,10 @@ def reduced(name: str, x: Array, axes: Sequence[int]) -> jax.Array:
     rest = [axis for axis in range(jnp.ndim(x)) if axis not in axes]
     number, shape = math.prod(x.shape[axis] for axis in axes), [x.shape[axis] for axis in rest]
     terms = _along(jnp.reshape(jnp.transpose(x, (*axes, *rest)), (number, *shape)))
-    return _in_turn(name == "reduce_sum", terms, shape)
+    return _reduced_in_order(name == "reduce_sum", terms, shape)
 
 
-def _in_turn(adds: bool, terms: Sequence[jax.Array], shape: Sequence[int]) -> jax.Array:
+def _reduced_in_order(adds: bool, terms: Sequence[jax.Array], shape: Sequence[int]) -> jax.Array:
     """Returns the sum (if `adds`) or product of the arrays `terms`, each of this `shape`, in their order; XLA does not recompute it for each use."""
     if not terms:
         return jnp.full(shape, 0.0 if adds else 1.0, jnp.float32)
@@ -319,4 +319,4 @@ def dot(a: jax.Array, b: jax.Array, dimension_numbers: Any, runs: tuple[bool, bo
     b_axes = (*range(first), *range(last, last + len(b_free)), *([len(shape) - 1] if runs[1] else []))
     pairs = zip(_along(a), _along(b), strict=True)
     wide = ((lax.broadcast_in_dim(x, shape, a_axes), lax.broadcast_in_dim(y, shape, b_axes)) for x, y in pairs)
-    return _in_turn(True, list(itertools.starmap(product, wide)), shape)
+    return _reduced_in_order(True, list(itertools.starmap(product, wide)), shape)

@@ -79,21 +79,21 @@ def _describe_function(function: Any) -> Any:
     return {"function": name, **({"made_with": made_with} if made_with else {})}
 
 
-def first_difference(stored: Any, wanted: Any, where: str = "") -> str:
-    """Describes where two JSON values, `stored` of a stored result and `wanted` of this run, first differ; "" if nowhere. `where` is their path."""
-    if isinstance(stored, dict) and isinstance(wanted, dict):
-        for key in [*stored, *(k for k in wanted if k not in stored)]:
+def first_difference(stored: Any, current: Any, where: str = "") -> str:
+    """Describes where two JSON values, `stored` of a stored result and `current` of this run, first differ; "" if nowhere. `where` is their path."""
+    if isinstance(stored, dict) and isinstance(current, dict):
+        for key in [*stored, *(k for k in current if k not in stored)]:
             place = f"{where}.{key}" if where else key
-            if key not in stored or key not in wanted:
+            if key not in stored or key not in current:
                 return f"{place} is only in {'the store' if key in stored else 'this run'}"
-            found = first_difference(stored[key], wanted[key], place)
+            found = first_difference(stored[key], current[key], place)
             if found:
                 return found
         return ""
-    if isinstance(stored, list) and isinstance(wanted, list) and len(stored) == len(wanted):
-        found = (first_difference(a, b, f"{where}[{i}]") for i, (a, b) in enumerate(zip(stored, wanted, strict=True)))
+    if isinstance(stored, list) and isinstance(current, list) and len(stored) == len(current):
+        found = (first_difference(a, b, f"{where}[{i}]") for i, (a, b) in enumerate(zip(stored, current, strict=True)))
         return next(filter(None, found), "")
-    return "" if json.dumps(stored) == json.dumps(wanted) else f"{where} is {show(stored)} there and {show(wanted)} here"
+    return "" if json.dumps(stored) == json.dumps(current) else f"{where} is {show(stored)} there and {show(current)} here"
 
 
 # Instructions without effect, which differ between versions of Python.

@@ -276,7 +276,7 @@ batching.primitive_batchers[threefry_2x32_p] = lambda words, dims: (threefry_2x3
 
 
 @jax.jit
-def _apart(k0: Any, k1: Any, address: Any) -> Array:
+def _separate(k0: Any, k1: Any, address: Any) -> Array:
     """Returns `child_words(k0, k1, address)`, with a loop for each of the two words: on a CPU a joint loop makes the policy MESS+ a fifth slower."""
     return jnp.stack(lax.optimization_barrier(tuple(encrypted(k0, k1, np.uint32(0), address))))
 
@@ -289,7 +289,7 @@ def _stacked(k0: Any, k1: Any, address: Any) -> Array:
 child_words_p = Primitive("child_words")
 child_words_p.def_impl(_stacked)
 mlir.register_lowering(child_words_p, mlir.lower_fun(_stacked, multiple_results=False))
-mlir.register_lowering(child_words_p, mlir.lower_fun(_apart, multiple_results=False), platform="cpu")
+mlir.register_lowering(child_words_p, mlir.lower_fun(_separate, multiple_results=False), platform="cpu")
 
 
 @child_words_p.def_abstract_eval

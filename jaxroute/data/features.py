@@ -109,7 +109,7 @@ def main_directions(features: np.ndarray, number: int) -> np.ndarray:
 
 
 def choose_features(
-    wanted: str | np.ndarray | None,
+    requested: str | np.ndarray | None,
     text: tuple[np.ndarray, str] | None,
     own: tuple[np.ndarray, str, bool] | None,
     rows: np.ndarray,
@@ -119,19 +119,19 @@ def choose_features(
     """Returns features `[Q, d]`, their source in words, and a `Reader` for new queries (None if not needed). Without features: None, "", None.
 
     Args:
-      wanted: "own" for numbers in the file, "text" for its texts, "none" for no features, an array or its path. None: numbers if present, else texts.
+      requested: "own" for numbers in the file, "text" for its texts, "none" for no features, an array or its path. None: numbers if present, else texts.
       text: `[Q]` texts of the queries and the name of their column; None without texts.
       own: `[Q, d]` numbers in the file, their source in words, and whether they are separate columns (not an embedding); None without numbers.
-      rows: `[Q]` row of each query in the file. An array `wanted` has a row for each query, or for each of the file's `num_rows` rows.
+      rows: `[Q]` row of each query in the file. An array `requested` has a row for each query, or for each of the file's `num_rows` rows.
       notes: report for the user; it gets a line if scikit-learn is missing, so that texts are ignored or a long embedding is not reduced.
     """
-    word = wanted.lower() if isinstance(wanted, str) else ""
+    word = requested.lower() if isinstance(requested, str) else ""
     if word == "own" and own is None:
         raise ValueError('features is "own", but the file has no embedding: name its column (columns={"embedding": ...})')
     if word == "text" and text is None:
         raise ValueError('features is "text", but no column of text was found: name it (columns={"text": ...})')
-    if wanted is not None and word not in ("none", "categories", "text", "own"):
-        array = load_embeddings(wanted) if isinstance(wanted, (str, os.PathLike)) else np.asarray(wanted)
+    if requested is not None and word not in ("none", "categories", "text", "own"):
+        array = load_embeddings(requested) if isinstance(requested, (str, os.PathLike)) else np.asarray(requested)
         if array.ndim != 2 or array.dtype.kind not in "fiub" or len(array) not in (len(rows), num_rows):
             either = f", or [{len(rows)}, d], per query of the table" if num_rows != len(rows) else ""
             shape = f"[{num_rows}, d], a row per query of the file{either}"

@@ -127,20 +127,20 @@ class SummaryTree:
         place = dict(zip(self.axes, np.unravel_index(setting, tuple(self.axes.values())), strict=True)) if self.axes else {}
         return tuple(place.get(axis, slice(None)) for axis in axes)
 
-    def lacks(self, setting: int, ranges: Iterable[Range], wanted: Container[Range]) -> bool:
-        """Whether any of `ranges` (of granules) has no statistics at a setting. `wanted` are the ranges whose statistics a result needs.
+    def lacks(self, setting: int, ranges: Iterable[Range], needed: Container[Range]) -> bool:
+        """Whether any of `ranges` (of granules) has no statistics at a setting. `needed` are the ranges whose statistics a result needs.
 
-        A range has statistics if `nodes` has it, or all its parts, or a larger range that contains it and is itself part of a wanted range.
+        A range has statistics if `nodes` has it, or all its parts, or a larger range that contains it and is itself part of a needed range.
         """
-        return any(not self._holds(setting, *one, wanted) for one in ranges)
+        return any(not self._holds(setting, *one, needed) for one in ranges)
 
-    def _holds(self, setting: int, first: int, size: int, wanted: Container[Range]) -> bool:
+    def _holds(self, setting: int, first: int, size: int, needed: Container[Range]) -> bool:
         nodes = self.nodes[setting]
         if not nodes:
             return False
         if not cells.cover(nodes.__contains__, (first, size))[1]:
             return True
-        while (first, size) not in wanted and size < _MOST_GRANULES:
+        while (first, size) not in needed and size < _MOST_GRANULES:
             size *= 2
             first -= first % size
             if (first, size) in nodes:
@@ -199,7 +199,7 @@ class Statistics:
         self._trees = [self._tree(key) for key in [*((p,) for p in range(number)), *itertools.combinations(by_name, 2)]]
         self._written_s = time.monotonic()
         self.full = set(request.cut.full)
-        self._wanted: set[Range] = set()
+        self._needed: set[Range] = set()
         self.find(len(request.seeds))
         self.full -= self._stored_as_runs()
         rest = [part for granule, part in request.cut.granules.items() if granule not in self.full]
@@ -244,12 +244,12 @@ class Statistics:
 
     def find(self, seeds: int) -> None:
         """Reads stored statistics of the first `seeds` seeds. Later calls of `left` and `needed` refer to these seeds."""
-        wanted = cells.ranges(self._full(seeds))
-        self._wanted = set(wanted)
+        requested = cells.ranges(self._full(seeds))
+        self._needed = set(requested)
         while self.store is not None:  # Repeated after damaged cells: other cells may be copies or parts of them.
             left: dict[bytes, list[tuple[dict[Range, Summary], Range]]] = {}
             for family, nodes in (one for tree in self._trees for one in zip(tree.families, tree.nodes, strict=True)):
-                for one in self._stored(family, nodes, wanted):
+                for one in self._stored(family, nodes, requested):
                     left.setdefault(cells.address(family, *one), []).append((nodes, one))
             for address, arrays in self.store.read(list(left)):
                 for nodes, one in left.pop(address):
@@ -257,12 +257,12 @@ class Statistics:
             if not left:
                 return
 
-    def _stored(self, family: bytes, nodes: Mapping[Range, Summary], wanted: Sequence[Range]) -> list[Range]:
-        """Returns the largest stored ranges of a family's granules within `wanted` ranges, except those in `nodes` and parts of ranges in `nodes`."""
+    def _stored(self, family: bytes, nodes: Mapping[Range, Summary], requested: Sequence[Range]) -> list[Range]:
+        """Returns the largest stored ranges of a family's granules within `requested` ranges, except those in `nodes` and parts of ranges in `nodes`."""
         if self.store is None or family[:16] not in self.store.families:
             return []
         stored = cells.stored(self.store, family)
-        covers = (cells.cover(lambda some: some in nodes or stored(some), one)[0] for one in wanted)
+        covers = (cells.cover(lambda some: some in nodes or stored(some), one)[0] for one in requested)
         return [one for found in covers for one in found if one not in nodes]
 
     def _full(self, seeds: int) -> set[int]:
@@ -279,22 +279,22 @@ class Statistics:
             for setting, family in enumerate(self.request.families(cells.CURVES, policy)):
                 if self.store is not None and family[:16] in self.store.families:
                     there = {g for g in self.full if cells.group(family, g) in self.store.groups}
-                    found |= {g for g in there if tree.lacks(setting, [(g, 1)], self._wanted)}
+                    found |= {g for g in there if tree.lacks(setting, [(g, 1)], self._needed)}
         return found if len(found) <= _MOST_FROM_RUNS else set()
 
     def left(self, granule: int) -> np.ndarray:
         """Returns a bool array `[settings...]`, True where a granule lacks the statistics of a policy, or of a difference between policies."""
         found = np.zeros([len(values) for values in self.request.axes.values()], bool)
         for tree in self._trees:
-            own = [tree.lacks(setting, [(granule, 1)], self._wanted) for setting in range(len(tree.families))]
+            own = [tree.lacks(setting, [(granule, 1)], self._needed) for setting in range(len(tree.families))]
             found |= np.reshape(own, [tree.axes.get(axis, 1) for axis in self.request.axes])
         return found
 
     def needed(self, policy: str, tile: Tile, granules: Iterable[int]) -> bool:
         """Whether statistics are missing that need the runs of a policy, at the settings of a tile and for the seeds of these granules."""
-        p, wanted = self.request.policies.index(policy), cells.ranges(granules)
+        p, requested = self.request.policies.index(policy), cells.ranges(granules)
         own = (tree for tree in self._trees if p in tree.policies)
-        return any(tree.lacks(setting, wanted, self._wanted) for tree in own for setting in tree.settings(tile))
+        return any(tree.lacks(setting, requested, self._needed) for tree in own for setting in tree.settings(tile))
 
     # Simulated runs.
 
@@ -321,12 +321,12 @@ class Statistics:
             return summarise([full[p] for p in tree.policies], list(tree.numbers), request.zero_flows, values, spans)
 
         jobs = [tree for tree in self._trees if full.keys() >= set(tree.policies)]
-        jobs = [tree for tree in jobs if any(tree.lacks(setting, ranges, self._wanted) for setting in tree.settings(tile))]
+        jobs = [tree for tree in jobs if any(tree.lacks(setting, ranges, self._needed) for setting in tree.settings(tile))]
         with ThreadPoolExecutor(4) as pool:
             for tree, by_span in zip(jobs, pool.map(found, jobs), strict=True):
                 for node, summaries in zip(ranges, by_span, strict=True):
                     for setting, one in zip(tree.settings(tile), summaries, strict=True):
-                        if tree.lacks(setting, [node], self._wanted):
+                        if tree.lacks(setting, [node], self._needed):
                             tree.insert(setting, node, one)
         if time.monotonic() - self._written_s > _WRITE_S:
             self.write()
@@ -388,16 +388,16 @@ class Statistics:
         """Adds the statistics of a granule (256 seeds) whose runs are all finished, and its index to `full`. `summaries` comes from `_of_runs`."""
         for (number, setting), one in summaries.items():
             tree, node = self._trees[number], (granule, 1)
-            if tree.lacks(setting, [node], self._wanted):
+            if tree.lacks(setting, [node], self._needed):
                 tree.nodes[setting][node] = one
                 tree.new.add((setting, node))
         self.full.add(granule)
 
     def errors(self, metric: str, policies: Sequence[str], seeds: int) -> np.ndarray:
         """Returns a metric's standard errors at the horizon after `seeds` seeds, as a vector for all settings of `policies`; `[nan]` without runs."""
-        wanted = [self._trees[self.request.policies.index(policy)] for policy in policies]
+        trees = [self._trees[self.request.policies.index(policy)] for policy in policies]
         found = []
-        for tree, _, one in self.totals(seeds, wanted):
+        for tree, _, one in self.totals(seeds, trees):
             rows, shape = tree.numbers[metric]
             found.append(one.moments.standard_errors()[rows].reshape(shape)[-1].ravel())
         return np.concatenate(found) if found else np.full(1, np.nan)
@@ -405,9 +405,9 @@ class Statistics:
     def missing(self, seeds: int) -> str:
         """Describes in words which of the first `seeds` seeds are missing; an empty text means none."""
         self.find(seeds)
-        wanted, lost = cells.ranges(self._full(seeds)), set[Range]()
+        requested, lost = cells.ranges(self._full(seeds)), set[Range]()
         for nodes in (nodes for tree in self._trees for nodes in tree.nodes):
-            lost.update(*(cells.cover(nodes.__contains__, one)[1] if nodes else [one] for one in wanted))
+            lost.update(*(cells.cover(nodes.__contains__, one)[1] if nodes else [one] for one in requested))
         granules = self.request.cut.granules
         gone = [granules[granule] for first, size in lost for granule in range(first, first + size)]
         if self.runs is not None:
@@ -438,11 +438,11 @@ class Statistics:
             if "model" in sizes and len(request.model_names) == sizes["model"]:
                 coords["model"] = np.asarray(request.model_names)
             about = metric.attributes
-            alone, apart = self._moments(name, totals, tuple(sizes.values()))
-            variables |= _labelled(name, about, tuple(sizes), alone)
+            single, paired = self._moments(name, totals, tuple(sizes.values()))
+            variables |= _labelled(name, about, tuple(sizes), single)
             if several:
                 label = about | {"long_name": f"{metric.label}, difference to the baseline", "kind": "difference"}
-                variables |= _labelled(f"{name}_difference", label, ("policy", "baseline", *list(sizes)[1:]), apart)
+                variables |= _labelled(f"{name}_difference", label, ("policy", "baseline", *list(sizes)[1:]), paired)
             counts, bins = self._histogram(name, totals, tuple(sizes.values()))
             label = {"long_name": f"runs by {metric.label}", "units": "runs", "kind": "histogram"}
             label |= {"relative_accuracy": RELATIVE_ACCURACY}
@@ -460,19 +460,19 @@ class Statistics:
 
         `totals` has what the method `totals` yields; `shape` is `(policies, settings..., times, ...)`.
         """
-        alone = np.tile([0.0, 0.0, 0.0, 0.0, np.inf, -np.inf], (*shape, 1))
-        apart = np.stack([alone] * shape[0])
+        single = np.tile([0.0, 0.0, 0.0, 0.0, np.inf, -np.inf], (*shape, 1))
+        paired = np.stack([single] * shape[0])
         for tree, setting, total in totals:
             if name in tree.numbers:
                 rows, own = tree.numbers[name]
                 where, packed = tree.region(setting, self.request.axes), total.moments.packed()
                 moments = Moments(*(one[rows].reshape(own) for one in packed))
                 if len(tree.policies) == 1:
-                    alone[(*tree.policies, *where)] = np.moveaxis(moments.packed(), 0, -1)
+                    single[(*tree.policies, *where)] = np.moveaxis(moments.packed(), 0, -1)
                 else:
-                    apart[(*tree.policies, *where)] = np.moveaxis(moments.packed(), 0, -1)
-                    apart[(*tree.policies[::-1], *where)] = np.moveaxis(moments.reversed().packed(), 0, -1)
-        return Moments(*np.moveaxis(alone, -1, 0)), Moments(*np.moveaxis(apart, -1, 0))
+                    paired[(*tree.policies, *where)] = np.moveaxis(moments.packed(), 0, -1)
+                    paired[(*tree.policies[::-1], *where)] = np.moveaxis(moments.reversed().packed(), 0, -1)
+        return Moments(*np.moveaxis(single, -1, 0)), Moments(*np.moveaxis(paired, -1, 0))
 
     def _histogram(self, name: str, totals: _Totals, shape: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
         """Returns counts `[*shape, B]` of the runs whose metric `name` is in each of `B` bins, and the indices of these bins, ascending.

@@ -218,7 +218,7 @@ class PackStore:
         self._pool = ThreadPoolExecutor(_THREADS)
         self._lock = threading.RLock()
         self._waiting: dict[bytes, Cell] = {}
-        self._said: list[Note] = []  # Notes for the next pack.
+        self._next_notes: list[Note] = []  # Notes for the next pack.
         self._standing: list[Note] = []  # Notes for all further packs.
         self._gathered = 0
         self._pending: list[Future[Any]] = []
@@ -297,9 +297,9 @@ class PackStore:
                 if own < known:
                     self.where[address] = name, row
 
-    def read(self, wanted: Iterable[bytes]) -> Iterator[tuple[bytes, dict[str, np.ndarray]]]:
-        """Yields address and arrays of the `wanted` cells, pack by pack, after verification. Missing and damaged cells are left out."""
-        left = dict.fromkeys(wanted)
+    def read(self, addresses: Iterable[bytes]) -> Iterator[tuple[bytes, dict[str, np.ndarray]]]:
+        """Yields address and arrays of the cells with these `addresses`, pack by pack, after verification. Missing and damaged cells are left out."""
+        left = dict.fromkeys(addresses)
         for _ in range(10):
             if not (left := {one: None for one in left if one in self.where}):
                 return
@@ -320,9 +320,9 @@ class PackStore:
         if left:
             raise OSError(errno.EIO, f"{str(self.place)!r} lists files that cannot be read")
 
-    def get(self, wanted: Iterable[bytes]) -> dict[bytes, dict[str, np.ndarray]]:
-        """Returns the arrays of the `wanted` cells by address, except missing and damaged cells."""
-        return dict(self.read(wanted))
+    def get(self, addresses: Iterable[bytes]) -> dict[bytes, dict[str, np.ndarray]]:
+        """Returns by address the arrays of the cells with these `addresses`, except missing and damaged cells."""
+        return dict(self.read(addresses))
 
     def _cells(self, name: str, rows: Sequence[int]) -> Iterator[tuple[bytes, dict[str, np.ndarray] | None, int]]:
         """Yields address, arrays (None if damaged) and row of the cells in these rows of a pack. Reads all cells at once if most are needed."""
@@ -353,7 +353,7 @@ class PackStore:
     def add_note(self, note: Note, always: bool = False) -> None:
         """Adds a note (a JSON value) to the next pack that this store writes, or, with `always`, to all further packs."""
         with self._lock:
-            (self._standing if always else self._said).append(note)
+            (self._standing if always else self._next_notes).append(note)
 
     def put(self, address: bytes, cell: Cell) -> None:
         """Adds a cell, which is written to a pack soon, in the background. Raises `OSError` if earlier cells could not be written."""
@@ -381,7 +381,7 @@ class PackStore:
             self._pending[0].result()  # An error stays there until it is raised outside of the timer.
             del self._pending[0]
         cells, self._waiting, self._gathered, self._timer = self._waiting, {}, 0, None
-        notes, self._said = [*self._standing, *self._said], []
+        notes, self._next_notes = [*self._standing, *self._next_notes], []
         self._pending.append(
             self._pool.submit(self._write, {one: (cell, 0) for one, cell in cells.items()}, [self.session], notes)
         )
@@ -414,7 +414,7 @@ class PackStore:
         """Writes all waiting cells and notes, waits until the disk or server has them, and refreshes the store. Raises `OSError` if this fails."""
         with self._lock:
             wrote = False
-            while self._pending or self._waiting or self._said:
+            while self._pending or self._waiting or self._next_notes:
                 if not self._pending:
                     self._start()
                 wrote = True
@@ -468,8 +468,8 @@ class PackStore:
         notes = {digest: note for pack in packs.values() for digest, note in pack.notes.items()}
         sessions: list[dict[str, Any]] = []
         cells: dict[bytes, tuple[Cell, int]] = {}
-        found = self.get(wanted := dict.fromkeys(itertools.chain(*held.values())))
-        for address in (one for one in wanted if one in found):
+        found = self.get(addresses := dict.fromkeys(itertools.chain(*held.values())))
+        for address in (one for one in addresses if one in found):
             name, row = self.where[address]
             if (session := self.packs[name].sessions[int(self.packs[name].rows["session"][row])]) not in sessions:
                 sessions.append(session)

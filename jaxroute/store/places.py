@@ -142,27 +142,27 @@ class Bucket:
         return type(self), (self.url,)
 
     def names(self, ending: str) -> dict[str, FileState]:
-        with self._told("", "read"):
+        with self._explained("", "read"):
             found = [one for batch in self._obstore.list(self._client) for one in batch if "/" not in one["path"]]
         states = {one["path"]: FileState(one["size"], one["last_modified"].timestamp()) for one in found}
         return {name: state for name, state in states.items() if name.endswith(ending)}
 
     def read(self, name: str, start: int, stop: int) -> bytes:
         ranges = itertools.pairwise([*range(start, stop, _PART), stop])
-        with self._told(name, "read"):
+        with self._explained(name, "read"):
             return b"".join(bytes(self._obstore.get_range(self._client, name, start=a, end=b)) for a, b in ranges)
 
     def write(self, name: str, parts: Sequence[bytes], durable: bool = True) -> None:
         del durable  # An object store does not lose what it has accepted.
-        with self._told(name, "written"):
+        with self._explained(name, "written"):
             self._obstore.put(self._client, name, b"".join(parts), chunk_size=_PART, max_concurrency=1)
 
     def delete(self, name: str) -> None:
-        with self._told(name, "removed"), contextlib.suppress(FileNotFoundError):
+        with self._explained(name, "removed"), contextlib.suppress(FileNotFoundError):
             self._obstore.delete(self._client, name)
 
     @contextlib.contextmanager
-    def _told(self, name: str, what: str) -> Iterator[None]:
+    def _explained(self, name: str, what: str) -> Iterator[None]:
         """Context that turns obstore's errors into an `OSError` that says that the file `name` (if empty, the location) cannot be `what` ("read")."""
         try:
             yield

@@ -160,9 +160,9 @@ def _what_changed(store: PackStore, request: Request, other: set[bytes]) -> str:
 
 def sessions(store: PackStore, families: Sequence[bytes]) -> list[dict[str, Any]]:
     """Returns a dict for each session that computed cells of `families`: its versions and devices, and how many as `cells`; most cells first."""
-    wanted, found = set(families), Counter()
+    requested, found = set(families), Counter()
     for address, (name, row) in store.where.items():
-        if address[:24] in wanted:
+        if address[:24] in requested:
             found[name, int(store.packs[name].rows["session"][row])] += 1
     sessions: Counter[bytes] = Counter()
     for (name, number), times in found.items():

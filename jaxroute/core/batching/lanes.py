@@ -263,22 +263,22 @@ def _own_derivative(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value
 
 def _in_place_of(eqn: JaxprEqn, inner: ClosedJaxpr, places: Sequence[int], values: list[Value], size: int) -> list[Value]:
     """Computes `eqn` for `size` runs by the jaxpr `inner`, whose operands are `values[i]`, i in `places`; derivatives follow JAX's rules of `eqn`."""
-    apart = any(v.mapped for v in values)
+    mapped = any(v.mapped for v in values)
 
     def again(arrays: Sequence[Any]) -> list[Value]:
         return [v._replace(array=a) for v, a in zip(values, arrays, strict=True)]
 
     def original(*arrays: Any) -> list[Any]:
-        return [v.array for v in _fallback(eqn, again(arrays), size)] if apart else bind(eqn, arrays)
+        return [v.array for v in _fallback(eqn, again(arrays), size)] if mapped else bind(eqn, arrays)
 
     @jax.custom_jvp
     def call(*arrays: Any) -> list[Any]:
         given = again(arrays)
         outs = _replay(inner.jaxpr, inner.consts, [given[i] for i in places], size)
-        return [(spread(v, size) if apart else v).array for v in outs]
+        return [(spread(v, size) if mapped else v).array for v in outs]
 
     call.defjvp(lambda primals, tangents: (call(*primals), jax.jvp(original, primals, tangents)[1]))
-    return [Value(out, apart) for out in call(*(v.array for v in values))]
+    return [Value(out, mapped) for out in call(*(v.array for v in values))]
 
 
 def _values(arrays: Sequence[Any], mapped: Sequence[bool], variables: Sequence[Any]) -> list[Value]:
@@ -288,7 +288,7 @@ def _values(arrays: Sequence[Any], mapped: Sequence[bool], variables: Sequence[A
 def _unchanged(now: list[Value], start: Sequence[Value], variables: Sequence[Any], body: ClosedJaxpr) -> list[Value]:
     """Returns a loop's values `now`, but with the `Trait` from `start` for those whose input (in `variables`) `body` returns unchanged."""
     same = [v is out for v, out in zip(variables, body.jaxpr.outvars, strict=False)][: len(start)]
-    kept = [v._replace(trait=old.trait) if stays else v for v, old, stays in zip(now, start, same, strict=False)]
+    kept = [v._replace(trait=old.trait) if is_same else v for v, old, is_same in zip(now, start, same, strict=False)]
     return [*kept, *now[len(start) :]]
 
 
@@ -344,7 +344,7 @@ def _rarely(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
     index, *operands = values
     branches = eqn.params["branches"]
 
-    def play(inner: ClosedJaxpr, arrays: Sequence[Any], width: int) -> list[Any]:
+    def evaluate(inner: ClosedJaxpr, arrays: Sequence[Any], width: int) -> list[Any]:
         args = _values(arrays, [v.mapped for v in operands], inner.jaxpr.invars)
         return [spread(v, width).array for v in _replay(inner.jaxpr, inner.consts, args, width)]
 
@@ -352,7 +352,7 @@ def _rarely(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
         def chosen(first: Any, *others: Any) -> Any:
             return functools.reduce(lambda a, b: jnp.where(index == b[0], b[1], a), enumerate(others, 1), first)
 
-        return list(map(chosen, *(play(inner, arrays, size) for inner in branches)))
+        return list(map(chosen, *(evaluate(inner, arrays, size) for inner in branches)))
 
     def gather(index: Any, *arrays: Any) -> list[Any]:
         takes = index == 1
@@ -366,11 +366,11 @@ def _rarely(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
             start, outs = carry
             chosen = lax.dynamic_slice(runs, (start,), (_GATHERED,))
             part = [jnp.take(a, chosen, -1, mode="clip") if v.mapped else a for a, v in zip(arrays, operands, strict=True)]
-            new = play(branches[1], part, _GATHERED)
+            new = evaluate(branches[1], part, _GATHERED)
             outs = [o.at[..., chosen].set(n, mode="drop") for o, n in zip(outs, new, strict=True)]
             return start + _GATHERED, outs
 
-        first = play(branches[0], arrays, size)
+        first = evaluate(branches[0], arrays, size)
         return lax.while_loop(lambda carry: carry[0] < number, some, (jnp.int32(0), first))[1]
 
     if len(branches) != 2:
@@ -392,8 +392,8 @@ def _while(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
     variables = inner.jaxpr.invars[len(body_consts) :]
     before = [v.mapped for v in body_consts]
     mapped = carry_dependence([v.mapped for v in carry], lambda now: which_depend(inner, before + now))
-    apart = which_depend(params["cond_jaxpr"], [v.mapped for v in cond_consts] + mapped)[0]
-    if apart:
+    divergent = which_depend(params["cond_jaxpr"], [v.mapped for v in cond_consts] + mapped)[0]
+    if divergent:
         mapped = [True] * len(mapped)
 
     def goes_on(c: Sequence[Any]) -> Any:
@@ -412,7 +412,7 @@ def _while(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value]:
 
     carry = [spread(v, size) if m else v for v, m in zip(carry, mapped, strict=True)]
     start = [v.array for v in carry]
-    if not apart:
+    if not divergent:
         return _values(lax.while_loop(goes_on, step, start), mapped, eqn.outvars)
     last = lax.while_loop(lambda state: jnp.any(state[0]), masked, (goes_on(start), start))[1]
     return _values(last, mapped, eqn.outvars)

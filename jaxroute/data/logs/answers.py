@@ -205,10 +205,10 @@ def choose_models(answers: Answers, models: list | None, costs: dict | None, pri
     for argument, names in (("models", models), ("costs", costs), ("prices", prices)):
         for model in names or ():
             checks.one_of(f"a model in {argument}", model, answers.models)
-    wanted = models or answers.models
-    kept = [model for model in wanted if all(given is None or model in given for given in (costs, prices))]
-    if len(kept) < len(wanted) and (file or models is not None):
-        lacking = join_names(model for model in wanted if model not in kept)
+    requested = models or answers.models
+    kept = [model for model in requested if all(given is None or model in given for given in (costs, prices))]
+    if len(kept) < len(requested) and (file or models is not None):
+        lacking = join_names(model for model in requested if model not in kept)
         source = file or ("prices" if costs is None else "costs")
         raise ValueError(f"{source} lacks {lacking}: add an entry for each, or name the other models (--models A,B)")
     if len(kept) < 2:

@@ -305,9 +305,9 @@ def read_texts(cells: np.ndarray) -> np.ndarray:
 
 def _text(cell: Any) -> str:
     if isinstance(cell, _LISTS):
-        asked = [part for part in cell if isinstance(part, dict) and part.get("role") == "user"]
+        messages = [part for part in cell if isinstance(part, dict) and part.get("role") == "user"]
         # Among messages of a chat, the user's last one counts.
-        return _text(asked[-1].get("content", "")) if asked else "\n".join(map(_text, cell))
+        return _text(messages[-1].get("content", "")) if messages else "\n".join(map(_text, cell))
     if isinstance(cell, dict) and {"content", "text"} & cell.keys():
         return _text(cell.get("content", cell.get("text")))
     return "" if cell is None else str(cell)

@@ -96,13 +96,13 @@ def complete_log(answers: Answers, costs: Mapping | None, prices: Prices | None,
         if copies := len(numbers) - len(np.unique(numbers)):
             prompts = numbers
             notes.append(f"text: {copies:,} of {len(numbers):,} queries repeat the text of another; they are split together")
-    wanted = options["features"]
-    if keys.is_sorted and wanted is not None and not isinstance(wanted, str):
+    requested = options["features"]
+    if keys.is_sorted and requested is not None and not isinstance(requested, str):
         order = "the queries are in the order of their numbers, which is not that of the file"
         raise ValueError(f"{sheet.name}: {order}: sort the file by its queries, as row i of the features is query i")
-    no_numbers = isinstance(wanted, str) and wanted.lower() in ("none", "categories")
+    no_numbers = isinstance(requested, str) and requested.lower() in ("none", "categories")
     own = None if no_numbers else _own_numbers(answers, keys.first[keep])
-    points, source, reader = choose_features(wanted, column_of_text, own, rows[keep], total, notes)
+    points, source, reader = choose_features(requested, column_of_text, own, rows[keep], total, notes)
     source = source or ("categories only" if "groups" in fields else "none")
     notes.append(f"features: {source}")
     latency, signals = _latency(answers, keys, keep), None
@@ -190,9 +190,9 @@ def _find_keys(answers: Answers) -> _Keys:
     if by_id and all(re.fullmatch(r"[+-]?\d{1,18}", str(name)) for name in ids):  # In the order of their numbers.
         codes = np.argsort(np.argsort([int(name) for name in ids], kind="stable"))[codes]
     first = np.unique(codes, return_index=True)[1]
-    asked, query = np.unique(codes[answers.row], return_inverse=True)  # Queries that the selected models were asked.
+    answered, query = np.unique(codes[answers.row], return_inverse=True)  # Queries that the selected models were asked.
     confirm = option("--column", f"query={column}")
-    keys = _Keys(query, first[asked], asked, len(first), bool((np.diff(first) < 0).any()))
+    keys = _Keys(query, first[answered], answered, len(first), bool((np.diff(first) < 0).any()))
     if wide and match_level("query", column) < 2 and "query" not in answers.given and len(first) < len(codes):
         problem = f"{sheet.name} has a row per query, but several rows with one {column!r}"
         same = f"rows with one {column!r} are answers to one query ({confirm})"
@@ -247,7 +247,7 @@ def _check_repeats(answers: Answers, keys: _Keys, column: str) -> None:
         values, different = pd.factorize(key_texts(cells[rows]))
         few = 1 < len(different) <= (len(rows) if is_path else _MOST_VALUES)
         several_in_run = not repeats or _have_several(run, values)  # Other columns only number the runs.
-        if few and several_in_run and len(set(key_texts(cells))) < len(cells) and _tells_apart(pairs[is_repeated], values):
+        if few and several_in_run and len(set(key_texts(cells))) < len(cells) and _distinguishes(pairs[is_repeated], values):
             keep, each = option("--where", f"{name}={different[0]}"), option("--column", f"query={column}+{name}")
             values = join_names(map(repr, different), 6)
             hint = f"keep one of them ({keep}), count each as a query ({each}), or call the column run or seed"
@@ -256,7 +256,7 @@ def _check_repeats(answers: Answers, keys: _Keys, column: str) -> None:
     answers.notes.append(f"repeats: {several} ({len(rows):,} rows): {joined}")
 
 
-def _tells_apart(pairs: np.ndarray, values: np.ndarray) -> bool:
+def _distinguishes(pairs: np.ndarray, values: np.ndarray) -> bool:
     """Whether the values of a column tell repeated answers to the same query by the same model apart.
 
     `pairs` `[n]` is the index of the query and model of each answer, and `values` `[n]` the index of its value. The result is True if in at least

@@ -86,9 +86,9 @@ def read_log(
         if len(set(models)) < max(len(models), 2):
             raise ValueError(f"models must be at least two different names, got {', '.join(models) or 'none'}")
     costs, price_list = check_costs(costs, prices, check_units(units))
-    wanted = list(dict.fromkeys([*(models or ()), *(costs or ()), *(price_list or ())]))
+    named = list(dict.fromkeys([*(models or ()), *(costs or ()), *(price_list or ())]))
     instead = "costs" if costs is not None else "prices" if price_list is not None else ""
-    answers = _open_answers(options, wanted, instead)
+    answers = _open_answers(options, named, instead)
     with errors_name(answers.sheet.name):
         if costs is None:
             kept = [model for model in answers.models if models is None or model in models]
@@ -135,10 +135,10 @@ def read_answers(data: Any, **options: Any) -> pd.DataFrame:
     return frame
 
 
-def _open_answers(options: Mapping[str, Any], wanted: Sequence[str], instead: str, scored: bool = True) -> Answers:
+def _open_answers(options: Mapping[str, Any], named: Sequence[str], instead: str, scored: bool = True) -> Answers:
     """Opens the file in `options`, the arguments of `read_log`, assigns roles to its columns and reads the answers.
 
-    `wanted` are models that the caller named; they help to find the columns of models. If `instead` is "costs" or "prices", costs in the file are
+    `named` are models that the caller named; they help to find the columns of models. If `instead` is "costs" or "prices", costs in the file are
     ignored. If `scored` is False, the log need not have scores.
     """
     data: Any = options.get("data")
@@ -166,7 +166,7 @@ def _open_answers(options: Mapping[str, Any], wanted: Sequence[str], instead: st
             rows = zip(*map(sheet.cells, parts), strict=True)
             sheet.put(query, np.array([" + ".join(map(repr, map(key_text, row))) for row in rows], object))
         given = check_columns(columns, sheet.names, sheet.name)
-        roles = assign_roles(sheet, given, wanted, scored)
+        roles = assign_roles(sheet, given, named, scored)
         refuse_summary(roles)
         roles.used |= {*parts, *chosen}
         answers = collect_answers(roles, check_units(options.get("units")), instead)
@@ -193,9 +193,9 @@ def _choose_rows(sheet: Sheet, where: Mapping[str, Any]) -> list[str]:
             raise ValueError(f"where names the column {column!r}, which {sheet.name} lacks; it has {names}")
         cells = sheet.cells(column)
         values = value if isinstance(value, (list, tuple, set)) else [value]
-        wanted = {text.lower() for one in values for text in (key_text(one), str(one).strip())}
+        allowed = {text.lower() for one in values for text in (key_text(one), str(one).strip())}
         forms = ({"" if is_empty(cell) else key_text(cell).lower(), str(cell).strip().lower()} for cell in cells)
-        rows = np.flatnonzero([not wanted.isdisjoint(texts) for texts in forms])
+        rows = np.flatnonzero([not allowed.isdisjoint(texts) for texts in forms])
         if not rows.size:
             values = join_names(map(repr, dict.fromkeys(cells)))
             raise ValueError(f"where[{column!r}] is {value!r}, which no row of {sheet.name} has; it has {values}")

@@ -322,11 +322,11 @@ class _Split(NamedTuple):
     length: int
 
 
-def find_families(names: Sequence[str], given: Mapping[str, str], wanted: Sequence[str]) -> list[Family]:
+def find_families(names: Sequence[str], given: Mapping[str, str], named: Sequence[str]) -> list[Family]:
     """Finds the families among the names of columns: groups with one role and a column for each model.
 
     A name with `*` that the caller gave for a role (`given`) is the only family of this role. Columns called like models, as `gpt` and `llama`, are
-    a family of scores if there are columns `cost_gpt` and `cost_llama`, or the caller named these models (`wanted`).
+    a family of scores if there are columns `cost_gpt` and `cost_llama`, or the caller named these models (`named`).
     """
     families: dict[tuple[str, str], Family] = {}
     unnamed = [name for name in names if name not in given.values()]
@@ -349,11 +349,11 @@ def find_families(names: Sequence[str], given: Mapping[str, str], wanted: Sequen
     # Columns called like the models are scores, if the models have a column of another role or the caller named them.
     if "score" not in given:
         others = [[m for m in family.columns if m in free] for family in families.values() if family.role != "score"]
-        for level, models in ((1.0, max(others, key=len, default=[])), (2.5, [model for model in wanted if model in free])):
+        for level, models in ((1.0, max(others, key=len, default=[])), (2.5, [model for model in named if model in free])):
             if len(models) > 1:
                 families["score", "{}"] = Family("score", "{}", level, dict(zip(models, models)))
     _add_units_behind_models(families)
-    _remove_statistics(families, given, wanted)
+    _remove_statistics(families, given, named)
     return [family for family in families.values() if family.columns or family.statistics]
 
 
@@ -403,15 +403,15 @@ def _add_units_behind_models(families: dict[tuple[str, str], Family]) -> None:
                 families[role, f"{pattern}_{unit}"] = Family(role, f"{pattern}_{unit}", family.level, columns)
 
 
-def _remove_statistics(families: Mapping[tuple[str, str], Family], given: Mapping[str, str], wanted: Sequence[str]) -> None:
-    """Removes models called like statistics ("mean") from families of roles not in `given`, unless they are in `wanted` or in several families."""
+def _remove_statistics(families: Mapping[tuple[str, str], Family], given: Mapping[str, str], named: Sequence[str]) -> None:
+    """Removes models called like statistics ("mean") from families of roles not in `given`, unless they are in `named` or in several families."""
     siblings = Counter(model for family in families.values() if len(family.columns) > 1 for model in family.columns)
     for family in families.values():
         if family.role not in given:
-            alone = all(plain_name(model) in WORDS["statistics"] for model in family.columns)
+            only_statistics = all(plain_name(model) in WORDS["statistics"] for model in family.columns)
             for model in [*family.columns]:
                 ends = [model, *(model.removeprefix(other) for other in family.columns if model.startswith(other))]
                 is_statistic = any(plain_name(end) in WORDS["statistics"] for end in ends)
-                if is_statistic and (alone or siblings[model] < 2) and model not in wanted:
+                if is_statistic and (only_statistics or siblings[model] < 2) and model not in named:
                     family.statistics.append(model)
             family.columns = family.of_models(family.columns.keys() - family.statistics).columns

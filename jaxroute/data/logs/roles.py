@@ -84,10 +84,10 @@ def _undecided(sheet: Sheet, role: str, names: Sequence[str], none: str = "") ->
     return ValueError(f"{sheet.name}: {both} could both be the {title(role)}, and they differ: specify one ({hint}{none})")
 
 
-def assign_roles(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str] = (), scored: bool = True) -> Roles:
+def assign_roles(sheet: Sheet, given: Mapping[str, str], named: Sequence[str] = (), scored: bool = True) -> Roles:
     """Assigns to each column the role that its name matches best, if its cells fit. Raises `ValueError` if the file is not a log.
 
-    `given` has the columns, by role, and `wanted` the models that the caller named; both may be empty. With `scored=False`, a log may lack scores.
+    `given` has the columns, by role, and `named` the models that the caller named; both may be empty. With `scored=False`, a log may lack scores.
     """
     given = {**sheet.given, **given}
     numbers = [name for name in sheet.names if is_digits(name)]
@@ -97,7 +97,7 @@ def assign_roles(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str] =
         raise ValueError(f"{sheet.name}, line 1 looks like data and not like {names}: {hint}")
     single = {role: column for role, column in given.items() if "*" not in column}
     roles = Roles(sheet, given, {role: [column] if column else [] for role, column in single.items()})
-    families = _fitting_families(sheet, given, wanted)
+    families = _fitting_families(sheet, given, named)
     options = _best_score_families(families)
     scores = options[0] if options else Family("score", "{}", 0.0)
     has_families = len(scores.columns) > 1
@@ -111,13 +111,13 @@ def assign_roles(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str] =
         _refuse_different(sheet, options)
         return _assign_families(roles, families, scores)
     if not is_long and (scored or not (query and model)):
-        raise ValueError(_explain_not_a_log(roles, scores, families, wanted))
+        raise ValueError(_explain_not_a_log(roles, scores, families, named))
     return roles
 
 
-def _fitting_families(sheet: Sheet, given: Mapping[str, str], wanted: Sequence[str]) -> list[Family]:
+def _fitting_families(sheet: Sheet, given: Mapping[str, str], named: Sequence[str]) -> list[Family]:
     """Returns the families of `find_families`, groups of columns of one role with a column per model, without columns whose cells do not fit it."""
-    found, families = [], find_families([name for name in sheet.names if name not in FILE_COLUMNS], given, wanted)
+    found, families = [], find_families([name for name in sheet.names if name not in FILE_COLUMNS], given, named)
     for family in families:
         if "*" not in given.get(family.role, "") and family.role != "response":
             cells = {m: sheet.cells(column) for m, column in family.columns.items() if sheet.names.count(column) == 1}
@@ -198,8 +198,8 @@ def _find_candidates(roles: Roles, taken: set[str], has_families: bool) -> None:
             candidates[role] = best
             taken |= set(best)
     query = candidates.get("query", [])
-    alone = len(query) == 1 and sheet.single(query) and query[0] not in sheet.made
-    if alone and "text" not in {*candidates, *roles.given} and are_sentences(sheet.cells(query[0])):
+    is_single = len(query) == 1 and sheet.single(query) and query[0] not in sheet.made
+    if is_single and "text" not in {*candidates, *roles.given} and are_sentences(sheet.cells(query[0])):
         candidates["text"] = query
     if "embedding" not in candidates and "embedding" not in roles.given:
         roles.vectors = numbered_columns([name for name in names if name not in taken])
@@ -337,8 +337,8 @@ def _is_mean(roles: Roles, column: str, row: int) -> bool:
     return bool(others.any())
 
 
-def _explain_not_a_log(roles: Roles, scores: Family, families: Sequence[Family], wanted: Sequence[str]) -> str:
-    """Returns why a file is no log, and how to make it one. `scores` is the likeliest of `families`; `wanted` are models that the caller named."""
+def _explain_not_a_log(roles: Roles, scores: Family, families: Sequence[Family], named: Sequence[str]) -> str:
+    """Returns why a file is no log, and how to make it one. `scores` is the likeliest of `families`; `named` are models that the caller named."""
     sheet, candidates, file = roles.sheet, roles.candidates, roles.sheet.name
     names = [name for name in sheet.names if name not in FILE_COLUMNS]
     has = f"It has {join_names(map(repr, names))}."
@@ -372,9 +372,9 @@ def _explain_not_a_log(roles: Roles, scores: Family, families: Sequence[Family],
         return f"{file} has a column of models, {model!r}, but lacks {columns}: name it (--column ROLE=NAME). {more}"
     of_others = {c for f in families if f.role != "score" and len(f.columns) > 1 for c in f.columns.values()}
     possible = [name for name in unknown if name not in of_others]
-    if named := [model for model in wanted if model in possible]:
-        absent = [repr(model) for model in wanted if model not in names]
-        one = f"only {named[0]!r} is named, and there is nothing to choose"
+    if scored := [model for model in named if model in possible]:
+        absent = [repr(model) for model in named if model not in names]
+        one = f"only {scored[0]!r} is named, and there is nothing to choose"
         why = f"{join_names(absent)} is not a column" if absent else one
         return f"{file}: columns called like the models have their scores, but {why}. {has}"
     if len(possible) > 1 and not likely_models and not candidates.get("score"):
