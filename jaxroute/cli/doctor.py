@@ -92,12 +92,12 @@ def check_simulation() -> Iterator[Line]:
     policies = {"UCB1": stochastic.UCB1(), "Oracle": stochastic.Oracle.of}
     start = time.perf_counter()
     data = jaxroute.simulate(env, policies, horizon=5000, seeds=256, progress=False)
-    alone = jaxroute.simulate(env, policies, horizon=5000, seeds=[7], progress=False)
+    single = jaxroute.simulate(env, policies, horizon=5000, seeds=[7], progress=False)
     final = data["regret"].isel(time=-1).mean("seed")
     checks = {
         "the oracle has no regret": float(final.sel(policy="Oracle")) == 0.0,
         "the mean regret of UCB1 is as expected (294 to 306)": 294 < float(final.sel(policy="UCB1")) < 306,
-        "seed 7 alone equals seed 7 in a batch": bool((data["regret"].sel(seed=7) == alone["regret"].sel(seed=7)).all()),
+        "seed 7 alone equals seed 7 in a batch": bool((data["regret"].sel(seed=7) == single["regret"].sel(seed=7)).all()),
         "all runs are valid": bool(data["valid"].all()),
     }
     for text, passed in checks.items():

@@ -37,12 +37,12 @@ def folder_of(options: argparse.Namespace, experiment: Any, before: str = "", af
     return options.out or Path("results") / f"{before}{name.replace('/', '-')}{after}"
 
 
-def can_draw(wanted: bool) -> bool:
-    """Whether figures can be drawn; prints a message if they are wanted but matplotlib is missing."""
-    if wanted and importlib.util.find_spec("matplotlib") is None:
+def can_draw(requested: bool) -> bool:
+    """Whether figures can be drawn; prints a message if they are requested but matplotlib is missing."""
+    if requested and importlib.util.find_spec("matplotlib") is None:
         print('jaxroute: no figures are drawn: they need matplotlib, pip install "jaxroute[plot]"', file=sys.stderr)
         return False
-    return wanted
+    return requested
 
 
 def changes_of(texts: Sequence[str]) -> dict[str, dict[str, Any]]:

@@ -115,28 +115,28 @@ def sentences(points: Sequence[Point], found: Answer, unit: str) -> list[str]:
     """Describes the recommendation `found` among `points`: returns a headline and further sentences. `unit` is the unit of costs."""
     goal, single, best = share(found.target), found.single, found.best
     if best is None:
-        said = [_unreached(points, found)]
+        texts = [_unreached(points, found)]
     elif single is None:
-        said = [f"No single model reaches {goal}. {_reaches(best, found, unit)}."]
+        texts = [f"No single model reaches {goal}. {_reaches(best, found, unit)}."]
     elif found.saves:
-        said = [f"{_reaches(best, found, unit)} than always using {single.strategy}, the cheapest single model that does."]
+        texts = [f"{_reaches(best, found, unit)} than always using {single.strategy}, the cheapest single model that does."]
     else:
         at = f"{measured(single.judged.cost.pair)} {unit}"
-        alone = f"always using {single.strategy} reaches the target at {at}."
-        said = [f"No deployable strategy is {'clearly ' if best is not single else ''}cheaper at {goal}: {alone}"]
+        reached = f"always using {single.strategy} reaches the target at {at}."
+        texts = [f"No deployable strategy is {'clearly ' if best is not single else ''}cheaper at {goal}: {reached}"]
         if best is not single:
             near = f" (tuned for {goal}, but up to half a standard error below it on held-out queries)"
             near = near if best.judged.quality.value < found.target else ""
-            said.append(f"{named(best)} costs {_less(saving(best, single))}{near}.")
+            texts.append(f"{named(best)} costs {_less(saving(best, single))}{near}.")
     mixture = next((p for p in answers(points, found.target) if p.strategy == MIXTURE and p.meets(found.target)), None)
     if single is not None and mixture is not None and mixture is not best and not _same_cost(mixture, single):
         saved, more = saving(mixture, single), saving(mixture, single).value < 0
         amount = percent(Estimate(abs(saved.value), saved.error).pair)
-        said.append(f"The best query-blind mixture {'costs' if more else 'saves'} {amount}{' more' if more else ''}.")
+        texts.append(f"The best query-blind mixture {'costs' if more else 'saves'} {amount}{' more' if more else ''}.")
     if found.with_judge is not None:
         reaches = _reaches(found.with_judge, found, unit, "would reach")
-        said.append(f"With a perfect judge of each answer before it is served, {reaches}.")
-    return said
+        texts.append(f"With a perfect judge of each answer before it is served, {reaches}.")
+    return texts
 
 
 def _reaches(point: Point, found: Answer, unit: str, verb: str = "reaches") -> str:

@@ -282,8 +282,8 @@ def compare(
     if isinstance(data, Log) and reading:
         raise ValueError(f"{next(iter(reading))} must be left out if data is a Log, which has already been read")
     seconds: dict[str, float] = {}
-    with _Progress(progress, callback) as told:
-        told.set_description_str("reading")
+    with _Progress(progress, callback) as tracker:
+        tracker.set_description_str("reading")
         log = data if isinstance(data, Log) else read_log(data, **reading)
         table = log.table
         if table.num_queries < _FEWEST:
@@ -303,19 +303,19 @@ def compare(
         if begun is not None:
             with tqdm.external_write_mode():  # The text appears above the progress line.
                 begun(lines)
-        told.total = steps
+        tracker.total = steps
 
         mark = time.perf_counter()
-        fixed = offline.offline(table, targets, latency=log.latency, progress=told)
+        fixed = offline.offline(table, targets, latency=log.latency, progress=tracker)
         seconds["fitted rules"] = time.perf_counter() - mark
 
         with tempfile.TemporaryDirectory() as temporary:
             runs = Path(temporary) if folder is None else folder / "runs"
-            options = {"warm": float(warm), "folder": runs, "progress": told}
+            options = {"warm": float(warm), "folder": runs, "progress": tracker}
             learned = _learned(traffic, online, target, targets, seconds, orders=number, **options)
             while minutes is not None and _fits(start, seconds, minutes):
                 number *= 2
-                told.total += sum(one.num_grids for one in online)
+                tracker.total += sum(one.num_grids for one in online)
                 learned = _learned(traffic, online, target, targets, seconds, orders=number, **options)
         if command is None:
             words = ["jaxroute", "compare", os.fspath(file or ""), "--target-quality", f"{target:g}"]
@@ -324,7 +324,7 @@ def compare(
         points = (*fixed, *learned)
         found = Comparison(log, name, target, points, number, targets, float(warm), seconds, command, log.opened)
         if folder is not None:
-            told("the report")
+            tracker("the report")
             mark = time.perf_counter()
             found.report(folder)
             seconds["report"] = time.perf_counter() - mark

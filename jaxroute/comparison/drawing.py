@@ -64,6 +64,6 @@ def other_targets(found: Comparison, *, ax: Any = None):
     single = {model["name"]: model["cost"][0] for model in found.summary["data"]["models"]}
     rows = found.summary["sensitivity"]
     best = [(row["target"], row["cost"][0]) for row in rows if row["cost"]]
-    alone = [(row["target"], single[row["single"]]) for row in rows if row["single"] in single]
-    series = {"the cheapest strategy": best, "the cheapest single model": alone}
+    cheapest_single = [(row["target"], single[row["single"]]) for row in rows if row["single"] in single]
+    series = {"the cheapest strategy": best, "the cheapest single model": cheapest_single}
     return plot.points(series, x="target: mean score", y=found.log.table.cost_unit, ax=ax)

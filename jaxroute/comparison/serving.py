@@ -79,9 +79,9 @@ class Strategy:
             return []
         none = np.zeros((number, len(self.models)))
         sample = Sample(self.models, none, none, None, self._features(queries), groups)
-        asked = (self.rule.next_model(sample.take(np.array([q])), (), random.random()) for q in range(number))
+        first_models = (self.rule.next_model(sample.take(np.array([q])), (), random.random()) for q in range(number))
         # A rule always calls a model before the first answer.
-        return [self.models[first] for first in asked if first is not None]
+        return [self.models[first] for first in first_models if first is not None]
 
     def model(
         self,
@@ -215,8 +215,8 @@ def strategy_of(log: Log, point: Point) -> Strategy:
         raise ValueError(f"point must be a single model or one of {rules}, which are fitted to a log, got {point.strategy}")
     if point.kind == "single":
         models = table.order_by_cost().models
-        alone = models.index(point.strategy)
-        return Strategy(point.strategy, "for every query", Mixture(models, alone, alone, 0.0), unit=table.cost_unit)
+        index = models.index(point.strategy)
+        return Strategy(point.strategy, "for every query", Mixture(models, index, index, 0.0), unit=table.cost_unit)
     assert point.tuned is not None
     rule = fit_rule(_FITTED[point.strategy], table, point.tuned)
     if isinstance(rule, Mixture):

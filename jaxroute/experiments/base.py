@@ -239,8 +239,8 @@ def run(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", PartWarning)  # Missing blocks are returned.
             every = None if case.record_every is None else min(case.record_every, case.horizon)
-            asked: dict[str, Any] = {"horizon": case.horizon, "seeds": _seeds_of(case, seeds), "record": case.record}
-            data[case.name] = simulate(env, policies, out=kept, record_every=every, probes=case.probes, **asked, **options)
+            setup: dict[str, Any] = {"horizon": case.horizon, "seeds": _seeds_of(case, seeds), "record": case.record}
+            data[case.name] = simulate(env, policies, out=kept, record_every=every, probes=case.probes, **setup, **options)
         if "stopped" in data[case.name].attrs:
             return {}
         missing = missing or str(data[case.name].attrs.get("missing", ""))

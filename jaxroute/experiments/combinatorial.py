@@ -171,9 +171,9 @@ def _seconds(results: Results, case: str) -> ms.Measured:
 @with_parameters
 def _fast(results: Results, task: str) -> Finding:
     printed, batch = C2MABV_TABLE_4[task].relaxed_s, _seconds(results, f"{task}-C2MAB-V")
-    alone, whole = (results[f"{task}-{name}"].attrs["run_s"] for name in ("one-seed", "C2MAB-V"))
+    single, whole = (results[f"{task}-{name}"].attrs["run_s"] for name in ("one-seed", "C2MAB-V"))
     each = f"{batch.mean:.3f} s each, {printed / max(batch.mean, 1e-9):,.0f} times as fast"
-    return f"{alone:.1f} s for one seed, {whole:.1f} s for a batch of 256 ({each})", batch.below(printed / 1000.0)
+    return f"{single:.1f} s for one seed, {whole:.1f} s for a batch of 256 ({each})", batch.below(printed / 1000.0)
 
 
 @with_parameters

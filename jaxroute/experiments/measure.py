@@ -119,8 +119,8 @@ def paired_gap(data: xr.Dataset, metric: str, policy: str, minus: str, place: in
 def late_slope(data: xr.Dataset, metric: str, policy: str, start: float, every_time: bool = False, **where: Any) -> Measured:
     """Returns the log-log slope (see `power`) of a policy's mean curve from round `start` on: at 13 times, or all if `every_time`."""
     times = data["time"].values
-    wanted = np.geomspace(max(start, times[0]), times[-1], 13)
-    chosen = times >= start if every_time else np.unique(np.abs(times[:, None] - wanted).argmin(axis=0))
+    targets = np.geomspace(max(start, times[0]), times[-1], 13)
+    chosen = times >= start if every_time else np.unique(np.abs(times[:, None] - targets).argmin(axis=0))
     return power(_curves_of(data, metric, policy, **where).isel(time=chosen), "time")
 
 

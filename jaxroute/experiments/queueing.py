@@ -275,8 +275,8 @@ def _switch_signs(results: Results) -> Finding:
     before = number[:, None] > number[None, :]
     small = bool(np.isin(effect, (-1.0, 0.0, 1.0)).all() and np.isin(split, (0.0, 1.0)).all() and not effect[before].any())
     later = np.where(split[:, None, :] > 0, effect >= 0, effect <= 0).all()
-    apart = (queue.sel(policy="ACQB") - queue.sel(policy="Optimal")).isel(at=0, drop=True).transpose("time", "seed").values
-    adds_up = np.array_equal(effect.sum(axis=0), apart)
+    gap = (queue.sel(policy="ACQB") - queue.sel(policy="Optimal")).isel(at=0, drop=True).transpose("time", "seed").values
+    adds_up = np.array_equal(effect.sum(axis=0), gap)
     return (
         f"{int((effect != 0).sum()):,} of {effect.size:,} effects are not zero, {'all' if small else 'not all'} of size one; the sign rule "
         f"{'always' if later else 'not always'} holds; their sum is {'' if adds_up else 'not '}the difference of learner and optimal policy",
@@ -568,9 +568,9 @@ def _prompt_figure(number: int, models: str, name: str, size: int, seeds: int, h
 
 # The same questions about any table, rather than the paper's statements about its data.
 
-ASKED = "ours: about the table of the run"
+OURS = "ours: about the table of the run"
 _TABLE = Experiment("queueing/table", "ACQB on the rows of a table, at three loads (--data FILE)",
-    tuple(data_case("routerbench", 1, load, data="standin") for load in LOADS[1]), 32, claims(source=ASKED),
+    tuple(data_case("routerbench", 1, load, data="standin") for load in LOADS[1]), 32, claims(source=OURS),
     pictures("table", {1: LOADS[1]}), source=f"{PAPER}, section 6.2", stand_in="a generated stand-in for RouterBench",
     notes="at most 1,000 rows, and at most two thirds, are the pool, and the heads of ACQB-CL learn from the others; if the file has no "
         "costs, specify the cost per query of each model by --set environment.costs='{\"model\": 0.1, ...}'; " + NOTES,

@@ -118,8 +118,8 @@ def marker_places(times: np.ndarray, log: bool, shift: int) -> list[int]:
         return list(range(len(times)))
     shares = (np.arange(8) + (shift % 4) / 4) / 8
     first, last = times[0], times[-1]
-    wanted = first * (last / first) ** shares if log else first + (last - first) * shares
-    return sorted({int(np.abs(times - w).argmin()) for w in wanted})
+    targets = first * (last / first) ** shares if log else first + (last - first) * shares
+    return sorted({int(np.abs(times - w).argmin()) for w in targets})
 
 
 def axis_title(attributes: Mapping[str, Any], name: str, width: int) -> str:

@@ -118,8 +118,8 @@ class LineStyles:
         for name in sorted(new, key=lambda n: n not in _RIVALS):
             kind = role or role_of(name)
             taken = {place for other, place in self._places.values() if other == kind}
-            wanted = _RIVALS.get(name, 0) if kind == "rival" else 0
-            self._places[name] = (kind, next(p for p in range(wanted, wanted + len(taken) + 1) if p not in taken))
+            preferred = _RIVALS.get(name, 0) if kind == "rival" else 0
+            self._places[name] = (kind, next(p for p in range(preferred, preferred + len(taken) + 1) if p not in taken))
 
     def style(self, name: str) -> dict[str, Any]:
         """Returns the look of a policy's line as arguments of `plot`: colour, dash, marker, width and drawing order."""

@@ -118,8 +118,8 @@ def _overlap(one: _Text, other: _Text) -> bool:
     if angle == other.artist.get_rotation() and angle % 90:
         # Boxes of slanted texts may overlap although the texts do not, so the distance of their lines counts.
         (x, y), (u, v) = ((t.box.x1, t.box.y1) for t in (one, other))
-        apart = abs((u - x) * np.sin(np.deg2rad(angle)) - (v - y) * np.cos(np.deg2rad(angle)))
-        return bool(apart < one.artist.get_fontsize() * one.artist.get_figure().dpi / 72)
+        distance = abs((u - x) * np.sin(np.deg2rad(angle)) - (v - y) * np.cos(np.deg2rad(angle)))
+        return bool(distance < one.artist.get_fontsize() * one.artist.get_figure().dpi / 72)
     return True
 
 

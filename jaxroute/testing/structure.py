@@ -208,8 +208,8 @@ def _check_measured(metrics, sums: tuple[str, dict], gauges: tuple[str, dict], d
             raise Fault(f"{place} {verb} {metric.name!r}, which {declared} declares")
         shape = jnp.shape(values[metric.name])
         if len(shape) != len(metric.dims):
-            wanted = f"{declared} names the dimensions {metric.dims}"
-            raise Fault(f"{metric.name!r} in {place} has the shape {shape}, but {wanted}")
+            expected = f"{declared} names the dimensions {metric.dims}"
+            raise Fault(f"{metric.name!r} in {place} has the shape {shape}, but {expected}")
         for dim, size in zip(metric.dims, shape, strict=True):
             if dim == "model" and size != spec.num_models:
                 raise Fault(f"{metric.name!r} in {place} has {size} models, the environment has {spec.num_models}")

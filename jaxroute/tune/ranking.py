@@ -91,8 +91,8 @@ class Goal:
         if not isinstance(maximise, bool):
             raise ValueError(f"maximise must be True, False or None, got {checks.show(maximise)}")
         checks.non_negative("margin", margin, ())
-        wanted: Any = metric  # Pyright cannot infer the signature of the function.
-        return Goal(wanted, maximise, bounds["at_most"], bounds["at_least"], float(margin))
+        untyped: Any = metric  # Pyright cannot infer the signature of the function.
+        return Goal(untyped, maximise, bounds["at_most"], bounds["at_least"], float(margin))
 
     @property
     def bounded(self) -> list[str]:

@@ -157,16 +157,16 @@ def search(
     example = space.values(0, space.centre)
     known = runners[0].metrics(example)
     goal = Goal.of(metric, maximise, at_most, at_least, margin, known)
-    wanted = goal.record(known, record)
+    recorded = goal.record(known, record)
     described = {"environment": env, "policy": policy, "parameters": dict(space.parameters), "goal": goal}
     settings: dict[str, Any] = {name: describe(value) for name, value in described.items()}
     settings |= {"plan": asdict(plan), "strategy": describe(strategy)}
-    settings |= {"start": None if begin is None else [begin[0], begin[1].tolist()], "record": wanted, "horizon": horizon}
+    settings |= {"start": None if begin is None else [begin[0], begin[1].tolist()], "record": recorded, "horizon": horizon}
     settings |= {"root_seed": root_seed, "backend": execution.backend}
     settings = fingerprint(settings | ({"compile": execution.compile} if execution.compile != "full" else {}))
     functions = [env, policy, strategy, *factory.make(example), *([metric] if callable(metric) else [])]
     history = open_history(out, settings, {"python": python(), **code_of(functions)}, accept_changed_code)
-    options = {"horizon": horizon, "root_seed": root_seed, "execution": execution, "record": wanted}
+    options = {"horizon": horizon, "root_seed": root_seed, "execution": execution, "record": recorded}
     with tqdm(total=plan.runs, disable=not progress, unit="run", leave=False) as bar:
         phases = _Search(space, goal, plan, strategy, runners, history, options, begin, bar)
         result = phases.test(*phases.select(phases.finalists()))
@@ -388,9 +388,9 @@ class _Search:
         margins = [max(self.goal.margin, 1.0) * more for more in _STRICTER] if self.goal.bounded else []
         orders = [self.goal.order(estimates, cautious=True, margin=margin) for margin in (self.goal.margin, *margins)]
         centres = [(structure, state.optimizer.centre()) for structure, state in states.items()]
-        wanted = [(structure, centre) for structure, centre in centres if centre is not None]
-        wanted += [(candidates[i].structure, candidates[i].point) for places in zip(*orders) for i in places]
-        distinct = {repr((structure, point.tolist())): (structure, point) for structure, point in wanted}
+        proposals = [(structure, centre) for structure, centre in centres if centre is not None]
+        proposals += [(candidates[i].structure, candidates[i].point) for places in zip(*orders) for i in places]
+        distinct = {repr((structure, point.tolist())): (structure, point) for structure, point in proposals}
         return [self.candidate(structure, point) for structure, point in list(distinct.values())[:most]]
 
     def select(self, finalists: list[_Candidate]) -> tuple[_Candidate, bool]:

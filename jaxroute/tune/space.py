@@ -266,9 +266,9 @@ class _CMAOptimizer:
         """Returns a generation of points in the unit cube, `[size, d]`; none, `[0, d]`, if the budget of `number` points is below `size`."""
         if number < self.inner.population_size:
             return np.zeros((0, len(self.steps)))
-        asked = [self.inner.ask() for _ in range(self.inner.population_size)]
-        self._raw = [raw for _, raw in asked]
-        return np.array([point for point, _ in asked])
+        generation = [self.inner.ask() for _ in range(self.inner.population_size)]
+        self._raw = [raw for _, raw in generation]
+        return np.array([point for point, _ in generation])
 
     def tell(self, order: Sequence[int]) -> None:
         """Receives the ranking of the points of the last `ask`: their row indices from best to worst."""

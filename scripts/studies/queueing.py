@@ -10,7 +10,7 @@ from jaxroute.experiments.base import Case, Claim, Experiment, Results
 from jaxroute.experiments.claims import Finding
 from jaxroute.experiments.measure import listed, mean_of, runs_of
 from jaxroute.experiments.pictures import Panel, panels_of
-from jaxroute.experiments.queueing import ASKED, LOADS, NOTES, PAPER, RECORD, claims, data_case, learners, pictures
+from jaxroute.experiments.queueing import LOADS, NOTES, OURS, PAPER, RECORD, claims, data_case, learners, pictures
 from jaxroute.problems import queueing as qu
 
 # Effect of kappa, c1 and lambda_0.
@@ -63,7 +63,7 @@ EXPERIMENTS = (
         smoke_horizon=40),
     Experiment("queueing/contrastive", "Value of training ACQB-CL's head: four heads of each training, at three loads",
         tuple(data_case("sprout", 1, load, policies=learners, data="standin") for load in LOADS[1]), 16,
-        claims(only=("beats-cqb", "contrastive", "longer"), source=ASKED),
+        claims(only=("beats-cqb", "contrastive", "longer"), source=OURS),
         pictures("contrastive", {1: LOADS[1]}, baselines=False), source=f"{PAPER}, section 6.2",
         stand_in="a generated stand-in for SPROUT-o3mini", notes=NOTES, smoke_horizon=60, any_table=True),
 )  # fmt: skip

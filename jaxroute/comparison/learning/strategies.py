@@ -27,7 +27,7 @@ from jaxroute.problems.combinatorial import AnyWin
 from .traffic import Traffic
 
 # Largest numbers of models that StageRoute deploys, of calls by C2MAB-V per query, of queries in ACQB's pool, and of ACQB's rounds.
-_SLOTS, _ASKED, _POOL, _QUEUE_ROUNDS = 6, 3, 1000, 2000
+_SLOTS, _CALLS, _POOL, _QUEUE_ROUNDS = 6, 3, 1000, 2000
 # Largest numbers of principal directions of query features, and of models, for a learned evaluator, whose rounds are slow.
 _OUTPUT_DIRECTIONS, _MOST_SIGNALLED = 4, 4
 _LOAD = 0.5  # Share of ACQB's rounds in which a query arrives.
@@ -245,7 +245,7 @@ def _c2mabv(
 def _several(traffic: Traffic, name: str, reward: AnyWin, reading: Reading) -> OnlineStrategy:
     """Makes a strategy in which C2MAB-V calls up to three models, at budgets from the cheapest model's cost to that of the three most expensive."""
     costs = np.sort(traffic.unit.mean_costs())
-    size = min(_ASKED, len(costs))
+    size = min(_CALLS, len(costs))
     budgets = np.geomspace(1.001 * costs[0], costs[-size:].sum(), 7).tolist()
     return _c2mabv(traffic, name, reward, size, budgets, reading)
 

@@ -68,8 +68,8 @@ def thresholds_of(values: np.ndarray, number: int = THRESHOLDS) -> np.ndarray:
     cuts = (seen[1:] + seen[:-1]) / 2
     if len(cuts) > number:
         below = np.cumsum(counts)[:-1] / len(values)
-        wanted = np.arange(1, number + 1) / (number + 1)
-        cuts = cuts[np.unique(np.minimum(np.searchsorted(below, wanted), len(cuts) - 1))]
+        quantiles = np.arange(1, number + 1) / (number + 1)
+        cuts = cuts[np.unique(np.minimum(np.searchsorted(below, quantiles), len(cuts) - 1))]
     return np.append(cuts, np.full(number - len(cuts), np.nan))
 
 

@@ -83,11 +83,11 @@ def calls(
         top = worth.max(1)
         chosen = np.argmax(worth >= top[:, None] - 1e-12, axis=1)
         on = np.ones(len(rows), bool) if step == 0 else top > 1e-12
-        rows, asked = rows[on], one[chosen[on]]  # Models are sorted by cost, so the first of a set is the cheapest.
+        rows, cheapest = rows[on], one[chosen[on]]  # Models are sorted by cost, so the first of a set is the cheapest.
         if not rows.size:
             break
-        called[rows, asked] = True
-        best[rows] = np.maximum(best[rows], scores[rows, asked])
+        called[rows, cheapest] = True
+        best[rows] = np.maximum(best[rows], scores[rows, cheapest])
     return called
 
 

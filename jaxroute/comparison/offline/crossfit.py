@@ -89,8 +89,8 @@ def estimate(values: np.ndarray, rules: np.ndarray, first: int = 0) -> Estimate:
     of_queries = half.mean(0)
     variance = of_queries.var(ddof=1) / of_queries.size
     if num_partitions > 1:
-        apart = values - values.mean(0)
-        means = [np.bincount(r, weights=a) / np.bincount(r) for a, r in zip(apart, rules)]
+        deviations = values - values.mean(0)
+        means = [np.bincount(r, weights=a) / np.bincount(r) for a, r in zip(deviations, rules)]
         variance += np.square(means).mean() * num_partitions / (num_partitions - 1)
     return Estimate(float(of_queries.mean()), float(np.sqrt(variance)))
 

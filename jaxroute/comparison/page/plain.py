@@ -45,13 +45,13 @@ def shares(summary: Summary, width: int | None = None) -> str:
 
 def html(summary: Summary) -> str:
     """Returns the report's headline, further sentences and table of chosen settings as HTML without styles or scripts."""
-    said = "".join(f"<p>{escape(words)}</p>" for words in (summary["sentence"], *summary["besides"]))
+    sentences = "".join(f"<p>{escape(words)}</p>" for words in (summary["sentence"], *summary["besides"]))
     rows = "".join(f"<th>{escape(head)}</th>" for head in _heads(summary))
     for title, points in strategies.groups(summary).items():
         rows += f'</tr><tr><th colspan="{len(_heads(summary))}">{escape(title)}</th>'
         for point in points:
             rows += "</tr><tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in _cells(point))
-    return f"<div>{said}<table><tr>{rows}</tr></table></div>"
+    return f"<div>{sentences}<table><tr>{rows}</tr></table></div>"
 
 
 def _heads(summary: Summary) -> list[str]:
