@@ -119,7 +119,7 @@ def choose_features(
     """Returns features `[Q, d]`, their source in words, and a `Reader` for new queries (None if not needed). Without features: None, "", None.
 
     Args:
-      requested: "own" for numbers in the file, "text" for its texts, "none" for no features, an array or its path. None: numbers if present, else texts.
+      requested: "own" for numbers in the file, "text" for its texts, "none" for none, an array or its path. None: numbers if present, else texts.
       text: `[Q]` texts of the queries and the name of their column; None without texts.
       own: `[Q, d]` numbers in the file, their source in words, and whether they are separate columns (not an embedding); None without numbers.
       rows: `[Q]` row of each query in the file. An array `requested` has a row for each query, or for each of the file's `num_rows` rows.

@@ -193,7 +193,7 @@ class Block:
         return other
 
     def lower(self, seeds: np.ndarray | None = None, resumed: States = NO_STATES) -> Program:
-        """Returns the traced program for `len(seeds)` runs (None: those of one thread), which start from the states `resumed`; if empty, in round 0."""
+        """Returns the traced program for `len(seeds)` runs (None: those of one thread) from the states `resumed`; if empty, from round 0."""
         if seeds is None:  # The values of seeds do not matter when a program is traced.
             seeds = np.zeros(1 if self.one_by_one else self.layout.block // self.threads)
         arguments = self._arguments(dict.fromkeys(self.axes, 0), seeds, resumed)
@@ -222,7 +222,7 @@ class Block:
     def _fall_back(self, reason: str, refused: bool, slower: bool = False) -> None:
         """Replaces the kernel by the scan from now on, because of a `reason` in words.
 
-        `refused` means that a compiler or driver failed, which always gives a warning. Other reasons give one unless the block is `silent` or `slower`
+        `refused` means that a compiler or driver failed, which always gives a warning. Other reasons give one unless the block is silent or `slower`
         is True, which means that the scan is faster than the kernel.
         """
         if self.arithmetic == "exact" and self.device.platform != "cpu":

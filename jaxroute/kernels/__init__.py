@@ -15,8 +15,8 @@ a CPU, or C++ for several runs at once, with a vector for each number (`lanes.h`
 
 Words: a `Value` is an array of the traced function, and a place is the indices of one of its elements. A storage is a variable or an array of C. A
 group is a loop that several elementwise operations share. A wide kernel simulates several runs at once: a number that varies (differs between runs)
-is a vector, with a lane for each run. In memory the lanes of an element are side by side, except in an array that is `per_run`, where the elements of a
-run are side by side.
+is a vector, with a lane for each run. In memory the lanes of an element are side by side, except in an array that is `per_run`, where the elements of
+a run are side by side.
 
 A function that cannot be written in C raises `Unsupported`, and the engine uses its first back end, a `lax.scan` over rounds.
 """

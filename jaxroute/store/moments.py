@@ -258,7 +258,7 @@ class Statistics:
                 return
 
     def _stored(self, family: bytes, nodes: Mapping[Range, Summary], requested: Sequence[Range]) -> list[Range]:
-        """Returns the largest stored ranges of a family's granules within `requested` ranges, except those in `nodes` and parts of ranges in `nodes`."""
+        """Returns the largest stored ranges of a family's granules within `requested` ranges, except those in `nodes` and parts of those."""
         if self.store is None or family[:16] not in self.store.families:
             return []
         stored = cells.stored(self.store, family)

@@ -60,7 +60,7 @@ FAULTS = {
     "L7": {
         (answers, "_lost_usage"): lambda values, *_: np.zeros(len(next(iter(values.values()))), bool)
     },  # 0 tokens are free.
-    "L8": {(complete, "_distinguishes"): lambda pairs, values: False},  # Answers that another column tells apart are averaged.
+    "L8": {(complete, "_distinguishes"): lambda pairs, values: False},  # Answers that a column tells apart are averaged.
     "L9": {(cells, "unit_of"): lambda role, name, given: (1.0, None, "")},  # Units in names are ignored.
     "L12": {(cells, "looks_like_text"): has_blanks},  # Text is known by the blanks between words of letters.
     "L18": {(complete, "_unlike_rest"): lambda *_: []},  # Omitted queries that are not like the others are not mentioned.
