@@ -13,6 +13,7 @@ import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas
 from flax import struct
 
 from jaxroute.core import checks, draws, protocols
@@ -111,6 +112,10 @@ class Grid:
     def __repr__(self) -> str:
         sizes = ", ".join(f"{k}: {len(v)}" for k, v in self.axes.items())
         return f"Grid({self.name}; {sizes})"
+
+    def _repr_html_(self) -> str:
+        rows = {axis: (len(values), ", ".join(map(str, values))) for axis, values in self.axes.items()}
+        return pandas.DataFrame.from_dict(rows, "index", columns=["settings", self.name]).to_html()
 
 
 class FunctionGrid(Grid):
@@ -217,6 +222,7 @@ def _need_components(owner: str, objects: Sequence[Any]) -> None:
             raise ValueError(f"{owner} must give environments or policies, got {show(one)}")
 
 
+@checks.suggest_keywords
 def instances(environments: Sequence[Any]) -> Grid:
     """Returns several environments as a grid along the axis `instance`; environments of equal structure are simulated by one program."""
     if not isinstance(environments, Iterable):

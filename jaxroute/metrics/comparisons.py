@@ -14,6 +14,7 @@ from jaxroute.metrics.selection import Data, describe, has_runs, like, metric_na
 from jaxroute.metrics.texts import rounded, show_value
 
 
+@checks.suggest_keywords
 def paired(data: Data, metric: str | None, baseline: str) -> xr.Dataset:
     """Returns the difference between each other policy and a baseline over time, seed by seed.
 

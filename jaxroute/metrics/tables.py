@@ -15,6 +15,7 @@ from jaxroute.metrics.selection import at_time, check_metrics, check_scalar, lik
 from jaxroute.metrics.texts import FORMATS, Table, plain, rounded, show_seeds, show_value
 
 
+@checks.suggest_keywords
 def table(
     data: xr.Dataset,
     metrics: str | Sequence[str] | None = None,

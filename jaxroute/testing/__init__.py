@@ -11,6 +11,7 @@ Each check raises `AssertionError` with a sentence that names the fault and its 
 
 from typing import Any
 
+from jaxroute.core.checks import suggest_keywords
 from jaxroute.core.exports import public_names
 from jaxroute.testing.behaviour import check_behaviour, run_eagerly
 from jaxroute.testing.structure import check_structure
@@ -19,6 +20,7 @@ __all__ = ["check_behaviour", "check_environment", "check_policy", "check_struct
 __dir__ = public_names(__name__)
 
 
+@suggest_keywords
 def check_policy(policy: Any, env: Any, *, horizon: int = 40, seeds: int = 24) -> None:
     """Checks that a policy follows the protocol on an environment: `check_structure`, then `check_behaviour`.
 
@@ -35,6 +37,7 @@ def check_policy(policy: Any, env: Any, *, horizon: int = 40, seeds: int = 24) -
     check_behaviour(policy, env, horizon=horizon, seeds=seeds)
 
 
+@suggest_keywords
 def check_environment(env: Any, policy: Any, *, horizon: int = 40, seeds: int = 24) -> None:
     """Checks that an environment follows the protocol in `seeds` runs of `horizon` rounds with a policy that fits it; see `check_policy`."""
     check_policy(policy, env, horizon=horizon, seeds=seeds)

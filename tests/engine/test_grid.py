@@ -44,6 +44,7 @@ def test_axes_are_in_the_order_of_the_arguments_and_settings_in_row_major_order(
     assert pairs == [(1.0, 3.0), (1.0, 4.0), (1.0, 5.0), (2.0, 3.0), (2.0, 4.0), (2.0, 5.0)]
     assert grid.example == stochastic.GaussianThompson(scale=1.0, prior_weight=3.0)
     assert repr(grid) == "Grid(GaussianThompson; scale: 2, prior_weight: 3)"
+    assert "<th>prior_weight</th>" in grid._repr_html_()
 
 
 def test_the_constructor_runs_for_each_setting():

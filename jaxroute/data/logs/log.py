@@ -28,6 +28,7 @@ from .roles import assign_roles, refuse_summary
 from .sheets import Sheet, sheet_of_arrays
 
 
+@checks.suggest_keywords
 def read_log(
     data: Any,
     *,
