@@ -236,7 +236,7 @@ class ACQB:
             raise ValueError(f"solver must be Newton(...) or BFGS(...) with {what}, got Tracked(...)")
 
     def cost_hint(self, spec: QueueSpec) -> CostHint:
-        """Returns the bytes of a run's design matrices, and of those that a round multiplies; by these the engine decides how to simulate."""
+        """Returns the size of the design matrices, with which the engine decides how to simulate; see `CostHint`."""
         memory = choose_parts(self, spec).memory
         size = 4 * memory.num_parameters * memory.dim**2
         return CostHint(matrix_bytes=size, product_bytes=0 if isinstance(memory, PromptCounts) else size)
@@ -250,7 +250,7 @@ def shown_items(offered: Array, size: int) -> Array:
 
 
 def accepted_place(items: Array, chosen: Array) -> Array:
-    """Returns the position of the accepted model, the only True in `chosen` `[N]`, in `items` `[K]`, the indices shown; `K` if none is accepted."""
+    """Returns the position in `items` `[K]` (models shown) of the accepted model, marked in the mask `chosen` `[N]`; `K` if none was accepted."""
     size = items.shape[0]
     models = jnp.arange(chosen.shape[0])
     hit = jnp.stack([jnp.any(chosen & (models == items[k])) for k in range(size)])

@@ -112,7 +112,7 @@ class QueueEnv:
             checks.part("arrivals", self.arrivals, "draw", "Bursts.on_off(...)")
 
     def with_double_capacity(self) -> "QueueEnv | None":
-        """Returns the queue with twice the places, at most one per round, to repeat a run that lost queries; None if it has one per round already."""
+        """Returns the queue with twice the places, but at most one per round, for a run that lost queries. None if it already has one per round."""
         rounds, limit = self.backlog.rounds, self.backlog.limit
         return None if limit >= rounds else self.replace(backlog=self.backlog.replace(limit=min(2 * limit, rounds)))
 

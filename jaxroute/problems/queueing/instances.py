@@ -298,7 +298,7 @@ def table_queue(
     Args:
       table: scores, costs and features.
       cost_weight: weight rho of the costs, which are divided by the largest cost.
-      low, high: for each query, probability that the answer of its worst model is accepted, and that of its best model.
+      low, high: acceptance probability of the worst model's answer to a query, and of the best model's; the same for all queries.
       arrival_rate, settings: probability that a round brings a query, and other arguments of `pool_queue` except `names`.
     """
     checks.instance("table", table, RoutingTable)

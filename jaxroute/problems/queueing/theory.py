@@ -89,8 +89,7 @@ class Theory:
     def warm_up(self, t: float, u: float) -> float:
         """Returns `M(t)`, the number of explored rounds after which departure rates stay close to the best one up to round `t`, eq. (7).
 
-        `u` is the round whose exploration probability enters the formula; if `slack` is at most twice this probability, the result is infinite.
-        `bad_rounds` is the first `u` large enough for that many explored rounds.
+        The formula has the exploration probability of round `u`. The result is infinite if `slack` is at most twice this probability.
         """
         gap = self.slack - 2.0 * explore_probability(u, self.c1)
         if gap <= 0:
@@ -99,7 +98,7 @@ class Theory:
         return self.c2 * ((self.dim + math.log(t)) / self.spread**2 + ratio)
 
     def bad_rounds(self, t: float) -> float:
-        """Returns `tau(t)`: of `t` rounds, the number at the start in which the queue may grow; afterwards it shrinks on average (condition 20)."""
+        """Returns `tau(t)`, the number of rounds after which the queue shrinks on average, up to round `t` (condition 20). It may exceed `t`."""
         checks.positive("t", t, ())
         rate, logarithm = self.arrival_rate, math.log(t)
 
@@ -122,7 +121,7 @@ class Theory:
         return math.exp(high)
 
     def burn_in(self, t: float) -> float:
-        """Returns `4 bad_rounds(t) / slack`, the default number of rounds after a first difference for which `survival` is 1 (condition 20)."""
+        """Returns `4 bad_rounds(t) / slack`, the default of the argument `burn_in` of `survival` (condition 20)."""
         return 4.0 * self.bad_rounds(t) / self.slack
 
     def holds(self, t: float) -> bool:
@@ -144,9 +143,9 @@ class Theory:
         return self.ridge + self.spread * explored / 4.0, max(0.0, probability)
 
     def elliptic_bound(self, t: float) -> float:
-        """Returns the largest possible sum, over `t` rounds, of the norms `sqrt(x' V^-1 x)` of the features shown (lemma 34).
+        """Returns an upper bound of the sum, over `t` rounds, of the largest `sqrt(x' V^-1 x)` of a model shown (lemma 34).
 
-        `V` is the design matrix before the round. Features have norms of at most 1, and `ridge` is at least 1.
+        `V` is the design matrix before the round. Features `x` have norms of at most 1, and `ridge` is at least 1.
         """
         grown = math.log1p(t * self.num_offered / (self.dim * self.ridge))
         return math.sqrt(2.0 * self.dim * t * grown)
@@ -161,7 +160,7 @@ class Theory:
         return explored + 16.0 * math.sqrt(math.e * math.pi) * beta * optimistic + (alpha + beta) * total
 
     def gap(self, i: float, t: float) -> float:
-        """Returns `E_i`, a bound on the root mean square of best minus achieved departure rate, in round `i` of `t` (lemma 11, appendix D.7)."""
+        """Returns `E_i`, a bound on the shortfall (root mean square) from the best departure rate in round `i` of `t` (lemma 11, appendix D.7)."""
         square = (
             self.c0 / t**2
             + 2.0 * self.arrival_rate * explore_probability(i - 1.0, self.c1)
@@ -181,7 +180,7 @@ class Theory:
         return min(1.0, math.sqrt(square))
 
     def queue_regret(self, t: int, burn_in: float | None = None) -> float:
-        """Returns the bound of queue length regret at `t` behind theorem 5: the sum of `gap` times the mean of `survival`, in rounds before `t`."""
+        """Returns a bound of the queue length regret at `t`, which proves theorem 5: sum of `gap` times mean of `survival`, over rounds before `t`."""
         checks.count("t", t, minimum=2)
         omega = self.burn_in(t) if burn_in is None else burn_in
         gaps = sum(self.gap(i, t) for i in range(1, t))

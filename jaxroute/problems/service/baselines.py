@@ -193,9 +193,9 @@ class RouteLLM(FixedPolicy):
 
     @classmethod
     def knowing(cls, env: ServiceEnv, advantage: float, **options: Any) -> "RouteLLM":
-        """Returns a router whose logit increases by `advantage` per unit of `h`, the largest model's standardised advantage; `options`: other fields.
+        """Returns a router whose logit increases by `advantage` per unit of the standardised advantage `h`; `options` are other fields.
 
-        Raises `ValueError` for requests of a table, whose probabilities of satisfaction, and hence `h`, are unknown.
+        Raises `ValueError` for requests of a table, since their probabilities of satisfaction are unknown.
         """
         predictor = TrueProbabilities(env.requests)
         predictor.check()
@@ -211,10 +211,9 @@ class RouteLLM(FixedPolicy):
 
     @classmethod
     def of(cls, env: ServiceEnv, **options: Any) -> "RouteLLM":
-        """Returns the router with the largest threshold of .9, .8, ..., .1 that meets the target of `env`, or 0 if none does; `options`: its fields.
+        """Returns the router with the largest threshold of .9, .8, ..., .1 that meets the target of `env`; if none does, with threshold 0.
 
-        The threshold is computed as if `advantage` were 0. The paper's thresholds are often lower (Table 5), so that the large model is called more
-        often than necessary.
+        `options` are the router's other fields; `advantage` has no effect on the threshold. The paper's thresholds are often lower (Table 5).
         """
         router = cls(**options)
         strong = strong_share(jnp.asarray(_THRESHOLDS, jnp.float32), router.offset, router.spread)
@@ -327,7 +326,6 @@ def fit_routerdc(
 
 @functools.partial(quick_jit, static_argnums=4, often=True)
 def _fit(env: ServiceEnv, learning_rate: Leaf, cluster_weight: Leaf, seed: Leaf, sizes: tuple[int, ...]) -> RouterDC:
-    """Trains a router as `fit_routerdc`, unchecked. `sizes`: num_requests, steps, batch, width, positives, negatives, num_clusters, outside."""
     num_requests, steps, batch, width, positives, negatives, num_clusters, outside = sizes
     k_data, k_init, k_cluster, k_steps = draws.split(draws.fold_in(draws.key(0), seed), 4)
     data = draw_requests(env.requests, k_data, num_requests)
@@ -384,7 +382,7 @@ class ShadowPrice(Learner):
 @final
 @struct.dataclass
 class MostSatisfying(Learner):
-    """Policy that serves with the model of largest predicted satisfaction at any cost, like MESS+ with `V = 0` while its queue is not empty."""
+    """Policy that serves with the model of largest predicted satisfaction, whatever its cost."""
 
     def score(self, queue: Array, cost: Array, probability: Array, alpha: Array) -> Array:
         del queue, cost, alpha
@@ -394,7 +392,7 @@ class MostSatisfying(Learner):
 @final
 @struct.dataclass
 class CheapestAbove(Learner):
-    """Policy that serves with the cheapest model whose predicted satisfaction reaches the target; if none does, with that of largest prediction."""
+    """Policy that serves with the cheapest model whose predicted satisfaction reaches the target; if none does, the model of largest prediction."""
 
     def score(self, queue: Array, cost: Array, probability: Array, alpha: Array) -> Array:
         del queue

@@ -163,9 +163,9 @@ class Learner(abc.ABC):
         return state.replace(params=params, optimiser=optimiser, loss=loss, num_steps=steps)
 
     def loss(self, key: Array, params: Params, features: Array, labels: Array) -> Array:
-        """Returns the loss for one request: the mean binary cross-entropy of the predictor over the models, plus the regularisation by `l2`.
+        """Returns the loss for one request: the mean binary cross-entropy over the models, plus `l2 / 2` times the squared norm of `params`.
 
-        `params` are the predictor's, `features` `[d]` and `labels` `[M]` the request's; `key` is for dropout. Source: MESS+, eq. (4).
+        A request has `features` `[d]` and satisfaction `labels` `[M]`; `key` is for dropout. Source: MESS+, eq. (4).
         """
         logits = self.predictor.training_logits(key, params, features)
         return binary_cross_entropy(logits, labels) + 0.5 * self.l2 * squared_norm(params)

@@ -67,7 +67,7 @@ class OracleInformed(PricedOracle):
 
     @classmethod
     def of(cls, env: ServiceEnv) -> "OracleInformed":
-        """Returns the best informed policy of `env`. For requests of a table, of unknown probabilities, simulations with it raise `ValueError`."""
+        """Returns the best informed policy of `env`. With requests of a table its simulation raises `ValueError`: their probabilities are unknown."""
         return cls(price=env.best, predictor=TrueProbabilities(env.requests))
 
 

@@ -100,17 +100,17 @@ class RequestSource(Protocol):
         return self.label_contexts().mean()
 
     def contexts(self, knows_cost: bool = True) -> Contexts:
-        """Returns the groups of requests that features, and costs if `knows_cost`, distinguish; by default each request of a sample is a group."""
+        """Returns one context per set of features, and of costs if `knows_cost` is True; by default one per request of a sample."""
         sample = sampled(self)
         contexts = equally_weighted(sample.success, sample.cost)
         return contexts if knows_cost else contexts.at_cost(self.cost_mean)
 
     def label_contexts(self) -> Contexts:
-        """Returns groups of requests with the same satisfying models, at mean costs; by default one per request of a sample, at its costs."""
+        """Returns a context per set of satisfying models, at mean costs; by default one per request of a sample, at the costs of this request."""
         return labelled(self)
 
     def clairvoyant_contexts(self, knows_cost: bool = True) -> Contexts:
-        """Returns groups as in `label_contexts`, but at each request's own costs if `knows_cost`, otherwise at the mean costs of models."""
+        """Returns contexts as `label_contexts` does, but at the costs of each request if `knows_cost` is True, otherwise at mean costs."""
         return self.label_contexts() if knows_cost else self.label_contexts().at_cost(self.average().cost[0])
 
 
@@ -146,7 +146,7 @@ def sampled(source: RequestSource) -> Request:
 
 
 def labelled(source: RequestSource) -> Contexts:
-    """Returns a context for each of 65,536 requests drawn from `source` (`sampled`), with its costs and, as probabilities, its labels (0 or 1)."""
+    """Returns a context for each request of `sampled(source)`, with its costs; a model's probability is 1 if it satisfies, otherwise 0."""
     sample = sampled(source)
     return equally_weighted(sample.satisfied, sample.cost)
 
@@ -224,7 +224,7 @@ class TypeRequests(RequestSource):
         return equally_weighted(sample.success, sample.cost)
 
     def label_contexts(self) -> Contexts:
-        """Returns a group of requests per type and set of satisfying models, or per request of a sample with over 12 independent models."""
+        """Returns a context per type and set of satisfying models. For more than 12 independent models: a context per request of a sample."""
         weight, probability, cost = (np.asarray(x, np.float64) for x in (self.weight, self.probability, self.cost_mean))
         if (
             self.comonotone
@@ -368,7 +368,7 @@ class ProbitRequests(RequestSource):
         return Request(features=x, satisfied=latent > 0, cost=cost, success=self._given(lean))
 
     def _given(self, lean: Array) -> Array:
-        """Returns the probability `[M]` that each model satisfies, given `lean` `[M]`, the part `threshold + r_f w . x` that features determine."""
+        """Returns each model's probability of satisfaction, `[M]`, given `lean = threshold + r_f w . x`, `[M]`."""
         return ndtr(lean / jnp.sqrt(jnp.maximum(1e-12, 1.0 - jnp.square(self.from_features))))
 
     def success(self, features: Array) -> Array:

@@ -14,7 +14,7 @@ from jaxroute.problems.staged.types import POLICY_METRICS, Action, Observation, 
 
 @struct.dataclass
 class _StageRouteWithoutRadius(StageRoute):
-    """StageRoute whose bounds are the fields `reward_sum` and `cost_sum` of its statistics, in which the oracle stores the true means."""
+    """StageRoute without confidence radius. Its bounds are `reward_sum` and `cost_sum` of the statistics, where the oracle stores the true means."""
 
     def bounds(self, statistics: Statistics, known_costs: tuple[Leaf, Leaf]) -> tuple[Array, Array]:
         del known_costs

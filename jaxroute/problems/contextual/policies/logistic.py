@@ -30,20 +30,21 @@ class LaplacePosterior:
     errors: dict[str, Array]
 
     def square_deviation(self, x: Array) -> Array:
-        """Returns the variance `[K]` of predictions `w . x`; features `x` are `[d, K]`, or `[d, 1]` if the same for all models; `G` is `K` or 1."""
+        """Returns the variance `[K]` of each model's prediction `w . x`, given its features in `x` `[d, K]`; `[d, 1]` if all models have the same."""
         return numerics.combine(jnp.square(x), 1.0 / self.precision)
 
     def sample(self, noise: Array) -> Array:
-        """Returns a random deviation `[d]` of weights from their mean: standard normal `noise` `[d]` times standard deviations; only for `G = 1`."""
+        """Returns a random deviation `[d]` of the weights from their mean, made from standard normal `noise` `[d]`. It needs `G = 1`."""
         return noise * lax.rsqrt(self.precision[:, 0])
 
 
 def newest_slope(level: Array, variance: Array, label: Array) -> Array:
-    """Returns the factor `c` by which an observation with features `x` moves the means `m` of logistic weights, of precisions `q`, to `m + c x / q`.
+    """Returns the factor `c` of an update: an observation with features `x` moves the means `m` of logistic weights to `m + c x / q`.
 
-    It solves `c = label - sigmoid(s)` with `s = level + c variance`, for the observed `label` in [0, 1], the prediction `level = m . x` and
-    `variance = sum_i x_i^2 / q_i`. Newton's method finds `s`; from 0, the inflection of the sigmoid, its steps never pass the root.
+    Here `q` are the precisions of the weights, `level = m . x` is the prediction, `variance = sum_i x_i^2 / q_i`, and `label` in [0, 1] is observed.
+    The factor solves `c = label - sigmoid(level + c variance)`.
     """
+    # Newton's method for `s = level + c variance`: from 0, the inflection of the sigmoid, its steps never pass the root.
     target = level + variance * label
     s = jnp.zeros_like(target)
     for _ in range(_STEPS):

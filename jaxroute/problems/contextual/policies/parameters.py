@@ -28,18 +28,11 @@ class DisjointParameters:
         return features.T
 
     def of_chosen(self, x: Array, action: Array, number: int) -> tuple[Array, Array]:
-        """Returns what the reward of the model `action` updates: features, and the mask `[G]` of the parameter vectors, of which there are `number`.
-
-        `x` are the models' features from `columns`. With a vector for each model, the features are all of `x`, and the mask marks the vector of
-        `action`. With a single vector, which every reward updates, the features are those of `action` alone, `[d, 1]`.
-        """
+        """Returns what a reward of the model `action` updates: features `x`, unchanged, and a bool mask `[number]` of its parameter vector."""
         return x, numerics.one_hot(action, number)
 
     def errors(self, key: Array, x: Array, distribution: Any) -> Array:
-        """Draws random numbers `[K]` that Thompson sampling adds to the predictions, as if each parameter vector were drawn from its posterior.
-
-        `x` are the features from `columns`; `distribution` is the posterior, a `Ridge` or a `LaplacePosterior`.
-        """
+        """Draws the deviation of each model's prediction from its mean, `[K]`, by the posterior `distribution`; features `x` are from `columns`."""
         # Parameters are independent: a normal number per model has the same distribution as a vector per model.
         deviation = jnp.sqrt(distribution.square_deviation(x))
         return deviation * draws.normal(key, deviation.shape)

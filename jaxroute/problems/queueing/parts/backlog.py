@@ -50,7 +50,7 @@ class Backlog:
 
     @property
     def places(self) -> int:
-        """Returns the number of places `B`: `limit`, rounded up, if above 32, to a multiple of 32, the places that a step of a loop reads."""
+        """Returns the number of places `B`: `limit`, which is rounded up to a multiple of 32 if it is above 32."""
         return xla.chunked_size(self.limit)
 
     def init(self, row: Any) -> BacklogState:
@@ -76,9 +76,9 @@ class Backlog:
         return view.replace(oldest=oldest)
 
     def serve(self, state: BacklogState, action: Action) -> tuple[Any, BacklogState, Action]:
-        """Returns the data of the query that `action` serves, and copies of `state` and `action` that callers must use from then on.
+        """Returns the data of the query that `action` serves, with `state` and `action`, unchanged; callers must use these copies from then on.
 
-        The copies have the same values, but pass an optimisation barrier: XLA then reads the query before `move` overwrites the buffer in place.
+        The copies pass an optimisation barrier, so that XLA reads the query before `move` overwrites the buffer in place.
         """
         row = jax.tree.map(lambda x: numerics.take(x, action.query), state.rows)
         row, rows, action = xla.barrier((row, state.rows, action))

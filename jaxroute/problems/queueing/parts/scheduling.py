@@ -20,11 +20,7 @@ _Chunk = tuple[Any, Array, Array]
 
 
 def _fold(leaves: Any, queue: QueueView, start: Any, step: Callable[[Any, _Chunk, Array], Any]) -> Any:
-    """Loops over the queue in chunks of neighbouring places, with `carry = step(carry, chunk, first)`, and returns the last `carry`.
-
-    The first carry is `start`; `first` is the index of a chunk's first place. A chunk is a tuple: the entries of `leaves` (arrays `[..., B]`, one
-    element per place), whether a query waits, and its round of arrival.
-    """
+    """Returns the result of a loop over chunks of places: `carry = step(carry, chunk, place)` from `start`; `place` is the first one of a chunk."""
 
     def with_waiting(carry: Any, chunk: Any, first: Array) -> Any:
         leaves, arrival = chunk
@@ -37,7 +33,7 @@ def _fold(leaves: Any, queue: QueueView, start: Any, step: Callable[[Any, _Chunk
 def best_place(score: Callable[[Any], Array], leaves: Any, queue: QueueView) -> tuple[Array, Array]:
     """Returns the place of the waiting query with the largest score, and this score; the number of places `B` and -inf if no query waits.
 
-    Ties go to the earlier arrival, then to the lower place. A chunk in which a score is NaN counts as empty.
+    Ties go to the earlier arrival, then to the lower place. The places are read in chunks; a chunk with a score of NaN is ignored.
 
     Args:
       score: function that takes the entries of `leaves` for a chunk of `C` places and returns their scores `[C]`.
@@ -63,7 +59,7 @@ def best_place(score: Callable[[Any], Array], leaves: Any, queue: QueueView) -> 
 
 
 def place_of_rank(queue: QueueView, rank: Leaf, t: Array) -> Array:
-    """Returns the place of the waiting query of `rank` by arrival (0: oldest), or the number of places if none waits; `t` is the current round."""
+    """Returns the place of the query that arrived as number `rank` (from 0) of those that wait in round `t`; the number of places if none waits."""
 
     def halve(_: Array, bracket: tuple[Array, Array]) -> tuple[Array, Array]:
         low, high = bracket
@@ -121,7 +117,7 @@ class QueueQueries:
     """Reads features of queries (ACQB, Algorithm 2, line 1) and finds the query to serve, in queues that store each waiting query's features."""
 
     def features(self, obs: Observation) -> Array:
-        """Returns the features of queries at all places, `[d, B]`, or `[N, d, B]` for pair features; `PromptQueries`: of all prompts, `[d, P]`."""
+        """Returns the features of the queries at all `B` places, `[d, B]`, or `[N, d, B]` of query-model pairs."""
         return obs.features
 
     def utilities(self, sample: Array, obs: Observation, place: Array) -> Array:
@@ -136,8 +132,7 @@ class QueueQueries:
     def best(self, sample: Array, weight: Weight, obs: Observation) -> tuple[Array, Array]:
         """Returns the place of the waiting query with the largest weight, and this weight.
 
-        `weight` is a function that takes a list with an array `[C]` per model, its utilities for `C` queries, and returns the queries' weights `[C]`.
-        Each utility is the largest over the model's `M` sampled parameters in `sample` `[N, M, d]` (`optimistic_utilities`).
+        The function `weight` computes the weights `[C]` of `C` queries from `optimistic_utilities` of the sampled parameters `sample` `[N, M, d]`.
         """
         return best_place(lambda x: weight(optimistic_utilities(sample, x)), obs.features, obs)
 

@@ -48,7 +48,7 @@ class Bursts:
 
     @classmethod
     def on_off(cls, rate: float, mean_on: float, mean_off: float) -> "Bursts":
-        """Returns a process with `rate` arrivals per round in busy periods, of `mean_on` rounds on average, and none in quiet ones, of `mean_off`."""
+        """Returns a process that alternates between busy periods (`rate` arrivals per round) and quiet ones, with the given mean numbers of rounds."""
         for name, length in (("mean_on", mean_on), ("mean_off", mean_off)):
             checks.at_least(name, length, 1.0)
         leave, come = 1.0 / mean_on, 1.0 / mean_off
@@ -110,7 +110,7 @@ Arrivals = Rates | Bursts | Slots
 
 
 def _stationary(moves: Array) -> Array:
-    """Returns the stationary distribution of a Markov chain with transitions `moves` `[S, S]`; if it is not unique, the one reached from state 0."""
+    """Returns the long-run distribution `[S]` of a Markov chain that starts in state 0, with transition probabilities `moves` `[S, S]`."""
     lazy = 0.5 * (moves + jnp.eye(moves.shape[0], dtype=moves.dtype))
     for _ in range(24):  # 16 million rounds: longer than any phase that a run could distinguish from an endless one.
         lazy = jnp.sum(lazy[:, :, None] * lazy[None], axis=1)

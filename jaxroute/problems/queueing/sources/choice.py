@@ -9,7 +9,7 @@ from jaxroute.solvers.assortment import log_weight_of_best
 
 
 def utilities_of(theta: Leaf, features: Array, pair_features: bool) -> Array:
-    """Returns the utilities `[N, ...]` of the `N` models: `x' theta_j` of model `j` for a query's features `x`, or `x_j' theta` for those of a pair.
+    """Returns the utility of each of `N` models, `[N, ...]`: `x' theta_j` for a query with features `x`, or `x_j' theta` with pair features `x_j`.
 
     Args:
       theta: `[N, d]` parameters, or `[d]` with `pair_features`.
@@ -33,10 +33,9 @@ def best_rate(utility: Array, size: int) -> Array:
 
 
 def shortfall(best: Array, rate: Array) -> Array:
-    """Returns `best - rate`, the amount by which a departure rate (acceptance probability) is below the best one, or 0 if it may be rounding.
+    """Returns `best - rate`, how far a departure rate (acceptance probability) is below the best one; 0 for up to 8 machine epsilons.
 
-    Both rates sum the same terms, but in different orders. A difference of up to a millionth (in single precision) thus counts as 0, so that the
-    optimal policy has no regret at all.
+    Both rates sum the same terms in different orders, so that the optimal policy's rounding errors would otherwise count as regret.
     """
     gap = best - rate
     return jnp.where(gap > 8.0 * jnp.finfo(gap.dtype).eps, gap, 0.0)

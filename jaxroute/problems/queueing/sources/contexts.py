@@ -74,7 +74,7 @@ class _LinearUtility:
         return utilities_of(self.theta, features, pair_features)
 
     def features_of(self, rows: Query) -> Array:
-        """Returns the features of the queries `rows` at `B` places, `[d, B]`, or `[N, d, B]` of pairs; a pool returns all its prompts', `[d, P]`."""
+        """Returns the features that policies see: of queries `rows` at `B` places, `[d, B]` (of pairs `[N, d, B]`), or of a pool's prompts, `[d, P]`."""
         return rows.features
 
     def serve(self, row: Query, spec: QueueSpec) -> tuple[Array, Array]:
@@ -123,10 +123,8 @@ class RandomContexts(_LinearUtility):
         starts = self.candidates * np.arange(np.prod(lead), dtype=np.uint32).reshape(*lead, 1)
 
         def search(first: Array, number: int) -> tuple[Array, Array, Array]:
-            """Searches candidates `first` to `first + number - 1`. Returns features and best departure rate of the first good one, and its index.
-
-            A candidate is good if this rate is at least `arrival_rate + slack`. If none is, the last one's are returned, with the index after it.
-            """
+            # The first good one of `number` candidates from index `first`: its features, departure rate and index. If none is good, the last
+            # candidate's features and rate, and the index after it.
             numbers = jnp.minimum(lax.iota(jnp.uint32, number) + first.astype(jnp.uint32), np.uint32(self.candidates - 1))
             key = jax.random.wrap_key_data(words, impl=draws.KEY_IMPL)
             x = scale * (2.0 * draws.uniform_at(key, jnp.asarray(starts) + numbers) - 1.0)

@@ -12,8 +12,8 @@ from jaxroute.core import draws, numerics
 def contrastive_loss(logits: Array, satisfied: Array, positives: int = 3, negatives: int = 3) -> Array:
     """Returns the sample-LLM loss of a request with logits `l` `[M]` and a mask `satisfied` `[M]` of the satisfying models.
 
-    It is `sum_p -log(e^{l_p} / (e^{l_p} + sum_n e^{l_n}))`, for the satisfying models `p`, at most the `positives` of lowest index, and other models
-    `n`, at most `negatives`; it is 0 if there are no `p` or no `n`. Source: RouterDC (Chen et al., 2024), eq. (4), as MESS+ uses it.
+    It is `sum_p -log(e^{l_p} / (e^{l_p} + sum_n e^{l_n}))`, or 0 if there is no `p` or no `n`. Here `p` are the first `positives` satisfying models,
+    by index, and `n` the first `negatives` others, or all if there are fewer. Source: RouterDC (Chen et al., 2024), eq. (4), as MESS+ uses it.
     """
     good = satisfied & (numerics.rank(satisfied) < positives)
     bad = ~satisfied & (numerics.rank(~satisfied) < negatives)
@@ -37,7 +37,7 @@ def _cosine(a: Array, b: Array) -> Array:
 
 
 def nearest_clusters(x: Array, number: int, key: Array, sweeps: int = 10) -> Array:
-    """Divides rows of `x` `[n, d]` into `number` clusters by `sweeps` steps of k-means from random rows. Returns each row's cluster index `[n]`."""
+    """Returns the cluster index of each row of `x`, `[n]`, after `sweeps` steps of k-means; the first `number` centres are random rows."""
     centres = x[jnp.argsort(draws.uniform(key, (x.shape[0],)))[:number]]
 
     def nearest(centres: Array) -> Array:

@@ -118,10 +118,8 @@ def deploy(
 
 
 def _first_of_equals(amount: Array, value: Array, cost: Array, obs: Observation, priority: Array) -> Array:
-    """Returns `amount` `[N]`, with shares exchanged among models of equal value, cost and capacity: the lowest `priority` gets the largest.
-
-    Otherwise rounding errors, which depend on the order of summation, would decide between sets that differ only by equal models.
-    """
+    """Returns the shares `amount` `[N]`, sorted within each group of models of equal value, cost and capacity: lower `priority`, larger share."""
+    # Otherwise rounding errors, which depend on the order of summation, would decide between sets that differ only by equal models.
     value, cost = xla.barrier((value, cost))
     same = (value, cost, obs.capacity, obs.available)
 
@@ -148,8 +146,7 @@ def _best_set(
 ) -> tuple[Array, Array, Array]:
     """Compares all sets of `slots` models. Returns the best set's reward (-1 if none is feasible), shares `[N]`, and shadow price of the budget.
 
-    The first of equally good sets wins. Each model of a set gets at least the fraction `share` of the queries. `value` and `cost` `[N]` are
-    bounds of mean rewards and mean costs; of equal models, the one of lowest `priority` `[N]` comes first.
+    The first of equally good sets wins. Each of its models gets at least the fraction `share` of the queries.
     """
     sets = np.asarray(list(itertools.combinations(range(value.shape[-1]), slots)), np.int32)
     pad = -len(sets) % _BLOCK if len(sets) > _BLOCK else 0

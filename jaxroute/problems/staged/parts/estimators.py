@@ -20,7 +20,7 @@ class Estimator(abc.ABC):
         """Returns estimates of the mean rewards and costs from `statistics`, finite for unused models; `cost_floor` is the least cost of a query."""
 
     def start(self, statistics: Statistics, upper: Array, lower: Array, cost_floor: Leaf) -> Pair:
-        """Returns bounds `upper` of rewards and `lower` of costs; subclasses may replace those of unused models (`cost_floor` is the least cost)."""
+        """Returns the reward bounds `upper` and cost bounds `lower`. Subclasses may change those of unused models; `cost_floor` is the least cost."""
         del statistics, cost_floor
         return upper, lower
 

@@ -41,7 +41,7 @@ class RoutingRule(abc.ABC):
 class RouteOPT(RoutingRule):
     """Solves a linear program: maximises `U . p` over `{L . p <= budget, sum p = 1, 0 <= p <= capacity}`. Source: StageRoute, eq. (7).
 
-    `p` are the models' probabilities, `U` upper bounds of rewards and `L` lower bounds of costs. If all `p` exceed the budget, the cheapest is used.
+    `p` are probabilities of the models, `U` upper bounds of rewards, `L` lower bounds of costs. If no `p` meets the budget, the cheapest `p` is used.
 
     Attributes:
       steps: number of dual steps of the solver; None chooses it by the number of slots.

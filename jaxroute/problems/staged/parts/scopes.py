@@ -13,12 +13,12 @@ class Scope:
     """Rule that selects the observations of earlier stages on which a stage bases deployment and routing; by default all."""
 
     def write_back(self, book: Array, slots: Array) -> Array:
-        """Returns the deployed models' totals `[M]` to store after a stage, from those stored before, `book`, and those in use, `slots` (default)."""
+        """Returns the deployed models' totals `[M]` to store after a stage: by default `slots`, updated in the stage; `book` are the former ones."""
         del book
         return slots
 
     def retain(self, book: Statistics) -> Statistics:
-        """Returns the statistics `[N]` to store after a stage's models are chosen: by default `book` unchanged; a subclass may return zeros."""
+        """Returns the statistics `[N]` of all models to store once those of a stage are chosen: by default `book`; a subclass may return zeros."""
         return book
 
     def load(self, loaded: Statistics) -> Statistics:

@@ -14,7 +14,7 @@ class Tie(abc.ABC):
 
     @abc.abstractmethod
     def apply(self, key: Array, value: Array) -> tuple[Array, Array]:
-        """Returns reward bounds `value` `[N]`, perhaps changed at random, and int32 priorities `[N]`; of equal models the lowest is preferred."""
+        """Returns the reward bounds `value` `[N]`, perhaps with random terms, and int32 priorities `[N]`; of equal models, lower priority wins."""
 
 
 @dataclass(frozen=True)
