@@ -180,7 +180,7 @@ class Theory:
         return min(1.0, math.sqrt(square))
 
     def queue_regret(self, t: int, burn_in: float | None = None) -> float:
-        """Returns a bound of the queue length regret at `t`, which proves theorem 5: sum of `gap` times mean of `survival`, over rounds before `t`."""
+        """Returns a bound of the queue length regret at `t`, which proves theorem 5: sum of `gap` times mean of `survival`, over earlier rounds."""
         checks.count("t", t, minimum=2)
         omega = self.burn_in(t) if burn_in is None else burn_in
         gaps = sum(self.gap(i, t) for i in range(1, t))

@@ -92,7 +92,7 @@ class StageRoute:
         return self.estimator.start(statistics, upper, lower, floor)
 
     def choose(self, key: Array, state: SlotState, value: Array, cost: Array, obs: Observation, t: Array) -> Deployment:
-        """Selects the models to deploy from round `t` on (DeployOPT, eq. (3)), by upper bounds `value` `[N]` of rewards and lower ones `cost` of costs."""
+        """Selects the models to deploy from round `t` on (DeployOPT, eq. (3)); `value` and `cost` `[N]` are bounds of mean rewards and costs."""
         del t
         return deploy(key, value, cost, obs, state.spec, self.filler, self.tie)
 

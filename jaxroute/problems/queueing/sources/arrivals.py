@@ -48,7 +48,7 @@ class Bursts:
 
     @classmethod
     def on_off(cls, rate: float, mean_on: float, mean_off: float) -> "Bursts":
-        """Returns a process that alternates between busy periods (`rate` arrivals per round) and quiet ones, with the given mean numbers of rounds."""
+        """Returns a process that alternates between busy periods (`rate` arrivals per round) and quiet ones, of given mean lengths in rounds."""
         for name, length in (("mean_on", mean_on), ("mean_off", mean_off)):
             checks.at_least(name, length, 1.0)
         leave, come = 1.0 / mean_on, 1.0 / mean_off

@@ -74,7 +74,7 @@ class _LinearUtility:
         return utilities_of(self.theta, features, pair_features)
 
     def features_of(self, rows: Query) -> Array:
-        """Returns the features that policies see: of queries `rows` at `B` places, `[d, B]` (of pairs `[N, d, B]`), or of a pool's prompts, `[d, P]`."""
+        """Returns features that policies see: of queries `rows` at `B` places, `[d, B]` (pairs: `[N, d, B]`), or of a pool's prompts, `[d, P]`."""
         return rows.features
 
     def serve(self, row: Query, spec: QueueSpec) -> tuple[Array, Array]:

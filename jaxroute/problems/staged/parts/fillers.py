@@ -32,7 +32,7 @@ class Filler(abc.ABC):
         """
 
     def deployed(self, ranked: Array, support: Array) -> Array:
-        """Returns the mask `[N]` of models to deploy, by default `ranked`, which fills all slots; `support` marks those that the best routing uses."""
+        """Returns the mask `[N]` of models to deploy: by default `ranked`, which fills all slots; `support` marks those of the best routing."""
         del support
         return ranked
 
