@@ -39,7 +39,7 @@ def problems(**_: Any) -> list[str]:
 
 
 def experiments(prefix: str = "", **_: Any) -> list[str]:
-    """Returns completions of the argument EXPERIMENT: names of all experiments, and Python files that begin with `prefix`, the text typed so far."""
+    """Returns completions of the argument EXPERIMENT: names of all experiments, and paths of Python files that begin with `prefix`."""
     from jaxroute.catalogue import catalogue
 
     return [*catalogue()["experiments"], *_argcomplete().FilesCompleter(("py",))(prefix)]

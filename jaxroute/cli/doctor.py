@@ -82,7 +82,7 @@ def check_kernels() -> Iterator[Line]:
 
 
 def check_simulation() -> Iterator[Line]:
-    """Runs a short simulation. Yields pairs: "ok" or "FAILED" with what was checked, for each check, then "speed" with the decisions per second."""
+    """Runs a short simulation. Yields "ok" or "FAILED" with a text for each check, and at the end "speed" with the decisions per second."""
     import numpy as np
 
     import jaxroute

@@ -10,12 +10,12 @@ from typing import Any
 
 
 def table_width() -> int:
-    """Returns the width of a table in characters: that of the terminal or of the variable COLUMNS; 80 in a pipe."""
+    """Returns the width of tables in characters: the variable COLUMNS if it is set, else the terminal's width, else 80; at least 40."""
     return max(40, shutil.get_terminal_size((80, 24)).columns)
 
 
 def text_width() -> int:
-    """Returns the width of a paragraph in characters: that of a table, but at most 110, because longer lines are hard to read."""
+    """Returns the width of paragraphs in characters: `table_width()`, but at most 110, because longer lines are hard to read."""
     return min(table_width(), 110)
 
 

@@ -25,7 +25,7 @@ def suggestion(wrong: str, known: Iterable[str]) -> str:
 
 
 class Parser(argparse.ArgumentParser):
-    """Parser whose errors take one line. `text` is the description, then examples below a line "Examples:"; `options` are those of the base class."""
+    """Parser whose errors take one line. `text` has a description and examples below a line "Examples:"; `options` go to `ArgumentParser`."""
 
     def __init__(self, *, text: str, **options: Any) -> None:
         description, _, examples = text.partition("\n\nExamples:\n")

@@ -155,7 +155,7 @@ def devices_of(text: str | None) -> list[Any] | None:
 
 
 def print_stand_in(name: str, output: Output) -> None:
-    """Prints that no log was given, so generated queries are simulated, and the command that runs the experiment `name` on the user's log."""
+    """Prints that no log was given and queries are generated instead, and which command runs the experiment `name` on a log."""
     text = (
         "no --data was given, so generated queries are simulated: the numbers say nothing about your models. "
         f"`jaxroute run {name} --data FILE` uses your table; `jaxroute data FILE` shows how a file is read."
@@ -166,7 +166,7 @@ def print_stand_in(name: str, output: Output) -> None:
 def print_report(
     experiment: Any, summary: dict[str, Any], changes: dict[str, Any], out: Path, elapsed: float, output: Output
 ) -> None:
-    """Prints metrics, claims, times (`elapsed` in all) and files of a run. Claims are not judged if the horizon or settings (`changes`) differ."""
+    """Prints metrics, claims, files and times (`elapsed` seconds in all) of a run; no claims if its horizon or `changes` alter the experiment."""
     from jaxroute import metrics
     from jaxroute.experiments.base import folder_of
     from jaxroute.store import results
@@ -200,7 +200,7 @@ def print_report(
 
 
 def print_claims(claims: Sequence[dict[str, Any]], number: int, output: Output) -> None:
-    """Prints each claim's verdict, text, source, measurement, and number of measured runs: its entry `runs`, or `number` if it has no such entry."""
+    """Prints verdict, text, source and measurement of each claim. `number` is the number of measured runs of claims without an entry `runs`."""
     rows = []
     for claim in claims:
         verdict = claim["verdict"]

@@ -128,7 +128,7 @@ def _ranges(seeds: Any) -> list[list[int]]:
 
 
 def experiment_in(path: str | os.PathLike[str]) -> str:
-    """Returns the name of the experiment whose store is at a URL, or first in or below a folder. Raises `ValueError` if there is none."""
+    """Returns the name of the experiment whose store is at a URL, or is the first in or below a folder. Raises `ValueError` if there is none."""
     from jaxroute.store import results
     from jaxroute.store.places import is_url
 

@@ -1,7 +1,7 @@
 """Recommends a routing strategy for a target quality, and describes the recommendation in sentences.
 
-A setting is a choice of a strategy's parameters, measured twice: settings are chosen by `Point.chosen_by`, and reports show `Point.judged`, from
-other random orders or partitions of the queries. The recommendation is the cheapest strategy whose chosen setting also meets the target by `judged`.
+A strategy's setting is chosen by the measures `Point.chosen_by`. Reports show `Point.judged`, from other random orders or partitions of the
+queries. The recommendation is the cheapest strategy whose chosen setting also meets the target by `judged`.
 """
 
 import math
@@ -18,7 +18,7 @@ MIXTURE = "Best mixture"  # The query-blind strategy, which is reported for comp
 
 @dataclass(frozen=True)
 class Answer:
-    """Recommendation for a target quality. Deployable points (strategies at a setting) are no upper bounds and need no perfect judge or the like.
+    """Recommendation for a target quality, among points (strategies at one setting). `Point.available` tells which of them are deployable.
 
     Attributes:
       target: requested quality.
@@ -42,7 +42,7 @@ class Answer:
 
 
 def saving(point: Point, single: Point) -> Estimate:
-    """Returns the share of a single model's cost that a point saves (both as `judged`), with its standard error if the two costs are independent."""
+    """Returns the share of a single model's cost that a point saves, by `judged`; NaN without cost. Its error takes the two costs as independent."""
     cost, base = point.judged.cost, single.judged.cost
     if base.value <= 0:
         return Estimate(math.nan)
@@ -70,7 +70,7 @@ def answers(points: Iterable[Point], target: float) -> list[Point]:
 
 
 def answer(points: Iterable[Point], target: float) -> Answer:
-    """Returns, of the `answers` that meet the target, the cheapest deployable point, the cheapest with a perfect judge, and the single model."""
+    """Returns the recommendation for a target. Its points are chosen from the result of `answers`, without those that miss the target."""
     chosen = [p for p in answers(points, target) if p.meets(target)]
     best = _cheapest([p for p in chosen if p.available])
     judged = _cheapest([p for p in chosen if JUDGE in p.needs])
@@ -80,10 +80,10 @@ def answer(points: Iterable[Point], target: float) -> Answer:
 
 
 def saved(points: Iterable[Point], target: float, fits: Callable[[Point], bool]) -> Point | None:
-    """Returns the point whose rule is saved for new queries, or None; `fits` tells whether the rule of a point can be saved.
+    """Returns the point whose rule is saved for new queries; None if there is none. `fits` tells whether the rule of a point can be saved.
 
-    If no deployable strategy is clearly cheaper than the cheapest single model that meets the target, it is this model. Otherwise it is the
-    recommended point if it satisfies `fits`, or else the cheapest deployable point that satisfies `fits` and meets the target.
+    This is the cheapest single model that meets the target, unless a deployable strategy is clearly cheaper. In that case it is the recommended
+    point or, if its rule cannot be saved, the cheapest deployable point that meets the target and whose rule can.
     """
     points = list(points)
     found = answer(points, target)
@@ -95,7 +95,7 @@ def saved(points: Iterable[Point], target: float, fits: Callable[[Point], bool])
 
 
 def _cheapest(points: Sequence[Point], by: str = "judged") -> Point | None:
-    """Returns the cheapest point by the measures `by` ("judged" or "chosen_by"), a single model among points of equal cost; None without points."""
+    """Returns the cheapest point by its measures `by` ("judged" or "chosen_by"), or None. Of equally cheap points, a single model is preferred."""
     if not points:
         return None
     least = min(points, key=lambda p: getattr(p, by).cost.value)

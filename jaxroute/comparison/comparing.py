@@ -135,7 +135,7 @@ class Comparison:
 
     @property
     def exported(self) -> Point | None:
-        """Point whose rule `report` saves: the recommendation if it can be saved, else the cheapest that can and meets the target, or None."""
+        """Point whose rule `report` saves for new queries, as chosen by `choice.saved`; None if no point qualifies."""
         return choice.saved(self.points, self.target, serving.can_be_saved)
 
     def strategy(self, point: Point | None = None) -> serving.Strategy:
@@ -361,7 +361,7 @@ def _learned(
     progress: "_Progress",
     **options: Any,
 ) -> list[Point]:
-    """Simulates the `online` policies by `learning.simulate` with `options`. Returns their points, and adds the time of each policy to `seconds`."""
+    """Simulates the `online` policies by `learning.simulate` and returns their points. Adds the time that each policy took to `seconds`."""
     points: list[Point] = []
     done, simulated = progress.n, learning.simulate(traffic, target, targets, progress=progress, **options)
     for strategy in online:
@@ -374,7 +374,7 @@ def _learned(
 
 
 def _fits(start: float, seconds: dict[str, float], minutes: float) -> bool:
-    """Whether a simulation that takes as long as all so far (in `seconds`, by step) would end less than `minutes` after `start` (`perf_counter`)."""
+    """Whether a simulation as long as all previous ones together (in `seconds`, by step) would end within `minutes` of the time `start`."""
     simulated = sum(value for name, value in seconds.items() if name not in ("reading", "fitted rules", "report"))
     return time.perf_counter() - start + simulated < 60.0 * minutes
 
@@ -401,7 +401,7 @@ def _claim(folder: Path, log: Log, name: str, settings: dict[str, float]) -> Non
 
 
 def _targets(table: RoutingTable, target: float) -> tuple[float, ...]:
-    """Returns the requested target and up to six others nearby, between the worst model's mean score and the mean of each query's highest score."""
+    """Returns the requested target and up to six nearby ones, which lie between the worst model's mean score and the mean of the best scores."""
     low, high = float(table.mean_scores().min()), float(table.scores.max(axis=1).mean())
     around = [round(target + step, 6) for step in _AROUND]
     return tuple(t for t in around if t == round(target, 6) or (low < t < high and 0.0 < t < 1.0))

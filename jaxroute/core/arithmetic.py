@@ -92,7 +92,7 @@ def _has_types(eqn: JaxprEqn, *types: Any) -> bool:
 
 
 def _accumulated(step: Callable[[Any, Any], Any], first: Any, terms: Any, reverse: bool) -> jax.Array:
-    """Returns all running totals `total = step(total, term)` from `first` over the first axis of `terms`, or backwards from its end if `reverse`."""
+    """Returns the running totals `total = step(total, term)` from `first` over the first axis of `terms`; `reverse` begins at its end."""
 
     def both(total: Any, term: Any) -> tuple[Any, Any]:
         new = step(total, term)
@@ -110,7 +110,7 @@ def _cumulative_log_sum(x: jax.Array, *, axis: int, reverse: bool) -> jax.Array:
 def _by_blocks(
     reduce: Callable[..., jax.Array], step: Callable[..., jax.Array], x: jax.Array, *, axes: Sequence[int], **_: Any
 ) -> jax.Array:
-    """Reduces `x` over `axes` by `reduce` (sum or product) in blocks of 64 terms; `step` (sum or product of two) includes a shorter last block."""
+    """Reduces `x` over `axes` in blocks of 64 terms. `reduce` sums or multiplies along an axis; `step` does so for two arrays."""
     axes = tuple(axes)
     terms = jnp.moveaxis(x, axes, range(len(axes)))
     terms = jnp.reshape(terms, (-1, *terms.shape[len(axes) :]))
@@ -178,7 +178,7 @@ def defined(eqn: JaxprEqn, arrays: Sequence[Any], traits: Sequence[Trait]) -> ja
 
 @dataclasses.dataclass(frozen=True)
 class _Function:
-    """Elementwise function, such as `exp`, computed by its definition in basic operations: the parameter `function` of the primitive `defined`.
+    """Elementwise function, such as `exp`, that is computed by its definition in basic operations. The primitive `defined` has it as a parameter.
 
     Attributes:
       primitive: JAX primitive of the function.
@@ -239,7 +239,7 @@ defined_p = rounding.elementwise_primitive("defined", 2, lambda *operands, funct
 
 
 def _jvp_defined(primals: Sequence[Any], tangents: Sequence[Any], *, function: _Function) -> Any:
-    """Derivative rule of `defined`: returns its value, and the derivative by JAX's rule for the function, as bit operations have none."""
+    """Returns the value of `defined` and JAX's derivative of the original function, because the bit operations of its definition have none."""
     *xs, zero, zeros = primals
     slopes = [jnp.zeros_like(x) if isinstance(t, ad.Zero) else t for x, t in zip(xs, tangents, strict=False)]
     original = functools.partial(function.primitive.bind, **dict(function.params))
@@ -264,7 +264,7 @@ def reduced(name: str, x: Array, axes: Sequence[int]) -> jax.Array:
 
 
 def _reduced_in_order(adds: bool, terms: Sequence[jax.Array], shape: Sequence[int]) -> jax.Array:
-    """Returns the sum (if `adds`) or product of the arrays `terms`, each of this `shape`, in their order; XLA does not recompute it for each use."""
+    """Returns the sum (if `adds`) or product of `terms`, arrays of one `shape`, in their order. Without terms it is 0 or 1."""
     if not terms:
         return jnp.full(shape, 0.0 if adds else 1.0, jnp.float32)
     first = terms[0] - unknown_zero() if adds else terms[0]  # 0 + x is x, except for -0.

@@ -64,9 +64,9 @@ def _first(wrong: np.ndarray) -> tuple[tuple[int, ...], str]:
 def bounded(
     name: str, value: Any, shape: tuple[int | str, ...] | None, allowed: str, ok: Callable[[np.ndarray], Any]
 ) -> np.ndarray:
-    """Returns `value` as finite numbers for which the test `ok` holds; raises `ValueError` with the first number for which it does not.
+    """Returns `value` as finite numbers of this `shape` (None: any) for which the test `ok` holds; raises `ValueError` otherwise.
 
-    The message has `name`, that of the argument, and `allowed`, the test in words ("above 0"). `shape` is the required shape (None: any).
+    The message says that the argument `name` must be `allowed`, for example "above 0", and gives the first number for which the test fails.
     """
     array = numbers(name, value, shape)
     if not ok(array).all():
@@ -119,7 +119,7 @@ def count(name: str, value: Any, minimum: int = 1, maximum: int | None = None) -
 
 
 def whole(name: str, value: Any, minimum: int = 1, maximum: int | None = None) -> int:
-    """Returns `value`, the argument `name`, a whole number such as `1e3` from `minimum` to `maximum` (None: any), as an int; else `ValueError`."""
+    """Returns `value`, the argument `name`, as an int; `ValueError` unless it is a whole number, such as 1e3, in the range (None: no maximum)."""
     integral = isinstance(value, (float, np.floating)) and float(value).is_integer()
     return count(name, int(value) if integral else value, minimum, maximum)
 
@@ -193,7 +193,7 @@ def instance(name: str, value: Any, kind: type[T]) -> T:
 
 
 def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
-    """Returns `value`, the argument `name`, if it is in `allowed`; else `ValueError` suggests the closest name and lists all, or 5 if over 32."""
+    """Returns `value`, the argument `name`, if it is in `allowed`; `ValueError` otherwise, which suggests the closest name and lists others."""
     allowed = list(allowed)
     if value in allowed:
         return value
@@ -206,7 +206,7 @@ def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
 
 
 def part(name: str, value: Any, method: str, example: str) -> None:
-    """Raises `ValueError`, with an `example` ("CMAES()"), unless `value`, the argument `name`, has this `method`; calls its `check()`, if any."""
+    """Raises `ValueError` unless `value` is an object with this `method`; calls its `check()`, if any. The message has `name` and `example`."""
     if isinstance(value, type) or not hasattr(value, method):
         raise ValueError(f"{name} must be an object such as {example}, got {show(value)}")
     if hasattr(value, "check"):

@@ -126,9 +126,9 @@ class _Search:
         return None
 
     def _used(self, place: str, value: Any, names: set[str], through: tuple[str, ...] = ()) -> None:
-        """Adds the digests of a global object `value`, with the dotted name `place` ("package.module.name"), that the code of a function uses.
+        """Adds the digests of `value`, a global object that a function uses. Its dotted name is `place` ("package.module.name").
 
-        For a module it adds those of its attributes in `names` (all names in that code), unless the module is being searched already (in `through`).
+        Of a module, only attributes in `names`, all names in the function's code, are added. A module in `through` is being searched, and is skipped.
         """
         if isinstance(value, types.ModuleType):
             if not _is_foreign(value.__name__, self._homes) and value.__name__ not in through:
@@ -195,7 +195,7 @@ def _is_constant(value: Any) -> bool:
 
 
 def _constants_in(value: Any) -> dict[str, Any]:
-    """Returns constants by name: those in the closure of `value`, if a function, or in its fields, if an object of a user's class; else {}."""
+    """Returns constants by name: those in a function's closure (by number), or in the fields of an object of a user's class; {} for other values."""
     if inspect.isfunction(value):
         found = dict(enumerate(_contents_of(value.__closure__ or ())))
     elif isinstance(value, type) or (type(value).__module__ or "").partition(".")[0] == "jaxroute":

@@ -80,7 +80,7 @@ def _describe_function(function: Any) -> Any:
 
 
 def first_difference(stored: Any, current: Any, where: str = "") -> str:
-    """Describes where two JSON values, `stored` of a stored result and `current` of this run, first differ; "" if nowhere. `where` is their path."""
+    """Describes the first difference between two JSON values, of a stored result and of this run; "" if there is none. `where` is their path."""
     if isinstance(stored, dict) and isinstance(current, dict):
         for key in [*stored, *(k for k in current if k not in stored)]:
             place = f"{where}.{key}" if where else key

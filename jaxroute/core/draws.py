@@ -4,8 +4,8 @@ Every function takes a typed Threefry key and returns the same bits as the funct
 integer arithmetic that XLA fuses and vectorises over runs: on a CPU 5 to 10 times as fast as one `jax.random` call per run and round. Policies
 may call `jax.random` on the same keys.
 
-Each result passes `xla.compute_once`, so that it is not recomputed wherever it is used. So do the uniforms inside a draw: with separate loops for
-uniforms and for their transformation, Gaussian Thompson sampling on a CPU is 1.6 times as fast as with one loop.
+Each result passes `xla.compute_once`, so that it is not recomputed wherever it is used. The uniform numbers inside a draw pass it, too, because
+separate loops for them and for their transformation make Gaussian Thompson sampling on a CPU 1.6 times as fast.
 
 Source: Salmon et al. (2011), "Parallel random numbers: as easy as 1, 2, 3", Threefry-2x32 with 20 rounds.
 """
@@ -108,7 +108,7 @@ def _bits(words: _Words, places: Leaf) -> Array:
 
 
 def _unit(words: _Words, places: Leaf) -> Array:
-    """Returns uniform numbers on [0, 1), one for each flat index in `places`, from a key's `words`. Callers mark their results by `compute_once`."""
+    """Returns uniform numbers on [0, 1) at the flat indices `places`, from a key's `words`. Callers should pass results to `compute_once`."""
     mantissa = (_bits(words, places) >> np.uint32(9)) | np.uint32(0x3F800000)
     return lax.bitcast_convert_type(mantissa, jnp.float32) - np.float32(1)
 
@@ -202,7 +202,7 @@ def _gammas(keys: Sequence[Array], shape_parameters: Sequence[Leaf], tries: int 
     d = xla.compute_once(alpha - np.float32(1 / 3))  # [streams, number]
 
     def attempt(words: Sequence[Any], places: Leaf, d: Array) -> Array:
-        """Draws a candidate per flat index in `places` by the keys' `words`: `1 / d` times a gamma variable of shape `d + 1/3`, or 0 if rejected."""
+        """Draws a candidate for each flat index in `places`: a gamma variable of shape `d + 1/3`, divided by `d`, or 0 if it is rejected."""
         x = _normal((words[0][0], words[0][1]), places)
         u = xla.compute_once(_open_unit((words[1][0], words[1][1]), places))
         v = (1 + np.float32(1) / jnp.sqrt(9 * d) * x) ** 3
@@ -216,7 +216,7 @@ def _gammas(keys: Sequence[Array], shape_parameters: Sequence[Leaf], tries: int 
         return xla.compute_once(functools.reduce(lambda later, one: jnp.where(one > 0, one, later), found[::-1]))
 
     def repaired(drawn: Array) -> Array:
-        """Returns `drawn` (0: rejected) after at most two repairs. Each replaces the first 0 with its element's next candidate, 0 if rejected too."""
+        """Replaces the first rejected candidate (0) in `drawn` by its element's next one, which may be rejected, too. Does so at most twice."""
         index = lax.iota(jnp.int32, size)
         drawn, before, tried = drawn.reshape(size), jnp.int32(size), jnp.uint32(0)
         for _ in range(min(_REPAIRS, tries - 1)):
@@ -251,7 +251,7 @@ def beta(key: Array, a: Leaf, b: Leaf) -> Array:
 
 
 def _spread(words: Any, dims: Any) -> list[Any]:
-    """Returns `words`, operands of a batching rule, in shapes that broadcast: the batch axis (in `dims`) first; without one (None), as they are."""
+    """Moves the batch axis of each of `words` (its entry in `dims`; None if it has none) to the front, and makes their shapes broadcast."""
     size = next(w.shape[d] for w, d in zip(words, dims, strict=True) if d is not None)
     moved = [w if d is None else batching.bdim_at_front(w, d, size) for w, d in zip(words, dims, strict=True)]
     rank = max(jnp.ndim(w) - (d is not None) for w, d in zip(words, dims, strict=True))
@@ -277,7 +277,7 @@ batching.primitive_batchers[threefry_2x32_p] = lambda words, dims: (threefry_2x3
 
 @jax.jit
 def _separate(k0: Any, k1: Any, address: Any) -> Array:
-    """Returns `child_words(k0, k1, address)`, with a loop for each of the two words: on a CPU a joint loop makes the policy MESS+ a fifth slower."""
+    """Returns `child_words(k0, k1, address)`, each of the two words in a separate loop. With one loop the policy MESS+ is a fifth slower on a CPU."""
     return jnp.stack(lax.optimization_barrier(tuple(encrypted(k0, k1, np.uint32(0), address))))
 
 

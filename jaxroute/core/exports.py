@@ -6,7 +6,7 @@ from types import ModuleType
 
 
 def public_names(package: str) -> Callable[[], list[str]]:
-    """Returns a `__dir__` function for a module: it lists `__all__` or, without one, its public names except modules and what other packages define."""
+    """Returns a `__dir__` function for a module. It lists `__all__` or else the public names, without modules and what other packages define."""
 
     def names() -> list[str]:
         found = vars(sys.modules[package])

@@ -180,7 +180,7 @@ def householder_product(a: Array, taus: Array) -> Array:
 
 
 def qr(x: Array, *, pivoting: bool, full_matrices: bool, **_: Any) -> tuple[Array, ...]:
-    """Returns orthogonal `Q` (square if `full_matrices`), upper triangular `R` and, with `pivoting`, `order`: `Q R` is `x`, or then `x[:, order]`."""
+    """Returns orthogonal `Q` (square if `full_matrices`) and upper triangular `R`, `Q R = x`; with `pivoting` also `order`: `Q R = x[:, order]`."""
     m, n = x.shape
     width = m if full_matrices else min(m, n)
     a, taus, order = _reflections(x, pivoting)
@@ -192,10 +192,10 @@ def qr(x: Array, *, pivoting: bool, full_matrices: bool, **_: Any) -> tuple[Arra
 def _rotation(norms: Array, products: Array, limit: float) -> tuple[Callable[[Array], Array], Array, Array]:
     """Computes one step of Jacobi rotations of `N` columns, which makes each column `i < N / 2` orthogonal to its partner, column `i + N / 2`.
 
-    Returns a function that rotates the columns of any matrix `[m, N]` and reorders them, so that partners change (all pairs meet in `N - 1` steps),
-    a mask `[N / 2]` of the rotated pairs, and the new `norms`. For singular values, `norms` `[N]` are the squared norms `n_i` of the columns and
-    `products` `[N / 2]` twice the scalar products `p_i` of partners. For eigenvalues, `n_i` are the diagonal of a symmetric matrix and `p_i` its
-    entries `[i, i + N / 2]`, which become 0. A pair with `abs(p_i) <= limit sqrt(abs(n_i n_j))`, `j = i + N / 2`, is not rotated.
+    For singular values, `norms` `[N]` are the columns' squared norms, and `products` `[N / 2]` twice the scalar products of partners. For eigenvalues
+    they are the diagonal of a symmetric matrix, and twice its entries `[i, i + N / 2]`, which become 0. A pair with the two `norms` n and m is
+    rotated if the magnitude of its product is above `2 limit sqrt(abs(n m))`. Returns a function that rotates the columns of any matrix `[m, N]` and
+    reorders them, so that all pairs meet in `N - 1` steps; a mask `[N / 2]` of the rotated pairs; and the new `norms`.
     """
     half = products.shape[0]
     first, second = norms[:half], norms[half:]
@@ -252,7 +252,7 @@ def _ordered(keys: Array, x: Array) -> Array:
 
 
 def eigh(x: Array, *, lower: bool, **_: Any) -> tuple[Array, Array]:
-    """Returns eigenvectors and ascending eigenvalues of a symmetric `x` `[n, n]`, from its `lower` or else upper triangle; NaN if not finite."""
+    """Returns eigenvectors and ascending eigenvalues of a symmetric `x` `[n, n]`, given by its `lower` or upper triangle; NaN if not finite."""
     n = x.shape[0]
     size, place = n + n % 2, _places(n)
     half = size // 2

@@ -33,7 +33,7 @@ SHIFT = f32(1.5 * 2**23)  # The last bits of x + SHIFT are x, rounded to an inte
 
 
 def rarely(condition: Array, costly: Callable[[], Any], cheap: Any) -> Any:
-    """Returns `costly()` where a rare condition holds, else `cheap`. Computing `costly` is skipped only for a scalar condition that is False."""
+    """Returns `costly()` where `condition` holds, else `cheap`. For a scalar `condition` that is False, `costly` is not computed."""
     if not condition.ndim:
         return lax.cond(condition, costly, lambda: cheap)
     return jax.tree.map(lambda a, b: jnp.where(condition, a, b), costly(), cheap)

@@ -32,7 +32,7 @@ def simulate(
     folder: str | os.PathLike[str] | None = None,
     progress: Callable[[str], None] = lambda text: None,
 ) -> Iterator[list[Point]]:
-    """Simulates each strategy on random orders of the queries, at a grid of settings, then at a finer one near the target; yields its list of points.
+    """Simulates each strategy on random orders of the queries and yields its points: one per setting of a grid, then of a finer grid near the target.
 
     Runs of even index (every other order) give `Point.chosen_by`, the others `Point.judged`.
 
@@ -72,10 +72,7 @@ def _runs(strategy: OnlineStrategy, values: Sequence[float], orders: int, out: s
 
 
 def _points(strategy: OnlineStrategy, traffic: Traffic, data: xr.Dataset, warm: float) -> dict[tuple[float, ...], Point]:
-    """Summarises the runs `data` of a grid as points, by setting: the value of `strategy.axis`, then those of the policy's `strategy.options`.
-
-    The metrics in `data` are sums up to each recorded time; the first share `warm` is not counted. Even runs give `chosen_by`, odd ones `judged`.
-    """
+    """Returns a point for each setting in the runs `data`, by the setting's numbers. The first share `warm` of each run's queries is not counted."""
     names, times = [strategy.axis, *strategy.options], data["time"].values
     if len(times) > 2 and times[-1] - times[-2] < times[0] / 2:  # A last part of a few queries is too noisy.
         data = data.isel(time=[*range(len(times) - 2), -1])
@@ -117,11 +114,9 @@ def _points(strategy: OnlineStrategy, traffic: Traffic, data: xr.Dataset, warm: 
 
 
 def _measures(curves: Mapping[str, np.ndarray], traffic: Traffic, pool: int | None = None) -> Measures:
-    """Returns means per query at the end of cumulative curves `[seed, time]`, with standard errors that include both orders and queries.
+    """Returns means per query at the end of cumulative curves `[seed, time]`, with standard errors due to random orders and to the sample of queries.
 
-    The squared error is the variance between runs divided by their number, plus the variance due to the sample of queries. If `pool` is None, each
-    run serves every query once; the second part is the mean variance between the queries of a run, divided by their number. Otherwise runs draw
-    queries with replacement from `pool` queries; the second part is the variance between runs times `answers per run / pool`.
+    With `pool`, each run draws its queries with replacement from a pool of this size. If `pool` is None, each run serves every query once.
     """
     sums = {name: curve[:, -1] for name, curve in curves.items()}
     answered = np.maximum(sums["answered"], 1.0)
@@ -142,9 +137,8 @@ def _measures(curves: Mapping[str, np.ndarray], traffic: Traffic, pool: int | No
 def values_between(strategy: OnlineStrategy, points: Mapping[tuple[float, ...], Point], target: float) -> tuple[float, ...]:
     """Chooses three values of the environment's parameter, such as a budget, for a finer grid near the cheapest setting that meets a target.
 
-    They lie between the value in this setting and the neighbouring value, of lower quality, in the first grid. `points` are those of this grid, by
-    setting (the parameter's value, then the options); their measures `chosen_by` decide. Returns no values if no setting meets the target, or if the
-    neighbouring value is absent or meets the target, too.
+    They lie between this setting's value and the next value of lower quality in the first grid. `points` are the points of the first grid by setting,
+    judged here by `chosen_by`. Returns no values if no setting meets the target, there is no next value, or it meets the target, too.
     """
     reached = {s: p.chosen_by for s, p in points.items() if meets(p.chosen_by.quality, target)}
     if not reached:

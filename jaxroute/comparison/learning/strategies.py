@@ -171,7 +171,7 @@ class _ParallelWin(AnyWin):
 
 
 def _metered(traffic: Traffic, env: Any, reading: Reading) -> Metered:
-    """Wraps `env` to add metrics of quality, cost and latency from the table of `traffic`; `reading` names the metrics of `env` that this needs."""
+    """Wraps `env` to add metrics of quality, cost, calls and latency from the table of `traffic`; `reading` names the metrics of `env` for them."""
     table = traffic.table
     places = [table.models.index(name) for name in env.spec.model_names]
     latency = None if traffic.latency is None else np.asarray(traffic.latency, np.float32)[:, places]
@@ -196,11 +196,6 @@ def _stageroute(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
 def _with_budget(
     traffic: Traffic, name: str, env: Any, reading: Reading, budgets: Sequence[float], policy: Any, words: str, score: str
 ) -> OnlineStrategy:
-    """Makes a strategy of one `policy` that has a setting for each of `budgets`, in mean calls of the most expensive model.
-
-    `env(budget=...)` makes the environment; `reading` names its metrics. `words` end the description of each setting; the text `score` says which
-    scores of answers must be known in production.
-    """
     most_expensive = float(traffic.table.mean_costs().max())  # The unit of budgets.
 
     def described(budget: float) -> str:
@@ -235,7 +230,7 @@ def _messplus(traffic: Traffic, targets: Sequence[float]) -> OnlineStrategy:
 def _c2mabv(
     traffic: Traffic, name: str, reward: Any, size: int, budgets: Sequence[float], reading: Reading
 ) -> OnlineStrategy:
-    """Makes a strategy in which C2MAB-V calls at most `size` models per query, with a setting per budget; `reward` is the reward of these calls."""
+    """Makes a strategy in which C2MAB-V, rewarded by `reward`, calls at most `size` models per query. It has a setting for each budget."""
     cloud = functools.partial(combinatorial.table_cloud, traffic.unit, reward=reward, size=size)
     words, score = (f"at most {size} models a query", JUDGE) if size > 1 else ("", _SCORE_SERVED)
     policy = combinatorial.C2MABV(delta=1.0 / traffic.num_queries)
@@ -243,7 +238,6 @@ def _c2mabv(
 
 
 def _several(traffic: Traffic, name: str, reward: AnyWin, reading: Reading) -> OnlineStrategy:
-    """Makes a strategy in which C2MAB-V calls up to three models, at budgets from the cheapest model's cost to that of the three most expensive."""
     costs = np.sort(traffic.unit.mean_costs())
     size = min(_CALLS, len(costs))
     budgets = np.geomspace(1.001 * costs[0], costs[-size:].sum(), 7).tolist()
@@ -253,11 +247,7 @@ def _several(traffic: Traffic, name: str, reward: AnyWin, reading: Reading) -> O
 def _cascade(
     traffic: Traffic, name: str, policy: Any, options: Mapping[str, tuple[float, ...]], words: Any, needs: Any, **more: Any
 ) -> OnlineStrategy:
-    """Makes a strategy for cascades. Each setting combines a weight of cost with values of the policy's parameters from `options`, by name.
-
-    The function `policy` makes the policy from these parameters, `words` a description. `needs` are requirements in production. `more` has further
-    fields of `OnlineStrategy` and, if scores are to be learned from features of the answers, these `features` `[Q, N, d]`.
-    """
+    # `[Q, N, d]` features of the answers, from which scores are learned; all else in `more` are fields of `OnlineStrategy`.
     unit, features = traffic.unit, more.pop("features", None)
     about: dict[str, Any] = {"names": unit.models} | ({} if features is None else {"features": features})
 
@@ -366,7 +356,7 @@ def setting_of(
       name: name of the strategy, one of `STRATEGIES`.
       latency: `[Q, N]` seconds, or None.
       signals: `[Q, N]` self-reported quality of answers as in the log, such as confidence, or None.
-      setting: each parameter of the environment and the policy by name, as in the code that a report prints in the field `further` of a point.
+      setting: value of each parameter of the environment and of the policy, by name; `Point.further` has code with such a call.
 
     Raises:
       ValueError: the name is unknown, the strategy does not suit the table, or the parameters are not those of the strategy.

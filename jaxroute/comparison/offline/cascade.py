@@ -63,7 +63,7 @@ class Cascade:
 
 
 def thresholds_of(values: np.ndarray, number: int = THRESHOLDS) -> np.ndarray:
-    """Returns `number` midpoints of neighbouring distinct `values`, ascending, at evenly spaced quantiles; if there are fewer, the rest is NaN."""
+    """Returns `number` ascending thresholds: midpoints between neighbouring distinct `values`, at evenly spaced quantiles. NaN fills missing ones."""
     seen, counts = np.unique(values, return_counts=True)
     cuts = (seen[1:] + seen[:-1]) / 2
     if len(cuts) > number:
@@ -74,7 +74,7 @@ def thresholds_of(values: np.ndarray, number: int = THRESHOLDS) -> np.ndarray:
 
 
 def least_dominated(cost: np.ndarray, quality: np.ndarray, most: int = MOST_MODELS) -> np.ndarray:
-    """Returns ascending indices of the `most` models dominated by fewest others in mean `cost` and `quality`, `[N]`; ties go to better models."""
+    """Returns ascending indices of the `most` models that fewest others dominate in mean `cost` and `quality` `[N]`; ties go to higher quality."""
     worse = (cost[:, None] >= cost) & (quality[:, None] <= quality) & ((cost[:, None] > cost) | (quality[:, None] < quality))
     return np.sort(np.lexsort((-quality, worse.sum(1)))[:most])
 
@@ -84,13 +84,13 @@ def search(
 ) -> Candidates:
     """Returns all cascades of up to three models, at all thresholds, with their qualities and costs, computed by sums over queries.
 
-    A triple (i, j, k) at thresholds (t, u) serves score `s_i` if the judge's value `v_i >= t`, else `s_j` if `v_j >= u`, else `s_k`. It needs only
-    sums of scores and costs over the queries below `t` and `u`: cumulative histograms over the thresholds of each pair of models.
+    A triple (i, j, k) at thresholds (t, u) serves score `s_i` if the judge's value `v_i >= t`, else `s_j` if `v_j >= u`, else `s_k`. Means need only
+    sums of scores and costs over the queries with values below `t` and `u`: cumulative histograms for each pair of models.
 
     Args:
       sample: the queries for fitting.
-      judge: predictor of the scores of answers, after the calls; becomes part of the cascades, for new queries.
-      values: `[Q, N]` value of each answer by the judge, cross-validated if the judge was fitted to `sample`.
+      judge: predictor of an answer's score after the call, which the cascades use for new queries.
+      values: `[Q, N]` judge's value of each answer, cross-validated if the judge was fitted to `sample`.
       numbers: `[M]` indices of the searched models.
       number: `T`, the number of thresholds of each model.
 
@@ -137,10 +137,10 @@ def search(
 
 
 def _below(cuts: np.ndarray, values: np.ndarray, amounts: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Sums each of `A` amounts per query (scores or costs), `amounts` `[A, Q]`, over the queries with values below thresholds, and divides by `Q`.
+    """Sums `amounts` `[A, Q]`, such as scores, over the queries whose judged `values` lie below thresholds, and divides by the number of queries `Q`.
 
-    `cuts` are `T` increasing thresholds of each of `M` models, `[M, T]`, padded with NaN; `values` are the judge's values of their answers, `[M, Q]`.
-    Returns `[A, M, T]` sums for each model, and `[A, M, M, T, T]` for each two models whose values both lie below their thresholds.
+    `cuts` `[M, T]` are ascending thresholds of `M` models, padded with NaN; `values` `[M, Q]` are those of the models' answers. Returns sums
+    `[A, M, T]` for each model, and `[A, M, M, T, T]` for each pair of models, whose values must both lie below their thresholds.
     """
     (num_models, number), (num_amounts, num_queries) = cuts.shape, amounts.shape
     edges = np.where(np.isnan(cuts), np.inf, cuts)

@@ -117,7 +117,7 @@ def conditional(before: np.ndarray, scores: np.ndarray, called: np.ndarray, cova
 
 
 def shrunk_covariance(missed: np.ndarray) -> np.ndarray:
-    """Returns mean products `[N, N]` of residuals (score - prediction) `missed` `[Q, N]`, scaled by `Q / (Q + 10 N)` between different models."""
+    """Returns mean products `[N, N]` of the models' residuals `missed` `[Q, N]`. Entries off the diagonal are scaled by `Q / (Q + 10 N)`."""
     num_queries, num_models = missed.shape
     moments = missed.T @ missed / num_queries
     part = num_models / (num_models + num_queries / 10)
@@ -125,7 +125,7 @@ def shrunk_covariance(missed: np.ndarray) -> np.ndarray:
 
 
 def _fit(part: Part) -> Candidates:
-    """Fits cascade routing at a grid of prices (score per unit of cost), then at 22 prices between neighbours whose mean scores differ most."""
+    """Fits cascade routing at a grid of prices (score per unit of cost), then at 22 more prices in gaps where the mean score changes most."""
     sample = part.sample
     predictor, before = part.logistic if sample.described else part.means
     missed, costs = sample.scores - before, sample.costs.mean(0)

@@ -94,7 +94,7 @@ def _one_thread() -> AbstractContextManager[object]:
 
 
 def _unfitted(name: str, kind: Kind, setting: str, outcomes: Outcomes, sample: Sample, needs: tuple[str, ...] = ()) -> Point:
-    """Returns the `Point` of a rule without fitting, such as an upper bound, from its `outcomes` on `sample`; other arguments become its fields."""
+    """Returns the `Point` of a rule that is not fitted, such as a single model, from its `outcomes` on `sample`. Other arguments are its fields."""
     record = Record(1, sample)
     record.write(0, 0, np.arange(sample.num_queries), outcomes)
     measures = record.measures()

@@ -107,7 +107,7 @@ class Part:
 
     @cached_property
     def judge(self) -> Prediction:
-        """Predictor of answers' scores after a call: a `Judge`, or `logistic` if this is no worse in cross-validation; and predictions, `[Q, N]`."""
+        """Predictor of scores after a call, and its predictions `[Q, N]`: a `Judge`, unless `logistic` is at least as good in cross-validation."""
         (before, predicted), sample = self.logistic, self.sample
         paid = sample.costs[sample.costs > 0]
         floor = 1e-3 * float(np.median(paid)) if paid.size else 1.0

@@ -43,8 +43,8 @@ class Mixture:
     def next_model(self, sample: Sample, asked: Sequence[int], draw: float) -> int | None:
         """Returns the index of the model to call next; None if the last answer is to be served.
 
-        `sample` is one query; its costs are those of the answers so far, and any number for other models; its scores are not read. `asked` has the
-        indices of the models that answered, in order. The random number `draw`, in [0, 1), selects the model of a mixture.
+        `sample` is one query with the costs of the answers so far; its other costs and its scores are not used. `asked` has the indices of the models
+        that answered, in order. The random number `draw`, in [0, 1), selects the model of a mixture.
         """
         if asked:
             return None

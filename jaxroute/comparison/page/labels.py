@@ -26,7 +26,7 @@ def stand_in(text: str) -> str:
 
 
 class Placer:
-    """Finds free places for labels in the rectangle `area`, one by one: begin with the most important. Lengths are in points (1/72 inch)."""
+    """Finds free places for labels in the rectangle `area`, one label after another, the most important first. Lengths are in points (1/72 inch)."""
 
     def __init__(self, area: Box) -> None:
         self._area = np.asarray(area, float)
@@ -35,7 +35,7 @@ class Placer:
         self._prices = np.empty(0)
 
     def avoid(self, points: ArrayLike, radius: float, price: float) -> None:
-        """Adds a cost to labels over `points` (see `place`): `price` for the whole square of half-width `radius` around a point, less for a part."""
+        """Adds a square of half-width `radius` around each of `points`. A label costs `price` more if it covers all of the square, less if a part."""
         centres = np.reshape(np.asarray(points, float), (-1, 2))
         self._obstacles = np.vstack([self._obstacles, np.hstack([centres - radius, centres + radius])])
         self._prices = np.append(self._prices, np.full(len(centres), price / (2 * radius) ** 2))
@@ -51,8 +51,8 @@ class Placer:
     ) -> tuple[Box, Sequence[float] | None] | None:
         """Reserves the best free rectangle ("box") for a label of the given size (width, height) near a point, at least `gap` away from it.
 
-        A box costs about its distance from the point plus the prices of what the label covers. Returns None if all free boxes cost more than `limit`;
-        otherwise the box, and the end of a line to it from the point, or None for no line if the box is at most `gap + 7` away.
+        A box costs about its distance from the point plus the prices of what it covers. Returns None if all free boxes cost more than `limit`.
+        Otherwise returns the box and the end of a line to it from the point; None for no line if the box is at most `gap + 7` away.
         """
         tries = [(d, i, a) for n, d in enumerate(_DISTANCES) for i, a in enumerate(_ANGLES) if n or i < 10]
         boxes = np.array([_beside(point, size, gap + distance, angle) for distance, _, angle in tries])
@@ -80,9 +80,9 @@ def _overlap(boxes: np.ndarray, others: np.ndarray) -> np.ndarray:
 
 
 def _beside(point: Sequence[float], size: Sequence[float], distance: float, angle: float) -> tuple[float, ...]:
-    """Returns a rectangle (left, bottom, right, top) of a size (width, height) beside a point, at a `distance` in the direction `angle`.
+    """Returns a rectangle (left, bottom, right, top) of a size (width, height) beside a point.
 
-    `angle` is in radians, counterclockwise from the right. At `distance` is the middle of a side, or a corner 64 to 78 degrees from the horizontal.
+    The middle of a side, or a corner, is at `distance` from the point in the direction `angle`, in radians counterclockwise from the right.
     """
     (x, y), (width, height), dx, dy = point, size, math.cos(angle), math.sin(angle)
     left = x + distance * dx - width * (0.0 if dx > 0.2 else 1.0 if dx < -0.2 else 0.5)

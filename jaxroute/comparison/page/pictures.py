@@ -261,7 +261,7 @@ def _xy(point: PointSummary) -> tuple[float, float]:
 
 
 def _error_bar(ax: Any, point: PointSummary, colour: str, least: float) -> None:
-    """Draws bars of one standard error. That of quality ends within -2 to 102 %, that of cost above `least`, as a logarithmic axis has no 0."""
+    """Draws bars of one standard error, cut off at qualities of -2 and 102 %, and at the cost `least`, as a logarithmic axis has no 0."""
     (x, y), (across, up) = _xy(point), (e if known(e) else 0.0 for e in (point["cost"][1], point["quality"][1]))
     up = [[min(100 * up, y + 2)], [max(min(100 * up, 102 - y), 0)]]
     across = [[max(min(across, x - least), 0)], [across]] if x > 0 else None
@@ -311,7 +311,7 @@ def _set_ticks(ax: Any, letter: str, ticks: Sequence[float], log: bool = False) 
 def _label(
     picture: Picture, ax: Any, placer: Placer, summary: Summary, looks: dict[str, Look], front: Any, form: Form
 ) -> None:
-    """Writes the names of the target, recommendation, strategies and some single models where `placer` allows, off the Pareto frontier `front`."""
+    """Writes names of the target, the strategies and some single models where `placer` has space. They avoid the Pareto frontier `front`."""
     place, target = ax.transData.transform, 100 * summary["target"]
     groups = strategies.series(filter(strategies.drawable, summary["points"]))
     (left, y), (right, _) = place([(x, target) for x in ax.get_xlim()])
@@ -327,7 +327,6 @@ def _label(
         placer.avoid(ends, form.radius + 2, 24.0)
 
     def put(ends, words, colour, size, limits=(1e9,), weight="normal", gap=form.radius + 4) -> bool:
-        """Writes `words` near one of the points `ends`, at a cost within the first of `limits` that `placer` can meet. Returns whether it can."""
         look = {"fontsize": size, "weight": weight, "color": LIGHT[colour], "va": "bottom", "zorder": 9}
         made = ax.annotate(stand_in(words), (0, 0), xycoords="figure points", **look)
         extent = picture.size(made)
@@ -369,7 +368,7 @@ def _label(
 def _handles(
     points: list[PointSummary], looks: dict[str, Look], best: PointSummary | None, single: PointSummary | None, form: Form
 ) -> list[tuple[list[Line2D], str]]:
-    """Returns two legends as (entries, text colour): the strategies; and what fillings, lines and the rings around `best` and `single` mean."""
+    """Returns two legends as (entries, text colour): one names strategies, one explains fillings, lines and rings around `best` and `single`."""
 
     def entry(label: str, look: Look, size: float = 1.0) -> Line2D:
         return Line2D([], [], label=label, **_marker(look, size * form.radius))

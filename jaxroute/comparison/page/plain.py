@@ -76,7 +76,7 @@ def learners(summary: Summary) -> list[PointSummary]:
 
 
 def course_of_learning(point: PointSummary, summary: Summary) -> str:
-    """Says after how many queries an online policy's quality stays within .01 of its last value, and its lost quality and extra cost before."""
+    """Says after how many queries an online policy's quality stays within .01 of its last value, and how quality and cost differ before."""
     learning, name = point["learning"], point["strategy"]
     parts = [p for p in zip(learning["queries"], learning["quality"], learning["cost"], strict=True) if known(p[1])]
     name += "" if strategies.deployable(point) else f" (dashed: {strategies.obstacle(point)})"

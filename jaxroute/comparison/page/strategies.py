@@ -103,7 +103,7 @@ def needs(summary: Summary) -> dict[str, set[str]]:
 
 
 def further(summary: Summary) -> dict[str, str]:
-    """Returns by strategy the Python code that simulates or fits its chosen setting again, or else its cheapest setting that has such code."""
+    """Maps each strategy to the Python code that repeats its chosen setting, or else the cheapest of its settings that has such code."""
     lines: dict[str, str] = {}
     for point in sorted(by_cost(summary["points"]), key=lambda p: not p["answer"]):
         if point["further"]:

@@ -35,11 +35,11 @@ class Flow(Generic[Fact]):
         raise NotImplementedError
 
     def joined(self, facts: Sequence[Fact], deciding: Fact) -> Fact:
-        """Returns the fact about a result of a branch or loop, from `facts` about the values it may take and `deciding`, about the condition."""
+        """Returns the fact about a value that is one of several. `facts` are about these; `deciding` is about the condition that selects one."""
         raise NotImplementedError
 
     def row(self, fact: Fact) -> Fact:
-        """Returns the fact about a row of an array that a scan reads, from the array's, or the reverse for one that it stacks; by default equal."""
+        """Converts the fact about an array to that about a row which a scan reads, or that about a row to the stacked array; by default unchanged."""
         return fact
 
     def is_opaque(self, eqn: JaxprEqn) -> bool:
@@ -107,12 +107,12 @@ _DEPENDENCE = _Dependence(False)
 
 
 def which_depend(closed: ClosedJaxpr, given: Sequence[bool]) -> list[bool]:
-    """Returns for each result of the jaxpr `closed` whether it depends on an argument flagged in `given`, for example as different between runs."""
+    """Returns for each result of the jaxpr `closed` whether it depends on any argument whose flag in `given` is True."""
     return _DEPENDENCE.results(closed, given)
 
 
 def carry_dependence(given: Sequence[bool], step: Callable[[list[bool]], Sequence[bool]]) -> list[bool]:
-    """Returns a loop's final flags (say, which carried values differ between runs) from its first, `given`; `step` maps them over an iteration."""
+    """Returns the flags of a loop's values after any number of iterations. `given` has their first flags; `step` maps flags over one iteration."""
     return _DEPENDENCE.carried(given, step)
 
 
@@ -140,7 +140,7 @@ def solver_operands(params: Mapping[str, Any], operands: Sequence[Any]) -> list[
 
 
 def switch(params: Mapping[str, Any], branches: Sequence[Callable[..., Any]], index: Any, *operands: Any) -> Any:
-    """Runs one branch of a `cond` on `operands`: number `index` or, if `params` assigns branches to platforms, that of the program's platform."""
+    """Runs one branch of a `cond` on `operands`: the one at `index` or, if `params` assigns branches to platforms, the one for this platform."""
     if (platforms := params.get("branches_platforms")) is None:
         return lax.switch(index, branches, *operands)
     named = {name: one for one, names in zip(branches, platforms, strict=True) for name in names or ("default",)}

@@ -89,7 +89,7 @@ class Tables:
         self._reads: dict[int, tuple[Any, list[Any]]] = {}  # By the array's id; the array is stored to keep it alive.
 
     def read(self, table: Value, value: Any) -> Any:
-        """Notes that `value` was read from `table`, for `write`, if the table is long. Returns `value`; the caller uses the result in its place."""
+        """Records that `value` was read from `table`, if the table is long. Returns `value`; the caller must use the result in its place."""
         long = table.mapped and not table.is_key and math.prod(jnp.shape(table.array)[:-1]) > _LONG
         if not long or math.prod(jnp.shape(value)[:-1]) > _LONG:
             return value
@@ -106,10 +106,9 @@ class Tables:
 
 
 def _places(starts: Sequence[Value], shape: tuple[int, ...], sizes: Sequence[int]) -> tuple[list[int], Array] | None:
-    """Returns the `K` axes along which a slice has several possible places, and its starts along them in `R` runs, `[R, K]`.
+    """Returns the `K` axes along which a slice has several possible starts, and the `starts` along them in `R` runs, `[R, K]`.
 
-    Along these axes the start differs between runs, or the slice is shorter than the array. Returns None if the slice is longer than 1 along one.
-    `starts` has the start along each axis, of which at least one differs. `sizes` and `shape` are the lengths of slice and array in one run.
+    Returns None if the slice is longer than 1 along such an axis. `shape` and `sizes` are the lengths of array and slice in one run.
     """
     axes = [axis for axis, start in enumerate(starts) if start.mapped or sizes[axis] != shape[axis]]
     if not all(sizes[axis] == 1 for axis in axes):
@@ -168,7 +167,7 @@ def _with_zero(indices: Sequence[Any]) -> list[Any]:
 
 
 def _gather(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any]:
-    """Computes a gather of `values` (array, indices) for `size` runs: by slices of all runs if these share the indices, else as a batch of runs."""
+    """Computes a gather for `size` runs. `values` are the array and the indices; if all runs share the indices, slices of all runs are read."""
     (operand, indices), params = values, eqn.params
     numbers, sizes = params["dimension_numbers"], tuple(params["slice_sizes"])
     rank = len(sizes)  # of one run's operand
@@ -215,7 +214,7 @@ def _scatter(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
 
 
 def _one_place(numbers: Any, indices: Value, shape: tuple[int, ...], updates: tuple[int, ...]) -> bool:
-    """Whether a scatter with dimension `numbers` writes at one index vector per run; `shape`, `updates`: shapes of one run's array and update."""
+    """Whether a scatter writes at one index vector per run. `numbers` are its dimensions; `shape` and `updates` are shapes without the run axis."""
     written = tuple(n for axis, n in enumerate(shape) if axis not in numbers.inserted_window_dims)
     return (
         jnp.ndim(indices.array) == 1 + indices.mapped

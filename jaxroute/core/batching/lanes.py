@@ -108,7 +108,7 @@ class Lanes:
 
 
 def _replay(jaxpr: Jaxpr, consts: Sequence[Any], args: list[Value], size: int, tables: Tables | None = None) -> list[Value]:
-    """Evaluates one run's jaxpr on `args` for `size` runs, which share `consts`. `tables` has earlier reads of arrays, which writes must follow."""
+    """Evaluates one run's jaxpr on `args` for `size` runs, which share `consts`. `tables` records reads of long arrays (None: no reads so far)."""
     tables = Tables() if tables is None else tables
     env: dict[Any, Value] = {}
     fixed = Trait.CONSTANT | Trait.EVEN
@@ -173,7 +173,7 @@ def _apply(eqn: JaxprEqn, values: list[Value], size: int, tables: Tables) -> lis
 
 
 def _exact(eqn: JaxprEqn, arrays: list[Any], traits: list[Trait], runs: tuple[bool, ...]) -> list[Any] | None:
-    """Computes `eqn` exactly on float32 `arrays`; None if XLA's result will do. `traits`: what XLA knows of each; `runs`: which have a run axis."""
+    """Computes `eqn` on `arrays` exactly; None if XLA's result will do. `traits`: what XLA knows of each array; `runs`: whether it has a run axis."""
     name, params = eqn.primitive.name, eqn.params
     if not rounding.is_exact() or getattr(eqn.outvars[0].aval, "dtype", None) != jnp.float32:
         return None
@@ -262,7 +262,7 @@ def _own_derivative(eqn: JaxprEqn, values: list[Value], size: int) -> list[Value
 
 
 def _in_place_of(eqn: JaxprEqn, inner: ClosedJaxpr, places: Sequence[int], values: list[Value], size: int) -> list[Value]:
-    """Computes `eqn` for `size` runs by the jaxpr `inner`, whose operands are `values[i]`, i in `places`; derivatives follow JAX's rules of `eqn`."""
+    """Computes `eqn` for `size` runs by the equivalent jaxpr `inner`, with operands `values[i]`, i in `places`. Derivatives are those of `eqn`."""
     mapped = any(v.mapped for v in values)
 
     def again(arrays: Sequence[Any]) -> list[Value]:
@@ -286,7 +286,7 @@ def _values(arrays: Sequence[Any], mapped: Sequence[bool], variables: Sequence[A
 
 
 def _unchanged(now: list[Value], start: Sequence[Value], variables: Sequence[Any], body: ClosedJaxpr) -> list[Value]:
-    """Returns a loop's values `now`, but with the `Trait` from `start` for those whose input (in `variables`) `body` returns unchanged."""
+    """Returns the values `now` of a loop. Those that `body` returns unchanged (its inputs are `variables`) get their `Trait` from `start`."""
     same = [v is out for v, out in zip(variables, body.jaxpr.outvars, strict=False)][: len(start)]
     kept = [v._replace(trait=old.trait) if is_same else v for v, old, is_same in zip(now, start, same, strict=False)]
     return [*kept, *now[len(start) :]]
