@@ -1,6 +1,6 @@
 """Solvers of optimisation problems that several papers share: exact, without data-dependent control flow, batched by `jax.vmap`.
 
-A model wins if it succeeds. A solver for "any win" maximises the probability that at least one selected model wins, one for "all wins" that all do.
+A model wins if it succeeds. "Any win" is the probability that at least one selected model wins, "all wins" the probability that all of them do.
 
 - `select`: best relaxed selection, by the number of wins or the probability of any win or all wins; has derivatives; start here.
 - `annealed`, `perturbed`: for training, falling temperatures for `select`, and the average of any solver over noise, which has useful derivatives.

@@ -39,8 +39,8 @@ def best_models(utility: Array, size: Array | int) -> Array:
 def best_pair(utility: Array, size: int, waiting: Array | None = None) -> tuple[Array, Array]:
     """Returns the query, and the set of `size` (static) models, for which the probability is largest that the query accepts one of the models.
 
-    `utility` `[B, N]` is that of `B` queries and `N` models. The query is an index (an int32 scalar), the models are a mask `[N]`; ties go to the
-    lower index. Only queries in the mask `waiting` `[B]` count (default: all); if none is, the query is `B` and the mask has the first models.
+    `utility` `[B, N]` has a row per query and a column per model. Returns the query's index (an int32 scalar) and a mask `[N]` of the models; ties go
+    to the lower index. Only queries in the mask `waiting` `[B]` count (default: all). If none is, it returns `B` and the first models.
     """
     number = utility.shape[0]
     weight = log_weight_of_best([utility[:, j] for j in range(utility.shape[1])], size)

@@ -30,8 +30,8 @@ def known(value: Any) -> bool:
 def inputs(mask: Any = None, groups: Sequence[int] | None = None, **given: Any) -> list[Array]:
     """Returns a solver's arguments, given by name, as arrays of the first one's number type. Raises `ValueError` for a wrong shape or number.
 
-    `budget`, `total`, `size`, `most` and `temperature` must be scalars. With `groups`, the group of each model, they may also be `[M]`: one number
-    for each group. All other arguments must be vectors `[K]`; they become 0 where `mask` `[K]`, if given, is False.
+    `budget`, `total`, `size`, `most` and `temperature` must be scalars, or with `groups` (the group of each model) also `[M]`: one number for each
+    group. All other arguments must be vectors `[K]`. Their entries become 0 where `mask` `[K]`, if given, is False.
     """
     found: list[Array] = []
     for name, value in given.items():
@@ -115,7 +115,7 @@ def feasible(least: Number, budget: Number, capacity: Number, total: Number, *va
 
 
 def require_feasible(feasible: Array, budget: Array, name: str, total: Array, upper: Array) -> None:
-    """Raises `ValueError` if `feasible` is concrete and False; the message names budget, sum `total` (argument `name`) and sum of `upper` `[K]`."""
+    """Raises `ValueError` if `feasible` is concrete and False. The message has `budget`, `total` (called `name`) and the sum of `upper` `[K]`."""
     if known(feasible) and not bool(feasible):
         given, required, capacity = (f"{float(x):g}" for x in (budget, total, jnp.sum(upper)))
         raise ValueError(

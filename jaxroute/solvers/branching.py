@@ -60,7 +60,7 @@ class Basis(NamedTuple):
     Attributes:
       x: `[n]` basic solution, clipped to the ends (lower and upper limits) of the variables.
       bound: `[]` upper bound of the optimal value, valid for any basis up to rounding.
-      reduced: `[n]` reduced gains: how much `bound` falls per unit by which `x` leaves its upper end (if positive) or lower end (if negative).
+      reduced: `[n]` reduced gains. `bound` falls by their size per unit by which `x` leaves its upper end (if positive) or lower end (if negative).
       price: `[R]` multipliers of the constraints.
       feasible: `[]` bool, whether the basic solution is between the ends, and so optimal.
       impossible: `[]` bool, whether no point between the ends meets the constraints.
@@ -181,7 +181,6 @@ def search(
     )
 
     def step(s: _Search) -> _Search:
-        """Returns the state after a pivot in the current node or, if its program is solved, after recording the value and choosing a node."""
         lp = program(s.piece)
         view = _simplex(lp, equal, s.basis, s.upper)
         best = s.found.value

@@ -57,12 +57,11 @@ def budgeted_fill(
 ) -> FillSolution:
     """Maximises `value . x` over `{0 <= x <= capacity, sum(x) = total, cost . x <= budget}`, exactly.
 
-    A fill uses the models in a certain order, each up to its capacity, until the sum is `total`. For a multiplier `lam` of the budget, the order by
-    `value - lam * cost` maximises the Lagrangian. Two fills enclose the budget: the best (`lam = 0`, ties to the cheaper model) and the cheapest
-    (ties to the better model). A step takes the slope between the two in the cost-value plane as the next multiplier. The fill of this multiplier
-    replaces the more expensive of the two if it exceeds the budget, else the cheaper one. Each effective step reaches a new vertex of the frontier,
-    so finitely many suffice. The answer mixes the last two fills to meet the budget with equality. Comparisons use differences of raw values and
-    costs, so that equal costs cancel exactly. As rounding can make these comparisons cyclic, a fill sorts the models by how many others precede them.
+    A fill uses the models in a certain order, each up to its capacity, until the sum is `total`. The order by `value - lam * cost` maximises the
+    Lagrangian for the multiplier `lam` of the budget. Two fills enclose the budget: the best (`lam = 0`) and the cheapest. A step takes the slope
+    between the two in the cost-value plane as the next multiplier. The fill of this multiplier replaces the more expensive of the two if it exceeds
+    the budget, else the cheaper one. Finitely many steps suffice, because each effective one reaches a new vertex of the frontier. The answer mixes
+    the last two fills to meet the budget with equality.
 
     Source: StageRoute (arXiv 2506.17254), eq. (7). The dual method and the number of steps are ours.
 
@@ -119,7 +118,6 @@ def budgeted_fill(
         return fill((xla.barrier(order),), lambda other, this: other[0] < this[0])
 
     def slope_of(over: _Fill, under: _Fill) -> Array:
-        """Returns the budget's multiplier for which a fill `over` the budget and one `under` it have the same value minus multiplier times cost."""
         spread = over[1] - under[1]
         return jnp.where(spread > 0, (over[2] - under[2]) / jnp.where(spread > 0, spread, 1.0), 0.0)
 

@@ -97,7 +97,7 @@ def _level_of_many(u: Array, upper: Array, total: Array, at_most: bool) -> Array
 
 @partial(jax.custom_jvp, nondiff_argnums=(5,))
 def _project(y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool) -> _Solution:
-    """Returns `z`, the multiplier of the sum, that of the budget, and feasibility for `project` (same arguments), by bracketed Newton steps."""
+    """Solves `project` (same arguments). Returns `z` `[K]`, the multipliers of the sum and of the budget, and whether a solution exists."""
     eps = np.finfo(y.dtype).eps
     cheapest = _cheapest(cost, upper, total, at_most)
     # The cost of the most expensive model in use if the sum is made up of the cheapest ones. A large multiplier of the budget orders models by cost,
@@ -113,7 +113,6 @@ def _project(y: Array, cost: Array, budget: Array, total: Array, upper: Array, a
         return nu, z, jnp.sum(cost * z) - budget
 
     def slope(nu: Array, z: Array) -> tuple[Array, Array]:
-        """Returns how fast the cost of `z` falls as the budget's multiplier grows, and its rounding error; `nu` is the multiplier of the sum."""
         free = (z > 0.0) & (z < upper)
         number = jnp.sum(free.astype(y.dtype))
         c = jnp.where(free, cost, 0.0)
@@ -174,10 +173,7 @@ def _project(y: Array, cost: Array, budget: Array, total: Array, upper: Array, a
 def _steps_as_needed(
     step: Callable[[tuple[Array, ...]], tuple[Array, ...]], start: tuple[Array, ...], tolerance: Array
 ) -> tuple[Array, ...]:
-    """Repeats `step` of `_project` from `start` until the cost is within `tolerance` of the budget, or the budget's multiplier no longer changes.
-
-    In the tuples, entry 2 is the multiplier and entry 5 the cost minus the budget. A cost within the budget at a multiplier of 0 needs no step.
-    """
+    """Repeats `step` of `_project` from `start` until the cost is within `tolerance` of the budget or the budget's multiplier no longer changes."""
 
     def go_on(state: tuple[Any, ...]) -> Array:
         number, before, (_, _, here, _, _, excess) = state
@@ -204,22 +200,21 @@ def _cheapest(cost: Array, upper: Array, total: Array, at_most: bool) -> Array:
 
 
 def _rows(z: Array, cost: Array, upper: Array, nu: Array, multiplier: Array, at_most: bool) -> tuple[Array, _RowSolver]:
-    """Returns a mask `[K]` (1 or 0) of free coordinates of `z` (between 0 and `upper`), and a function `solve`.
+    """Returns a mask `[K]` (1 or 0) of the free coordinates of `z`, which are strictly between 0 and `upper`; and a function (`_RowSolver`).
 
-    The function projects free coordinates onto the binding constraints: the sum, unless `at_most` and its multiplier `nu` is 0, and the budget if its
-    `multiplier` is positive. It subtracts the mean cost of free coordinates from their costs, which avoids cancellation.
+    The function projects free coordinates onto the binding constraints. The sum binds unless `at_most` and its multiplier `nu` is 0, the budget binds
+    if its `multiplier` is positive.
     """
     free = ((z > 0.0) & (z < upper)).astype(z.dtype)
     sum_on = (jnp.asarray(True) if not at_most else nu > 0.0) & (jnp.sum(free) > 0.0)
     number = jnp.maximum(jnp.sum(free), 1.0)
     mean = jnp.where(sum_on, jnp.sum(free * cost) / number, 0.0)
-    centred = free * (cost - mean)
+    centred = free * (cost - mean)  # This avoids cancellation.
     spread = jnp.sum(centred * centred)
     # Free costs that are equal up to rounding cannot satisfy the budget.
     budget_on = (multiplier > 0.0) & (spread > 10.0 * np.finfo(z.dtype).eps * jnp.max(free * cost) ** 2)
 
     def solve(change: Array, sum_side: Array, budget_side: Array) -> tuple[Array, Array, Array]:
-        """Returns the vector nearest to `change`, 0 where not free, with sum `sum_side` and cost `budget_side` if they bind; and both multipliers."""
         change = free * change
         level = jnp.where(sum_on, (jnp.sum(change) - sum_side) / number, 0.0)
         change = change - free * level
@@ -233,7 +228,7 @@ def _rows(z: Array, cost: Array, upper: Array, nu: Array, multiplier: Array, at_
 def _polish(
     y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool, nu: Array, multiplier: Array, z: Array
 ) -> tuple[Array, Array, Array]:
-    """Returns `z`, `nu` and `multiplier` of `_project`, refined so that binding constraints hold exactly; unchanged if that would violate others."""
+    """Returns `z`, `nu` and `multiplier` of `_project`, refined so that binding constraints hold exactly; unchanged if this violates others."""
     free, solve = _rows(z, cost, upper, nu, multiplier, at_most)
     held = jnp.where(free > 0.0, 0.0, z)
     moved, d_nu, d_multiplier = solve(y, total - jnp.sum(held), budget - jnp.sum(cost * held))
@@ -273,10 +268,10 @@ def project(
 ) -> Projection:
     """Returns the nearest point of `{0 <= z <= upper, sum z = total, cost . z <= budget}`, with exact derivatives in all arguments.
 
-    `z = clip(y - nu - lam * cost, 0, upper)`. The multiplier `nu` of the sum is exact, from the breakpoints of a piecewise linear function; `lam` of
-    the budget comes from Newton's method inside a bracket. The derivative (forward and reverse) is that of the binding constraints, not of the
-    iterations. At a vertex, where the derivatives in `total` from above and from below differ, the derivative from below is returned. The derivatives
-    of `z` in `total` thus sum to 1 wherever the sum binds.
+    `z = clip(y - nu - lam * cost, 0, upper)`. The multiplier `nu` of the sum comes from the breakpoints of a piecewise linear function, or for more
+    than 64 models from Newton steps; `lam` of the budget comes from Newton's method inside a bracket. The derivative (forward and reverse)
+    differentiates the binding constraints, not the iterations. At a vertex, where the derivatives in `total` from above and from below differ, it is
+    the one from below. The derivatives of `z` in `total` thus sum to 1 wherever the sum binds.
 
     `z` does not depend on the unit of costs and budget. It satisfies sum, bounds and budget to a relative tolerance of 1e-5 (1e-8 in float64).
 
@@ -303,7 +298,7 @@ def project(
 def _certificate(
     found: _Solution, y: Array, cost: Array, budget: Array, total: Array, upper: Array, at_most: bool
 ) -> tuple[Array, Array]:
-    """Returns the largest violation of optimality by `found`, the result of `_project` for the other arguments; and whether it is only rounding."""
+    """Returns the largest violation of the optimality conditions by `found` (`_project` of the other arguments), and whether it is only rounding."""
     z, nu, multiplier = jax.lax.stop_gradient(found[:3])
     y, cost, budget, total, upper = jax.lax.stop_gradient((y, cost, budget, total, upper))
     moved = jnp.max(jnp.abs(z - jnp.clip(y - nu - multiplier * cost, 0.0, upper)))
@@ -429,12 +424,12 @@ def projected_gradient(
 ) -> Ascent:
     """Maximises a function over `{0 <= z <= upper, sum z = total (or <=), cost . z <= budget}` by its gradient.
 
-    The derivative (forward and reverse, first order) in `cost`, `budget`, `total`, `upper` and all values that `gradient` closes over is implicit:
-    that of the fixed point `z = P(z + gradient(z))` of the projection `P`, for any optimizer. It is valid if `converged`; if the fixed point is not
-    unique, the derivative of least norm is returned. At a vertex of the set, `z` does not react to small changes of the objective: this derivative is
-    zero. The derivative takes one `[K, K]` pseudo-inverse and `K` directional derivatives of the projection. With `implicit=False` JAX differentiates
-    through the steps: correct even before convergence, but time and memory grow with `steps`. For a linear objective `differentiable_lp` and `select`
-    are faster.
+    The derivative (forward and reverse, first order) in `cost`, `budget`, `total`, `upper` and all values that `gradient` closes over is implicit: it
+    is the derivative of the fixed point `z = P(z + gradient(z))` of the projection `P`, for any optimizer. It is valid if `converged`; if the fixed
+    point is not unique, the derivative of least norm is returned. At a vertex of the set, `z` does not react to small changes of the objective, so
+    this derivative is zero. The derivative takes one `[K, K]` pseudo-inverse and `K` directional derivatives of the projection. With `implicit=False`
+    JAX differentiates through the steps: correct even before convergence, but time and memory grow with `steps`. For a linear objective
+    `differentiable_lp` and `select` are faster.
 
     Args:
       gradient: function from `z` `[K]` to the gradient of the objective.

@@ -77,9 +77,8 @@ def pairwise(z: Array, uniforms: Array, *, whole_sum: bool) -> Array:
 def _sets_between(upper: Array, points: Array) -> tuple[Array, Array]:
     """Writes a selection `z` as a mixture of `n` sets by systematic sampling. Returns their weights `[n]` (some may be 0) and masks `[n, K]` bool.
 
-    `upper` `[K]` are the prefix sums `C` of `z`. For an offset `u` in (0, 1], model `k` is in the set if `u + i` is in `(C_(k-1), C_k]` for some
-    integer `i`. As `u` grows, the set changes only at `points` `[n]`: the fractional parts of `C` in any order, then 1. The size of a set is the
-    floor or the ceiling of the sum of `z`.
+    `upper` `[K]` are the prefix sums of `z`, which bound an interval for each model. An offset `u` in (0, 1] selects each model whose interval
+    contains one of `u, u + 1, ...`. As `u` grows, the set changes only at `points` `[n]`: the fractional parts of `upper` in any order, then 1.
     """
     size = points.shape[-1]
     # Sorts by rank, without gathers.
@@ -117,7 +116,7 @@ def swap(z: Array, uniforms: Array, surplus_uniforms: Array) -> Array:
 
 
 def swap_with(z: Array, trades: Callable[[np.ndarray], Array], surplus: Callable[[np.ndarray], Array]) -> Array:
-    """Rounds `z` like `swap`, whose two arrays of uniforms are here functions of `n` merge indices: `trades` returns `[n, M]` and `surplus` `[n]`."""
+    """Rounds `z` like `swap`, but calls functions for the uniforms: for `n` merge indices, `trades` returns `[n, M]` and `surplus` `[n]`."""
     size = z.shape[-1]
     upper = numerics.prefix_sums(z)
     # Sums that are integers up to rounding are rounded; otherwise a set could be too large by one model.
@@ -145,7 +144,7 @@ def swap_with(z: Array, trades: Callable[[np.ndarray], Array], surplus: Callable
 def _merged(
     weight: Array, members: Array, trades: Callable[[np.ndarray], Array], surplus: Callable[[np.ndarray], Array]
 ) -> Array:
-    """Merges `n` sets, with masks `members` `[n, K]` and weights `weight` `[n]`, to one set `[K]` bool, by uniforms as in `swap_with`."""
+    """Merges `n` sets, with masks `members` `[n, K]` and weights `weight` `[n]`, to one set `[K]` bool; `trades`, `surplus` as in `swap_with`."""
     count, size = members.shape
     merges = np.arange(size - count + 1, size)
     members = members.astype(weight.dtype)  # Masks as numbers, because booleans are not vectorised together with the coins.

@@ -131,7 +131,7 @@ class _AnyWinSets(NamedTuple):
 
     Attributes:
       members: `[sets, K]` bool, models of each set; larger sets come later (static).
-      full: index of the first set that pairs may join: with a pair, which counts as one model, smaller sets have too few models (static).
+      full: index of the first set that a pair may join. A pair counts as one model, so with it smaller sets have too few models (static).
       labels: `[K]` group of each model (static).
       pairs: `[P, 2]` indices of the models of each pair (static).
       left: `[sets]` rest of the budget once a set is selected.
@@ -153,7 +153,7 @@ _Candidates = tuple[Array, ...]
 def _any_win_sets(
     w: Array, cost: Array, budget: Number, size: Number, groups: Groups, sizes: tuple[int, int] | None
 ) -> tuple[_AnyWinSets, _Candidates, _Candidates | None]:
-    """Returns the sets that `exact_any_win` (same arguments) may select fully, and the models and the pairs (or None) that may join one of them."""
+    """Returns sets that `exact_any_win` (same arguments) may select fully, models that may join a set, and pairs that may (None without pairs)."""
     count, dtype = w.shape[-1], w.dtype
     low, high = (1, count) if sizes is None or groups is not None else sizes
     high = high if sizes is None else sizes[1]
@@ -203,7 +203,7 @@ def _join_one(model: _Candidates, left: Array, lose: Array) -> tuple[Array, Arra
 def _join_two(pair: _Candidates, left: Array, lose: Array) -> tuple[Array, Array, Array]:
     """Adds a `pair` of models to a set, in fractions that sum to one and use up the budget `left`; `lose` is the probability that the set fails.
 
-    Returns the probability that all fail (huge if a fraction is not in [0, 1]), the first fraction, and the fall of its logarithm per unit of budget.
+    Returns the probability that all fail (huge if a fraction is not in [0, 1]), the first fraction, and the multiplier of the budget.
     """
     w, other_w, other_cost, inverse = pair
     part = (left - other_cost) * inverse
@@ -230,11 +230,10 @@ def _least_with_one(models: _Candidates, group: np.ndarray, joined: np.ndarray, 
 
 
 def _least_with_two(pairs: _Candidates, group: np.ndarray, joined: np.ndarray, left: Array, lose: Array) -> Array:
-    """Returns for each set the smallest probability `[sets]` that all models fail if one of the candidate `pairs` is added, in parts that sum to one.
+    """Returns for each set the smallest probability `[sets]` that all models fail if one of `P` candidate `pairs` is added, in parts that sum to one.
 
-    It considers one set at a time; the mask `joined` `[sets, P]` excludes pairs with a model in the set. `group` `[P]` has each pair's group, `left`
-    `[sets]` the budget left, `lose` `[M, sets]` the probability of failure, huge where a group is full. The probabilities are stored before their
-    minimum is taken: a loop fused by XLA from both operations is not vectorised over runs and takes 20 times as long.
+    The mask `joined` `[sets, P]` excludes pairs with a model in the set. `group` `[P]` has each pair's group, `left` `[sets]` the budget left, and
+    `lose` `[M, sets]` the probability that the set fails, repeated for each of `M` groups, and huge where the group is full.
     """
     most = int((~joined).sum(1).max())
     if not most:
@@ -249,6 +248,7 @@ def _least_with_two(pairs: _Candidates, group: np.ndarray, joined: np.ndarray, l
         left, lose, free, group, barred = one
         lose = lose[0] if lose.shape[0] == 1 else _rows(lose, group)
         loss = _join_two(tuple(_rows(x, free) for x in pairs), left, lose)[0]
+        # Without the barrier XLA fuses both operations to a loop that is not vectorised over runs and takes 20 times as long.
         return None, jnp.min(xla.barrier(loss)) + barred
 
     return lax.scan(compare, None, (left, lose.T, free, group[free], barred))[1]
@@ -257,7 +257,7 @@ def _least_with_two(pairs: _Candidates, group: np.ndarray, joined: np.ndarray, l
 def _best_join(
     table: _AnyWinSets, place: Array, singles: _Candidates, doubles: _Candidates | None, cost: Array
 ) -> tuple[Array, Array]:
-    """Adds the best model of `singles`, or pair of `doubles`, to set `place` of `table`. Returns the selection `[K]` and the budget's multiplier."""
+    """Adds the best of the models `singles` and pairs `doubles` to set number `place` of `table`. Returns a selection `[K]` and its multiplier."""
     count, pairs = table.members.shape[1], table.pairs
     words = [table.members[:, first : first + 31] for first in range(0, count, 31)]  # As int32, 31 models each.
     bits = [jnp.asarray((word @ (1 << np.arange(word.shape[1]))).astype(np.int32)) for word in words]
@@ -414,7 +414,7 @@ def best_subset(
 
 
 def any_win_gradient(w: Array, z: Array) -> Array:
-    """Returns the gradient `w_k / (1 - w_k z_k)`, `[K]`, of `-log prod(1 - w_k z_k)` in the selection `z`, proportional to that of `any_win`."""
+    """Returns the gradient `w_k / (1 - w_k z_k)`, `[K]`, of `-log prod(1 - w_k z_k)` in `z`. The gradient of `any_win` is proportional to it."""
     return w / jnp.maximum(1.0 - w * z, np.finfo(w.dtype).eps)
 
 
@@ -440,9 +440,10 @@ def continuous_greedy_any_win(
 ) -> Selection:
     """Selects models for any win (at least one succeeds) by continuous greedy: the average solution of `steps` linear programs.
 
-    The weights of each are the gradient at the sum so far. Many steps reach at least `1 - 1/e` of the optimum. Source: Calinescu, Chekuri, Pal and
-    Vondrak (2011); C2MAB-V, section 4, "common greedy". `w` `[K]`: probabilities of success. The selection costs at most `budget` and has at most
-    `size` of the models `allowed` (None: all), or at most `size` `[M]` of each group, if `groups` gives each model's group.
+    The weights of a program are the gradient at the sum of the earlier solutions, divided by `steps`. Many steps reach at least `1 - 1/e` of the
+    optimum. Source: Calinescu, Chekuri, Pal and Vondrak (2011); C2MAB-V, section 4, "common greedy". `w` `[K]`: probabilities of success. The
+    selection costs at most `budget` and has at most `size` of the models `allowed` (None: all), or at most `size` `[M]` of each group, if `groups`
+    gives each model's group.
     """
     w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
     dual_steps = min(_GREEDY_STEPS, default_steps(w.shape[0] + 1))
@@ -485,8 +486,8 @@ def polish_any_win(
 ) -> Selection:
     """Improves the selection `start` for any win (at least one succeeds) by `steps` Frank-Wolfe steps.
 
-    A step moves to the selection with the largest product with the gradient, unless any win is less probable there. `w` `[K]` has the
-    models' probabilities of success. The selection costs at most `budget` and has at most `size` of the models `allowed` (None: all), or at most
+    A step solves the linear program whose weights are the gradient, and moves to its solution unless any win is less probable there. `w` `[K]` has
+    the models' probabilities of success. The selection costs at most `budget` and has at most `size` of the models `allowed` (None: all), or at most
     `size` `[M]` of each group, if `groups` gives each model's group.
     """
     w, cost, budget, size = boundary.inputs(allowed, groups, w=w, cost=cost, budget=budget, size=size)
@@ -502,7 +503,7 @@ def polish_any_win(
 
 
 def best_any_win(candidates: Sequence[Selection], w: Array) -> Selection:
-    """Returns that of `candidates` whose selection `z` has the largest probability that any model succeeds, `any_win(w, z)`; the first on ties."""
+    """Returns the first of `candidates` whose selection `z` has the largest probability that any model succeeds, `any_win(w, z)`."""
     best = candidates[0]
     for other in candidates[1:]:
         better = any_win(w, other.z) > any_win(w, best.z)

@@ -45,12 +45,12 @@ class Distribution(abc.ABC):
         del name, mean, scale
 
     def rewards(self, least_mean: float, largest_mean: float, scale: float) -> Rewards | None:
-        """Returns, for policies, bounds and noise of rewards with means from `least_mean` to `largest_mean` and noise `scale`; None if unknown."""
+        """Returns bounds and noise of rewards whose means lie from `least_mean` to `largest_mean`, at noise `scale`; None if they are unknown."""
         del least_mean, largest_mean, scale
         return None
 
     def divergence(self, mean: np.ndarray, other: ArrayLike, scale: float) -> np.ndarray:
-        """Returns the Kullback-Leibler divergence of mean `mean` from mean `other` at noise `scale`, elementwise; `ValueError` if unknown."""
+        """Returns, elementwise, the Kullback-Leibler divergence `KL(mean, other)` of distributions with these means; `ValueError` if unknown."""
         del mean, other, scale
         raise ValueError(f"distribution must have a known divergence, got {self}")
 

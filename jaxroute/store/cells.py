@@ -241,7 +241,7 @@ def chosen(store: PackStore, family: bytes, granule: int, mask: int) -> list[byt
 
 
 def ranges(granules: Iterable[int]) -> list[tuple[int, int]]:
-    """Merges granules to ranges (first, number), `number` a power of 2 dividing `first`. 0 stays alone: 0, 1, 2, 3 give (0, 1), (1, 1), (2, 2)."""
+    """Merges granules to ranges (first, number). `number` is a power of 2 that divides `first`; 0 stays alone. 0 to 3 give (0, 1), (1, 1), (2, 2)."""
     found: list[tuple[int, int]] = []
     for number in sorted(granules):
         found.append((number, 1))

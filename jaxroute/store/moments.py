@@ -258,7 +258,7 @@ class Statistics:
                 return
 
     def _stored(self, family: bytes, nodes: Mapping[Range, Summary], requested: Sequence[Range]) -> list[Range]:
-        """Returns the largest stored ranges of a family's granules within `requested` ranges, except those in `nodes` and parts of those."""
+        """Returns the largest stored ranges of a family's granules within `requested` ranges, without those in `nodes` and their parts."""
         if self.store is None or family[:16] not in self.store.families:
             return []
         stored = cells.stored(self.store, family)
@@ -345,7 +345,7 @@ class Statistics:
     # The result.
 
     def totals(self, seeds: int, parts: Sequence[SummaryTree] | None = None) -> Iterator[tuple[SummaryTree, int, Summary]]:
-        """Yields (tree, flat index of a setting, statistics over the first `seeds` seeds), if it has runs, for the trees `parts` (None: all)."""
+        """Yields (tree, flat index of a setting, statistics over the first `seeds` seeds) for the trees `parts` (None: all), where runs exist."""
         cut, of_runs = self._cut(seeds), {}
         for granule in self.runs.request.cut.granules if self.runs else ():
             if granule in cut.granules and granule not in self.full:
@@ -394,7 +394,7 @@ class Statistics:
         self.full.add(granule)
 
     def errors(self, metric: str, policies: Sequence[str], seeds: int) -> np.ndarray:
-        """Returns a metric's standard errors at the horizon after `seeds` seeds, as a vector for all settings of `policies`; `[nan]` without runs."""
+        """Returns a metric's standard errors at the horizon over the first `seeds` seeds, one per setting of `policies`; `[nan]` without runs."""
         trees = [self._trees[self.request.policies.index(policy)] for policy in policies]
         found = []
         for tree, _, one in self.totals(seeds, trees):
@@ -456,9 +456,9 @@ class Statistics:
         return self.dataset(len(self.request.seeds))
 
     def _moments(self, name: str, totals: _Totals, shape: tuple[int, ...]) -> tuple[Moments, Moments]:
-        """Returns a metric's moments, in arrays of `shape`, and those of its differences between two policies, in arrays `(policies, *shape)`.
+        """Returns moments of a metric, in arrays of `shape`, and moments of its differences between two policies, in arrays `(policies, *shape)`.
 
-        `totals` has what the method `totals` yields; `shape` is `(policies, settings..., times, ...)`.
+        `totals` comes from the method `totals`; `shape` is `(policies, settings..., times, ...)`.
         """
         single = np.tile([0.0, 0.0, 0.0, 0.0, np.inf, -np.inf], (*shape, 1))
         paired = np.stack([single] * shape[0])

@@ -255,8 +255,7 @@ class PackStore:
     def _listed(self) -> dict[str, FileState]:
         """Lists the packs by name. If a known pack is missing or none is known yet, lists them again until two lists agree.
 
-        If another process joins packs meanwhile, one list may lack both an old pack, already removed, and the new pack, written after the listing had
-        passed its place in the folder.
+        While another process joins packs, a list may lack both an old pack, already removed, and the new pack.
         """
         found = self.place.names(ENDING)
         if not self.packs or self.packs.keys() - found.keys():
@@ -267,7 +266,7 @@ class PackStore:
         return found
 
     def _index(self, name: str, file: FileState) -> Index | Damage | None:
-        """Returns the index of a pack; `file` and the reason if it cannot be read; or None if the pack was removed meanwhile."""
+        """Returns the index of a pack; a pair of `file` and the reason if it cannot be read; None if the pack was removed meanwhile."""
         try:
             return read_index(self.place, name, file)
         except FileNotFoundError:
@@ -280,7 +279,7 @@ class PackStore:
         self._find(self.packs)
 
     def _find(self, names: Iterable[str]) -> None:
-        """Adds the places of some packs' cells to `where`. If cells with one address differ, all readers take the one with the smaller digest."""
+        """Adds the cells of some packs to `where`, `groups` and `families`. If cells with one address differ, the smaller digest decides."""
         for name in names:
             index = self.packs[name]
             self.notes |= index.notes
@@ -496,7 +495,7 @@ class PackStore:
             self.clean()
 
     def clean(self, age: float = 3600.0) -> None:
-        """Removes files of killed processes (`LEFT`) and unreadable packs (not those of other versions) if unchanged for `age` seconds."""
+        """Removes files of killed processes (`LEFT`) and damaged packs, if unchanged for `age` seconds. Packs of other versions of jaxroute stay."""
         self.refresh()
         left = {name: file for name, file in self.place.names("").items() if name.endswith(LEFT)}
         left |= {name: file for name, (file, why) in self.damaged.items() if why != OTHER_VERSION}

@@ -163,7 +163,7 @@ class Bucket:
 
     @contextlib.contextmanager
     def _explained(self, name: str, what: str) -> Iterator[None]:
-        """Context that turns obstore's errors into an `OSError` that says that the file `name` (if empty, the location) cannot be `what` ("read")."""
+        """Context that turns errors of obstore into an `OSError`: the file `name` (the location, if it is empty) cannot be `what`, such as "read"."""
         try:
             yield
         except (self._error, FileNotFoundError) as error:

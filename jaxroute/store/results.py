@@ -108,7 +108,7 @@ def begin(store: PackStore, request: Request) -> str:
 
 
 def end(store: PackStore, request: Request, call: str, report: Mapping[str, Any], whole: bool = True) -> None:
-    """Writes to the store the end of a call of `simulate` (`call`: from `begin`), its report, and whether its result is complete (`whole`)."""
+    """Writes to the store that `call` (from `begin`) has ended, with its report and with `whole`, which tells whether its result is complete."""
     store.add_note(_call_note(store, request, call, True) | {"whole": whole, "report": dict(report)})
     store.flush()
 
@@ -116,8 +116,8 @@ def end(store: PackStore, request: Request, call: str, report: Mapping[str, Any]
 def prepare(store: PackStore, request: Request, accept_changed_code: bool) -> bool:
     """Checks a store before `request` is simulated. Returns whether it has notes of any request, or cells (stored results) of this one.
 
-    Warns of damaged files and of cells that other devices or versions computed. Raises `StoreMismatchError` if the store has cells of the same
-    simulation only by other code, unless `accept_changed_code`.
+    Warns of damaged files and of cells that other devices or versions computed. Raises `StoreMismatchError` if only other code has computed cells of
+    the same simulation, unless `accept_changed_code`.
     """
     kinds = (CURVES, STATISTICS) if request.keep == "moments" else (CURVES,)
     families = [family for policy in request.policies for kind in kinds for family in request.families(kind, policy)]
@@ -159,7 +159,7 @@ def _what_changed(store: PackStore, request: Request, other: set[bytes]) -> str:
 
 
 def sessions(store: PackStore, families: Sequence[bytes]) -> list[dict[str, Any]]:
-    """Returns a dict for each session that computed cells of `families`: its versions and devices, and how many as `cells`; most cells first."""
+    """Returns a dict for each session that computed cells of `families`: versions, devices, and the number of `cells`; most cells first."""
     requested, found = set(families), Counter()
     for address, (name, row) in store.where.items():
         if address[:24] in requested:

@@ -252,7 +252,7 @@ class LazyRuns(Runs):
         return runs.data[name][np.ix_(*(places for _, places in lead), *chosen[len(self.lead) :])]
 
     def _part(self, name: str, policies: np.ndarray, *spans: np.ndarray) -> Request:
-        """Returns the request for variable `name` of some runs by index: `policies`, and in `spans` settings along each axis, then seeds."""
+        """Returns a request for the variable `name` of some runs. Indices select `policies`, and in `spans` settings along each axis, then seeds."""
         whole, identities = self.request, {}
         axes, seeds = dict(zip(whole.axes, spans, strict=False)), spans[-1]
         for policy in (names := [whole.policies[i] for i in policies]):
@@ -301,7 +301,7 @@ def _as_slice(positions: np.ndarray) -> Any:
 def write(
     store: PackStore, request: Request, families: Sequence[bytes], policy: str, tile: Tile, seeds: np.ndarray, values: Arrays
 ) -> None:
-    """Stores arrays `[tiled axes..., seeds, ...]` by name, but no seeds already stored. `families` has the key of each setting's cells."""
+    """Stores arrays `[tiled axes..., seeds, ...]` by name, except for seeds already stored. `families` has each setting's family of cells."""
     parts = list(request.cut.cut(seeds))
     lead = [len(tile[axis]) for axis in request.policy_axes[policy]]
     for number, place in zip(request.numbers_in(policy, tile), np.ndindex(*lead), strict=True):

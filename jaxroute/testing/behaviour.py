@@ -114,7 +114,6 @@ def _check_traces(name: str, policy, env, horizon: int, seeds: int) -> None:
         return True
 
     def shifted(amount):
-        """Returns the policy with each float leaf times `1 - amount`; if `check` refuses that, times `1 + amount`, or else unchanged."""
         changed = list(leaves)
         for i, x in enumerate(leaves):
             if np.issubdtype(x.dtype, np.floating):

@@ -191,7 +191,7 @@ def _covered(ax: Any) -> Iterator[str]:
 
 
 def _drawn_points(ax: Any, line: Any) -> np.ndarray:
-    """Returns at least 200 points along a drawn line, in pixels; if only markers are drawn, the data points. Points outside the view are left out."""
+    """Samples at least 200 points along a drawn line; takes the data points if it has only markers. Returns those within the view, in pixels."""
     points = line.get_transform().transform(np.asarray(line.get_xydata(), float))
     points = points[np.isfinite(points).all(axis=1)]
     if len(points) > 1 and line.get_linestyle() not in ("None", "none", " ", ""):

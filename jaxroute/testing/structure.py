@@ -197,9 +197,9 @@ def _check_declared(where: str, metrics: Any) -> None:
 
 
 def _check_measured(metrics, sums: tuple[str, dict], gauges: tuple[str, dict], declared: str, spec: Spec) -> None:
-    """Raises a `Fault` if a metric has no value, or one of other dimensions than it declares. `declared` is the name of `metrics` in errors.
+    """Raises a `Fault` if a metric has no value, or a value of other dimensions than it declares. Errors call `metrics` by the name `declared`.
 
-    Metrics of the kind "gauge" have values in `gauges`, others in `sums`. Each is a pair: a phrase for errors, and a dict of metric to value.
+    Values of metrics of the kind "gauge" are in `gauges`, others in `sums`. Both are pairs: a phrase for errors, and a dict of metric to value.
     """
     for metric in metrics:
         place, values = gauges if metric.kind == "gauge" else sums
@@ -281,7 +281,7 @@ def _trace(function: Callable, *arguments: Any) -> _Trace:
 
 
 def _program(value: Any) -> Any:
-    """Converts a traced program (jaxpr) or its parameter to nested tuples, equal for equal programs: without variables' names and addresses."""
+    """Converts a traced program (jaxpr) or a parameter of it to nested tuples without names and addresses, which are equal for equal programs."""
     if isinstance(value, ClosedJaxpr) and value.jaxpr is not value:
         return (_program(value.jaxpr), *map(_program, value.consts))
     if isinstance(value, Jaxpr):  # Since jax 0.12 a Jaxpr may hold its constants.

@@ -134,7 +134,7 @@ class CandidateRunner:
         return made[0][0], self._grid("policy", [policy for _, policy in made])
 
     def _grid(self, kind: str, objects: Sequence[Any]) -> Grid:
-        """Returns a grid of `objects`; arrays are stacked if they differ between objects, or did in an earlier call with this `kind`."""
+        """Returns a grid of `objects`. It stacks each array that differs between objects, or did so in an earlier call with this `kind`."""
         grid = Grid({_AXIS: range(len(objects))}, objects, type(objects[0]).__name__)
         if grid.static:
             what = "a static field (a size or a choice of behaviour), or in the shape of an array"

@@ -283,7 +283,7 @@ def _panel(ax: Any, history: xr.Dataset, name: str) -> None:
 
 
 def _hide_extremes(ax: Any, searched: np.ndarray, tested: np.ndarray) -> None:
-    """Limits the vertical axis to `tested` scores and the widened 10 to 90 % range of these and `searched`; does nothing below 20 in all."""
+    """Limits the vertical axis to all `tested` scores and to the `searched` ones without outliers. Does nothing for fewer than 20 scores."""
     shown = np.concatenate([searched, tested])
     shown = shown[np.isfinite(shown)]
     if len(shown) < 20:

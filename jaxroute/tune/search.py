@@ -202,7 +202,7 @@ class Plan:
     def of(space: Space, strategy: Strategy, rounds: int, horizon: int, seeds: int, test_seeds: Any, tested: int) -> "Plan":
         """Plans a search that simulates `rounds` rounds in all, in runs of `horizon` rounds, and tests `tested` candidates on new seeds.
 
-        `seeds` is the number of seeds of a candidate at first, `test_seeds` that of the test (None to choose it). Too few `rounds` raise ValueError.
+        A candidate has `seeds` seeds at first, and `test_seeds` in the test (None: chosen here). Raises `ValueError` if `rounds` is too small.
         """
         structures, runs = len(space.structures), rounds // horizon
         usual = max(2, math.floor(runs * _TEST_SHARE) // tested)
@@ -232,13 +232,13 @@ class Plan:
 
     @property
     def block(self) -> int:
-        """Number of seeds that a call simulates in selection and test; fixed, so that one compiled program, called repeatedly, serves any number."""
+        """Number of seeds that a call simulates in selection and test. It is fixed, so that one compiled program serves any number of seeds."""
         return min(256, max(16, 1 << (max(1, self.test_seeds) - 1).bit_length()))
 
 
 @dataclass(eq=False)
 class _Candidate:
-    """Candidate in one phase, at a `point` `[d]` of a structure. `runs` has a pair per batch: values `[seed]` by metric, and validity `[seed]`."""
+    """Candidate in one phase, at a `point` `[d]` of a structure. `runs` has a pair for each batch: values `[seed]` by metric, validity `[seed]`."""
 
     number: int
     structure: int

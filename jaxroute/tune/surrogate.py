@@ -106,9 +106,9 @@ def observations_of(batches: Sequence[tuple[np.ndarray, np.ndarray]]) -> Observa
 
 
 def _variances(runs: np.ndarray) -> tuple[np.ndarray, float]:
-    """Splits the variance over seeds of a single run (`runs`, `[n, seed]`) into a part for each of `n` candidates, `[n]`, and one common to all.
+    """Splits the variance of `runs` `[n, seed]` over seeds into a part of each of the `n` candidates, `[n]`, and a part that is common to all.
 
-    The common part is an estimate that may be negative. A single candidate has no common part.
+    The common part is an estimate that may be negative. It is 0 for a single candidate.
     """
     count, seeds = runs.shape
     common = runs.mean(axis=0) if count > 1 else np.full(seeds, runs.mean())
@@ -139,16 +139,16 @@ class GaussianProcess:
         self._solved = self._solve(self._kernel(self.logs, self.points))
 
     def _squared_distances(self, logs: np.ndarray, points: np.ndarray) -> np.ndarray:
-        """Returns squared differences between the `n` observed points and `points` `[k, d]`, in units of the length scales in `logs`, `[n, k, d]`."""
+        """Returns squared differences `[n, k, d]` between the `n` observed points and `points` `[k, d]`, in units of the length scales in `logs`."""
         return ((self.points[:, None] - points) / np.exp(logs[:-1])) ** 2
 
     def _kernel(self, logs: np.ndarray, points: np.ndarray) -> np.ndarray:
-        """Returns covariances of the `n` observed points with `points` `[k, d]`, `[n, k]`. Source: eq. (4.17), a length scale for each dimension."""
+        """Returns covariances `[n, k]` of the `n` observed points with `points` `[k, d]`. Source: eq. (4.17), one length scale per dimension."""
         r = _ROOT * np.sqrt(self._squared_distances(logs, points).sum(axis=-1))
         return np.exp(logs[-1]) * (1.0 + r + r**2 / 3.0) * np.exp(-r)
 
     def _solve(self, kernel: np.ndarray) -> tuple[Any, np.ndarray, float, float, np.ndarray]:
-        """Returns the Cholesky factor of `C = kernel + noise`, `C^-1 ones`, precision and mean of `level` given the data, `C^-1 (values - level)`."""
+        """Returns, for `C = kernel + noise`: its Cholesky factor, `C^-1 ones`, precision and mean of `level`, and `C^-1 (values - level)`."""
         factor = linalg.cho_factor(kernel + self._noise, lower=True)
         ones = linalg.cho_solve(factor, np.ones(len(self._values)))
         precision = float(ones.sum())
@@ -182,8 +182,8 @@ class GaussianProcess:
 def without_outliers(seen: Observations, good: np.ndarray, sign: float) -> Observations:
     """Returns the observations with very bad values clipped, because they would dominate a fit.
 
-    `sign` is 1 if more is better, and -1 if less is. `good` are the indices of the better half of the candidates. Values times
-    `sign` are raised to at least `low - 3 (high - low)`; of the good values times `sign`, `low` is the lowest and `high` the 80 % quantile.
+    `sign` is 1 if more is better, else -1. `good` has the indices of the better half of the candidates: of their values times `sign`, `low` is the
+    least and `high` the 80 % quantile. All values times `sign` are raised to at least `low - 3 (high - low)`.
     """
     values = sign * seen.values
     low, high = np.quantile(values[good], [0.0, 0.8])

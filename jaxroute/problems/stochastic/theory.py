@@ -78,10 +78,10 @@ def exp3_bound(num_models: int, t: ArrayLike) -> np.ndarray:
 def characteristic_time(env: BanditEnv) -> float:
     """Returns the factor `T*` of best-arm identification: an error probability of `delta` requires `T* kl(delta, 1 - delta)` samples on average.
 
-    For small `delta` that is about `T* log(1 / delta)`, which Track-and-Stop reaches. With model 1 as the best one and the shares `w` of
-    `optimal_weights`, `1 / T*` is the least of `w_1 kl(mean_1, m) + w_k kl(mean_k, m)` over the other models `k`, where `m` is the mean of
-    `mean_1` and `mean_k` with the weights `w_1` and `w_k`. The bandit needs fixed means, one best model, and a distribution with one parameter.
-    Source: Garivier and Kaufmann (2016), Theorem 1 and Lemma 3.
+    For small `delta` this is about `T* log(1 / delta)`, which Track-and-Stop reaches. Let model 1 be the best and `w` the `optimal_weights`. The
+    inverse of `T*` is the least of `w_1 kl(mean_1, m) + w_k kl(mean_k, m)` over the other models `k`, with `m = (w_1 mean_1 + w_k mean_k) / (w_1 +
+    w_k)`. The bandit needs fixed means, one best model, and a distribution with one parameter. Source: Garivier and Kaufmann (2016), Theorem 1 and
+    Lemma 3.
     """
     mean, kl = np.asarray(env.mean, np.float64), functools.partial(_divergence, env)
     weight = optimal_weights(env)
@@ -110,10 +110,7 @@ def optimal_weights(env: BanditEnv) -> np.ndarray:
         return (1.0 - part) * mean[best] + part * others
 
     def parts(y: float) -> np.ndarray:
-        """Returns `x / (1 + x)` `[K - 1]` for the ratio `x = w_k / w_1` of shares of each model `k` and the best model 1, for a trial value `y`.
-
-        `x` solves `kl(mean_1, m) + x kl(mean_k, m) = y`, with the weighted mean `m = (mean_1 + x mean_k) / (1 + x)`, as in Theorem 5.
-        """
+        # Per model `k` other than the best, 1: `x / (1 + x)` for the root `x = w_k / w_1` of `kl(mean_1, m) + x kl(mean_k, m) = y`.
         low, high = np.zeros_like(others), np.ones_like(others)
         for _ in range(_HALVINGS):
             part = (low + high) / 2.0

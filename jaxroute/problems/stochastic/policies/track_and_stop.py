@@ -109,9 +109,9 @@ def proven_threshold(rounds: Array, num_models: int, delta: Leaf) -> Array:
 
 
 def practical_threshold(rounds: Array, num_models: int, delta: Leaf) -> Array:
-    """Returns the `evidence` needed to stop after `rounds`: `log((log rounds + 1) / delta)`, `delta` being the error probability aimed at.
+    """Returns the `evidence` needed to stop after `rounds` at the error probability `delta`: `log((log rounds + 1) / delta)`.
 
-    Source: Garivier and Kaufmann (2016), experiments; there is no proof.
+    `num_models` is not used. Source: Garivier and Kaufmann (2016), experiments; there is no proof.
     """
     del num_models
     return jnp.log((jnp.log(rounds) + 1.0) / delta)
@@ -158,7 +158,7 @@ class TrackAndStop:
         return IdentificationState(ArmStatistics.empty(key, spec.num_models), jnp.zeros((), bool))
 
     def _next(self, pulls: Array, mean: Array, t: Array, order: Array | None) -> Array:
-        """Returns the model to sample in round `t`, before one is declared best, by the uses `pulls` and means `mean` `[K]`; `order` breaks ties."""
+        """Returns the model to sample in round `t` of an undecided run, given its uses `pulls` and mean rewards `mean` `[K]`; `order` breaks ties."""
         if isinstance(self.family, Bernoulli):
             mean = jnp.clip(mean, _MARGIN, 1.0 - _MARGIN)
         rounds = jnp.asarray(t, mean.dtype)
