@@ -65,7 +65,7 @@ def main(options: argparse.Namespace, output: Output) -> int:
     callback = None if is_bar or output.quiet else print_line if options.verbose else LineProgress().print
     about = {"out": out, "name": name, "command": shlex.join(["jaxroute", *options.arguments])}
     size = {name: getattr(options, name) for name in ("target_quality", "minutes", "orders")} | {"warm": options.warm_start}
-    comparison = compare(log, **about, **size, progress=is_bar, begun=announce, callback=callback)
+    comparison = compare(log, **about, **size, progress=is_bar, on_start=announce, callback=callback)
     output.document({**comparison.summary, "out": out})
     answer, *others = comparison.sentences
     for text in (answer, " ".join(others)):

@@ -245,7 +245,7 @@ def compare(
     warm: float = 0.0,
     command: str | None = None,
     progress: bool = True,
-    begun: Callable[[list[str]], None] | None = None,
+    on_start: Callable[[list[str]], None] | None = None,
     callback: Callable[[str], None] | None = None,
     **reading: Any,
 ) -> Comparison:
@@ -261,7 +261,7 @@ def compare(
       warm: share of the queries, at most .5, at the beginning of each order that online policies serve uncounted: a warm start.
       command: command that reproduces the report (default: the command for a file without further options).
       progress: whether to show a line with the current step.
-      begun: is called once with a description of the steps, as soon as the log is read.
+      on_start: is called once with a description of the steps, as soon as the log is read.
       callback: is called with each step in words as it begins, for example "step 14 of 30: LinUCB".
       reading: further arguments of `read_log`.
 
@@ -300,9 +300,9 @@ def compare(
         if folder is not None:
             _claim(folder, log, name, {"target_quality": target, "warm": float(warm)})
         seconds["reading"] = time.perf_counter() - start
-        if begun is not None:
+        if on_start is not None:
             with tqdm.external_write_mode():  # The text appears above the progress line.
-                begun(lines)
+                on_start(lines)
         tracker.total = steps
 
         mark = time.perf_counter()

@@ -300,7 +300,7 @@ def test_more_orders_within_the_time_limit_may_change_the_finer_grid(only, tmp_p
 def test_every_step_is_reported_and_counted(only):
     only("LinUCB", "StageRoute")
     begun, told = [], []
-    options = {"begun": begun.append, "callback": told.append, "progress": False}
+    options = {"on_start": begun.append, "callback": told.append, "progress": False}
     found = jr.compare(known_log(60), target_quality=0.95, orders=4, **options)
     (lines,) = begun
     number = len({p.strategy for p in found.points if p.kind in ("offline", "online")})
