@@ -130,7 +130,7 @@ class SummaryTree:
     def lacks(self, setting: int, ranges: Iterable[Range], needed: Container[Range]) -> bool:
         """Whether any of `ranges` (of granules) has no statistics at a setting. `needed` are the ranges whose statistics a result needs.
 
-        A range has statistics if `nodes` has it, or all its parts, or a larger range that contains it and is itself part of a needed range.
+        A range has statistics if `nodes` has it, all its parts, or a larger range that contains it and lies within a needed range.
         """
         return any(not self._holds(setting, *one, needed) for one in ranges)
 

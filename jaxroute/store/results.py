@@ -1,8 +1,8 @@
 """Results of a store: the log of calls, loading, inspection and merging.
 
 The notes of a store (plain JSON) are a "request" (`cells.Request`) for each result, and a "call" for each beginning and end of a call that simulated
-runs. The result of a store is that of the last request, with the seeds of all requests that differ from it in the seeds alone. Calls are numbered,
-because clocks of machines may differ.
+runs. The result of a store belongs to the last request. It includes the seeds of earlier requests that differ from the last one in the seeds alone.
+Calls are numbered, because clocks of machines may differ.
 """
 
 import contextlib

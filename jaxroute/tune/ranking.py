@@ -106,7 +106,7 @@ class Goal:
         return name.replace("<lambda>", "score")
 
     def record(self, known: Mapping[str, Metric], record: Sequence[str] | None) -> list[str]:
-        """Returns the metrics to record: the score if it is one, bounded ones, and `record` (None: the defaults, but only if the score is a function)."""
+        """Returns the metrics to record: the score if it is one, bounded ones, and `record` (None: the defaults if the score is a function)."""
         named = [self.metric] if isinstance(self.metric, str) else []
         usual = [m.name for m in known.values() if m.default] if callable(self.metric) else []
         return list(dict.fromkeys([*named, *self.bounded, *(usual if record is None else record)]))
