@@ -203,7 +203,7 @@ def _unpacked(value: Any, arrays: Any) -> Any:
 
 
 def can_be_saved(point: Point) -> bool:
-    """Whether `Strategy` can route new queries as a point does: for a single model, or a rule that is fitted to the log without a perfect judge."""
+    """Whether the strategy of a point can be saved as a `Strategy` for new queries: it is a single model, or a rule that can be fitted to the log."""
     return point.kind == "single" or (point.kind == "offline" and point.strategy in _FITTED)
 
 

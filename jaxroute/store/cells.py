@@ -331,9 +331,9 @@ class Claims:
             self._write()
 
     def others(self, below: str = "~") -> set[bytes]:
-        """Returns the `group` of each cell that another living process claims, by a file whose name sorts before `below` (default: any name).
+        """Returns the groups of cells that other living processes claim. With `below`, only files of claims whose names sort before it count.
 
-        Raises `OSError` if the claim of this process could not be rewritten.
+        Raises `OSError` if the thread that renews the claim of this process has failed.
         """
         if self._failed is not None:
             raise self._failed

@@ -98,9 +98,9 @@ def encode(
     """Returns the name of a new pack, and its content in parts.
 
     Args:
-      cells: arrays of each cell and index of its session, by address; neighbours that differ little are compressed best.
+      cells: arrays of each cell and index of its session in `sessions`, by address. Similar cells should follow each other: they compress better.
       sessions: versions and devices by which the cells were computed.
-      notes: plain JSON values.
+      notes: what else the store records about its results, as dicts of plain JSON values.
     """
     rows, frames, content, offset = [], [], [], 0
     by_form: dict[str, list[tuple[bytes, int, bytes]]] = {}

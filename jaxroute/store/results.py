@@ -229,7 +229,7 @@ def opened(path: str | os.PathLike[str]) -> PackStore:
 
 
 def summed(reports: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Returns the last report, with times and counts summed over all reports; if there are several, the entry `calls` lists the versions of each."""
+    """Returns the last report, with times and counts summed over all. If there are several, the entry `calls` has date, versions and time of each."""
     found: dict[str, Any] = dict(reports[-1]) if reports else {}
     found |= {name: sum(one.get(name, 0) for one in reports) for name in ADDED} if reports else {}
     if len(reports) > 1:

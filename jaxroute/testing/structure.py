@@ -197,9 +197,14 @@ def _check_declared(where: str, metrics: Any) -> None:
 
 
 def _check_measured(metrics, sums: tuple[str, dict], gauges: tuple[str, dict], declared: str, spec: Spec) -> None:
-    """Raises a `Fault` if a metric has no value, or a value of other dimensions than it declares. Errors call `metrics` by the name `declared`.
+    """Raises a `Fault` if a metric has no value, or a value of other dimensions than it declares.
 
-    Values of metrics of the kind "gauge" are in `gauges`, others in `sums`. Both are pairs: a phrase for errors, and a dict of metric to value.
+    Args:
+      metrics: the metrics that an environment or policy declares.
+      sums: how errors call the values of a round, and these values by name of the metric.
+      gauges: the same for values of a state, of metrics of the kind "gauge".
+      declared: how errors call the attribute that holds `metrics`.
+      spec: description of the environment, for the number of models.
     """
     for metric in metrics:
         place, values = gauges if metric.kind == "gauge" else sums

@@ -1,4 +1,4 @@
-"""Simulates candidates. All candidates of one structure (combination of choices) form a grid, so one compiled program runs every generation."""
+"""Simulates candidate settings of a search. Those that differ only in numbers form a grid, which one compiled program simulates in each step."""
 
 import inspect
 from collections.abc import Mapping, Sequence

@@ -187,10 +187,10 @@ def _gather(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any]:
     return [lax.gather(operand.array, index, numbers, sizes, **options)]
 
 
-def _scatter(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any] | None:
-    """Computes a scatter of `values` (array, indices, updates) for `size` runs.
+def _scatter(eqn: JaxprEqn, values: list[Value], size: int) -> list[Any]:
+    """Computes a scatter for `size` runs. `values` are the array, the indices and the updates; the updated array is the only element of the result.
 
-    With an index that all runs share it is a slice update; with an index per run, on short axes, a comparison with all indices; otherwise a scatter.
+    An index that all runs share becomes a slice update. An index per run into short axes becomes a comparison with all indices.
     """
     numbers, params = eqn.params["dimension_numbers"], eqn.params
     indices = values[1]

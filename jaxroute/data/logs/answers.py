@@ -363,7 +363,10 @@ def _cached_cost(answers: Answers, tokens_in: np.ndarray, prices: Mapping[Any, n
 
 
 def _are_beside(answers: Answers, role: str, total: np.ndarray, note: str) -> bool:
-    """Whether tokens of a role, such as cached ones, are counted beside the tokens `total` `[A]`, not as part of them. Adds `note` to the report."""
+    """Whether the tokens of a role, such as cached ones, come on top of the tokens `total` `[A]` of each answer, rather than being part of them.
+
+    The counts decide where they can. `note` has a gap for "counted beside" or "part of" and is added to the notes of `answers`.
+    """
     part, values, beside = np.nan_to_num(answers.values[role]), answers.values, role in answers.beside
     if (part > np.nan_to_num(total, nan=np.inf)).any():
         beside = True
