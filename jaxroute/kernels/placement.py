@@ -46,7 +46,7 @@ def _has_long_rows(aval: Any) -> bool:
 
 
 class _Uses(Flow[_Array]):
-    """Finds state arrays with a row used at an index that differs between runs (`rows`), and those not used by rows or elements (`others`)."""
+    """Finds state arrays with a row used at an index that differs between runs (`rows`), and those not used by rows or elements alone (`others`)."""
 
     def __init__(self) -> None:
         super().__init__(_Array(False))

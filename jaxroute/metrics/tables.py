@@ -133,7 +133,7 @@ def _frame(keys: Sequence[tuple[Any, ...]], axes: Sequence[str], names: Sequence
 
 
 def _partial(now: xr.Dataset, names: Sequence[str]) -> dict[str, tuple[xr.DataArray, xr.DataArray]]:
-    """Returns the median and the share of the runs that are not NaN, for those of the metrics `names` that are NaN in some valid runs of `now`."""
+    """Returns median and share of the runs without NaN, for those of the metrics `names` that are NaN in some but not all valid runs of `now`."""
     number = {name: count(now, name) for name in {*names, *metric_names(now)}}
     whole = functools.reduce(np.maximum, number.values(), 1)
     some = [name for name in names if ((number[name] > 0) & (number[name] < whole)).any()]

@@ -50,7 +50,7 @@ class Distribution(abc.ABC):
         return None
 
     def divergence(self, mean: np.ndarray, other: ArrayLike, scale: float) -> np.ndarray:
-        """Returns, elementwise, the Kullback-Leibler divergence `KL(mean, other)` of distributions with these means; `ValueError` if unknown."""
+        """Returns, elementwise, the Kullback-Leibler divergence `KL(mean, other)` for these means and noise `scale`; `ValueError` if unknown."""
         del mean, other, scale
         raise ValueError(f"distribution must have a known divergence, got {self}")
 

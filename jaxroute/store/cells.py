@@ -333,7 +333,7 @@ class Claims:
     def others(self, below: str = "~") -> set[bytes]:
         """Returns the groups of cells that other living processes claim. With `below`, only files of claims whose names sort before it count.
 
-        Raises `OSError` if the thread that renews the claim of this process has failed.
+        Raises `OSError` if the last attempt to renew the claim of this process in the background failed.
         """
         if self._failed is not None:
             raise self._failed

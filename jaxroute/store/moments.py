@@ -199,7 +199,7 @@ class Statistics:
         self._trees = [self._tree(key) for key in [*((p,) for p in range(number)), *itertools.combinations(by_name, 2)]]
         self._written_s = time.monotonic()
         self.full = set(request.cut.full)
-        self._needed: set[Range] = set()
+        self._ranges: set[Range] = set()
         self.find(len(request.seeds))
         self.full -= self._stored_as_runs()
         rest = [part for granule, part in request.cut.granules.items() if granule not in self.full]
@@ -245,7 +245,7 @@ class Statistics:
     def find(self, seeds: int) -> None:
         """Reads stored statistics of the first `seeds` seeds. Later calls of `left` and `needed` refer to these seeds."""
         requested = cells.ranges(self._full(seeds))
-        self._needed = set(requested)
+        self._ranges = set(requested)
         while self.store is not None:  # Repeated after damaged cells: other cells may be copies or parts of them.
             left: dict[bytes, list[tuple[dict[Range, Summary], Range]]] = {}
             for family, nodes in (one for tree in self._trees for one in zip(tree.families, tree.nodes, strict=True)):
@@ -279,14 +279,14 @@ class Statistics:
             for setting, family in enumerate(self.request.families(cells.CURVES, policy)):
                 if self.store is not None and family[:16] in self.store.families:
                     there = {g for g in self.full if cells.group(family, g) in self.store.groups}
-                    found |= {g for g in there if tree.lacks(setting, [(g, 1)], self._needed)}
+                    found |= {g for g in there if tree.lacks(setting, [(g, 1)], self._ranges)}
         return found if len(found) <= _MOST_FROM_RUNS else set()
 
     def left(self, granule: int) -> np.ndarray:
         """Returns a bool array `[settings...]`, True where a granule lacks the statistics of a policy, or of a difference between policies."""
         found = np.zeros([len(values) for values in self.request.axes.values()], bool)
         for tree in self._trees:
-            own = [tree.lacks(setting, [(granule, 1)], self._needed) for setting in range(len(tree.families))]
+            own = [tree.lacks(setting, [(granule, 1)], self._ranges) for setting in range(len(tree.families))]
             found |= np.reshape(own, [tree.axes.get(axis, 1) for axis in self.request.axes])
         return found
 
@@ -294,7 +294,7 @@ class Statistics:
         """Whether statistics are missing that need the runs of a policy, at the settings of a tile and for the seeds of these granules."""
         p, requested = self.request.policies.index(policy), cells.ranges(granules)
         own = (tree for tree in self._trees if p in tree.policies)
-        return any(tree.lacks(setting, requested, self._needed) for tree in own for setting in tree.settings(tile))
+        return any(tree.lacks(setting, requested, self._ranges) for tree in own for setting in tree.settings(tile))
 
     # Simulated runs.
 
@@ -321,12 +321,12 @@ class Statistics:
             return summarise([full[p] for p in tree.policies], list(tree.numbers), request.zero_flows, values, spans)
 
         jobs = [tree for tree in self._trees if full.keys() >= set(tree.policies)]
-        jobs = [tree for tree in jobs if any(tree.lacks(setting, ranges, self._needed) for setting in tree.settings(tile))]
+        jobs = [tree for tree in jobs if any(tree.lacks(setting, ranges, self._ranges) for setting in tree.settings(tile))]
         with ThreadPoolExecutor(4) as pool:
             for tree, by_span in zip(jobs, pool.map(found, jobs), strict=True):
                 for node, summaries in zip(ranges, by_span, strict=True):
                     for setting, one in zip(tree.settings(tile), summaries, strict=True):
-                        if tree.lacks(setting, [node], self._needed):
+                        if tree.lacks(setting, [node], self._ranges):
                             tree.insert(setting, node, one)
         if time.monotonic() - self._written_s > _WRITE_S:
             self.write()
@@ -388,7 +388,7 @@ class Statistics:
         """Adds the statistics of a granule (256 seeds) whose runs are all finished, and its index to `full`. `summaries` comes from `_of_runs`."""
         for (number, setting), one in summaries.items():
             tree, node = self._trees[number], (granule, 1)
-            if tree.lacks(setting, [node], self._needed):
+            if tree.lacks(setting, [node], self._ranges):
                 tree.nodes[setting][node] = one
                 tree.new.add((setting, node))
         self.full.add(granule)

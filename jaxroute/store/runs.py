@@ -94,12 +94,12 @@ class Runs:
         """Reads stored runs that the arrays lack, and writes them into the arrays."""
         if self.store is None:
             return
-        requests = []
+        lookups = []
         for policy, families in self._families.items():
             for place, family in zip(np.ndindex(self.request.shape(policy)), families, strict=True):
                 if family[:16] in self.store.families:
-                    requests.append(((policy, place), family, self._lacking(policy, place)))
-        for (policy, place), seeds, arrays in read(self.store, self.request.cut, requests):
+                    lookups.append(((policy, place), family, self._lacking(policy, place)))
+        for (policy, place), seeds, arrays in read(self.store, self.request.cut, lookups):
             tile = {axis: np.asarray([at]) for axis, at in zip(self.request.policy_axes[policy], place, strict=True)}
             # A part of a result does not need all arrays of a cell.
             used = {name: array[(None,) * len(place)] for name, array in arrays.items() if name in self.data}
@@ -317,16 +317,16 @@ def write(
 
 
 def read(
-    store: PackStore, cut: Seeds, requests: Iterable[tuple[Any, bytes, Mapping[int, int]]]
+    store: PackStore, cut: Seeds, lookups: Iterable[tuple[Any, bytes, Mapping[int, int]]]
 ) -> Iterator[tuple[Any, np.ndarray, dict[str, np.ndarray]]]:
     """Reads cells of single runs. Yields, for each readable cell, its label, positions of its seeds in `cut`, and arrays `[seeds, ...]` by name.
 
     Args:
       cut: all seeds of the result.
-      requests: triples (label, family, bit masks of the wanted seeds by granule of 256 seeds). The label, any value, marks the cells of its family.
+      lookups: triples (label, family, bit masks of the wanted seeds by granule of 256 seeds). The label, any value, marks the cells of its family.
     """
     cells_of: dict[bytes, list[tuple[Any, int]]] = {}
-    for who, family, masks in requests:
+    for who, family, masks in lookups:
         for granule, mask in masks.items():
             for one in cells.chosen(store, family, granule, mask):
                 cells_of.setdefault(one, []).append((who, granule))

@@ -238,8 +238,8 @@ def _in_window(
 ) -> tuple[ir.Place, list[ir.Expr]]:
     """Returns the index tuple in `x` that belongs to `place`, an index tuple in a gather's result or a scatter's updates, and conditions.
 
-    They hold if the window, a part of `x` of lengths `sizes`, need not be moved to lie in `x`. `window` has a pair for each axis of `x` that windows
-    span: this axis, and the position in `place` of the index within the window.
+    They hold if the window, a part of `x` of lengths `sizes` from the start in `indices`, need not be moved to lie in `x`. `window` has a pair for
+    each axis of `x` that windows span: this axis, and the position in `place` of the index within the window.
     """
     starts: list[ir.Index] = [0] * len(x.shape)
     own = getattr(numbers, "start_indices_batching_dims", getattr(numbers, "scatter_indices_batching_dims", ()))

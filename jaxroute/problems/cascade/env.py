@@ -228,8 +228,8 @@ def _optimism(period: Period, action: Any, result: SearchResult, regret: Array, 
     """Returns five metrics of a period by name, each 1 if its condition holds, else 0, from the search `action` and its `result`.
 
     `optimistic`: no index of the search was below the true one. `optimistic_score`: no score was. Both are 0 if the search has no indices.
-    `empty`: no box was opened, or not exactly one opened box was deployed. `violations`: `regret` was negative or above theorem 3.3's bound.
-    `outside`: a true score was outside [0, 1], or a cost negative. In the first period (`free`), `empty` and `violations` are 0.
+    `empty`: no box was opened, or not exactly one opened box was deployed. `violations`: `regret` was negative or, where theorem 3.3 applies, above
+    its bound. `outside`: a true score was outside [0, 1], or a cost negative. In the first period (`free`), `empty` and `violations` are 0.
     """
     score, index, opened, deployed = period.score, period.index, result.opened, result.deployed
     wrong = regret < -_ROUNDING

@@ -110,7 +110,7 @@ def optimal_weights(env: BanditEnv) -> np.ndarray:
         return (1.0 - part) * mean[best] + part * others
 
     def parts(y: float) -> np.ndarray:
-        # Per model `k` other than the best, 1: `x / (1 + x)` for the root `x = w_k / w_1` of `kl(mean_1, m) + x kl(mean_k, m) = y`.
+        # Per model `k` but the best, 1: `x / (1 + x)` for the root `x = w_k / w_1` of `kl(mean_1, m) + x kl(mean_k, m) = y`, `m` from `middle`.
         low, high = np.zeros_like(others), np.ones_like(others)
         for _ in range(_HALVINGS):
             part = (low + high) / 2.0

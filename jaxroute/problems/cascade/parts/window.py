@@ -135,7 +135,7 @@ class SampleWindow(IndexEstimator):
         return fit, new if evaluator is not None else jnp.where(sample.seen, new, rho)
 
     def _pushed(self, fit: WindowState, rho: Array, sample: Sample, evaluator: Evaluator | None, link: Link) -> WindowState:
-        """Returns `fit` with the new `sample`. In a full window it replaces the oldest one, whose loss, linearised at `rho`, is added to the sums."""
+        """Returns `fit` with the new `sample`. In a full window the oldest moves to the sums, as the derivative of its loss linearised at `rho`."""
         slots = jnp.arange(self.size)[:, None]
         place = (slots == fit.number % self.size) & sample.seen  # [W, K]
         full = fit.number >= self.size

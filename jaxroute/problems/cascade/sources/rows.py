@@ -165,7 +165,7 @@ def _clusters(features: np.ndarray, number: int) -> np.ndarray:
 
 
 def _table(data: str, costs: Mapping[str, float] | None, categories_first: bool) -> RoutingTable:
-    """Reads the log `data` or generates "standin". `costs` are for logs without. With `categories_first`, categories replace text features."""
+    """Reads the log `data` or generates "standin". `costs` by model are for logs without. If `categories_first`, categories replace text features."""
     if data == "standin":
         return standin("routerbench", scores="binary", queries=2000)[0].subset(models=_STAND_IN)
     try:

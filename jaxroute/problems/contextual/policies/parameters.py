@@ -28,7 +28,7 @@ class DisjointParameters:
         return features.T
 
     def of_chosen(self, x: Array, action: Array, number: int) -> tuple[Array, Array]:
-        """Returns what a reward of the model `action` updates: features `x`, unchanged, and a bool mask `[number]` of its parameter vector."""
+        """Returns what a reward of the model `action` updates: features (here all of `x`) and a bool mask `[number]` of vectors (here its own)."""
         return x, numerics.one_hot(action, number)
 
     def errors(self, key: Array, x: Array, distribution: Any) -> Array:
@@ -72,6 +72,7 @@ class SharedParameters:
         return products.reshape(-1, products.shape[-1])
 
     def of_chosen(self, x: Array, action: Array, number: int) -> tuple[Array, Array]:
+        """Returns the features of the model `action` alone, `[d, 1]`, and the mask of the single vector, which every reward updates."""
         chosen = numerics.one_hot(action, x.shape[-1])
         return numerics.pick(chosen, x)[:, None], jnp.ones((number,), bool)
 

@@ -117,7 +117,7 @@ class QueueQueries:
     """Reads features of queries (ACQB, Algorithm 2, line 1) and finds the query to serve, in queues that store each waiting query's features."""
 
     def features(self, obs: Observation) -> Array:
-        """Returns the features of the queries at all `B` places, `[d, B]`, or `[N, d, B]` of query-model pairs."""
+        """Returns the features of the queries at all `B` places, `[d, B]` (pairs: `[N, d, B]`); in `PromptQueries` those of all prompts, `[d, P]`."""
         return obs.features
 
     def utilities(self, sample: Array, obs: Observation, place: Array) -> Array:
