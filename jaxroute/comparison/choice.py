@@ -82,8 +82,8 @@ def answer(points: Iterable[Point], target: float) -> Answer:
 def saved(points: Iterable[Point], target: float, fits: Callable[[Point], bool]) -> Point | None:
     """Returns the point whose rule is saved for new queries; None if there is none. `fits` tells whether the rule of a point can be saved.
 
-    This is the cheapest single model that meets the target, unless a deployable strategy is clearly cheaper. In that case it is the recommended
-    point or, if its rule cannot be saved, the cheapest deployable point that meets the target and whose rule can.
+    This is the cheapest single model that meets the target, if there is one and no deployable strategy is clearly cheaper. Otherwise it is the
+    recommended point or, if its rule cannot be saved, the cheapest deployable point that meets the target and whose rule can.
     """
     points = list(points)
     found = answer(points, target)
@@ -95,7 +95,7 @@ def saved(points: Iterable[Point], target: float, fits: Callable[[Point], bool])
 
 
 def _cheapest(points: Sequence[Point], by: str = "judged") -> Point | None:
-    """Returns the cheapest point by its measures `by` ("judged" or "chosen_by"), or None. Of equally cheap points, a single model is preferred."""
+    """Returns the cheapest point by its measures `by` ("judged", "chosen_by"), a single model among equally cheap ones; None without points."""
     if not points:
         return None
     least = min(points, key=lambda p: getattr(p, by).cost.value)

@@ -374,7 +374,7 @@ def _learned(
 
 
 def _fits(start: float, seconds: dict[str, float], minutes: float) -> bool:
-    """Whether a simulation as long as all previous ones together (in `seconds`, by step) would end within `minutes` of the time `start`."""
+    """Whether a simulation as long as all previous ones together (in `seconds`, by step) would end within `minutes` of `start` (`perf_counter`)."""
     simulated = sum(value for name, value in seconds.items() if name not in ("reading", "fitted rules", "report"))
     return time.perf_counter() - start + simulated < 60.0 * minutes
 
@@ -401,7 +401,7 @@ def _claim(folder: Path, log: Log, name: str, settings: dict[str, float]) -> Non
 
 
 def _targets(table: RoutingTable, target: float) -> tuple[float, ...]:
-    """Returns the requested target and up to six nearby ones, which lie between the worst model's mean score and the mean of the best scores."""
+    """Returns the requested target and up to six others nearby, between the worst model's mean score and the mean of each query's best score."""
     low, high = float(table.mean_scores().min()), float(table.scores.max(axis=1).mean())
     around = [round(target + step, 6) for step in _AROUND]
     return tuple(t for t in around if t == round(target, 6) or (low < t < high and 0.0 < t < 1.0))

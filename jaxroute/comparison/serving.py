@@ -203,7 +203,7 @@ def _unpacked(value: Any, arrays: Any) -> Any:
 
 
 def can_be_saved(point: Point) -> bool:
-    """Whether the strategy of a point can be saved as a `Strategy` for new queries: it is a single model, or a rule that can be fitted to the log."""
+    """Whether a point's strategy can be saved as a `Strategy` for new queries: a single model, or a rule fitted to a log without a perfect judge."""
     return point.kind == "single" or (point.kind == "offline" and point.strategy in _FITTED)
 
 

@@ -193,7 +193,7 @@ def instance(name: str, value: Any, kind: type[T]) -> T:
 
 
 def one_of(name: str, value: Any, allowed: Iterable[str]) -> str:
-    """Returns `value`, the argument `name`, if it is in `allowed`; `ValueError` otherwise, which suggests the closest name and lists others."""
+    """Returns `value`, the argument `name`, if it is in `allowed`; else `ValueError` suggests the closest name and lists all, or 5 if over 32."""
     allowed = list(allowed)
     if value in allowed:
         return value

@@ -193,8 +193,8 @@ def _rotation(norms: Array, products: Array, limit: float) -> tuple[Callable[[Ar
     """Computes one step of Jacobi rotations of `N` columns, which makes each column `i < N / 2` orthogonal to its partner, column `i + N / 2`.
 
     For singular values, `norms` `[N]` are the columns' squared norms, and `products` `[N / 2]` twice the scalar products of partners. For eigenvalues
-    they are the diagonal of a symmetric matrix, and twice its entries `[i, i + N / 2]`, which become 0. A pair with the two `norms` n and m is
-    rotated if the magnitude of its product is above `2 limit sqrt(abs(n m))`. Returns a function that rotates the columns of any matrix `[m, N]` and
+    they are the diagonal of a symmetric matrix, and twice its entries `[i, i + N / 2]`, which become 0. A pair with the two `norms` a and b is
+    rotated if the magnitude of its product is above `2 limit sqrt(abs(a b))`. Returns a function that rotates the columns of any matrix `[m, N]` and
     reorders them, so that all pairs meet in `N - 1` steps; a mask `[N / 2]` of the rotated pairs; and the new `norms`.
     """
     half = products.shape[0]
@@ -252,7 +252,7 @@ def _ordered(keys: Array, x: Array) -> Array:
 
 
 def eigh(x: Array, *, lower: bool, **_: Any) -> tuple[Array, Array]:
-    """Returns eigenvectors and ascending eigenvalues of a symmetric `x` `[n, n]`, given by its `lower` or upper triangle; NaN if not finite."""
+    """Returns eigenvectors and ascending eigenvalues of a symmetric `x` `[n, n]`, from its `lower` or else upper triangle; NaN if not finite."""
     n = x.shape[0]
     size, place = n + n % 2, _places(n)
     half = size // 2

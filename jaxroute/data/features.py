@@ -153,8 +153,8 @@ def choose_features(
 def _from_numbers(numbers: np.ndarray, source: str, are_columns: bool, notes: list[str]) -> tuple[np.ndarray, str, Reader]:
     """Returns features made of `numbers` `[Q, d]`, their description, and the `Reader` that treats new queries alike, None if nothing was changed.
 
-    Columns of a log, and numbers of different scales, are standardised. Other vectors (embeddings) with many entries are reduced, if scikit-learn is
-    installed; otherwise `notes` gets a hint. The description is `source` followed by what was done.
+    Separate columns (`are_columns`) and numbers of different scales are standardised. Other vectors (embeddings) with over 64 entries are reduced;
+    without scikit-learn they are unchanged, and `notes` gets a hint. The description is `source` followed by what was done.
     """
     if are_columns or (scales(numbers) != 1).any():
         standard = Standardisation.fit(numbers)

@@ -113,8 +113,8 @@ def choose_layout(setup: Setup, needs: Mapping[str, tuple[int, int]]) -> Layout:
 def _whole_waves(num_seeds: int, most: int, settings: int, waves: Sequence[int]) -> int:
     """Returns how many seeds, at most `most`, a block on a GPU should have, so that all policies together simulate `num_seeds` seeds fastest.
 
-    A wave is a group of runs that the GPUs simulate at the same time; `waves` has its size for each policy. If `waves` is empty, blocks are as
-    large as possible. A block has `settings` runs for each seed.
+    A wave is a group of runs that the GPUs simulate at the same time; `waves` has its size for each policy. If `waves` is empty, there are
+    as few blocks as possible. A block has `settings` runs for each seed.
     """
     step = 1 << max(0, most.bit_length() - 4)
     most = max(1, most // step * step)  # A block that does not fit into memory can be halved.

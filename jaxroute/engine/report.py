@@ -162,9 +162,9 @@ def _first_of_statistics(data: xr.Dataset, policy: str) -> _Bad | None:
 def _replay(
     grids: tuple[Grid, Grid], leaves: Any, seed: int, record: Record, rounds: int, sampling: Sampling
 ) -> dict[str, np.ndarray]:
-    """Simulates `rounds` counted rounds of a run again. Returns for each quantity in `_bad` the first round, from 0, in which it is bad; -1 for none.
+    """Repeats the first `rounds` counted rounds of a run. Returns for each quantity in `_bad` the first of them, from 0, in which it is bad; else -1.
 
-    `leaves` are the arrays of environment and policy at the run's setting, built by `grids`; `sampling` has the root seed and the horizon.
+    From `leaves`, arrays at the run's setting, `grids` build environment and policy; `sampling` has the root seed and the horizon.
     """
 
     def run(leaves: Any, words: Any) -> dict[str, Any]:

@@ -348,8 +348,8 @@ def summarise(experiment: Experiment, data: Results) -> dict[str, Any]:
 def _judged(claim: Claim, data: Results, departures: str) -> dict[str, Any]:
     """Returns a claim's entries in `summary.json`: texts "measured" and "verdict" and, if the claim is judged, the numbers of its `Judgement`.
 
-    If the claim holds, "measured" also names policies of the claim that violate a budget or target in the cases that it reads. If `departures` is not
-    empty, the verdict is "not judged", but the claim is evaluated: errors of its code become warnings.
+    If the claim holds, "measured" also names policies of the claim that violate a budget or target in the cases and settings that it reads. If
+    `departures` is not empty, the verdict is "not judged", but the claim is evaluated: errors of its code become warnings.
     """
     found, reason, judged = ("", True), "", judge(True)
     try:

@@ -394,7 +394,7 @@ def _distance(env: cb.CloudEnv, policy: cb.C2MABV, env_state: Any, state: Any, t
 @with_parameters
 @all_hold()
 def _covered(results: Results, part: str, widths: Sequence[float]) -> Iterator[Finding]:
-    """Tests Lemma 1: for each delta, errors of mean outcomes or costs (`part`) are below each width in at least `1 - delta / 2` of the runs."""
+    """Tests Lemma 1: for each delta, errors of mean outcomes or costs (`part`) are below each width (in radii) in at least `1 - delta/2` of runs."""
     for delta, width in itertools.product(_DELTAS, widths):
         runs = results["result"][f"distance.{part}"].sel(policy="C2MAB-V", delta=delta).max("time")
         share, least = ms.share_of(runs < width), 1.0 - delta / 2

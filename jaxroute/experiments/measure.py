@@ -47,7 +47,7 @@ def end(data: xr.Dataset, metric: str, policy: str, time: Any = None, **where: A
 
 
 def mean_of(runs: xr.DataArray, unit: str = "") -> Measured:
-    """Returns the mean of `runs`. If they are not one per seed, `unit` is what they are, such as "training"; more seeds do not reduce its error."""
+    """Returns the mean of `runs` `[seed]`. If entries are not seeds, `unit` is what they are, such as "training"; more seeds then reduce no error."""
     found = _series(runs)
     if unit:
         found.index = pd.Index([f"{unit} {label}" for label in found.index])

@@ -430,7 +430,7 @@ def _projected(training: str, cost_weight: float, models: str, *about: Any) -> l
 
 
 def learners(env: qu.QueueEnv, settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Makes policies for `data_queue(**settings)`: CQB-eps, ACQB and, by name of a training method, a grid of ACQB over trained projections."""
+    """Makes policies for `data_queue(**settings)`: CQB-eps, ACQB and, by training method, a grid of ACQB over trained projections (axis `head`)."""
     about = (settings["models"], settings["data"], settings["embeddings"], _pairs(settings["costs"]), settings["dim"])
 
     def with_head(head: int, training: str) -> qu.ACQB:

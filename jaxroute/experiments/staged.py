@@ -226,7 +226,7 @@ def _table_env(
 def experiment(
     name: str, title: str, cases: Iterable[Case], claims: Any, draw: Any, source: str, **options: Any
 ) -> Experiment:
-    """Makes an experiment on StageRoute with a figure by `draw`. `claims` maps ids to (text, place in the paper, test)."""
+    """Makes an experiment on StageRoute, at `source` in the paper, with a figure by `draw`. `claims` maps ids to (text, place in the paper, test)."""
     made = tuple(Claim(key, text, f"{PAPER}, {where}", measure) for key, (text, where, measure) in claims.items())
     options |= {"source": f"{PAPER}, {source}"}
     return Experiment(f"staged/{name}", title, tuple(cases), claims=made, figures={name: draw}, **options)

@@ -72,7 +72,7 @@ def _runs(strategy: OnlineStrategy, values: Sequence[float], orders: int, out: s
 
 
 def _points(strategy: OnlineStrategy, traffic: Traffic, data: xr.Dataset, warm: float) -> dict[tuple[float, ...], Point]:
-    """Returns a point for each setting in the runs `data`, by the setting's numbers. The first share `warm` of each run's queries is not counted."""
+    """Returns points of the runs `data` by setting (value of `axis`, then of `options`). The first share `warm` of the queries is not counted."""
     names, times = [strategy.axis, *strategy.options], data["time"].values
     if len(times) > 2 and times[-1] - times[-2] < times[0] / 2:  # A last part of a few queries is too noisy.
         data = data.isel(time=[*range(len(times) - 2), -1])

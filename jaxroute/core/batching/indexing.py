@@ -108,7 +108,7 @@ class Tables:
 def _places(starts: Sequence[Value], shape: tuple[int, ...], sizes: Sequence[int]) -> tuple[list[int], Array] | None:
     """Returns the `K` axes along which a slice has several possible starts, and the `starts` along them in `R` runs, `[R, K]`.
 
-    Returns None if the slice is longer than 1 along such an axis. `shape` and `sizes` are the lengths of array and slice in one run.
+    Returns None if the slice is longer than 1 along one. A start must differ between runs. `shape` and `sizes` are those of array and slice in a run.
     """
     axes = [axis for axis, start in enumerate(starts) if start.mapped or sizes[axis] != shape[axis]]
     if not all(sizes[axis] == 1 for axis in axes):

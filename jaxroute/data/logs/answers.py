@@ -62,7 +62,7 @@ class Answers:
 
 
 def collect_answers(roles: Roles, units: Mapping[str, str], instead: str = "") -> Answers:
-    """Reads the answers of a log. `units` by role replace those found in the file. If `instead` is "costs" or "prices", its costs are ignored."""
+    """Reads a log's answers. `units` by role replace those of the file. If the caller gave "costs" or "prices" `instead`, its costs are ignored."""
     family = roles.families.get("cost")
     costs = [*roles.candidates.get("cost", ()), *(family.columns.values() if family else ())]
     if instead or not any(first_cells(roles.sheet.cells(column), 1) for column in costs):
@@ -190,8 +190,8 @@ def _read_role(sheet: Sheet, column: str, role: str, units: Mapping[str, str], n
 def choose_models(answers: Answers, models: list | None, costs: dict | None, prices: Prices | None, file: str) -> None:
     """Drops from `answers` the models that are not in `models`, `costs` or `prices`, where these are given.
 
-    Raises `ValueError` for a model in these that the log lacks, unless the prices are from a file (`file` is its path, or empty). If `models` or
-    `file` is given, also raises `ValueError` for a model without an entry in the given `costs` or `prices`.
+    Raises `ValueError` for a model in these that the log lacks; only prices from a file (`file` is its path, or empty) may have others. If `models`
+    or `file` is given, also raises `ValueError` for a model without an entry in the given `costs` or `prices`.
     """
     name, present = answers.sheet.name, set(answers.models)
     if len(present) < 2:

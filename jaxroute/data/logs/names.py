@@ -276,7 +276,7 @@ def check_units(units: Mapping[str, str] | None) -> dict[str, str]:
 
 
 def check_columns(columns: Mapping[str, str] | None, names: Sequence[str], file: str) -> dict[str, str]:
-    """Returns a checked copy of `columns` by role. `ValueError` for unknown roles and columns not in `names`, except patterns (`score_*`) and ""."""
+    """Returns a checked copy of `columns` by role. `ValueError` for unknown roles, and for columns except "" (none) that match none of `names`."""
     if columns is not None and not isinstance(columns, Mapping):
         raise ValueError(f"columns must map roles to names of columns, as {{'score': 'mine'}}, got {checks.show(columns)}")
     found: dict[str, str] = {}

@@ -150,7 +150,7 @@ def divide_by_max(scores: np.ndarray) -> np.ndarray:
 
 
 def _set_columns(table: Any, what: str, least: float = -np.inf, **sizes: int) -> None:
-    """Makes fields read-only float64 arrays of the lengths in `sizes`. `ValueError` (naming `what`) for another length or values below `least`."""
+    """Makes fields read-only float64 of lengths `sizes`. `ValueError` for another length (one per `what`), or a value not finite or below `least`."""
     for column, size in sizes.items():
         values = np.array(getattr(table, column), dtype=np.float64)
         if values.shape != (size,):

@@ -126,9 +126,9 @@ class Newton(Solver):
     ) -> tuple[_Point, Array]:
         """Takes Newton steps from `start` while any run of a batch needs them. Returns the last point and a bound of the error of any logit there.
 
-        `sums` computes derivatives of the loss without its `ridge`. `masks` has a one-hot `[N]` for each item whose parameters are fitted; `longest`
-        is the largest norm of features. The safe length of a step depends on differences of logits. A step of norm `s` changes them by at most
-        `spread * longest * s`, where `spread` is 1 if rounds show one item, else 2.
+        `sums` computes derivatives of the loss without its `ridge`. `masks` has a one-hot `[N]` for each item whose parameters are fitted; `theta`
+        `[N, d]` has those of the others. `longest` is the largest norm of features. The safe length of a step depends on differences of logits. A
+        step of norm `s` changes them by at most `spread * longest * s`, where `spread` is 1 if rounds show one item, else 2.
         """
         dim = theta.shape[1]
 

@@ -245,7 +245,7 @@ def _cheaper_for_every_V(results: Results) -> Iterator[Finding]:
 
 
 def _first(data: xr.Dataset, **where: Any) -> np.ndarray:
-    """Returns the index of the request at which MESS+ meets the target for the first time, `[seed]`; infinite for runs in which it never does."""
+    """Returns the number of the first request, from the 50th on, after which MESS+ meets the target, `[seed]`; infinite for runs that never do."""
     runs = data[["first_compliance", "complied", "valid"]].sel(policy="MESS+", **where).isel(time=-1)
     return np.where(runs["complied"] > 0, runs["first_compliance"], np.inf)[runs["valid"].values]
 
