@@ -17,7 +17,8 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 PARTS = {
-    "engine": ["tests/core", "tests/engine", "tests/store", "tests/metrics", "tests/plot", "tests/tune", "tests/estimators",
+    "core": ["tests/core"],
+    "engine": ["tests/engine", "tests/store", "tests/metrics", "tests/plot", "tests/tune", "tests/estimators",
         "tests/solvers", "tests/sources"],
     "conformance": ["tests/testing", "tests/documentation"],
     "staged": ["tests/problems/staged", "tests/problems/stochastic", "tests/problems/contextual", "tests/data"],
