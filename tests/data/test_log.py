@@ -298,3 +298,11 @@ def test_prices_without_anything_to_count_are_told_so(tmp_path):
     (tmp_path / "log.csv").write_text("id,llm,correct\n" + "".join(f"{i},{m},{i % 2}\n" for i in range(9) for m in "ab"))
     with pytest.raises(ValueError, match="prices per million tokens need to know how many tokens there are.*tokens_in"):
         read_log(tmp_path / "log.csv", prices={"a": (1.0, 2.0), "b": (3.0, 4.0)})
+
+
+def test_answers_are_not_measured_where_costs_are_known_and_a_log_prints_how_it_was_read(tmp_path):
+    rows = "".join(f"{i},{m},{i % 2},.1,some answer\n" for i in range(9) for m in "ab")
+    (tmp_path / "log.csv").write_text("id,llm,correct,cost,response\n" + rows)
+    log = read_log(tmp_path / "log.csv")
+    assert "not used: 'response'" in log.read and not any("length" in line for line in log.read)
+    assert repr(log).splitlines() == [f"Log: {log.table!r}", *(f"  {line}" for line in log.read)]

@@ -163,7 +163,16 @@ def test_intervals_of_quantiles_from_statistics_hold_those_of_the_runs():
         some = np.isfinite(own)
         gap = side * (other - own)[some]
         assert (gap >= -1e-12).all() and (gap <= 3 * statistics.RELATIVE_ACCURACY * np.abs(own[some]) + 1e-12).all()
-    assert np.isnan(found["low"].sel(policy="C", time=20)).all()
+    for end in ("low", "high"):  # No run is finite.
+        assert np.isnan(found[end].sel(policy="C", time=20)).all()
+
+
+@pytest.mark.parametrize(
+    ("metric", "words", "better"),
+    [("regret", "", "min"), ("pulls", "", None), ("x", "mean accuracy", "max"), ("x", "Latency of a query", "min")],
+)
+def test_words_tell_whether_more_of_a_metric_is_better(metric, words, better):
+    assert metrics.direction(metric, {"long_name": words}) == better
 
 
 def test_tail_by_hand():

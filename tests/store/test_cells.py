@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 
 import numpy as np
 from hypothesis import given, settings
@@ -9,8 +10,10 @@ from hypothesis import strategies as st
 
 from jaxroute.core.types import Metric
 from jaxroute.store import cells
-from jaxroute.store.cells import ALL, GRANULE, Request, Seeds
+from jaxroute.store.cells import ALL, GRANULE, Claims, Request, Seeds
 from jaxroute.store.moments import SummaryTree
+from jaxroute.store.packs import GROUP
+from jaxroute.store.places import Folder
 
 SEEDS = st.lists(st.integers(0, 3 * GRANULE) | st.integers(0, 2**32 - 1), unique=True, max_size=60)
 GRANULES = st.sets(st.integers(0, 40), max_size=30)
@@ -48,6 +51,19 @@ def test_full_granules():
     seeds = Seeds(np.asarray([*range(900, 200, -1), 5], np.uint32))
     assert sorted(seeds.full) == [1, 2] and seeds.masks[1] == ALL and sorted(seeds.granules) == [0, 1, 2, 3]
     assert seeds.values[seeds.granules[1]].tolist() == list(range(256, 512))
+
+
+def test_a_cell_that_two_processes_claim_is_left_to_the_one_whose_file_sorts_first(tmp_path):
+    first, second = sorted((Claims(Folder(tmp_path)) for _ in range(2)), key=lambda claims: claims.name)
+    one, two, three = (bytes([n]) * GROUP for n in range(3))
+    with first, second:
+        assert first.keep([], [one, two]) == set()
+        assert second.keep([], [two, three]) == {two}
+        assert first.others() == {three} and second.others() == {one, two}
+        (tmp_path / second.name).unlink()  # Another process took this one for dead.
+        assert second.others() == {one, two} and first.others() == set()
+        os.utime(tmp_path / first.name, (0, 0))
+        assert second.keep([], [two]) == set()
 
 
 class Joined(tuple):

@@ -49,6 +49,9 @@ class Log:
     opened: str = ""
     reader: Reader = None
 
+    def __repr__(self) -> str:
+        return "\n  ".join((f"Log: {self.table!r}", *self.read))
+
 
 def complete_log(answers: Answers, costs: Mapping | None, prices: Prices | None, options: Mapping[str, Any]) -> Log:
     """Builds the complete log of the chosen models. `costs` and `prices` are the caller's or None, `options` the arguments of `read_log` by name."""
