@@ -220,8 +220,11 @@ def test_what_does_not_fit_into_memory_is_refused_with_the_remedy(monkeypatch):
     monkeypatch.setattr(runs, "memory_limit", lambda device: 10**6)
     with pytest.raises(ValueError, match="the statistics would take about .* GiB, more than half of the memory"):
         run(horizon=1000, record_every=1)
+    before = jr.trace_count()
     with pytest.raises(ValueError, match="the result would take .* GiB.*: keep statistics .*keep='moments', --keep moments"):
         run(seeds=10_000, keep="runs")
+    assert jr.trace_count() == before
+    assert run(seeds=10_000, record=["regret"], execution=None).sizes["policy"] == 3
 
 
 def test_a_block_is_small_enough_for_the_curves_of_all_policies(monkeypatch):
