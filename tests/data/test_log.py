@@ -13,6 +13,7 @@ from log_cases import CASES, LONG, both_layouts, make, shared
 from jaxroute.data import features as features_of
 from jaxroute.data import read_log
 from jaxroute.data.logs.names import NAMES as NAMES_OF_ROLES
+from jaxroute.data.logs.roles import _like_scores
 
 SCORES, COSTS = [[0.5, 1.0], [0.0, 0.25]], [[0.01, 0.02], [0.01, 0.03]]
 
@@ -306,3 +307,11 @@ def test_answers_are_not_measured_where_costs_are_known_and_a_log_prints_how_it_
     log = read_log(tmp_path / "log.csv")
     assert "not used: 'response'" in log.read and not any("length" in line for line in log.read)
     assert repr(log).splitlines() == [f"Log: {log.table!r}", *(f"  {line}" for line in log.read)]
+
+
+@pytest.mark.parametrize(
+    ("cells", "found"),
+    [("0.1 0.5 1", True), ("50 70.5 100", True), ("-0.5 0.2 1", False), ("3 250 7", False), ("12.3 40.1 88.8", False)],
+)
+def test_shares_and_grades_look_like_scores(cells, found):
+    assert _like_scores(np.array(cells.split(), object)) == found
