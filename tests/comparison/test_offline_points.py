@@ -7,8 +7,17 @@ import numpy as np
 import pytest
 from offline_cases import by_name, world
 
-from jaxroute.comparison.offline import fit_cascade, fit_cascade_routing, fit_mixture, fit_router, offline, sample_of
-from jaxroute.comparison.offline.sample import cheapest_right
+from jaxroute.comparison.offline import (
+    fit_cascade,
+    fit_cascade_routing,
+    fit_mixture,
+    fit_router,
+    measure,
+    offline,
+    sample_of,
+)
+from jaxroute.comparison.offline.crossfit import OfflineStrategy
+from jaxroute.comparison.offline.sample import cheapest_right, single_call
 from jaxroute.data import RoutingTable
 
 TARGETS = (0.5, 0.6, 0.7, 0.75)
@@ -73,6 +82,22 @@ def test_no_two_points_are_the_same(points):
     high = offline(world(0, 120), (0.97, 0.98, 0.99))
     assert len([p for p in high if p.strategy == "Best mixture"]) == 1
     assert len([p for p in high if p.strategy == "Cheapest right model of each query"]) >= 1
+
+
+def test_targets_share_a_point_if_both_the_rule_and_its_results_are_the_same(table, monkeypatch):
+    class Rule(types.SimpleNamespace):
+        def __str__(self):
+            return self.text
+
+        def evaluate(self, sample):
+            return single_call(sample, np.full(sample.num_queries, self.model))
+
+    rules = {0.1: ("a", 0), 0.2: ("a", 0), 0.3: ("a", 1), 0.4: ("b", 1), 0.5: ("b", 1)}
+    fitted = types.SimpleNamespace(tuned=lambda target: Rule(text=rules[target][0], model=rules[target][1]))
+    made = OfflineStrategy("Made up", "fit_mixture(log.table, {target})", (), lambda part: fitted)
+    monkeypatch.setattr(measure, "strategies", lambda sample: [made])
+    settings = [p.setting for p in offline(table, tuple(rules)) if p.kind == "offline"]
+    assert settings == ["tuned for 10 %: a", "tuned for 30 %: a", "tuned for 40 %: b"]
 
 
 def test_names_and_their_order_do_not_matter(points, table):

@@ -9,7 +9,7 @@ import numpy as np
 
 from jaxroute.catalogue import catalogue
 from jaxroute.data import main_directions
-from jaxroute.data.features import Standardisation, scales
+from jaxroute.data.features import Standardisation, _reduce, scales
 
 
 def test_standardised_columns():
@@ -41,6 +41,16 @@ def test_contexts_do_not_depend_on_the_unit_of_a_column():
     np.testing.assert_allclose(np.abs(before), np.abs(after), atol=1e-6)
     alike = np.random.default_rng(1).standard_normal((300, 2)) * [1, 10]
     assert np.corrcoef(main_directions(alike, 1)[:, 1], alike[:, 1])[0, 1] ** 2 > 0.99
+
+
+def test_directions_of_rounding_errors_are_left_out():
+    rng = np.random.default_rng(0)
+    rows, columns = (np.linalg.qr(rng.standard_normal((n, 3)))[0] for n in (60, 50))
+    matrix = rows * [1.0, 1e-3, 1e-8] @ columns.T
+    points, directions = _reduce(matrix)
+    assert points.shape == (60, 2) and directions.shape == (2, 50)
+    np.testing.assert_allclose(np.abs(directions @ columns[:, :2]), np.eye(2), atol=1e-6)
+    np.testing.assert_allclose(np.linalg.norm(points, axis=1), 1, rtol=1e-6)
 
 
 def test_the_list_of_data_sets():
