@@ -131,7 +131,7 @@ _ROOT = Experiment("cascade/square-root", "Regret of order sqrt(T): two boxes wh
         ("greedy", "at the longest horizon the greedy policy has less than a tenth of COSMOS' regret: the narrow box, which is better, starts ahead",
          cl.rising(*[(cl.mean("greedy", "T100000", s=s), 0.1 * cl.mean("COSMOS", "T100000", s=s)) for s in _STEPS]))), {"square-root": _root_panels},
     notes="with s = 2 the difference of the indices is visible at short horizons, and R(T) / sqrt(T) still rises. Two boxes that are both opened "
-        "half of the time anyway do not show sqrt(T): exploration is free there", source=OURS, smoke_horizon=4000)  # fmt: skip
+        "half of the time anyway do not show sqrt(T): exploration is free there", source=OURS, smoke_horizon=20_000)  # fmt: skip
 
 # The radius of the proofs, the ridges, and the design matrix of deployed outputs.
 
