@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -54,6 +55,7 @@ READ = {
     "units between name and model": (WIDE | {"cost_x_cents": [0.1] * 4, "cost_y_cents": [0.2] * 4}, {}, half(0.001, 0.002, 4, ("x", "y"))),
     "models with a common beginning": ({"query_id": list("abcd"), "gpt-j_score": [1, 0, 1, 0], "gpt-neo_score": [0, 0, 1, 1]} | {"gpt-j_cost": [0.1] * 4, "gpt-neo_cost": [0.2] * 4}, {}, half(queries=4, models=("gpt-j", "gpt-neo"))),
     "a model called like a unit": ({"query_id": list("abcd"), "x_pct": [1, 0, 1, 0], "y": [0, 0, 1, 1], "x_pct_cost": [0.1] * 4, "y_cost": [0.2] * 4}, {}, half(queries=4, models=("x_pct", "y"))),
+    "repeated answers of other lengths": (pd.concat([USED.assign(tokens_out=500 + r, latency_ms=900 + r) for r in (1, 2)]), {}, half()),
     "runs with a date": (pd.concat([BASE.assign(run=r, date=f"2025-01-0{r}", region=f"r{r}") for r in (1, 2)]), {}, half()),
     "an empty value that is chosen": (pd.concat([BASE.assign(setting=None), BASE.assign(setting="x")]), {"where": {"setting": ""}}, half()),
     "another scale of a model that is left out": (pd.concat([BASE, BASE[BASE.model == "a"].assign(model="c", score=[0, 100] * 10)]), {"models": ["a", "b"]}, half()),
@@ -197,6 +199,25 @@ def test_notes_say_what_was_left_out():
     assert read_log(BASE.rename(columns={"cost": "cost (€)"})).table.cost_unit == "EUR per query"
     costs = read_log(BASE, costs={"a": 1.0, "b": 2.0}).read
     assert [line for line in costs if line.startswith("cost")] == ["cost: as given, the same for every query"]
+
+
+def test_repeated_records_of_inspect_are_left_out_and_old_ones_have_no_ids(tmp_path):
+    logs = Path(__file__).parents[1] / "support/tool_formats/inspect_json/logs"
+    for name in ("twice", "old"):
+        (tmp_path / name).mkdir()
+    for file in logs.iterdir():
+        log = json.loads(file.read_text())
+        (tmp_path / "twice" / file.name).write_text(json.dumps(log | {"samples": 2 * log["samples"]}))
+        for sample in log["samples"]:
+            del sample["uuid"]
+        (tmp_path / "old" / file.name).write_text(json.dumps(log))
+    prices = {"acme/small-1b": (0.1, 0.4), "acme/large-70b": (2.0, 8.0)}
+    once, twice, old = (read_log(folder, prices=prices) for folder in (logs, tmp_path / "twice", tmp_path / "old"))
+    assert once.table.scores.tolist() == twice.table.scores.tolist() == old.table.scores.tolist()
+    left_out = [sum("file: left out 6 of 12 records of" in line for line in log.read) for log in (once, twice, old)]
+    assert left_out == [0, 2, 0]
+    with pytest.raises(ValueError, match=r"twice \(converted from a log of Inspect\) lacks; it has 'query_id'"):
+        read_log(tmp_path / "twice", where={"uuid": "1"})
 
 
 def test_prompts_of_a_table_stay_with_its_rows():

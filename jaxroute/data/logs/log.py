@@ -50,7 +50,7 @@ def read_log(
     Columns are found by their names (`query_id`, `llm`, `correct`, `cost_usd`, `prompt_tokens`, `latency_ms`, `task`, `prompt`, ...) and by their
     content; an exact name beats a synonym, and columns that match equally are refused. Units are read from names. `Log.read` reports the role of each
     column, conversions and omissions. An ambiguous file is refused, and the error names the option that decides. Logs of lm-evaluation-harness,
-    HELM, Inspect, MMLU-Pro, MixInstruct, RouterBench, RouterEval, SPROUT, EmbedLLM and MESS+ need no options.
+    HELM, Inspect, MMLU-Pro, MixInstruct, RouterBench, RouterEval, SPROUT, EmbedLLM and MESS+ need at most prices or costs.
 
     Args:
       data: a csv, tsv, txt, JSON, JSON lines, parquet, feather, Excel, npz or pickle file, also compressed or in a zip archive; a folder or list of
@@ -166,7 +166,7 @@ def _open_answers(options: Mapping[str, Any], named: Sequence[str], instead: str
         if parts and all(part in sheet.names for part in parts):  # A column of queries made of two, as "dataset+index".
             rows = zip(*map(sheet.cells, parts), strict=True)
             sheet.put(query, np.array([" + ".join(map(repr, map(key_text, row))) for row in rows], object))
-        given = check_columns(columns, sheet.names, sheet.name)
+        given = check_columns(columns, sheet.names, sheet.label)
         roles = assign_roles(sheet, given, named, scored)
         refuse_summary(roles)
         roles.used |= {*parts, *chosen}
@@ -191,7 +191,7 @@ def _choose_rows(sheet: Sheet, where: Mapping[str, Any]) -> list[str]:
         column = str(name)
         if column not in sheet.names:
             names = join_names(map(repr, sheet.names), 40)
-            raise ValueError(f"where names the column {column!r}, which {sheet.name} lacks; it has {names}")
+            raise ValueError(f"where names the column {column!r}, which {sheet.label} lacks; it has {names}")
         cells = sheet.cells(column)
         values = value if isinstance(value, (list, tuple, set)) else [value]
         allowed = {text.lower() for one in values for text in (key_text(one), str(one).strip())}

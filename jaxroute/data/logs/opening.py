@@ -304,7 +304,11 @@ def _sheet_of_records(path: Path, records: list, about: str, place: Callable | N
     rows, preset = presets.read_records(path, records)
     frame = frame_of(rows)
     place = place if rows is records and len(frame) == len(records) else None
-    return sheet_of_frame(str(path), frame, about, preset=preset, place_of=place, **attributes)
+    sheet = sheet_of_frame(str(path), frame, about, preset=preset, place_of=place, **attributes)
+    if (preset.keep or preset.unique) and len(rows) < len(records):
+        left = f"{len(records) - len(rows):,} of {len(records):,}"
+        sheet.notes.append(f"file: left out {left} records of {path.name}, which are repeated or no answers that count")
+    return sheet
 
 
 def _apply_preset(sheet: Sheet) -> Sheet:
@@ -312,7 +316,7 @@ def _apply_preset(sheet: Sheet) -> Sheet:
     preset = sheet.preset if sheet.preset.name else presets.find_preset(sheet.names)
     if preset.refused:
         raise ValueError(f"{sheet.name} {preset.refused}")
-    if (preset.reader or preset.columns) and not sheet.preset.name:
+    if preset.converts and not sheet.preset.name:
         columns = {name: sheet.cells(name).astype(object) for name in dict.fromkeys(sheet.names)}
         records = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         sheet = _sheet_of_records(Path(sheet.name), records, sheet.about, notes=sheet.notes, encodings=sheet.encodings)

@@ -37,11 +37,16 @@ class Preset:
     explode: str | None = None  #: Field with a list of objects that become separate records.
     # Allowed values by field; other records are not answers.
     keep: Mapping[str, Sequence[Any]] = field(default_factory=dict)
-    unique: Sequence[str] = ()  #: Fields that identify an answer; if one is logged twice, the first record counts.
+    unique: Sequence[str] = ()  #: Fields, if present, that identify an answer; if one is logged twice, the first counts.
     first: str | None = None  #: Column; only rows with its first value in each category count, unless the caller chooses.
     given: Mapping[str, str] = field(default_factory=dict)  #: Columns by role.
     how: str = "mean"  #: Aggregation of several answers of one model to one query.
     refused: str | None = None  #: Reason why nothing can be compared.
+
+    @property
+    def converts(self) -> bool:
+        """Whether `rows` changes records."""
+        return bool(self.reader or self.columns)
 
     @property
     def prices(self) -> Mapping[str, tuple[float, ...]]:
@@ -50,18 +55,18 @@ class Preset:
 
     def rows(self, path: Path, records: Records) -> Records:
         """Converts records of the file `path` to rows with a log's columns. Scores and query ids that the user added to the records are used, too."""
-        if self.reader is None and not self.columns:
+        if not self.converts:
             return records
         if self.explode:
             records = [{**record, **item} for record in records for item in record[self.explode]]
         read = RECORD_READERS.get(self.reader or "", lambda path, record: {})
         added = FILE_READERS[self.reader](path, records) if self.reader in FILE_READERS else [read(path, r) for r in records]
         pairs = list(zip(records if len(records) == len(added) else added, added, strict=True))
-        if "request_id" in self.fields:  # If LiteLLM logged an answer twice, the record "resp_..." counts last.
+        if self.name == "spend logs of LiteLLM":  # If it logged an answer twice, the record "resp_..." counts last.
             pairs.sort(key=lambda pair: str(pair[0].get("request_id")).startswith("resp_"))
         rows, seen = [], set()
         for record, more in pairs:
-            key = tuple(str(record.get(name)) for name in self.unique)
+            key = tuple(str(record[name]) for name in self.unique if record.get(name) is not None)
             other = any(name in record and record[name] not in allowed for name, allowed in self.keep.items())
             if other or (key and key in seen):
                 continue

@@ -45,6 +45,11 @@ class Sheet:
     rows: np.ndarray | None = None  #: Indices of the selected rows, None for all.
     _cells: dict[str, np.ndarray] = field(default_factory=dict)
 
+    @property
+    def label(self) -> str:
+        """Name of the file; if its records were converted to other columns, also from what."""
+        return f"{self.name} (converted from {self.preset.name})" if self.preset.converts else self.name
+
     def cells(self, name: str) -> np.ndarray:
         """Returns an array with the cells of a column, in the selected rows."""
         if name not in self._cells:
