@@ -311,9 +311,9 @@ def parser_of(doc: str | None, results: Path | None) -> argparse.ArgumentParser:
 
 
 def stored(file: Path, keys: tuple[str, ...] = ("problem", "policy")) -> dict[tuple, dict[str, Any]]:
-    """Reads the rows of a JSON file as a dict by the values of `keys`; empty if there is no file."""
+    """Reads the rows of a JSON file as a dict by the values of `keys`, "usual" for a missing variant; empty if there is no file."""
     rows = json.loads(file.read_text())["rows"] if file.exists() else []
-    return {tuple(row[key] for key in keys): row for row in rows}
+    return {tuple(row.get(key, "usual") for key in keys): row for row in rows}
 
 
 def store(file: Path, rows: dict[tuple, dict[str, Any]], **about: Any) -> None:

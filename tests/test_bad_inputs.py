@@ -283,7 +283,7 @@ COMMANDS = {
     "an option without command": (["--sedes"], "jaxroute: unrecognized arguments: --sedes (see"),
     "an unknown letter": (["run", "x", "-z"], "jaxroute run: unrecognized arguments: -z (see"),
     "a missing file of options": (["run", "@nowhere.txt"], "nowhere.txt"),
-    "an unknown experiment": (["run", "staged/figure-22"], "other names, got 'staged/figure-22'; did you mean 'staged/figure-2'? (`jaxroute list` shows all)"),
+    "an unknown experiment": (["run", "staged/figure-22"], "other names, got 'staged/figure-22'; did you mean 'staged/figure-2'? (`jaxroute list` shows all; studies are in the sources: scripts/studies/PROBLEM.py:NAME)"),
     "a text for an experiment": (["run", "t.csv"], "a file of your own must end in .py"),
     "a file that is no Python": (["run", "broken.py"], "broken.py, line 2: invalid syntax"),
     "a file that fails": (["run", "failing.py"], "failing.py, line 3: ZeroDivisionError: division by zero"),

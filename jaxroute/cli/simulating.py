@@ -78,7 +78,11 @@ def experiment_of(name: str) -> Any:
         try:
             return EXPERIMENTS[checks.one_of("experiment", name, catalogue()["experiments"])]
         except ValueError as error:
-            hint = "a file of your own must end in .py" if Path(name).exists() else "`jaxroute list` shows all"
+            hint = (
+                "a file of your own must end in .py"
+                if Path(name).exists()
+                else "`jaxroute list` shows all; studies are in the sources: scripts/studies/PROBLEM.py:NAME"
+            )
             raise ValueError(f"{error} ({hint})") from None
     file, chosen = f"{stem}.py", chosen.removesuffix(":")
     if not Path(file).is_file():

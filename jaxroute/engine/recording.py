@@ -207,7 +207,9 @@ def shapes_of_round(name: str, env: AnyEnvironment, policy: AnyPolicy) -> Shapes
 
 def _check_metrics(spec: Spec, declared: Mapping[str, tuple[Metric, ...]], measured: Mapping[str, Shapes]) -> None:
     """Raises `ValueError` if two declared metrics clash in name, or if one is missing in `measured` (shapes by policy) or has another rank there."""
-    of_env = {m.name for m in spec.metrics}
+    of_env = Counter(m.name for m in spec.metrics)
+    if twice := [name for name, number in of_env.items() if number > 1]:
+        raise ValueError(f"the environment declares the metric {twice[0]!r} twice: give one of them another name")
     meanings = {m.name: m for m in spec.metrics}
     of_env_kinds = {False: ("flows", "flows of step"), True: ("env_gauges", "gauges")}
     of_policy_kinds = {False: ("info", "Info of act"), True: ("policy_gauges", "gauges")}

@@ -87,7 +87,8 @@ class Goal:
             maximise = None if better is None else better == "max"
         if maximise is None:
             score = "of what the function returns" if callable(metric) else f"of {metric!r}"
-            raise ValueError(f"maximise must be True or False: whether more {score} is better is not known")
+            how = "maximise must be True or False (--maximise or --minimise)"
+            raise ValueError(f"{how}: whether more {score} is better is not known")
         if not isinstance(maximise, bool):
             raise ValueError(f"maximise must be True, False or None, got {checks.show(maximise)}")
         checks.non_negative("margin", margin, ())

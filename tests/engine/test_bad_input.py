@@ -1,5 +1,7 @@
 """Wrong input is refused at once, in words that name the argument and what is allowed, and leaves nothing behind."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -67,6 +69,15 @@ class Forgetful(Clock):
         return state, feedback, flows if self.instead == "nothing" else {**flows, "rounds": rounds * np.ones(3)}
 
 
+@struct.dataclass
+class Twice(jr.Wrapper):
+    """Declares the first metric of the environment a second time."""
+
+    @property
+    def spec(self):
+        return dataclasses.replace(self.env.spec, metrics=(*self.env.spec.metrics, self.env.spec.metrics[0]))
+
+
 VECTOR = Metric("own", "own", "", "average", ("model",))
 NAN = float("nan")
 
@@ -108,6 +119,7 @@ SIMULATE = {
     "a policy with stages for an environment without": ({"policies": staged.StageRoute()}, "policy 'StageRoute' plans by stage, but neither .*stage_length: the policy belongs to another problem"),
     # What environments and policies say that they measure.
     "a metric of environment and policy": ({"env": Clock(), "policies": Measuring(metric=Metric("reward", "reward", "", "total"))}, "'reward'"),
+    "a metric that the environment declares twice": ({"env": Twice(Clock()), "policies": Cycle()}, "the environment declares the metric 'reward' twice: give one of them another name"),
     "a metric of two shapes": ({"env": Clock(), "policies": {"one": Measuring(), "other": Measuring(metric=VECTOR, value=(1.0, 2.0, 3.0))}}, "'own'"),
     "a metric that Info does not have": ({"env": Clock(), "policies": Cycle(), "record": ["info.thrice"]}, "record must be one of .*'info.twice', got 'info.thrice'"),
     "a flow that is not measured": ({"env": Forgetful(), "policies": Cycle()}, "'rounds'.*(flow|step|measure)"),

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import resources
-from helpers import ROOT
+from helpers import ROOT, assert_measured
 
 from jaxroute.kernels import cuda
 from jaxroute.problems import default_policies, problems
@@ -24,16 +24,16 @@ SOME = {("stochastic", "UCB1"), ("service", "MessPlus"), ("staged", "StageRoute"
 MOST_STACK = 10e9 / (108 * 2048)
 
 
-def check(file, pairs):
-    """All these kernels compile for all targets, and their stacks fit; returns the version of NVRTC."""
+def check(file):
+    """All kernels in the file compile for all targets, and their stacks fit; returns their policies and the version of NVRTC."""
     report = json.loads(file.read_text())
     rows = report["rows"]
-    measured = {(row["problem"], row["policy"], row["target"]) for row in rows}
-    assert measured == {(*pair, t) for pair in pairs for t in TARGETS}, (
-        f"python scripts/resources.py --targets {' '.join(TARGETS)} --policies NAME --out {file} measures a new policy"
-    )
+    pairs = {(row["problem"], row["policy"]) for row in rows}
+    assert {(row["problem"], row["policy"], row["target"]) for row in rows} == {
+        (*pair, t) for pair in pairs for t in TARGETS
+    }
     assert not [row for row in rows if "reason" in row or row["stack_bytes"] > MOST_STACK]
-    return report["nvrtc"]
+    return pairs, report["nvrtc"]
 
 
 @pytest.mark.skipif(FOLDERS == [""], reason="NVRTC_FOLDERS names no versions of NVRTC")
@@ -46,9 +46,12 @@ def test_kernels_compile(folder, pairs, tmp_path):
     words = [sys.executable, ROOT / "scripts/resources.py", "--targets", *TARGETS, "--policies", *policies, "--out", out]
     done = subprocess.run(words, env=os.environ | {cuda.NVRTC_PATH: str(library)}, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    check(out, pairs)
+    assert check(out)[0] == pairs
 
 
 def test_all_kernels_compile_in_what_is_stored():
-    files = sorted(resources.RESULTS.parent.glob("nvrtc-*.json"))
-    assert [check(file, ALL) for file in files] == ["12.9", "13.0", "13.5"]
+    measured, versions = zip(*map(check, sorted(resources.RESULTS.parent.glob("nvrtc-*.json"))), strict=True)
+    assert versions == ("12.9", "13.0", "13.5")
+    for pairs in measured:
+        command = f"python scripts/resources.py --targets {' '.join(TARGETS)} --policies NAME --out FILE"
+        assert_measured(pairs, f"{cuda.NVRTC_PATH}=.../libnvrtc.so.13 {command}, for each file")

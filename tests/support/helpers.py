@@ -13,6 +13,7 @@ import pytest
 from flax import struct
 
 from jaxroute.core.attributes import decoded
+from jaxroute.problems import default_policies, problems
 
 ROOT = Path(__file__).resolve().parents[2]
 SUPPORT = ROOT / "tests" / "support"
@@ -46,6 +47,13 @@ def assert_means_agree(first, second, num_sigma=5.0, what="means"):
 def x64(enabled=True):
     """Turns on double precision inside the block."""
     return jax.enable_x64(enabled)
+
+
+def assert_measured(measured, command):
+    """Checks that measurements have the pairs (problem, name) of all default policies, but at most five new ones, which are measured at a release."""
+    every = {(problem, name) for problem, module in problems().items() for name in default_policies(module)}
+    assert measured <= every, f"measurements of policies that are gone: {sorted(measured - every)}"
+    assert len(every - measured) <= 5, f"not measured: {sorted(every - measured)}; {command}"
 
 
 def backends(result):

@@ -62,11 +62,11 @@ def garivier_moulines() -> ChangingEnv:
 
 
 def drifting(mean: ArrayLike, step: float = 0.005) -> ChangingEnv:
-    """Builds a Bernoulli bandit whose success probabilities are Brownian motions, reflected at 0 and 1.
+    """Builds a Bernoulli bandit whose success probabilities are Gaussian random walks, reflected at 0 and 1.
 
     Args:
       mean: `[K]` probabilities of the first round.
-      step: standard deviation of a round's step, at most 1/8.
+      step: standard deviation of a round's step, above 0 and at most 1/8.
     """
     start = checks.probability("mean", mean, ("K",)).astype(np.float32)
     return _changing(BrownianMotion(start, np.float32(checks.positive("step", step, ()))))

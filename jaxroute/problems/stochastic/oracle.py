@@ -26,7 +26,7 @@ class Oracle(FixedPolicy):
         if not hasattr(env, "mean"):
             raise ValueError(
                 f"Oracle.of needs an environment with fixed means in `mean`, got {type(env).__name__}: if means change, no model is always best; "
-                "for your own environment pass lambda env: Oracle(best=...)"
+                "if they are fixed, pass lambda env: Oracle(best=...)"
             )
         return cls(best=numerics.argmax(jnp.asarray(env.mean)))
 
