@@ -163,7 +163,7 @@ EXPERIMENTS = (
                   "Auer et al. (2002), section 2", rising((0.8, slope("EpsilonGreedy", share=0.5))))), figures={"regret": _even_figure},
         source="Auer, Cesa-Bianchi and Fischer (2002); Chapelle and Li (2011)"),
     Experiment("stochastic/classics",
-        "Regret of all policies on a ten-armed Bernoulli bandit with rare successes, beside lower and upper bounds",
+        "Regret of eleven policies on a ten-armed Bernoulli bandit with rare successes, beside lower and upper bounds",
         (Case(RARE, _RARE_POLICIES, 20_000),), claims=(
             Claim("lai-robbins",
                   "in the last nine tenths of the rounds the regret of optimal policies grows .5 to 2 times as much as the Lai-Robbins line",

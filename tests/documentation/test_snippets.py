@@ -127,6 +127,14 @@ def test_a_page_runs_with_what_takes_long(page, tmp_path, monkeypatch, capsys):
     _walk(page, True, tmp_path, monkeypatch, capsys)
 
 
+@pytest.mark.slow
+def test_five_minutes_shows_the_table_that_its_code_prints(capsys):
+    imports, simulation = [s for s in PAGES["notebooks/site/five_minutes.md"] if s.language == "python"][:2]
+    exec(imports.shown, names := {})
+    exec(simulation.shown, names)
+    assert _said(capsys.readouterr().out) == _said(simulation.after)
+
+
 @pytest.mark.fast
 @pytest.mark.parametrize("page", PAGES)
 def test_blocks_say_what_they_are(page):
