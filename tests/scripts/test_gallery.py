@@ -128,7 +128,9 @@ def test_what_is_drawn_fits_and_keeps_its_colours(tmp_path):
     few = np.asarray(Image.open(tmp_path / "b.webp").convert("RGB"))
     assert (few == np.array([0xD5, 0x5E, 0x00])).all(-1).any()
 
-    with pytest.raises(RuntimeError, match=r"c\.webp takes \d+ bytes at the worst readable quality, more than the 100 that .*TOTAL"):
+    with pytest.raises(
+        RuntimeError, match=r"c\.webp takes \d+ bytes at the worst readable quality, more than the 100 that .*TOTAL"
+    ):
         gallery.draw(figure, tmp_path / "c.webp", 100)
     assert not (tmp_path / "c.webp").exists()
     plt.close(figure)
