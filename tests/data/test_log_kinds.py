@@ -119,6 +119,7 @@ REFUSED = {
     "costs of one model": ({"prompt": ["x", "y"], "a": [1, 0], "b": [0, 1]}, {"costs": {"a": 0.5}}, "only 'a' is named, and there is nothing to choose"),
     "costs of a model that is not there": ({"prompt": ["x", "y"], "a": [1, 0], "b": [0, 1]}, {"costs": {"a": 0.5, "c": 1}}, "'c' is not a column"),
     "cached tokens without a price": (answers(**USAGE), {"prices": PRICES}, "has cached tokens, and their price is unknown"),
+    "repeated answers to prompts of other lengths": (pd.concat([USED.assign(tokens_in=1000 + r) for r in (1, 2)]), {}, "which differ in the column 'tokens_in'"),
     "a role without an effect": (USED, {"columns": {"tokens_in": "tokens_in"}}, "has no effect in this file, as costs are stated"),
     "a row of means": (pd.concat([BASE, pd.DataFrame({"query_id": ["Mean"] * 2, "model": ["a", "b"], "score": [0.5, 0.5], "cost": [0.1, 0.2]})]), {}, "column 'query_id' is 'Mean': is the row a summary of the others"),
     "two names of one model": (BASE.assign(query_id=range(ROWS), model=["openai/gpt-q", "gpt-q-2025-08-06"] * 20), {}, "'openai/gpt-q' and 'gpt-q-2025-08-06' never answer the same query: are they two names of one model"),

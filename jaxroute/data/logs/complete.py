@@ -23,8 +23,8 @@ from .opening import FILE_COLUMNS
 from .presets import Prices, costs_by_size
 
 _MOST_VALUES = 20  # Largest number of different values of a column that counts as a setting.
-# Roles of columns that differ between repeated answers in any case.
-_MEASURED = ("tokens_in", "tokens_out", "tokens_total", "tokens_reasoning", "prompt_chars", "response_chars", "latency")
+# Roles of columns that differ between repeated answers to the same prompt. Lengths of the prompt are not among them: they tell prompts apart.
+_MEASURED = ("tokens_out", "tokens_total", "response_chars", "latency")
 
 
 @dataclass(frozen=True)
@@ -241,7 +241,7 @@ def _check_repeats(answers: Answers, keys: _Keys, column: str) -> None:
     sheet, rows = answers.sheet, answers.row[is_repeated]
     several = f"{int((count > 1).sum()):,} pairs of query and model have several answers"
     free = [name for name in sheet.single(sheet.names) if name and name not in answers.roles.used]
-    free = [name for name in free if not any(match_level(role, name) for role in _MEASURED)]
+    free = [name for name in free if not any(match_level(role, name) >= 2 for role in _MEASURED)]
     repeats, run = list(filter(is_repeat, free)), np.zeros(len(rows), np.int64)
     for name in repeats:
         run = _pair_codes(run, key_texts(sheet.cells(name)[rows]))
