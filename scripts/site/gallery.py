@@ -152,21 +152,25 @@ def left(experiment: Any) -> int:
 def draw(figure: Any, target: Path, most: int) -> tuple[int, int]:
     """Writes a figure as lossless WebP, as sharp and in as many colours as fit into `most` bytes; returns width and height in pixels.
 
-    This takes half the bytes of a good JPEG. For fewer dots the figure is drawn again, since resampled letters take more bytes.
+    The file stays as it is until the new picture is complete. Lossless WebP takes half the bytes of a good JPEG. For fewer dots the figure is
+    drawn again, since resampled letters take more bytes.
     """
     from PIL import Image
 
+    size = 0
     for dots, numbers in _QUALITIES.items():
         with io.BytesIO() as drawn:
             figure.savefig(drawn, format="png", dpi=dots)
             pixels = np.asarray(Image.open(drawn).convert("RGB"))
         for colours in numbers:
-            few = Image.fromarray(in_few(pixels, colours))
-            few.save(target, lossless=True, quality=100, method=6)
-            if target.stat().st_size <= most:
+            few, packed = Image.fromarray(in_few(pixels, colours)), io.BytesIO()
+            few.save(packed, format="WEBP", lossless=True, quality=100, method=6)
+            size = packed.tell()
+            if size <= most:
+                partial = target.with_suffix(".partial")
+                partial.write_bytes(packed.getvalue())
+                partial.replace(target)
                 return few.size
-    size = target.stat().st_size
-    target.unlink()
     limit = f"more than the {most} that LARGEST, A_PANEL, MOST and the rest of TOTAL for {target.stem.partition('--')[0]} leave it"
     raise RuntimeError(f"{target.name} takes {size} bytes at the worst readable quality, {limit}")
 

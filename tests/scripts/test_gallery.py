@@ -128,11 +128,13 @@ def test_what_is_drawn_fits_and_keeps_its_colours(tmp_path):
     few = np.asarray(Image.open(tmp_path / "b.webp").convert("RGB"))
     assert (few == np.array([0xD5, 0x5E, 0x00])).all(-1).any()
 
+    before = (tmp_path / "b.webp").read_bytes()
     with pytest.raises(
-        RuntimeError, match=r"c\.webp takes \d+ bytes at the worst readable quality, more than the 100 that .*TOTAL"
+        RuntimeError, match=r"b\.webp takes \d+ bytes at the worst readable quality, more than the 100 that .*TOTAL"
     ):
-        gallery.draw(figure, tmp_path / "c.webp", 100)
-    assert not (tmp_path / "c.webp").exists()
+        gallery.draw(figure, tmp_path / "b.webp", 100)
+    assert (tmp_path / "b.webp").read_bytes() == before
+    assert {path.name for path in tmp_path.iterdir()} == {"a.webp", "b.webp"}
     plt.close(figure)
 
 
