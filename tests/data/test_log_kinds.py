@@ -55,7 +55,7 @@ READ = {
     "units between name and model": (WIDE | {"cost_x_cents": [0.1] * 4, "cost_y_cents": [0.2] * 4}, {}, half(0.001, 0.002, 4, ("x", "y"))),
     "models with a common beginning": ({"query_id": list("abcd"), "gpt-j_score": [1, 0, 1, 0], "gpt-neo_score": [0, 0, 1, 1]} | {"gpt-j_cost": [0.1] * 4, "gpt-neo_cost": [0.2] * 4}, {}, half(queries=4, models=("gpt-j", "gpt-neo"))),
     "a model called like a unit": ({"query_id": list("abcd"), "x_pct": [1, 0, 1, 0], "y": [0, 0, 1, 1], "x_pct_cost": [0.1] * 4, "y_cost": [0.2] * 4}, {}, half(queries=4, models=("x_pct", "y"))),
-    "repeated answers of other lengths": (pd.concat([USED.assign(tokens_out=500 + r, latency_ms=900 + r) for r in (1, 2)]), {}, half()),
+    "repeated answers of other lengths": (pd.concat([USED.assign(tokens_out=500 + r, total_tokens=1500 + r, reasoning_tokens=64 * r, response_chars=90 + r, latency_ms=900 + r, duration_s=2 + r) for r in (1, 2)]), {}, half()),
     "runs with a date": (pd.concat([BASE.assign(run=r, date=f"2025-01-0{r}", region=f"r{r}") for r in (1, 2)]), {}, half()),
     "an empty value that is chosen": (pd.concat([BASE.assign(setting=None), BASE.assign(setting="x")]), {"where": {"setting": ""}}, half()),
     "another scale of a model that is left out": (pd.concat([BASE, BASE[BASE.model == "a"].assign(model="c", score=[0, 100] * 10)]), {"models": ["a", "b"]}, half()),

@@ -24,7 +24,7 @@ from .presets import Prices, costs_by_size
 
 _MOST_VALUES = 20  # Largest number of different values of a column that counts as a setting.
 # Roles of columns that differ between repeated answers to the same prompt. Lengths of the prompt are not among them: they tell prompts apart.
-_MEASURED = ("tokens_out", "tokens_total", "response_chars", "latency")
+_MEASURED = ("tokens_out", "tokens_total", "tokens_reasoning", "response_chars", "latency")
 
 
 @dataclass(frozen=True)
