@@ -219,7 +219,7 @@ WRONG_COMPARISONS = {
 @pytest.mark.parametrize("name", WRONG_COMPARISONS)
 def test_a_comparison_that_makes_no_sense_is_refused_at_once(name, tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("jaxroute.data.read_log", None)  # A command that reads the file fails in another way.
+    monkeypatch.setattr("jaxroute.data.read_recorded", None)  # A command that reads the file fails in another way.
     arguments, message = WRONG_COMPARISONS[name]
     assert message in refused(capsys, "compare", "nowhere.csv", *arguments) and not any(tmp_path.iterdir())
 

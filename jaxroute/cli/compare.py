@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from jaxroute.cli import data
 from jaxroute.cli.output import Output, table_width
@@ -37,20 +38,28 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 def main(options: argparse.Namespace, output: Output) -> int:
     start = time.perf_counter()
     arguments = data.reading(options)
-    from jaxroute.data import read_log  # Before the imports that take seconds, so the file is described at once.
+    from jaxroute.data import (
+        ServedLog,
+        read_recorded,
+    )  # Before the imports that take seconds, so the file is described at once.
 
-    log = read_log(data.files(options), **arguments)
+    log = read_recorded(data.files(options), **arguments)
     output.lines("Read")
     for line in log.read:
         output.text(f"  {line}", 6)
+
+    first = options.file[0].resolve()
+    is_compressed = first.suffix.lower() in (".gz", ".bz2", ".xz", ".zst", ".zip")
+    out = options.out or Path(f"report-{Path(first.stem).stem if is_compressed else first.stem}")
+    name = first.name + (f" and {len(options.file) - 1} more" if len(options.file) > 1 else "")
+    about = {"out": out, "name": name, "command": shlex.join(["jaxroute", *options.arguments])}
+    if isinstance(log, ServedLog):
+        return _compare_served(log, options, output, start, about)
 
     from jaxroute.cli.simulating import store_programs
     from jaxroute.comparison import compare
     from jaxroute.engine.progress import LineProgress, print_line
 
-    first = options.file[0].resolve()
-    is_compressed = first.suffix.lower() in (".gz", ".bz2", ".xz", ".zst", ".zip")
-    out = options.out or Path(f"report-{Path(first.stem).stem if is_compressed else first.stem}")
     is_bar = sys.stderr.isatty() and not (output.quiet or options.verbose)
     store_programs()
 
@@ -61,9 +70,7 @@ def main(options: argparse.Namespace, output: Output) -> int:
             output.text(f"  {way}", 6)
         output.text(last)
 
-    name = first.name + (f" and {len(options.file) - 1} more" if len(options.file) > 1 else "")
     callback = None if is_bar or output.quiet else print_line if options.verbose else LineProgress().print
-    about = {"out": out, "name": name, "command": shlex.join(["jaxroute", *options.arguments])}
     size = {name: getattr(options, name) for name in ("target_quality", "minutes", "orders")} | {"warm": options.warm_start}
     comparison = compare(log, **about, **size, progress=is_bar, on_start=announce, callback=callback)
     output.document({**comparison.summary, "out": out})
@@ -73,9 +80,38 @@ def main(options: argparse.Namespace, output: Output) -> int:
             output.lines("")
             output.text(text)
     output.lines("", comparison.table(table_width()), "", comparison.shares(table_width()), "")
-    words, code = comparison.to_route(str(out / "choice.npz"))
+    _end(comparison, output, out, start)
+    return 0
+
+
+def _compare_served(log: Any, options: argparse.Namespace, output: Output, start: float, about: dict[str, Any]) -> int:
+    """Compares rules on a served log, prints what the log can answer, the answer and the table, and writes the report."""
+    if options.minutes or options.orders or options.warm_start:
+        given = next(name for name in ("minutes", "orders", "warm_start") if getattr(options, name)).replace("_", "-")
+        raise ValueError(
+            f"--{given} is for policies that learn online, and this log has the answer of one model per query: leave it out"
+        )
+    from jaxroute.comparison import compare_served
+
+    found = compare_served(log, target_quality=options.target_quality, **about)
+    output.document({**found.summary, "out": about["out"]})
+    output.lines("", "What this log can answer")
+    for line in found.answerable:
+        output.text(f"  {line}", 6)
+    for text in (found.sentences[0], " ".join(found.sentences[1:])):
+        output.lines("")
+        output.text(text)
+    output.lines("", found.table(table_width()), "")
+    output.text("Intervals hold for all rules together with probability 95 %; sample size is the effective one.", 2)
+    output.lines("")
+    _end(found, output, about["out"], start)
+    return 0
+
+
+def _end(found: Any, output: Output, out: Path, start: float) -> None:
+    """Prints how to route a new query, and where the page is."""
+    words, code = found.to_route(str(out / "choice.npz"))
     output.text(f"To route a new query: {words}", 2)
     output.lines(*(f"    {line}".rstrip() for line in code.splitlines()), "")
     seconds, page = time.perf_counter() - start, out / "index.html"  # There is no page without the extra `plot`.
     output.lines(f"{seconds:.0f} s; {f'the page is {page}' if page.exists() else f'the numbers are in {out}'}")
-    return 0

@@ -20,7 +20,7 @@ from jaxroute.cli.parsing import REPEATED, log_file, number, pairs, path
 # Roles of the columns of a log.
 ROLES = (
     *("query", "model", "score", "cost", "tokens_in", "tokens_out", "tokens_cached", "price_in", "price_out", "latency"),
-    *("category", "text", "response", "date", "embedding"),
+    *("category", "text", "response", "date", "embedding", "propensity", "user"),
 )
 
 
@@ -44,17 +44,37 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     add("--scale", metavar="LOW:HIGH", help="lowest and highest possible score, as in 1:10 (--scale=-1:1 if below zero)")
     add("--separator", metavar="CHARACTER", help="character between columns of a text file")
     add("--encoding", metavar="NAME", help="encoding of a text file, as in windows-1252")
+    text = "how models were chosen, in a log with one answer per query and no propensities: uniform (at random), or estimated, by an unknown rule that "
+    text += "depended on features, category and time only (the default)"
+    completed(add("--logging", choices=("uniform", "estimated"), metavar="HOW", help=text), ["uniform", "estimated"])
     text = "features of queries: own, text, none, or a file of numbers (npy, npz) (default: the best available)"
     completed(add("--features", metavar="WHICH", help=text), ["own", "text", "none"])
 
 
 def main(options: argparse.Namespace, output: Output) -> int:
     arguments = reading(options)
-    from jaxroute.data import describe, read_log
+    from jaxroute.data import ServedLog, describe, read_recorded
 
-    description = describe(read_log(files(options), **arguments))
+    log = read_recorded(files(options), **arguments)
+    if isinstance(log, ServedLog):
+        return _describe_served(log, output)
+    description = describe(log)
     output.document(description.as_dict())
     output.lines(*description.lines(text_width()))
+    return 0
+
+
+def _describe_served(log: Any, output: Output) -> int:
+    """Prints how a served log was read, and what it can answer."""
+    from jaxroute.comparison.served import answerable
+
+    lines = answerable(log)
+    output.document({"read": list(log.read), "answerable": lines})
+    for title, texts in (("How it was read", log.read), ("What this log can answer", lines)):
+        output.lines(title)
+        for line in texts:
+            output.text(f"  {line}", 6)
+        output.lines("")
     return 0
 
 
@@ -74,7 +94,9 @@ def reading(options: argparse.Namespace) -> dict[str, Any]:
         "prices": options.prices or prices or None,
         "models": None if options.models is None else [name.strip() for name in options.models.split(",") if name.strip()],
         "scale": None if options.scale is None else _scale(options.scale),
-        **{name: getattr(options, name) for name in ("cost_unit", "missing", "separator", "encoding", "features")},
+        **{
+            name: getattr(options, name) for name in ("cost_unit", "missing", "separator", "encoding", "features", "logging")
+        },
     }
 
 

@@ -6,8 +6,9 @@ from . import drawing
 from .comparing import Comparison, compare
 from .learning import setting_of
 from .points import Estimate, Learning, Measures, Point
+from .served import ServedComparison, compare_served
 from .serving import Strategy, load_strategy
 
-__all__ = ["Comparison", "Estimate", "Learning", "Measures", "Point", "Strategy"]
-__all__ += ["compare", "drawing", "load_strategy", "setting_of"]
+__all__ = ["Comparison", "Estimate", "Learning", "Measures", "Point", "ServedComparison", "Strategy"]
+__all__ += ["compare", "compare_served", "drawing", "load_strategy", "setting_of"]
 __dir__ = public_names(__name__)

@@ -27,7 +27,7 @@ from .learning import OnlineStrategy
 from .page import plain
 from .page.numbers import share
 from .page.write import put, write
-from .points import Pair, Point, PointSummary, Summary
+from .points import Pair, Point, PointSummary, Summary, checked_target
 
 _SERVED = 160_000  # Online policies serve about this many queries in all random orders together.
 _FEWEST = 40  # Smallest number of queries that can be divided into queries for fitting and held-out queries.
@@ -268,10 +268,7 @@ def compare(
     Raises:
       ValueError: an argument is out of range, the log cannot be read or is too small, or the folder holds another comparison.
     """
-    target = float(checks.numbers("target_quality", target_quality, ()))
-    if not 0.0 < target < 1.0:
-        hint = f"; for {target:g} % give {target / 100:g}" if 1.0 < target <= 100.0 else ""
-        raise ValueError(f"target_quality must be above 0 and below 1, got {target:g}{hint}")
+    target = checked_target(target_quality)
     if minutes is not None:
         minutes = float(checks.positive("minutes", minutes, ()))
     if orders is not None:

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from jaxroute.core import checks
+
 Pair = tuple[float | None, float | None]  # Mean and standard error, each None if unknown.
 Summary = dict[str, Any]  # Content of a report as plain JSON; its keys are described in `Comparison.summary`.
 PointSummary = dict[str, Any]  # One point as plain JSON: an entry of `points` in a summary.
@@ -122,3 +124,12 @@ def meets(quality: Estimate, target: float) -> bool:
     """Whether a quality is above a target, or below it by no more than half of its standard error."""
     slack = 0.0 if math.isnan(quality.error) else quality.error / 2
     return quality.value + slack >= target
+
+
+def checked_target(target_quality: float) -> float:
+    """Returns a requested mean score; `ValueError` unless it is above 0 and below 1."""
+    target = float(checks.numbers("target_quality", target_quality, ()))
+    if not 0.0 < target < 1.0:
+        hint = f"; for {target:g} % give {target / 100:g}" if 1.0 < target <= 100.0 else ""
+        raise ValueError(f"target_quality must be above 0 and below 1, got {target:g}{hint}")
+    return target

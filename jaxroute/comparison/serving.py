@@ -16,6 +16,7 @@ from jaxroute.core import checks
 from jaxroute.data import Log
 from jaxroute.data.features import Directions, Reader, Standardisation, Words
 from jaxroute.data.predictors import Design, Logistic, Neighbours
+from jaxroute.offpolicy.crossfit import Linear
 
 from .offline.cascade import LEARNED, Cascade
 from .offline.measure import fit_rule
@@ -172,7 +173,7 @@ def load_strategy(file: str | os.PathLike[str]) -> Strategy:
 
 
 # Classes that may occur in a saved strategy: rules, predictors, and parts of predictors.
-_RULES, _PREDICTORS = (Strategy, Router, Cascade, Mixture), (Constant, Judge, Logistic, Neighbours)
+_RULES, _PREDICTORS = (Strategy, Router, Cascade, Mixture), (Constant, Judge, Linear, Logistic, Neighbours)
 _PARTS = (Design, Words, Directions, Standardisation)
 _CLASSES: dict[str, type] = {part.__name__: part for part in (*_RULES, *_PREDICTORS, *_PARTS)}
 
@@ -228,18 +229,24 @@ def strategy_of(log: Log, point: Point) -> Strategy:
 
 def snippet(log: Log, point: Point, file: str) -> str:
     """Returns Python code that routes a new query with the strategy of `point`, which is saved in `file`."""
-    table = log.table
-    words = []
-    if point.kind != "single" and point.strategy != BEST_MIXTURE.name:
-        if table.features is not None:
-            words.append("text" if isinstance(log.reader, Words) else "features=numbers")
-        if table.groups is not None:
-            words.append("category=category")
-    given = ", ".join(words)
+    is_blind = point.kind == "single" or point.strategy == BEST_MIXTURE.name
+    inputs = [] if is_blind else inputs_of(log.reader, log.table.features is not None, log.table.groups is not None)
+    return code_for(inputs, file, is_cascade=point.strategy == LEARNED.name)
+
+
+def inputs_of(reader: Reader, has_features: bool, has_categories: bool) -> list[str]:
+    """Returns the arguments of `Strategy.model` for a new query, as Python code."""
+    features = "text" if isinstance(reader, Words) else "features=numbers"
+    return [*([features] if has_features else []), *(["category=category"] if has_categories else [])]
+
+
+def code_for(inputs: Sequence[str], file: str, is_cascade: bool = False) -> str:
+    """Returns Python code that routes a new query with the strategy in `file`, given the arguments `inputs` of `Strategy.model` as code."""
+    given = ", ".join(inputs)
     lines = ["import jaxroute", "", f"strategy = jaxroute.comparison.load_strategy({file!r})"]
-    if point.strategy != LEARNED.name:
+    if not is_cascade:
         return "\n".join([*lines, f"model = strategy.model({given})  # the name of the model to call for a query"])
-    also = ", ".join([*words, "asked=asked"])
+    also = ", ".join([*inputs, "asked=asked"])
     loop = (
         f"asked, model = {{}}, strategy.model({given})  # the model to call first for a query",
         "while model is not None:",

@@ -138,7 +138,7 @@ def test_the_folder_of_the_report_is_named_after_the_log(arguments, folder, monk
     def stop(log, *, out, **options):
         raise ValueError(f"the folder is {out}.")
 
-    monkeypatch.setattr("jaxroute.data.read_log", lambda *arguments, **options: Log(known_log(40)))
+    monkeypatch.setattr("jaxroute.data.read_recorded", lambda *arguments, **options: Log(known_log(40)))
     monkeypatch.setattr("jaxroute.comparison.compare", stop)
     assert cli.main(["compare", *arguments, "--target-quality", "0.7"]) == 2
     assert f"the folder is {folder}." in capsys.readouterr().err

@@ -7,7 +7,7 @@ import numpy as np
 
 from ..points import RECORDED
 from .crossfit import Candidates, OfflineStrategy, multipliers
-from .part import Part, Prediction, Predictor
+from .part import Prediction, Predictor
 from .sample import Outcomes, Sample, single_call, steps
 
 _PRICES = 80
@@ -89,13 +89,15 @@ def hull(cost: np.ndarray, quality: np.ndarray) -> tuple[int, ...]:
     return (int(first[0]), *map(int, after))
 
 
-def _fit_mixture(part: Part) -> Hull:
-    sample = part.sample
+def fit_hull(sample: Sample) -> Hull:
+    """Returns the models on the upper convex hull of mean score over mean cost on a sample."""
     quality = sample.scores.mean(0)
     return Hull(sample.models, hull(sample.costs.mean(0), quality), quality)
 
 
-BEST_MIXTURE = OfflineStrategy("Best mixture", "fit_mixture(log.table, {target})", (RECORDED,), _fit_mixture)
+BEST_MIXTURE = OfflineStrategy(
+    "Best mixture", "fit_mixture(log.table, {target})", (RECORDED,), lambda part: fit_hull(part.sample)
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,9 +131,9 @@ class Router:
         return f"highest predicted score - {self.price:.3g} x mean cost"
 
 
-def _fit(part: Part, prediction: Prediction) -> Candidates:
-    """Returns a router for each price of a grid, with its mean score and cost on `part` by the cross-validated predictions in `prediction`."""
-    (predictor, predicted), sample = prediction, part.sample
+def fit_prices(sample: Sample, prediction: Prediction) -> Candidates:
+    """Returns a router for each price of a grid, with its mean score and cost on `sample` by the cross-validated predictions in `prediction`."""
+    predictor, predicted = prediction
     costs = sample.costs.mean(0)
     prices, rows = multipliers(costs, _PRICES), np.arange(sample.num_queries)
     reached, spent = np.empty(len(prices)), np.empty(len(prices))
@@ -143,5 +145,9 @@ def _fit(part: Part, prediction: Prediction) -> Candidates:
 
 _NEEDS = (RECORDED, "features of each query before it is served")
 _CALL = 'fit_router(log.table, {{target}}, by="{}")'
-NEIGHBOURS = OfflineStrategy("Nearest neighbours", _CALL.format("neighbours"), _NEEDS, lambda p: _fit(p, p.neighbours))
-LOGISTIC = OfflineStrategy("Logistic regression", _CALL.format("logistic"), _NEEDS, lambda p: _fit(p, p.logistic))
+NEIGHBOURS = OfflineStrategy(
+    "Nearest neighbours", _CALL.format("neighbours"), _NEEDS, lambda p: fit_prices(p.sample, p.neighbours)
+)
+LOGISTIC = OfflineStrategy(
+    "Logistic regression", _CALL.format("logistic"), _NEEDS, lambda p: fit_prices(p.sample, p.logistic)
+)

@@ -44,6 +44,14 @@ def percent(pair: Pair | None) -> str:
     return measured((100 * value, 100 * error if known(error) else None), "%", decimals=1)
 
 
+def within(pair: Pair, interval: Pair | None, evidence: str = "") -> str:
+    """Formats a fraction with its interval, as in "75.1 % (73.0 to 77.2)"; without one with its error, if `evidence` is "observed", or as "about"."""
+    if interval is not None:
+        low, high = (percent((end, None)).removesuffix(" %") for end in interval)
+        return f"{percent((pair[0], None))} ({low} to {high})"
+    return f"about {percent((pair[0], None))}" if evidence in ("extrapolated", "reweighted") else percent(pair)
+
+
 def share(value: float) -> str:
     """Formats a fraction, such as a target, as a percentage of up to nine digits without trailing zeros, as in "75 %"."""
     return f"{_trimmed(100 * value)} %"

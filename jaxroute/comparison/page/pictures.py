@@ -231,7 +231,8 @@ def quality_cost(summary: Summary, looks: dict[str, Look], form: Form = WIDE) ->
     least = 0.5 * min((c for c in costs if c > 0), default=0.0)  # Error bars stay above it.
     for point in (p for p in points if p["kind"] == "single"):
         _error_bar(ax, point, "dot", least)
-        _mark(ax, _xy(point), Look(), form.radius * 0.62, tip_of(point, summary))
+        look = Look(fill="hollow") if point.get("evidence") == "extrapolated" else Look()
+        _mark(ax, _xy(point), look, form.radius * 0.62, tip_of(point, summary))
     groups = strategies.series(points)
     for name in reversed(groups):  # Online policies are drawn last, on top.
         look, front = looks[name], strategies.frontier(groups[name])
@@ -241,7 +242,8 @@ def quality_cost(summary: Summary, looks: dict[str, Look], form: Form = WIDE) ->
             good = any(point is f for f in front)
             if good:
                 _error_bar(ax, point, look.colour, least)
-            _mark(ax, _xy(point), look, form.radius * (1.0 if good else _DOMINATED), tip_of(point, summary))
+            mark = look.hollow if point.get("evidence") == "extrapolated" else look
+            _mark(ax, _xy(point), mark, form.radius * (1.0 if good else _DOMINATED), tip_of(point, summary))
     for point, colour, more, name in ((single, "ink", 2.5, "single"), (best, "accent", 4.5, "best")):
         if point is not None:
             ax.plot(*zip(_xy(point), strict=True), label=name, zorder=5, **_ring(colour, form.radius + more))
@@ -261,7 +263,15 @@ def _xy(point: PointSummary) -> tuple[float, float]:
 
 
 def _error_bar(ax: Any, point: PointSummary, colour: str, least: float) -> None:
-    """Draws bars of one standard error, cut off at qualities of -2 and 102 %, and at the cost `least`, as a logarithmic axis has no 0."""
+    """Draws bars of one standard error, cut off at qualities of -2 and 102 %, and at the cost `least`, as a logarithmic axis has no 0.
+
+    Of a served log, it draws the interval of the quality, and nothing for extrapolated values.
+    """
+    if point.get("evidence") in ("reweighted", "extrapolated"):
+        if point["quality_interval"] is not None:
+            low, high = (100 * end for end in point["quality_interval"])
+            ax.vlines(point["cost"][0], low, high, LIGHT[colour], linewidth=1.1, alpha=0.45, zorder=3)
+        return
     (x, y), (across, up) = _xy(point), (e if known(e) else 0.0 for e in (point["cost"][1], point["quality"][1]))
     up = [[min(100 * up, y + 2)], [max(min(100 * up, 102 - y), 0)]]
     across = [[max(min(across, x - least), 0)], [across]] if x > 0 else None
@@ -387,7 +397,11 @@ def _handles(
     marks += [Line2D([], [], label=text, **_ring(c, form.radius + 1.5)) for point, text, c in rings if point is not None]
     marks.append(Line2D([], [], color=LIGHT["frontier"], lw=5, label="Pareto frontier"))
     bar = {"ls": "none", "marker": "|", "mfc": "none", "mec": LIGHT["muted"], "mew": 1.1, "ms": 12}
-    marks.append(Line2D([], [], label="\N{PLUS-MINUS SIGN} one standard error", **bar))
+    is_served = any("evidence" in p for p in points)
+    if any(p.get("evidence") == "extrapolated" for p in points):
+        marks.append(entry("hollow: extrapolated, no interval", Look(fill="hollow"), 0.62))
+    text = "95 % interval, for all rules together" if is_served else "\N{PLUS-MINUS SIGN} one standard error"
+    marks.append(Line2D([], [], label=text, **bar))
     return [(names, "ink"), (marks, "muted")]
 
 
@@ -443,6 +457,34 @@ def other_targets(summary: Summary, looks: dict[str, Look]) -> Picture:
     _linear_axis(ax, "x", 6)
     _cost_axis(ax, "y", [v for v in [*best, *single] if known(v)], 5)
     ax.legend(loc="best", fontsize=11, labelcolor="linecolor")
+    return picture
+
+
+@style()
+def overlap(summary: Summary) -> Picture:
+    """Draws for each model of a served log the number of its answers, and the effective sample size of "always this model", with the least one."""
+    rows = sorted(summary["overlap"], key=lambda row: row["answers"])
+    about = ", ".join(f"{row['name']} {row['answers']:,} and {row['size']:.0f}" for row in reversed(rows))
+    height = 84 + 34 * len(rows)
+    picture = Picture(f"Answers and effective sample size of each model: {about}", _SMALL[0], height)
+    ax = picture.axes(14, 44, 412, height - 28, 12, ("answers, and effective sample size (dark)", ""))
+    largest = max(max(row["answers"], row["size"]) for row in rows)
+    for place, row in enumerate(rows):
+        for value, colour, width in ((row["answers"], "frontier", 9), (row["size"], "accent", 4)):
+            ax.plot([1, max(value, 1)], [place, place], color=LIGHT[colour], lw=width, solid_capstyle="butt", zorder=3)
+        name = f"{shortened(row['name'], 40)}  {numbers.percent((row['share'], None))}"
+        ax.text(1.05, place + 0.3, name, fontsize=11, color=LIGHT["ink"], zorder=4)
+    ax.set_xscale("log")
+    ax.set_xlim(1, 1.5 * largest)
+    ax.set_ylim(-0.5, len(rows) - 0.1)
+    ax.set_yticks([])
+    ticks = [10.0**power for power in range(math.ceil(math.log10(max(largest, 1))) + 1)]
+    ax.set_xticks(ticks, [f"{tick:,.0f}" for tick in ticks])
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.axvline(summary["least_size"], color=LIGHT["accent"], lw=1.3, ls=(0, (4, 3)))
+    ax.set_title(
+        f"- - least for an interval: {summary['least_size']:g}", loc="right", fontsize=11, color=LIGHT["accent"], pad=9
+    )
     return picture
 
 

@@ -55,14 +55,20 @@ def html(summary: Summary) -> str:
 
 
 def _heads(summary: Summary) -> list[str]:
-    return ["strategy", "quality", summary["data"]["unit"], "saving", "calls", "setting"]
+    third = "sample size" if summary.get("overlap") else "calls"
+    return ["strategy", "quality", summary["data"]["unit"], "saving", third, "setting"]
 
 
 def _cells(point: PointSummary) -> list[str]:
+    name, cost, setting = strategies.name_of(point), numbers.measured(point["cost"]), point["setting"]
+    if "evidence" in point:  # Of a served log.
+        cost = f"about {cost}" if point["evidence"] == "extrapolated" else cost
+        shown = numbers.within(point["quality"], point["quality_interval"], point["evidence"]), cost
+        saving = numbers.within(point["saving"], point["saving_interval"], "") if point["saving"] else ""
+        return [name, *shown, saving, numbers.plain(point["size"]), setting]
     saving = numbers.percent(point["saving"]) if point["saving"] else ""
     calls = numbers.measured((point["calls"][0], None), decimals=2)
-    shown = numbers.percent(point["quality"]), numbers.measured(point["cost"]), saving, calls
-    return [strategies.name_of(point), *shown, point["setting"]]
+    return [name, numbers.percent(point["quality"]), cost, saving, calls, setting]
 
 
 def _cut(text: str, width: int) -> str:

@@ -8,6 +8,10 @@ from jaxroute.comparison.points import PointSummary, Summary
 # Titles of the groups of a table; strategies with a rare need are in further groups.
 MEETS, MISSES = "meet the target, within half a standard error", "do not meet the target"
 CHEAPEST = "cheapest that meets the target"
+# Titles for a served log, whose answers are reweighted, so that some questions stay open.
+PROVEN, SAFE = "proven to meet the target and to save", "proven to meet the target"
+OPEN, BELOW = "open: the log does not decide whether the target is met", "proven to miss the target"
+UNKNOWN = "extrapolated: the log has too few answers to tell"
 
 
 def name_of(point: PointSummary) -> str:
@@ -40,7 +44,7 @@ def series(points: Iterable[PointSummary]) -> dict[str, list[PointSummary]]:
     Online policies come first, then fitted rules, strategies with needs that are rarely available, and bounds, each in alphabetical order. Colours
     follow this order, so a strategy's colour does not depend on the target.
     """
-    kinds = ("online", "offline", "bound")
+    kinds = ("logged", "online", "offline", "bound")
     found: dict[str, list[PointSummary]] = {}
 
     def key(point: PointSummary) -> tuple[bool, str, int, str, str]:
@@ -79,13 +83,26 @@ def best(summary: Summary) -> PointSummary | None:
 def groups(summary: Summary) -> dict[str, list[PointSummary]]:
     """Groups the chosen settings by title: those that meet the target, those that miss it, and, for each reason, those that cannot be deployed.
 
-    Points are sorted by cost. Of the single models, only the cheapest that meets the target is included. No group is empty.
+    Points are sorted by cost. Of the single models, only the cheapest that meets the target is included. No group is empty. Points of a served log,
+    with all single models, are grouped by what the log proves.
     """
+    if summary.get("overlap"):
+        titles = (PROVEN, SAFE, OPEN, BELOW, UNKNOWN)
+        shown = by_cost(p for p in summary["points"] if p["answer"])
+        return {title: of for title in titles if (of := [p for p in shown if _proven(p) == title])}
     found: dict[str, list[PointSummary]] = {MEETS: [], MISSES: []}
     single = cheapest_single(summary)
     for point in by_cost(p for p in summary["points"] if p is single or (p["answer"] and p["kind"] != "single")):
         found.setdefault(obstacle(point) if point["without"] else MEETS if point["meets"] else MISSES, []).append(point)
     return {title: found[title] for title in (MEETS, MISSES, *sorted(found.keys() - {MEETS, MISSES})) if found[title]}
+
+
+def _proven(point: PointSummary) -> str:
+    if point["evidence"] == "extrapolated" or (point["evidence"] == "reweighted" and point["quality_interval"] is None):
+        return UNKNOWN
+    if point["meets"]:
+        return PROVEN if point["saving_interval"] and point["saving_interval"][0] > 0 else SAFE
+    return OPEN if point["meets"] is None else BELOW
 
 
 def with_shares(summary: Summary) -> dict[str, list[PointSummary]]:

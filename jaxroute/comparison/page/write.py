@@ -63,7 +63,15 @@ def rendered(summary: Summary) -> dict[str, bytes]:
     light, dark = (";".join(f"--{name}:{colour}" for name, colour in colours.items()) for colours in palettes)
     style = Markup(f":root{{{light}}}@media screen and (prefers-color-scheme:dark){{:root{{{dark}}}}}") + read("page.css")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    shown = (numbers.measured, numbers.percent, numbers.plain, numbers.portions, numbers.share, numbers.count)
+    shown = (
+        numbers.measured,
+        numbers.percent,
+        numbers.plain,
+        numbers.portions,
+        numbers.share,
+        numbers.count,
+        numbers.within,
+    )
     functions = (*shown, pictures.svg, pictures.symbol, breakable, digest)
     environment.filters |= {function.__name__: function for function in functions}
     summary = _plain(summary)

@@ -289,7 +289,7 @@ def fits_role(role: str, cells: np.ndarray) -> bool:
             with suppress(ValueError, RecursionError):
                 first = json.loads(first)
         return isinstance(first, _LISTS) and all(isinstance(value, (int, float, np.number)) for value in list(first)[:8])
-    if role in ("model", "category"):
+    if role in ("model", "category", "user"):
         return (role == "model" and cells.dtype.kind == "O") or not has_fractions(cells)
     if cells.dtype.kind in "biufm":
         return cells.dtype.kind != "m" or role == "latency"

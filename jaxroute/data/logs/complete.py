@@ -58,16 +58,9 @@ class Log:
 def complete_log(answers: Answers, costs: Mapping | None, prices: Prices | None, options: Mapping[str, Any]) -> Log:
     """Builds the complete log of the chosen models. `costs` and `prices` are the caller's or None, `options` the arguments of `read_log` by name."""
     notes, roles, sheet, arrays = answers.notes, answers.roles, answers.sheet, answers.arrays
-    score_name = roles.families["score"].pattern if roles.models else str(roles.column("score"))
-    groups: dict[str, Any] = {"model": (answers.model, answers.models)}
-    if (column := roles.column("category")) is not None:
-        numbers, labels = pd.factorize(np.array([str(cell) for cell in sheet.cells(column)], object))
-        groups["category"] = (numbers[answers.row], labels.tolist())
-    if options["scale"] is None:
-        check_scores(answers, scale_in_name(score_name) is not None)
-    scores = to_unit_interval(answers, options["scale"], score_name, groups)
-    cost, unit = _convert_costs(answers, costs, prices)
-    keys, unit = _find_keys(answers), str(options["cost_unit"] or unit)
+    scores = unit_scores(answers, options["scale"])
+    cost, unit = convert_costs(answers, costs, prices)
+    keys, unit = find_keys(answers), str(options["cost_unit"] or unit)
     matrix, cost_matrix = _pivot(answers, keys, scores), _pivot(answers, keys, cost)
     keep = _close_gaps(answers, keys, matrix, cost_matrix, options["missing"])
     matrix, cost_matrix = matrix[keep], cost_matrix[keep]
@@ -81,19 +74,78 @@ def complete_log(answers: Answers, costs: Mapping | None, prices: Prices | None,
     check_same_scores(answers, matrix)
     check_models(answers, matrix, cost_matrix, [*(options["models"] or ()), *(costs or ()), *(prices or ())])
     doubt_costs(answers, cost_matrix, unit, stated=costs is prices is None and "cost" in answers.values)
-    prompts = np.asarray(arrays["prompts"])[original][keep] if "prompts" in arrays else None
+    known = np.asarray(arrays["prompts"])[original][keep] if "prompts" in arrays else None
+    queries = describe_queries(answers, keys, keep, rows[keep], total, known, options["features"])
+    latency, signals = _latency(answers, keys, keep), None
+    if "confidence" in answers.values:
+        signals = np.nan_to_num(_pivot(answers, keys, answers.values["confidence"], "mean")[keep]).astype(np.float32)
+    fields = {"cost_unit": unit, "rows": rows[keep], "num_rows": total, "prompts": queries.prompts, **queries.categories}
+    table = RoutingTable(matrix, cost_matrix, tuple(answers.models), queries.features, **fields)
+    finish_report(answers)
+    notes.append(f"kept: {table.num_queries:,} queries x {table.num_models} models, costs in {unit}")
+    return Log(table, latency, queries.dates, signals, queries.source, tuple(notes), reader=queries.reader)
+
+
+def unit_scores(answers: Answers, scale: tuple[float, float] | None) -> np.ndarray:
+    """Returns the score of each answer in [0, 1], `[A]`, NaN for none; `scale` is the lowest and the highest possible score, or None."""
+    roles, sheet = answers.roles, answers.sheet
+    name = roles.families["score"].pattern if roles.models else str(roles.column("score"))
+    groups: dict[str, Any] = {"model": (answers.model, answers.models)}
+    if (column := roles.column("category")) is not None:
+        numbers, labels = pd.factorize(np.array([str(cell) for cell in sheet.cells(column)], object))
+        groups["category"] = (numbers[answers.row], labels.tolist())
+    if scale is None:
+        check_scores(answers, scale_in_name(name) is not None)
+    return to_unit_interval(answers, scale, name, groups)
+
+
+@dataclass(frozen=True)
+class Queries:
+    """Descriptions of the `Q` queries of a log: categories, features, prompts and dates."""
+
+    categories: dict[
+        str, Any
+    ]  #: `groups` and `group_names`: index of each query's category, and the names; empty without categories.
+    features: np.ndarray | None  #: `[Q, d]` features, or None.
+    source: str  #: Source of the features, in words.
+    reader: Reader  #: Object that computes features of new queries.
+    prompts: np.ndarray | None  #: `[Q]` index of each query's prompt, or None.
+    dates: np.ndarray | None  #: `[Q]` dates, or None.
+
+
+def describe_queries(
+    answers: Answers,
+    keys: "Keys",
+    keep: np.ndarray,
+    rows: np.ndarray,
+    total: int,
+    prompts: np.ndarray | None,
+    requested: Any,
+) -> Queries:
+    """Reads categories, features, prompts and dates of the queries in the mask `keep`, and adds lines about them to the report.
+
+    Args:
+      answers: answers of the log.
+      keys: assignment of answers to queries.
+      keep: `[all queries]` mask of the `Q` queries.
+      rows: `[Q]` row of each query in the file.
+      total: number of rows of the file.
+      prompts: `[Q]` index of each query's prompt, if the file states it; None otherwise.
+      requested: argument `features` of `read_log`.
+    """
+    notes, roles, sheet = answers.notes, answers.roles, answers.sheet
     text, column_of_text, empty = None, None, np.zeros(0, int)
     if (column := roles.column("text")) is not None:
         text = _first_of_queries(answers, keys, read_texts(sheet.cells(column)))[keep]
         column_of_text, empty = (text, column), np.flatnonzero(text == "")
         roles.note("text", column, f"{empty.size} empty" if empty.size else "")
-    fields: dict[str, Any] = {"cost_unit": unit, "rows": rows[keep], "num_rows": total}
+    categories: dict[str, Any] = {}
     if (column := roles.column("category")) is not None:
         cells = _first_of_queries(answers, keys, sheet.cells(column))[keep]
         labels = ["unknown" if cell is None or cell != cell else str(cell).strip() or "unknown" for cell in cells]
         roles.note("category", column, f"{len(set(labels))} different")
-        names, fields["groups"] = np.unique(labels, return_inverse=True)
-        fields["group_names"] = names.tolist()
+        names, categories["groups"] = np.unique(labels, return_inverse=True)
+        categories["group_names"] = names.tolist()
     dates = _dates(answers, keys.first[keep])
     if text is not None and prompts is None:
         numbers, different = pd.factorize(text)
@@ -101,19 +153,20 @@ def complete_log(answers: Answers, costs: Mapping | None, prices: Prices | None,
         if copies := len(numbers) - len(np.unique(numbers)):
             prompts = numbers
             notes.append(f"text: {copies:,} of {len(numbers):,} queries repeat the text of another; they are split together")
-    requested = options["features"]
     if keys.is_sorted and requested is not None and not isinstance(requested, str):
         order = "the queries are in the order of their numbers, which is not that of the file"
         raise ValueError(f"{sheet.name}: {order}: sort the file by its queries, as row i of the features is query i")
     no_numbers = isinstance(requested, str) and requested.lower() in ("none", "categories")
     own = None if no_numbers else _own_numbers(answers, keys.first[keep])
-    points, source, reader = choose_features(requested, column_of_text, own, rows[keep], total, notes)
-    source = source or ("categories only" if "groups" in fields else "none")
+    points, source, reader = choose_features(requested, column_of_text, own, rows, total, notes)
+    source = source or ("categories only" if categories else "none")
     notes.append(f"features: {source}")
-    latency, signals = _latency(answers, keys, keep), None
-    if "confidence" in answers.values:
-        signals = np.nan_to_num(_pivot(answers, keys, answers.values["confidence"], "mean")[keep]).astype(np.float32)
-    table = RoutingTable(matrix, cost_matrix, tuple(answers.models), points, prompts=prompts, **fields)
+    return Queries(categories, points, source, reader, prompts, dates)
+
+
+def finish_report(answers: Answers) -> None:
+    """Adds a line about unused columns to the report. Raises `ValueError` if a column that the caller named has no effect."""
+    notes, roles, sheet = answers.notes, answers.roles, answers.sheet
     for role, column in answers.given.items():
         if column and "*" not in column and column not in roles.used:
             stated = role.startswith(("tokens", "price", "response", "prompt_chars"))
@@ -121,11 +174,9 @@ def complete_log(answers: Answers, costs: Mapping | None, prices: Prices | None,
             raise ValueError(f"columns[{role!r}] is {column!r}, which has no effect in this file, as {why}: leave it out")
     left = [name for name in sheet.names if name and name not in roles.used and name not in FILE_COLUMNS]
     notes += [f"not used: {join_names(map(repr, left), 30)}"] if left else []
-    notes.append(f"kept: {table.num_queries:,} queries x {table.num_models} models, costs in {unit}")
-    return Log(table, latency, dates, signals, source, tuple(notes), reader=reader)
 
 
-def _convert_costs(answers: Answers, costs: Mapping[str, float] | None, prices: Prices | None) -> tuple[np.ndarray, str]:
+def convert_costs(answers: Answers, costs: Mapping[str, float] | None, prices: Prices | None) -> tuple[np.ndarray, str]:
     """Returns the cost of each answer, `[A]`, by `price_answers`, and its unit in words. Raises ValueError if a model's costs are unknown."""
     file, cost = answers.sheet.name, price_answers(answers, costs, prices)
     unit = answers.unit or "USD per query"
@@ -147,7 +198,7 @@ def _convert_costs(answers: Answers, costs: Mapping[str, float] | None, prices: 
 
 
 @dataclass
-class _Keys:
+class Keys:
     """Assignment of answers to queries: the index of the query of each answer, and the first row of each query in the file."""
 
     query: np.ndarray  #: `[A]` index of the query.
@@ -161,14 +212,14 @@ class _Keys:
         return self.query * np.int64(len(answers.models)) + answers.model
 
 
-def _find_keys(answers: Answers) -> _Keys:
+def find_keys(answers: Answers) -> Keys:
     """Assigns each answer to a query. Rows with the same id but different questions or categories belong to different queries."""
     roles, sheet, notes = answers.roles, answers.sheet, answers.notes
     column, category, text = roles.column("query"), roles.column("category"), roles.column("text")
     wide, by_id = bool(roles.models), True
     if column is None or (wide and column == text and "query" not in roles.given):
         rows = np.arange(sheet.num_rows)
-        return _Keys(answers.row, rows, rows, len(rows))
+        return Keys(answers.row, rows, rows, len(rows))
     cells = key_texts(sheet.cells(column))
     if wide:  # A row without an id is a separate query.
         cells = np.array([f"({row})" if is_empty(cell) else cell for row, cell in enumerate(cells)], object)
@@ -197,7 +248,7 @@ def _find_keys(answers: Answers) -> _Keys:
     first = np.unique(codes, return_index=True)[1]
     answered, query = np.unique(codes[answers.row], return_inverse=True)  # Queries that the selected models were asked.
     confirm = option("--column", f"query={column}")
-    keys = _Keys(query, first[answered], answered, len(first), bool((np.diff(first) < 0).any()))
+    keys = Keys(query, first[answered], answered, len(first), bool((np.diff(first) < 0).any()))
     if wide and match_level("query", column) < 2 and "query" not in answers.given and len(first) < len(codes):
         problem = f"{sheet.name} has a row per query, but several rows with one {column!r}"
         same = f"rows with one {column!r} are answers to one query ({confirm})"
@@ -231,7 +282,7 @@ def _pair_codes(codes: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return pd.factorize(codes * np.int64(len(different) + 1) + numbers)[0]
 
 
-def _check_repeats(answers: Answers, keys: _Keys, column: str) -> None:
+def _check_repeats(answers: Answers, keys: Keys, column: str) -> None:
     """Notes repeated answers of a model to a query (id in `column`); raises `ValueError` if another column, say of temperatures, tells them apart."""
     pairs, how = keys.pairs(answers), answers.sheet.preset.how
     count = np.bincount(pairs)
@@ -275,7 +326,7 @@ def _distinguishes(pairs: np.ndarray, values: np.ndarray) -> bool:
     return bool(once.mean() >= 0.8 or (balanced.mean() >= 0.8 and len(table) > 2))
 
 
-def _pivot(answers: Answers, keys: _Keys, values: np.ndarray, how: str = "") -> np.ndarray:
+def _pivot(answers: Answers, keys: Keys, values: np.ndarray, how: str = "") -> np.ndarray:
     """Arranges values of answers, `[A]`, as `[Q, N]`, NaN for none. Repeated answers are merged by `how` ("": by the rule of the format)."""
     found = pd.Series(values).groupby(keys.pairs(answers)).agg(how or answers.sheet.preset.how)
     matrix = np.full((len(keys.first), len(answers.models)), np.nan)
@@ -283,7 +334,7 @@ def _pivot(answers: Answers, keys: _Keys, values: np.ndarray, how: str = "") -> 
     return matrix
 
 
-def _close_gaps(answers: Answers, keys: _Keys, scores: np.ndarray, costs: np.ndarray, missing: str) -> np.ndarray:
+def _close_gaps(answers: Answers, keys: Keys, scores: np.ndarray, costs: np.ndarray, missing: str) -> np.ndarray:
     """Returns a mask `[Q]` of queries to keep: those without gaps or, if `missing` is "zero", all, with 0 in gaps. `ValueError` if none is left."""
     gaps, notes, file, models = np.isnan(scores) | np.isnan(costs), answers.notes, answers.sheet.name, answers.models
     keep = np.logical_not(gaps.any(axis=1))
@@ -310,13 +361,16 @@ def _close_gaps(answers: Answers, keys: _Keys, scores: np.ndarray, costs: np.nda
         return np.ones(total, bool)
     fewer = _propose_models(models, gaps, int(keep.sum()))
     if not keep.any():
-        hint = _equal_ids(answers) or _aliases(models, scores)
+        hint = hint_at_names(answers, scores)
         if (np.isfinite(scores).sum(axis=1) <= 1).all() and not hint:
-            shared = _shared_column(answers)
+            shared = find_shared_column(answers)
             likely = f"several models have the values of {shared!r}: {option('--column', f'query={shared}')}"
             problem = f"{file}: every query has the answer of one model alone, which does not tell what the others would have answered"
-            hint = "have all answer the same queries, or name the column by which answers belong together"
-            raise ValueError(f"{problem}: {hint} (--column query=NAME)" + (f"; {likely}" if shared else ""))
+            hint = (
+                "name the column by which answers belong together (--column query=NAME), or have all answer the same queries"
+            )
+            served = "if a rule chose the models, say how (--logging uniform, --logging estimated, in Python read_served)"
+            raise ValueError(f"{problem}: {hint}; {served}" + (f"; {likely}" if shared else ""))
         zero = "" if hint else ', or count them as 0 (missing="zero", --missing zero)'
         problem = f"no query has an answer and a cost of every model ({lacking} missing of {total}; first: {first})"
         raise ValueError(f"{file}: {problem}; {hint}{fewer}{zero}")
@@ -339,7 +393,7 @@ def _propose_models(models: list[str], gaps: np.ndarray, num_complete: int) -> s
     return f"with models={names!r} ({option('--models', ','.join(names))}) {complete:,} queries are complete"
 
 
-def _shared_column(answers: Answers) -> str:
+def find_shared_column(answers: Answers) -> str:
     """Returns a column that may hold query ids, or "". Most of its values occur with several models, and few of them twice with the same model."""
     roles, sheet = answers.roles, answers.sheet
     others = {*FILE_COLUMNS, *roles.candidates.get("query", ()), *roles.candidates.get("model", ())}
@@ -360,6 +414,13 @@ def _equal_ids(answers: Answers) -> str:
         if (other := first.setdefault(re.sub(r"^0+(?=\d)|\.0+$", "", name), name)) != name:
             return f"ids such as {other!r} and {name!r} are equal as numbers: write them in the same way; "
     return ""
+
+
+def hint_at_names(answers: Answers, scores: np.ndarray | None = None) -> str:
+    """Returns a hint if ids or models that seem different are probably the same; `scores` are `[Q, N]`, or None if no query has two answers."""
+    return _equal_ids(answers) or _aliases(
+        answers.models, np.full((1, len(answers.models)), np.nan) if scores is None else scores
+    )
 
 
 def _aliases(models: list[str], scores: np.ndarray) -> str:
@@ -387,7 +448,7 @@ def _unlike_rest(models: list[str], scores: np.ndarray, keep: np.ndarray) -> lis
     return [f"{unlike}; means are those of the kept queries alone"] if found else []
 
 
-def _latency(answers: Answers, keys: _Keys, keep: np.ndarray) -> np.ndarray | None:
+def _latency(answers: Answers, keys: Keys, keep: np.ndarray) -> np.ndarray | None:
     """Returns latencies in seconds, by query and model, of queries in the mask `keep`; a model's median fills its gaps. None if a model has none."""
     if "latency" not in answers.values:
         return None
@@ -402,7 +463,7 @@ def _latency(answers: Answers, keys: _Keys, keep: np.ndarray) -> np.ndarray | No
     return latency.astype(np.float32)
 
 
-def _first_of_queries(answers: Answers, keys: _Keys, cells: np.ndarray) -> np.ndarray:
+def _first_of_queries(answers: Answers, keys: Keys, cells: np.ndarray) -> np.ndarray:
     """Returns, for each of `Q` queries, the first cell of a column that is not empty in the rows of this query, `[Q]`."""
     rows, query = np.append(keys.first, answers.row), np.append(np.arange(len(keys.first)), keys.query)
     order = np.argsort(which_empty(cells)[rows], kind="stable")

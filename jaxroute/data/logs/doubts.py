@@ -234,13 +234,20 @@ def check_models(answers: Answers, scores: np.ndarray, costs: np.ndarray, named:
             raise ValueError(f"{answers.sheet.name}: is {model!r} a model? {why}: {only}name all ({names})")
 
 
+def doubt_means(answers: Answers, means: np.ndarray, unit: str) -> None:
+    """Notes implausible mean costs of the models, `[N]`, if `unit` is USD per query."""
+    pairs = zip(answers.models, means if unit.startswith("USD per query") else [])
+    if implausible := [f"{model} {mean:.3g}" for model, mean in pairs if 0 < mean < _CHEAPEST or mean > _MOST_EXPENSIVE]:
+        doubt = f"implausible means in USD per query: {', '.join(implausible[:4])}"
+        answers.notes.append(
+            f"cost: {doubt}; is the unit another (--unit cost=cents; --price counts USD per million tokens)?"
+        )
+
+
 def doubt_costs(answers: Answers, costs: np.ndarray, unit: str, stated: bool) -> None:
     """Notes doubtful costs `[Q, N]`: implausible means if `unit` is USD per query; if a file `stated` costs, also running sums or scores."""
     models, notes = answers.models, answers.notes
-    means = zip(models, costs.mean(axis=0) if unit.startswith("USD per query") else [])
-    if implausible := [f"{model} {mean:.3g}" for model, mean in means if 0 < mean < _CHEAPEST or mean > _MOST_EXPENSIVE]:
-        doubt = f"implausible means in USD per query: {', '.join(implausible[:4])}"
-        notes.append(f"cost: {doubt}; is the unit another (--unit cost=cents; --price counts USD per million tokens)?")
+    doubt_means(answers, costs.mean(axis=0), unit)
     if not stated:
         return
     if len(costs) > 2 and (costs == costs[:, :1]).all() and np.ptp(costs) > 0:

@@ -4,6 +4,7 @@ A log takes these steps: `open_log` returns a sheet of named columns, `_choose_r
 `collect_answers` reads a number per answer and role, `choose_models` selects models, and `complete_log` builds a table without gaps.
 """
 
+import inspect
 import os
 import warnings
 from collections.abc import Mapping, Sequence
@@ -17,6 +18,7 @@ import pandas as pd
 from jaxroute.core import checks
 
 from ..files import errors_name, join_names, option, read_arrays
+from ..served import ServedLog
 from ..table import RoutingTable
 from .answers import Answers, check_costs, choose_models, collect_answers, price_answers
 from .cells import is_empty, key_text, read_dates, read_numbers
@@ -25,6 +27,7 @@ from .doubts import to_unit_interval
 from .names import check_columns, check_units
 from .opening import existing_path, open_log
 from .roles import assign_roles, refuse_summary
+from .served import LOGGING, complete_served, is_served
 from .sheets import Sheet, sheet_of_arrays
 
 
@@ -80,13 +83,51 @@ def read_log(
       ImportError: an optional dependency reads the file: `pip install "jaxroute[data]"`.
       OSError: the file may not be read.
     """
-    options = dict(locals())  # The arguments by name.
-    checks.one_of("missing", missing, ("drop", "zero"))
+    return _complete({**locals(), "logging": None}, False)  # The arguments by name.
+
+
+def read_served(data: Any, *, logging: Literal["uniform", "estimated"] | None = None, **reading: Any) -> ServedLog:
+    """Reads a log of served queries, in which a rule chose the model of each answer, usually one for each query.
+
+    Args:
+      data: a file, folder or data in memory that `read_log` can read, with a row per answer.
+      logging: how models were chosen: "uniform", all with equal probability; "estimated", with probabilities that are later estimated from features,
+        category and time; None for those in a column of propensities, or else unknown. Rows without ids of queries are separate queries.
+      reading: further arguments of `read_log`.
+
+    Raises `ValueError` as `read_log` does, and if a propensity is not in (0, 1].
+    """
+    return _complete(_options(data, logging, reading), True)
+
+
+def read_recorded(data: Any, *, logging: Literal["uniform", "estimated"] | None = None, **reading: Any) -> Log | ServedLog:
+    """Reads a log of either kind: all models answered every query (`Log`), or a rule chose the model of each answer (`ServedLog`).
+
+    A log is served if `logging` is given, a column has propensities, or at least nine of ten queries have the answer of one model alone. Arguments
+    and errors are those of `read_served`.
+    """
+    return _complete(_options(data, logging, reading), None)
+
+
+def _options(data: Any, logging: str | None, reading: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the arguments of `read_log` by name, with the defaults of those that are not in `reading`, and `logging`."""
+    if logging is not None:
+        checks.one_of("logging", logging, LOGGING)
+    checks.keywords("read_log", inspect.unwrap(read_log), reading)
+    parameters = inspect.signature(read_log).parameters
+    return {**{name: p.default for name, p in parameters.items()}, **reading, "data": data, "logging": logging}
+
+
+def _complete(options: dict[str, Any], served: bool | None) -> Any:
+    """Reads a log of the kind `served`, or of either kind if it is None; `options` are the arguments of `read_log` by name, and `logging`."""
+    data, logging = options["data"], options["logging"]
+    checks.one_of("missing", options["missing"], ("drop", "zero"))
+    models, prices = options["models"], options["prices"]
     if models is not None:
         models = [models] if isinstance(models, str) else [str(model) for model in models]
         if len(set(models)) < max(len(models), 2):
             raise ValueError(f"models must be at least two different names, got {', '.join(models) or 'none'}")
-    costs, price_list = check_costs(costs, prices, check_units(units))
+    costs, price_list = check_costs(options["costs"], prices, check_units(options["units"]))
     named = list(dict.fromkeys([*(models or ()), *(costs or ()), *(price_list or ())]))
     instead = "costs" if costs is not None else "prices" if price_list is not None else ""
     answers = _open_answers(options, named, instead)
@@ -96,12 +137,16 @@ def read_log(
             price_list = answers.sheet.preset.complete_prices(answers.sheet.name, price_list, kept)
         price_file = os.fspath(prices) if isinstance(prices, (str, os.PathLike)) else ""
         choose_models(answers, models, costs, price_list, price_file)
-        log = complete_log(answers, costs, price_list, options)
+        if served or (served is None and is_served(answers, logging)):
+            log = complete_served(answers, costs, price_list, options, logging)
+        else:
+            log = complete_log(answers, costs, price_list, options)
     if not isinstance(data, (str, os.PathLike)) or any(hasattr(value, "shape") for value in options.values()):
         return log
     simple = {name: os.fspath(value) if isinstance(value, os.PathLike) else value for name, value in options.items()}
     given = [f"{name}={value!r}" for name, value in simple.items() if name != "data" and value and value != "drop"]
-    return replace(log, opened=f"log = jaxroute.data.read_log({', '.join([repr(simple['data']), *given])})")
+    function = "read_served" if isinstance(log, ServedLog) else "read_log"
+    return replace(log, opened=f"log = jaxroute.data.{function}({', '.join([repr(simple['data']), *given])})")
 
 
 def read_answers(data: Any, **options: Any) -> pd.DataFrame:
@@ -167,7 +212,7 @@ def _open_answers(options: Mapping[str, Any], named: Sequence[str], instead: str
             rows = zip(*map(sheet.cells, parts), strict=True)
             sheet.put(query, np.array([" + ".join(map(repr, map(key_text, row))) for row in rows], object))
         given = check_columns(columns, sheet.names, sheet.label)
-        roles = assign_roles(sheet, given, named, scored)
+        roles = assign_roles(sheet, given, named, scored, options.get("logging") is not None)
         refuse_summary(roles)
         roles.used |= {*parts, *chosen}
         answers = collect_answers(roles, check_units(options.get("units")), instead)

@@ -29,6 +29,7 @@ from .names import (
 from .opening import FILE_COLUMNS, is_digits
 from .sheets import Sheet
 
+ROW = "row of the file"  # Column of ids in a served log without ids.
 _PAIRS = ({"modela", "modelb"}, {"generator1", "generator2"}, {"model1", "model2"})  # Columns of pairwise preferences.
 _SUMMARY = re.compile(rf"[\W_]*({'|'.join(sorted(WORDS['summaries']))}|all|grand)", re.IGNORECASE)
 # In a table with a row per query, a single column with one of these roles says nothing about the models.
@@ -84,10 +85,13 @@ def _undecided(sheet: Sheet, role: str, names: Sequence[str], none: str = "") ->
     return ValueError(f"{sheet.name}: {both} could both be the {title(role)}, and they differ: specify one ({hint}{none})")
 
 
-def assign_roles(sheet: Sheet, given: Mapping[str, str], named: Sequence[str] = (), scored: bool = True) -> Roles:
+def assign_roles(
+    sheet: Sheet, given: Mapping[str, str], named: Sequence[str] = (), scored: bool = True, served: bool = False
+) -> Roles:
     """Assigns to each column the role that its name matches best, if its cells fit. Raises `ValueError` if the file is not a log.
 
     `given` has the columns, by role, and `named` the models that the caller named; both may be empty. With `scored=False`, a log may lack scores.
+    In a log that is `served`, or has propensities, each row is a query if no column has ids.
     """
     given = {**sheet.given, **given}
     numbers = [name for name in sheet.names if is_digits(name)]
@@ -103,6 +107,11 @@ def assign_roles(sheet: Sheet, given: Mapping[str, str], named: Sequence[str] = 
     has_families = len(scores.columns) > 1
     shared = {f.role for f in families if f.role != "score" and len(f.of_models(scores.columns).columns) > 1}
     _find_candidates(roles, set(single.values()), has_families)
+    if (served or roles.candidates.get("propensity")) and not has_families:
+        ids = roles.candidates.get("query", [])
+        if "query" not in single and (not ids or ids == roles.candidates.get("text")):
+            sheet.put(ROW, np.arange(sheet.num_rows))
+            roles.candidates["query"] = [ROW]
     query, model, score = (bool(roles.candidates.get(role)) for role in ("query", "model", "score"))
     is_long = query and model and score and "*" not in given.get("score", "")
     # Each answer has several scores, and its model is in a column.
@@ -367,6 +376,8 @@ def _explain_not_a_log(roles: Roles, scores: Family, families: Sequence[Family],
         if lacking == ["query"] or ("query" in lacking and different == sheet.num_rows):
             models = f"models (column {model!r}, {different} different in {sheet.num_rows} rows)"
             hint = "a log has answers to single queries; if it has their ids, name the column (--column query=NAME)"
+            if different < sheet.num_rows / 2:
+                hint += "; if each row is a query that a rule sent to one model, say how it chose (--logging uniform, --logging estimated)"
             return f"{file} has {models} but no column of queries: {hint}. {more}"
         columns = " and ".join(f"a column for the {role}" for role in lacking)
         return f"{file} has a column of models, {model!r}, but lacks {columns}: name it (--column ROLE=NAME). {more}"

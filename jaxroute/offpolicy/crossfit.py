@@ -1,0 +1,105 @@
+"""Predicted outcomes of all models on all queries of a served log, each from a fit to other queries (cross-fitting).
+
+A cross-fitted prediction does not depend on the query's own answer, so that the doubly robust estimator stays unbiased.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from jaxroute.data import ServedLog
+from jaxroute.data.predictors import Design, Sample, design, random_folds
+
+NUM_FOLDS = 5
+_PENALTIES = (1.0, 10.0, 100.0)  # Candidates for the ridge penalty of the weights.
+_PRIOR = 2.0  # Number of answers that the outcome of all models together counts for in the intercept of one model.
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """Predicts an outcome of each model on a query by ridge regression, clipped to the range of outcomes.
+
+    Attributes:
+      design: converts queries to columns of numbers.
+      weights: `[1 + r, N]` intercepts and weights.
+      low, high: range of predictions.
+    """
+
+    design: Design
+    weights: np.ndarray
+    low: float = 0.0
+    high: float = 1.0
+
+    def predict(self, sample: Sample) -> np.ndarray:
+        """Returns the predicted outcomes of `N` models on `Q` queries, `[Q, N]`."""
+        return np.clip(self.weights[0] + self.design.columns(sample) @ self.weights[1:], self.low, self.high)
+
+
+class Fits:
+    """Ridge regressions of an outcome on features and categories: a fit to the whole log, and one to all folds except each.
+
+    A model's weights are those of all models together plus a deviation, which shrinks to 0 for models with few answers. The penalty is the one of
+    `_PENALTIES` with the least squared error of cross-fitted predictions.
+
+    Args:
+      log: served log.
+      outcome: `[A]` outcome of each answer.
+      folds: `[Q]` fold of each query.
+      high: largest possible outcome.
+    """
+
+    def __init__(self, log: ServedLog, outcome: np.ndarray, folds: np.ndarray, high: float = 1.0) -> None:
+        self._log, self._outcome, self._folds, self._high = log, np.asarray(outcome, np.float64), folds, high
+        self._sample = log.sample
+        self._design = design(self._sample)
+        columns = self._design.columns(self._sample)
+        self._columns = np.concatenate([np.ones((len(columns), 1)), columns], axis=1)
+        self._moments = [self._moments_of(folds[log.query] == fold) for fold in range(int(folds.max()) + 1)]
+
+    def _moments_of(self, answers: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Returns `X'X` `[N, p, p]` and `X'y` `[N, p]` of each model's answers in the mask `answers`, `[A]`."""
+        log, size = self._log, self._columns.shape[1]
+        squares, products = np.zeros((log.num_models, size, size)), np.zeros((log.num_models, size))
+        for model in range(log.num_models):
+            chosen = answers & (log.model == model)
+            x = self._columns[log.query[chosen]]
+            squares[model], products[model] = x.T @ x, x.T @ self._outcome[chosen]
+        return squares, products
+
+    def _solve(self, left_out: frozenset[int], penalty: float) -> np.ndarray:
+        """Returns the weights `[p, N]` of the fit to all folds except `left_out`."""
+        used = [moments for fold, moments in enumerate(self._moments) if fold not in left_out]
+        squares, products = (np.sum(parts, axis=0) for parts in zip(*used, strict=True))
+        ridge = np.full(squares.shape[1] - 1, penalty)
+        together = np.linalg.solve(squares.sum(0) + np.diag(np.append(1e-9, ridge)), products.sum(0))
+        deviation = np.linalg.solve(squares + np.diag(np.append(_PRIOR, ridge)), (products - squares @ together)[..., None])
+        return together[:, None] + deviation[..., 0].T
+
+    def _predicted(self, penalty: float, held_out: int | None = None) -> np.ndarray:
+        predicted = np.empty((self._log.num_queries, self._log.num_models))
+        for fold in range(len(self._moments)):
+            rows, left_out = self._folds == fold, frozenset({fold, fold if held_out is None else held_out})
+            predicted[rows] = self._columns[rows] @ self._solve(left_out, penalty)
+        return np.clip(predicted, 0.0, self._high)
+
+    @cached_property
+    def penalty(self) -> float:
+        """Ridge penalty with the least squared error of cross-fitted predictions."""
+        place, candidates = (self._log.query, self._log.model), _PENALTIES if self._columns.shape[1] > 1 else _PENALTIES[:1]
+        return min(candidates, key=lambda p: float(np.square(self._predicted(p)[place] - self._outcome).sum()))
+
+    def predicted(self, held_out: int | None = None) -> np.ndarray:
+        """Returns the predicted outcome of each model on each query, `[Q, N]`, from a fit to all folds except the query's own and `held_out`."""
+        return self._predicted(self.penalty, held_out)
+
+    def predictor(self, held_out: int | None = None) -> Linear:
+        """Returns the predictor fitted to all folds except `held_out`; to the whole log if it is None."""
+        left_out = frozenset() if held_out is None else frozenset({held_out})
+        return Linear(self._design, self._solve(left_out, self.penalty), 0.0, self._high)
+
+
+def folds_of(log: ServedLog, seed: int = 0) -> np.ndarray:
+    """Assigns each query at random to one of at most five folds, `[Q]`. Queries of one user, or with one prompt, share a fold."""
+    sample = log.sample
+    return random_folds(sample, min(NUM_FOLDS, int(sample.numbered().max()) + 1), seed)
