@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from jaxroute.data import RoutingTable
+from jaxroute.data import RoutingTable, ServedLog
 from jaxroute.estimators.gaussian import ByRoot
 from jaxroute.estimators.glm import ExactGLM, FrozenGLM
 from jaxroute.estimators.mnl import Newton, Online
@@ -48,6 +48,14 @@ def small_bandit(**options):
 def small_routing(**options):
     table = small_table(features=np.random.default_rng(0).normal(size=(30, 4)))
     return contextual.table_routing(table, directions=2, **options)
+
+
+def small_log(problem=contextual, **options):
+    """Makes a replay of thirty served queries with three models and two context features."""
+    rng = np.random.default_rng(0)
+    answers = np.arange(30), np.arange(30) % 3, rng.random(30), rng.random(30), 30, rng.uniform(0.3, 0.6, 30)
+    log = ServedLog(("a", "b", "c"), *answers, features=rng.normal(size=(30, 2)))
+    return problem.served_routing(log, **({"rounds": 5} if problem is contextual else {}) | options)
 
 
 def small_cloud(**options):
@@ -224,9 +232,11 @@ _CONSTRUCTED = {
     "stochastic/drifting": lambda: stochastic.drifting([0.3, 0.6], step=0.1),
     "stochastic/sinusoidal": lambda: stochastic.sinusoidal([0.5, 0.4], period=12.0),
     "stochastic/restless": lambda: stochastic.restless([0.2, 0.3], [0.9, 0.6], [0.2, 0.1], [0.3, 0.1]),
+    "stochastic/served_routing": lambda: small_log(stochastic),
     "contextual/linear": lambda: contextual.linear([[0.5, -0.5], [0.1, 0.3]], 0.2),
     "contextual/logistic": small_bandit,
     "contextual/table_routing": lambda: small_routing(cost_weight=0.2),
+    "contextual/served_routing": lambda: small_log(cost_weight=0.2),
     "staged/arena_market": lambda: staged.arena_market(stage_length=10, horizon=40),
     "staged/routerbench_market": lambda: staged.routerbench_market(stage_length=10, horizon=40),
     "staged/table_market": table_market,
@@ -262,7 +272,10 @@ _CONSTRUCTED = {
     "cascade/replay_cascade": small_replay,
     "cascade/query_cascade": small_queries,
 }
-_OTHER_PLAYERS = {"service/probit_service": _OPTIONS_OF_MESSPLUS[1]}
+_OTHER_PLAYERS = {
+    "contextual/served_routing": contextual.ReplayedPolicy(contextual.LinUCB()),
+    "service/probit_service": _OPTIONS_OF_MESSPLUS[1],
+}
 ENVIRONMENTS = {
     name: Pair(_OTHER_PLAYERS.get(name, _PLAYERS[name.split("/")[0]]), _lazy(make)) for name, make in _CONSTRUCTED.items()
 }
@@ -272,6 +285,10 @@ VARIANTS = {
     "contextual/a context for each model": Pair(
         contextual.Uniform(), _lazy(contextual.logistic, [0.5, -0.5], num_models=3, intercept=True)
     ),
+    "contextual/bootstrap samples": Pair(
+        contextual.ReplayedPolicy(contextual.LinearThompson()), _lazy(small_log, bootstrap=True)
+    ),
+    "stochastic/bootstrap samples": Pair(stochastic.UCB1(), _lazy(small_log, stochastic, bootstrap=True)),
     "contextual/rows with replacement": Pair(contextual.Uniform(), _lazy(small_routing, one_pass=False)),
     "staged/small market": Pair(staged.Uniform(), _lazy(small_market)),
     "staged/hard budget": Pair(staged.Uniform(), _lazy(small_market, deploy_fee=0.1, stop_at_budget=True)),

@@ -10,9 +10,18 @@ from jaxroute.core.protocols import Transition
 from jaxroute.core.rewards import Rewards
 from jaxroute.core.types import Leaf, priced
 from jaxroute.estimators.links import IDENTITY, Link
-from jaxroute.problems.contextual.types import METRICS, TABLE_METRICS, ContextualSpec
+from jaxroute.problems.contextual.types import (
+    METRICS,
+    SERVED_METRICS,
+    TABLE_METRICS,
+    ContextualSpec,
+    LoggedRequest,
+    ReplayFeedback,
+    ServedSpec,
+)
 from jaxroute.sources.distributions import Bernoulli, DrawFunction, Gaussian
 from jaxroute.sources.rows import random_order, row_in_order
+from jaxroute.sources.served import ServedRequests
 
 # Order `[Q]` of the rows of a table, `()` if rows are drawn with replacement.
 Order = Array | tuple[()]
@@ -209,3 +218,93 @@ class TableEnv:
             "illegal": (~jnp.any(chosen)).astype(jnp.float32),  # There is no such model.
         }
         return state, reward, flows
+
+
+@struct.dataclass
+class ServedState:
+    """State of a replay.
+
+    Attributes:
+      order: `[Q]` int32, events of the run, first those that it retains.
+      retained: `[]` int32, number of events that it retains.
+      accepted: `[]` int32, number of requests that the policy has served.
+    """
+
+    order: Array
+    retained: Array
+    accepted: Array
+
+
+@struct.dataclass
+class ServedEnv:
+    """Replay of served requests: a policy is evaluated without bias on a log in which one model answered each query, chosen by known probabilities.
+
+    A round is an event of the log: a query with context `x`, the model that answered, its reward, and the probability (propensity) `p` of this choice.
+    The event is accepted if the policy chooses the model that answered, and with probability `floor / p`. Other events are discarded: they do not
+    count, and a `ReplayedPolicy` does not learn from them. The first `rounds` accepted events count.
+
+    The accepted events are distributed like rounds with the real models, for each policy, under four conditions: queries are independent and have one
+    distribution; propensities are right (they may depend on the query and on earlier requests); each model has at least the probability `floor` on
+    each query; and almost every run reaches `rounds`. Then `reward / accepted` is an unbiased estimate of the policy's mean reward in its first
+    `rounds` rounds. About `Q floor` of `Q` events are accepted, whatever the policy: this is the longest horizon that a log can evaluate. The metric
+    `complete` is below 1 if runs did not reach `rounds`; their results are biased.
+
+    Source: Li, Chu, Langford and Wang (2011), Algorithm 2 and Theorem 1 (of Algorithm 1, with an endless log).
+
+    Differs from the paper: propensities need not be uniform. Rejection by `floor / p`, which does not depend on the policy, is decided for the whole
+    log before the first round. Runs on one log share its noise; a standard error over runs does not contain it. With bootstrap samples of the log
+    (Mary, Preux and Nicol, 2014) it does, but each repeats events, from which a policy may learn too much.
+
+    Attributes:
+      log: requests, models, rewards and probabilities.
+      contexts: `[Q, d]` contexts of the requests.
+      rounds: number of accepted events that count, the effective horizon (static).
+    """
+
+    log: ServedRequests
+    contexts: Leaf
+    rounds: int = struct.field(pytree_node=False)
+
+    @property
+    def spec(self) -> ServedSpec:
+        return ServedSpec(
+            num_models=self.log.num_models,
+            model_names=self.log.names,
+            metrics=priced(SERVED_METRICS, self.log.currency),
+            zero_flows=("illegal",),
+            dim=self.contexts.shape[-1],
+            rounds=self.rounds,
+        )
+
+    @property
+    def num_rounds(self) -> int:
+        """Number of rounds to simulate, after which almost every run has used all events that it retains; there are no more than `Q`."""
+        return self.log.num_rounds
+
+    def check(self) -> None:
+        self.log.check()
+        checks.numbers("contexts", self.contexts, (self.log.num_requests, "d"))
+        checks.count("rounds", self.rounds, 1, self.log.num_requests)
+
+    def rewards(self) -> Rewards:
+        """Returns range and noise of the log's rewards, to check assumptions of policies."""
+        return self.log.rewards()
+
+    def init(self, key: Array) -> ServedState:
+        return ServedState(*self.log.draw(key), accepted=jnp.int32(0))
+
+    def observe(self, key: Array, state: ServedState, t: Array) -> LoggedRequest:
+        del key
+        return LoggedRequest(jnp.asarray(self.contexts)[row_in_order(state.order, t)][None], state.accepted)
+
+    def step(self, key: Array, state: ServedState, action: Array, t: Array) -> Transition[ServedState, ReplayFeedback]:
+        del key
+        event = row_in_order(state.order, t)
+        agrees = action == numerics.at(jnp.asarray(self.log.chosen), (event,))
+        accepted = agrees & (t < state.retained) & (state.accepted < self.rounds)
+        _, flows = self.log.outcome(event, action, accepted)
+        state = state.replace(accepted=state.accepted + accepted.astype(jnp.int32))
+        return state, ReplayFeedback(flows["reward"], accepted), flows
+
+    def gauges(self, state: ServedState) -> dict[str, Array]:
+        return {"complete": (state.accepted >= self.rounds).astype(jnp.float32)}

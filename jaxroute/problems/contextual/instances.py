@@ -6,10 +6,11 @@ import numpy as np
 
 from jaxroute.core import checks
 from jaxroute.core.types import Leaf
-from jaxroute.data import RoutingTable, main_directions
+from jaxroute.data import RoutingTable, ServedLog, main_directions
 from jaxroute.estimators.links import IDENTITY, LOGISTIC, Link
-from jaxroute.problems.contextual.env import ContextualEnv, TableEnv, UniformContexts
+from jaxroute.problems.contextual.env import ContextualEnv, ServedEnv, TableEnv, UniformContexts
 from jaxroute.sources.distributions import Bernoulli, Gaussian
+from jaxroute.sources.served import ServedRequests
 
 # Number of contexts on which the mean reward of a model is measured.
 _CONTEXTS = 20_000
@@ -80,13 +81,7 @@ def table_routing(table: RoutingTable, *, cost_weight: float = 0.0, directions: 
     if not isinstance(table, RoutingTable):
         raise ValueError(f"table must be a RoutingTable (see jaxroute.data), got {checks.show(table)}")
     weight = float(checks.non_negative("cost_weight", cost_weight, ()))
-    checks.count("directions", directions)
-    if table.features is not None:
-        features = main_directions(table.features, min(directions, table.features.shape[1]))
-    elif table.groups is not None:
-        features = np.eye(len(table.group_names))[table.groups]
-    else:
-        features = np.ones((table.num_queries, 1))
+    features = _contexts(table, directions)
     rewards = np.asarray(table.scores, np.float64) - weight * np.asarray(table.costs, np.float64)
     env = TableEnv(
         features=features.astype(np.float32),
@@ -101,3 +96,53 @@ def table_routing(table: RoutingTable, *, cost_weight: float = 0.0, directions: 
     )
     env.check()
     return env
+
+
+def served_routing(
+    log: ServedLog,
+    *,
+    cost_weight: float = 0.0,
+    directions: int = 8,
+    floor: float | None = None,
+    rounds: int | None = None,
+    bootstrap: bool = False,
+) -> ServedEnv:
+    """Builds an environment that evaluates policies on a log of served queries (see `ServedEnv` for the conditions).
+
+        env = contextual.served_routing(log)
+        policy = contextual.ReplayedPolicy(contextual.LinUCB(alpha=0.5))
+        result = jr.simulate(env, {"LinUCB": policy}, horizon=env.num_rounds, seeds=1024)
+        value = result["reward"] / result["accepted"]  # at the end, with all `env.rounds` accepted queries
+
+    Contexts are those of `table_routing`.
+
+    Args:
+      log: served log with propensities, preferably with features.
+      cost_weight: score per unit of cost; the reward is the score minus `cost_weight` times the cost.
+      directions: largest number of principal components of the features.
+      floor: least probability of any model on any query, at most the smallest propensity; None for that propensity.
+      rounds: number of accepted events that count; None for the largest number that almost every run reaches, five standard deviations below `Q floor`.
+      bootstrap: whether each run draws `Q` events with replacement; otherwise it has each event once, in a random order.
+    """
+    checks.instance("log", log, ServedLog)
+    requests = ServedRequests.of(log, floor=floor, by_model=False, cost_weight=cost_weight, bootstrap=bootstrap)
+    least = float(np.min(log.propensity)) if floor is None else float(floor)
+    most = requests.sure_rounds(least) if rounds is None else rounds
+    if rounds is None and most < 1:
+        counted = f"about {least * requests.num_requests:.3g} of {requests.num_requests} events"
+        raise ValueError(
+            f"rounds must be given: with propensities from {least:.3g}, {counted} are accepted, too few for a default"
+        )
+    env = ServedEnv(requests, _contexts(log, directions)[log.query].astype(np.float32), most)
+    env.check()
+    return env
+
+
+def _contexts(table: RoutingTable | ServedLog, directions: int) -> np.ndarray:
+    """Returns the contexts of all queries: principal components of their features, else indicators of their groups, else a constant 1."""
+    checks.count("directions", directions)
+    if table.features is not None:
+        return main_directions(table.features, min(directions, table.features.shape[1]))
+    if table.groups is not None:
+        return np.eye(len(table.group_names))[table.groups]
+    return np.ones((table.num_queries, 1))

@@ -2,9 +2,11 @@
 
 from dataclasses import dataclass
 
+from flax import struct
 from jax import Array
 
 from jaxroute.core.types import Metric, Spec
+from jaxroute.sources import served
 
 METRICS = (
     Metric("regret", "cumulative regret", "reward", "total"),
@@ -21,6 +23,8 @@ TABLE_METRICS = (
     Metric("cost", "mean cost", "cost per query", "average"),
     Metric("pulls", "times each model was used", "queries", "total", ("model",), default=False),
 )
+# The share of runs that count all rounds shows whether a log is long enough.
+SERVED_METRICS = (*served.METRICS, Metric("complete", "share of runs that have counted all requests", "", "gauge"))
 
 
 # Chosen model `[]` int32, and values that can be recorded.
@@ -38,3 +42,44 @@ class ContextualSpec(Spec):
 
     dim: int = 1
     rows: int = 1
+
+
+@dataclass(frozen=True)
+class ServedSpec(ContextualSpec):
+    """Sizes of a replay: `rounds` is the number of accepted events that count, the horizon of a policy that learns from them."""
+
+    rounds: int = 1
+
+
+@struct.dataclass
+class LoggedRequest:
+    """Observation of a replay: a request of the log that the policy may serve.
+
+    Attributes:
+      context: `[1, d]` context of the request.
+      round: `[]` int32, number of requests that the policy has served before, its own round.
+    """
+
+    context: Array
+    round: Array
+
+    def __getattr__(self, name: str) -> None:
+        # Only called for missing names. copy, pickle and JAX read names with two underscores.
+        raise AttributeError(
+            name
+            if name.startswith("__")
+            else f"{name}: policies of a replay must be wrapped: contextual.ReplayedPolicy(policy)"
+        )
+
+
+@struct.dataclass
+class ReplayFeedback:
+    """Feedback of a replay.
+
+    Attributes:
+      reward: `[]` reward of the request, 0 if it is not accepted.
+      accepted: `[]` bool, whether the log has the chosen model's answer and the request counts. A policy must not learn from other requests.
+    """
+
+    reward: Array
+    accepted: Array

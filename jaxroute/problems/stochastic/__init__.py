@@ -10,6 +10,7 @@ from jaxroute.sources import distributions as distributions
 
 from .env import BanditEnv as BanditEnv
 from .env import ChangingEnv as ChangingEnv
+from .env import ServedEnv as ServedEnv
 from .instances import bernoulli as bernoulli
 from .instances import beta as beta
 from .instances import drifting as drifting
@@ -19,6 +20,7 @@ from .instances import gaussian as gaussian
 from .instances import piecewise as piecewise
 from .instances import poisson as poisson
 from .instances import restless as restless
+from .instances import served_routing as served_routing
 from .instances import sinusoidal as sinusoidal
 from .oracle import Oracle as Oracle
 from .policies.changing import DiscountedThompson as DiscountedThompson
@@ -54,5 +56,5 @@ _ADVERSARIAL = (Exp3, Exp3PlusPlus)
 _CHANGING = (SlidingWindowUCB, DiscountedUCB, SlidingWindowThompson, DiscountedThompson)
 POLICIES = (*_FIXED, *_ADVERSARIAL, *_CHANGING, TrackAndStop, UniformAndStop, Oracle)
 _CHANGING_MEANS = (piecewise, garivier_moulines, drifting, sinusoidal, restless)
-ENVIRONMENTS = (bernoulli, gaussian, beta, poisson, exponential, *_CHANGING_MEANS)
+ENVIRONMENTS = (bernoulli, gaussian, beta, poisson, exponential, *_CHANGING_MEANS, served_routing)
 __dir__ = _public_names(__name__)

@@ -1,4 +1,4 @@
-"""Functions that build ready-made bandits with fixed or changing means."""
+"""Functions that build ready-made bandits with fixed or changing means, or with the rewards of a log."""
 
 from typing import Any
 
@@ -6,9 +6,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from jaxroute.core import checks
-from jaxroute.problems.stochastic.env import BanditEnv, ChangingEnv
+from jaxroute.data import ServedLog
+from jaxroute.problems.stochastic.env import BanditEnv, ChangingEnv, ServedEnv
 from jaxroute.problems.stochastic.sources import BrownianMotion, MarkovChains, Pieces, Sinusoid
 from jaxroute.sources.distributions import Bernoulli, Beta, Distribution, Exponential, Gaussian, Poisson
+from jaxroute.sources.served import ServedRequests
 
 
 def bernoulli(mean: ArrayLike) -> BanditEnv:
@@ -100,6 +102,23 @@ def restless(low: ArrayLike, high: ArrayLike, up: ArrayLike, down: ArrayLike) ->
     values = (checks.probability(name, v, ("K",)) for name, v in (("low", low), ("high", high)))
     probabilities = (checks.share(name, v, ("K",)) for name, v in (("up", up), ("down", down)))
     return _changing(MarkovChains(*(x.astype(np.float32) for x in (*values, *probabilities))))
+
+
+def served_routing(
+    log: ServedLog, *, cost_weight: float = 0.0, floor: float | None = None, bootstrap: bool = False
+) -> ServedEnv:
+    """Builds an environment that evaluates policies on a log of served queries (see `ServedEnv` for the conditions).
+
+    Simulate a horizon that all runs reach: the total of `accepted` is then the number of rounds.
+
+    Args:
+      log: served log with propensities.
+      cost_weight: score per unit of cost; the reward is the score minus `cost_weight` times the cost.
+      floor: least probability of any model on any query, at most the smallest propensity; None for the smallest propensity of each model.
+      bootstrap: whether each run draws `Q` events with replacement; otherwise it has each event once, in a random order.
+    """
+    checks.instance("log", log, ServedLog)
+    return ServedEnv(ServedRequests.of(log, floor=floor, by_model=True, cost_weight=cost_weight, bootstrap=bootstrap))
 
 
 def _fixed(distribution: Distribution, mean: ArrayLike, scale: float = 0.0) -> BanditEnv:
