@@ -6,6 +6,7 @@ its own answer has not influenced.
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -15,7 +16,6 @@ from jaxroute.offpolicy import Evaluated, Evaluator
 from ..offline.part import CachedPredictor
 from ..offline.router import BEST_MIXTURE, Mixture, Router, fit_hull, fit_prices
 from ..page.numbers import share
-from ..points import RECORDED
 
 ROUTER = "Regression router"
 _FEATURES = "features of each query before it is served"
@@ -79,7 +79,7 @@ def single_models(evaluator: Evaluator) -> list[Candidate]:
 def tuned_rules(
     evaluator: Evaluator, targets: Sequence[float], models: Sequence[int], progress: Callable[[str], None]
 ) -> list[Candidate]:
-    """Returns mixtures and routers between some `models` (indices), tuned to each of the target qualities; equal rules are listed once."""
+    """Returns mixtures and routers between some `models` (indices), tuned to each of the target qualities; of equal rules the first is listed."""
     log, folds = evaluator.log, evaluator.folds
     if len(models) < 2:
         return []
@@ -96,7 +96,7 @@ def tuned_rules(
         table = whole if fold is None else outcome_table(evaluator, fold)
         train = np.ones(log.num_queries, bool) if fold is None else folds != fold
         part = _of(table.take(train), names, order)
-        fits = {BEST_MIXTURE.name: fit_hull(part)}
+        fits: dict[str, Any] = {BEST_MIXTURE.name: fit_hull(part)}
         if described:
             predicted = evaluator.scores.predicted(fold)[train][:, order]
             predictor = evaluator.scores.predictor(fold)
@@ -110,14 +110,16 @@ def tuned_rules(
                     rules[strategy, target] = rule
                     chosen[strategy, target] = np.zeros((log.num_queries, log.num_models))
                 else:
-                    chosen[strategy, target][np.ix_(~train, order)] = probabilities_of(rule, judged)
+                    chosen[strategy, target][np.ix_(~train, np.array(order))] = probabilities_of(rule, judged)
     found: list[Candidate] = []
+    distinct = [np.eye(log.num_models)[np.full(log.num_queries, model)] for model in range(log.num_models)]
     for (strategy, target), probabilities in chosen.items():
         rule = rules[strategy, target]
-        if any(c.strategy == strategy and np.array_equal(c.evaluated.target, probabilities) for c in found):
+        if any(np.array_equal(known, probabilities) for known in distinct):
             continue
+        distinct.append(probabilities)
         setting = f"tuned for {share(target)}: {rule}"
-        needs = (RECORDED,) if strategy != ROUTER else (RECORDED, _FEATURES)
+        needs = (_FEATURES,) if strategy == ROUTER else ()
         found.append(
             Candidate(strategy, setting, evaluator.rule(f"{strategy} ({share(target)})", probabilities), rule, needs, target)
         )

@@ -77,9 +77,9 @@ def complete_served(
     usable = np.isfinite(scores) & np.isfinite(cost)
     if usable.sum() < 2:
         raise ValueError(f"{sheet.name} has {usable.sum()} answers with score and cost; at least 2 are needed")
-    frame = pd.DataFrame({name: values[usable] for name, values in columns.items()})
-    means = frame.groupby(keys.pairs(answers)[usable]).mean()  # Repeated answers of one model to a query.
-    pairs = means.index.to_numpy()
+    pairs, place = np.unique(keys.pairs(answers)[usable], return_inverse=True)
+    # Repeated answers of one model to a query count by their means.
+    means = {name: np.bincount(place, values[usable]) / np.bincount(place) for name, values in columns.items()}
     kept, query = np.unique(pairs // len(answers.models), return_inverse=True)
     keep = np.isin(np.arange(len(keys.first)), kept)
     original = keys.first if sheet.rows is None else sheet.rows[keys.first]
@@ -87,41 +87,44 @@ def complete_served(
     known = None if roles.column("text") is not None else _copies(answers, keys.first[keep])
     queries = describe_queries(answers, keys, keep, rows[keep], total, known, options["features"])
     model = pairs % len(answers.models)
-    number_of = np.bincount(model, minlength=len(answers.models))
-    means_of = np.bincount(model, means["cost"], len(answers.models)) / np.maximum(number_of, 1)
-    doubt_means(answers, means_of, unit)
-    latency = means["latency"].to_numpy() if "latency" in means and not means["latency"].isna().any() else None
-    if "latency" in means and latency is None:
-        notes.append(f"latency: not used, as {int(means['latency'].isna().sum()):,} answers have none")
+    number = np.bincount(model, minlength=len(answers.models))
+    doubt_means(answers, np.bincount(model, means["cost"], len(number)) / np.maximum(number, 1), unit)
+    latency = means.get("latency")
+    if latency is not None and (gaps := int(np.isnan(latency).sum())):
+        notes.append(f"latency: not used, as {gaps:,} answers have none")
+        latency = None
     users = _users(answers, keys.first[keep])
     if ROW in sheet.names:
         notes[notes.index("layout: a row per query and model")] = "layout: a row per query, with the model that answered it"
         notes[:] = [note for note in notes if ROW not in note]
     finish_report(answers)
     notes.append(f"kept: {len(pairs):,} answers to {len(kept):,} queries, {len(answers.models)} models, costs in {unit}")
-    source, chances = f"column {roles.column('propensity')!r}" if propensity is not None else "unknown", None
+    source, chosen_with = "unknown", None
     if propensity is not None:
-        chances = means["propensity"].to_numpy()
+        source, chosen_with = f"column {roles.column('propensity')!r}", means["propensity"]
     elif logging == "uniform":  # A query with several answers had as many draws of a model.
-        source = UNIFORM
-        chances = np.minimum(np.bincount(query)[query] / len(answers.models), 1.0)
-    about = {
-        "features": queries.features,
-        "users": users,
-        "dates": queries.dates,
-        "prompts": queries.prompts,
+        source, chosen_with = UNIFORM, np.minimum(np.bincount(query)[query] / len(answers.models), 1.0)
+    return ServedLog(
+        tuple(answers.models),
+        query,
+        model,
+        np.clip(means["score"], 0.0, 1.0),
+        means["cost"],
+        len(kept),
+        propensity=chosen_with,
+        latency=latency,
+        features=queries.features,
+        users=users,
+        dates=queries.dates,
+        prompts=queries.prompts,
+        cost_unit=unit,
+        unscored=without,
+        source=source,
+        described=queries.source,
+        read=tuple(notes),
+        reader=queries.reader,
         **queries.categories,
-    }
-    about |= {"propensity": chances, "latency": latency}
-    about |= {
-        "cost_unit": unit,
-        "unscored": without,
-        "source": source,
-        "described": queries.source,
-        "reader": queries.reader,
-    }
-    values = (query, model, np.clip(means["score"].to_numpy(), 0.0, 1.0), means["cost"].to_numpy())
-    return ServedLog(tuple(answers.models), *values, len(kept), **about, read=tuple(notes))
+    )
 
 
 def _propensities(answers: Answers, logging: str | None) -> np.ndarray | None:

@@ -126,7 +126,7 @@ def served_routing(
     """
     checks.instance("log", log, ServedLog)
     requests = ServedRequests.of(log, floor=floor, by_model=False, cost_weight=cost_weight, bootstrap=bootstrap)
-    least = float(np.min(log.propensity)) if floor is None else float(floor)
+    least = float(np.min(np.asarray(log.propensity))) if floor is None else float(floor)
     most = requests.sure_rounds(least) if rounds is None else rounds
     if rounds is None and most < 1:
         counted = f"about {least * requests.num_requests:.3g} of {requests.num_requests} events"
