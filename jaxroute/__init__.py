@@ -5,7 +5,7 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from jaxroute import comparison, data, experiments, metrics, plot, problems, solvers, testing, tune
+    from jaxroute import comparison, data, experiments, metrics, offpolicy, plot, problems, solvers, testing, tune
     from jaxroute.comparison import compare
     from jaxroute.core import draws, numerics
     from jaxroute.core.protocols import Environment, Policy, Wrapper
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __version__ = "0.2.0"
 
 # Modules of the public names, imported at first use: jax, xarray and SciPy take seconds to import.
-_MODULES = ("comparison", "data", "experiments", "metrics", "plot", "problems", "solvers", "testing", "tune")
+_MODULES = ("comparison", "data", "experiments", "metrics", "offpolicy", "plot", "problems", "solvers", "testing", "tune")
 _NAMES = {
     "comparison": ("compare",),
     "core": ("draws", "numerics"),
@@ -41,7 +41,19 @@ _HOMES = {name: home for home, names in _NAMES.items() for name in names}
 
 __all__ = ["CostHint", "Environment", "Execution", "Grid", "Metric", "Policy", "Progress", "SimulationError", "Spec"]
 __all__ += ["Store", "StoreMismatchError", "Wrapper", "compare", "comparison", "data", "draws", "experiments", "grid"]
-__all__ += ["instances", "load", "metrics", "numerics", "plot", "problems", "run_bytes", "simulate", "solvers", "testing"]
+__all__ += [
+    "instances",
+    "load",
+    "metrics",
+    "numerics",
+    "offpolicy",
+    "plot",
+    "problems",
+    "run_bytes",
+    "simulate",
+    "solvers",
+    "testing",
+]
 __all__ += ["trace_count", "tune"]
 
 

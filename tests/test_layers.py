@@ -33,7 +33,7 @@ MAY_IMPORT = {
     "cli": ("core", "catalogue", "data", "offpolicy", "problems", "store", "engine", "metrics", "plot", "tune", "kernels", "experiments", "comparison", "testing", "installation", ""),
     "__main__": ("cli",),
     # The package itself: its public names, the last two of them loaded when they are asked for.
-    "": ("core", "store", "engine", "metrics", "plot", "tune", "testing", "problems", "solvers", "experiments", "data", "comparison"),
+    "": ("core", "store", "engine", "metrics", "plot", "tune", "testing", "problems", "solvers", "experiments", "data", "offpolicy", "comparison"),
 }  # fmt: skip
 # Modules of the engine that kernels may know.
 KERNELS_KNOW = ("precision", "rollout", "rounds")

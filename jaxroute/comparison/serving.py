@@ -21,7 +21,7 @@ from jaxroute.offpolicy.crossfit import Linear
 from .offline.cascade import LEARNED, Cascade
 from .offline.measure import fit_rule
 from .offline.part import CachedPredictor, Constant, Judge
-from .offline.router import BEST_MIXTURE, LOGISTIC, NEIGHBOURS, Mixture, Router
+from .offline.router import BEST_MIXTURE, LOGISTIC, NEIGHBOURS, Mixture, RandomRouter, Router
 from .offline.sample import Sample
 from .page.write import put
 from .points import Point
@@ -48,7 +48,7 @@ class Strategy:
 
     name: str
     setting: str
-    rule: Mixture | Router | Cascade
+    rule: Mixture | Router | RandomRouter | Cascade
     reader: Reader = None
     width: int = 0
     categories: tuple[str, ...] = ()
@@ -173,7 +173,7 @@ def load_strategy(file: str | os.PathLike[str]) -> Strategy:
 
 
 # Classes that may occur in a saved strategy: rules, predictors, and parts of predictors.
-_RULES, _PREDICTORS = (Strategy, Router, Cascade, Mixture), (Constant, Judge, Linear, Logistic, Neighbours)
+_RULES, _PREDICTORS = (Strategy, Router, RandomRouter, Cascade, Mixture), (Constant, Judge, Linear, Logistic, Neighbours)
 _PARTS = (Design, Words, Directions, Standardisation)
 _CLASSES: dict[str, type] = {part.__name__: part for part in (*_RULES, *_PREDICTORS, *_PARTS)}
 

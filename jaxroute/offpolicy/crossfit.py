@@ -37,7 +37,7 @@ class Linear:
 
 
 class Fits:
-    """Ridge regressions of an outcome on features and categories: a fit to the whole log, and one to all folds except each.
+    """Ridge regressions of an outcome on features and categories: for each fold of the queries a fit to the other folds.
 
     A model's weights are those of all models together plus a deviation, which shrinks to 0 for models with few answers. The penalty is the one of
     `_PENALTIES` with the least squared error of cross-fitted predictions.
@@ -67,36 +67,36 @@ class Fits:
             squares[model], products[model] = x.T @ x, x.T @ self._outcome[chosen]
         return squares, products
 
-    def _solve(self, left_out: frozenset[int], penalty: float) -> np.ndarray:
+    def _solve(self, left_out: int, penalty: float) -> np.ndarray:
         """Returns the weights `[p, N]` of the fit to all folds except `left_out`."""
-        used = [moments for fold, moments in enumerate(self._moments) if fold not in left_out]
+        used = [moments for fold, moments in enumerate(self._moments) if fold != left_out]
         squares, products = (np.sum(parts, axis=0) for parts in zip(*used, strict=True))
         ridge = np.full(squares.shape[1] - 1, penalty)
         together = np.linalg.solve(squares.sum(0) + np.diag(np.append(1e-9, ridge)), products.sum(0))
         deviation = np.linalg.solve(squares + np.diag(np.append(_PRIOR, ridge)), (products - squares @ together)[..., None])
         return together[:, None] + deviation[..., 0].T
 
-    def _predicted(self, penalty: float, held_out: int | None = None) -> np.ndarray:
+    def _predicted(self, penalty: float) -> np.ndarray:
         predicted = np.empty((self._log.num_queries, self._log.num_models))
         for fold in range(len(self._moments)):
-            rows, left_out = self._folds == fold, frozenset({fold, fold if held_out is None else held_out})
-            predicted[rows] = self._columns[rows] @ self._solve(left_out, penalty)
+            rows = self._folds == fold
+            predicted[rows] = self._columns[rows] @ self._solve(fold, penalty)
         return np.clip(predicted, 0.0, self._high)
 
     @cached_property
-    def penalty(self) -> float:
-        """Ridge penalty with the least squared error of cross-fitted predictions."""
+    def _best(self) -> tuple[float, np.ndarray]:
+        """Ridge penalty with the least squared error of cross-fitted predictions, and these predictions."""
         place, candidates = (self._log.query, self._log.model), _PENALTIES if self._columns.shape[1] > 1 else _PENALTIES[:1]
-        return min(candidates, key=lambda p: float(np.square(self._predicted(p)[place] - self._outcome).sum()))
+        found = [(penalty, self._predicted(penalty)) for penalty in candidates]
+        return min(found, key=lambda pair: float(np.square(pair[1][place] - self._outcome).sum()))
 
-    def predicted(self, held_out: int | None = None) -> np.ndarray:
-        """Returns the predicted outcome of each model on each query, `[Q, N]`, from a fit to all folds except the query's own and `held_out`."""
-        return self._predicted(self.penalty, held_out)
+    def predicted(self) -> np.ndarray:
+        """Returns cross-fitted predictions of the outcome of each model on each query, `[Q, N]`."""
+        return self._best[1]
 
-    def predictor(self, held_out: int | None = None) -> Linear:
-        """Returns the predictor fitted to all folds except `held_out`; to the whole log if it is None."""
-        left_out = frozenset() if held_out is None else frozenset({held_out})
-        return Linear(self._design, self._solve(left_out, self.penalty), 0.0, self._high)
+    def predictor(self, left_out: int) -> Linear:
+        """Returns the predictor fitted to all folds except `left_out`."""
+        return Linear(self._design, self._solve(left_out, self._best[0]), 0.0, self._high)
 
 
 def folds_of(log: ServedLog, seed: int = 0) -> np.ndarray:

@@ -88,6 +88,7 @@ class Evaluator:
         if not isinstance(log, ServedLog) or log.propensity is None:
             raise ValueError(f"log must be a ServedLog with propensities, got {checks.show(log)}")
         self.log, self.folds = log, folds_of(log, seed)
+        self.num_folds = int(self.folds.max()) + 1
         self.clusters, self._propensity = log.clusters, log.propensity
 
     @cached_property

@@ -140,7 +140,6 @@ def balance(log: ServedLog) -> Balance | None:
     z = (shares - 1) / np.maximum(errors, 1e-12)
     clusters = log.num_queries if log.clusters is None else int(log.clusters.max()) + 1
     limit = float(stats.t.isf(_SIGNIFICANCE / len(models), max(clusters - 1, 1)))
-    most = int(np.argmax(np.abs(z) * np.where(z > 0, 1.0, 0.5)))
-    return Balance(
-        log.models[models[most]], float(shares[most]), float(errors[most]), bool(((z > limit) & (shares > 1.01)).any())
-    )
+    wrong = (z > limit) & (shares > 1.01)
+    most = int(np.argmax(np.where(wrong, z, -np.inf) if wrong.any() else np.abs(z)))
+    return Balance(log.models[models[most]], float(shares[most]), float(errors[most]), bool(wrong.any()))

@@ -49,20 +49,30 @@ def unfit(log: ServedLog, test: Balance | None, is_estimated: bool) -> str | Non
     return None
 
 
-def sentences(log: ServedLog, singles: list[Evaluated], calibration: Calibration | None, problem: str | None) -> list[str]:
+def sentences(
+    log: ServedLog, singles: list[Evaluated], calibration: Calibration | None, test: Balance | None, problem: str | None
+) -> list[str]:
     """Returns what a log can answer, in sentences.
 
     Args:
       log: the log, with propensities.
       singles: evaluations of "always this model" for all models.
       calibration: calibration of estimated propensities, None if they were given.
+      test: result of `balance`.
       problem: result of `unfit`.
     """
     models = f"Answers by model: {', '.join(_counts(log))}."
     experiment = _experiment(log, singles)
     if problem is not None:
         return [models, *_scores(log), *experiment]
-    return [models, *_unsupported(singles), *_propensities(log, calibration), *_scores(log), *_dependence(log), *experiment]
+    return [
+        models,
+        *_unsupported(singles),
+        *_propensities(log, calibration, test),
+        *_scores(log),
+        *_dependence(log),
+        *experiment,
+    ]
 
 
 def share(value: float) -> str:
@@ -91,7 +101,12 @@ def _unsupported(singles: list[Evaluated]) -> Iterator[str]:
             )
 
 
-def _propensities(log: ServedLog, calibration: Calibration | None) -> Iterator[str]:
+def _propensities(log: ServedLog, calibration: Calibration | None, test: Balance | None) -> Iterator[str]:
+    if calibration is None and test is not None:
+        yield (
+            f"Propensities: {log.source}. By them, the answers of {test.model} stand for {100 * test.share:.3g} % (standard error {100 * test.error:.2g}) of "
+            "the queries, and those of the other models for shares that differ less from the 100 % of right propensities."
+        )
     if calibration is not None:
         yield (
             f"Propensities are {log.source}; they differ from the observed shares by {calibration.gap:.2g} on average (calibration in ten bins). They are "
@@ -126,7 +141,12 @@ def _dependence(log: ServedLog) -> Iterator[str]:
     sizes = sizes[sizes > 0]
     if sizes.size < log.num_queries:
         which = "users" if log.users is not None else "different prompts"
-        yield f"The queries come from {sizes.size:,} {which}; errors count each as one."
+        few = (
+            " These are few; if they are services rather than people, leave the column out (--column user=)."
+            if sizes.size < 30
+            else ""
+        )
+        yield f"The queries come from {sizes.size:,} {which}; errors count each as one.{few}"
 
 
 def randomised(log: ServedLog, part: float, queries: int) -> float:

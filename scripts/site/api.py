@@ -65,7 +65,7 @@ def pages() -> tuple[Page, ...]:
         _page("problems", "", "problems"),
         _page("testing", "testing", "testing.figures"),
         _page("experiments", "experiments", modules),
-        *(_page(name, name) for name in ("comparison", "data", "solvers")),
+        *(_page(name, name) for name in ("comparison", "data", "offpolicy", "solvers")),
         _page("estimators", "estimators.mnl", "estimators.*"),
         _page("sources", "", "sources.*"),
         _page("core", "", "core.*"),

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
+from jaxroute.comparison.offline.router import Mixture
 from jaxroute.comparison.served import compare_served
-from jaxroute.comparison.served.candidates import probabilities_of
 from jaxroute.data import RoutingTable, serve
 from jaxroute.data.predictors import Sample, design
 from jaxroute.offpolicy import (
@@ -127,7 +127,13 @@ def true_value(rule, table: RoutingTable) -> tuple[float, float]:
     order = [table.models.index(name) for name in rule.models]
     sample = Sample.of(table)
     sample = replace(sample, models=rule.models, scores=sample.scores[:, order], costs=sample.costs[:, order])
-    probability = probabilities_of(rule, sample)
+    if isinstance(rule, Mixture):
+        one = np.eye(len(order))
+        probability = np.broadcast_to(
+            (1 - rule.weight) * one[rule.first] + rule.weight * one[rule.second], sample.scores.shape
+        )
+    else:
+        probability = rule.probabilities(sample)
     return float((probability * sample.scores).sum(1).mean()), float((probability * sample.costs).sum(1).mean())
 
 
@@ -167,7 +173,7 @@ def scenarios(table: RoutingTable) -> dict[str, tuple[RoutingTable, np.ndarray, 
 
 
 def claim(arguments: tuple) -> list[tuple]:
-    """Compares rules on some logs of one situation; returns rows (situation, claimed, false, saving claimed, true saving, effective sample size)."""
+    """Compares rules on some logs of one situation; returns rows with the names of `report_claims`."""
     path, name, seeds = arguments
     table, probability, target, size = scenarios(table_of(path))[name]
     base = float((probability * table.costs).sum(1).mean())
@@ -176,11 +182,17 @@ def claim(arguments: tuple) -> list[tuple]:
         drawn = np.random.default_rng((seed, 77)).integers(0, table.num_queries, size)
         found = compare_served(serve(table, probability[drawn], (seed, 78), drawn), target_quality=target)
         if found.best is None:
-            rows.append((name, False, False, 0.0, 0.0, 0.0))
+            rows.append((name, False, False, 0.0, 0.0, 0.0, False))
             continue
         quality, cost = true_value(found.best.rule, table)
-        saved = found.verdict(found.best).saved
-        rows.append((name, True, quality < target or cost >= base, saved, 1 - cost / base, found.best.evaluated.size))
+        verdict = found.verdict(found.best)
+        base = base if found.base is found.logged else float(table.costs[:, table.models.index(found.base.name)].mean())
+        inside = (
+            verdict.quality.low <= quality <= verdict.quality.high
+            and verdict.saving.low <= 1 - cost / base <= verdict.saving.high
+        )
+        numbers = (verdict.saved, 1 - cost / base, found.best.evaluated.size, inside)
+        rows.append((name, True, quality < target or (cost >= base and found.best.evaluated is not found.base), *numbers))
     return rows
 
 
@@ -195,8 +207,8 @@ def report_claims(path: str, logs: int, processes: int) -> list[dict]:
         rows = [row for part in pool.imap_unordered(claim, tasks) for row in part]
     found = []
     for name in scenarios(table_of(path)):
-        claimed, false, saved, true, size = np.array([row[1:] for row in rows if row[0] == name], float).T
-        means = {"saving_claimed": saved, "saving_true": true, "effective_size": size}
+        claimed, false, saved, true, size, inside = np.array([row[1:] for row in rows if row[0] == name], float).T
+        means = {"saving_claimed": saved, "saving_true": true, "effective_size": size, "inside": inside}
         line = {"situation": name, "logs": len(claimed), "claimed": float(claimed.mean()), "false": float(false.mean())}
         found.append(line | {key: float(of[claimed > 0].mean()) if claimed.any() else None for key, of in means.items()})
         print(found[-1])

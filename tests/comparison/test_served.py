@@ -42,7 +42,7 @@ def test_where_the_log_s_rule_misses_the_target_a_model_is_the_base():
     found = compared(served(8000, probability=(0.6, 0.2, 0.2)), target=0.75)
     assert found.logged.quality.value < 0.7 and found.base.name in ("middle", "large")
     assert found.best is not None and (
-        "the cheapest model that does" in found.sentence or found.best.evaluated is found.base
+        "the cheapest single model that does" in found.sentence or found.best.evaluated is found.base
     )
 
 
@@ -141,7 +141,7 @@ def test_a_router_that_uses_categories_is_found_saved_and_loaded(tmp_path):
     assert verdict.saved == pytest.approx(
         1 - 5 / 9, abs=0.05
     )  # Than always using the large model: the log's own rule misses the target.
-    assert "less than always using large, the cheapest model that does" in found.sentence
+    assert "less than always using large, the cheapest single model that does" in found.sentence
 
 
 def test_the_summary_is_plain_json_and_marks_the_evidence(tmp_path):

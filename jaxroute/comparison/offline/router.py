@@ -7,7 +7,7 @@ import numpy as np
 
 from ..points import RECORDED
 from .crossfit import Candidates, OfflineStrategy, multipliers
-from .part import Prediction, Predictor
+from .part import Part, Prediction, Predictor
 from .sample import Outcomes, Sample, single_call, steps
 
 _PRICES = 80
@@ -89,15 +89,13 @@ def hull(cost: np.ndarray, quality: np.ndarray) -> tuple[int, ...]:
     return (int(first[0]), *map(int, after))
 
 
-def fit_hull(sample: Sample) -> Hull:
-    """Returns the models on the upper convex hull of mean score over mean cost on a sample."""
+def _fit_mixture(part: Part) -> Hull:
+    sample = part.sample
     quality = sample.scores.mean(0)
     return Hull(sample.models, hull(sample.costs.mean(0), quality), quality)
 
 
-BEST_MIXTURE = OfflineStrategy(
-    "Best mixture", "fit_mixture(log.table, {target})", (RECORDED,), lambda part: fit_hull(part.sample)
-)
+BEST_MIXTURE = OfflineStrategy("Best mixture", "fit_mixture(log.table, {target})", (RECORDED,), _fit_mixture)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,9 +129,37 @@ class Router:
         return f"highest predicted score - {self.price:.3g} x mean cost"
 
 
-def fit_prices(sample: Sample, prediction: Prediction) -> Candidates:
-    """Returns a router for each price of a grid, with its mean score and cost on `sample` by the cross-validated predictions in `prediction`."""
-    predictor, predicted = prediction
+@dataclass(frozen=True, eq=False)
+class RandomRouter:
+    """Sends a query to the choice of one of several routers, drawn with equal probabilities.
+
+    Attributes:
+      routers: the routers, with equal models, costs and prices.
+    """
+
+    routers: tuple[Router, ...]
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Names of the models."""
+        return self.routers[0].models
+
+    def next_model(self, sample: Sample, asked: Sequence[int], draw: float) -> int | None:
+        """Returns the index of the model to call for a query (`sample`); `draw`, in [0, 1), selects the router. None if a model has answered."""
+        return self.routers[int(draw * len(self.routers))].next_model(sample, asked, draw)
+
+    def probabilities(self, sample: Sample) -> np.ndarray:
+        """Returns the probability with which each query is sent to each model, `[Q, N]`."""
+        chosen = np.array([router.choose(sample) for router in self.routers])
+        return (chosen[:, :, None] == np.arange(len(self.models))).mean(0)
+
+    def __str__(self) -> str:
+        return str(self.routers[0])
+
+
+def _fit(part: Part, prediction: Prediction) -> Candidates:
+    """Returns a router for each price of a grid, with its mean score and cost on `part` by the cross-validated predictions in `prediction`."""
+    (predictor, predicted), sample = prediction, part.sample
     costs = sample.costs.mean(0)
     prices, rows = multipliers(costs, _PRICES), np.arange(sample.num_queries)
     reached, spent = np.empty(len(prices)), np.empty(len(prices))
@@ -145,9 +171,5 @@ def fit_prices(sample: Sample, prediction: Prediction) -> Candidates:
 
 _NEEDS = (RECORDED, "features of each query before it is served")
 _CALL = 'fit_router(log.table, {{target}}, by="{}")'
-NEIGHBOURS = OfflineStrategy(
-    "Nearest neighbours", _CALL.format("neighbours"), _NEEDS, lambda p: fit_prices(p.sample, p.neighbours)
-)
-LOGISTIC = OfflineStrategy(
-    "Logistic regression", _CALL.format("logistic"), _NEEDS, lambda p: fit_prices(p.sample, p.logistic)
-)
+NEIGHBOURS = OfflineStrategy("Nearest neighbours", _CALL.format("neighbours"), _NEEDS, lambda p: _fit(p, p.neighbours))
+LOGISTIC = OfflineStrategy("Logistic regression", _CALL.format("logistic"), _NEEDS, lambda p: _fit(p, p.logistic))

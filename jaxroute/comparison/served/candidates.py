@@ -1,24 +1,27 @@
-"""Routing rules that a served log can compare: single models, a mixture of two, and a router by predicted scores, tuned to target qualities.
+"""Routing rules that a served log can compare: single models, mixtures of two, and routers by predicted scores.
 
-Rules are fitted and tuned on four fifths of the queries and used on the other fifth, for each fifth, so that every query is routed by a rule that
-its own answer has not influenced.
+A router consists of five, each fitted to four fifths of the queries and evaluated on the other fifth, so that no query is routed by a rule that its
+own answer has influenced. A new query is sent to one of the five, drawn at random: what is saved is what was evaluated.
 """
 
-from collections.abc import Callable, Sequence
+import itertools
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from jaxroute.data.predictors import Sample
 from jaxroute.offpolicy import Evaluated, Evaluator
 
-from ..offline.part import CachedPredictor
-from ..offline.router import BEST_MIXTURE, Mixture, Router, fit_hull, fit_prices
-from ..page.numbers import share
+from ..offline.crossfit import multipliers
+from ..offline.router import BEST_MIXTURE, Mixture, RandomRouter, Router, hull
 
 ROUTER = "Regression router"
 _FEATURES = "features of each query before it is served"
+_PRICES, _ROUTERS = (
+    200,
+    24,
+)  # Number of prices of a unit of cost, and largest number of routers, which have some of these prices.
+_WEIGHTS = np.arange(1, 10) / 10  # Shares of the better model in a mixture.
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,116 +30,82 @@ class Candidate:
 
     Attributes:
       strategy: name of the kind of rule; for a single model its name.
-      setting: the rule in words, as fitted to the whole log.
+      setting: the rule in words; empty for a single model.
       evaluated: its quality and cost on the log.
-      rule: the rule fitted to the whole log; None for the log's own rule.
+      rule: the rule.
       needs: requirements in production, in words.
-      tuned: quality to which it was tuned, or None.
     """
 
     strategy: str
     setting: str
     evaluated: Evaluated
-    rule: Mixture | Router | None
+    rule: Mixture | RandomRouter
     needs: tuple[str, ...] = ()
-    tuned: float | None = None
-
-
-def outcome_table(evaluator: Evaluator, held_out: int | None = None) -> Sample:
-    """Returns doubly robust outcomes of every model on every query, as a sample with models sorted by mean cost.
-
-    The outcome of a model is its prediction, plus the residual of its answer over the propensity if it answered. Means over queries are unbiased
-    estimates of the model's mean score and cost, so that rules can be fitted to it as to a table in which all models answered. Predictions come from
-    other folds than the query's own and `held_out`.
-    """
-    log = evaluator.log
-    assert log.propensity is not None
-    place = (log.query, log.model)
-    sample = log.sample
-
-    def outcomes(predicted: np.ndarray, observed: np.ndarray) -> np.ndarray:
-        table = predicted.copy()
-        np.add.at(table, place, (observed - predicted[place]) / log.propensity)
-        return table
-
-    scores = outcomes(evaluator.scores.predicted(held_out), log.scores)
-    costs = outcomes(evaluator.costs.predicted(held_out), log.costs)
-    return replace(sample, scores=scores, costs=costs)
 
 
 def single_models(evaluator: Evaluator) -> list[Candidate]:
     """Evaluates "always this model" for each model."""
-    log = evaluator.log
-    found = []
-    for number, name in enumerate(log.models):
-        target = np.zeros((log.num_queries, log.num_models))
-        target[:, number] = 1.0
-        rule = Mixture(log.models, number, number, 0.0)
-        found.append(Candidate(name, "", evaluator.rule(name, target), rule))
-    return found
+    models = evaluator.log.models
+    rules = [Mixture(models, number, number, 0.0) for number in range(len(models))]
+    return [
+        Candidate(name, "", evaluator.rule(name, _target(evaluator, rule)), rule)
+        for name, rule in zip(models, rules, strict=True)
+    ]
 
 
-def tuned_rules(
-    evaluator: Evaluator, targets: Sequence[float], models: Sequence[int], progress: Callable[[str], None]
-) -> list[Candidate]:
-    """Returns mixtures and routers between some `models` (indices), tuned to each of the target qualities; of equal rules the first is listed."""
-    log, folds = evaluator.log, evaluator.folds
-    if len(models) < 2:
+def fitted_rules(evaluator: Evaluator, singles: Sequence[Candidate]) -> list[Candidate]:
+    """Evaluates mixtures of two models and routers between the models that the log supports, of those in `singles`; equal rules are listed once.
+
+    Mixtures are those of neighbours on the convex hull of quality over cost, in steps of a tenth. Routers have different prices of a unit of cost.
+    """
+    used = [single for single in singles if single.evaluated.known != "extrapolated"]
+    used.sort(key=lambda single: single.evaluated.cost.value)
+    if len(used) < 2:
         return []
-    whole = outcome_table(evaluator)
-    order = sorted(models, key=lambda m: float(whole.costs[:, m].mean()))
-    names = tuple(log.models[m] for m in order)
-    described = whole.described
-    chosen: dict[tuple[str, float], np.ndarray] = {}
-    rules: dict[tuple[str, float], Mixture | Router] = {}
-    for fold in (None, *range(int(folds.max()) + 1)):
-        progress(
-            "rules fitted to the whole log" if fold is None else f"fitted rules: part {fold + 1} of {int(folds.max()) + 1}"
-        )
-        table = whole if fold is None else outcome_table(evaluator, fold)
-        train = np.ones(log.num_queries, bool) if fold is None else folds != fold
-        part = _of(table.take(train), names, order)
-        fits: dict[str, Any] = {BEST_MIXTURE.name: fit_hull(part)}
-        if described:
-            predicted = evaluator.scores.predicted(fold)[train][:, order]
-            predictor = evaluator.scores.predictor(fold)
-            predictor = replace(predictor, weights=predictor.weights[:, order])
-            fits[ROUTER] = fit_prices(part, (predictor if fold is None else CachedPredictor(predictor), predicted))
-        judged = _of(table.take(~train), names, order)
-        for strategy, fit in fits.items():
-            for target in targets:
-                rule = fit.tuned(target)
-                if fold is None:
-                    rules[strategy, target] = rule
-                    chosen[strategy, target] = np.zeros((log.num_queries, log.num_models))
-                else:
-                    chosen[strategy, target][np.ix_(~train, np.array(order))] = probabilities_of(rule, judged)
+    models = evaluator.log.models
+    order = [models.index(single.strategy) for single in used]
+    quality, cost = (np.array([getattr(single.evaluated, name).value for single in used]) for name in ("quality", "cost"))
+    corners = [order[i] for i in hull(cost, quality)]
+    rules: list[tuple[str, Mixture | RandomRouter]] = []
+    for first, second in itertools.pairwise(corners):
+        rules += [(BEST_MIXTURE.name, Mixture(models, first, second, float(weight))) for weight in _WEIGHTS]
+    if evaluator.log.sample.described:
+        fits = [evaluator.scores.predictor(fold) for fold in range(evaluator.num_folds)]
+        fits = [replace(fit, weights=fit.weights[:, order]) for fit in fits]
+        names = tuple(models[m] for m in order)
+        for price in _prices(evaluator.scores.predicted()[:, order], cost):
+            rules.append((ROUTER, RandomRouter(tuple(Router(names, fit, cost, price) for fit in fits))))
     found: list[Candidate] = []
-    distinct = [np.eye(log.num_models)[np.full(log.num_queries, model)] for model in range(log.num_models)]
-    for (strategy, target), probabilities in chosen.items():
-        rule = rules[strategy, target]
-        if any(np.array_equal(known, probabilities) for known in distinct):
-            continue
-        distinct.append(probabilities)
-        setting = f"tuned for {share(target)}: {rule}"
-        needs = (_FEATURES,) if strategy == ROUTER else ()
-        found.append(
-            Candidate(strategy, setting, evaluator.rule(f"{strategy} ({share(target)})", probabilities), rule, needs, target)
-        )
+    distinct = [single.evaluated.target for single in singles]
+    for strategy, rule in rules:
+        target = _target(evaluator, rule, order)
+        if not any(np.array_equal(known, target) for known in distinct if known is not None):
+            distinct.append(target)
+            needs = (_FEATURES,) if strategy == ROUTER else ()
+            found.append(Candidate(strategy, str(rule), evaluator.rule(f"{strategy} ({rule})", target), rule, needs))
     return found
 
 
-def _of(sample: Sample, names: tuple[str, ...], order: Sequence[int]) -> Sample:
-    """Returns a sample with only the models `order` (indices), named `names`."""
-    return replace(sample, models=names, scores=sample.scores[:, order], costs=sample.costs[:, order])
+def _prices(predicted: np.ndarray, cost: np.ndarray) -> list[float]:
+    """Returns prices of a unit of cost whose routers differ and have about evenly spaced mean costs. They depend on no query's own answer.
+
+    `predicted` are cross-fitted scores `[Q, N]`, and `cost` mean costs `[N]`.
+    """
+    prices = multipliers(cost, _PRICES)
+    spent = np.array([cost[np.argmax(predicted - price * cost, axis=1)].mean() for price in prices])
+    places = np.linspace(spent.min(), spent.max(), _ROUTERS)
+    return prices[np.unique([np.argmin(np.abs(spent - place)) for place in places])].tolist()
 
 
-def probabilities_of(rule: Mixture | Router, sample: Sample) -> np.ndarray:
-    """Returns the probability with which a rule sends each query to each model, `[Q, N]`."""
-    found = np.zeros(sample.scores.shape)
-    if isinstance(rule, Router):
-        found[np.arange(len(found)), rule.choose(sample)] = 1.0
+def _target(evaluator: Evaluator, rule: Mixture | RandomRouter, order: Sequence[int] = ()) -> np.ndarray:
+    """Returns the probability of each model for each query, `[Q, N]`; each query goes to the router of its fold, between the models `order`."""
+    log = evaluator.log
+    found = np.zeros((log.num_queries, log.num_models))
+    if isinstance(rule, Mixture):
+        found[:, rule.first] += 1 - rule.weight
+        found[:, rule.second] += rule.weight
         return found
-    found[:, rule.first] += 1 - rule.weight
-    found[:, rule.second] += rule.weight
+    router = rule.routers[0]
+    best = np.argmax(evaluator.scores.predicted()[:, order] - router.price * router.costs, axis=1)
+    found[np.arange(len(found)), np.array(order)[best]] = 1.0
     return found

@@ -21,10 +21,10 @@ from ..page import plain
 from ..page.numbers import measured, percent, share, within
 from ..page.write import write
 from ..points import Pair, PointSummary, Summary, checked_target
-from .candidates import Candidate, single_models, tuned_rules
+from .candidates import Candidate, fitted_rules, single_models
 
 FEWEST = 40  # Smallest number of queries of a comparison.
-_AROUND = (-0.1, -0.05, -0.025, 0.0, 0.025, 0.05, 0.1)
+_AFFORDABLE = 20.0  # Largest multiple of the log's queries that would be collected to decide.
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -36,7 +36,7 @@ class ServedComparison:
       name: name of the log.
       target: requested quality.
       logged: the log's own rule.
-      base: rule to which savings are relative: the log's own, or, if that misses the target, the cheapest single model that seems to reach it.
+      base: rule to which savings are relative: the log's own, or, if that misses the target, the cheapest single model that is proven to meet it.
       candidates: all other rules.
       verdicts: simultaneous intervals of the rules that the log supports, in the order of `candidates`.
       problem: reason why no other rule can be evaluated, in a sentence; None if there is none.
@@ -72,22 +72,34 @@ class ServedComparison:
 
     @property
     def best(self) -> Candidate | None:
-        """Recommended rule: the cheapest that is proven to meet the target, if it is also proven to be cheaper than `base`, or is `base` itself."""
-        proven = [c for c in self.candidates if self.meets(c) and (self._saves(c) or c.evaluated is self.base)]
+        """Recommended rule: the cheapest that is proven to meet the target and to be cheaper than `base`, or is `base`; None if there is none.
+
+        If the log's own rule misses the target and no single model is proven to meet it, any rule that is proven to meet it qualifies.
+        """
+        any_saving = self.base is self.logged and self._logged_meets is False
+        proven = [c for c in self.candidates if self.meets(c) and (any_saving or self._saves(c) or c.evaluated is self.base)]
         return min(proven, key=lambda c: c.evaluated.cost.value, default=None)
 
     @property
     def likely(self) -> Candidate | None:
-        """Cheapest supported rule whose estimated quality meets the target and that costs less than `base`; None if there is none."""
+        """Cheapest rule that seems to meet the target and to save, of those that an affordable number of queries would decide; None if none seems to."""
         cheaper = [
             c for c in self.candidates if self.verdict(c) is not None and c.evaluated.cost.value < self.base.cost.value
         ]
-        fits = [c for c in cheaper if c.evaluated.quality.value >= self.target]
-        return min(fits, key=lambda c: c.evaluated.cost.value, default=None)
+        fits = sorted((c for c in cheaper if c.evaluated.quality.value >= self.target), key=lambda c: c.evaluated.cost.value)
+        return next((c for c in fits if self._needed(c) <= _AFFORDABLE), fits[0] if fits else None)
+
+    def _needed(self, candidate: Candidate) -> float:
+        """Returns how many times as many queries would prove that a candidate meets the target and saves, if the estimates are right."""
+        verdict, quality = self.verdict(candidate), candidate.evaluated.quality.value
+        assert verdict is not None
+        above, saving = quality - self.target, verdict.saving
+        times = ((quality - verdict.quality.low) / above) ** 2 if above > 0 else math.inf
+        return max(times, ((saving.high - saving.low) / 2 / verdict.saved) ** 2 if verdict.saved > 0 else math.inf)
 
     @property
     def chosen(self) -> list[Candidate]:
-        """The candidates to show: all single models, and of each tuned rule the cheapest that is proven to meet the target, else the likeliest to."""
+        """The candidates to show: all single models, and of each kind of rule the cheapest that is proven to meet the target, else the likeliest to."""
         by_strategy: dict[str, list[Candidate]] = {}
         for candidate in self.candidates:
             by_strategy.setdefault(candidate.strategy, []).append(candidate)
@@ -125,14 +137,14 @@ class ServedComparison:
         assert verdict is not None
         about = f"at {measured((cost.value, None))} {self.log.cost_unit}"
         if candidate.evaluated is not self.base:
-            about += f", {_saved(verdict)} less than {self._compared_with}"
+            about += f", {_saved(verdict)} than {self._compared_with}"
         return (
             f"{name[0].upper()}{name[1:]} reaches {share(self.target)}: its quality is {self._interval(candidate)} {about}"
         )
 
     @property
     def _compared_with(self) -> str:
-        return "now" if self.base is self.logged else f"always using {self.base.name}, the cheapest model that does"
+        return "now" if self.base is self.logged else f"always using {self.base.name}, the cheapest single model that does"
 
     def _interval(self, candidate: Candidate) -> str:
         verdict = self.verdict(candidate)
@@ -152,17 +164,14 @@ class ServedComparison:
         likely = self.likely
         if likely is None or (best is not None and likely.evaluated.cost.value >= 0.98 * best.evaluated.cost.value):
             return []
-        verdict, quality = self.verdict(likely), likely.evaluated.quality
+        verdict = self.verdict(likely)
         assert verdict is not None
         named = f"Still cheaper may be {_named(likely)}" if best else f"Most likely {_named(likely)} would do"
-        text = f"{named}: {self._interval(likely)}, {_saved(verdict)} less than {self._compared_with}."
-        above, half = quality.value - self.target, quality.value - verdict.quality.low
-        times = (half / above) ** 2 if above > 0 else math.inf
-        if verdict.saving.low <= 0 < verdict.saved:
-            times = max(times, ((verdict.saving.high - verdict.saving.low) / 2 / verdict.saved) ** 2)
-        if 1 < times <= 100:
+        text = f"{named}: {self._interval(likely)}, {_saved(verdict)} than {self._compared_with}."
+        times = self._needed(likely)
+        if 1 < times <= _AFFORDABLE:
             text += f" About {_round(times * self.log.num_queries):,} queries like these would decide."
-        elif times > 100:
+        elif times > _AFFORDABLE:
             text += f" Its estimate is too close to {share(self.target)} for any affordable number of queries; choose a lower target to leave it a margin."
         return [text]
 
@@ -177,7 +186,7 @@ class ServedComparison:
         return self.best if self.problem is None else None
 
     def strategy(self, candidate: Candidate | None = None) -> serving.Strategy:
-        """Returns a routing strategy for new queries, fitted to the whole log; of `candidate`, or else of the recommended rule.
+        """Returns a routing strategy for new queries, of `candidate`, or else of the recommended rule.
 
         Raises `ValueError` if no rule is recommended and none is given.
         """
@@ -288,7 +297,7 @@ class ServedComparison:
         chosen = self.exported
         if chosen is None:
             return "No rule is proven to save, so none is saved.", ""
-        text = f"Saved: {_named(chosen)}, fitted to all queries of the log. It needs jaxroute and {file}, but not the log."
+        text = f"Saved: {_named(chosen)}. It needs jaxroute and {file}, but not the log."
         is_blind, log = isinstance(chosen.rule, serving.Mixture), self.log
         inputs = [] if is_blind else serving.inputs_of(log.reader, log.features is not None, log.groups is not None)
         return text, serving.code_for(inputs, file)
@@ -320,11 +329,12 @@ class _Inspected:
             progress("propensities")
             log, self.calibration = estimate(log)
         is_estimated = self.calibration is not None
-        self.problem = supported.unfit(log, balance(log), is_estimated)
+        test = balance(log)
+        self.problem = supported.unfit(log, test, is_estimated)
         self.evaluator = Evaluator(log)
         progress("single models")
         self.singles = single_models(self.evaluator)
-        self.answerable = supported.sentences(log, [c.evaluated for c in self.singles], self.calibration, self.problem)
+        self.answerable = supported.sentences(log, [c.evaluated for c in self.singles], self.calibration, test, self.problem)
 
 
 def answerable(log: ServedLog) -> list[str]:
@@ -364,16 +374,16 @@ def compare_served(
     seconds["propensities"] = time.perf_counter() - start
     mark = time.perf_counter()
     evaluator, singles, problem = seen.evaluator, seen.singles, seen.problem
-    usable = [i for i, single in enumerate(singles) if single.evaluated.known != "extrapolated"]
     logged = evaluator.logged()
-    targets = [round(target + step, 6) for step in _AROUND if 0.0 < target + step < 1.0]
-    rules = [] if problem else tuned_rules(evaluator, targets, usable, progress)
+    progress("fitted rules")
+    rules = [] if problem else fitted_rules(evaluator, singles)
     candidates = (*singles, *rules)
-    base = logged
+    base, rated = logged, [c.evaluated for c in candidates]
+    found = () if problem else tuple(verdicts(rated, base, log.clusters))
     if logged.quality.interval is not None and logged.quality.interval.high < target:
-        fits = [c.evaluated for c in singles if c.evaluated.known != "extrapolated" and c.evaluated.quality.value >= target]
-        base = min(fits, key=lambda e: e.cost.value, default=logged)
-    found = () if problem else tuple(verdicts([c.evaluated for c in candidates], base, log.clusters))
+        models = [v.rule for v in found if v.quality.low >= target and v.rule.name in log.models]
+        base = min(models, key=lambda e: e.cost.value, default=logged)
+        found = tuple(verdicts(rated, base, log.clusters)) if found else ()
     seconds["rules"] = time.perf_counter() - mark
     command = shlex.join(["jaxroute", "compare", name, "--target-quality", f"{target:g}"]) if command is None else command
     about = (tuple(seen.answerable), seen.calibration, seconds, command)
@@ -391,7 +401,11 @@ def _named(candidate: Candidate) -> str:
 
 
 def _saved(verdict: Verdict) -> str:
-    return within((verdict.saved, None), (verdict.saving.low, verdict.saving.high))
+    """Returns a saving with its interval, as in "12.0 % (8.1 to 15.3) less" or "5.0 % (2.0 to 8.1) more"."""
+    saved, low, high = verdict.saved, verdict.saving.low, verdict.saving.high
+    if saved < 0:
+        return f"{within((-saved, None), (-high, -low))} more"
+    return f"{within((saved, None), (low, high))} less"
 
 
 def _pair(value: Value) -> Pair:
@@ -418,7 +432,7 @@ def _assumptions(log: ServedLog, estimated: bool) -> list[str]:
         "divided by their propensity; values are doubly robust estimates with cross-fitted ridge regressions (Dudik et al., 2011).",
         "Intervals in the answer hold for all compared rules together with probability 95 %, so that the best of many rules does not look better than it is.",
         "A rule is recommended only if the whole interval of its quality is at least the target and the whole interval of its saving is above 0.",
-        "Savings are relative to the log's own rule or, if that misses the target, to the cheapest single model that seems to reach it. Rules were fitted to four fifths of the queries and evaluated on the others.",
+        "Savings are relative to the log's own rule or, if that misses the target, to the cheapest single model that is proven to meet it. A router is five routers, each fitted to four fifths of the queries and evaluated on the others; a new query is sent to one of them at random.",
         "Future queries are like those of the log, and the models answer as they did.",
         f"Propensities: {log.source}.",
     ]

@@ -54,7 +54,7 @@ class Preset:
         return SPROUT_PRICES if self.name == "SPROUT" else {}
 
     def rows(self, path: Path, records: Records) -> Records:
-        """Converts records of the file `path` to rows with a log's columns. Scores and query ids that the user added to the records are used, too."""
+        """Converts records of the file `path` to rows with a log's columns. Query ids, scores, categories, users and propensities in the records are used, too."""
         if not self.converts:
             return records
         if self.explode:
@@ -75,8 +75,9 @@ class Preset:
             if self.columns:  # Columns that the user added are used, too.
                 ids = (cell for name, cell in record.items() if match_level("query", name) == 3)
                 row["query_id"] = next(ids, row["query_id"])
-                if not any(match_level("score", name) for name in row):
-                    row |= {name: cell for name, cell in record.items() if match_level("score", name)}
+                for role in ("score", "propensity", "user", "category"):
+                    if not any(match_level(role, name) for name in row):
+                        row |= {name: cell for name, cell in record.items() if match_level(role, name)}
             rows.append(row)
         return rows
 

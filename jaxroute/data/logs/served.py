@@ -161,6 +161,9 @@ def _users(answers: Answers, rows: np.ndarray) -> np.ndarray | None:
     empty = which_empty(cells)
     codes[empty] = len(different) + np.arange(empty.sum())
     number = len(np.unique(codes))
+    if number == 1:
+        answers.notes.append(f"user: not used, as all cells of {column!r} are {str(cells[0])!r}")
+        return None
     answers.roles.note("user", column, f"{number:,} different; queries of one user may be dependent")
     return codes if number < len(rows) else None
 
