@@ -58,7 +58,7 @@ class Evaluated:
 
     Attributes:
       name: name of the rule.
-      target: `[Q, N]` probability of each model for each query; None for the log's own rule.
+      shares: `[N]` share of the queries that it sends to each model.
       quality, cost: estimated mean score and mean cost.
       latency: estimated mean latency in seconds, or None.
       known: how the values are known; extrapolated values are predictions alone (direct method), without errors.
@@ -67,7 +67,7 @@ class Evaluated:
     """
 
     name: str
-    target: np.ndarray | None
+    shares: np.ndarray
     quality: Value
     cost: Value
     latency: Value | None
@@ -165,7 +165,8 @@ class Evaluator:
             return Value(mean, error, degrees, interval, found)
 
         latency = None if log.latency is None else value("latency", log.latency)
-        return Evaluated(name, target, value("quality", log.scores), value("cost", log.costs), latency, known, size, missing)
+        shares = np.bincount(log.model, minlength=log.num_models) / log.num_answers if target is None else target.mean(0)
+        return Evaluated(name, shares, value("quality", log.scores), value("cost", log.costs), latency, known, size, missing)
 
     def estimates(self, target: np.ndarray, outcome: str = "quality") -> Mapping[str, tuple[float, float]]:
         """Returns the estimated mean and its standard error by each estimator, for comparison; the errors ignore biases."""

@@ -14,9 +14,10 @@ from jaxroute.data.predictors import design
 from .crossfit import folds_of
 from .intervals import covariance
 
-_STRENGTHS = (0.1, 1.0, 10.0)  # Candidates for the inverse penalty of the multinomial model.
+_STRENGTHS = (0.3, 10.0)  # Candidates for the inverse penalty of the multinomial model.
 _PERIODS = 8  # Parts of the log's time, in each of which the rule may choose differently.
 _BINS = 10
+_MOST_FITTED = 10_000  # A classifier is fitted to at most so many answers, drawn at random.
 _FEWEST = 20  # A model with fewer answers is not tested.
 _SIGNIFICANCE = 1e-3
 
@@ -54,7 +55,7 @@ def estimate(log: ServedLog, seed: int = 0) -> tuple[ServedLog, Calibration]:
         order = np.argsort(np.argsort(log.dates, kind="stable"), kind="stable")
         columns = np.concatenate([columns, np.eye(_PERIODS)[order * _PERIODS // len(order)]], axis=1)
     fold, x, y = folds[log.query], columns[log.query], log.model
-    found = []
+    found, rng = [], np.random.default_rng(seed)
     for make in _classifiers() if columns.shape[1] else (None,):
         probability = np.zeros((log.num_answers, log.num_models))
         for number in np.unique(fold):
@@ -62,7 +63,8 @@ def estimate(log: ServedLog, seed: int = 0) -> tuple[ServedLog, Calibration]:
             if make is None or len(np.unique(y[~inside])) == 1:
                 probability[inside] = np.bincount(y[~inside], minlength=log.num_models) / max((~inside).sum(), 1)
                 continue
-            fit = make().fit(x[~inside], y[~inside])
+            outside = rng.permutation(np.flatnonzero(~inside))[:_MOST_FITTED]
+            fit = make().fit(x[outside], y[outside])
             probability[np.ix_(inside, fit.classes_)] = fit.predict_proba(x[inside])
         found.append(probability)
     answers = np.arange(log.num_answers)

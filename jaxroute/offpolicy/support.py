@@ -16,6 +16,7 @@ from .propensities import Balance, Calibration
 _CERTAIN, _CERTAIN_ESTIMATE = 0.999, 0.97
 _SHARE, _QUERIES, _ERROR = 0.05, 20_000, 0.01  # Example of an experiment, and an error of one point.
 _SIGNIFICANCE = 1e-3
+_LIKELY = 10.0  # Expected answers of a model in a category, from which their absence is reported.
 
 
 def is_deterministic(log: ServedLog, is_estimated: bool) -> bool:
@@ -68,6 +69,7 @@ def sentences(
     return [
         models,
         *_unsupported(singles),
+        *_gaps(log),
         *_propensities(log, calibration, test),
         *_scores(log),
         *_dependence(log),
@@ -99,6 +101,22 @@ def _unsupported(singles: list[Evaluated]) -> Iterator[str]:
                 f"By the propensities, {single.name} was not possible for about {share(single.missing)} of the queries, so that always using it is "
                 "extrapolated."
             )
+
+
+def _gaps(log: ServedLog) -> Iterator[str]:
+    """Yields a sentence about categories in which a model was never used, although its share of all answers makes ten or more likely."""
+    if log.groups is None:
+        return
+    number = np.zeros((len(log.group_names), log.num_models))
+    np.add.at(number, (log.groups[log.query], log.model), 1)
+    likely = number.sum(1, keepdims=True) * number.sum(0) / log.num_answers
+    pairs = [
+        f"{log.models[model]} on {log.group_names[group]}"
+        for group, model in np.argwhere((number == 0) & (likely >= _LIKELY))
+    ]
+    if pairs:
+        more = f" and {len(pairs) - 5} more" if len(pairs) > 5 else ""
+        yield f"No overlap: the log never used {', '.join(pairs[:5])}{more}; rules that do are extrapolated there."
 
 
 def _propensities(log: ServedLog, calibration: Calibration | None, test: Balance | None) -> Iterator[str]:

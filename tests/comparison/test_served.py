@@ -66,6 +66,11 @@ UNFIT = {
     "40 queries": (lambda: served(40), {}, "Too few answers, by their effective sample size"),
     "a model that is rarely used": (lambda: served(2000, probability=(0.005, 0.3, 0.695)), {}, r"Too few answers.*small \("),
     "scores that depend on the model": (lambda: half_scored(True), {}, "share with a score depends on the model"),
+    "a category without a model": (
+        lambda: served(2000, probability=without_law()),
+        {},
+        "No overlap: the log never used large on law",
+    ),
     "few scores": (lambda: half_scored(False), {}, "of the answers have no score"),
     "three users": (
         lambda: served(2000, user_id=[f"u{i % 3}" for i in range(2000)]),
@@ -81,6 +86,12 @@ UNFIT = {
 def halved(factor):
     frame = served(3000)
     return frame.assign(propensity=np.minimum(frame["propensity"] * factor, 1.0))
+
+
+def without_law():
+    """All models answer at random, except that the large one answers no query of the category "law"."""
+    is_law = full_table(2000)[0][:, None] == 0
+    return np.where(is_law, [0.5, 0.5, 0.0], [0.25, 0.25, 0.5])
 
 
 def half_scored(depends):

@@ -76,11 +76,11 @@ def fitted_rules(evaluator: Evaluator, singles: Sequence[Candidate]) -> list[Can
         for price in _prices(evaluator.scores.predicted()[:, order], cost):
             rules.append((ROUTER, RandomRouter(tuple(Router(names, fit, cost, price) for fit in fits))))
     found: list[Candidate] = []
-    distinct = [single.evaluated.target for single in singles]
+    distinct = {hash(_target(evaluator, single.rule).tobytes()) for single in singles}
     for strategy, rule in rules:
         target = _target(evaluator, rule, order)
-        if not any(np.array_equal(known, target) for known in distinct if known is not None):
-            distinct.append(target)
+        if (digest := hash(target.tobytes())) not in distinct:
+            distinct.add(digest)
             needs = (_FEATURES,) if strategy == ROUTER else ()
             found.append(Candidate(strategy, str(rule), evaluator.rule(f"{strategy} ({rule})", target), rule, needs))
     return found

@@ -276,7 +276,7 @@ class ServedComparison:
             "answer": chosen,
             "saving": None if verdict is None or found is self.base else (verdict.saved, None),
             "needs": [] if candidate is None else list(candidate.needs),
-            "shares": _shares(self.log, found),
+            "shares": {name: float(part) for name, part in zip(self.log.models, found.shares, strict=True) if part > 1e-12},
             "further": "",
             "learning": None,
             "evidence": found.known,
@@ -415,15 +415,6 @@ def _pair(value: Value) -> Pair:
 def _round(number: float) -> int:
     digits = 10 ** max(len(str(int(number))) - 2, 0)
     return int(math.ceil(number / digits) * digits)
-
-
-def _shares(log: ServedLog, found: Evaluated) -> dict[str, float]:
-    """Returns the share of the queries that a rule sends to each model, by name, without models that it never uses."""
-    if found.target is None:
-        mean = np.bincount(log.model, minlength=log.num_models) / log.num_answers
-    else:
-        mean = found.target.mean(0)
-    return {name: float(value) for name, value in zip(log.models, mean, strict=True) if value > 1e-12}
 
 
 def _assumptions(log: ServedLog, estimated: bool) -> list[str]:
