@@ -3,6 +3,7 @@
 A cross-fitted prediction does not depend on the query's own answer, so that the doubly robust estimator stays unbiased.
 """
 
+import math
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -39,7 +40,8 @@ class Linear:
 class Fits:
     """Ridge regressions of an outcome on features and categories: for each fold of the queries a fit to the other folds.
 
-    A model's weights are those of all models together plus a deviation, which shrinks to 0 for models with few answers. The penalty is the one of
+    A model's weights are those of all models together plus a deviation, which shrinks to 0 for models with few answers; outcomes without an upper end,
+    such as costs, are divided by the mean of their model before. The penalty is the one of
     `_PENALTIES` with the least squared error of cross-fitted predictions.
 
     Args:
@@ -71,10 +73,15 @@ class Fits:
         """Returns the weights `[p, N]` of the fit to all folds except `left_out`."""
         used = [moments for fold, moments in enumerate(self._moments) if fold != left_out]
         squares, products = (np.sum(parts, axis=0) for parts in zip(*used, strict=True))
+        scale = np.ones(len(products))
+        if math.isinf(self._high):  # Costs of models differ by factors, so that relative costs have similar weights.
+            number, total = squares[:, 0, 0], products[:, 0]
+            scale = np.where(total > 0, total / np.maximum(number, 1), total.sum() / max(number.sum(), 1))
+            products = products / np.where(scale > 0, scale, 1.0)[:, None]
         ridge = np.full(squares.shape[1] - 1, penalty)
         together = np.linalg.solve(squares.sum(0) + np.diag(np.append(1e-9, ridge)), products.sum(0))
         deviation = np.linalg.solve(squares + np.diag(np.append(_PRIOR, ridge)), (products - squares @ together)[..., None])
-        return together[:, None] + deviation[..., 0].T
+        return (together[:, None] + deviation[..., 0].T) * scale
 
     def _predicted(self, penalty: float) -> np.ndarray:
         predicted = np.empty((self._log.num_queries, self._log.num_models))
