@@ -76,7 +76,7 @@ class Fits:
         scale = np.ones(len(products))
         if math.isinf(self._high):  # Costs of models differ by factors, so that relative costs have similar weights.
             number, total = squares[:, 0, 0], products[:, 0]
-            scale = np.where(total > 0, total / np.maximum(number, 1), total.sum() / max(number.sum(), 1))
+            scale = np.where(number > 0, total / np.maximum(number, 1), total.sum() / max(number.sum(), 1))
             products = products / np.where(scale > 0, scale, 1.0)[:, None]
         ridge = np.full(squares.shape[1] - 1, penalty)
         together = np.linalg.solve(squares.sum(0) + np.diag(np.append(1e-9, ridge)), products.sum(0))

@@ -29,6 +29,7 @@ Known = Literal["observed", "reweighted", "extrapolated"]
 # Least effective sample size of a rule with an interval, and fewest degrees of freedom of its mean weight. These do not depend on outcomes:
 # a threshold on the error itself would select the logs in which the error happens to be too small.
 LEAST_SIZE, _LEAST_DEGREES = 50.0, 10.0
+_FREE = 1e-9  # Cost of a rule that counts as none, relative to that of the base.
 _MOST_MISSING = 3.0  # Largest share of a rule's choices that the log may lack, in standard errors of this share.
 LOGGED = "As logged"
 
@@ -111,18 +112,18 @@ class Evaluator:
         fits = {"quality": self.scores, "cost": self.costs, "latency": self.latencies}
         return {name: fit.predicted() for name, fit in fits.items() if fit is not None}
 
-    def evidence(self, target: np.ndarray, outcome: str = "quality", predicted: np.ndarray | None = None) -> Evidence:
+    def evidence(self, target: np.ndarray, outcome: str = "quality") -> Evidence:
         """Returns the log as the rule with the probabilities `target` `[Q, N]` sees it; `outcome` is "quality", "cost" or "latency"."""
         log = self.log
         values = {"quality": log.scores, "cost": log.costs, "latency": log.latency}[outcome]
         assert values is not None
-        predicted = self._predicted[outcome] if predicted is None else predicted
-        return Evidence(target, log.query, log.model, self._propensity, values, predicted)
+        return Evidence(target, log.query, log.model, self._propensity, values, self._predicted[outcome])
 
     def rule(self, name: str, target: np.ndarray) -> Evaluated:
         """Evaluates a rule; `target` is the probability of each model for each query, `[Q, N]`."""
         shape = (self.log.num_queries, self.log.num_models)
         target = checks.probability("target", target, shape)
+        checks.bounded("target.sum(1)", target.sum(1), None, "1", lambda total: np.abs(total - 1) < 1e-6)
         seen = self.evidence(target)
         weights = seen.sums(seen.weights)
         missing, error = 1 - float(weights.mean()), standard_error(weights, self.clusters)
@@ -199,11 +200,15 @@ def verdicts(rules: list[Evaluated], base: Evaluated, clusters: np.ndarray | Non
 
     Source: the max-t method of Hothorn, Bretz and Westfall (2008).
     """
-    rules = [rule for rule in rules if rule.known != "extrapolated" and rule.cost.value > 0]
+    rules = [rule for rule in rules if rule.known != "extrapolated"]
     if not rules or not base.cost.value > 0:
         return []
-    # The logarithm of the ratio of costs, by the delta method.
-    ratios = [rule.cost.contributions / rule.cost.value - base.cost.contributions / base.cost.value for rule in rules]
+    # The logarithm of the ratio of costs, by the delta method; a rule without costs saves everything.
+    costs = [rule.cost.value if rule.cost.value > _FREE * base.cost.value else math.inf for rule in rules]
+    ratios = [
+        rule.cost.contributions / cost - base.cost.contributions / base.cost.value
+        for rule, cost in zip(rules, costs, strict=True)
+    ]
     matrix = covariance(np.array([*(rule.quality.contributions for rule in rules), *ratios]), clusters)
     errors = np.sqrt(np.diag(matrix))
     positive = errors > 1e-12

@@ -101,6 +101,14 @@ def test_verdicts_are_wider_than_single_intervals_and_savings_relative_to_the_lo
     assert verdicts([], own, None) == []
 
 
+def test_a_model_without_costs_saves_everything():
+    free = RoutingTable(TABLE.scores, TABLE.costs * [0, 1, 1], TABLE.models)
+    log = serve(free, UNIFORM, 9)
+    evaluator = Evaluator(log)
+    (found,) = verdicts([evaluator.rule("", always(0))], evaluator.logged(), None)
+    assert found.saved == pytest.approx(1.0, abs=1e-9) and found.saving.low > 0.99
+
+
 def test_propensities_that_are_wrong_by_a_factor_are_noticed():
     log = serve(TABLE, UNIFORM, 7)
     right = balance(log)
@@ -133,6 +141,8 @@ def test_wrong_arguments_are_named():
         Evaluator(TABLE)
     with pytest.raises(ValueError, match=r"target must be in \[0, 1\]|target must have shape"):
         Evaluator(log).rule("", always(0, 10))
+    with pytest.raises(ValueError, match=r"target.sum\(1\) must be 1, got 0.5"):
+        Evaluator(log).rule("", always(0) / 2)
     with pytest.raises(ValueError, match="probabilities must sum to 1 in each row"):
         serve(TABLE, 2 / 3 * UNIFORM)
     with pytest.raises(ValueError, match=r"propensity must be in \(0, 1\]"):
