@@ -1,7 +1,8 @@
 """Compares fixed models, mixtures, routers, cascades and learning policies on a log of models' answers to queries.
 
 Writes a page that says which of them reaches a quality at the lowest cost, with standard errors. The same command resumes an interrupted
-comparison.
+comparison. If each query was answered by one model, as in a gateway's log, other rules are evaluated by reweighting these answers; then --minutes,
+--orders and --warm-start are refused.
 
 Examples:
   jaxroute compare answers.csv --target-quality 0.7
@@ -102,7 +103,9 @@ def _compare_served(log: Any, options: argparse.Namespace, output: Output, start
         output.lines("")
         output.text(text)
     output.lines("", found.table(table_width()), "")
-    output.text("Intervals hold for all rules together with probability 95 %; sample size is the effective one.", 2)
+    output.text(
+        "Intervals hold for all rules together with probability 95 %; single numbers in parentheses are standard errors.", 2
+    )
     output.lines("")
     _end(found, output, about["out"], start)
     return 0

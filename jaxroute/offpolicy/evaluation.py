@@ -128,9 +128,12 @@ class Evaluator:
         weights = seen.sums(seen.weights)
         missing, error = 1 - float(weights.mean()), standard_error(weights, self.clusters)
         size, degrees = effective_size(seen.weights), degrees_of_freedom(weights, self.clusters)
-        if self.clusters is not None:  # Answers to one user count as one.
-            size = min(size, effective_size(np.bincount(self.clusters, weights)))
-        supported = size >= LEAST_SIZE and degrees >= _LEAST_DEGREES and abs(missing) <= _MOST_MISSING * error + 1e-9
+        clusters = weights if self.clusters is None else np.bincount(self.clusters, weights)
+        supported = (
+            min(size, effective_size(clusters)) >= LEAST_SIZE
+            and degrees >= _LEAST_DEGREES
+            and abs(missing) <= _MOST_MISSING * error + 1e-9
+        )
         known: Known = "reweighted" if supported else "extrapolated"
         estimator = doubly_robust if supported else direct_method
         return self._evaluated(name, target, known, estimator, size, max(missing, 0.0))

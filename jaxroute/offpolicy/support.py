@@ -122,8 +122,8 @@ def _gaps(log: ServedLog) -> Iterator[str]:
 def _propensities(log: ServedLog, calibration: Calibration | None, test: Balance | None) -> Iterator[str]:
     if calibration is None and test is not None:
         yield (
-            f"Propensities: {log.source}. By them, the answers of {test.model} stand for {100 * test.share:.3g} % (standard error {100 * test.error:.2g}) of "
-            "the queries, and those of the other models for shares that differ less from the 100 % of right propensities."
+            f"Propensities: {log.source}. They agree with the log: weighted by them, the answers of each model stand for about 100 % of the queries (those of "
+            f"{test.model} for {100 * test.share:.3g} %, standard error {100 * test.error:.2g})."
         )
     if calibration is not None:
         yield (
@@ -164,7 +164,7 @@ def _dependence(log: ServedLog) -> Iterator[str]:
             if sizes.size < 30
             else ""
         )
-        yield f"The queries come from {sizes.size:,} {which}; errors count each as one.{few}"
+        yield f"The queries come from {sizes.size:,} {which}; errors treat those of one as dependent.{few}"
 
 
 def randomised(log: ServedLog, part: float, queries: int) -> float:
@@ -179,7 +179,7 @@ def _variance(log: ServedLog, model: int) -> float:
 
 
 def _experiment(log: ServedLog, singles: list[Evaluated]) -> Iterator[str]:
-    if all(single.known != "extrapolated" and single.quality.error < 2 * _ERROR for single in singles):
+    if all(single.known != "extrapolated" for single in singles):
         return
     error = randomised(log, _SHARE, _QUERIES)
     needed = _QUERIES * (error / _ERROR) ** 2

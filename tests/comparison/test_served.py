@@ -42,14 +42,14 @@ def test_where_the_log_s_rule_misses_the_target_a_model_is_the_base():
     found = compared(served(8000, probability=(0.6, 0.2, 0.2)), target=0.75)
     assert found.logged.quality.value < 0.7 and found.base.name in ("middle", "large")
     assert found.best is not None and (
-        "the cheapest single model that does" in found.sentence or found.best.evaluated is found.base
+        "the cheapest single model that is proven to" in found.sentence or found.best.evaluated is found.base
     )
 
 
 def test_what_is_too_close_stays_open():
     found = compared(served(800), target=0.79)
     assert found.best is None and found.sentence.startswith("The log proves no saving at 79 %")
-    assert "queries like these would decide" in found.sentence or "too close" in found.sentence
+    assert "more queries like these would prove it" in found.sentence or "too close" in found.sentence
     impossible = compared(served(), target=0.97)
     assert impossible.sentence.startswith("The log shows no rule that reaches 97 %") and impossible.exported is None
 
@@ -75,7 +75,7 @@ UNFIT = {
     "three users": (
         lambda: served(2000, user_id=[f"u{i % 3}" for i in range(2000)]),
         {},
-        "come from 3 users; errors count each as one",
+        "come from 3 users; errors treat those of one as dependent",
     ),
     "not uniform": (lambda: served(2000, propensity=None), {"logging": "uniform"}, "The choice was not uniform"),
     "unknown rule": (lambda: served(2000, propensity=None), {}, "right only if the choice depended on nothing else"),
@@ -152,7 +152,7 @@ def test_a_router_that_uses_categories_is_found_saved_and_loaded(tmp_path):
     assert verdict.saved == pytest.approx(
         1 - 5 / 9, abs=0.05
     )  # Than always using the large model: the log's own rule misses the target.
-    assert "less than always using large, the cheapest single model that does" in found.sentence
+    assert "less than always using large, the cheapest single model that is proven to" in found.sentence
 
 
 def test_the_summary_is_plain_json_and_marks_the_evidence(tmp_path):

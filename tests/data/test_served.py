@@ -1,5 +1,8 @@
 """Reading logs of served queries: recognised, converted, and refused where something decides that the file does not say."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -129,3 +132,21 @@ def test_the_line_of_python_reads_the_file_again(tmp_path):
     served(60).to_csv(file, index=False)
     log = read_recorded(file)
     assert log.opened == f"log = jaxroute.data.read_served({str(file)!r})"
+
+
+def test_columns_that_a_tool_s_format_leaves_out_can_be_named(tmp_path):
+    """A gateway's export has more columns than those that are converted: the user's probabilities and costs, for example."""
+    source = Path(__file__).parents[1] / "support" / "tool_formats" / "litellm_json"
+    records = json.loads(next(source.glob("*.json")).read_text())
+    records = records if isinstance(records, list) else records["data"]
+    file = tmp_path / "spend.json"
+    file.write_text(json.dumps([{**r, "score": i % 2, "our_odds": 0.5, "our_bill": 0.25} for i, r in enumerate(records)]))
+    log = read_recorded(file, columns={"propensity": "our_odds", "cost": "our_bill"}, logging=None)
+    assert isinstance(log, ServedLog) and set(log.costs) == {0.25} and set(log.propensity) == {0.5}
+    with pytest.raises(ValueError, match=r"columns\['cost'\] is 'bill', which .* lacks"):
+        read_recorded(file, columns={"cost": "bill"})
+
+
+def test_models_of_a_served_log_cannot_be_left_out():
+    with pytest.raises(ValueError, match="has one model per query, and large would be left out"):
+        read_recorded(served(100), models=["small", "middle"])

@@ -249,7 +249,8 @@ def quality_cost(summary: Summary, looks: dict[str, Look], form: Form = WIDE) ->
             ax.plot(*zip(_xy(point), strict=True), label=name, zorder=5, **_ring(colour, form.radius + more))
     _cost_axis(ax, "x", costs, form.ticks)
     _linear_axis(ax, "y", 7)
-    front = [_xy(p) for p in strategies.frontier(filter(strategies.deployable, points))]
+    seen = [p for p in points if strategies.deployable(p) and p.get("evidence") != "extrapolated"]
+    front = [_xy(p) for p in strategies.frontier(seen)]
     if front:
         front.append((ax.get_xlim()[1], front[-1][1]))
         ax.step(*zip(*front, strict=True), where="post", color=LIGHT["frontier"], lw=5, zorder=1, label="frontier")

@@ -55,17 +55,19 @@ def html(summary: Summary) -> str:
 
 
 def _heads(summary: Summary) -> list[str]:
-    third = "sample size" if summary.get("overlap") else "calls"
-    return ["strategy", "quality", summary["data"]["unit"], "saving", third, "setting"]
+    unit = summary["data"]["unit"]
+    if summary.get("overlap"):  # A served log.
+        return ["strategy", "quality", "saving", unit, "sample size", "setting"]
+    return ["strategy", "quality", unit, "saving", "calls", "setting"]
 
 
 def _cells(point: PointSummary) -> list[str]:
     name, cost, setting = strategies.name_of(point), numbers.measured(point["cost"]), point["setting"]
     if "evidence" in point:  # Of a served log.
-        cost = f"about {cost}" if point["evidence"] == "extrapolated" else cost
-        shown = numbers.within(point["quality"], point["quality_interval"], point["evidence"]), cost
+        quality = numbers.within(point["quality"], point["quality_interval"], point["evidence"])
+        cost = f"{'about ' if point['evidence'] == 'extrapolated' else ''}{numbers.plain(point['cost'][0])}"
         saving = numbers.within(point["saving"], point["saving_interval"], "") if point["saving"] else ""
-        return [name, *shown, saving, numbers.plain(point["size"]), setting]
+        return [name, quality, saving, cost, numbers.plain(point["size"]), setting]
     saving = numbers.percent(point["saving"]) if point["saving"] else ""
     calls = numbers.measured((point["calls"][0], None), decimals=2)
     return [name, numbers.percent(point["quality"]), cost, saving, calls, setting]

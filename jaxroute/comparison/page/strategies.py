@@ -11,7 +11,7 @@ CHEAPEST = "cheapest that meets the target"
 # Titles for a served log, whose answers are reweighted, so that some questions stay open.
 PROVEN, SAFE = "proven to meet the target and to save", "proven to meet the target"
 OPEN, BELOW = "open: the log does not decide whether the target is met", "proven to miss the target"
-UNKNOWN = "extrapolated: the log has too few answers to tell"
+UNKNOWN = "extrapolated: predictions, where the log has no or too few answers"
 
 
 def name_of(point: PointSummary) -> str:

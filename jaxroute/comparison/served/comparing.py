@@ -138,13 +138,20 @@ class ServedComparison:
         about = f"at {measured((cost.value, None))} {self.log.cost_unit}"
         if candidate.evaluated is not self.base:
             about += f", {_saved(verdict)} than {self._compared_with}"
+        ratio = cost.value / self.logged.cost.value if self.logged.cost.value > 0 else 1.0
+        if self.base is not self.logged:
+            about += f", and {share(round(abs(1 - ratio), 2))} {'less' if ratio < 1 else 'more'} than now"
         return (
             f"{name[0].upper()}{name[1:]} reaches {share(self.target)}: its quality is {self._interval(candidate)} {about}"
         )
 
     @property
     def _compared_with(self) -> str:
-        return "now" if self.base is self.logged else f"always using {self.base.name}, the cheapest single model that does"
+        return (
+            "now"
+            if self.base is self.logged
+            else f"always using {self.base.name}, the cheapest single model that is proven to"
+        )
 
     def _interval(self, candidate: Candidate) -> str:
         verdict = self.verdict(candidate)
@@ -167,10 +174,14 @@ class ServedComparison:
         verdict = self.verdict(likely)
         assert verdict is not None
         named = f"Still cheaper may be {_named(likely)}" if best else f"Most likely {_named(likely)} would do"
-        text = f"{named}: {self._interval(likely)}, {_saved(verdict)} than {self._compared_with}."
+        alone = likely.evaluated.quality.interval
+        single = (
+            "" if alone is None else f"; {100 * alone.low:.1f} to {100 * alone.high:.1f} if only this rule were asked about"
+        )
+        text = f"{named}: {self._interval(likely)}{single}, {_saved(verdict)} than {self._compared_with}."
         times = self._needed(likely)
         if 1 < times <= _AFFORDABLE:
-            text += f" About {_round(times * self.log.num_queries):,} queries like these would decide."
+            text += f" If the estimate is right, about {_round((times - 1) * self.log.num_queries):,} more queries like these would prove it."
         elif times > _AFFORDABLE:
             text += f" Its estimate is too close to {share(self.target)} for any affordable number of queries; choose a lower target to leave it a margin."
         return [text]
@@ -296,7 +307,7 @@ class ServedComparison:
         """Returns an explanation and Python code for routing a new query with the strategy saved in `file`."""
         chosen = self.exported
         if chosen is None:
-            return "No rule is proven to save, so none is saved.", ""
+            return "No rule is recommended, so none is stored.", ""
         text = f"Saved: {_named(chosen)}. It needs jaxroute and {file}, but not the log."
         is_blind, log = isinstance(chosen.rule, serving.Mixture), self.log
         inputs = [] if is_blind else serving.inputs_of(log.reader, log.features is not None, log.groups is not None)

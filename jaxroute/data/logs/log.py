@@ -136,8 +136,15 @@ def _complete(options: dict[str, Any], served: bool | None) -> Any:
             kept = [model for model in answers.models if models is None or model in models]
             price_list = answers.sheet.preset.complete_prices(answers.sheet.name, price_list, kept)
         price_file = os.fspath(prices) if isinstance(prices, (str, os.PathLike)) else ""
+        served = is_served(answers, logging) if served is None else served
+        present = set(answers.models)
         choose_models(answers, models, costs, price_list, price_file)
-        if served or (served is None and is_served(answers, logging)):
+        if served and (lost := present - set(answers.models)):
+            why = "their answers are part of what the logging rule chose"
+            raise ValueError(
+                f"{answers.sheet.name} has one model per query, and {join_names(sorted(lost))} would be left out: {why}; name all models"
+            )
+        if served:
             log = complete_served(answers, costs, price_list, options, logging)
         else:
             log = complete_log(answers, costs, price_list, options)
@@ -205,6 +212,8 @@ def _open_answers(options: Mapping[str, Any], named: Sequence[str], instead: str
     sheet.notes.insert(0, f"file: {label}, {sheet.about}; {sheet.num_rows:,} rows, {len(sheet.names)} columns{form}")
     arrays["total"] = sheet.num_rows
     with errors_name(sheet.name):
+        for column in (*(columns.values() if isinstance(columns, Mapping) else ()), *(where or ())):
+            sheet.restore(str(column))
         chosen = _choose_rows(sheet, where or {})
         query = str(columns.get("query", "")) if isinstance(columns, Mapping) else ""
         parts = query.split("+") if "+" in query and query not in sheet.names else []

@@ -302,9 +302,12 @@ def _sheet_of_records(path: Path, records: list, about: str, place: Callable | N
     `about` is their kind in words, `place(i)` the place of record `i` in the file, for messages; `attributes` are further fields of the sheet.
     """
     rows, preset = presets.read_records(path, records)
+    originals = [row.pop(presets.RECORD, {}) for row in rows] if preset.converts else []
     frame = frame_of(rows)
     place = place if rows is records and len(frame) == len(records) else None
     sheet = sheet_of_frame(str(path), frame, about, preset=preset, place_of=place, **attributes)
+    if len(originals) == sheet.num_rows:
+        sheet.records = originals
     if (preset.keep or preset.unique) and len(rows) < len(records):
         left = f"{len(records) - len(rows):,} of {len(records):,}"
         sheet.notes.append(f"file: left out {left} records of {path.name}, which are repeated or no answers that count")

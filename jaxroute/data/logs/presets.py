@@ -20,6 +20,7 @@ from ..papers import SPROUT_PRICES
 from .cells import is_empty
 from .names import match_level
 
+RECORD = "\0record"  # Field of a converted row with the record that it was made from.
 Record = dict[str, Any]
 Records = list[Record]
 Prices = dict[str, tuple[float, ...]]
@@ -78,7 +79,7 @@ class Preset:
                 for role in ("score", "propensity", "user", "category"):
                     if not any(match_level(role, name) for name in row):
                         row |= {name: cell for name, cell in record.items() if match_level(role, name)}
-            rows.append(row)
+            rows.append({**row, RECORD: record})
         return rows
 
     def complete_prices(self, file: str, prices: Prices | None, models: Sequence[str]) -> Prices | None:

@@ -94,9 +94,8 @@ def complete_served(
         notes.append(f"latency: not used, as {gaps:,} answers have none")
         latency = None
     users = _users(answers, keys.first[keep])
-    if ROW in sheet.names:
-        notes[notes.index("layout: a row per query and model")] = "layout: a row per query, with the model that answered it"
-        notes[:] = [note for note in notes if ROW not in note]
+    layout = "layout: one model answered each query; what others would have answered is estimated"
+    notes[:] = [layout if note == "layout: a row per query and model" else note for note in notes if ROW not in note]
     finish_report(answers)
     notes.append(f"kept: {len(pairs):,} answers to {len(kept):,} queries, {len(answers.models)} models, costs in {unit}")
     source, chosen_with = "unknown", None

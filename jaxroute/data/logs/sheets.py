@@ -43,6 +43,9 @@ class Sheet:
     decimal_comma: bool = False  #: Whether numbers in the file have a decimal comma.
     made: set[str] = field(default_factory=set)  #: Columns that were combined from others.
     rows: np.ndarray | None = None  #: Indices of the selected rows, None for all.
+    records: list[dict[str, Any]] = field(
+        default_factory=list
+    )  #: Record of the file that each row was converted from; empty if none was.
     _cells: dict[str, np.ndarray] = field(default_factory=dict)
 
     @property
@@ -59,6 +62,11 @@ class Sheet:
                 cells = self.read(name)
             self._cells[name] = cells if self.rows is None else cells[self.rows]
         return self._cells[name]
+
+    def restore(self, name: str) -> None:
+        """Adds a column of the file that was left out when its records were converted, if there is one of this name."""
+        if name not in self.names and any(name in record for record in self.records[:50]):
+            self.put(name, np.array([record.get(name) for record in self.records], object))
 
     def put(self, name: str, cells: np.ndarray) -> None:
         self.made.add(name)
